@@ -1,0 +1,1 @@
+"""Pure decisions: values in, actions out; no I/O, no clock, no logging."""

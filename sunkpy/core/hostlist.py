@@ -1,0 +1,88 @@
+"""Slurm's range syntax for lists of nodes: `gpu-[001-003,007],login` (man slurm.conf, NodeName).
+
+One bracket per name, as slurmctld writes names with a single numeric dimension; several are expanded too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_BRACKET = re.compile(r"^(?P<head>[^\[\]]*)\[(?P<ranges>[^\[\]]*)\](?P<tail>.*)$")
+_NUMBERED = re.compile(r"^(?P<head>.*?)(?P<number>[0-9]+)$")
+
+
+class BadHostlist(ValueError):
+    """The text is not in Slurm's range syntax."""
+
+
+def expand(text: str) -> list[str]:
+    """Names in the order written: `a[1-2],b` → a1, a2, b.
+
+    Raises:
+        BadHostlist: brackets do not match or a range runs backwards.
+    """
+    return [name for part in _split(text) for name in _expand_part(part)]
+
+
+def compress(names: Iterable[str]) -> str:
+    """The shortest range text that expands to the same set; names are sorted and deduplicated."""
+    groups: dict[tuple[str, int], set[int]] = {}
+    plain: set[str] = set()
+    for name in names:
+        match = _NUMBERED.match(name)
+        if match is None:
+            plain.add(name)
+        else:
+            number = match["number"]
+            groups.setdefault((match["head"], len(number)), set()).add(int(number))
+    parts = sorted(plain)
+    parts += [_bracket(head, width, sorted(numbers)) for (head, width), numbers in sorted(groups.items())]
+    return ",".join(parts)
+
+
+def _split(text: str) -> list[str]:
+    parts, depth, start = [], 0, 0
+    for position, character in enumerate(text):
+        depth += {"[": 1, "]": -1}.get(character, 0)
+        if depth not in (0, 1):
+            raise BadHostlist(f"brackets of hostlist {text!r} do not match")
+        if character == "," and depth == 0:
+            parts.append(text[start:position])
+            start = position + 1
+    if depth:
+        raise BadHostlist(f"brackets of hostlist {text!r} do not match")
+    parts.append(text[start:])
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _expand_part(part: str) -> list[str]:
+    match = _BRACKET.match(part)
+    if match is None:
+        return [part]
+    numbers = [number for piece in match["ranges"].split(",") for number in _expand_range(piece)]
+    return [match["head"] + number + rest for number in numbers for rest in _expand_part(match["tail"])] or [part]
+
+
+def _expand_range(piece: str) -> list[str]:
+    low, dash, high = piece.partition("-")
+    if not low.isdigit() or (dash and not high.isdigit()) or (dash and int(high) < int(low)):
+        raise BadHostlist(f"{piece!r} is not a range of a hostlist")
+    last = int(high) if dash else int(low)
+    return [str(number).zfill(len(low)) for number in range(int(low), last + 1)]
+
+
+def _bracket(head: str, width: int, numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    texts = [_run(run, width) for run in runs]
+    return f"{head}{texts[0]}" if len(numbers) == 1 else f"{head}[{','.join(texts)}]"
+
+
+def _run(run: list[int], width: int) -> str:
+    first, last = str(run[0]).zfill(width), str(run[-1]).zfill(width)
+    return first if len(run) == 1 else f"{first}-{last}"

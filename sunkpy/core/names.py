@@ -1,0 +1,58 @@
+"""Every name that sunkpy reads or writes on Kubernetes and Slurm objects: the public interface in one place."""
+
+PREFIX = "sunkpy.dev/"
+API_GROUP = "sunkpy.dev"
+API_VERSION = "v1alpha1"
+NODESET_KIND = "NodeSet"
+NODESET_PLURAL = "nodesets"
+
+# Labels of slurmd Pods (and, the first three and POD, of Nodes).
+LABEL_NODESET = PREFIX + "nodeset"
+LABEL_CLUSTER = PREFIX + "cluster"
+LABEL_NAMESPACE = PREFIX + "namespace"
+LABEL_POD = PREFIX + "pod"
+LABEL_ROLE = PREFIX + "role"
+LABEL_SLURM_NODE = PREFIX + "slurm-node"
+LABEL_TEMPLATE_HASH = PREFIX + "template-hash"
+ROLE_COMPUTE = "compute"
+
+# Annotations of slurmd Pods written by the operator.
+ANNOTATION_CORDON = PREFIX + "cordon"  # why the Node is cordoned, when it was not by us
+ANNOTATION_PENDING_DELETION = PREFIX + "pending-deletion"  # token "<RFC 3339 time>/<cause>"
+
+# Annotations of slurmd Pods written by the syncer.
+ANNOTATION_SLURM_STATE = PREFIX + "slurm-state"  # "IDLE+DRAIN"
+ANNOTATION_DRAIN = PREFIX + "drain"  # Slurm's drain reason; on a Node: the reason of a cordon
+ANNOTATION_DRAINED = PREFIX + "drained"  # the pending-deletion token it answers
+
+# Annotation of Nodes written by the operator.
+ANNOTATION_CORDONED_BY = PREFIX + "cordoned-by"
+CORDONED_BY_SLURM = "slurm"
+
+# Annotations of the workload pods that Slurm schedules, written by the scheduler.
+ANNOTATION_JOB_ID = PREFIX + "job-id"
+ANNOTATION_PLACED_ON = PREFIX + "slurm-node"
+
+# Conditions of slurmd Pods (written by the syncer) and of Nodes (copied by the operator).
+CONDITION_DRAIN = "SlurmDrain"
+CONDITION_CORDON = "SlurmCordon"
+CONDITION_RUNNING = "SlurmRunning"
+CONDITION_NOT_RESPONDING = "SlurmNotResponding"
+SLURM_CONDITIONS = (CONDITION_DRAIN, CONDITION_CORDON, CONDITION_RUNNING, CONDITION_NOT_RESPONDING)
+READINESS_GATE = PREFIX + "registered"
+
+# Taint that keeps intolerant pods off a node while a Slurm job owns it.
+TAINT_LOCK = PREFIX + "lock"
+
+# Finalizer of NodeSets: their pods are drained before they go.
+FINALIZER_NODESET = PREFIX + "nodeset"
+
+# What is ours on the Slurm side.
+REASON_PREFIX = "k8s: "
+FEATURE_PREFIX = "k8s/"
+JOB_COMMENT_PREFIX = "k8s:"
+
+# Who may call the scheduler's hooks, and with what.
+HOOKS_AUDIENCE = "sunkpy-hooks"
+
+SLURMD_CONTAINER = "slurmd"

@@ -1,0 +1,290 @@
+"""The parts of Kubernetes objects that decisions read, as frozen values decoded from the wire by msgspec.
+
+Unknown fields are skipped without being allocated: a store of thousands of pods stays small, and a newer apiserver
+does not break the decode. Quantities stay strings here; `sunkpy.core.quantity` turns them into numbers.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+Key = tuple[str, str]
+"""Namespace and name of an object; the namespace is empty for cluster-scoped ones."""
+
+
+class Wire(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
+    """A value whose field names are camelCase on the wire."""
+
+
+class OwnerReference(Wire, frozen=True, kw_only=True):
+    """Who made an object; the one with `controller` is responsible for it."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class Meta(Wire, frozen=True, kw_only=True):
+    """Metadata of any object. Times are RFC 3339 strings as the apiserver sends them."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+class KubeObject(Wire, frozen=True, kw_only=True):
+    """Anything with metadata."""
+
+    metadata: Meta = Meta()
+
+    @property
+    def key(self) -> Key:
+        """(namespace, name)."""
+        return (self.metadata.namespace, self.metadata.name)
+
+    @property
+    def name(self) -> str:
+        """Name within the namespace."""
+        return self.metadata.name
+
+    @property
+    def uid(self) -> str:
+        """Identity across re-creations under one name."""
+        return self.metadata.uid
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels, never None."""
+        return self.metadata.labels
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """Annotations, never None."""
+        return self.metadata.annotations
+
+    @property
+    def is_deleting(self) -> bool:
+        """Deletion was asked for; the object is still there."""
+        return self.metadata.deletion_timestamp is not None
+
+
+class Condition(Wire, frozen=True, kw_only=True):
+    """A condition of a Pod, a Node or a NodeSet; `status` is True, False or Unknown."""
+
+    type: str
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+    observed_generation: int | None = None
+
+
+class Toleration(Wire, frozen=True, kw_only=True):
+    """A taint that a pod bears; empty key with `Exists` is all taints."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class Taint(Wire, frozen=True, kw_only=True):
+    """A reason for pods to stay away from a node."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class SelectorRequirement(Wire, frozen=True, kw_only=True):
+    """One line of a node selector term."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Wire, frozen=True, kw_only=True):
+    """All lines must match."""
+
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+    match_fields: tuple[SelectorRequirement, ...] = ()
+
+
+class NodeSelector(Wire, frozen=True, kw_only=True):
+    """One of the terms must match."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class NodeAffinity(Wire, frozen=True, kw_only=True):
+    """Only the required part binds."""
+
+    required: NodeSelector | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Wire, frozen=True, kw_only=True):
+    """Affinity of a pod; pod affinity is not read."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class Resources(Wire, frozen=True, kw_only=True):
+    """Requests and limits by resource name, as quantities."""
+
+    requests: dict[str, str] = {}
+    limits: dict[str, str] = {}
+
+
+class Container(Wire, frozen=True, kw_only=True):
+    """A container or init container; an init container with restartPolicy Always is a sidecar."""
+
+    name: str = ""
+    resources: Resources = Resources()
+    restart_policy: str | None = None
+
+
+class SchedulingGate(Wire, frozen=True, kw_only=True):
+    """While one is there, no scheduler may touch the pod."""
+
+    name: str = ""
+
+
+class PodSpec(Wire, frozen=True, kw_only=True):
+    """What the pod asks for."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: dict[str, str] = {}
+    resources: Resources = Resources()
+    node_name: str = ""
+    scheduler_name: str = ""
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    restart_policy: str = "Always"
+    priority: int | None = None
+
+
+class Terminated(Wire, frozen=True, kw_only=True):
+    """How a container ended."""
+
+    exit_code: int = 0
+    reason: str = ""
+
+
+class Running(Wire, frozen=True, kw_only=True):
+    """Since when a container runs."""
+
+    started_at: str | None = None
+
+
+class ContainerState(Wire, frozen=True, kw_only=True):
+    """One of them is set."""
+
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Wire, frozen=True, kw_only=True):
+    """What the kubelet last said of a container."""
+
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+
+
+class PodStatus(Wire, frozen=True, kw_only=True):
+    """What became of the pod."""
+
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    start_time: str | None = None
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(KubeObject, frozen=True, kw_only=True):
+    """A pod."""
+
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def is_finished(self) -> bool:
+        """Succeeded or Failed: the kubelet has stopped all containers for good."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    def condition(self, type_: str) -> Condition | None:
+        """The condition of that type, if it was ever set."""
+        return next((c for c in self.status.conditions if c.type == type_), None)
+
+    def is_condition_true(self, type_: str) -> bool:
+        """The condition is there and True."""
+        condition = self.condition(type_)
+        return condition is not None and condition.status == "True"
+
+
+class NodeSpec(Wire, frozen=True, kw_only=True):
+    """The part of a Node that people and controllers set."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeAddress(Wire, frozen=True, kw_only=True):
+    """An address of a node: InternalIP, Hostname, …"""
+
+    type: str = ""
+    address: str = ""
+
+
+class NodeStatus(Wire, frozen=True, kw_only=True):
+    """The part of a Node that the kubelet reports."""
+
+    capacity: dict[str, str] = {}
+    allocatable: dict[str, str] = {}
+    conditions: tuple[Condition, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
+
+
+class Node(KubeObject, frozen=True, kw_only=True):
+    """A Kubernetes node."""
+
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def internal_ip(self) -> str:
+        """First InternalIP, or empty."""
+        return next((a.address for a in self.status.addresses if a.type == "InternalIP"), "")
+
+    @property
+    def is_ready(self) -> bool:
+        """The kubelet reports and says it is ready."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+    def condition(self, type_: str) -> Condition | None:
+        """The condition of that type, if it was ever set."""
+        return next((c for c in self.status.conditions if c.type == type_), None)

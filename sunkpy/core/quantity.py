@@ -1,0 +1,67 @@
+"""Kubernetes quantities as exact integers.
+
+Source of the rule: k8s.io/apimachinery resource.Quantity (decimal and binary suffixes, decimal exponent; values are
+rounded up, as Kubernetes does, so that a request is never made smaller than asked).
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import ROUND_CEILING, Decimal
+
+_FORM = re.compile(r"^([+-]?[0-9]+(?:\.[0-9]*)?|[+-]?\.[0-9]+)(?:([eE][+-]?[0-9]+)|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]))?$")
+_SCALE: dict[str, Decimal] = {
+    "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1),
+    "k": Decimal(10**3), "M": Decimal(10**6), "G": Decimal(10**9),
+    "T": Decimal(10**12), "P": Decimal(10**15), "E": Decimal(10**18),
+    "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30),
+    "Ti": Decimal(2**40), "Pi": Decimal(2**50), "Ei": Decimal(2**60),
+}  # fmt: skip
+
+MIB = 2**20
+
+
+class BadQuantity(ValueError):
+    """The text is not a Kubernetes quantity."""
+
+
+def parse(text: str) -> Decimal:
+    """The exact value of a quantity such as `500m`, `1.5Gi` or `2e3`.
+
+    Raises:
+        BadQuantity: the text is not one.
+    """
+    match = _FORM.match(text)
+    if match is None:
+        raise BadQuantity(f"{text!r} is not a Kubernetes quantity: write a number with m, k, M, G, Ki, Mi, Gi …")
+    number, exponent, suffix = match.groups()
+    return Decimal(number + (exponent or "")) * _SCALE[suffix or ""]
+
+
+def _ceil(value: Decimal) -> int:
+    return int(value.to_integral_value(rounding=ROUND_CEILING))
+
+
+def millicores(text: str) -> int:
+    """CPU quantity → thousandths of a core, rounded up."""
+    return _ceil(parse(text) * 1000)
+
+
+def whole(text: str) -> int:
+    """Bytes of memory, or a count of an extended resource, rounded up."""
+    return _ceil(parse(text))
+
+
+def base_units(resource: str, text: str) -> int:
+    """The integer in which amounts of `resource` are added up: millicores for cpu, units or bytes for all else."""
+    return millicores(text) if resource == "cpu" else whole(text)
+
+
+def mib_up(size_bytes: int) -> int:
+    """Bytes → MiB, rounded up: for what is asked."""
+    return -(-size_bytes // MIB)
+
+
+def mib_down(size_bytes: int) -> int:
+    """Bytes → MiB, rounded down: for what is offered."""
+    return size_bytes // MIB

@@ -1,0 +1,174 @@
+"""Slurm nodes and jobs as decisions see them: states as sets of flags with named predicates.
+
+Source of the flags: slurm.conf(5), sinfo(1), squeue(1) and the OpenAPI schema of slurmrestd (`v0.0.42_node_states`,
+`v0.0.42_job_state`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NewType
+
+import msgspec
+
+from sunkpy.core import names
+
+JobId = NewType("JobId", int)
+SlurmNodeName = NewType("SlurmNodeName", str)
+
+_BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+_UNUSABLE = frozenset({"DOWN", "FUTURE", "UNKNOWN", "ERROR", "INVALID", "INVALID_REG", "NOT_RESPONDING", "FAIL"})
+
+
+class NodeComment(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose Slurm node this is; the JSON in `Comment`."""
+
+    node: str
+    namespace: str
+    pod: str
+    uid: str
+    nodeset: str = ""
+
+    def encode(self) -> str:
+        """JSON with a stable key order."""
+        return msgspec.json.encode(self, order="deterministic").decode()
+
+
+class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as slurmctld reports it. Memory in MiB."""
+
+    name: str
+    state: frozenset[str] = frozenset()
+    reason: str = ""
+    comment: str = ""
+    features: tuple[str, ...] = ()
+    cpus: int = 0
+    alloc_cpus: int = 0
+    memory_mib: int = 0
+    gres: str = ""
+    partitions: tuple[str, ...] = ()
+    address: str = ""
+    boot_time_s: int = 0
+
+    @property
+    def is_drain(self) -> bool:
+        """No new job may start (whether or not one still runs)."""
+        return "DRAIN" in self.state and "UNDRAIN" not in self.state
+
+    @property
+    def is_busy(self) -> bool:
+        """A job runs or is being cleaned up; cpus in use count too, whatever the state says."""
+        return bool(self.state & _BUSY) or self.alloc_cpus > 0
+
+    @property
+    def is_drained(self) -> bool:
+        """Drain is set and nothing is left on the node."""
+        return self.is_drain and not self.is_busy
+
+    @property
+    def is_down(self) -> bool:
+        """Slurm has given the node up."""
+        return "DOWN" in self.state
+
+    @property
+    def is_not_responding(self) -> bool:
+        """Slurmd does not answer slurmctld."""
+        return "NOT_RESPONDING" in self.state
+
+    @property
+    def is_registered(self) -> bool:
+        """Slurmd has registered and the node can be used or only drains."""
+        return bool(self.state) and not (self.state & _UNUSABLE)
+
+    @property
+    def is_drained_by_us(self) -> bool:
+        """The drain carries a reason that sunkpy wrote."""
+        return self.is_drain and self.reason.startswith(names.REASON_PREFIX)
+
+    @property
+    def is_drained_by_others(self) -> bool:
+        """The drain was set by an admin, a health check, Slurm itself…: never ours to change."""
+        return self.is_drain and not self.reason.startswith(names.REASON_PREFIX)
+
+    @property
+    def state_text(self) -> str:
+        """Base state first, as scontrol prints it: `IDLE+DRAIN`."""
+        base = ("IDLE", "ALLOCATED", "MIXED", "DOWN", "ERROR", "FUTURE", "UNKNOWN", "INVALID")
+        first = [flag for flag in base if flag in self.state]
+        return "+".join(first + sorted(self.state - set(first)))
+
+    @property
+    def owner(self) -> NodeComment | None:
+        """The pod that stands behind the node, if the comment says so; None for nodes that are not ours."""
+        try:
+            return msgspec.convert(json.loads(self.comment), NodeComment)
+        except (ValueError, msgspec.ValidationError):
+            return None
+
+
+_JOB_ENDED = frozenset({
+    "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
+    "OUT_OF_MEMORY", "REVOKED",
+})  # fmt: skip
+
+
+def is_job_pending(state: frozenset[str]) -> bool:
+    """Waits in the queue."""
+    return "PENDING" in state
+
+
+def is_job_running(state: frozenset[str]) -> bool:
+    """Has its nodes, and its prolog has been or is being run."""
+    return "RUNNING" in state and "COMPLETING" not in state
+
+
+def is_job_completing(state: frozenset[str]) -> bool:
+    """Ended, but its epilog still holds the nodes."""
+    return "COMPLETING" in state
+
+
+def is_job_ended(state: frozenset[str]) -> bool:
+    """Will not run again, although its epilog may still hold the nodes."""
+    return bool(state & _JOB_ENDED)
+
+
+class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as slurmctld reports it. Times in seconds since the epoch, memory in MiB."""
+
+    id: JobId
+    name: str = ""
+    state: frozenset[str] = frozenset()
+    state_reason: str = ""
+    comment: str = ""
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+    priority: int = 0
+    nodes: str = ""
+    scheduled_nodes: str = ""
+    required_nodes: tuple[str, ...] = ()
+    excluded_nodes: tuple[str, ...] = ()
+    submit_time_s: int = 0
+    start_time_s: int = 0
+    end_time_s: int = 0
+    exit_code: int = 0
+
+    @property
+    def is_pending(self) -> bool:
+        """Waits in the queue."""
+        return is_job_pending(self.state)
+
+    @property
+    def is_running(self) -> bool:
+        """Holds its nodes and has not ended."""
+        return is_job_running(self.state)
+
+    @property
+    def is_completing(self) -> bool:
+        """Ended, but its epilog still holds the nodes."""
+        return is_job_completing(self.state)
+
+    @property
+    def is_ended(self) -> bool:
+        """Will not run again."""
+        return is_job_ended(self.state)
