@@ -1,0 +1,86 @@
+"""What the apiserver can answer instead of what was asked.
+
+    KubeError
+    ├── NotFound        404
+    ├── Forbidden       401, 403: the service account lacks a right, or its token is not accepted
+    ├── Conflict        409: the object changed, or exists already
+    ├── Gone            410: the resourceVersion of a watch or list is too old
+    ├── Invalid         400, 422: the apiserver refuses the object itself
+    ├── TooMany         429: eviction refused by a disruption budget, or the server asks to slow down
+    └── Unavailable     no answer, or 5xx: worth another try
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class _Status(msgspec.Struct, frozen=True):
+    message: str = ""
+    reason: str = ""
+
+
+class KubeError(Exception):
+    """A request that did not succeed: what was tried, and the apiserver's words."""
+
+    def __init__(self, request: str, *, status: int, message: str, reason: str = "") -> None:
+        super().__init__(f"{request}: {message or reason or 'no reason given'} (HTTP {status})")
+        self.request = request
+        self.status = status
+        self.message = message
+        self.reason = reason
+
+
+class NotFound(KubeError):
+    """404."""
+
+
+class Forbidden(KubeError):
+    """401 or 403."""
+
+
+class Conflict(KubeError):
+    """409."""
+
+    @property
+    def already_exists(self) -> bool:
+        """The create found an object of that name."""
+        return self.reason == "AlreadyExists"
+
+
+class Gone(KubeError):
+    """410."""
+
+
+class Invalid(KubeError):
+    """400 or 422."""
+
+
+class TooMany(KubeError):
+    """429."""
+
+
+class Unavailable(KubeError):
+    """No answer, or 5xx."""
+
+
+_BY_STATUS: dict[int, type[KubeError]] = {
+    400: Invalid,
+    401: Forbidden,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Invalid,
+    429: TooMany,
+}
+
+
+def from_response(request: str, status: int, body: bytes) -> KubeError:
+    """The error for a non-2xx answer; `body` is a Status object or plain text."""
+    try:
+        said = msgspec.json.decode(body, type=_Status)
+    except msgspec.DecodeError:
+        said = _Status(message=body[:500].decode(errors="replace").strip())
+    kind = _BY_STATUS.get(status, Unavailable if status >= 500 else KubeError)
+    return kind(request, status=status, message=said.message, reason=said.reason)

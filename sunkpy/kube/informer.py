@@ -1,0 +1,139 @@
+"""A local copy of a collection, kept by list and watch.
+
+Rules, from client-go's reflector: list, then watch from the version of the list; keep the newest version, bookmarks included;
+on 410 list again and compare, so that deletions which were missed are told; back off with jitter; never await between a
+change of the store and its handlers, so that a handler always sees the store that its event made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+import msgspec
+import structlog
+
+from sunkpy.core.objects import Key, KubeObject
+from sunkpy.kube import errors
+from sunkpy.kube.client import Kube
+
+T = TypeVar("T", bound=KubeObject)
+Handler = Callable[[T | None, T | None], None]
+"""Called with (old, new): (None, x) added, (x, y) changed, (x, None) deleted. Must not block or raise."""
+
+_BACKOFF_FIRST_S, _BACKOFF_LAST_S = 0.2, 10.0
+
+
+class _Event(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw = msgspec.Raw()
+
+
+class _Error(msgspec.Struct, frozen=True):
+    code: int = 0
+    message: str = ""
+
+
+class Informer(Generic[T]):
+    """List + watch of one collection. `synced` is set after the first list has been handled."""
+
+    def __init__(
+        self, kube: Kube, path: str, item_type: type[T], *, label_selector: str = "", field_selector: str = ""
+    ) -> None:
+        self._kube = kube
+        self._path = path
+        self._type = item_type
+        self._decoder = msgspec.json.Decoder(item_type)
+        self._selectors = (label_selector, field_selector)
+        self._store: dict[Key, T] = {}
+        self._handlers: list[Handler[T]] = []
+        self._version = ""
+        self._log = structlog.get_logger("informer").bind(path=path)
+        self.synced = asyncio.Event()
+        self.connected = False
+
+    def add_handler(self, handler: Handler[T]) -> None:
+        """Hear of each change from now on; add before `run`."""
+        self._handlers.append(handler)
+
+    def get(self, namespace: str, name: str) -> T | None:
+        """The object as last seen."""
+        return self._store.get((namespace, name))
+
+    def values(self) -> Iterable[T]:
+        """All objects as last seen."""
+        return self._store.values()
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    async def run(self) -> None:
+        """Keep the copy until cancelled."""
+        backoff_s = _BACKOFF_FIRST_S
+        while True:
+            try:
+                if not self._version:
+                    await self._relist()
+                    backoff_s = _BACKOFF_FIRST_S
+                await self._watch()
+            except errors.Gone:
+                self._version = ""
+            except (errors.KubeError, msgspec.DecodeError) as error:
+                self._log.warning("watch interrupted", error=str(error), retry_in_s=round(backoff_s, 1))
+                if isinstance(error, msgspec.DecodeError):
+                    self._version = ""
+                await asyncio.sleep(backoff_s * random.uniform(0.5, 1.0))  # noqa: S311
+                backoff_s = min(backoff_s * 2, _BACKOFF_LAST_S)
+            else:
+                # A server may close watches at once; never let that become a busy loop.
+                await asyncio.sleep(random.uniform(0.0, 0.05))  # noqa: S311
+            finally:
+                self.connected = False
+
+    async def _relist(self) -> None:
+        labels, fields = self._selectors
+        items, self._version = await self._kube.list_page(
+            self._path, self._type, label_selector=labels, field_selector=fields
+        )
+        listed = {item.key: item for item in items}
+        for key in [key for key in self._store if key not in listed]:
+            self._change(key, None)
+        for key, item in listed.items():
+            self._change(key, item)
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        labels, fields = self._selectors
+        stream = self._kube.watch_lines(
+            self._path, resource_version=self._version, label_selector=labels, field_selector=fields
+        )
+        async for line in stream:
+            self.connected = True
+            self._handle(msgspec.json.decode(line, type=_Event))
+
+    def _handle(self, event: _Event) -> None:
+        if event.type == "ERROR":
+            error = msgspec.json.decode(event.object, type=_Error)
+            kind = errors.Gone if error.code == 410 else errors.Unavailable
+            raise kind(f"WATCH {self._path}", status=error.code, message=error.message)
+        item = self._decoder.decode(event.object)
+        self._version = item.metadata.resource_version
+        if event.type in ("ADDED", "MODIFIED"):
+            self._change(item.key, item)
+        elif event.type == "DELETED":
+            self._change(item.key, None)
+
+    def _change(self, key: Key, new: T | None) -> None:
+        old = self._store.get(key)
+        if old is None and new is None:
+            return
+        if old is not None and new is not None and old.metadata.resource_version == new.metadata.resource_version:
+            return
+        if new is None:
+            del self._store[key]
+        else:
+            self._store[key] = new
+        for handler in self._handlers:
+            handler(old, new)

@@ -1,0 +1,78 @@
+"""A Lease as the lock behind leader election (coordination.k8s.io/v1).
+
+The holder's clock is never compared with ours: a lease counts as expired when it has not changed for its duration as seen
+from here, as client-go does.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+from sunkpy.core.objects import KubeObject, Wire
+from sunkpy.kube import errors, paths
+from sunkpy.kube.client import Kube
+from sunkpy.runtime.leader import LeaseRecord
+
+
+class _Spec(Wire, frozen=True, kw_only=True):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Lease(KubeObject, frozen=True, kw_only=True):
+    spec: _Spec = _Spec()
+
+
+class KubeLease:
+    """The `sunkpy.runtime.leader.Lock` that lives in the cluster."""
+
+    def __init__(self, kube: Kube, *, namespace: str, name: str) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._name = name
+
+    async def read(self) -> LeaseRecord | None:
+        """The lease as it stands; None when nobody ever held it."""
+        try:
+            lease = await self._kube.get(paths.lease(self._namespace, self._name), _Lease)
+        except errors.NotFound:
+            return None
+        return LeaseRecord(
+            holder=lease.spec.holder_identity or "",
+            version=lease.metadata.resource_version,
+            transitions=lease.spec.lease_transitions or 0,
+            acquired=lease.spec.acquire_time or "",
+        )
+
+    async def write(self, *, holder: str, duration_s: int, previous: LeaseRecord | None) -> bool:
+        """Take, renew or (with an empty holder) release the lease; False when somebody else was faster."""
+        body = self._body(holder, duration_s, previous)
+        try:
+            if previous is None:
+                await self._kube.create(paths.leases(self._namespace), body)
+            else:
+                await self._kube.request("PUT", paths.lease(self._namespace, self._name), body=body)
+        except (errors.Conflict, errors.NotFound):
+            return False
+        return True
+
+    def _body(self, holder: str, duration_s: int, previous: LeaseRecord | None) -> dict[str, object]:
+        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        same = previous is not None and previous.holder == holder
+        metadata = {"name": self._name, "namespace": self._namespace}
+        if previous is not None:
+            metadata["resourceVersion"] = previous.version
+        spec = {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": duration_s,
+            "acquireTime": previous.acquired if same and previous and previous.acquired else now,
+            "renewTime": now,
+            "leaseTransitions": (previous.transitions if previous else 0) + (0 if same else 1),
+        }
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+
+

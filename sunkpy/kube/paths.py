@@ -1,0 +1,60 @@
+"""Where objects live in the API."""
+
+from __future__ import annotations
+
+from sunkpy.core import names
+
+NODES = "/api/v1/nodes"
+ALL_PODS = "/api/v1/pods"
+_GROUP = f"/apis/{names.API_GROUP}/{names.API_VERSION}"
+ALL_NODESETS = f"{_GROUP}/{names.NODESET_PLURAL}"
+
+
+def node(name: str) -> str:
+    """A Node."""
+    return f"{NODES}/{name}"
+
+
+def pods(namespace: str = "") -> str:
+    """The pods of a namespace, or of all."""
+    return f"/api/v1/namespaces/{namespace}/pods" if namespace else ALL_PODS
+
+
+def pod(namespace: str, name: str) -> str:
+    """A Pod."""
+    return f"{pods(namespace)}/{name}"
+
+
+def nodesets(namespace: str = "") -> str:
+    """The NodeSets of a namespace, or of all."""
+    return f"{_GROUP}/namespaces/{namespace}/{names.NODESET_PLURAL}" if namespace else ALL_NODESETS
+
+
+def nodeset(namespace: str, name: str) -> str:
+    """A NodeSet."""
+    return f"{nodesets(namespace)}/{name}"
+
+
+def events(namespace: str) -> str:
+    """The Events of a namespace."""
+    return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+
+
+def secrets(namespace: str) -> str:
+    """The Secrets of a namespace."""
+    return f"/api/v1/namespaces/{namespace}/secrets"
+
+
+def leases(namespace: str) -> str:
+    """The Leases of a namespace."""
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+
+
+def lease(namespace: str, name: str) -> str:
+    """A Lease."""
+    return f"{leases(namespace)}/{name}"
+
+
+def status(path: str) -> str:
+    """The status subresource of an object."""
+    return f"{path}/status"
