@@ -132,9 +132,7 @@ class NodeSelector(Wire, frozen=True, kw_only=True):
 class NodeAffinity(Wire, frozen=True, kw_only=True):
     """Only the required part binds."""
 
-    required: NodeSelector | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
+    required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
 
 
 class Affinity(Wire, frozen=True, kw_only=True):

@@ -1,1 +1,1 @@
-"""The Kubernetes API: raw requests with typed decode, watches, leases and Events. Only this package imports kubernetes."""
+"""The Kubernetes API: requests with typed decode, watches, leases, Events. Only this package imports kubernetes."""

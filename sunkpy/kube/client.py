@@ -1,8 +1,8 @@
 """Requests to the apiserver.
 
-The official client supplies connection, TLS, kubeconfig and token refresh; bodies are sent and decoded here, because its
-models cost 75 times the time and 20 times the memory of a typed decode. Nothing is retried here: each caller is a reconcile
-that runs again.
+The official client supplies connection, TLS, kubeconfig and token refresh; bodies are sent and decoded here, because
+its models cost 75 times the time and 20 times the memory of a typed decode. Nothing is retried here: each caller is a
+reconcile that runs again.
 """
 
 from __future__ import annotations
@@ -42,13 +42,6 @@ class _RawList(msgspec.Struct, frozen=True):
     items: list[msgspec.Raw] | None = None
 
 
-class Page(msgspec.Struct, frozen=True):
-    """A whole list with the version from which a watch goes on."""
-
-    items: list[object]
-    resource_version: str
-
-
 class Kube:
     """A connection to one apiserver, as one identity. Close it, or use it in `async with`."""
 
@@ -57,7 +50,7 @@ class Kube:
 
     @classmethod
     async def connect(cls, kubeconfig: Path | None = None, *, connections: int = 32) -> Self:
-        """Connect with the given kubeconfig, else as the pod's service account, else with `$KUBECONFIG` or the default."""
+        """Connect with the given kubeconfig, else as the pod's service account, else with `$KUBECONFIG`."""
         settings = Configuration()
         if kubeconfig is not None:
             await config.load_kube_config(config_file=str(kubeconfig), client_configuration=settings)
@@ -89,13 +82,11 @@ class Kube:
         """
         return msgspec.json.decode(await self.request("GET", path), type=type_)
 
-    async def list(
+    async def list_objects(
         self, path: str, item_type: type[T], *, label_selector: str = "", field_selector: str = ""
     ) -> list[T]:
         """All objects under a collection path, in one consistent read."""
-        items, _ = await self.list_page(
-            path, item_type, label_selector=label_selector, field_selector=field_selector
-        )
+        items, _ = await self.list_page(path, item_type, label_selector=label_selector, field_selector=field_selector)
         return items
 
     async def list_page(
@@ -147,7 +138,7 @@ class Kube:
         return await self.request("POST", path, body=body)
 
     async def patch(self, path: str, body: Json, *, content_type: str = MERGE_PATCH) -> bytes:
-        """Merge `body` into an object (RFC 7386: null removes a key). Guard with `metadata.resourceVersion` or `uid`."""
+        """Merge `body` into an object (RFC 7386: null removes a key). Guard with `metadata.resourceVersion`."""
         return await self.request("PATCH", path, body=body, content_type=content_type)
 
     async def apply(self, path: str, body: Json, *, field_manager: str) -> bytes:
@@ -165,7 +156,11 @@ class Kube:
             NotFound: it is gone already.
         """
         preconditions = {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v}
-        body: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        body: dict[str, object] = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": preconditions,
+        }
         if grace_period_s is not None:
             body["gracePeriodSeconds"] = grace_period_s
         await self.request("DELETE", path, body=body)

@@ -1,13 +1,13 @@
 """What the apiserver can answer instead of what was asked.
 
-    KubeError
-    ├── NotFound        404
-    ├── Forbidden       401, 403: the service account lacks a right, or its token is not accepted
-    ├── Conflict        409: the object changed, or exists already
-    ├── Gone            410: the resourceVersion of a watch or list is too old
-    ├── Invalid         400, 422: the apiserver refuses the object itself
-    ├── TooMany         429: eviction refused by a disruption budget, or the server asks to slow down
-    └── Unavailable     no answer, or 5xx: worth another try
+KubeError
+├── NotFound        404
+├── Forbidden       401, 403: the service account lacks a right, or its token is not accepted
+├── Conflict        409: the object changed, or exists already
+├── Gone            410: the resourceVersion of a watch or list is too old
+├── Invalid         400, 422: the apiserver refuses the object itself
+├── TooMany         429: eviction refused by a disruption budget, or the server asks to slow down
+└── Unavailable     no answer, or 5xx: worth another try
 """
 
 from __future__ import annotations

@@ -56,7 +56,10 @@ class EventRecorder:
         body = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": f"{about.name[:200]}.{digest[:8]}{int(now.timestamp() * 1000):x}", "namespace": namespace},
+            "metadata": {
+                "name": f"{about.name[:200]}.{digest[:8]}{int(now.timestamp() * 1000):x}",
+                "namespace": namespace,
+            },
             "eventTime": now.isoformat(timespec="microseconds").replace("+00:00", "Z"),
             "reportingController": f"sunkpy.dev/{self._component}",
             "reportingInstance": self._instance[:128],

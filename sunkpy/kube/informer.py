@@ -1,8 +1,8 @@
 """A local copy of a collection, kept by list and watch.
 
-Rules, from client-go's reflector: list, then watch from the version of the list; keep the newest version, bookmarks included;
-on 410 list again and compare, so that deletions which were missed are told; back off with jitter; never await between a
-change of the store and its handlers, so that a handler always sees the store that its event made.
+Rules, from client-go's reflector: list, then watch from the version of the list; keep the newest version, bookmarks
+included; on 410 list again and compare, so that deletions which were missed are told; back off with jitter; never
+await between a change of the store and its handlers, so that a handler always sees the store that its event made.
 """
 
 from __future__ import annotations
@@ -84,11 +84,11 @@ class Informer(Generic[T]):
                 self._log.warning("watch interrupted", error=str(error), retry_in_s=round(backoff_s, 1))
                 if isinstance(error, msgspec.DecodeError):
                     self._version = ""
-                await asyncio.sleep(backoff_s * random.uniform(0.5, 1.0))  # noqa: S311
+                await asyncio.sleep(backoff_s * random.uniform(0.5, 1.0))
                 backoff_s = min(backoff_s * 2, _BACKOFF_LAST_S)
             else:
                 # A server may close watches at once; never let that become a busy loop.
-                await asyncio.sleep(random.uniform(0.0, 0.05))  # noqa: S311
+                await asyncio.sleep(random.uniform(0.0, 0.05))
             finally:
                 self.connected = False
 

@@ -1,18 +1,17 @@
 """A Lease as the lock behind leader election (coordination.k8s.io/v1).
 
-The holder's clock is never compared with ours: a lease counts as expired when it has not changed for its duration as seen
-from here, as client-go does.
+The holder's clock is never compared with ours: a lease counts as expired when it has not changed for its duration as
+seen from here, as client-go does.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-
 from sunkpy.core.objects import KubeObject, Wire
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
-from sunkpy.runtime.leader import LeaseRecord
+from sunkpy.runtime.leader import LeaseRecord, LockUnavailable
 
 
 class _Spec(Wire, frozen=True, kw_only=True):
@@ -41,6 +40,8 @@ class KubeLease:
             lease = await self._kube.get(paths.lease(self._namespace, self._name), _Lease)
         except errors.NotFound:
             return None
+        except errors.KubeError as error:
+            raise LockUnavailable(str(error)) from error
         return LeaseRecord(
             holder=lease.spec.holder_identity or "",
             version=lease.metadata.resource_version,
@@ -58,6 +59,8 @@ class KubeLease:
                 await self._kube.request("PUT", paths.lease(self._namespace, self._name), body=body)
         except (errors.Conflict, errors.NotFound):
             return False
+        except errors.KubeError as error:
+            raise LockUnavailable(str(error)) from error
         return True
 
     def _body(self, holder: str, duration_s: int, previous: LeaseRecord | None) -> dict[str, object]:
@@ -74,5 +77,3 @@ class KubeLease:
             "leaseTransitions": (previous.transitions if previous else 0) + (0 if same else 1),
         }
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
-
-

@@ -1,0 +1,1 @@
+"""What every process needs around its decisions: queue, leader election, metrics, settings, life cycle."""

@@ -1,0 +1,153 @@
+"""The life of a process: logging, signals, health and metrics over HTTP, leader election, an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+
+import structlog
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
+from prometheus_client.aiohttp import make_aiohttp_handler
+
+from sunkpy.runtime.leader import Election, Identity, LeadershipLost, Lock
+from sunkpy.runtime.queue import QueueMetrics
+from sunkpy.runtime.settings import LogSettings, ProcessSettings
+
+Check = Callable[[], str | None]
+"""Says what is wrong, or None."""
+
+
+class Process:
+    """What a process's body gets: registry, health checks, routes, election.
+
+    Standby replicas are ready: readiness means that this replica could take over, not that it leads.
+    """
+
+    def __init__(self, name: str, settings: ProcessSettings) -> None:
+        self.name = name
+        self.settings = settings
+        self.identity = Identity(
+            name=os.environ.get("POD_NAME", socket.gethostname()), address=os.environ.get("POD_IP", "")
+        )
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self.queue_metrics = QueueMetrics(self.registry)
+        self.log = structlog.get_logger(name)
+        self._leader_gauge = Gauge("sunkpy_leader", "1 while this replica leads", registry=self.registry)
+        self._ready_checks: dict[str, Check] = {}
+        self._live_checks: dict[str, Check] = {}
+        self.election: Election | None = None
+
+    def add_ready_check(self, name: str, check: Check) -> None:
+        """Not ready while the check says something."""
+        self._ready_checks[name] = check
+
+    def add_live_check(self, name: str, check: Check) -> None:
+        """Restarted by the kubelet while the check says something."""
+        self._live_checks[name] = check
+
+    async def lead(self, lock: Lock, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work` while this replica leads; at once when leader election is off.
+
+        Raises:
+            LeadershipLost: end the process.
+        """
+        settings = self.settings.leader_election
+        if not settings.enabled:
+            self._leader_gauge.set(1)
+            await work()
+            return
+        self.election = Election(lock, self.identity, duration_s=settings.duration_seconds)
+        self._leader_gauge.set_function(lambda: float(self.election is not None and self.election.is_leader))
+        await self.election.run(work)
+
+    async def serve(self) -> web.AppRunner:
+        """Start the health and metrics server."""
+        app = web.Application()
+        app.router.add_get("/healthz", _health(self._live_checks))
+        app.router.add_get("/readyz", _health(self._ready_checks))
+        app.router.add_get("/metrics", make_aiohttp_handler(registry=self.registry))
+        return await serve_app(app, self.settings.http.port)
+
+
+async def serve_app(app: web.Application, port: int) -> web.AppRunner:
+    """Serve an application on every address; clean up the runner when done."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    await web.TCPSite(runner, port=port).start()
+    return runner
+
+
+def run(name: str, settings: ProcessSettings, body: Callable[[Process], Awaitable[None]]) -> None:
+    """Run a process until its body ends or a signal comes. Exits 0 on a signal, 1 on lost leadership or failure."""
+    configure_logging(settings.log)
+    process = Process(name, settings)
+    try:
+        asyncio.run(_run(process, body))
+    except* LeadershipLost as lost:
+        process.log.error("leadership lost: ending", why=str(lost.exceptions[0]))
+        sys.exit(1)
+
+
+async def _run(process: Process, body: Callable[[Process], Awaitable[None]]) -> None:
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(body(process))
+    stopping = False
+
+    def stop() -> None:
+        nonlocal stopping
+        stopping = True
+        process.log.info("stopping")
+        task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    runner = await process.serve()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    process.log.info("started", identity=str(process.identity))
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not stopping:
+            raise
+    finally:
+        await runner.cleanup()
+
+
+def _health(checks: dict[str, Check]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handler(_: web.Request) -> web.Response:
+        problems = [f"{name}: {problem}" for name, check in checks.items() if (problem := check())]
+        return web.Response(status=503 if problems else 200, text="\n".join(problems) or "ok")
+
+    return handler
+
+
+def configure_logging(settings: LogSettings) -> None:
+    """One line per record on stderr: JSON in a cluster, coloured text for a person."""
+    level = getattr(logging, settings.level.upper())
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if settings.format == "json" else structlog.dev.ConsoleRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )

@@ -1,0 +1,81 @@
+"""Settings: one YAML file per process, decoded into frozen values; an unknown key is an error, not a silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+
+S = TypeVar("S")
+
+
+class BadSettings(Exception):
+    """The settings file cannot be used; the text says which key and why."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A section of the file: camelCase keys, unknown ones refused."""
+
+
+class LogSettings(Settings, frozen=True, kw_only=True):
+    """How to log."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["json", "console"] = "json"
+
+
+class HttpSettings(Settings, frozen=True, kw_only=True):
+    """Where /healthz, /readyz and /metrics are served."""
+
+    port: int = 8080
+
+
+class LeaderElectionSettings(Settings, frozen=True, kw_only=True):
+    """The Lease that the replicas share; an empty namespace is the process's own."""
+
+    enabled: bool = True
+    lease_name: str = ""
+    namespace: str = ""
+    duration_seconds: int = 12
+
+
+class ProcessSettings(Settings, frozen=True, kw_only=True):
+    """What every process has."""
+
+    namespace: str = "default"
+    log: LogSettings = LogSettings()
+    http: HttpSettings = HttpSettings()
+    leader_election: LeaderElectionSettings = LeaderElectionSettings()
+
+
+class SlurmSettings(Settings, frozen=True, kw_only=True):
+    """How to reach slurmrestd.
+
+    Exactly one of `jwt_key_file` (tokens are made from it) and `token_file` (a token that somebody else renews; read
+    for each request).
+    """
+
+    url: str
+    version: str = "auto"
+    user: str = "slurm"
+    jwt_key_file: str = ""
+    token_file: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.jwt_key_file) == bool(self.token_file):
+            raise ValueError("slurm: give exactly one of jwtKeyFile and tokenFile")
+
+
+def load(path: Path, type_: type[S]) -> S:
+    """Read a settings file.
+
+    Raises:
+        BadSettings: the file is missing, not YAML, or a key is unknown, missing or of the wrong type.
+    """
+    try:
+        return msgspec.yaml.decode(path.read_bytes(), type=type_)
+    except OSError as error:
+        raise BadSettings(f"cannot read settings file {path}: {error.strerror}") from error
+    except (msgspec.DecodeError, ValueError) as error:
+        raise BadSettings(f"settings file {path}: {error}") from error
