@@ -1,0 +1,225 @@
+"""Which nodes a pod may use, and what it takes there: the rules of kube-scheduler and of the kubelet's admission.
+
+Amounts are dicts from resource name to integers: millicores for `cpu`, bytes for `memory`, units for the rest.
+Sources of the rules: k8s.io/component-helpers scheduling/corev1 (node affinity, tolerations) and resource
+PodRequests (sidecars, overhead, pod-level resources).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal, InvalidOperation
+
+import msgspec
+
+from sunkpy.core import quantity
+from sunkpy.core.objects import (
+    Container,
+    Node,
+    NodeSelector,
+    NodeSelectorTerm,
+    Pod,
+    PodSpec,
+    Resources,
+    SelectorRequirement,
+    Taint,
+    Toleration,
+)
+
+Amounts = dict[str, int]
+
+NO_SCHEDULE = "NoSchedule"
+NO_EXECUTE = "NoExecute"
+POD_LEVEL_RESOURCES = ("cpu", "memory")
+
+
+class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource of which there is less than asked, in the units of this module."""
+
+    resource: str
+    needs: int
+    has: int
+
+    def __str__(self) -> str:
+        return f"lacks {self.resource}: needs {show(self.resource, self.needs)}, has {show(self.resource, self.has)}"
+
+
+def matches_requirement(values: Mapping[str, str], requirement: SelectorRequirement) -> bool:
+    """One line of a node selector: In, NotIn, Exists, DoesNotExist, Gt, Lt. An unknown operator matches nothing."""
+    value = values.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return _compares(value, requirement)
+    return False
+
+
+def matches_term(node: Node, term: NodeSelectorTerm) -> bool:
+    """All lines match; an empty term matches nothing, as in Kubernetes."""
+    if not term.match_expressions and not term.match_fields:
+        return False
+    fields = {"metadata.name": node.name}
+    return all(matches_requirement(node.labels, line) for line in term.match_expressions) and all(
+        matches_requirement(fields, line) for line in term.match_fields
+    )
+
+
+def matches_selector(node: Node, selector: NodeSelector) -> bool:
+    """One of the terms matches."""
+    return any(matches_term(node, term) for term in selector.node_selector_terms)
+
+
+def matches_node_labels(node: Node, node_selector: Mapping[str, str]) -> bool:
+    """Every label of `spec.nodeSelector` is on the node with that value."""
+    return all(node.labels.get(key) == value for key, value in node_selector.items())
+
+
+def required_affinity(spec: PodSpec) -> NodeSelector | None:
+    """The node affinity that binds, if the pod has one."""
+    if spec.affinity is None or spec.affinity.node_affinity is None:
+        return None
+    return spec.affinity.node_affinity.required
+
+
+def matches_affinity(node: Node, spec: PodSpec) -> bool:
+    """`nodeSelector` and the required node affinity both allow the node."""
+    required = required_affinity(spec)
+    return matches_node_labels(node, spec.node_selector) and (required is None or matches_selector(node, required))
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """The toleration covers the taint: empty effect is every effect, empty key with Exists is every key."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.value == taint.value
+
+
+def untolerated(
+    taints: Iterable[Taint],
+    tolerations: Iterable[Toleration],
+    *,
+    effects: Iterable[str] = (NO_SCHEDULE, NO_EXECUTE),
+    ignored_keys: Iterable[str] = (),
+) -> tuple[Taint, ...]:
+    """The taints of those effects that no toleration covers, without those whose key is in `ignored_keys`."""
+    effects, ignored, tolerations = set(effects), set(ignored_keys), tuple(tolerations)
+    return tuple(
+        taint
+        for taint in taints
+        if taint.effect in effects
+        and taint.key not in ignored
+        and not any(tolerates(toleration, taint) for toleration in tolerations)
+    )
+
+
+def pod_requests(spec: PodSpec) -> Amounts:
+    """What the pod takes of a node, `pods: 1` included.
+
+    Containers and sidecars (init containers that restart always) add up; an init container needs its own requests
+    plus those of the sidecars started before it, and only the largest such moment counts. Pod-level requests
+    replace the sum for cpu and memory. Overhead comes on top.
+
+    Raises:
+        quantity.BadQuantity: a request is not a quantity.
+    """
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in spec.init_containers:
+        own = _requests(container.resources)
+        if _is_sidecar(container):
+            sidecars = added(sidecars, own)
+            peak = _largest(peak, sidecars)
+        else:
+            peak = _largest(peak, added(own, sidecars))
+    total = sidecars
+    for container in spec.containers:
+        total = added(total, _requests(container.resources))
+    total = _largest(total, peak)
+    pod_level = _requests(spec.resources)
+    total |= {name: pod_level[name] for name in POD_LEVEL_RESOURCES if name in pod_level}
+    return added(added(total, _amounts(spec.overhead)), {"pods": 1})
+
+
+def allocatable(node: Node) -> Amounts:
+    """What the node offers to pods in all."""
+    return _amounts(node.status.allocatable)
+
+
+def free_allocatable(node: Node, pods_on_node: Iterable[Pod]) -> Amounts:
+    """What is left for another pod: finished pods take nothing, terminating ones still do."""
+    free = allocatable(node)
+    for pod in pods_on_node:
+        if not pod.is_finished:
+            free = subtracted(free, pod_requests(pod.spec))
+    return free
+
+
+def shortfalls(needs: Mapping[str, int], free: Mapping[str, int]) -> tuple[Shortfall, ...]:
+    """Every resource of which `free` has less than `needs`, by name; nothing asked is never lacking."""
+    return tuple(
+        Shortfall(resource=name, needs=amount, has=free.get(name, 0))
+        for name, amount in sorted(needs.items())
+        if amount > 0 and amount > free.get(name, 0)
+    )
+
+
+def added(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
+    """Sum by resource."""
+    return {name: left.get(name, 0) + right.get(name, 0) for name in {**left, **right}}
+
+
+def subtracted(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
+    """Difference by resource; may fall below zero, and names what only `right` has."""
+    return {name: left.get(name, 0) - right.get(name, 0) for name in {**left, **right}}
+
+
+def show(resource: str, amount: int) -> str:
+    """An amount as people write it: `1500m`, `512Mi`, `2`."""
+    if resource == "cpu":
+        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        return _show_bytes(amount)
+    return str(amount)
+
+
+def _show_bytes(size_bytes: int) -> str:
+    for suffix, scale in (("Gi", 2**30), ("Mi", 2**20)):
+        if size_bytes and size_bytes % scale == 0:
+            return f"{size_bytes // scale}{suffix}"
+    return f"{size_bytes // 2**20}Mi" if abs(size_bytes) >= 2**20 else str(size_bytes)
+
+
+def _compares(value: str | None, requirement: SelectorRequirement) -> bool:
+    try:
+        left, right = Decimal(value or ""), Decimal(requirement.values[0])
+    except (InvalidOperation, IndexError):
+        return False
+    return left > right if requirement.operator == "Gt" else left < right
+
+
+def _is_sidecar(container: Container) -> bool:
+    return container.restart_policy == "Always"
+
+
+def _requests(resources: Resources) -> Amounts:
+    # The apiserver copies missing requests from the limits; pod templates have not been through it.
+    return _amounts({**resources.limits, **resources.requests})
+
+
+def _amounts(quantities: Mapping[str, str]) -> Amounts:
+    return {name: quantity.base_units(name, text) for name, text in quantities.items()}
+
+
+def _largest(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
+    return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
