@@ -1,0 +1,76 @@
+"""The `sunkpy` command. Each process is imported only when it is run: an operator has no use for httpx."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from sunkpy import __version__
+from sunkpy.runtime.settings import BadSettings
+
+_CONFIG = click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("/etc/sunkpy/config.yaml"),
+    show_default=True,
+    help="Settings file of the process.",
+)
+
+
+@click.group()
+@click.version_option(__version__)
+def main() -> None:
+    """Slurm on Kubernetes: one pool of nodes, one queue, two front doors."""
+
+
+@main.command()
+@_CONFIG
+def operator(config_path: Path) -> None:
+    """Keep a slurmd pod on each node of every NodeSet (one per Kubernetes cluster)."""
+    from sunkpy.operator.main import main as run
+
+    _run_or_explain(run, config_path)
+
+
+@main.command()
+@_CONFIG
+def syncer(config_path: Path) -> None:
+    """Mirror node state between Kubernetes and Slurm (one per Slurm cluster)."""
+    from sunkpy.syncer.main import main as run
+
+    _run_or_explain(run, config_path)
+
+
+@main.command()
+@_CONFIG
+def scheduler(config_path: Path) -> None:
+    """Run pods as Slurm jobs (one per Slurm cluster)."""
+    from sunkpy.scheduler.main import main as run
+
+    _run_or_explain(run, config_path)
+
+
+@main.command()
+@click.option("--namespace", required=True, help="Where the Secrets live.")
+@click.option("--slurm-secret", required=True, help="Secret for slurm.key (auth/slurm).")
+@click.option("--jwt-secret", required=True, help="Secret for jwt.key (auth/jwt).")
+def keys(namespace: str, slurm_secret: str, jwt_secret: str) -> None:
+    """Make the keys of a Slurm cluster, once: an existing Secret is never touched."""
+    import asyncio
+
+    from sunkpy.cli.keys import ensure_keys
+
+    for line in asyncio.run(ensure_keys(namespace=namespace, slurm_secret=slurm_secret, jwt_secret=jwt_secret)):
+        click.echo(line)
+
+
+def _run_or_explain(run: Callable[[Path], None], config_path: Path) -> None:
+    try:
+        run(config_path)
+    except BadSettings as error:
+        click.echo(f"sunkpy: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sunkpy.core import hostlist
+
+NAMES = st.builds(
+    lambda prefix, width, number: f"{prefix}-{str(number).zfill(width)}",
+    st.sampled_from(["gpu", "h100", "login"]),
+    st.integers(min_value=1, max_value=4),
+    st.integers(min_value=0, max_value=2000),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gpu-001", ["gpu-001"]),
+        ("gpu-[001-003,007]", ["gpu-001", "gpu-002", "gpu-003", "gpu-007"]),
+        ("a[1-2],login", ["a1", "a2", "login"]),
+        ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
+        ("h100-012-[002-003]", ["h100-012-002", "h100-012-003"]),
+        ("", []),
+    ],
+)
+def test_ranges_expand_in_the_order_written(text: str, expected: list[str]) -> None:
+    assert hostlist.expand(text) == expected
+
+
+@pytest.mark.parametrize("text", ["gpu-[1-3", "gpu-1]", "gpu-[3-1]", "gpu-[a-b]", "gpu-[[1]]"])
+def test_broken_ranges_are_refused(text: str) -> None:
+    with pytest.raises(hostlist.BadHostlist):
+        hostlist.expand(text)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["gpu-003", "gpu-001", "gpu-002"], "gpu-[001-003]"),
+        (["gpu-1", "gpu-01"], "gpu-1,gpu-01"),
+        (["login", "gpu-007"], "login,gpu-007"),
+        ([], ""),
+    ],
+)
+def test_names_are_compressed_to_ranges(names: list[str], expected: str) -> None:
+    assert hostlist.compress(names) == expected
+
+
+@given(st.sets(NAMES))
+def test_compressing_and_expanding_gives_the_same_names(names: set[str]) -> None:
+    assert set(hostlist.expand(hostlist.compress(names))) == names

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from sunkpy.runtime.queue import WorkQueue, run_workers
+
+
+async def work_until(queue: WorkQueue[str], reconcile: Callable[[str], Awaitable[float | None]], done: asyncio.Event) -> None:
+    workers = asyncio.ensure_future(run_workers(queue, reconcile, workers=2))
+    try:
+        await asyncio.wait_for(done.wait(), timeout=5)
+    finally:
+        workers.cancel()
+        await asyncio.gather(workers, return_exceptions=True)
+
+
+async def test_a_key_added_many_times_is_worked_on_once() -> None:
+    queue: WorkQueue[str] = WorkQueue("test")
+    for _ in range(5):
+        queue.add("a")
+    assert len(queue) == 1
+    assert await queue.get() == "a"
+    queue.done("a")
+    assert len(queue) == 0
+
+
+async def test_a_key_that_changes_while_it_is_worked_on_is_worked_on_again_and_never_twice_at_once() -> None:
+    queue: WorkQueue[str] = WorkQueue("test")
+    queue.add("a")
+    await queue.get()
+    queue.add("a")
+    assert len(queue) == 0
+    queue.done("a")
+    assert len(queue) == 1
+
+
+async def test_a_failing_key_comes_back_and_does_not_stop_the_others() -> None:
+    queue: WorkQueue[str] = WorkQueue("test")
+    seen: list[str] = []
+    done = asyncio.Event()
+
+    async def reconcile(key: str) -> float | None:
+        seen.append(key)
+        if seen.count("bad") >= 3 and "good" in seen:
+            done.set()
+        if key == "bad":
+            raise RuntimeError("no")
+        return None
+
+    queue.add("bad")
+    queue.add("good")
+    await work_until(queue, reconcile, done)
+    assert seen.count("good") == 1
+
+
+async def test_delays_double_with_each_failure_up_to_a_bound() -> None:
+    queue: WorkQueue[str] = WorkQueue("test")
+    delays = [queue.add_failed("a") for _ in range(12)]
+    assert delays[:4] == pytest.approx([0.05, 0.1, 0.2, 0.4])
+    assert delays[-1] == 30.0
+    queue.forget_failures("a")
+    assert queue.add_failed("a") == pytest.approx(0.05)
+    queue.add("a")
+
+
+async def test_the_earlier_of_two_delays_holds() -> None:
+    queue: WorkQueue[str] = WorkQueue("test")
+    queue.add_after("a", 1000)
+    queue.add_after("a", 0)
+    queue.add_after("a", 1000)
+    assert await asyncio.wait_for(queue.get(), timeout=5) == "a"
