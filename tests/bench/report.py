@@ -1,0 +1,122 @@
+"""What a benchmark measured, as a file for machines and a table for people (design: reports).
+
+A report is a list of figures. A figure says by itself whether its bound holds, so that nobody has to interpret it; one
+that does not hold says what limits it, and the run still ends.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+REPORTS = Path("build/reports")
+
+
+class Peer(msgspec.Struct, frozen=True, kw_only=True):
+    """What did the same thing in the same run, and our value over its value."""
+
+    name: str
+    value: float
+    ratio: float | None
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """One measured number. `bound` is the most that `value` may be, in the same unit."""
+
+    figure: str
+    value: float
+    unit: str
+    bound: float | None
+    holds: bool
+    n: int
+    seed: int | None = None
+    peer: Peer | None = None
+    limited_by: str = ""
+
+
+def at_most(
+    figure: str,
+    value: float,
+    *,
+    unit: str,
+    bound: float,
+    n: int,
+    limited_by: str = "",
+    peer: Peer | None = None,
+    seed: int | None = None,
+) -> Figure:
+    """A figure that holds while `value <= bound`; `limited_by` is kept only when it does not."""
+    holds = value <= bound
+    return Figure(
+        figure=figure,
+        value=round(value, 4),
+        unit=unit,
+        bound=bound,
+        holds=holds,
+        n=n,
+        seed=seed,
+        peer=peer,
+        limited_by="" if holds else limited_by,
+    )
+
+
+def observed(figure: str, value: float, *, unit: str, n: int) -> Figure:
+    """A figure without a bound, for the record."""
+    return Figure(figure=figure, value=round(value, 4), unit=unit, bound=None, holds=True, n=n)
+
+
+def against(name: str, theirs: float, *, ours: float) -> Peer:
+    """The peer's value and how many times more we take."""
+    return Peer(name=name, value=round(theirs, 4), ratio=round(ours / theirs, 3) if theirs else None)
+
+
+def median(values: Sequence[float]) -> float:
+    """Middle of the values."""
+    return statistics.median(values)
+
+
+def p95(values: Sequence[float]) -> float:
+    """The smallest value that 95 of 100 do not exceed (nearest rank: always one that was measured)."""
+    ranked = sorted(values)
+    return ranked[-(-95 * len(ranked) // 100) - 1]
+
+
+def write(name: str, figures: Sequence[Figure], *, folder: Path = REPORTS, console: Console | None = None) -> Path:
+    """Write `<folder>/<name>.json` and print the same as a table."""
+    path = folder / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode([_entry(figure) for figure in figures]), indent=2) + b"\n")
+    (console or Console()).print(_table(name, figures))
+    return path
+
+
+def _entry(figure: Figure) -> dict[str, object]:
+    entry: dict[str, object] = msgspec.to_builtins(figure)
+    if not figure.limited_by:
+        del entry["limited_by"]
+    return entry
+
+
+def _table(name: str, figures: Sequence[Figure]) -> Table:
+    table = Table("figure", "value", "bound", "holds", "n", "peer", "limited by", title=name)
+    for figure in figures:
+        table.add_row(
+            figure.figure,
+            f"{figure.value:g} {figure.unit}",
+            "-" if figure.bound is None else f"{figure.bound:g} {figure.unit}",
+            "yes" if figure.holds else "NO",
+            str(figure.n),
+            "-" if figure.peer is None else _peer(figure.peer),
+            figure.limited_by,
+        )
+    return table
+
+
+def _peer(peer: Peer) -> str:
+    ratio = "" if peer.ratio is None else f" (x{peer.ratio:g})"
+    return f"{peer.name} {peer.value:g}{ratio}"

@@ -1,0 +1,55 @@
+"""The report says by itself what holds, and the file has exactly the promised keys."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from tests.bench import report
+
+KEYS = {"figure", "value", "unit", "bound", "holds", "n", "seed", "peer"}
+
+
+def test_a_report_is_a_list_of_figures_with_the_promised_keys(tmp_path):
+    peer = report.against("sbatch", 0.5, ours=0.6)
+    figures = [report.at_most("pod to bound", 0.6, unit="s", bound=0.75, n=30, peer=peer)]
+    printed = io.StringIO()
+    path = report.write("latency", figures, folder=tmp_path / "new", console=Console(file=printed, width=200))
+    (entry,) = json.loads(path.read_text())
+    assert set(entry) == KEYS
+    assert entry["holds"] is True
+    assert entry["peer"] == {"name": "sbatch", "value": 0.5, "ratio": 1.2}
+    assert "pod to bound" in printed.getvalue()
+
+
+def test_a_bound_that_is_not_reached_says_what_limits_it(tmp_path):
+    figure = report.at_most("drain", 4.0, unit="s", bound=3.0, n=50, limited_by="two shared cores")
+    path = report.write("x", [figure], folder=tmp_path, console=Console(file=io.StringIO(), width=200))
+    (entry,) = json.loads(path.read_text())
+    assert entry["holds"] is False
+    assert entry["limited_by"] == "two shared cores"
+    assert entry["peer"] is None
+
+
+def test_a_bound_that_is_reached_names_no_limit():
+    assert report.at_most("drain", 3.0, unit="s", bound=3.0, n=1, limited_by="anything").limited_by == ""
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([1.0], 1.0), ([float(v) for v in range(1, 21)], 19.0), ([float(v) for v in range(1, 101)], 95.0)],
+)
+def test_p95_is_the_nearest_rank(values, expected):
+    assert report.p95(values) == expected
+
+
+@given(st.lists(st.floats(min_value=0, max_value=1e6), min_size=1))
+def test_p95_was_measured_and_covers_95_of_100(values):
+    limit = report.p95(values)
+    assert limit in values
+    assert sum(value <= limit for value in values) >= 0.95 * len(values)
