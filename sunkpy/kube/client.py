@@ -57,7 +57,7 @@ class Kube:
         else:
             await _load_ambient(settings)
         settings.connection_pool_maxsize = connections
-        settings.retries = False
+        settings.retries = None
         return cls(ApiClient(settings))
 
     async def __aenter__(self) -> Self:

@@ -1,0 +1,168 @@
+"""The informer and the client against a small HTTP server that answers as an apiserver does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from sunkpy.core.objects import Pod
+from sunkpy.kube import errors
+from sunkpy.kube.client import Kube
+from sunkpy.kube.informer import Informer
+
+PODS = "/api/v1/pods"
+
+
+def pod(name: str, version: int, phase: str = "Running") -> dict[str, object]:
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "d", "uid": f"u-{name}", "resourceVersion": str(version)},
+        "status": {"phase": phase, "somethingNew": [1, 2]},
+    }
+
+
+def event(kind: str, obj: dict[str, object]) -> dict[str, object]:
+    return {"type": kind, "object": obj}
+
+
+class Script:
+    """Answers each list with the next page and each watch with the next batch of events; then keeps the watch open."""
+
+    def __init__(self, lists: list[tuple[int, list[dict[str, object]]]], watches: list[list[dict[str, object]]]) -> None:
+        self.lists = list(lists)
+        self.watches = list(watches)
+        self.versions: list[str] = []
+        self.over = asyncio.Event()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        if "watch" not in request.query:
+            version, items = self.lists.pop(0)
+            return web.json_response({"metadata": {"resourceVersion": str(version)}, "items": items})
+        self.versions.append(request.query["resourceVersion"])
+        response = web.StreamResponse()
+        await response.prepare(request)
+        if self.watches:
+            for item in self.watches.pop(0):
+                await response.write(json.dumps(item).encode() + b"\n")
+        else:
+            self.over.set()
+            await asyncio.Event().wait()
+        return response
+
+
+@asynccontextmanager
+async def connected(handler: Callable[[web.Request], object], tmp_path: Path) -> AsyncIterator[Kube]:
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handler)  # type: ignore[arg-type]
+    server = TestServer(app)
+    await server.start_server()
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        json.dumps({
+            "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": str(server.make_url("")).rstrip("/")}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        })
+    )
+    try:
+        async with await Kube.connect(kubeconfig) as kube:
+            yield kube
+    finally:
+        await server.close()
+
+
+async def follow(script: Script, tmp_path: Path) -> list[tuple[str, str]]:
+    """Run an informer through the script; what its handler heard, as (what, name)."""
+    heard: list[tuple[str, str]] = []
+
+    def hear(old: Pod | None, new: Pod | None) -> None:
+        thing = new or old
+        assert thing is not None
+        heard.append(("added" if old is None else "deleted" if new is None else "changed", thing.name))
+
+    async with connected(script.handle, tmp_path) as kube:
+        informer = Informer(kube, PODS, Pod)
+        informer.add_handler(hear)
+        running = asyncio.ensure_future(informer.run())
+        await asyncio.wait_for(script.over.wait(), 10)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    return heard
+
+
+async def test_list_then_watch_tells_each_change_once(tmp_path: Path) -> None:
+    script = Script(
+        [(10, [pod("a", 5), pod("b", 6)])],
+        [[event("MODIFIED", pod("a", 11)), event("DELETED", pod("b", 12)), event("ADDED", pod("c", 13))]],
+    )
+    assert await follow(script, tmp_path) == [
+        ("added", "a"), ("added", "b"), ("changed", "a"), ("deleted", "b"), ("added", "c"),
+    ]  # fmt: skip
+
+
+async def test_a_broken_watch_goes_on_from_the_newest_version_bookmarks_included(tmp_path: Path) -> None:
+    bookmark = event("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": "40"}})
+    script = Script([(10, [])], [[event("ADDED", pod("a", 11))], [bookmark]])
+    await follow(script, tmp_path)
+    assert script.versions == ["10", "11", "40"]
+
+
+async def test_after_410_the_list_is_compared_and_missed_deletions_are_told(tmp_path: Path) -> None:
+    gone = event("ERROR", {"kind": "Status", "code": 410, "message": "too old"})
+    script = Script([(10, [pod("a", 5), pod("b", 6)]), (50, [pod("b", 6), pod("c", 49)])], [[gone]])
+    assert await follow(script, tmp_path) == [("added", "a"), ("added", "b"), ("deleted", "a"), ("added", "c")]
+    assert script.versions == ["10", "50"]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "kind"),
+    [
+        (404, "NotFound", errors.NotFound),
+        (409, "AlreadyExists", errors.Conflict),
+        (403, "Forbidden", errors.Forbidden),
+        (422, "Invalid", errors.Invalid),
+        (429, "TooManyRequests", errors.TooMany),
+        (503, "ServiceUnavailable", errors.Unavailable),
+    ],
+)
+async def test_an_error_says_what_was_tried_and_the_servers_words(
+    tmp_path: Path, status: int, reason: str, kind: type[errors.KubeError]
+) -> None:
+    async def refuse(_: web.Request) -> web.Response:
+        return web.json_response({"kind": "Status", "message": "because", "reason": reason}, status=status)
+
+    async with connected(refuse, tmp_path) as kube:
+        with pytest.raises(kind, match=rf"GET /api/v1/pods: because \(HTTP {status}\)"):
+            await kube.list_objects(PODS, Pod)
+
+
+async def test_a_server_that_is_away_is_unavailable(tmp_path: Path) -> None:
+    async def never(_: web.Request) -> web.Response:
+        raise AssertionError
+
+    async with connected(never, tmp_path) as kube:
+        pass
+    async with await Kube.connect(tmp_path / "kubeconfig") as kube:
+        with pytest.raises(errors.Unavailable, match="no answer"):
+            await kube.list_objects(PODS, Pod)
+
+
+async def test_a_delete_carries_its_preconditions(tmp_path: Path) -> None:
+    bodies: list[dict[str, object]] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        bodies.append(await request.json())
+        return web.json_response({})
+
+    async with connected(handle, tmp_path) as kube:
+        await kube.delete("/api/v1/namespaces/d/pods/a", uid="u", resource_version="7", grace_period_s=3)
+    assert bodies[0]["preconditions"] == {"uid": "u", "resourceVersion": "7"}
+    assert bodies[0]["gracePeriodSeconds"] == 3
