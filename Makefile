@@ -1,0 +1,54 @@
+# Everything a person runs. Each target installs what it needs; `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+SLURM_SUITE ?= trixie
+CLUSTER ?= sunkpy
+BENCH ?= all
+export SLURM_SUITE
+export SUNKPY_CLUSTER := $(CLUSTER)
+
+BIN := .venv/bin
+READY := .venv/.ready
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help demo test lint unit integration e2e bench images clean-cluster clean
+
+help: ## Show this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(READY): pyproject.toml uv.lock tools/bootstrap
+	@tools/bootstrap $(PYTHON)
+	@touch $@
+
+demo: $(READY) ## A real cluster from nothing, charts installed, the story told on it
+	$(BIN)/python -m demo --suite $(SLURM_SUITE)
+
+test: lint unit integration e2e ## Everything that must hold
+
+lint: $(READY) ## Style, types, layers, shell scripts, charts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(READY) ## Pure decisions, clients against recorded answers, charts rendered
+	$(PYTEST) tests/unit
+
+integration: $(READY) ## Real programs without the whole: a small real cluster, its faults, its clean end
+	$(PYTEST) tests/integration
+
+e2e: $(READY) ## The whole on a real cluster: the story, hand-over, faults, rights
+	$(PYTEST) tests/e2e
+
+bench: $(READY) ## Measure; BENCH=<name> for one. Reports in build/reports
+	$(BIN)/python -m tests.bench $(BENCH)
+
+images: $(READY) ## Container images as archives in build/images
+	$(BIN)/python slurm-images/build --suite $(SLURM_SUITE)
+
+clean-cluster: $(READY) ## Remove the development cluster and all it left on this machine
+	$(BIN)/python -m devcluster down --name $(CLUSTER)
+
+clean: clean-cluster ## Remove the cluster, the build output and the virtual environment
+	rm -rf build .venv
