@@ -1,0 +1,31 @@
+"""Client of slurmrestd: typed questions and answers, errors by number, a cache of the nodes."""
+
+from sunkpy.slurm.cache import NodeCache, Observation
+from sunkpy.slurm.client import (
+    NodeChange,
+    NodesSnapshot,
+    NotModified,
+    Partition,
+    Ping,
+    Slurm,
+    Submitted,
+    token_source,
+)
+from sunkpy.slurm.recorder import PrometheusRecorder, Recorder
+from sunkpy.slurm.submission import JobSubmission
+
+__all__ = [
+    "JobSubmission",
+    "NodeCache",
+    "NodeChange",
+    "NodesSnapshot",
+    "NotModified",
+    "Observation",
+    "Partition",
+    "Ping",
+    "PrometheusRecorder",
+    "Recorder",
+    "Slurm",
+    "Submitted",
+    "token_source",
+]

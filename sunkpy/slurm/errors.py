@@ -1,0 +1,137 @@
+"""What can go wrong between sunkpy and slurmrestd, classified by Slurm's error number and never by its text.
+
+    SlurmError
+    ├── Unreachable    no answer, or an answer that slurmctld is away: ask again
+    ├── Unauthorized   the token was refused: a person has to act
+    ├── NotFound       no such job or node
+    ├── Busy           the node still has jobs, or the job is just changing state: ask again later
+    ├── AlreadyDone    the job has ended; what was asked for is moot
+    ├── Rejected       Slurm understood and said no (bad partition, feature, transition…): change the request
+    └── Malformed      the answer is not one this client can read
+
+The HTTP status is not the result: slurmrestd answers 200 to a DELETE of an unknown job and 500 to a bad state string.
+Numbers: `slurm/slurm_errno.h`, the same ones in 24.11 and 26.05 unless noted.
+"""
+
+from __future__ import annotations
+
+
+class SlurmError(Exception):
+    """A call to slurmrestd that did not do what was asked.
+
+    `what` is what was tried and on what, `endpoint` the path below the API version, `error_number` Slurm's own (0 when
+    it gave none), `text` Slurm's words, `hint` what to do next.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        endpoint: str = "",
+        http_status: int = 0,
+        error_number: int = 0,
+        text: str = "",
+        hint: str = "",
+    ) -> None:
+        self.what = what
+        self.endpoint = endpoint
+        self.http_status = http_status
+        self.error_number = error_number
+        self.text = text
+        self.hint = hint
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        return self.message
+
+    @property
+    def message(self) -> str:
+        """One line for logs, Events and conditions."""
+        number = f" (Slurm error {self.error_number})" if self.error_number else ""
+        status = f" [{self.endpoint}: HTTP {self.http_status}]" if self.http_status else ""
+        text = f": {self.text}" if self.text else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{self.what}{text}{number}{status}{hint}"
+
+    @property
+    def code(self) -> str:
+        """Short label for metrics."""
+        return str(self.error_number or self.http_status or type(self).__name__.lower())
+
+
+class Unreachable(SlurmError):
+    """slurmrestd or slurmctld did not answer; nothing is known about whether the request was carried out."""
+
+
+class Unauthorized(SlurmError):
+    """The token was refused, also after it was renewed."""
+
+
+class NotFound(SlurmError):
+    """No such job or node."""
+
+
+class Busy(SlurmError):
+    """Not now: the node has jobs, or the job is just changing state."""
+
+
+class AlreadyDone(SlurmError):
+    """The job has ended already."""
+
+
+class Rejected(SlurmError):
+    """Slurm understood the request and refuses it; the same request will be refused again."""
+
+
+class Malformed(SlurmError):
+    """The answer could not be read."""
+
+
+_UNREACHABLE = frozenset({
+    1001, 1002, 1003, 1004,  # cannot connect, send, receive, shut down
+    1800, 1801, 1802, 1803,  # the same towards slurmctld
+    2027,                    # ESLURM_IN_STANDBY_MODE
+    5004,                    # SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT
+})  # fmt: skip
+_UNAUTHORIZED = frozenset({1007, 6002, 6004, 6005})
+_NOT_FOUND = frozenset({2017, 2018})  # ESLURM_INVALID_JOB_ID, ESLURM_INVALID_NODE_NAME
+_BUSY = frozenset({2016, 2020})  # ESLURM_NODES_BUSY, ESLURM_TRANSITION_STATE_NO_UPDATE
+_ALREADY_DONE = frozenset({2021, 2084})  # ESLURM_ALREADY_DONE, ESLURM_JOB_FINISHED
+
+_GATEWAY = frozenset({502, 503, 504})
+
+_HINTS = {
+    2000: "name a partition that `sinfo` lists",
+    2002: "the Slurm user of this process lacks the right; make it an operator or SlurmUser",
+    2010: "the Slurm user of this process lacks the right; make it an operator or SlurmUser",
+    2014: "no node of the partition can ever satisfy this; ask for less or another partition",
+    2015: "the partition's limits do not allow this; ask for less or another partition",
+    2029: "name a feature that `sinfo -o %f` lists",
+    2045: "name an account the user is associated with in `sacctmgr`",
+    2066: "name a QOS that `sacctmgr show qos` lists",
+}
+
+
+def classify(what: str, *, endpoint: str, http_status: int, error_number: int = 0, text: str = "") -> SlurmError:
+    """The error for an answer that is not a success. Number first; the HTTP status only when there is no number."""
+    kind: type[SlurmError]
+    if error_number in _UNREACHABLE or (error_number == 0 and http_status in _GATEWAY):
+        kind = Unreachable
+    elif error_number in _UNAUTHORIZED or (error_number == 0 and http_status in (401, 511)):
+        kind = Unauthorized
+    elif error_number in _NOT_FOUND:
+        kind = NotFound
+    elif error_number in _BUSY:
+        kind = Busy
+    elif error_number in _ALREADY_DONE:
+        kind = AlreadyDone
+    else:
+        kind = Rejected
+    return kind(
+        what,
+        endpoint=endpoint,
+        http_status=http_status,
+        error_number=error_number,
+        text=text,
+        hint=_HINTS.get(error_number, ""),
+    )

@@ -1,0 +1,50 @@
+"""Where the client reports what it did; a Prometheus one and one that keeps silent."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+
+class Recorder(Protocol):
+    """Told of every request that left this process."""
+
+    def answered(self, endpoint: str, *, code: str, seconds: float) -> None:
+        """`endpoint` is a template such as `node/{name}`; `code` is `ok` or the error's."""
+
+    def retried(self, endpoint: str) -> None:
+        """A request is about to be sent again."""
+
+
+class Silent:
+    """Records nothing."""
+
+    def answered(self, endpoint: str, *, code: str, seconds: float) -> None:
+        """See Recorder."""
+
+    def retried(self, endpoint: str) -> None:
+        """See Recorder."""
+
+
+class PrometheusRecorder:
+    """`sunkpy_slurm_request_seconds{endpoint,code}` and `sunkpy_slurm_retries_total{endpoint}`."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._seconds = Histogram(
+            "sunkpy_slurm_request_seconds",
+            "Time of one request to slurmrestd.",
+            ["endpoint", "code"],
+            registry=registry,
+        )
+        self._retries = Counter(
+            "sunkpy_slurm_retries", "Requests to slurmrestd sent again.", ["endpoint"], registry=registry
+        )
+
+    def answered(self, endpoint: str, *, code: str, seconds: float) -> None:
+        """See Recorder."""
+        self._seconds.labels(endpoint, code).observe(seconds)
+
+    def retried(self, endpoint: str) -> None:
+        """See Recorder."""
+        self._retries.labels(endpoint).inc()

@@ -1,0 +1,71 @@
+"""A batch job to submit, and its form on the wire (`v0.0.42_job_desc_msg`)."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
+    """What to ask of `POST job/submit`. Memory in MiB, time in minutes; 0 and empty mean Slurm's default.
+
+    `tres_per_node` is Slurm's text, such as `gres/gpu:h100:2`. The job is never requeued: a workload comes back as new
+    pods of its own controller.
+    """
+
+    name: str
+    script: str
+    comment: str
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    reservation: str = ""
+    constraints: str = ""
+    licenses: str = ""
+    nodes: int = 1
+    tasks: int = 1
+    cpus_per_task: int = 1
+    memory_mib_per_node: int = 0
+    tres_per_node: str = ""
+    time_limit_minutes: int = 0
+    exclusive: bool = False
+    excluded_nodes: tuple[str, ...] = ()
+    required_nodes: tuple[str, ...] = ()
+    hold: bool = False
+
+    def to_wire(self) -> dict[str, object]:
+        """Body of the request. Only what was asked for is named, so that the cluster's defaults hold."""
+        job: dict[str, object] = {
+            "name": self.name,
+            "script": self.script,
+            "comment": self.comment,
+            "environment": ["PATH=/usr/local/bin:/usr/bin:/bin"],
+            "current_working_directory": "/tmp",
+            "standard_input": "/dev/null",
+            "standard_output": "/dev/null",
+            "standard_error": "/dev/null",
+            "requeue": False,
+            "minimum_nodes": self.nodes,
+            "maximum_nodes": self.nodes,
+            "tasks": self.tasks,
+            "cpus_per_task": self.cpus_per_task,
+        }
+        optional = {
+            "partition": self.partition,
+            "account": self.account,
+            "qos": self.qos,
+            "reservation": self.reservation,
+            "constraints": self.constraints,
+            "licenses": self.licenses,
+            "tres_per_node": self.tres_per_node,
+            "excluded_nodes": list(self.excluded_nodes),
+            "required_nodes": list(self.required_nodes),
+            "memory_per_node": _number(self.memory_mib_per_node),
+            "time_limit": _number(self.time_limit_minutes),
+            "shared": ["none"] if self.exclusive else [],
+            "hold": self.hold,
+        }
+        return {"job": job | {key: value for key, value in optional.items() if value}}
+
+
+def _number(value: int) -> dict[str, object]:
+    return {"set": True, "infinite": False, "number": value} if value else {}
