@@ -1,0 +1,76 @@
+"""Why a job ended, in the words that a pod's owner reads, and which job took its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core import hostlist
+from sunkpy.core.slurm import JobId, SlurmJob
+
+NEWEST_PENDING: Final = 50
+"""Of so many pending jobs, the newest, one is looked for that took a place: each costs one request."""
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """Reason of the DisruptionTarget condition, and the sentence for condition and Event."""
+
+    reason: str
+    message: str
+
+
+# KEP-3329 reserves PreemptionByScheduler for what the scheduler does on behalf of a higher priority.
+_BY_FLAG: Final = (
+    ("PREEMPTED", "PreemptionByScheduler", "was preempted"),
+    ("TIMEOUT", "SlurmJobTimeout", "reached its time limit"),
+    ("DEADLINE", "SlurmJobDeadline", "reached its deadline"),
+    ("NODE_FAIL", "SlurmNodeFail", "lost its node"),
+    ("CANCELLED", "SlurmJobCancelled", "was cancelled"),
+    ("SUSPENDED", "SlurmJobSuspended", "was suspended, which pods cannot be"),
+    ("PENDING", "SlurmJobRequeued", "was queued again"),
+    ("REQUEUED", "SlurmJobRequeued", "was queued again"),
+    ("OUT_OF_MEMORY", "SlurmJobFailed", "ran out of memory"),
+    ("BOOT_FAIL", "SlurmJobFailed", "failed to boot its node"),
+    ("FAILED", "SlurmJobFailed", "failed"),
+)
+
+
+def cause_of_end(job: JobId, state: frozenset[str], taker: SlurmJob | None = None) -> Cause:
+    """What ended a job that is in `state`; `taker` is the job that preempted it, when it was found."""
+    for flag, reason, text in _BY_FLAG:
+        if flag in state:
+            by = f" by {describe(taker)}" if taker is not None and flag == "PREEMPTED" else ""
+            return Cause(reason=reason, message=f"Slurm job {job} {text}{by}")
+    return Cause(reason="SlurmJobEnded", message=f"Slurm job {job} ended")
+
+
+def describe(job: SlurmJob) -> str:
+    """`Slurm job 57 (user alice, partition high)`."""
+    return f"Slurm job {job.id} (user {job.user or 'unknown'}, partition {job.partition or 'unknown'})"
+
+
+def pending_to_look_at(states: dict[JobId, frozenset[str]]) -> tuple[JobId, ...]:
+    """The newest pending jobs, newest first: among them is the one that preempts now."""
+    pending = (job for job, state in states.items() if "PENDING" in state)
+    return tuple(sorted(pending, reverse=True)[:NEWEST_PENDING])
+
+
+def choose_taker(candidates: Iterable[SlurmJob], *, nodes: Sequence[str], tiers: dict[str, int]) -> SlurmJob | None:
+    """The pending job for which Slurm makes room on `nodes`: planned there if Slurm says so, else the first in line.
+
+    `tiers` gives the priority tier of each partition; Slurm orders by tier, then priority, then age.
+    """
+    usable = [job for job in candidates if job.is_pending and _may_use(job, nodes)]
+    planned = [job for job in usable if set(hostlist.expand(job.scheduled_nodes)) & set(nodes)]
+    return min(planned or usable, key=lambda job: (-_tier(job, tiers), -job.priority, job.id), default=None)
+
+
+def _tier(job: SlurmJob, tiers: dict[str, int]) -> int:
+    return max((tiers.get(name, 0) for name in job.partition.split(",")), default=0)
+
+
+def _may_use(job: SlurmJob, nodes: Sequence[str]) -> bool:
+    excluded = set(job.excluded_nodes)
+    return any(node not in excluded for node in nodes)

@@ -1,0 +1,188 @@
+"""What to do about a gang now. Pure: the same view gives the same actions, and doing them twice does no harm.
+
+Fail closed: a job that could not be read is neither running nor over, and nothing follows from it. A job that Slurm
+has proved not to know does not cost a running pod its life either: a new placeholder is submitted for the node that
+the pod is on, because the pod holds that node in any case and only a job makes Slurm see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.gang.actions import Action, Bind, Cancel, Evict, Finish, Report, Submit, UpdateExcluded, Warn
+from sunkpy.core.gang.recognise import Gang
+from sunkpy.core.gang.request import plan_job
+from sunkpy.core.gang.view import GangView, JobView, bound_job_ids, holds_its_node, is_over
+from sunkpy.core.placement.eligibility import excluded, explain
+from sunkpy.core.quantity import BadQuantity
+
+TOLD_PATIENCE_S = 15.0
+"""How long a placeholder may take to end by itself after it was told, before it is cancelled."""
+
+NEVER_STARTS = {
+    "BadConstraints": "no node has the features, cpus, memory and GPUs that the pod asks for",
+    "PartitionConfig": "the pod asks for more nodes or time than its partition allows",
+    "PartitionNodeLimit": "the pod asks for more nodes than its partition allows",
+    "PartitionTimeLimit": "the time limit is above that of the partition",
+    "PartitionDown": "the partition is down",
+    "PartitionInactive": "the partition is inactive",
+    "AccountNotAllowed": "the account may not use the partition",
+    "QOSNotAllowed": "the QoS may not be used in the partition",
+    "InvalidAccount": "the account does not exist or may not be used",
+    "InvalidQOS": "the QoS does not exist or may not be used",
+    "ReservationDeleted": "the reservation no longer exists",
+    "JobHeldAdmin": "an administrator holds the job",
+    "JobHeldUser": "the job is held; release it with scontrol release",
+}
+"""Pending reasons (man squeue, JOB REASON CODES) that go away only when a person changes something."""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings that decisions need."""
+
+    gpu_resources: Mapping[str, str]
+    default_partition: str = ""
+
+
+def decide(view: GangView, policy: Policy) -> list[Action]:
+    """The actions for a gang, in the order in which to do them."""
+    gang = view.gang
+    # The pods are gone or finished: what is left is to end the job.
+    if gang is None or all(is_over(pod) for pod in gang.members):
+        return _end_jobs(view)
+    if view.is_bound:
+        return _decide_bound(view, gang, policy)
+    # Deleted before it was bound: the job in the queue goes at once.
+    if all(pod.is_deleting for pod in gang.members):
+        return _cancel_all(view.live_jobs, "the pod was deleted")
+    return _decide_unbound(view, gang, policy)
+
+
+def _end_jobs(view: GangView) -> list[Action]:
+    return [action for job in view.live_jobs for action in _end_job(view, job)]
+
+
+def _end_job(view: GangView, job: JobView) -> list[Action]:
+    if view.gang is None:
+        return [Cancel(job=job.id, why="the pods are gone")]
+    # Only the job that the pods ran under ends with their exit code.
+    if str(job.id) not in bound_job_ids(view.pods):
+        return [Cancel(job=job.id, why="the pods finished under another job")]
+    if job.told_s_ago is not None and job.told_s_ago > TOLD_PATIENCE_S:
+        return [Cancel(job=job.id, why="the placeholder did not end when it was told")]
+    if not job.is_script_running:
+        return []
+    succeeded = all(pod.status.phase == "Succeeded" for pod in view.pods)
+    return [Finish(job=job.id, exit_code=0 if succeeded else 1)]
+
+
+def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[Action]:
+    job = view.bound_job
+    others = tuple(other for other in view.live_jobs if job is None or other.id != job.id)
+    if job is None or job.is_lost:
+        return _cover_again(view, gang, others, policy)
+    actions = _cancel_all(others, f"the pod was bound by job {job.id}")
+    if holds_its_node(job):
+        return actions
+    pods = [pod for pod in gang.members if pod.spec.node_name and not is_over(pod)]
+    actions += [Evict(pod=pod, job=job.id) for pod in pods]
+    # A suspended or requeued job would run no epilog for these pods, or start a second time without them.
+    if job.is_suspended or job.is_pending:
+        actions.append(Cancel(job=job.id, why="its pods cannot be suspended or queued again"))
+    return actions
+
+
+def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy: Policy) -> list[Action]:
+    """Slurm has forgotten the job of bound pods: keep the pods, and let a new job hold their node."""
+    if others or not view.may_submit or any(pod.is_deleting for pod in gang.members):
+        return _cancel_all(others[1:], "one job is enough")
+    pinned = [pod.annotations.get(names.ANNOTATION_PLACED_ON, "") for pod in gang.members]
+    if not all(pinned):
+        return []
+    request = plan_job(
+        gang,
+        gpu_resources=policy.gpu_resources,
+        default_partition=policy.default_partition,
+        required_nodes=pinned,
+    )
+    note = (
+        f"Slurm no longer knows the job of this pod; the pod keeps running and a new job is submitted for {pinned[0]}"
+    )
+    return [Warn(pod=gang.members[0], reason="SlurmJobLost", note=note), Submit(request=request)]
+
+
+def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[Action]:
+    warnings: list[Action] = [
+        Warn(pod=gang.members[0], reason="UnknownAnnotation", note=str(problem))
+        for problem in gang.problems
+        if not problem.fatal
+    ]
+    jobs = view.live_jobs
+    if not jobs:
+        return warnings + _submit(view, gang, policy)
+    # Two jobs for one gang can come of an answer that was lost: the one that runs, else the oldest, stays.
+    actions = warnings + _cancel_all(jobs[1:], f"job {jobs[0].id} is for the same pods")
+    job = jobs[0]
+    if job.start_nodes:
+        return actions + _bind(gang, job)
+    if job.is_suspended:
+        return [*actions, Cancel(job=job.id, why="it was suspended before its pods started")]
+    if job.is_pending:
+        actions += _tend_pending(view, gang, job)
+    return actions
+
+
+def _bind(gang: Gang, job: JobView) -> list[Action]:
+    if len(job.start_nodes) < gang.minimum:
+        return []
+    return [
+        Bind(pod=pod, job=job.id, slurm_node=node) for pod, node in zip(gang.members, job.start_nodes, strict=False)
+    ]
+
+
+def _tend_pending(view: GangView, gang: Gang, job: JobView) -> list[Action]:
+    actions: list[Action] = []
+    if view.eligibility is not None and view.eligibility.eligible:
+        wanted = excluded(view.eligibility)
+        if wanted != job.excluded:
+            actions.append(UpdateExcluded(job=job.id, excluded=wanted))
+    if job.reason:
+        cure = NEVER_STARTS.get(job.reason)
+        message = f"Slurm job {job.id} waits: {job.reason}" + (f" ({cure})" if cure else "")
+        actions += [Report(pod=pod, message=message, is_problem=cure is not None) for pod in gang.members]
+    return actions
+
+
+def _submit(view: GangView, gang: Gang, policy: Policy) -> list[Action]:
+    if any(pod.spec.scheduling_gates for pod in gang.members) or len(gang.members) < gang.minimum:
+        return []
+    fatal = [str(problem) for problem in gang.problems if problem.fatal]
+    if fatal:
+        return _report_all(gang, "; ".join(fatal))
+    if not view.may_submit:
+        return _report_all(gang, view.refused) if view.refused else []
+    if view.eligibility is None:
+        return []
+    if not view.eligibility.eligible:
+        return _report_all(gang, explain(view.eligibility))
+    try:
+        request = plan_job(
+            gang,
+            gpu_resources=policy.gpu_resources,
+            default_partition=policy.default_partition,
+            excluded_nodes=excluded(view.eligibility),
+        )
+    except BadQuantity as error:
+        return _report_all(gang, str(error))
+    return [Submit(request=request)]
+
+
+def _report_all(gang: Gang, message: str) -> list[Action]:
+    return [Report(pod=pod, message=message, is_problem=True) for pod in gang.members]
+
+
+def _cancel_all(jobs: tuple[JobView, ...], why: str) -> list[Action]:
+    return [Cancel(job=job.id, why=why) for job in jobs]

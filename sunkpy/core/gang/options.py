@@ -1,0 +1,223 @@
+"""Annotations with which a workload says how Slurm shall treat it.
+
+Ours are `sunkpy.dev/<name>`; the names of SUNK (`sunk.coreweave.com/`) and slurm-bridge
+(`slurmjob.slinky.slurm.net/`) are read as aliases, so that a manifest moves here unchanged. When several are set,
+ours wins; a pod's own annotation wins over that of its owner.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from sunkpy.core import names
+
+SUNK: Final = "sunk.coreweave.com/"
+SLINKY: Final = "slurmjob.slinky.slurm.net/"
+
+UNLIMITED: Final = "UNLIMITED"
+
+
+class BadOption(ValueError):
+    """The value of an annotation cannot be used; the text says what to write instead."""
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something about an annotation that a person should know; a fatal one keeps the gang from being submitted."""
+
+    annotation: str
+    text: str
+    fatal: bool
+
+    def __str__(self) -> str:
+        return f"annotation {self.annotation}: {self.text}"
+
+
+class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the annotations ask; empty means Slurm's default. `time_limit_min` None: not said, 0: unlimited."""
+
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    reservation: str = ""
+    time_limit_min: int | None = None
+    comment: str = ""
+    constraint: str = ""
+    shared: str = ""
+    licenses: str = ""
+    gpu_type: str = ""
+
+
+class _Option(msgspec.Struct, frozen=True):
+    """One annotation: the JobOptions field that it sets, how its text is read, and its names elsewhere."""
+
+    field: str
+    read: Callable[[str], object]
+    aliases: tuple[tuple[str, Callable[[str], object]], ...] = ()
+
+
+def read_options(layers: Iterable[Mapping[str, str]]) -> tuple[JobOptions, tuple[Problem, ...]]:
+    """The options in the annotations of a pod and its owners, nearest first, and what is wrong with them."""
+    layers = tuple(layers)
+    values: dict[str, object] = {}
+    problems: list[Problem] = []
+    for name, option in _OPTIONS.items():
+        found = _find(layers, _spellings(name, option))
+        if found is None:
+            continue
+        annotation, text, read = found
+        try:
+            values[option.field] = read(text.strip())
+        except BadOption as error:
+            problems.append(Problem(annotation=annotation, text=str(error), fatal=True))
+    problems += _unknown(layers)
+    return msgspec.convert(values, JobOptions), tuple(problems)
+
+
+def time_limit_min(text: str) -> int:
+    """Slurm's time formats (man sbatch, --time) and `90s`, `30m`, `2h`, `1d` → minutes, rounded up; 0 is unlimited.
+
+    Raises:
+        BadOption: the text is none of them.
+    """
+    if text.upper() in (UNLIMITED, "INFINITE"):
+        return 0
+    seconds = _suffixed_s(text)
+    if seconds is None:
+        seconds = _slurm_time_s(text)
+    if not seconds:
+        raise BadOption(
+            f"{text!r} is not a time limit: write minutes, hours:minutes:seconds, days-hours:minutes, "
+            f"30m, 2h or {UNLIMITED}"
+        )
+    return -(-seconds // 60)
+
+
+_SUFFIXED: Final = re.compile(r"^([0-9]+)([smhd])$")
+_SUFFIX_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_SLURM_TIME: Final = re.compile(r"^(?:([0-9]+)-)?([0-9]+(?::[0-9]+){0,2})$")
+
+
+def _suffixed_s(text: str) -> int | None:
+    match = _SUFFIXED.match(text)
+    return int(match[1]) * _SUFFIX_S[match[2]] if match else None
+
+
+def _slurm_time_s(text: str) -> int | None:
+    match = _SLURM_TIME.match(text)
+    if match is None:
+        return None
+    days, clock = match.groups()
+    parts = [int(part) for part in clock.split(":")]
+    if days is not None:
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+    elif len(parts) == 3:
+        hours, minutes, seconds = parts
+    else:
+        hours, minutes, seconds = 0, parts[0], parts[1] if len(parts) == 2 else 0
+    return int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
+
+
+def _seconds(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise BadOption(f"{text!r} is not a number of seconds above zero")
+    return -(-int(text) // 60)
+
+
+def _minutes(text: str) -> int:
+    if text.isdigit() and int(text) == 0:
+        return 0
+    return time_limit_min(text)
+
+
+_SHARED: Final = {
+    "none": "none", "true": "none", "node": "none",
+    "user": "user", "mcs": "mcs", "topo": "topo",
+    "ok": "", "false": "",
+}  # fmt: skip
+
+
+def _exclusive(text: str) -> str:
+    if text.lower() not in _SHARED:
+        raise BadOption(f"{text!r} is not one of {', '.join(sorted(_SHARED))}")
+    return _SHARED[text.lower()]
+
+
+_WORD: Final = re.compile(r"^[A-Za-z0-9_.@:-]+$")
+
+
+def _word(text: str) -> str:
+    if not _WORD.match(text):
+        raise BadOption(f"{text!r} is not a name: letters, digits and _ . @ : - only")
+    return text
+
+
+def _words(text: str) -> str:
+    parts = [part.strip() for part in text.split(",")]
+    return ",".join(_word(part) for part in parts)
+
+
+def _line(text: str) -> str:
+    if not text.isprintable():
+        raise BadOption("only printable characters on one line are allowed")
+    return text
+
+
+_OPTIONS: Final[dict[str, _Option]] = {
+    "account": _Option("account", _word, ((SUNK + "account", _word), (SLINKY + "account", _word))),
+    "partition": _Option("partition", _words, ((SUNK + "partition", _words), (SLINKY + "partition", _words))),
+    "qos": _Option("qos", _word, ((SUNK + "qos", _word), (SLINKY + "qos", _word))),
+    "reservation": _Option("reservation", _words, ((SUNK + "reservation", _words), (SLINKY + "reservation", _words))),
+    "time-limit": _Option(
+        "time_limit_min", time_limit_min, ((SUNK + "timeout", _seconds), (SLINKY + "timelimit", _minutes))
+    ),
+    "comment": _Option("comment", _line, ((SUNK + "comment", _line),)),
+    "constraint": _Option("constraint", _line, ((SLINKY + "constraints", _line),)),
+    "exclusive": _Option("shared", _exclusive, ((SUNK + "exclusive", _exclusive), (SLINKY + "exclusive", _exclusive))),
+    "licenses": _Option("licenses", _line, ((SLINKY + "licenses", _line),)),
+    "gpu-type": _Option("gpu_type", _word),
+}
+
+_NOT_OPTIONS: Final = frozenset({names.ANNOTATION_JOB_ID, names.ANNOTATION_PLACED_ON})
+_NOT_YET: Final = {
+    names.PREFIX + "user": "jobs of pods run as the scheduler's own Slurm user for now; use account to charge them",
+    names.PREFIX + "gang": "gangs of several pods are not supported yet; this pod is scheduled alone",
+    names.PREFIX + "gang-size": "gangs of several pods are not supported yet; this pod is scheduled alone",
+}
+
+
+def _spellings(name: str, option: _Option) -> tuple[tuple[str, Callable[[str], object]], ...]:
+    return ((names.PREFIX + name, option.read), *option.aliases)
+
+
+def _find(
+    layers: tuple[Mapping[str, str], ...], spellings: tuple[tuple[str, Callable[[str], object]], ...]
+) -> tuple[str, str, Callable[[str], object]] | None:
+    for layer in layers:
+        for annotation, read in spellings:
+            if layer.get(annotation, "").strip():
+                return annotation, layer[annotation], read
+    return None
+
+
+_KNOWN: Final = _NOT_OPTIONS | {
+    annotation for name, option in _OPTIONS.items() for annotation, _ in _spellings(name, option)
+}
+
+
+def _unknown(layers: tuple[Mapping[str, str], ...]) -> list[Problem]:
+    set_by_user = sorted({key for layer in layers for key in layer if key.startswith((names.PREFIX, SLINKY))})
+    return [
+        Problem(annotation=annotation, text=_NOT_YET.get(annotation) or _suggest(annotation), fatal=False)
+        for annotation in set_by_user
+        if annotation not in _KNOWN
+    ]
+
+
+def _suggest(annotation: str) -> str:
+    close = difflib.get_close_matches(annotation, sorted(_KNOWN - _NOT_OPTIONS), n=1, cutoff=0.75)
+    return f"not known and ignored; did you mean {close[0]}?" if close else "not known and ignored"

@@ -1,0 +1,119 @@
+"""The placeholder job of a gang: what it asks of Slurm so that its pods fit where it runs.
+
+Slurm counts whole CPUs and MiB, so requests are rounded up. A pod without requests is not free: it costs one CPU and
+`MINIMUM_MEMORY_MIB`, the least that Slurm can hold for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core import matching, quantity
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.options import JobOptions
+from sunkpy.core.gang.recognise import Gang
+
+MINIMUM_CPUS: Final = 1
+MINIMUM_MEMORY_MIB: Final = 128
+
+PLACEHOLDER_SCRIPT: Final = """\
+#!/bin/bash
+# Holds resources for Kubernetes pods. USR1: they succeeded. USR2: they failed. TERM: make room at once.
+trap 'kill "$held"; exit 0' USR1
+trap 'kill "$held"; exit 1' USR2
+trap 'kill "$held"; exit 143' TERM
+sleep infinity &
+held=$!
+wait "$held"
+"""
+
+
+class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A job to submit. Amounts are per node; `gres` in Slurm's TRES syntax: `gres/gpu:h100:2`.
+
+    `time_limit_min`: None is the partition's default, 0 is unlimited.
+    """
+
+    name: str
+    comment: str
+    nodes: int
+    cpus_per_node: int
+    memory_mib_per_node: int
+    gres_per_node: str = ""
+    options: JobOptions = JobOptions()
+    time_limit_min: int | None = None
+    excluded_nodes: tuple[str, ...] = ()
+    required_nodes: tuple[str, ...] = ()
+    script: str = PLACEHOLDER_SCRIPT
+
+
+def plan_job(
+    gang: Gang,
+    *,
+    gpu_resources: Mapping[str, str],
+    default_partition: str = "",
+    excluded_nodes: Sequence[str] = (),
+    required_nodes: Sequence[str] = (),
+) -> JobRequest:
+    """The job for a gang: one node per member, each with room for the largest member.
+
+    Args:
+        gpu_resources: extended resource → GRES name, such as `{"nvidia.com/gpu": "gpu"}`.
+
+    Raises:
+        quantity.BadQuantity: a request is not a quantity.
+    """
+    needs = gang_requests(gang)
+    options = gang.options
+    if not options.partition and default_partition:
+        options = msgspec.structs.replace(options, partition=default_partition)
+    return JobRequest(
+        name=gang.name,
+        comment=GangId(namespace=gang.namespace, name=gang.name, uid=gang.uid).comment(options.comment),
+        nodes=len(gang.members),
+        cpus_per_node=whole_cpus(needs),
+        memory_mib_per_node=max(MINIMUM_MEMORY_MIB, quantity.mib_up(needs.get("memory", 0))),
+        gres_per_node=gres(needs, gpu_resources=gpu_resources, gpu_type=options.gpu_type),
+        options=options,
+        time_limit_min=_time_limit_min(gang),
+        excluded_nodes=tuple(sorted(excluded_nodes)),
+        required_nodes=tuple(sorted(required_nodes)),
+    )
+
+
+def gang_requests(gang: Gang) -> matching.Amounts:
+    """The largest request of any member, resource by resource."""
+    needs: matching.Amounts = {}
+    for member in gang.members:
+        needs = {
+            name: max(needs.get(name, 0), amount)
+            for name, amount in {**needs, **matching.pod_requests(member.spec)}.items()
+        }
+    return needs
+
+
+def whole_cpus(needs: Mapping[str, int]) -> int:
+    """Millicores → whole CPUs, rounded up, at least one."""
+    return max(MINIMUM_CPUS, -(-needs.get("cpu", 0) // 1000))
+
+
+def gres(needs: Mapping[str, int], *, gpu_resources: Mapping[str, str], gpu_type: str = "") -> str:
+    """`tres_per_node` for the extended resources that Slurm knows: `gres/gpu:h100:2`, or empty."""
+    counts: dict[str, int] = {}
+    for resource, gres_name in gpu_resources.items():
+        if needs.get(resource, 0) > 0:
+            counts[gres_name] = counts.get(gres_name, 0) + needs[resource]
+    typed = {name: f"{name}:{gpu_type}" if gpu_type and name == "gpu" else name for name in counts}
+    return ",".join(f"gres/{typed[name]}:{count}" for name, count in sorted(counts.items()))
+
+
+def _time_limit_min(gang: Gang) -> int | None:
+    if gang.options.time_limit_min is not None:
+        return gang.options.time_limit_min
+    deadlines = [member.spec.active_deadline_seconds for member in gang.members]
+    longest_s = max((deadline for deadline in deadlines if deadline), default=None)
+    # One minute more, so that the kubelet ends the pod by its own rule before Slurm ends the job.
+    return None if longest_s is None else -(-longest_s // 60) + 1

@@ -1,0 +1,163 @@
+"""What is known of one gang at one moment: the input of `decide`, and the states that can be read from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core import slurm as slurm_states
+from sunkpy.core.gang.lifecycle import State
+from sunkpy.core.gang.recognise import Gang
+from sunkpy.core.objects import Pod
+from sunkpy.core.placement.eligibility import Eligibility
+from sunkpy.core.slurm import JobId
+
+MISSING_OBSERVATIONS = 2
+"""So many fresh answers of Slurm without the job prove that it does not know it."""
+
+_BEFORE_SCRIPT = frozenset({"CONFIGURING", "POWER_UP_NODE", "STAGE_OUT"})
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A placeholder job. `state` is empty until Slurm has told it once.
+
+    `prologs` and `epilogs` are the Slurm nodes whose hook has called for this job; `missing` counts fresh answers of
+    Slurm, one after another, that did not contain the job.
+    """
+
+    id: JobId
+    state: frozenset[str] = frozenset()
+    reason: str = ""
+    nodes: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+    prologs: frozenset[str] = frozenset()
+    epilogs: frozenset[str] = frozenset()
+    missing: int = 0
+    told_s_ago: float | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Slurm does not know it, proved."""
+        return self.missing >= MISSING_OBSERVATIONS
+
+    @property
+    def is_over(self) -> bool:
+        """It has ended, or ends now: an epilog runs. Never true for a job that only could not be read."""
+        if self.epilogs and not slurm_states.is_job_pending(self.state):
+            return True
+        return slurm_states.is_job_ended(self.state) or slurm_states.is_job_completing(self.state)
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing is left to be told to it."""
+        ended = slurm_states.is_job_ended(self.state) and not slurm_states.is_job_completing(self.state)
+        return ended or self.is_lost
+
+    @property
+    def is_live(self) -> bool:
+        """It holds or may come to hold resources, as far as is known."""
+        return not self.is_over and not self.is_lost
+
+    @property
+    def is_suspended(self) -> bool:
+        """Slurm has stopped it and may give its CPUs to others."""
+        return "SUSPENDED" in self.state
+
+    @property
+    def is_pending(self) -> bool:
+        """In the queue, for the first time or again."""
+        return slurm_states.is_job_pending(self.state) and not self.prologs
+
+    @property
+    def is_script_running(self) -> bool:
+        """The prologs are through and the script can be signalled."""
+        return slurm_states.is_job_running(self.state) and not self.state & _BEFORE_SCRIPT
+
+    @property
+    def start_nodes(self) -> tuple[str, ...]:
+        """The nodes that Slurm has given it, once it has started; empty before."""
+        if not self.is_live or self.is_suspended:
+            return ()
+        if self.prologs:
+            return tuple(sorted(self.prologs))
+        return self.nodes if self.is_script_running else ()
+
+
+class GangView(msgspec.Struct, frozen=True, kw_only=True):
+    """A gang, its jobs and what the scheduler remembers of it.
+
+    `gang` is None when all its pods are gone. `eligibility` is None while Slurm's nodes are not known.
+    `may_submit` is False until a failed or refused submit may be tried again.
+    """
+
+    uid: str
+    gang: Gang | None
+    jobs: tuple[JobView, ...] = ()
+    eligibility: Eligibility | None = None
+    may_submit: bool = True
+    refused: str = ""
+
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        """The members that are there."""
+        return self.gang.members if self.gang is not None else ()
+
+    @property
+    def live_jobs(self) -> tuple[JobView, ...]:
+        """Jobs that hold or may come to hold resources: running first, then oldest first."""
+        return tuple(sorted((j for j in self.jobs if j.is_live), key=lambda j: (j.is_pending, j.id)))
+
+    @property
+    def is_bound(self) -> bool:
+        """Some member has a node."""
+        return any(pod.spec.node_name for pod in self.pods)
+
+    @property
+    def bound_job(self) -> JobView | None:
+        """The job under which the members were bound, if it is still known."""
+        return next((job for job in self.jobs if str(job.id) in bound_job_ids(self.pods)), None)
+
+    @property
+    def state(self) -> State:
+        """Where the gang is, as observed."""
+        if all(is_over(pod) for pod in self.pods):
+            return State.DONE if all(job.is_settled for job in self.jobs) else State.ENDING
+        if self.is_bound:
+            return self._state_when_bound()
+        jobs = self.live_jobs
+        if not jobs:
+            return State.WAITING
+        return State.STARTED if jobs[0].start_nodes else State.SUBMITTED
+
+    def _state_when_bound(self) -> State:
+        job = self.bound_job
+        if job is not None and not job.is_lost and not holds_its_node(job):
+            return State.HANDING_OVER
+        return State.RUNNING if any(is_running(pod) for pod in self.pods) else State.BOUND
+
+
+def holds_its_node(job: JobView) -> bool:
+    """The job keeps its node for pods that are bound: it neither ended, nor was suspended or queued again."""
+    return not job.is_over and not job.is_suspended and not job.is_pending
+
+
+def bound_job_ids(pods: Iterable[Pod]) -> frozenset[str]:
+    """The job ids under which those of the pods that are bound were bound."""
+    return frozenset(
+        pod.annotations[names.ANNOTATION_JOB_ID]
+        for pod in pods
+        if pod.spec.node_name and names.ANNOTATION_JOB_ID in pod.annotations
+    )
+
+
+def is_running(pod: Pod) -> bool:
+    """A container of the pod runs."""
+    statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    return any(status.state.running is not None for status in statuses)
+
+
+def is_over(pod: Pod) -> bool:
+    """The pod holds nothing any more: it finished and no container is left running."""
+    return pod.is_finished and not is_running(pod)

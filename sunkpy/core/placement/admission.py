@@ -1,0 +1,67 @@
+"""Would the kubelet admit the pod on this node, now?
+
+Asked before the pod is bound, because a bound pod that the kubelet refuses is Failed for good (`OutOfcpu`…).
+Source of the rules: kubelet lifecycle.predicateAdmitHandler: node affinity, resources of all pods that have not
+finished (terminating ones included), and NoExecute taints.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+import msgspec
+
+from sunkpy.core import matching
+from sunkpy.core.objects import Node, Pod
+from sunkpy.core.placement.eligibility import TRANSIENT_TAINTS
+
+
+class Verdict(enum.Enum):
+    """What the kubelet would say."""
+
+    ADMIT = "admit"
+    WAIT = "wait"  # not now, but when pods that are already ending are gone
+    REFUSE = "refuse"
+
+
+class Admission(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict, and why when it is not `ADMIT`."""
+
+    verdict: Verdict
+    why: str = ""
+
+
+ADMITTED = Admission(verdict=Verdict.ADMIT)
+
+
+def would_kubelet_admit(pod: Pod, node: Node, pods_on_node: Iterable[Pod]) -> Admission:
+    """The kubelet's verdict on `pod`, given every pod that is bound to the node.
+
+    Raises:
+        quantity.BadQuantity: a request on the node is not a quantity.
+    """
+    if not matching.matches_affinity(node, pod.spec):
+        return _refuse(f"node {node.name} does not match the pod's nodeSelector or node affinity")
+    taints = matching.untolerated(node.spec.taints, pod.spec.tolerations, effects=(matching.NO_EXECUTE,))
+    taints += matching.untolerated(
+        node.spec.taints, pod.spec.tolerations, effects=(matching.NO_SCHEDULE,), ignored_keys=TRANSIENT_TAINTS
+    )
+    if taints:
+        return _refuse(f"node {node.name} has taint {taints[0].key}:{taints[0].effect} that the pod does not tolerate")
+    others = [other for other in pods_on_node if other.uid != pod.uid]
+    lacking = matching.shortfalls(matching.pod_requests(pod.spec), matching.free_allocatable(node, others))
+    if not lacking:
+        return ADMITTED
+    why = f"node {node.name} {lacking[0]}"
+    staying = [other for other in others if not other.is_deleting]
+    if matching.shortfalls(matching.pod_requests(pod.spec), matching.free_allocatable(node, staying)):
+        return _refuse(why)
+    ending = ", ".join(
+        sorted(f"{o.metadata.namespace}/{o.name}" for o in others if o.is_deleting and not o.is_finished)
+    )
+    return Admission(verdict=Verdict.WAIT, why=f"{why} until {ending} has ended")
+
+
+def _refuse(why: str) -> Admission:
+    return Admission(verdict=Verdict.REFUSE, why=why)

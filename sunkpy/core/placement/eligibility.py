@@ -1,0 +1,111 @@
+"""The Slurm nodes that a pod may use, by the rules of Kubernetes that Slurm does not know.
+
+Slurm places the job; so that it never places it where the pod must not go, all other nodes are excluded from the job.
+Only lasting facts count: labels, taints, sizes. What is full, cordoned, not ready or drained now is Slurm's own
+business: the syncer drains such nodes there, and the job waits in the queue as it should.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from sunkpy.core import matching, names, quantity
+from sunkpy.core.gang.request import gres, whole_cpus
+from sunkpy.core.objects import Node, PodSpec
+from sunkpy.core.slurm import SlurmNode
+
+TRANSIENT_TAINTS = frozenset({
+    "node.kubernetes.io/unschedulable",
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/memory-pressure",
+    "node.kubernetes.io/disk-pressure",
+    "node.kubernetes.io/pid-pressure",
+    "node.kubernetes.io/network-unavailable",
+    names.TAINT_LOCK,
+})  # fmt: skip
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A Slurm node that stands for a Kubernetes node; `slurm` is what slurmctld says of it, once it is known."""
+
+    slurm_node: str
+    node: Node
+    slurm: SlurmNode | None = None
+
+
+class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
+    """The Slurm nodes that a pod may use, and why not the others: Slurm node → reason. Names are sorted."""
+
+    eligible: tuple[str, ...]
+    refused: dict[str, str] = {}
+
+
+def eligible_nodes(spec: PodSpec, candidates: Iterable[Candidate], *, gpu_resources: Mapping[str, str]) -> Eligibility:
+    """Sort the candidates into those that the pod may use and the others.
+
+    Raises:
+        quantity.BadQuantity: a request of the pod is not a quantity.
+    """
+    needs = matching.pod_requests(spec)
+    verdicts = {c.slurm_node: _refusal(spec, needs, c, gpu_resources) for c in candidates}
+    return Eligibility(
+        eligible=tuple(sorted(name for name, why in verdicts.items() if why is None)),
+        refused={name: why for name, why in sorted(verdicts.items()) if why is not None},
+    )
+
+
+def without(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibility:
+    """The same with some nodes taken out for a reason: Slurm node → reason. Never takes the last node out."""
+    left = tuple(name for name in eligibility.eligible if name not in slurm_nodes)
+    if not left:
+        return eligibility
+    taken = {name: slurm_nodes[name] for name in eligibility.eligible if name in slurm_nodes}
+    return Eligibility(eligible=left, refused=eligibility.refused | taken)
+
+
+def excluded(eligibility: Eligibility) -> tuple[str, ...]:
+    """What to exclude from the job: nothing when every node will do."""
+    return tuple(sorted(eligibility.refused))
+
+
+def explain(eligibility: Eligibility) -> str:
+    """Why no node will do: `none of 3 Slurm nodes fits: 2 do not match …, 1 lacks memory: needs 64Gi, has 23Gi`."""
+    if not eligibility.refused:
+        return "there is no Slurm node yet: no NodeSet of this cluster has a node"
+    counts = Counter(eligibility.refused.values())
+    reasons = ", ".join(f"{count} {why}" for why, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    return f"none of {len(eligibility.refused)} Slurm nodes fits: {reasons}"
+
+
+def _refusal(
+    spec: PodSpec, needs: matching.Amounts, candidate: Candidate, gpu_resources: Mapping[str, str]
+) -> str | None:
+    node = candidate.node
+    if not matching.matches_node_labels(node, spec.node_selector):
+        return "with labels other than the pod's nodeSelector"
+    if not matching.matches_affinity(node, spec):
+        return "outside the pod's node affinity"
+    taints = matching.untolerated(node.spec.taints, spec.tolerations, ignored_keys=TRANSIENT_TAINTS)
+    if taints:
+        return f"with taint {taints[0].key}={taints[0].value}:{taints[0].effect} that the pod does not tolerate"
+    lacking = matching.shortfalls(needs, matching.allocatable(node))
+    if lacking:
+        return str(lacking[0])
+    return _too_much_for_slurm(needs, candidate.slurm, gpu_resources) if candidate.slurm else None
+
+
+def _too_much_for_slurm(needs: matching.Amounts, node: SlurmNode, gpu_resources: Mapping[str, str]) -> str | None:
+    """The node is large enough for the kubelet, but part of it is kept from Slurm (NodeSet `reserved`)."""
+    cpus, memory_mib = whole_cpus(needs), quantity.mib_up(needs.get("memory", 0))
+    if node.cpus and cpus > node.cpus:
+        return f"offers Slurm {node.cpus} CPUs where the pod needs {cpus}"
+    if node.memory_mib and memory_mib > node.memory_mib:
+        return f"offers Slurm {node.memory_mib} MiB of memory where the pod needs {memory_mib} MiB"
+    wanted = gres(needs, gpu_resources=gpu_resources)
+    if wanted and node.cpus and not node.gres:
+        return f"offers Slurm no GRES where the pod needs {wanted}"
+    return None

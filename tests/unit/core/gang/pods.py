@@ -1,0 +1,63 @@
+"""Builders of the values that tests of gangs and placement start from."""
+
+from sunkpy.core import names
+from sunkpy.core.gang.recognise import Gang, recognise
+from sunkpy.core.objects import (
+    Container,
+    ContainerState,
+    ContainerStatus,
+    Meta,
+    Node,
+    NodeSpec,
+    NodeStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Resources,
+    Running,
+)
+
+
+def make_pod(
+    name="web-1",
+    *,
+    uid="uid-1",
+    requests=None,
+    annotations=None,
+    node="",
+    job=None,
+    slurm_node="",
+    phase="Pending",
+    running=False,
+    deleting=False,
+    **spec,
+) -> Pod:
+    annotations = dict(annotations or {})
+    if job is not None:
+        annotations |= {names.ANNOTATION_JOB_ID: str(job), names.ANNOTATION_PLACED_ON: slurm_node or "n1"}
+    containers = spec.pop("containers", None) or (Container(name="c", resources=Resources(requests=requests or {})),)
+    statuses = (ContainerStatus(name="c", state=ContainerState(running=Running())),) if running else ()
+    return Pod(
+        metadata=Meta(
+            name=name,
+            namespace="default",
+            uid=uid,
+            annotations=annotations,
+            deletion_timestamp="2026-11-21T00:00:00Z" if deleting else None,
+        ),
+        spec=PodSpec(containers=containers, node_name=node, scheduler_name="slurm", **spec),
+        status=PodStatus(phase=phase, container_statuses=statuses),
+    )
+
+
+def make_gang(**pod) -> Gang:
+    return recognise(make_pod(**pod))
+
+
+def make_node(name="node1", *, labels=None, taints=(), unschedulable=False, **allocatable) -> Node:
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"} | {k.replace("__", "."): v for k, v in allocatable.items()}
+    return Node(
+        metadata=Meta(name=name, labels=labels or {}),
+        spec=NodeSpec(taints=tuple(taints), unschedulable=unschedulable),
+        status=NodeStatus(allocatable=amounts),
+    )

@@ -1,0 +1,44 @@
+import pytest
+
+from sunkpy.core.objects import Taint
+from sunkpy.core.placement.admission import Verdict, would_kubelet_admit
+from tests.unit.core.gang.pods import make_node, make_pod
+
+ASKS_2 = make_pod(requests={"cpu": "2"})
+
+
+def other(cpu, *, name="other", **fields):
+    return make_pod(name, uid=name, requests={"cpu": cpu}, node="node1", **fields)
+
+
+@pytest.mark.parametrize(
+    ("others", "verdict"),
+    [
+        ([], Verdict.ADMIT),
+        ([other("2")], Verdict.ADMIT),
+        ([other("3")], Verdict.REFUSE),
+        ([other("3", phase="Succeeded")], Verdict.ADMIT),
+        ([other("3", deleting=True)], Verdict.WAIT),
+        ([other("3", name="a"), other("1", name="b", deleting=True)], Verdict.REFUSE),
+        ([make_pod(requests={"cpu": "4"})], Verdict.ADMIT),
+    ],
+)
+def test_the_kubelet_counts_every_pod_that_has_not_finished(others, verdict):
+    assert would_kubelet_admit(ASKS_2, make_node(), others).verdict is verdict
+
+
+def test_waiting_names_the_pods_that_are_waited_for():
+    assert "default/other" in would_kubelet_admit(ASKS_2, make_node(), [other("3", deleting=True)]).why
+
+
+def test_extended_resources_and_the_number_of_pods_count():
+    gpu = make_pod(requests={"nvidia.com/gpu": "1"})
+    assert would_kubelet_admit(gpu, make_node(), []).verdict is Verdict.REFUSE
+    assert would_kubelet_admit(gpu, make_node(**{"nvidia.com/gpu": "1"}), []).verdict is Verdict.ADMIT
+    assert would_kubelet_admit(gpu, make_node(**{"nvidia.com/gpu": "1"}, pods="0"), []).verdict is Verdict.REFUSE
+
+
+def test_taints_and_labels_that_changed_since_the_submit_count():
+    evicting = Taint(key="sunkpy.dev/lock", value="true", effect="NoExecute")
+    assert would_kubelet_admit(ASKS_2, make_node(taints=[evicting]), []).verdict is Verdict.REFUSE
+    assert would_kubelet_admit(make_pod(node_selector={"a": "b"}), make_node(), []).verdict is Verdict.REFUSE
