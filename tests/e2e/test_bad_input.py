@@ -1,0 +1,182 @@
+"""What a person can get wrong: the answer says what to change, and nothing is lost."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import jwt
+import pytest
+
+from demo.command import CommandFailed
+from demo.stack import ROOT, Stack
+from demo.waiting import NotYet, wait
+from sunkpy.core import names
+from sunkpy.core.objects import Pod
+from tests.e2e import workloads
+from tests.e2e.agreement import WORKLOADS, live_jobs_by_pod_uid, wait_for_agreement
+from tests.e2e.outage import slurmrestd_down
+from tests.e2e.processes import pods_of
+
+pytestmark = pytest.mark.e2e
+
+SLEEP = ["sleep", "300"]
+
+
+@contextlib.contextmanager
+def _pod(stack: Stack, name: str, **wish: object) -> Iterator[str]:
+    """A pod for Slurm to place; it is gone, and its job with it, at the end."""
+    annotations = wish.pop("annotations", {})
+    body = workloads.pod(name, image=stack.images["sunkpy"], scheduler=stack.scheduler_name, command=SLEEP, **wish)
+    stack.apply(body | {"metadata": {"name": name, "namespace": WORKLOADS, "annotations": annotations}})
+    try:
+        yield name
+    finally:
+        stack.kubectl("delete", "pod", name, "-n", WORKLOADS, "--ignore-not-found", "--wait=true")
+        wait_for_agreement(stack, timeout_s=60, after=f"the end of {name}")
+
+
+def _wait_for_event(stack: Stack, namespace: str, about: str, *words: str, timeout_s: float = 30) -> str:
+    def said() -> str:
+        events = stack.events(namespace, about)
+        for event in events:
+            if all(word in event for word in words):
+                return event
+        raise NotYet("\n".join(events) or "no Event")
+
+    return wait(said, timeout_s=timeout_s, what=f"an Event about {about} with {words}")
+
+
+def _wait_for_running(stack: Stack, name: str) -> Pod:
+    def runs() -> Pod | None:
+        pod = stack.get(Pod, "pod", name, "-n", WORKLOADS)
+        return pod if pod.status.phase == "Running" else None
+
+    pod = wait(runs, timeout_s=60, what=f"{name} Running")
+    assert pod is not None
+    return pod
+
+
+def test_a_nodeset_that_fits_no_node_says_why(stack: Stack) -> None:
+    nodeset = {
+        "apiVersion": f"{names.API_GROUP}/{names.API_VERSION}",
+        "kind": names.NODESET_KIND,
+        "metadata": {"name": "nowhere", "namespace": stack.namespace},
+        "spec": {
+            "cluster": stack.cluster,
+            "template": {
+                "spec": {
+                    "nodeSelector": {"example.com/pool": "nowhere"},
+                    "containers": [{"name": names.SLURMD_CONTAINER, "image": stack.images["slurmd"]}],
+                }
+            },
+        },
+    }
+    stack.apply(nodeset)
+    try:
+        event = _wait_for_event(stack, stack.namespace, "nowhere", "nodeSelector")
+        status = stack.kubectl_json("get", "nodeset", "nowhere", "-n", stack.namespace)["status"]
+        available = next(c for c in status["conditions"] if c["type"] == "Available")
+        assert available["status"] == "False"
+        assert "nodeSelector" in available["message"], event
+        assert status["numberFeasible"] == 0
+    finally:
+        stack.kubectl("delete", "nodeset", "nowhere", "-n", stack.namespace, "--timeout=30s")
+    assert stack.slurmd_pods(), "the other NodeSet keeps its pods"
+
+
+def test_an_unknown_partition_is_named_and_the_pod_runs_once_it_is_corrected(stack: Stack) -> None:
+    partition = f"{names.PREFIX}partition"
+    with _pod(stack, "bad-partition", annotations={partition: "nope"}) as name:
+        _wait_for_event(stack, WORKLOADS, name, "FailedScheduling", "nope", "partition")
+        pod = stack.get(Pod, "pod", name, "-n", WORKLOADS)
+        scheduled = pod.condition("PodScheduled")
+        assert scheduled is not None
+        assert (scheduled.status, "nope" in scheduled.message) == ("False", True), scheduled
+        stack.kubectl("annotate", "pod", name, "-n", WORKLOADS, "--overwrite", f"{partition}=high")
+        _wait_for_running(stack, name)
+        (job,) = live_jobs_by_pod_uid(stack)[pod.uid]
+        assert stack.job(job)["Partition"] == "high"
+
+
+def test_a_pod_that_is_too_big_for_every_node_says_so_and_holds_no_job(stack: Stack) -> None:
+    with _pod(stack, "too-big", cpu="1000") as name:
+        _wait_for_event(stack, WORKLOADS, name, "FailedScheduling", "cpu", "1000")
+        uid = stack.get(Pod, "pod", name, "-n", WORKLOADS).uid
+        assert uid not in live_jobs_by_pod_uid(stack)
+
+
+@pytest.mark.parametrize(
+    ("chart", "setting", "key"),
+    [
+        ("slurm", "slurmctdl.replicas=1", "slurmctdl"),
+        ("slurm", "partitions.low.priorityTeir=1", "priorityTeir"),
+        ("sunkpy", "operator.replica=2", "replica"),
+    ],
+)
+def test_a_typo_in_the_values_is_refused_by_name(stack: Stack, chart: str, setting: str, key: str) -> None:
+    before = stack.helm("list", "-A", "-o", "json")
+    with pytest.raises(CommandFailed, match=key):
+        stack.helm("upgrade", "--install", stack.release, f"charts/{chart}", "-n", stack.namespace, "--set", setting)
+    assert stack.helm("list", "-A", "-o", "json") == before
+
+
+def test_an_expired_token_is_named_with_its_file_and_its_end(stack: Stack, tmp_path: Path) -> None:
+    token = tmp_path / "slurm.token"
+    token.write_text(_signed(stack, expires_s=int(time.time()) - 3600))
+    said = _run_syncer(stack, tmp_path, token)
+    line = next((line for line in said if "expired" in line), "")
+    assert str(token) in line, "\n".join(said[-20:])
+
+
+def test_a_pod_made_while_slurmrestd_is_down_is_told_and_runs_when_it_is_back(stack: Stack) -> None:
+    with contextlib.ExitStack() as outage:
+        outage.enter_context(slurmrestd_down(stack))
+        with _pod(stack, "no-slurm") as name:
+            _wait_for_event(stack, WORKLOADS, name, "slurmrestd")
+            outage.close()
+            _wait_for_running(stack, name)
+
+
+def _signed(stack: Stack, *, expires_s: int) -> str:
+    """A token that was good until then, signed with the cluster's own key."""
+    key_file = "jwt.key"
+    secrets = stack.kubectl_json("get", "secrets", "-n", stack.namespace)["items"]
+    key = next(base64.b64decode(secret["data"][key_file]) for secret in secrets if key_file in secret.get("data", {}))
+    return jwt.encode({"iat": expires_s - 300, "exp": expires_s, "sun": "slurm"}, key, algorithm="HS256")
+
+
+def _run_syncer(stack: Stack, folder: Path, token: Path, *, for_s: float = 8.0) -> list[str]:
+    """Log lines of a syncer of some other cluster that this machine runs with that token, for a few seconds."""
+    rest = pods_of(stack, "slurmrestd")[0].status.pod_ip
+    config = folder / "config.yaml"
+    config.write_text(
+        f"""
+cluster: elsewhere
+namespace: {stack.namespace}
+slurm: {{url: "http://{rest}:6820", user: slurm, tokenFile: "{token}"}}
+leaderElection: {{enabled: false}}
+http: {{port: {_free_port()}}}
+log: {{level: info, format: json}}
+"""
+    )
+    command = [str(ROOT / ".venv/bin/sunkpy"), "syncer", "--config", str(config)]
+    try:
+        done = subprocess.run(
+            command, env=os.environ | stack.env, capture_output=True, text=True, timeout=for_s, check=False
+        )
+        return done.stderr.splitlines()
+    except subprocess.TimeoutExpired as ended:
+        return (ended.stderr or b"").decode().splitlines()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,148 @@
+"""Parts die or go blind; jobs and pods run on, nothing is deleted, and soon all agree again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from demo.stack import Stack, wait_until_equal
+from demo.waiting import wait
+from sunkpy.core import names
+from sunkpy.core.objects import Node, Pod
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from tests.e2e import processes, workloads
+from tests.e2e.agreement import WORKLOADS, live_jobs_by_pod_uid, wait_for_agreement
+from tests.e2e.outage import slurmrestd_down
+from tests.e2e.timeline import watching
+
+pytestmark = pytest.mark.e2e
+
+AGREEMENT_S = 15.0
+BLIND_S = 12.0
+UNTIL_TOLD = ["sh", "-c", "until [ -e /stamps/finish ]; do sleep 0.2; done; echo finished"]
+JOB_UNTIL_TOLD = "until [ -e finish-faults ]; do sleep 0.2; done; echo finished"
+
+
+async def test_every_part_may_be_killed_while_a_job_and_a_pod_run(stack: Stack) -> None:
+    workloads.forget_stamps()
+    stack.login("rm -f finish-faults")
+    job = stack.sbatch("-n1", "-c1", "--mem=16", "-o", "faults.out", script=JOB_UNTIL_TOLD)
+    pod = _start_pod(stack, "faults")
+    stack.wait_for_job(job, "RUNNING", timeout_s=60)
+    placeholder = live_jobs_by_pod_uid(stack)[pod.uid]
+    async with (
+        await Kube.connect(stack.kubeconfig) as kube,
+        watching(kube, paths.pods(stack.namespace), Pod, label_selector=f"{names.LABEL_ROLE}=compute") as slurmd,
+        watching(kube, paths.pods(WORKLOADS), Pod) as bound,
+    ):
+        for part in ("operator", "syncer", "scheduler", "slurmrestd", "slurmctld"):
+            processes.kill(stack, part)
+            wait_for_agreement(stack, timeout_s=AGREEMENT_S, after=f"kill -9 of {part}")
+            assert stack.job(job)["JobState"] == "RUNNING", f"after kill -9 of {part}"
+            assert live_jobs_by_pod_uid(stack)[pod.uid] == placeholder, f"after kill -9 of {part}"
+        assert _finish(stack, job, "faults") == "finished"
+        assert slurmd.deletions() == []
+        assert bound.deletions() == []
+    ended = stack.wait_for_job(placeholder[0], "COMPLETED", timeout_s=20)
+    assert (ended["ExitCode"], stack.job(job)["Restarts"]) == ("0:0", "0")
+    stack.kubectl("delete", "pod", "faults", "-n", WORKLOADS)
+
+
+async def test_while_slurm_cannot_be_read_no_drain_is_lifted_and_nothing_is_deleted(stack: Stack) -> None:
+    by_slurm, by_kube, *_ = sorted(stack.slurmd_pods(), key=lambda pod: pod.name)
+    slurm_node, kube_node = by_slurm.labels[names.LABEL_SLURM_NODE], by_kube.spec.node_name
+    stack.scontrol("update", f"nodename={slurm_node}", "state=drain", "reason=disk")
+    stack.kubectl("cordon", kube_node)
+    _wait_for_cordon(stack, by_slurm.spec.node_name, wanted=True)
+    _wait_for_drain(stack, by_kube, wanted=True)
+    async with (
+        await Kube.connect(stack.kubeconfig) as kube,
+        watching(kube, paths.pods(stack.namespace), Pod, label_selector=f"{names.LABEL_ROLE}=compute") as slurmd,
+    ):
+        with slurmrestd_down(stack), _one_node_fewer(stack):
+            stack.kubectl("uncordon", kube_node)
+            stack.scontrol("update", f"nodename={slurm_node}", "state=resume")
+            with pytest.raises(TimeoutError):
+                await slurmd.first(lambda seen: seen.new is None, what="a deletion", timeout_s=BLIND_S)
+            assert _is_drained(stack, by_kube)
+            assert stack.get(Node, "node", by_slurm.spec.node_name).spec.unschedulable
+        assert slurmd.deletions() == []
+        _wait_for_drain(stack, by_kube, wanted=False)
+        _wait_for_cordon(stack, by_slurm.spec.node_name, wanted=False)
+        wait_for_agreement(stack, timeout_s=60, after="slurmrestd is back")
+
+
+async def test_a_scale_down_that_slurm_could_not_see_is_done_when_it_can(stack: Stack) -> None:
+    before = len(stack.slurmd_pods())
+    with _one_node_fewer(stack):
+        with slurmrestd_down(stack):
+            _wait_for_mark(stack)
+            assert len(stack.slurmd_pods()) == before
+        wait_until_equal(
+            lambda: (len(stack.slurmd_pods()), len(stack.slurm_nodes())),
+            (before - 1, before - 1),
+            timeout_s=60,
+            what="pods and Slurm nodes after a scale down",
+        )
+    wait_for_agreement(stack, timeout_s=90, after="scale up again")
+
+
+def _start_pod(stack: Stack, name: str) -> Pod:
+    stack.apply(
+        workloads.pod(name, image=stack.images["sunkpy"], scheduler=stack.scheduler_name, command=UNTIL_TOLD)
+        | {"metadata": {"name": name, "namespace": WORKLOADS}}
+    )
+
+    def runs() -> Pod | None:
+        pod = stack.get(Pod, "pod", name, "-n", WORKLOADS)
+        return pod if pod.status.phase == "Running" else None
+
+    pod = wait(runs, timeout_s=60, what=f"{name} Running")
+    assert pod is not None
+    return pod
+
+
+def _finish(stack: Stack, job: int, pod: str) -> str:
+    (workloads.STAMPS / "finish").touch()
+    stack.login("touch finish-faults")
+    stack.kubectl("wait", f"pod/{pod}", "-n", WORKLOADS, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=30s")
+    stack.wait_for_job(job, "COMPLETED", timeout_s=30)
+    return stack.login("cat faults.out; rm -f faults.out finish-faults").strip()
+
+
+def _is_drained(stack: Stack, pod: Pod) -> bool:
+    return "DRAIN" in stack.slurm_nodes()[pod.labels[names.LABEL_SLURM_NODE]]["State"]
+
+
+def _wait_for_drain(stack: Stack, pod: Pod, *, wanted: bool) -> None:
+    what = f"Slurm node of {pod.name} drained"
+    wait_until_equal(lambda: _is_drained(stack, pod), wanted, timeout_s=30, what=what)
+
+
+def _wait_for_cordon(stack: Stack, node: str, *, wanted: bool) -> None:
+    wait_until_equal(
+        lambda: stack.get(Node, "node", node).spec.unschedulable, wanted, timeout_s=30, what=f"{node} unschedulable"
+    )
+
+
+def _wait_for_mark(stack: Stack) -> None:
+    def marked() -> bool:
+        return any(names.ANNOTATION_PENDING_DELETION in pod.annotations for pod in stack.slurmd_pods())
+
+    wait(marked, timeout_s=20, what="a slurmd pod is pending deletion")
+
+
+@contextlib.contextmanager
+def _one_node_fewer(stack: Stack) -> Iterator[None]:
+    nodeset, namespace = f"nodeset/{stack.nodeset}", stack.namespace
+    before = stack.kubectl_json("get", nodeset, "-n", namespace)["spec"].get("replicas")  # type: ignore[attr-defined]
+    fewer = len(stack.slurmd_pods()) - 1
+    stack.kubectl("scale", nodeset, "-n", namespace, f"--replicas={fewer}")
+    try:
+        yield
+    finally:
+        wanted = "null" if before is None else str(before)
+        stack.kubectl("patch", nodeset, "-n", namespace, "--type=merge", "-p", f'{{"spec": {{"replicas": {wanted}}}}}')

@@ -1,0 +1,97 @@
+"""Pods and jobs whose life can be measured from inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+STAMPS = Path("/var/tmp/sunkpy-stamps")
+"""Folder of the machine that all nodes of a devcluster share."""
+
+# Writes the time each 5 ms until it dies: the last stamp is the last moment at which it provably lived.
+_LIVING = """
+import os, signal, sys, time
+stamp = os.open("/stamps/" + sys.argv[1], os.O_CREAT | os.O_WRONLY)
+tidy_s = float(sys.argv[2])
+end = [float("inf")]
+def stop(*_):
+    end[0] = min(end[0], time.time() + tidy_s)
+if tidy_s >= 0:
+    signal.signal(signal.SIGTERM, stop)
+else:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while (now := time.time()) < end[0]:
+    os.pwrite(stamp, b"%.6f" % now, 0)
+    time.sleep(0.005)
+"""
+
+IGNORES_SIGTERM = -1.0
+
+
+def living_pod(
+    name: str, *, image: str, scheduler: str, cpu: str, tidy_s: float, grace_s: int, labels: dict[str, str]
+) -> dict[str, object]:
+    """A pod that stamps `STAMPS/<name>` while it lives.
+
+    It ends `tidy_s` after SIGTERM, or ignores SIGTERM (`IGNORES_SIGTERM`) and is killed after `grace_s`.
+    """
+    return pod(
+        name,
+        image=image,
+        scheduler=scheduler,
+        cpu=cpu,
+        labels=labels,
+        grace_s=grace_s,
+        command=["python3", "-c", _LIVING, name, str(tidy_s)],
+    )
+
+
+def pod(
+    name: str,
+    *,
+    image: str,
+    scheduler: str,
+    cpu: str = "100m",
+    memory: str = "32Mi",
+    command: list[str],
+    grace_s: int = 1,
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+) -> dict[str, object]:
+    """A pod of one container that runs once, with the folder of stamps at /stamps."""
+    container = {
+        "name": "main",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": command,
+        "resources": {"requests": {"cpu": cpu, "memory": memory}},
+        "volumeMounts": [{"name": "stamps", "mountPath": "/stamps"}],
+        "securityContext": {"runAsUser": 0},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels or {}, "annotations": annotations or {}},
+        "spec": {
+            "schedulerName": scheduler,
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": grace_s,
+            "containers": [container],
+            "volumes": [{"name": "stamps", "hostPath": {"path": str(STAMPS), "type": "DirectoryOrCreate"}}],
+        },
+    }
+
+
+def last_stamp_s(name: str) -> float:
+    """Last moment at which the pod provably lived.
+
+    Raises:
+        FileNotFoundError: its container never ran, or the nodes do not share this machine.
+    """
+    return float((STAMPS / name).read_text())
+
+
+def forget_stamps() -> None:
+    """Remove what earlier runs left."""
+    for stamp in STAMPS.glob("*"):
+        stamp.unlink()
