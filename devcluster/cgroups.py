@@ -1,0 +1,134 @@
+"""The cluster's cgroups, on version 1 (one tree per controller), version 2 (one tree) and the hybrid of both."""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from devcluster.errors import DevclusterError
+
+
+class Hierarchy(msgspec.Struct, frozen=True):
+    """One mounted cgroup tree; ``controllers`` are the mount options of version 1, empty for version 2."""
+
+    mount: Path
+    version: int
+    controllers: frozenset[str] = frozenset()
+
+
+def parse_hierarchies(mountinfo: str) -> list[Hierarchy]:
+    """Trees below /sys/fs/cgroup of a /proc/self/mountinfo, proc_pid_mountinfo(5).
+
+    A cgroup2 tree beside version 1 ones (hybrid) is left out: it has no controllers and nobody looks there.
+    """
+    found: dict[Path, Hierarchy] = {}
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        mount = Path(before.split()[4])
+        kind, _, options = after.split()[:3]
+        if not mount.is_relative_to("/sys/fs/cgroup") or kind not in ("cgroup", "cgroup2"):
+            continue
+        controllers = frozenset(options.split(",")) - {"rw", "ro"} if kind == "cgroup" else frozenset()
+        found[mount] = Hierarchy(mount, 1 if kind == "cgroup" else 2, controllers)
+    first = [tree for tree in found.values() if tree.version == 1]
+    return sorted(first or found.values(), key=lambda tree: tree.mount)
+
+
+def hierarchies() -> list[Hierarchy]:
+    """The trees of this machine."""
+    trees = parse_hierarchies(Path("/proc/self/mountinfo").read_text())
+    if not trees:
+        raise DevclusterError(
+            "no cgroup file system below /sys/fs/cgroup; mount one (`mount -t cgroup2 none /sys/fs/cgroup`)"
+        )
+    return trees
+
+
+def tracking(trees: list[Hierarchy]) -> Hierarchy:
+    """The tree in which our processes are counted: one without side effects on version 1."""
+    ranked = [tree for wish in ("pids", "freezer") for tree in trees if wish in tree.controllers]
+    return (ranked or trees)[0]
+
+
+def create(path: str, trees: list[Hierarchy]) -> None:
+    """Make cgroup ``path`` (relative, nested) in every tree, usable by a kubelet. Idempotent."""
+    for tree in trees:
+        folder = tree.mount
+        for part in Path(path).parts:
+            if tree.version == 2:
+                _delegate(folder, is_root=folder == tree.mount)
+            folder = folder / part
+            folder.mkdir(exist_ok=True)
+            if "cpuset" in tree.controllers:
+                _inherit_cpuset(folder)
+
+
+def delegate(path: str, trees: list[Hierarchy]) -> None:
+    """Hand all controllers on to the children of ``path`` (version 2 only)."""
+    for tree in trees:
+        if tree.version == 2:
+            _delegate(tree.mount / path, is_root=False)
+
+
+def _inherit_cpuset(folder: Path) -> None:
+    # A version 1 cpuset starts empty and refuses every process until it is filled.
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        if not (folder / name).read_text().strip():
+            (folder / name).write_text((folder.parent / name).read_text())
+
+
+def _delegate(folder: Path, *, is_root: bool) -> None:
+    wanted = (folder / "cgroup.controllers").read_text().split()
+    have = (folder / "cgroup.subtree_control").read_text().split()
+    missing = [name for name in wanted if name not in have]
+    if not missing:
+        return
+    try:
+        _enable(folder, missing)
+    except OSError as error:
+        if error.errno != errno.EBUSY or not is_root:
+            raise
+        # Inside a container the "root" holds processes, and a cgroup with processes may not delegate: move them down.
+        leaf = folder / "init"
+        leaf.mkdir(exist_ok=True)
+        for pid in (folder / "cgroup.procs").read_text().split():
+            with contextlib.suppress(OSError):
+                (leaf / "cgroup.procs").write_text(pid)
+        _enable(folder, missing)
+
+
+def _enable(folder: Path, names: list[str]) -> None:
+    for name in names:
+        (folder / "cgroup.subtree_control").write_text(f"+{name}")
+
+
+def pids(path: str, trees: list[Hierarchy]) -> set[int]:
+    """Every process in cgroup ``path`` or below it, in any tree."""
+    found: set[int] = set()
+    for folder in folders(path, trees):
+        with contextlib.suppress(FileNotFoundError, OSError):
+            found.update(int(pid) for pid in (folder / "cgroup.procs").read_text().split())
+    return found
+
+
+def folders(path: str, trees: list[Hierarchy]) -> Iterator[Path]:
+    """Folders of cgroup ``path`` in every tree, children first."""
+    for tree in trees:
+        for folder, _, _ in os.walk(tree.mount / path, topdown=False):
+            yield Path(folder)
+
+
+def remove(path: str, trees: list[Hierarchy]) -> list[Path]:
+    """Remove cgroup ``path`` with its children; returns what is still there (it still holds processes)."""
+    left = []
+    for folder in folders(path, trees):
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            left.append(folder)
+    return left

@@ -1,0 +1,68 @@
+"""Taking a cluster down, whatever state it is in. Nothing here asks the apiserver: it may be long dead.
+
+Order matters: first nothing may run, then nothing may be mounted, then the kernel's objects go, the folder last. The
+folder holds the slot number, so an interrupted clean-up can be run again.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+from pathlib import Path
+
+from devcluster import cgroups, mounts, network
+from devcluster.errors import DevclusterError
+from devcluster.layout import Layout
+from devcluster.process import marked_pids, start_ticks, wait_until
+
+CONTAINER_LOGS = Path("/var/log/containers")
+
+
+def take_down(layout: Layout) -> None:
+    """Remove every trace of the cluster."""
+    trees = cgroups.hierarchies()
+    sockets = shim_sockets(layout.home)
+    kill_all(layout, trees)
+    mounts.remove_all(layout.home)
+    network.down_bridge(layout)
+    if not wait_until(lambda: not cgroups.remove(layout.cgroup, trees), timeout_s=15):
+        raise DevclusterError(f"cgroups cannot be removed: {cgroups.remove(layout.cgroup, trees)}")
+    for path in [*sockets, *container_log_links(layout.home)]:
+        path.unlink(missing_ok=True)
+    shutil.rmtree(layout.home, ignore_errors=True)
+    if layout.home.exists():
+        shutil.rmtree(layout.home)
+
+
+def kill_all(layout: Layout, trees: list[cgroups.Hierarchy]) -> None:
+    """SIGKILL every process in the cluster's cgroup or with its mark, again and again until there is none."""
+
+    def gone() -> bool:
+        own = os.getpid()
+        pids = cgroups.pids(layout.cgroup, trees) | set(marked_pids(layout.home))
+        alive = {pid for pid in pids if pid != own and start_ticks(pid) is not None}
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not alive
+
+    if not wait_until(gone, timeout_s=30, every_s=0.1):
+        raise DevclusterError(
+            f"processes of {layout.name} survive SIGKILL: {sorted(cgroups.pids(layout.cgroup, trees))}"
+        )
+
+
+def shim_sockets(home: Path) -> list[Path]:
+    """Sockets of container shims lie in one folder for the whole machine; the bundle knows which one is its own."""
+    found = []
+    for bundle in home.glob("nodes/*/run/containerd/io.containerd.runtime.v2.task/k8s.io/*/address"):
+        with contextlib.suppress(OSError):
+            found.append(Path(bundle.read_text().removeprefix("unix://").strip()))
+    return [path for path in found if path.is_absolute() and path.parent == Path("/run/containerd/s")]
+
+
+def container_log_links(home: Path) -> list[Path]:
+    """Links the kubelets left in the machine's one folder of container logs."""
+    if not CONTAINER_LOGS.is_dir():
+        return []
+    return [path for path in CONTAINER_LOGS.iterdir() if path.is_symlink() and path.readlink().is_relative_to(home)]

@@ -1,0 +1,178 @@
+"""The command line: ``python -m devcluster``."""
+
+import sys
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from devcluster import checks, state
+from devcluster.cluster import Cluster
+from devcluster.errors import DevclusterError
+from devcluster.layout import Layout
+
+OUT = Console(highlight=False, soft_wrap=True)
+
+
+class _Progress:
+    """One changing line on a terminal, plain lines with the time elsewhere."""
+
+    def __init__(self) -> None:
+        self.begin = time.monotonic()
+
+    def __call__(self, line: str) -> None:
+        stamp = f"[{time.monotonic() - self.begin:6.1f} s]"
+        click.echo(f"{stamp} {line}", err=True)
+
+
+class _Group(click.Group):
+    """Turns our errors into one line and exit code 1."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except DevclusterError as error:
+            for line in str(error).splitlines():
+                click.echo(f"devcluster: {line}", err=True)
+            sys.exit(1)
+
+
+name_option = click.option("--name", default=state.DEFAULT_NAME, show_default=True, help="Name of the cluster.")
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """A real Kubernetes as processes on this machine."""
+
+
+def parse_labels(labels: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    """``node-1=key=value`` ... -> {node: {key: value}}."""
+    found: dict[str, dict[str, str]] = {}
+    for label in labels:
+        parts = label.split("=", 2)
+        if len(parts) != 3 or not all(parts[:2]):
+            raise DevclusterError(f"--label {label!r}: write NODE=KEY=VALUE, e.g. node-1=zone=a")
+        found.setdefault(parts[0], {})[parts[1]] = parts[2]
+    return found
+
+
+@main.command()
+@name_option
+@click.option("--nodes", type=int, help="Number of real nodes; 3 for a new cluster.")
+@click.option("--gpus", type=int, help="Fake nvidia.com/gpu per node.")
+@click.option("--kwok", type=int, help="Number of simulated nodes beside the real ones.")
+@click.option("--label", "labels", multiple=True, metavar="NODE=KEY=VALUE", help="Label of a node; repeatable.")
+def up(name: str, nodes: int | None, gpus: int | None, kwok: int | None, labels: tuple[str, ...]) -> None:
+    """Make the cluster, or start what is dead of it."""
+    cluster = Cluster(name, progress=_Progress())
+    cluster.up(nodes, gpus=gpus, kwok=kwok, labels=parse_labels(labels))
+    click.echo(f'to use it: eval "$(python -m devcluster env --name {name})"', err=True)
+
+
+@main.command()
+@name_option
+def down(name: str) -> None:
+    """Remove every trace of the cluster."""
+    Cluster(name, progress=_Progress()).down()
+
+
+@main.command()
+@name_option
+def status(name: str) -> None:
+    """Processes and nodes of the cluster; exit code 1 when something is dead."""
+    cluster = Cluster(name)
+    processes = cluster.processes()
+    table = Table("process", "pid", box=None)
+    for process, pid in processes.items():
+        table.add_row(process, str(pid) if pid else "[red]dead[/red]")
+    OUT.print(f"cluster {name}: {cluster.spec.nodes} nodes, folder {cluster.layout.home}, {cluster.layout.server}")
+    OUT.print(table)
+    if not all(processes.values()) or not processes:
+        raise DevclusterError("some processes are dead: `python -m devcluster up` starts them")
+
+
+@main.command()
+@name_option
+@click.argument("archives", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def load(name: str, archives: tuple[Path, ...]) -> None:
+    """Load image archives into every node."""
+    for node, tags in Cluster(name).load(list(archives)).items():
+        click.echo(f"{node}: {', '.join(tags) or 'nothing new'}")
+
+
+@main.command()
+@name_option
+def env(name: str) -> None:
+    """Print what a shell needs to use the cluster: eval "$(... env)"."""
+    cluster = Cluster(name)
+    _ = cluster.spec
+    click.echo(f"export KUBECONFIG={cluster.kubeconfig} PATH={cluster.bin}:$PATH")
+
+
+@main.command()
+@name_option
+def doctor(name: str) -> None:
+    """Say what stands in the way of a cluster on this machine."""
+    root = state.default_root()
+    known = state.load_spec(root, name)
+    facts = checks.read_facts(root)
+    layout = Layout(root=root, name=name, slot=known.slot if known else 0)
+    problems = checks.problems(facts, layout, is_running=known is not None)
+    if problems:
+        raise DevclusterError("\n".join(problems))
+    if facts.missing_packages:
+        click.echo(f"`up` will install: {' '.join(facts.missing_packages)}")
+    click.echo("nothing stands in the way")
+
+
+@main.group()
+def fault() -> None:
+    """Break the cluster on purpose, and mend it."""
+
+
+@fault.command("kubelet-stop")
+@name_option
+@click.argument("node")
+def kubelet_stop(name: str, node: str) -> None:
+    """Kill the kubelet of NODE."""
+    Cluster(name).fault.kubelet_stop(node)
+
+
+@fault.command("kubelet-start")
+@name_option
+@click.argument("node")
+def kubelet_start(name: str, node: str) -> None:
+    """Start the kubelet of NODE again."""
+    Cluster(name).fault.kubelet_start(node)
+
+
+@fault.command("cut")
+@name_option
+@click.argument("node")
+def cut(name: str, node: str) -> None:
+    """Cut NODE off the network."""
+    Cluster(name).fault.cut(node)
+
+
+@fault.command("mend")
+@name_option
+@click.argument("node")
+def mend(name: str, node: str) -> None:
+    """Connect NODE again."""
+    Cluster(name).fault.mend(node)
+
+
+@fault.command("kill-apiserver")
+@name_option
+def kill_apiserver(name: str) -> None:
+    """SIGKILL the apiserver."""
+    Cluster(name).fault.kill_apiserver()
+
+
+@fault.command("start-apiserver")
+@name_option
+def start_apiserver(name: str) -> None:
+    """Start the apiserver again."""
+    Cluster(name).fault.start_apiserver()

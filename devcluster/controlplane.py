@@ -1,0 +1,190 @@
+"""etcd, kube-apiserver, kube-controller-manager, kube-scheduler and CoreDNS as processes of this machine."""
+
+from pathlib import Path
+
+from devcluster import pki
+from devcluster.api import Api
+from devcluster.binaries import Binaries
+from devcluster.errors import DevclusterError
+from devcluster.layout import CLUSTER_DOMAIN, Layout
+from devcluster.process import Daemon, Daemons, wait_until
+from devcluster.state import write_atomically
+
+APISERVER = "kube-apiserver"
+# Half a minute of silence is a dead node on a machine this small: faults show within a test's patience.
+NODE_MONITOR_GRACE_S = 16
+
+
+def etcd(layout: Layout) -> Daemon:
+    """A single member that trusts the page cache: a crash of the machine may lose it, a crash of etcd does not."""
+    return Daemon(
+        name="etcd",
+        argv=[
+            "etcd",
+            f"--data-dir={layout.home}/etcd",
+            f"--listen-client-urls={layout.etcd_url}",
+            f"--advertise-client-urls={layout.etcd_url}",
+            f"--listen-peer-urls={layout.etcd_peer_url}",
+            f"--initial-advertise-peer-urls={layout.etcd_peer_url}",
+            f"--initial-cluster=default={layout.etcd_peer_url}",
+            "--unsafe-no-fsync",
+            "--auto-compaction-retention=1h",
+            "--quota-backend-bytes=4294967296",
+        ],
+        # Debian's build refuses to start on other architectures unless told that this is meant.
+        env={"ETCD_UNSUPPORTED_ARCH": "arm64"},
+    )
+
+
+def apiserver(layout: Layout, binaries: Binaries) -> Daemon:
+    """kube-apiserver on the bridge address."""
+    return Daemon(
+        name=APISERVER,
+        argv=[
+            str(binaries.kubernetes / "kube-apiserver"),
+            f"--etcd-servers={layout.etcd_url}",
+            f"--cert-dir={layout.pki}",
+            f"--bind-address={layout.host_ip}",
+            f"--advertise-address={layout.host_ip}",
+            "--secure-port=6443",
+            f"--service-cluster-ip-range={layout.service_network}",
+            f"--token-auth-file={layout.pki}/tokens.csv",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            f"--service-account-issuer=https://kubernetes.default.svc.{CLUSTER_DOMAIN}",
+            f"--service-account-key-file={layout.pki}/sa.pub",
+            f"--service-account-signing-key-file={layout.pki}/sa.key",
+            "--allow-privileged=true",
+            # Without it `logs` and `exec` look node names up in DNS.
+            "--kubelet-preferred-address-types=InternalIP",
+            # Webhooks are called at the pod's address: this machine has routes to pods of every node.
+            "--enable-aggregator-routing=true",
+            "--event-ttl=4h",
+            "--profiling=false",
+        ],
+    )
+
+
+def controller_manager(layout: Layout, binaries: Binaries) -> Daemon:
+    """kube-controller-manager with all its default controllers."""
+    return Daemon(
+        name="kube-controller-manager",
+        argv=[
+            str(binaries.kubernetes / "kube-controller-manager"),
+            f"--kubeconfig={pki.kubeconfig_path(layout, 'controller-manager')}",
+            f"--authentication-kubeconfig={pki.kubeconfig_path(layout, 'controller-manager')}",
+            f"--authorization-kubeconfig={pki.kubeconfig_path(layout, 'controller-manager')}",
+            f"--cert-dir={layout.pki}",
+            f"--bind-address={layout.host_ip}",
+            f"--service-account-private-key-file={layout.pki}/sa.key",
+            f"--root-ca-file={pki.certificate(layout)}",
+            "--use-service-account-credentials=true",
+            "--allocate-node-cidrs=false",
+            "--leader-elect=false",
+            f"--node-monitor-grace-period={NODE_MONITOR_GRACE_S}s",
+            "--node-monitor-period=2s",
+            "--profiling=false",
+        ],
+    )
+
+
+def scheduler(layout: Layout, binaries: Binaries) -> Daemon:
+    """kube-scheduler."""
+    return Daemon(
+        name="kube-scheduler",
+        argv=[
+            str(binaries.kubernetes / "kube-scheduler"),
+            f"--kubeconfig={pki.kubeconfig_path(layout, 'scheduler')}",
+            f"--authentication-kubeconfig={pki.kubeconfig_path(layout, 'scheduler')}",
+            f"--authorization-kubeconfig={pki.kubeconfig_path(layout, 'scheduler')}",
+            f"--cert-dir={layout.pki}",
+            f"--bind-address={layout.host_ip}",
+            "--leader-elect=false",
+            "--profiling=false",
+        ],
+    )
+
+
+def coredns(layout: Layout, binaries: Binaries) -> Daemon:
+    """Cluster DNS on the bridge address: without one every Slurm command waits 5 s for a resolver."""
+    return Daemon(name="coredns", argv=[str(binaries.coredns / "coredns"), f"-conf={layout.home}/Corefile"])
+
+
+def corefile(layout: Layout) -> str:
+    """CoreDNS configuration."""
+    return f""".:53 {{
+    bind {layout.host_ip}
+    errors
+    kubernetes {CLUSTER_DOMAIN} in-addr.arpa ip6.arpa {{
+        kubeconfig {pki.kubeconfig_path(layout, "coredns")}
+        pods insecure
+        ttl 5
+        fallthrough in-addr.arpa ip6.arpa
+    }}
+    forward . /etc/resolv.conf
+    cache 5
+}}
+"""
+
+
+def _role(name: str, user: str, rules: list[dict[str, list[str]]]) -> list[tuple[str, dict[str, object]]]:
+    path = "/apis/rbac.authorization.k8s.io/v1"
+    meta = {"metadata": {"name": name}}
+    group = "rbac.authorization.k8s.io"
+    role = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", **meta, "rules": rules}
+    binding = {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRoleBinding",
+        **meta,
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    }
+    return [(f"{path}/clusterroles/{name}", role), (f"{path}/clusterrolebindings/{name}", binding)]
+
+
+def rbac() -> list[tuple[str, dict[str, object]]]:
+    """``(path, object)`` of the rights of our own clients."""
+    read = ["get", "list", "watch"]
+    dns: list[dict[str, list[str]]] = [
+        {"apiGroups": [""], "resources": ["services", "pods", "namespaces", "endpoints"], "verbs": read},
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": read},
+    ]
+    volumes: list[dict[str, list[str]]] = [
+        {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": read},
+        {"apiGroups": [""], "resources": ["persistentvolumes"], "verbs": [*read, "create", "delete"]},
+    ]
+    return [
+        *_role("devcluster:coredns", "devcluster:coredns", dns),
+        *_role("devcluster:provisioner", "devcluster:provisioner", volumes),
+    ]
+
+
+def start_apiserver(layout: Layout, binaries: Binaries, daemons: Daemons, *, node_names: list[str]) -> Api:
+    """etcd and the apiserver, ready to answer."""
+    daemons.start(etcd(layout))
+    daemons.start(apiserver(layout, binaries))
+    client: list[Api] = []
+
+    def ready() -> bool:
+        daemons.require("etcd")
+        daemons.require(APISERVER)
+        if not pki.certificate(layout).exists() or not (layout.pki / "apiserver.key").exists():
+            return False
+        pki.write_kubeconfigs(layout, node_names)
+        client[:] = [Api(layout.kubeconfig)]
+        return client[0].is_ready()
+
+    if not wait_until(ready, timeout_s=90, every_s=0.2):
+        raise DevclusterError(f"kube-apiserver is not ready after 90 s; the end of its log:\n{daemons.tail(APISERVER)}")
+    return client[0]
+
+
+def start_rest(layout: Layout, binaries: Binaries, daemons: Daemons, api: Api) -> None:
+    """Everything that needs a ready apiserver."""
+    for path, body in rbac():
+        api.apply(path, body)
+    write_atomically(layout.home / "Corefile", corefile(layout).encode())
+    write_atomically(Path(layout.home / "resolv.conf"), f"nameserver {layout.host_ip}\n".encode())
+    daemons.start(controller_manager(layout, binaries))
+    daemons.start(scheduler(layout, binaries))
+    daemons.start(coredns(layout, binaries))

@@ -1,0 +1,57 @@
+"""Ways to break a cluster on purpose, and to mend it."""
+
+import signal
+
+from devcluster import controlplane, network, node
+from devcluster.api import Api
+from devcluster.binaries import Binaries
+from devcluster.errors import DevclusterError
+from devcluster.layout import Layout, NodeLayout
+from devcluster.process import Daemons, wait_until
+from devcluster.state import Spec
+
+
+class Faults:
+    """Faults of one cluster. Nodes are named as Kubernetes names them."""
+
+    def __init__(self, layout: Layout, binaries: Binaries, daemons: Daemons, spec: Spec) -> None:
+        self._layout = layout
+        self._binaries = binaries
+        self._daemons = daemons
+        self._spec = spec
+
+    def kubelet_stop(self, name: str) -> None:
+        """End the kubelet of ``name``; its pods keep running. The node turns NotReady after 16 s."""
+        self._daemons.stop(self._node(name).daemon("kubelet"), sig=signal.SIGKILL)
+
+    def kubelet_start(self, name: str) -> None:
+        """Start the kubelet of ``name``, wait until the node is Ready and give it its fake GPUs again."""
+        each = self._node(name)
+        self._daemons.start(node.kubelet(self._layout, each, self._binaries))
+        api = Api(self._layout.kubeconfig)
+        if not wait_until(lambda: node.is_ready(api, name), timeout_s=60, every_s=0.2):
+            raise DevclusterError(f"{name} is not Ready after 60 s:\n{self._daemons.tail(each.daemon('kubelet'))}")
+        node.dress(api, name, labels=self._spec.labels.get(name, {}), gpus=self._spec.gpus)
+
+    def cut(self, name: str) -> None:
+        """Cut ``name`` off the network."""
+        network.cut(self._node(name))
+
+    def mend(self, name: str) -> None:
+        """Connect ``name`` again."""
+        network.mend(self._node(name))
+
+    def kill_apiserver(self) -> None:
+        """SIGKILL the apiserver."""
+        self._daemons.stop(controlplane.APISERVER, sig=signal.SIGKILL)
+
+    def start_apiserver(self) -> None:
+        """Start the apiserver and wait until it is ready."""
+        names = [self._layout.node(number).name for number in range(1, self._spec.nodes + 1)]
+        controlplane.start_apiserver(self._layout, self._binaries, self._daemons, node_names=names)
+
+    def _node(self, name: str) -> NodeLayout:
+        for number in range(1, self._spec.nodes + 1):
+            if self._layout.node(number).name == name:
+                return self._layout.node(number)
+        raise DevclusterError(f"there is no real node {name!r}: the nodes are node-1 to node-{self._spec.nodes}")

@@ -1,0 +1,117 @@
+"""Images: the pause image, made here, and archives loaded into every node's containerd."""
+
+import hashlib
+import io
+import json
+import platform
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from devcluster.binaries import Binaries
+from devcluster.errors import DevclusterError
+from devcluster.layout import NodeLayout
+from devcluster.shell import run
+from devcluster.state import write_atomically
+
+PAUSE_IMAGE = "docker.io/sunkpy/pause:1"
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes, mode: int = 0o644) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(data), mode
+    archive.addfile(info, io.BytesIO(data))
+
+
+def _tar(files: dict[str, tuple[bytes, int]]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, (data, mode) in files.items():
+            _add(archive, name, data, mode)
+    return buffer.getvalue()
+
+
+def one_file_image(*, tag: str, path: str, program: bytes, architecture: str) -> bytes:
+    """A docker-archive of an image that is one program and nothing else; the same input gives the same bytes."""
+    layer = _tar({path.lstrip("/"): (program, 0o755)})
+    config = json.dumps(
+        {
+            "architecture": architecture,
+            "os": "linux",
+            "config": {"Entrypoint": [path]},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+        }
+    ).encode()
+    name = f"{hashlib.sha256(config).hexdigest()}.json"
+    manifest = json.dumps([{"Config": name, "RepoTags": [tag], "Layers": ["layer.tar"]}]).encode()
+    return _tar({"layer.tar": (layer, 0o644), name: (config, 0o644), "manifest.json": (manifest, 0o644)})
+
+
+def pause_archive(binaries: Binaries) -> Path:
+    """The pause image as an archive in the cache."""
+    archive = binaries.pause / "pause.tar"
+    if not archive.exists():
+        machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+        program = (binaries.pause / "pause").read_bytes()
+        write_atomically(archive, one_file_image(tag=PAUSE_IMAGE, path="/pause", program=program, architecture=machine))
+    return archive
+
+
+def read_identity(archive: Path) -> dict[str, str]:
+    """Tag -> id of the images in a docker-archive or OCI archive, read from its index without unpacking layers."""
+    try:
+        with tarfile.open(archive) as tar:
+            names = tar.getnames()
+            if "manifest.json" in names:
+                entries = json.load(_member(tar, "manifest.json"))
+                return {tag: entry["Config"] for entry in entries for tag in entry.get("RepoTags") or []}
+            index = json.load(_member(tar, "index.json"))
+    except (tarfile.TarError, KeyError, OSError) as error:
+        raise DevclusterError(
+            f"{archive} is not an image archive ({error}); make one with `buildah push IMAGE docker-archive:FILE:TAG`"
+        ) from error
+    key = "org.opencontainers.image.ref.name"
+    return {
+        manifest["annotations"][key]: manifest["digest"]
+        for manifest in index["manifests"]
+        if key in manifest.get("annotations", {})
+    }
+
+
+def _member(tar: tarfile.TarFile, name: str) -> io.BufferedReader:
+    member = tar.extractfile(name)
+    if member is None:
+        raise KeyError(name)
+    return member  # type: ignore[return-value]
+
+
+def _ctr(node: NodeLayout, *argv: str) -> str:
+    return run(["ctr", "-a", str(node.containerd_socket), "-n", "k8s.io", *argv], timeout_s=900)
+
+
+def load_into(node: NodeLayout, archives: list[Path]) -> list[str]:
+    """Import what the node does not have yet; returns the tags imported."""
+    record = node.home / "images.json"
+    known = msgspec.json.decode(record.read_bytes(), type=dict[str, str]) if record.exists() else {}
+    present = set(_ctr(node, "images", "ls", "-q").split())
+    imported: list[str] = []
+    for archive in archives:
+        identity = read_identity(archive)
+        if identity and all(known.get(tag) == digest and tag in present for tag, digest in identity.items()):
+            continue
+        _ctr(node, "images", "import", str(archive))
+        known |= identity
+        imported.extend(identity)
+        write_atomically(record, msgspec.json.encode(known))
+    return imported
+
+
+def load(nodes: list[NodeLayout], archives: list[Path]) -> dict[str, list[str]]:
+    """Load ``archives`` into all ``nodes`` at once; node name -> tags imported."""
+    for archive in archives:
+        read_identity(archive)
+    with ThreadPoolExecutor(max_workers=max(1, len(nodes))) as pool:
+        results = pool.map(lambda node: load_into(node, archives), nodes)
+        return {node.name: tags for node, tags in zip(nodes, results, strict=True)}

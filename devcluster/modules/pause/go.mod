@@ -1,0 +1,3 @@
+module sunkpy.dev/devcluster/pause
+
+go 1.25

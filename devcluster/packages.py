@@ -1,0 +1,59 @@
+"""Debian packages: which are missing, and installing them."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from devcluster.errors import DevclusterError
+from devcluster.shell import run
+
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# Program -> Debian package that has it.
+PACKAGES = {
+    "containerd": "containerd",
+    "ctr": "containerd",
+    "runc": "runc",
+    "etcd": "etcd-server",
+    "iptables": "iptables",
+    "conntrack": "conntrack",
+    "ip": "iproute2",
+    "sysctl": "procps",
+    "nsenter": "util-linux",
+    "unshare": "util-linux",
+    "mount": "mount",
+    "openssl": "openssl",
+    "/usr/lib/cni/ptp": "containernetworking-plugins",
+}
+OTHER_PLACES = {"/usr/lib/cni/ptp": ("/opt/cni/bin/ptp", "/usr/libexec/cni/ptp")}
+
+
+def is_there(program: str) -> bool:
+    """Whether ``program`` (a name or an absolute path) is installed."""
+    if program.startswith("/"):
+        return any(Path(path).exists() for path in (program, *OTHER_PLACES.get(program, ())))
+    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:{SEARCH_PATH}") is not None
+
+
+def missing_packages(is_installed: Callable[[str], bool]) -> list[str]:
+    """Debian packages to install, each once, in a stable order."""
+    return sorted({package for program, package in PACKAGES.items() if not is_installed(program)})
+
+
+def ensure(*, progress: Callable[[str], None]) -> None:
+    """Install what is missing through apt; without apt or root, name it exactly."""
+    missing = missing_packages(is_there)
+    if not missing:
+        return
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise DevclusterError(f"programs are missing; install them with: apt-get install {' '.join(missing)}")
+    progress(f"installing {' '.join(missing)}")
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    run(["apt-get", "update", "-q"], env=env, timeout_s=600)
+    run(["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing], env=env, timeout_s=1800)
+    still = missing_packages(is_there)
+    if still:
+        raise DevclusterError(
+            f"apt-get installed {' '.join(missing)}, yet programs of {' '.join(still)} are not on PATH"
+        )

@@ -1,0 +1,162 @@
+"""Long-lived processes of a cluster: started once, recorded, found again by a later command.
+
+A process is known by its pid and its start time (a pid alone may be somebody else's by now). All of them carry the
+cluster's folder in their environment and live in the cluster's cgroup, so none can be lost.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from devcluster.errors import DevclusterError
+from devcluster.state import write_atomically
+
+RUN_MARK = "SUNKPY_DEVCLUSTER_RUN"
+
+
+class Daemon(msgspec.Struct, frozen=True):
+    """A program to keep running, in the network namespace bound to ``netns`` when that is set."""
+
+    name: str
+    argv: Sequence[str]
+    netns: Path | None = None
+    env: Mapping[str, str] = {}
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A started process; ``start_ticks`` is field 22 of /proc/pid/stat."""
+
+    pid: int
+    start_ticks: int
+
+
+def parse_stat(stat: str) -> tuple[str, int]:
+    """State letter and start time of a /proc/pid/stat line, proc_pid_stat(5); the command may hold any character."""
+    fields = stat[stat.rindex(")") + 1 :].split()
+    return fields[0], int(fields[19])
+
+
+def start_ticks(pid: int) -> int | None:
+    """Start time of a living process; None for one that is gone or only waits to be reaped."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    try:
+        state, ticks = parse_stat(Path(f"/proc/{pid}/stat").read_text())
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state in "ZX" else ticks
+
+
+def marked_pids(home: Path) -> list[int]:
+    """Every process that inherited the mark of the cluster in ``home``."""
+    mark = f"{RUN_MARK}={home}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return found
+
+
+class Daemons:
+    """The processes of one cluster. ``join_file`` is the cgroup.procs they are put into."""
+
+    def __init__(self, home: Path, join_file: Path) -> None:
+        self.home = home
+        self.records = home / "proc"
+        self.logs = home / "log"
+        self.join_file = join_file
+
+    def pid(self, name: str) -> int | None:
+        """Pid of ``name`` when it is running."""
+        try:
+            record = msgspec.json.decode((self.records / name).read_bytes(), type=Record)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+        return record.pid if start_ticks(record.pid) == record.start_ticks else None
+
+    def names(self) -> list[str]:
+        """Every process ever started and not stopped by us."""
+        return sorted(path.name for path in self.records.glob("[!.]*"))
+
+    def start(self, daemon: Daemon) -> bool:
+        """Start ``daemon`` unless it runs; True when it was started."""
+        if self.pid(daemon.name) is not None:
+            return False
+        self.records.mkdir(parents=True, exist_ok=True)
+        self.logs.mkdir(parents=True, exist_ok=True)
+        log = os.open(self.logs / f"{daemon.name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        null = os.open(os.devnull, os.O_RDONLY)
+        # nsenter, not `ip netns exec`: the latter remounts /sys and the kubelet loses its cgroups.
+        enter = ["nsenter", f"--net={daemon.netns}"] if daemon.netns else []
+        join = ["/bin/sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self.join_file)]
+        try:
+            pid = os.posix_spawn(
+                "/bin/sh",
+                [*join, *enter, *daemon.argv],
+                {**os.environ, **daemon.env, RUN_MARK: str(self.home)},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, null, 0),
+                    (os.POSIX_SPAWN_DUP2, log, 1),
+                    (os.POSIX_SPAWN_DUP2, log, 2),
+                ],
+                setsid=True,
+            )
+        finally:
+            os.close(log)
+            os.close(null)
+        record = Record(pid=pid, start_ticks=start_ticks(pid) or 0)
+        write_atomically(self.records / daemon.name, msgspec.json.encode(record))
+        return True
+
+    def kill(self, name: str, sig: signal.Signals) -> bool:
+        """Send ``sig`` to ``name``; False when it does not run."""
+        pid = self.pid(name)
+        if pid is None:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, sig)
+        return True
+
+    def stop(self, name: str, *, sig: signal.Signals = signal.SIGTERM, timeout_s: float = 10) -> None:
+        """End ``name`` and forget it; after ``timeout_s`` it is killed."""
+        self.kill(name, sig)
+        if not wait_until(lambda: self.pid(name) is None, timeout_s=timeout_s):
+            self.kill(name, signal.SIGKILL)
+            if not wait_until(lambda: self.pid(name) is None, timeout_s=10):
+                raise DevclusterError(
+                    f"{name} (pid {self.pid(name)}) survives SIGKILL; is a disk or NFS mount hanging?"
+                )
+        (self.records / name).unlink(missing_ok=True)
+
+    def tail(self, name: str, lines: int = 12) -> str:
+        """End of the log of ``name``, for an error message."""
+        try:
+            text = (self.logs / f"{name}.log").read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def require(self, name: str) -> None:
+        """Raise with the end of its log when ``name`` has died."""
+        if self.pid(name) is None:
+            raise DevclusterError(
+                f"{name} ended right after its start; the end of {self.logs / name}.log:\n{self.tail(name)}"
+            )
+
+
+def wait_until(condition: Callable[[], bool], *, timeout_s: float, every_s: float = 0.05) -> bool:
+    """Ask ``condition`` until it holds; False when ``timeout_s`` have passed."""
+    end = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(every_s)
+    return True
