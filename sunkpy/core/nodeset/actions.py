@@ -1,0 +1,59 @@
+"""What a NodeSet decision asks the shell to do: plain data, run by one `match`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from sunkpy.core.nodeset.removal import Token
+from sunkpy.core.nodeset.slurmd_pod import Json
+from sunkpy.core.objects import Pod
+
+
+class AddFinalizer(msgspec.Struct, frozen=True):
+    """Hold the NodeSet until its pods are drained and gone."""
+
+
+class RemoveFinalizer(msgspec.Struct, frozen=True):
+    """Let the NodeSet go: no pod of it is left."""
+
+
+class CreatePod(msgspec.Struct, frozen=True):
+    """POST `body`; the name is the same for the same node, so doing it twice is harmless."""
+
+    node: str
+    name: str
+    body: Json
+
+
+class MarkPending(msgspec.Struct, frozen=True):
+    """Ask the syncer to drain: write the token on the pod."""
+
+    pod: Pod
+    token: Token
+
+
+class CancelPending(msgspec.Struct, frozen=True):
+    """The reason to go is over: take the token away."""
+
+    pod: Pod
+
+
+class DeletePod(msgspec.Struct, frozen=True):
+    """Delete exactly this pod as it was seen (uid and resourceVersion).
+
+    `why` is `drained`, `failed` (a finished pod makes room for the next try) or `drain-timeout`.
+    """
+
+    pod: Pod
+    why: str
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """An Event on the NodeSet; `type` is Normal or Warning."""
+
+    type: str
+    reason: str
+    message: str
+
+
+Action = AddFinalizer | RemoveFinalizer | CreatePod | MarkPending | CancelPending | DeletePod | Notice

@@ -1,0 +1,127 @@
+"""May a node carry a slurmd pod of a NodeSet, and if not, which rule says so.
+
+The rules are those of the DaemonSet controller and the kubelet's own admission: required node affinity and node
+selector, taints, and requests against what is free; preferred affinity is ignored. One rule is ours: a node belongs to
+one NodeSet at a time.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+import msgspec
+
+from sunkpy.core import matching, names, quantity
+from sunkpy.core.objects import Node, Pod, PodSpec, Toleration
+
+# A slurmd pod stays where a DaemonSet's pod would stay: Slurm, not a taint, decides when its jobs are over.
+OUR_TOLERATIONS = (
+    Toleration(key="node.kubernetes.io/not-ready", operator="Exists", effect="NoExecute"),
+    Toleration(key="node.kubernetes.io/unreachable", operator="Exists", effect="NoExecute"),
+    Toleration(key="node.kubernetes.io/disk-pressure", operator="Exists", effect="NoSchedule"),
+    Toleration(key="node.kubernetes.io/memory-pressure", operator="Exists", effect="NoSchedule"),
+    Toleration(key="node.kubernetes.io/pid-pressure", operator="Exists", effect="NoSchedule"),
+    Toleration(key="node.kubernetes.io/unschedulable", operator="Exists", effect="NoSchedule"),
+    Toleration(key=names.TAINT_LOCK, operator="Exists"),
+)
+
+# The node lifecycle controller sets these on a node that is not Ready; the scheduler waits them out, so do we.
+_PASSING_TAINTS = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+
+
+class Rule(enum.Enum):
+    """Why a node is out: (said of one node, said of several)."""
+
+    SELECTOR = ("does not match nodeSelector", "do not match nodeSelector")
+    AFFINITY = ("does not match nodeAffinity", "do not match nodeAffinity")
+    TAINT = ("has an untolerated taint", "have untolerated taints")
+    RIVAL = ("belongs to another NodeSet", "belong to another NodeSet")
+    RESOURCE = ("lacks", "lack")
+
+
+class Exclusion(msgspec.Struct, frozen=True):
+    """A node is out by `rule`; `subject` names the resource, `detail` the numbers.
+
+    `may_stay` says that a pod which is already there need not leave (a NoSchedule taint, or others using up the room).
+    """
+
+    rule: Rule
+    subject: str = ""
+    detail: str = ""
+    may_stay: bool = False
+
+
+def decide_fit(
+    node: Node, template: PodSpec, *, occupants: Iterable[Pod], rival: str | None, gpu_resource: str | None
+) -> Exclusion | None:
+    """None when the node may carry the pod, else the first rule that says no.
+
+    Args:
+        node: the node in question.
+        template: the pod to be placed, with the tolerations that people wrote; ours are added here.
+        occupants: the pods on the node that are not of this NodeSet; their requests take room.
+        rival: `namespace/name` of the other NodeSet that has a slurmd pod there.
+        gpu_resource: the node must offer at least one of it; a node whose device plugin has not yet reported would
+            otherwise register in Slurm without its GPUs.
+    """
+    if not matching.matches_node_labels(node, template.node_selector):
+        return Exclusion(Rule.SELECTOR)
+    if not matching.matches_affinity(node, template):
+        return Exclusion(Rule.AFFINITY)
+    if rival is not None:
+        return Exclusion(Rule.RIVAL, detail=rival)
+    return _decide_taints(node, template) or _decide_gpu(node, gpu_resource) or _decide_room(node, template, occupants)
+
+
+def _decide_taints(node: Node, template: PodSpec) -> Exclusion | None:
+    """The taint that weighs most: NoExecute before NoSchedule."""
+    left = matching.untolerated(
+        node.spec.taints, (*template.tolerations, *OUR_TOLERATIONS), ignored_keys=_PASSING_TAINTS
+    )
+    if not left:
+        return None
+    taint = min(left, key=lambda taint: taint.effect != matching.NO_EXECUTE)
+    detail = f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+    return Exclusion(Rule.TAINT, detail=detail, may_stay=taint.effect == matching.NO_SCHEDULE)
+
+
+def _decide_gpu(node: Node, resource: str | None) -> Exclusion | None:
+    if not resource or quantity.whole(node.status.allocatable.get(resource, "0")):
+        return None
+    return Exclusion(Rule.RESOURCE, subject=resource, detail="has none", may_stay=True)
+
+
+def _decide_room(node: Node, template: PodSpec, occupants: Iterable[Pod]) -> Exclusion | None:
+    needs = matching.pod_requests(template)
+    short = matching.shortfalls(needs, matching.free_allocatable(node, occupants))
+    if not short:
+        return None
+    first = short[0]
+    has = matching.show(first.resource, max(first.has, 0))
+    return Exclusion(
+        Rule.RESOURCE,
+        subject=first.resource,
+        detail=f"needs {matching.show(first.resource, first.needs)}, has {has}",
+        may_stay=not matching.shortfalls(needs, matching.allocatable(node)),
+    )
+
+
+def explain(exclusions: Iterable[Exclusion]) -> str:
+    """`2 do not match nodeAffinity, 1 lacks memory: needs 64Gi, has 23Gi`; most frequent rule first."""
+    groups: dict[tuple[Rule, str], list[str]] = {}
+    for exclusion in exclusions:
+        groups.setdefault((exclusion.rule, exclusion.subject), []).append(exclusion.detail)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0][0].name, item[0][1]))
+    return ", ".join(_phrase(rule, subject, details) for (rule, subject), details in ordered)
+
+
+def _phrase(rule: Rule, subject: str, details: list[str]) -> str:
+    one, several = rule.value
+    text = f"{len(details)} {one if len(details) == 1 else several}"
+    if subject:
+        text += f" {subject}"
+    kinds = sorted({detail for detail in details if detail})
+    if not kinds:
+        return text
+    return f"{text}: {kinds[0]}" if len(kinds) == 1 else f"{text}: {kinds[0]} …"

@@ -1,0 +1,81 @@
+"""Names of slurmd pods, which are the names of Slurm nodes.
+
+`gpu-012-002` is the node whose InternalIP ends in `.12.2`: padded octets make Slurm's ranges (`gpu-012-[001-064]`) and
+tell an operator which machine it is. Where two nodes would get one name, the one that came later takes more octets.
+A name once given stays with its node: the pod carries it, and after the pod the Node's annotation remembers it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+
+from sunkpy.core import names
+from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.core.objects import Node
+
+_MAX_LENGTH = 63  # a host name is a DNS label
+_IPV4 = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
+
+
+def assign_names(
+    nodeset: NodeSet, nodes: Iterable[Node], *, held: Mapping[str, str], taken: Iterable[str]
+) -> dict[str, str]:
+    """Kubernetes node name → Slurm node name; no name twice.
+
+    Args:
+        nodeset: gives prefix and style.
+        nodes: the nodes that need a name.
+        held: the names that nodes have now, by node; they are kept.
+        taken: names that belong to somebody else (other NodeSets of the Slurm cluster, other pods of the namespace).
+    """
+    assigned = dict(held)
+    used = set(taken) | set(held.values())
+    waiting = [node for node in nodes if node.name not in held]
+    unknown = []
+    for node in sorted(waiting, key=_by_age):
+        name = remembered_name(nodeset, node)
+        if name is None or name in used:
+            unknown.append(node)
+        else:
+            assigned[node.name] = name
+            used.add(name)
+    for node in unknown:
+        name = next(name for name in _candidates(nodeset, node) if name not in used)
+        assigned[node.name] = name
+        used.add(name)
+    return assigned
+
+
+def remembered_name(nodeset: NodeSet, node: Node) -> str | None:
+    """The name the node had before, unless the NodeSet's prefix has changed since."""
+    name = node.annotations.get(names.ANNOTATION_PLACED_ON, "")
+    return name if name.startswith(f"{nodeset.prefix}-") else None
+
+
+def _by_age(node: Node) -> tuple[str, str]:
+    return (node.metadata.creation_timestamp, node.name)
+
+
+def _candidates(nodeset: NodeSet, node: Node) -> Iterable[str]:
+    """Best name first; the last ones cannot collide."""
+    if nodeset.spec.naming == "InternalIP" and _IPV4.fullmatch(node.internal_ip):
+        octets = [octet.zfill(3) for octet in node.internal_ip.split(".")]
+        for count in (2, 3, 4):
+            yield host_name(nodeset.prefix, "-".join(octets[-count:]))
+    yield host_name(nodeset.prefix, node.name)
+    yield host_name(nodeset.prefix, f"{node.name}-{_digest(node.name)}")
+    yield host_name(nodeset.prefix, f"{node.name}-{_digest(node.uid or node.name + '.')}")
+
+
+def host_name(prefix: str, part: str) -> str:
+    """`<prefix>-<part>` as a DNS label; what is too long is cut and told apart by a digest."""
+    name = re.sub(r"[^a-z0-9-]+", "-", f"{prefix}-{part}".lower()).strip("-")
+    if len(name) <= _MAX_LENGTH:
+        return name
+    return f"{name[: _MAX_LENGTH - 9].rstrip('-')}-{_digest(name)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

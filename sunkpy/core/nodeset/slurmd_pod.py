@@ -1,0 +1,170 @@
+"""The slurmd pod of one node: the NodeSet's template, pinned to the node and told what to advertise to Slurm."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Iterator
+
+import msgspec
+
+from sunkpy.core import names, quantity
+from sunkpy.core.nodeset.feasibility import OUR_TOLERATIONS
+from sunkpy.core.nodeset.spec import NodeSet, Reserved
+from sunkpy.core.objects import Node, Pod
+
+Json = dict[str, object]
+
+_UID_VARIABLE = "SUNKPY_POD_UID"
+
+
+def template_hash(nodeset: NodeSet) -> str:
+    """Fingerprint of everything in the spec that shapes a pod; what a node offers is not part of it."""
+    spec = nodeset.spec
+    shaping = {
+        "template": spec.template,
+        "cluster": spec.cluster,
+        "prefix": nodeset.prefix,
+        "naming": spec.naming,
+        "features": list(spec.features),
+        "gpu": msgspec.to_builtins(spec.gpu),
+        "reserved": msgspec.to_builtins(spec.reserved),
+    }
+    text = json.dumps(shaping, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def build_pod(nodeset: NodeSet, node: Node, name: str) -> Json:
+    """The body to POST: `name` is the pod, the host name and the Slurm node at once."""
+    template = copy.deepcopy(nodeset.spec.template)
+    metadata, spec = _child(template, "metadata"), _child(template, "spec")
+    spec["hostname"] = name
+    spec["affinity"] = _pinned(spec.get("affinity"), node.name)
+    spec["tolerations"] = [*_items(spec, "tolerations"), *_missing_tolerations(spec)]
+    spec["readinessGates"] = [*_items(spec, "readinessGates"), {"conditionType": names.READINESS_GATE}]
+    for container in _items(spec, "containers"):
+        if container.get("name") == names.SLURMD_CONTAINER:
+            container["env"] = _merged_env(container, slurmd_env(nodeset, node, name))
+    labels: Json = {**_child(metadata, "labels"), **pod_labels(nodeset, name)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": nodeset.metadata.namespace,
+            "labels": labels,
+            "annotations": _child(metadata, "annotations"),
+            "ownerReferences": [
+                {
+                    "apiVersion": f"{names.API_GROUP}/{names.API_VERSION}",
+                    "kind": names.NODESET_KIND,
+                    "name": nodeset.name,
+                    "uid": nodeset.uid,
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": spec,
+    }
+
+
+def pod_labels(nodeset: NodeSet, name: str) -> dict[str, str]:
+    """Labels that make a pod findable by NodeSet, Slurm cluster and Slurm node."""
+    return {
+        names.LABEL_NODESET: nodeset.name,
+        names.LABEL_CLUSTER: nodeset.spec.cluster,
+        names.LABEL_ROLE: names.ROLE_COMPUTE,
+        names.LABEL_SLURM_NODE: name,
+        names.LABEL_TEMPLATE_HASH: template_hash(nodeset),
+    }
+
+
+def slurmd_env(nodeset: NodeSet, node: Node, name: str) -> list[Json]:
+    """Environment of the slurmd container: what its entry point turns into `slurmd -Z --conf`."""
+    comment = {
+        "node": node.name,
+        "namespace": nodeset.metadata.namespace,
+        "pod": name,
+        "uid": f"$({_UID_VARIABLE})",  # known only to the kubelet, which expands it
+        "nodeset": nodeset.name,
+    }
+    values = {
+        "SUNKPY_SLURM_NODE": name,
+        "SUNKPY_K8S_NODE": node.name,
+        "SUNKPY_CPUS": str(cpus_offered(node, nodeset.spec.reserved)),
+        "SUNKPY_MEMORY_MIB": str(memory_offered_mib(node, nodeset.spec.reserved)),
+        "SUNKPY_GRES": gres_offered(nodeset, node),
+        "SUNKPY_FEATURES": ",".join(dict.fromkeys((nodeset.name, *nodeset.spec.features))),
+        "SUNKPY_COMMENT": json.dumps(comment, separators=(",", ":")),
+    }
+    uid: Json = {"name": _UID_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
+    variables: list[Json] = [{"name": key, "value": value} for key, value in values.items()]
+    return [uid, *variables]
+
+
+def cpus_offered(node: Node, reserved: Reserved) -> int:
+    """Whole cores of the allocatable that are not reserved; at least one, as Slurm knows no node without."""
+    free = quantity.millicores(node.status.allocatable.get("cpu", "0")) - quantity.millicores(str(reserved.cpu))
+    return max(free // 1000, 1)
+
+
+def memory_offered_mib(node: Node, reserved: Reserved) -> int:
+    """MiB of the allocatable that are not reserved; at least one."""
+    free = quantity.whole(node.status.allocatable.get("memory", "0")) - quantity.whole(str(reserved.memory))
+    return max(quantity.mib_down(free), 1)
+
+
+def gres_offered(nodeset: NodeSet, node: Node) -> str:
+    """`gpu:h100:8`, or empty for a node set without GPUs."""
+    gpu = nodeset.spec.gpu
+    if gpu is None:
+        return ""
+    count = quantity.whole(node.status.allocatable.get(gpu.resource, "0"))
+    return ":".join(part for part in ("gpu", gpu.type, str(count)) if part) if count else ""
+
+
+def node_of(pod: Pod) -> str:
+    """The node a slurmd pod is on, or is pinned to while no scheduler has bound it; empty if it is not pinned."""
+    if pod.spec.node_name:
+        return pod.spec.node_name
+    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
+    terms = affinity.required.node_selector_terms if affinity and affinity.required else ()
+    for line in (line for term in terms for line in term.match_fields):
+        if line.key == "metadata.name" and line.operator == "In" and line.values:
+            return line.values[0]
+    return ""
+
+
+def _pinned(affinity: object, node_name: str) -> Json:
+    """As a DaemonSet does it: the required part is replaced, the rest of the affinity is kept."""
+    kept = dict(affinity) if isinstance(affinity, dict) else {}
+    node_affinity = dict(kept.get("nodeAffinity") or {})
+    field = {"key": "metadata.name", "operator": "In", "values": [node_name]}
+    node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {**kept, "nodeAffinity": node_affinity}
+
+
+def _missing_tolerations(spec: Json) -> Iterator[Json]:
+    written = _items(spec, "tolerations")
+    for toleration in OUR_TOLERATIONS:
+        body: Json = msgspec.to_builtins(toleration)
+        if body not in written:
+            yield body
+
+
+def _merged_env(container: Json, ours: list[Json]) -> list[Json]:
+    """Ours first, so that people's variables may refer to them; a variable of the same name is replaced."""
+    reserved = {variable["name"] for variable in ours}
+    return [*ours, *(variable for variable in _items(container, "env") if variable.get("name") not in reserved)]
+
+
+def _child(parent: Json, key: str) -> Json:
+    value = parent.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _items(parent: Json, key: str) -> list[Json]:
+    value = parent.get(key)
+    return value if isinstance(value, list) else []

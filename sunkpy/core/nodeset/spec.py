@@ -1,0 +1,115 @@
+"""The NodeSet as people write it and as its status is reported (`crds/sunkpy.dev_nodesets.yaml`)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.objects import Condition, KubeObject, PodSpec, Wire
+
+Template = dict[str, object]
+"""A pod template exactly as written: it is copied into pods, so nothing may be lost in a typed decode."""
+
+
+class Gpu(Wire, frozen=True, kw_only=True):
+    """Extended resource of the Node that Slurm knows as GRES `gpu[:type]`."""
+
+    resource: str = "nvidia.com/gpu"
+    type: str = ""
+
+
+class Reserved(Wire, frozen=True, kw_only=True):
+    """Part of the node's allocatable that Slurm must not hand out, as quantities."""
+
+    cpu: str | int = "0"
+    memory: str | int = "512Mi"
+
+
+class RollingUpdate(Wire, frozen=True, kw_only=True):
+    """How much of the set a roll may take at once: a number of pods or a percentage."""
+
+    max_unavailable: int | str = 1
+
+
+class UpdateStrategy(Wire, frozen=True, kw_only=True):
+    """RollingUpdate, or OnDelete: pods change only when somebody deletes them."""
+
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdate = RollingUpdate()
+
+
+class NodeSetSpec(Wire, frozen=True, kw_only=True):
+    """What is wanted. `replicas` None is every feasible node; `drain_timeout_seconds` None is no limit."""
+
+    cluster: str = ""
+    replicas: int | None = None
+    pod_name_prefix: str = ""
+    naming: str = "InternalIP"
+    features: tuple[str, ...] = ()
+    gpu: Gpu | None = None
+    reserved: Reserved = Reserved()
+    update_strategy: UpdateStrategy = UpdateStrategy()
+    paused: bool = False
+    drain_timeout_seconds: int | None = None
+    drain_timeout_policy: str = "Wait"
+    template: Template = msgspec.field(default_factory=dict)
+
+
+class NodeSetStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    """What is there. Field names are those of SUNK, so its dashboards and scripts read them unchanged."""
+
+    desired_number_scheduled: int = 0
+    number_feasible: int = 0
+    current_number_scheduled: int = 0
+    number_ready: int = 0
+    number_drain: int = 0
+    number_running: int = 0
+    number_misscheduled: int = 0
+    number_unavailable: int = 0
+    updated_number_scheduled: int = 0
+    observed_generation: int = 0
+    selector: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+    def condition(self, type_: str) -> Condition | None:
+        """The condition of that type, if it was ever set."""
+        return next((c for c in self.conditions if c.type == type_), None)
+
+
+class NodeSet(KubeObject, frozen=True, kw_only=True):
+    """One slurmd pod on each of a set of nodes."""
+
+    spec: NodeSetSpec = NodeSetSpec()
+    status: NodeSetStatus = NodeSetStatus()
+
+    @property
+    def prefix(self) -> str:
+        """First part of the names of its pods."""
+        return self.spec.pod_name_prefix or self.name
+
+    @property
+    def pod_spec(self) -> PodSpec:
+        """The typed view of the template's pod spec that decisions read.
+
+        Raises:
+            msgspec.ValidationError: the template is not a pod template; says which field.
+        """
+        return msgspec.convert(_with_text_quantities(self.spec.template.get("spec", {})), PodSpec)
+
+    def owns(self, labels: dict[str, str], namespace: str) -> bool:
+        """A slurmd pod with these labels belongs to this NodeSet."""
+        return namespace == self.metadata.namespace and labels.get(names.LABEL_NODESET) == self.name
+
+
+def _with_text_quantities(value: object, *, in_resources: bool = False) -> object:
+    """People may write `cpu: 2`; the apiserver turns that into text in pods, but not inside a custom resource."""
+    if isinstance(value, dict):
+        return {
+            key: _with_text_quantities(inner, in_resources=in_resources or key in ("requests", "limits", "overhead"))
+            for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_with_text_quantities(inner, in_resources=in_resources) for inner in value]
+    if in_resources and isinstance(value, (int, float)):
+        return str(value)
+    return value

@@ -1,0 +1,200 @@
+"""What a NodeSet reports of itself: numbers, conditions, and the Events that go with a condition that changed.
+
+Conditions: `Available` (no more than maxUnavailable are missing), `Progressing` (False: nothing left to do, or stuck,
+the reason says which), `Feasible` (the nodes can carry what is wanted; else the rule that excludes how many), and, only
+while it is so, `RemovalHeld` (too many pods would have to leave at once) and `DrainTimeout` (a drain takes too long).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sunkpy.core import hostlist, names
+from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod, Notice
+from sunkpy.core.nodeset.feasibility import explain
+from sunkpy.core.nodeset.plan import ANNOTATION_REMOVAL_CAP, Plan, World
+from sunkpy.core.nodeset.removal import Cause, token_of
+from sunkpy.core.nodeset.rollout import is_available, is_updated, max_unavailable
+from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
+from sunkpy.core.nodeset.spec import NodeSetStatus
+from sunkpy.core.objects import Condition, Pod
+
+
+def report(world: World, plan: Plan) -> tuple[NodeSetStatus, list[Notice]]:
+    """The status as it should be, and an Event for each condition that says something new."""
+    status = make_status(world, plan)
+    before = world.nodeset.status
+    notices = []
+    for condition in status.conditions:
+        old = before.condition(condition.type)
+        is_news = old is None or (old.status, old.reason, old.message) != (
+            condition.status, condition.reason, condition.message,
+        )  # fmt: skip
+        if is_news and (notice := _notice(condition)) is not None:
+            notices.append(notice)
+    return status, notices
+
+
+def _notice(condition: Condition) -> Notice | None:
+    match (condition.type, condition.status):
+        case ("Feasible", "False") | ("RemovalHeld" | "DrainTimeout", "True"):
+            return Notice("Warning", condition.reason, condition.message)
+        case ("Progressing", "False") if condition.reason == "CreateFailed":
+            return Notice("Warning", condition.reason, condition.message)
+        case _:
+            return None
+
+
+def make_status(world: World, plan: Plan) -> NodeSetStatus:
+    """Numbers and conditions as of this pass, before its actions have had any effect."""
+    nodeset, survey = world.nodeset, plan.survey
+    live = [pod for pod in survey.pods if not pod.is_finished]
+    on_fit = [pod for pod in live if _is_on_fit(plan, pod)]
+    target = min(plan.desired, survey.possible)
+    wanted_hash = template_hash(nodeset)
+    return NodeSetStatus(
+        desired_number_scheduled=plan.desired,
+        number_feasible=survey.possible,
+        current_number_scheduled=len(on_fit),
+        number_ready=sum(pod.is_condition_true("Ready") for pod in on_fit),
+        number_drain=sum(pod.is_condition_true(names.CONDITION_DRAIN) for pod in live),
+        number_running=sum(pod.is_condition_true(names.CONDITION_RUNNING) for pod in live),
+        number_misscheduled=len(live) - len(on_fit),
+        number_unavailable=max(target - sum(is_available(pod) for pod in on_fit), 0),
+        updated_number_scheduled=sum(is_updated(pod, wanted_hash) for pod in on_fit),
+        observed_generation=nodeset.metadata.generation,
+        selector=f"{names.LABEL_NODESET}={nodeset.name},{names.LABEL_ROLE}={names.ROLE_COMPUTE}",
+        conditions=_conditions(world, plan),
+    )
+
+
+def _is_on_fit(plan: Plan, pod: Pod) -> bool:
+    """During teardown nobody judges nodes: what is there counts as scheduled."""
+    return not plan.survey.fits or any(node.name == node_of(pod) for node in plan.survey.fits)
+
+
+def _conditions(world: World, plan: Plan) -> tuple[Condition, ...]:
+    found = [_available(world, plan), _progressing(world, plan), _feasible(world, plan)]
+    found += [_removal_held(plan), _drain_timeout(world, plan)]
+    kept = [condition for condition in found if condition is not None]
+    return tuple(_with_times(world, condition) for condition in kept)
+
+
+def _with_times(world: World, condition: Condition) -> Condition:
+    """The transition time moves only when the status does."""
+    old = world.nodeset.status.condition(condition.type)
+    since = old.last_transition_time if old is not None and old.status == condition.status else None
+    return Condition(
+        type=condition.type,
+        status=condition.status,
+        reason=condition.reason,
+        message=condition.message,
+        last_transition_time=since or world.now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        observed_generation=world.nodeset.metadata.generation,
+    )
+
+
+def _available(world: World, plan: Plan) -> Condition:
+    target = min(plan.desired, plan.survey.possible)
+    available = sum(is_available(pod) for pod in plan.survey.staying)
+    limit = max_unavailable(world.nodeset.spec.update_strategy, target)
+    message = f"{available} of {target} pods are ready and to stay"
+    if target == 0:
+        return Condition(type="Available", status="False", reason="NoPods", message="no pod is wanted or possible")
+    if target - available > limit:
+        return Condition(type="Available", status="False", reason="TooManyUnavailable", message=message)
+    return Condition(type="Available", status="True", reason="MinimumAvailable", message=message)
+
+
+def _progressing(world: World, plan: Plan) -> Condition:
+    def condition(status: str, reason: str, message: str) -> Condition:
+        return Condition(type="Progressing", status=status, reason=reason, message=message)
+
+    nodeset, pods = world.nodeset, plan.survey.pods
+    if nodeset.is_deleting:
+        return condition("True", "TearingDown", _going_text(pods))
+    if world.create_error:
+        return condition("False", "CreateFailed", world.create_error)
+    finished = [pod for pod in pods if pod.is_finished]
+    if finished:
+        reasons = sorted({pod.status.reason or pod.status.phase for pod in finished})
+        return condition("False", "PodsFailed", f"{_range(finished)} failed ({', '.join(reasons)}); tried again later")
+    if any(cause == Cause.ROLLOUT for cause in plan.wanted_gone.values()):
+        return condition("True", "RollingOut", f"{_updated_text(world, plan)}; {_going_text(pods)}")
+    if any(not isinstance(action, AddFinalizer) for action in plan.actions) or plan.wanted_gone:
+        created = [action.name for action in plan.actions if isinstance(action, CreatePod)]
+        creating = f"creating {hostlist.compress(created)}" if created else _going_text(pods)
+        return condition("True", "Scaling", creating)
+    waiting = [pod for pod in plan.survey.staying if not pod.is_condition_true("Ready")]
+    if waiting:
+        return condition("True", "WaitingForReady", f"{_range(waiting)} not ready; {_updated_text(world, plan)}")
+    return _at_rest(world, plan)
+
+
+def _at_rest(world: World, plan: Plan) -> Condition:
+    wanted_hash = template_hash(world.nodeset)
+    outdated = [pod for pod in plan.survey.staying if not is_updated(pod, wanted_hash)]
+    reason, message = "Complete", "all pods are ready and of the present template"
+    if outdated:
+        reason = "Paused" if world.nodeset.spec.paused else "OnDelete"
+        message = f"{_range(outdated)} of an older template stay until the roll is resumed or they are deleted"
+    return Condition(type="Progressing", status="False", reason=reason, message=message)
+
+
+def _updated_text(world: World, plan: Plan) -> str:
+    wanted_hash = template_hash(world.nodeset)
+    updated = sum(is_updated(pod, wanted_hash) for pod in plan.survey.staying)
+    return f"{updated} of {len(plan.survey.staying)} updated"
+
+
+def _going_text(pods: Sequence[Pod]) -> str:
+    going = [pod for pod in pods if pod.is_deleting]
+    draining = [pod for pod in pods if not pod.is_deleting and token_of(pod) is not None]
+    parts = [f"waiting for Slurm to drain {_range(draining)}"] if draining else []
+    parts += [f"{_range(going)} terminating"] if going else []
+    return ", ".join(parts) or "choosing pods to remove"
+
+
+def _feasible(world: World, plan: Plan) -> Condition | None:
+    if world.nodeset.is_deleting:
+        return None
+    total, possible = len(world.nodes), plan.survey.possible
+    why = explain(plan.survey.exclusions.values())
+    nodes = f"{total} node{'' if total == 1 else 's'}"
+    if possible == 0 and plan.desired == 0 and world.nodeset.spec.replicas == 0:
+        return Condition(type="Feasible", status="True", reason="NothingWanted", message="replicas is 0")
+    if possible == 0:
+        return Condition(
+            type="Feasible", status="False", reason="NoNodeFits", message=f"{nodes}: {why}" if why else "no nodes"
+        )
+    if possible < plan.desired:
+        message = f"{plan.desired} wanted, {possible} of {nodes} fit; {why}" if why else (
+            f"{plan.desired} wanted, there are only {nodes}"
+        )  # fmt: skip
+        return Condition(type="Feasible", status="False", reason="TooFewNodes", message=message)
+    return Condition(type="Feasible", status="True", reason="NodesFit", message=f"{possible} of {nodes} fit")
+
+
+def _removal_held(plan: Plan) -> Condition | None:
+    held = plan.survey.held
+    if not held:
+        return None
+    message = (
+        f"the nodes of {_range(held)} no longer fit: {explain(plan.survey.exclusions.values())}. More than "
+        f"{plan.survey.removal_cap} at once are not removed unasked: restore the nodes' labels or the template, or "
+        f"confirm with: kubectl annotate nodeset … {ANNOTATION_REMOVAL_CAP}={len(held)}"
+    )
+    return Condition(type="RemovalHeld", status="True", reason="TooManyAtOnce", message=message)
+
+
+def _drain_timeout(world: World, plan: Plan) -> Condition | None:
+    if not plan.overdue:
+        return None
+    limit_s, policy = world.nodeset.spec.drain_timeout_seconds, world.nodeset.spec.drain_timeout_policy
+    what = "are deleted now" if policy == "Force" else "wait on for their jobs (drainTimeoutPolicy: Wait)"
+    message = f"{_range(plan.overdue)} not drained after {limit_s} s; they {what}"
+    return Condition(type="DrainTimeout", status="True", reason="DrainTimeout", message=message)
+
+
+def _range(pods: Sequence[Pod]) -> str:
+    return hostlist.compress(pod.name for pod in pods)

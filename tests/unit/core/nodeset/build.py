@@ -1,0 +1,204 @@
+"""Builders of the values that NodeSet tests start from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from sunkpy.core import names
+from sunkpy.core.nodeset.plan import World
+from sunkpy.core.nodeset.slurmd_pod import pod_labels
+from sunkpy.core.nodeset.spec import (
+    Gpu,
+    NodeSet,
+    NodeSetSpec,
+    NodeSetStatus,
+    RollingUpdate,
+    Template,
+    UpdateStrategy,
+)
+from sunkpy.core.objects import (
+    Affinity,
+    Condition,
+    Meta,
+    Node,
+    NodeAddress,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    NodeSpec,
+    NodeStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    SelectorRequirement,
+    Taint,
+)
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+EARLIER = "2026-11-20T11:00:00Z"
+
+
+def make_template(*, image: str = "slurmd:1", requests: dict[str, object] | None = None, **spec: object) -> Template:
+    container = {"name": "slurmd", "image": image, "resources": {"requests": requests or {}}}
+    return {"spec": {"containers": [container], **spec}}
+
+
+def make_nodeset(
+    *,
+    replicas: int | None = None,
+    template: Template | None = None,
+    max_unavailable: int | str = 1,
+    strategy: str = "RollingUpdate",
+    paused: bool = False,
+    naming: str = "InternalIP",
+    prefix: str = "",
+    gpu: Gpu | None = None,
+    features: tuple[str, ...] = (),
+    deleting: bool = False,
+    drain_timeout_s: int | None = None,
+    drain_timeout_policy: str = "Wait",
+    annotations: dict[str, str] | None = None,
+    finalizers: tuple[str, ...] = (names.FINALIZER_NODESET,),
+    status: NodeSetStatus | None = None,
+    name: str = "gpu",
+) -> NodeSet:
+    return NodeSet(
+        metadata=Meta(
+            name=name,
+            namespace="slurm",
+            uid=f"uid-{name}",
+            generation=3,
+            finalizers=finalizers,
+            annotations=annotations or {},
+            deletion_timestamp=EARLIER if deleting else None,
+        ),
+        spec=NodeSetSpec(
+            cluster="c1",
+            replicas=replicas,
+            pod_name_prefix=prefix,
+            naming=naming,
+            features=features,
+            gpu=gpu,
+            update_strategy=UpdateStrategy(
+                type=strategy, rolling_update=RollingUpdate(max_unavailable=max_unavailable)
+            ),
+            paused=paused,
+            drain_timeout_seconds=drain_timeout_s,
+            drain_timeout_policy=drain_timeout_policy,
+            template=template or make_template(),
+        ),
+        status=status or NodeSetStatus(),
+    )
+
+
+def make_node(
+    number: int,
+    *,
+    ip: str | None = None,
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    taints: tuple[Taint, ...] = (),
+    allocatable: dict[str, str] | None = None,
+    unschedulable: bool = False,
+    ready: bool = True,
+    created: str = EARLIER,
+    conditions: tuple[Condition, ...] = (),
+) -> Node:
+    return Node(
+        metadata=Meta(
+            name=f"n{number}",
+            uid=f"node-uid-{number}",
+            labels=labels or {},
+            annotations=annotations or {},
+            creation_timestamp=created,
+        ),
+        spec=NodeSpec(taints=taints, unschedulable=unschedulable),
+        status=NodeStatus(
+            allocatable={"cpu": "8", "memory": "32Gi", "pods": "110", **(allocatable or {})},
+            addresses=(NodeAddress(type="InternalIP", address=ip or f"10.0.12.{number}"),),
+            conditions=(Condition(type="Ready", status="True" if ready else "False"), *conditions),
+        ),
+    )
+
+
+def make_pod(
+    nodeset: NodeSet,
+    number: int,
+    *,
+    name: str | None = None,
+    node: str | None = None,
+    bound: bool = True,
+    ready: bool = True,
+    running: str | None = "False",
+    drain: str | None = "False",
+    cordon: Condition | None = None,
+    token: str | None = None,
+    drained: str | None = None,
+    created: str = EARLIER,
+    deleting: bool = False,
+    phase: str = "Running",
+    reason: str = "",
+    annotations: dict[str, str] | None = None,
+    template_hash: str | None = None,
+) -> Pod:
+    name = name or f"gpu-012-{number:03d}"
+    node = node or f"n{number}"
+    labels = pod_labels(nodeset, name)
+    if template_hash is not None:
+        labels[names.LABEL_TEMPLATE_HASH] = template_hash
+    marks = {names.ANNOTATION_PENDING_DELETION: token, names.ANNOTATION_DRAINED: drained}
+    conditions = {
+        "Ready": "True" if ready else "False",
+        names.CONDITION_RUNNING: running,
+        names.CONDITION_DRAIN: drain,
+    }
+    field = SelectorRequirement(key="metadata.name", operator="In", values=(node,))
+    return Pod(
+        metadata=Meta(
+            name=name,
+            namespace="slurm",
+            uid=f"uid-{name}-{created}",
+            labels=labels,
+            annotations={**(annotations or {}), **{key: value for key, value in marks.items() if value is not None}},
+            creation_timestamp=created,
+            deletion_timestamp=EARLIER if deleting else None,
+        ),
+        spec=PodSpec(
+            node_name=node if bound else "",
+            affinity=Affinity(
+                node_affinity=NodeAffinity(
+                    required=NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(field,)),))
+                )
+            ),
+        ),
+        status=PodStatus(
+            phase=phase,
+            reason=reason,
+            conditions=(
+                *(Condition(type=key, status=value) for key, value in conditions.items() if value is not None),
+                *([cordon] if cordon else []),
+            ),
+        ),
+    )
+
+
+def make_world(
+    nodeset: NodeSet,
+    nodes: Sequence[Node],
+    pods: Sequence[Pod] = (),
+    *,
+    occupants: dict[str, Sequence[Pod]] | None = None,
+    failures: dict[str, int] | None = None,
+    create_error: str = "",
+    now: datetime = NOW,
+) -> World:
+    return World(
+        nodeset=nodeset,
+        nodes={node.name: node for node in nodes},
+        slurmd_pods=tuple(pods),
+        occupants=occupants or {},
+        failures=failures or {},
+        create_error=create_error,
+        now=now,
+    )

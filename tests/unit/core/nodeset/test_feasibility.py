@@ -1,0 +1,107 @@
+import pytest
+
+from sunkpy.core import names
+from sunkpy.core.nodeset.feasibility import Exclusion, Rule, decide_fit, explain
+from sunkpy.core.objects import Container, Node, Pod, PodSpec, PodStatus, Resources, Taint
+from tests.unit.core.nodeset.build import make_node, make_nodeset, make_template
+
+
+def judge(node: Node, *, occupants: tuple[Pod, ...] = (), rival: str | None = None, gpu: str | None = None, **spec):
+    template = make_nodeset(template=make_template(**spec)).pod_spec
+    return decide_fit(node, template, occupants=occupants, rival=rival, gpu_resource=gpu)
+
+
+def affinity(**line: object) -> dict[str, object]:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [line]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+@pytest.mark.parametrize(
+    ("line", "fits"),
+    [
+        ({"key": "zone", "operator": "In", "values": ["a", "b"]}, True),
+        ({"key": "zone", "operator": "In", "values": ["b"]}, False),
+        ({"key": "zone", "operator": "NotIn", "values": ["a"]}, False),
+        ({"key": "rack", "operator": "NotIn", "values": ["a"]}, True),
+        ({"key": "zone", "operator": "Exists"}, True),
+        ({"key": "zone", "operator": "DoesNotExist"}, False),
+        ({"key": "gpus", "operator": "Gt", "values": ["4"]}, True),
+        ({"key": "gpus", "operator": "Lt", "values": ["4"]}, False),
+    ],
+)
+def test_required_affinity_decides(line, fits):
+    node = make_node(1, labels={"zone": "a", "gpus": "8"})
+    found = judge(node, affinity=affinity(**line))
+    assert found == (None if fits else Exclusion(Rule.AFFINITY))
+
+
+def test_preferred_affinity_does_not_bind():
+    preferred = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}
+    assert judge(make_node(1), affinity=preferred) is None
+
+
+def test_the_node_selector_binds():
+    assert judge(make_node(1), nodeSelector={"a": "b"}) == Exclusion(Rule.SELECTOR)
+
+
+@pytest.mark.parametrize(
+    ("taint", "fits", "may_stay"),
+    [
+        (Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule"), True, None),
+        (Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule"), True, None),
+        (Taint(key=names.TAINT_LOCK, value="true", effect="NoExecute"), True, None),
+        (Taint(key="team", value="x", effect="PreferNoSchedule"), True, None),
+        (Taint(key="team", value="x", effect="NoSchedule"), False, True),
+        (Taint(key="team", value="x", effect="NoExecute"), False, False),
+    ],
+)
+def test_taints(taint, fits, may_stay):
+    found = judge(make_node(1, taints=(taint,)))
+    assert (found is None) == fits
+    if found is not None:
+        assert found.may_stay == may_stay
+
+
+def test_a_written_toleration_counts():
+    taint = Taint(key="team", value="x", effect="NoSchedule")
+    assert judge(make_node(1, taints=(taint,)), tolerations=[{"key": "team", "value": "x"}]) is None
+
+
+def test_requests_must_fit_what_others_leave():
+    other = Pod(spec=PodSpec(containers=(Container(resources=Resources(requests={"memory": "9Gi"})),)))
+    requests = {"memory": "24Gi", "cpu": 2}
+    assert judge(make_node(1), requests=requests) is None
+    found = judge(make_node(1), requests=requests, occupants=(other,))
+    assert found == Exclusion(Rule.RESOURCE, "memory", "needs 24Gi, has 23Gi", may_stay=True)
+
+
+def test_a_node_without_its_gpus_does_not_fit():
+    assert judge(make_node(1), gpu="nvidia.com/gpu").subject == "nvidia.com/gpu"
+    assert judge(make_node(1, allocatable={"nvidia.com/gpu": "8"}), gpu="nvidia.com/gpu") is None
+
+
+def test_a_node_of_another_nodeset_does_not_fit():
+    assert judge(make_node(1), rival="slurm/cpu") == Exclusion(Rule.RIVAL, detail="slurm/cpu")
+
+
+def test_the_explanation_counts_rules():
+    text = explain(
+        [
+            Exclusion(Rule.AFFINITY),
+            Exclusion(Rule.RESOURCE, "memory", "needs 64Gi, has 23Gi"),
+            Exclusion(Rule.AFFINITY),
+        ]
+    )
+    assert text == "2 do not match nodeAffinity, 1 lacks memory: needs 64Gi, has 23Gi"
+
+
+def test_a_template_with_nonsense_is_refused():
+    with pytest.raises(ValueError, match="tolerations"):
+        _ = make_nodeset(template={"spec": {"tolerations": "none"}}).pod_spec
+
+
+def test_finished_pods_take_no_room():
+    spec = PodSpec(containers=(Container(resources=Resources(requests={"cpu": "8"})),))
+    live, done = Pod(spec=spec), Pod(spec=spec, status=PodStatus(phase="Succeeded"))
+    assert judge(make_node(1), requests={"cpu": "8"}, occupants=(live,)) is not None
+    assert judge(make_node(1), requests={"cpu": "8"}, occupants=(done,)) is None

@@ -1,0 +1,120 @@
+import pytest
+
+from sunkpy.core import names
+from sunkpy.core.nodeset.node_side import decide_node, decide_pod_cordon
+from sunkpy.core.objects import Condition
+from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod
+
+NODESET = make_nodeset()
+OURS = {names.ANNOTATION_CORDONED_BY: "slurm", names.ANNOTATION_DRAIN: "bad gpu"}
+LIFTED = {names.ANNOTATION_CORDONED_BY: None, names.ANNOTATION_DRAIN: None}
+
+
+def slurm_cordon(status, reason="bad gpu"):
+    return Condition(type=names.CONDITION_CORDON, status=status, message=reason)
+
+
+def patch(*, slurm, unschedulable=False, annotations=None):
+    node = make_node(1, unschedulable=unschedulable, annotations=annotations)
+    return decide_node(node, make_pod(NODESET, 1, cordon=slurm_cordon(slurm) if slurm else None))
+
+
+def cordon_changes(found):
+    return {key: value for key, value in found.annotations.items() if key != names.ANNOTATION_PLACED_ON}
+
+
+@pytest.mark.parametrize(
+    ("slurm", "unschedulable", "annotations", "sets", "changes"),
+    [
+        pytest.param("True", False, {}, True, OURS, id="drained in Slurm: cordon"),
+        pytest.param("True", True, OURS, None, {}, id="ours already"),
+        pytest.param("True", False, OURS, True, {}, id="uncordoned by a person, still drained: again"),
+        pytest.param("True", True, {}, None, {}, id="cordoned by somebody else: leave it theirs"),
+        pytest.param("False", True, OURS, False, LIFTED, id="lifted in Slurm: lift ours"),
+        pytest.param("False", True, {}, None, {}, id="not ours: never lifted"),
+        pytest.param("False", False, OURS, None, LIFTED, id="lifted on both sides: forget"),
+        pytest.param("Unknown", True, OURS, None, {}, id="unknown lifts nothing"),
+        pytest.param(None, True, OURS, None, {}, id="a new pod has not reported yet"),
+        pytest.param("Unknown", False, {}, None, {}, id="unknown cordons nothing"),
+    ],
+)
+def test_cordons_follow_ownership(slurm, unschedulable, annotations, sets, changes):
+    found = patch(slurm=slurm, unschedulable=unschedulable, annotations=annotations)
+    assert found.unschedulable is sets
+    assert cordon_changes(found) == changes
+
+
+def test_a_new_reason_is_taken_over():
+    node = make_node(1, unschedulable=True, annotations=OURS)
+    found = decide_node(node, make_pod(NODESET, 1, cordon=slurm_cordon("True", "worse")))
+    assert cordon_changes(found) == {names.ANNOTATION_DRAIN: "worse"}
+    assert found.unschedulable is None
+
+
+def test_when_the_pod_is_gone_labels_and_conditions_go_but_our_cordon_stays():
+    labels = {names.LABEL_NODESET: "gpu", names.LABEL_POD: "gpu-012-001", "other": "kept"}
+    conditions = (Condition(type=names.CONDITION_DRAIN, status="True"),)
+    node = make_node(1, labels=labels, unschedulable=True, annotations=OURS, conditions=conditions)
+    found = decide_node(node, None)
+    assert found.labels == {names.LABEL_NODESET: None, names.LABEL_POD: None}
+    assert found.gone_conditions == (names.CONDITION_DRAIN,)
+    assert found.unschedulable is None
+    assert cordon_changes(found) == {}
+
+
+def test_the_node_is_labelled_and_its_name_remembered():
+    found = decide_node(make_node(1), make_pod(NODESET, 1))
+    assert found.labels == {
+        names.LABEL_NODESET: "gpu",
+        names.LABEL_NAMESPACE: "slurm",
+        names.LABEL_CLUSTER: "c1",
+        names.LABEL_POD: "gpu-012-001",
+    }
+    assert found.annotations == {names.ANNOTATION_PLACED_ON: "gpu-012-001"}
+
+
+def test_conditions_are_copied_and_missing_ones_unknown():
+    found = decide_node(make_node(1), make_pod(NODESET, 1, running="True", drain=None))
+    told = {condition.type: condition.status for condition in found.conditions}
+    assert told == {
+        names.CONDITION_DRAIN: "Unknown",
+        names.CONDITION_CORDON: "Unknown",
+        names.CONDITION_RUNNING: "True",
+        names.CONDITION_NOT_RESPONDING: "Unknown",
+    }
+
+
+def test_a_node_in_line_needs_nothing():
+    pod = make_pod(NODESET, 1, cordon=slurm_cordon("True"))
+    first = decide_node(make_node(1), pod)
+    node = make_node(
+        1,
+        labels=dict(first.labels),
+        annotations=dict(first.annotations),
+        unschedulable=True,
+        conditions=first.conditions,
+    )
+    assert decide_node(node, pod).is_empty
+
+
+@pytest.mark.parametrize(
+    ("unschedulable", "annotations", "before", "changes"),
+    [
+        (True, {}, None, {names.ANNOTATION_CORDON: "node cordoned"}),
+        (True, {names.ANNOTATION_DRAIN: "new dimm"}, None, {names.ANNOTATION_CORDON: "new dimm"}),
+        (True, {names.ANNOTATION_DRAIN: "new dimm"}, "new dimm", {}),
+        (True, OURS, None, {}),
+        (True, OURS, "old", {names.ANNOTATION_CORDON: None}),
+        (False, {}, "old", {names.ANNOTATION_CORDON: None}),
+        (False, {}, None, {}),
+    ],
+)
+def test_only_cordons_of_others_are_told_to_the_pod(unschedulable, annotations, before, changes):
+    pod = make_pod(NODESET, 1, annotations={names.ANNOTATION_CORDON: before} if before else None)
+    node = make_node(1, unschedulable=unschedulable, annotations=annotations)
+    assert decide_pod_cordon(node, pod) == changes
+
+
+def test_a_node_that_cannot_be_seen_changes_nothing():
+    pod = make_pod(NODESET, 1, annotations={names.ANNOTATION_CORDON: "old"})
+    assert decide_pod_cordon(None, pod) == {}

@@ -1,0 +1,80 @@
+import pytest
+
+from sunkpy.core.nodeset.removal import removal_order
+from sunkpy.core.nodeset.rollout import choose_for_rollout, max_unavailable
+from sunkpy.core.nodeset.spec import RollingUpdate, UpdateStrategy
+from tests.unit.core.nodeset.build import EARLIER, make_nodeset, make_pod
+
+NODESET = make_nodeset()
+TOKEN = "2026-11-20T11:30:00+00:00/rollout"
+
+
+def old(number, **kwargs):
+    return make_pod(NODESET, number, template_hash="old", **kwargs)
+
+
+def new(number, **kwargs):
+    return make_pod(NODESET, number, template_hash="new", **kwargs)
+
+
+def choose(pods, *, limit, total=None):
+    return choose_for_rollout(pods, wanted_hash="new", total=len(pods) if total is None else total, limit=limit)
+
+
+@pytest.mark.parametrize(
+    ("limit", "total", "pods"), [(2, 10, 2), ("25%", 10, 3), ("1%", 10, 1), ("100%", 7, 7), (0, 5, 1), ("25%", 0, 1)]
+)
+def test_max_unavailable(limit, total, pods):
+    strategy = UpdateStrategy(rolling_update=RollingUpdate(max_unavailable=limit))
+    assert max_unavailable(strategy, total) == pods
+
+
+def test_not_ready_then_idle_then_draining_then_running_newest_first():
+    pods = [
+        old(1, running="True"),
+        old(2, running="True", drain="True"),
+        old(3),
+        old(4, created="2026-11-20T11:00:01Z"),
+        old(5, ready=False),
+        old(6, running=None),
+    ]
+    assert [pod.name[-1] for pod in sorted(pods, key=removal_order)] == ["5", "4", "3", "2", "1", "6"]
+
+
+def test_the_roll_takes_as_many_as_may_be_missing():
+    assert choose([old(1), old(2), old(3)], limit=2) == {"gpu-012-001", "gpu-012-002"}
+
+
+def test_a_missing_pod_uses_up_the_limit():
+    assert choose([old(1), old(2)], limit=1, total=3) == frozenset()
+
+
+def test_new_pods_that_do_not_become_ready_stop_the_roll():
+    assert choose([new(1, ready=False), old(2), old(3)], limit=1) == frozenset()
+
+
+def test_a_pod_already_marked_stays_chosen():
+    pods = [old(1), old(2, running="True", token=TOKEN), old(3)]
+    assert choose(pods, limit=1) == {"gpu-012-002"}
+
+
+def test_not_ready_pods_are_taken_first_and_cost_no_availability():
+    assert choose([old(1), old(2, ready=False), old(3)], limit=1) == {"gpu-012-002"}
+
+
+def test_an_outage_does_not_let_the_roll_take_everything():
+    pods = [old(n, ready=False) for n in range(10)]
+    assert len(choose(pods, limit=2)) == 2
+
+
+def test_a_broken_template_can_be_rolled_over_by_a_mended_one():
+    pods = [make_pod(NODESET, n, template_hash="broken", ready=False) for n in range(2)] + [old(7), old(8)]
+    assert choose(pods, limit=2) == {"gpu-012-000", "gpu-012-001"}
+
+
+def test_a_pod_on_its_way_out_counts():
+    assert choose([old(1, deleting=True), old(2)], limit=1) == frozenset()
+
+
+def test_nothing_outdated_nothing_chosen():
+    assert choose([new(1), new(2, created=EARLIER)], limit=5) == frozenset()

@@ -1,0 +1,109 @@
+import json
+
+import msgspec
+import pytest
+
+from sunkpy.core import names
+from sunkpy.core.nodeset.slurmd_pod import build_pod, gres_offered, node_of, template_hash
+from sunkpy.core.nodeset.spec import Gpu
+from sunkpy.core.objects import Pod
+from tests.unit.core.nodeset.build import make_node, make_nodeset, make_template
+
+
+def build(nodeset=None, node=None):
+    return build_pod(nodeset or make_nodeset(), node or make_node(1), "gpu-012-001")
+
+
+def env(body):
+    return {variable["name"]: variable.get("value") for variable in body["spec"]["containers"][0]["env"]}
+
+
+def test_the_pod_is_pinned_and_only_the_required_affinity_is_replaced():
+    affinity = {
+        "podAffinity": {"kept": True},
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []},
+            "preferredDuringSchedulingIgnoredDuringExecution": ["kept"],
+        },
+    }
+    spec = build(make_nodeset(template=make_template(affinity=affinity)))["spec"]
+    assert spec["affinity"]["podAffinity"] == {"kept": True}
+    assert spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] == ["kept"]
+    pod = msgspec.convert({"spec": {"affinity": build()["spec"]["affinity"]}}, Pod)
+    assert node_of(pod) == "n1"
+
+
+def test_pod_host_and_slurm_node_have_one_name():
+    body = build()
+    assert body["metadata"]["name"] == body["spec"]["hostname"] == env(body)["SUNKPY_SLURM_NODE"] == "gpu-012-001"
+    assert body["metadata"]["labels"][names.LABEL_SLURM_NODE] == "gpu-012-001"
+
+
+def test_labels_owner_gate_and_tolerations():
+    template = make_template(tolerations=[{"key": "team", "operator": "Exists"}])
+    template["metadata"] = {"labels": {"app": "x"}, "annotations": {"a": "b"}}
+    body = build(make_nodeset(template=template))
+    metadata, spec = body["metadata"], body["spec"]
+    assert metadata["labels"]["app"] == "x"
+    assert metadata["labels"][names.LABEL_ROLE] == "compute"
+    assert metadata["annotations"] == {"a": "b"}
+    assert metadata["ownerReferences"][0]["uid"] == "uid-gpu"
+    assert spec["readinessGates"] == [{"conditionType": names.READINESS_GATE}]
+    keys = [toleration["key"] for toleration in spec["tolerations"]]
+    assert keys[0] == "team"
+    assert {names.TAINT_LOCK, "node.kubernetes.io/unschedulable"} <= set(keys)
+
+
+def test_the_environment_tells_what_to_advertise():
+    node = make_node(1, allocatable={"cpu": "7900m", "memory": "32Gi", "nvidia.com/gpu": "2"})
+    nodeset = make_nodeset(gpu=Gpu(type="h100"), features=("h100", "ib"))
+    found = env(build(nodeset, node))
+    assert found["SUNKPY_K8S_NODE"] == "n1"
+    assert found["SUNKPY_CPUS"] == "7"
+    assert found["SUNKPY_MEMORY_MIB"] == str(32 * 1024 - 512)
+    assert found["SUNKPY_GRES"] == "gpu:h100:2"
+    assert found["SUNKPY_FEATURES"] == "gpu,h100,ib"
+    comment = json.loads(found["SUNKPY_COMMENT"])
+    assert comment == {
+        "node": "n1", "namespace": "slurm", "pod": "gpu-012-001", "uid": "$(SUNKPY_POD_UID)", "nodeset": "gpu",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("gpu", "offered", "gres"),
+    [
+        (None, "2", ""),
+        (Gpu(), "2", "gpu:2"),
+        (Gpu(type="h100"), "2", "gpu:h100:2"),
+        (Gpu(type="h100"), "0", ""),
+    ],
+)
+def test_gres(gpu, offered, gres):
+    assert gres_offered(make_nodeset(gpu=gpu), make_node(1, allocatable={"nvidia.com/gpu": offered})) == gres
+
+
+def test_own_variables_win_and_others_are_kept():
+    template = make_template()
+    template["spec"]["containers"][0]["env"] = [{"name": "SUNKPY_CPUS", "value": "999"}, {"name": "A", "value": "b"}]
+    found = build(make_nodeset(template=template))["spec"]["containers"][0]["env"]
+    assert [variable["name"] for variable in found].count("SUNKPY_CPUS") == 1
+    assert found[-1] == {"name": "A", "value": "b"}
+
+
+def test_building_leaves_the_template_alone():
+    nodeset = make_nodeset()
+    before = msgspec.json.encode(nodeset)
+    build(nodeset)
+    assert msgspec.json.encode(nodeset) == before
+
+
+def test_the_hash_follows_what_shapes_pods():
+    same = template_hash(make_nodeset())
+    assert template_hash(make_nodeset(replicas=5, paused=True)) == same
+    for other in (
+        make_nodeset(template=make_template(image="slurmd:2")),
+        make_nodeset(features=("a",)),
+        make_nodeset(gpu=Gpu()),
+        make_nodeset(prefix="h100"),
+    ):
+        assert template_hash(other) != same

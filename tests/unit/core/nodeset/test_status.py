@@ -1,0 +1,114 @@
+from sunkpy.core.nodeset.plan import decide
+from sunkpy.core.nodeset.spec import NodeSetStatus
+from sunkpy.core.nodeset.status import report
+from sunkpy.core.objects import Condition
+from tests.unit.core.nodeset.build import NOW, make_node, make_nodeset, make_pod, make_template, make_world
+
+TOKEN = "2026-11-20T11:30:00+00:00/scale-down"
+
+
+def status_of(world):
+    return report(world, decide(world))
+
+
+def said(status, type_):
+    condition = status.condition(type_)
+    return condition and (condition.status, condition.reason)
+
+
+def test_the_numbers():
+    nodeset = make_nodeset(replicas=5)
+    pods = [
+        make_pod(nodeset, 1, running="True"),
+        make_pod(nodeset, 2, drain="True", template_hash="old"),
+        make_pod(nodeset, 3, ready=False),
+        make_pod(nodeset, 9, ready=True),  # its node is not there
+    ]
+    status, _ = status_of(make_world(nodeset, [make_node(n) for n in range(1, 5)], pods))
+    assert status.desired_number_scheduled == 5
+    assert status.number_feasible == 4
+    assert status.current_number_scheduled == 3
+    assert status.number_ready == 2
+    assert status.number_drain == 1
+    assert status.number_running == 1
+    assert status.number_misscheduled == 1
+    assert status.number_unavailable == 2
+    assert status.updated_number_scheduled == 2
+    assert status.observed_generation == 3
+    assert status.selector == "sunkpy.dev/nodeset=gpu,sunkpy.dev/role=compute"
+
+
+def test_a_nodeset_at_rest_is_complete():
+    nodeset = make_nodeset()
+    status, notices = status_of(make_world(nodeset, [make_node(1)], [make_pod(nodeset, 1)]))
+    assert said(status, "Available") == ("True", "MinimumAvailable")
+    assert said(status, "Progressing") == ("False", "Complete")
+    assert said(status, "Feasible") == ("True", "NodesFit")
+    assert notices == []
+
+
+def test_a_nodeset_that_fits_no_node_says_which_rule_excluded_how_many():
+    nodeset = make_nodeset(template=make_template(nodeSelector={"pool": "gpu"}, requests={"memory": "64Gi"}))
+    nodes = [make_node(1), make_node(2), make_node(3, labels={"pool": "gpu"})]
+    status, notices = status_of(make_world(nodeset, nodes))
+    assert said(status, "Feasible") == ("False", "NoNodeFits")
+    text = "3 nodes: 2 do not match nodeSelector, 1 lacks memory: needs 64Gi, has 32Gi"
+    assert [(notice.type, notice.reason, notice.message) for notice in notices] == [("Warning", "NoNodeFits", text)]
+
+
+def test_too_few_nodes():
+    status, _ = status_of(make_world(make_nodeset(replicas=3), [make_node(1)]))
+    assert said(status, "Feasible") == ("False", "TooFewNodes")
+
+
+def test_an_event_is_said_once_and_a_time_kept_while_the_status_lasts():
+    old = Condition(
+        type="Feasible",
+        status="False",
+        reason="NoNodeFits",
+        message="no nodes",
+        last_transition_time="2026-01-01T00:00:00Z",
+    )
+    nodeset = make_nodeset(status=NodeSetStatus(conditions=(old,)))
+    status, notices = status_of(make_world(nodeset, []))
+    assert notices == []
+    assert status.condition("Feasible").last_transition_time == "2026-01-01T00:00:00Z"
+    assert status.condition("Available").last_transition_time == NOW.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_what_is_going_on_is_told():
+    cases = [
+        (make_nodeset(replicas=0), {"token": TOKEN}, "Scaling"),
+        (make_nodeset(), {"template_hash": "old"}, "RollingOut"),
+        (make_nodeset(paused=True), {"template_hash": "old"}, "Paused"),
+        (make_nodeset(strategy="OnDelete"), {"template_hash": "old"}, "OnDelete"),
+        (make_nodeset(), {"ready": False}, "WaitingForReady"),
+        (make_nodeset(), {"phase": "Failed", "reason": "OutOfcpu"}, "PodsFailed"),
+        (make_nodeset(deleting=True), {}, "TearingDown"),
+    ]
+    for nodeset, pod, reason in cases:
+        status, _ = status_of(make_world(nodeset, [make_node(1)], [make_pod(nodeset, 1, **pod)]))
+        assert status.condition("Progressing").reason == reason
+
+
+def test_a_refused_pod_is_a_condition_and_an_event():
+    world = make_world(make_nodeset(), [make_node(1)], create_error="spec.containers[0].image: Required value")
+    status, notices = status_of(world)
+    assert said(status, "Progressing") == ("False", "CreateFailed")
+    assert notices[0].message == "spec.containers[0].image: Required value"
+
+
+def test_held_removals_say_how_to_go_on():
+    nodeset = make_nodeset(template=make_template(nodeSelector={"pool": "gpu"}))
+    nodes = [make_node(n) for n in range(1, 8)]
+    status, notices = status_of(make_world(nodeset, nodes, [make_pod(nodeset, n) for n in range(1, 8)]))
+    assert said(status, "RemovalHeld") == ("True", "TooManyAtOnce")
+    assert "sunkpy.dev/removal-cap=7" in status.condition("RemovalHeld").message
+    assert {notice.reason for notice in notices} >= {"TooManyAtOnce"}
+
+
+def test_an_overdue_drain_is_told():
+    nodeset = make_nodeset(replicas=0, drain_timeout_s=60)
+    status, notices = status_of(make_world(nodeset, [make_node(1)], [make_pod(nodeset, 1, token=TOKEN)]))
+    assert said(status, "DrainTimeout") == ("True", "DrainTimeout")
+    assert "DrainTimeout" in {notice.reason for notice in notices}
