@@ -9,7 +9,16 @@ from sunkpy.core import quantity
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("1", 1000), ("500m", 500), ("0.5", 500), ("1.5", 1500), ("2e1", 20_000), ("100u", 1), ("0", 0), ("3k", 3_000_000)],
+    [
+        ("1", 1000),
+        ("500m", 500),
+        ("0.5", 500),
+        ("1.5", 1500),
+        ("2e1", 20_000),
+        ("100u", 1),
+        ("0", 0),
+        ("3k", 3_000_000),
+    ],
 )
 def test_cpu_is_counted_in_millicores(text: str, expected: int) -> None:
     assert quantity.millicores(text) == expected

@@ -34,7 +34,9 @@ def test_cpus_in_use_make_a_node_busy_whatever_its_state_says() -> None:
     assert not make_node("IDLE+DRAIN", alloc_cpus=1).is_drained
 
 
-@pytest.mark.parametrize(("reason", "ours"), [("k8s: cordon: disk", True), ("bad GPU", False), ("k8s", False), ("", False)])
+@pytest.mark.parametrize(
+    ("reason", "ours"), [("k8s: cordon: disk", True), ("bad GPU", False), ("k8s", False), ("", False)]
+)
 def test_a_drain_is_ours_only_with_our_prefix(reason: str, ours: bool) -> None:
     node = make_node("IDLE+DRAIN", reason=reason)
     assert (node.is_drained_by_us, node.is_drained_by_others) == (ours, not ours)

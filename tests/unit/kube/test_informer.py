@@ -35,7 +35,9 @@ def event(kind: str, obj: dict[str, object]) -> dict[str, object]:
 class Script:
     """Answers each list with the next page and each watch with the next batch of events; then keeps the watch open."""
 
-    def __init__(self, lists: list[tuple[int, list[dict[str, object]]]], watches: list[list[dict[str, object]]]) -> None:
+    def __init__(
+        self, lists: list[tuple[int, list[dict[str, object]]]], watches: list[list[dict[str, object]]]
+    ) -> None:
         self.lists = list(lists)
         self.watches = list(watches)
         self.versions: list[str] = []
@@ -65,12 +67,14 @@ async def connected(handler: Callable[[web.Request], object], tmp_path: Path) ->
     await server.start_server()
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(
-        json.dumps({
-            "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": str(server.make_url("")).rstrip("/")}}],
-            "users": [{"name": "u", "user": {"token": "t"}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        })
+        json.dumps(
+            {
+                "current-context": "c",
+                "clusters": [{"name": "c", "cluster": {"server": str(server.make_url("")).rstrip("/")}}],
+                "users": [{"name": "u", "user": {"token": "t"}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            }
+        )
     )
     try:
         async with await Kube.connect(kubeconfig) as kube:

@@ -8,7 +8,9 @@ import pytest
 from sunkpy.runtime.queue import WorkQueue, run_workers
 
 
-async def work_until(queue: WorkQueue[str], reconcile: Callable[[str], Awaitable[float | None]], done: asyncio.Event) -> None:
+async def work_until(
+    queue: WorkQueue[str], reconcile: Callable[[str], Awaitable[float | None]], done: asyncio.Event
+) -> None:
     workers = asyncio.ensure_future(run_workers(queue, reconcile, workers=2))
     try:
         await asyncio.wait_for(done.wait(), timeout=5)
