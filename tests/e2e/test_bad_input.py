@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import socket
@@ -22,7 +21,7 @@ from sunkpy.core.objects import Pod
 from tests.e2e import workloads
 from tests.e2e.agreement import WORKLOADS, live_jobs_by_pod_uid, wait_for_agreement
 from tests.e2e.outage import slurmrestd_down
-from tests.e2e.processes import pods_of
+from tests.e2e.slurm_access import jwt_key, rest_url
 
 pytestmark = pytest.mark.e2e
 
@@ -146,21 +145,17 @@ def test_a_pod_made_while_slurmrestd_is_down_is_told_and_runs_when_it_is_back(st
 
 def _signed(stack: Stack, *, expires_s: int) -> str:
     """A token that was good until then, signed with the cluster's own key."""
-    key_file = "jwt.key"
-    secrets = stack.kubectl_json("get", "secrets", "-n", stack.namespace)["items"]
-    key = next(base64.b64decode(secret["data"][key_file]) for secret in secrets if key_file in secret.get("data", {}))
-    return jwt.encode({"iat": expires_s - 300, "exp": expires_s, "sun": "slurm"}, key, algorithm="HS256")
+    return jwt.encode({"iat": expires_s - 300, "exp": expires_s, "sun": "slurm"}, jwt_key(stack), algorithm="HS256")
 
 
 def _run_syncer(stack: Stack, folder: Path, token: Path, *, for_s: float = 8.0) -> list[str]:
     """Log lines of a syncer of some other cluster that this machine runs with that token, for a few seconds."""
-    rest = pods_of(stack, "slurmrestd")[0].status.pod_ip
     config = folder / "config.yaml"
     config.write_text(
         f"""
 cluster: elsewhere
 namespace: {stack.namespace}
-slurm: {{url: "http://{rest}:6820", user: slurm, tokenFile: "{token}"}}
+slurm: {{url: "{rest_url(stack)}", user: slurm, tokenFile: "{token}"}}
 leaderElection: {{enabled: false}}
 http: {{port: {_free_port()}}}
 log: {{level: info, format: json}}

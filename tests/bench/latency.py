@@ -1,0 +1,274 @@
+"""How long each hand-over between Kubernetes and Slurm takes, against Slurm alone on the same cluster in the same run.
+
+* pod created → bound, against `sbatch` → first line of its script: one after the other, on an idle cluster.
+* the last pod of a node is gone → first line of the next job, against a preempted Slurm job's end → the next one's.
+* Node cordoned → drain in Slurm; drain in Slurm → Node cordoned.
+* resident memory of each replica of the three processes.
+
+All times are of one clock: this machine runs all nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from demo.stack import OPERATOR_NAMESPACE, Stack
+from sunkpy.core import names
+from sunkpy.core.objects import Node, Pod
+from sunkpy.core.slurm import SlurmNode, is_job_ended
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.slurm.client import NodeChange, Slurm
+from tests.bench import report
+from tests.e2e import handover, processes, workloads
+from tests.e2e.agreement import wait_for_agreement
+from tests.e2e.slurm_access import slurm_client
+from tests.e2e.timeline import Timeline, watching
+
+NAMESPACE = handover.NAMESPACE
+MACHINE = "two shared cores run the whole cluster"
+_LABELS = {"app": "sunkpy-bench"}
+_POLL_S = 0.02
+_PREEMPTED = "trap 'date +%s.%N; exit 0' TERM; sleep 300 & wait $!"
+_MIB = 2**20
+
+
+class Rounds(msgspec.Struct, frozen=True, kw_only=True):
+    """How often each thing is measured."""
+
+    start: int = 30
+    handover: int = 21
+    drain: int = 50
+
+
+async def measure(stack: Stack, rounds: Rounds) -> list[report.Figure]:
+    """Run everything on an idle cluster and leave it idle."""
+    workloads.forget_stamps()
+    wait_for_agreement(stack, timeout_s=60, after="nothing: the bench needs an idle cluster")
+    async with await Kube.connect(stack.kubeconfig) as kube, slurm_client(stack) as slurm:
+        return [
+            *await _start_figures(stack, kube, slurm, rounds.start),
+            *await _handover_figures(stack, kube, slurm, rounds.handover),
+            *await _drain_figures(stack, kube, slurm, rounds.drain),
+            *_memory_figures(stack),
+        ]
+
+
+# ---------------------------------------------------------------------- start
+
+
+async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list[report.Figure]:
+    pods: list[float] = []
+    jobs: list[float] = []
+    async with watching(kube, paths.pods(NAMESPACE), Pod, label_selector="app=sunkpy-bench") as timeline:
+        for number in range(n):
+            pods.append(await _time_pod(stack, kube, timeline, f"bench-{number}"))
+            await _idle(slurm)
+            jobs.append(await asyncio.to_thread(_time_sbatch, stack, number))
+            await _idle(slurm)
+    ours, theirs = report.median(pods), report.median(jobs)
+    peer = report.against("sbatch to start, median", theirs, ours=ours)
+    return [
+        report.at_most(
+            "pod created to bound, median",
+            ours,
+            unit="s",
+            bound=round(1.5 * theirs, 4),
+            n=n,
+            peer=peer,
+            limited_by=MACHINE,
+        ),
+        report.observed("pod created to bound, p95", report.p95(pods), unit="s", n=n),
+        report.observed("sbatch to start, p95", report.p95(jobs), unit="s", n=n),
+    ]
+
+
+async def _time_pod(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str) -> float:
+    image, scheduler = stack.images["sunkpy"], stack.scheduler_name
+    body = workloads.pod(name, image=image, scheduler=scheduler, labels=_LABELS, command=["sleep", "60"], grace_s=0)
+    created_s = time.time()
+    await kube.create(paths.pods(NAMESPACE), body)
+    bound = await timeline.first(
+        lambda seen: seen.name == name and seen.new is not None and bool(seen.new.spec.node_name),
+        what=f"{name} bound",
+        timeout_s=60,
+        since_s=created_s,
+    )
+    await kube.delete(paths.pod(NAMESPACE, name))
+    await timeline.gone(name, since_s=created_s)
+    return bound.at_s - created_s
+
+
+def _time_sbatch(stack: Stack, number: int) -> float:
+    out = f"bench-{number}.out"
+    said = stack.login(
+        f"rm -f {out}; date +%s.%N; "
+        f"sbatch -n1 -c1 --mem=32 -o /dev/null --wrap 'date +%s.%N > {out}' > /dev/null; "
+        f"until [ -s {out} ]; do sleep 0.1; done; cat {out}; rm -f {out}"
+    )
+    submitted, started = (float(line) for line in said.split())
+    return started - submitted
+
+
+# ------------------------------------------------------------------- handover
+
+
+async def _handover_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list[report.Figure]:
+    ours: list[handover.Handover] = []
+    theirs: list[float] = []
+    number = 0
+    while len(ours) < n:
+        ours += await handover.run_round(stack, kube, number=number, manner=handover.PROMPT)
+        await _idle(slurm)
+        theirs += await asyncio.to_thread(_preempt_jobs, stack)
+        await _idle(slurm)
+        number += 1
+    idle, alone = report.median([one.idle_s for one in ours]), report.median(theirs)
+    peer = report.against("preempted job's end to next job's start, median", alone, ours=idle)
+    return [
+        report.at_most(
+            "last pod gone to next job's start, added over Slurm alone",
+            idle - alone,
+            unit="s",
+            bound=0.2,
+            n=len(ours),
+            peer=peer,
+            limited_by=MACHINE,
+        ),
+        report.observed("last pod gone to next job's start, median", idle, unit="s", n=len(ours)),
+        report.observed(
+            "last pod gone to next job's start, p95", report.p95([one.idle_s for one in ours]), unit="s", n=len(ours)
+        ),
+        report.at_most(
+            "overlaps of pod and next job", sum(one.gap_s < 0 for one in ours), unit="", bound=0, n=len(ours)
+        ),
+    ]
+
+
+def _preempt_jobs(stack: Stack) -> list[float]:
+    """Seconds from the end of a preempted Slurm job to the start of the one that took its node, on every node."""
+    nodes = len(stack.slurm_nodes())
+    low = [
+        stack.sbatch("-p", "low", "-N1", "--exclusive", "--no-requeue", "-o", "low-%N.out", script=_PREEMPTED)
+        for _ in range(nodes)
+    ]
+    for job in low:
+        stack.wait_for_job(job, "RUNNING", timeout_s=30)
+    high = [
+        stack.sbatch("-p", "high", "-N1", "--exclusive", "-o", "handover-%j.out", script=handover.JOB_SCRIPT)
+        for _ in range(nodes)
+    ]
+    starts = {node: start_s for start_s, node in (handover.job_start(stack, job) for job in high)}
+    said = stack.login("for f in low-*.out; do echo $f $(grep -E '^[0-9.]+$' $f); rm -f $f; done").splitlines()
+    ends = {
+        name.removeprefix("low-").removesuffix(".out"): float(end_s) for name, end_s in (line.split() for line in said)
+    }
+    return [starts[node] - end_s for node, end_s in ends.items()]
+
+
+# ---------------------------------------------------------------------- drain
+
+
+async def _drain_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list[report.Figure]:
+    to_slurm: list[float] = []
+    to_kube: list[float] = []
+    pods = stack.slurmd_pods()
+    async with watching(kube, paths.NODES, Node) as nodes:
+        while len(to_slurm) < n:
+            pod = pods[len(to_slurm) % len(pods)]
+            slurm_node, node = pod.labels[names.LABEL_SLURM_NODE], pod.spec.node_name
+            to_slurm.append(await _time_cordon(kube, slurm, node, slurm_node))
+            to_kube.append(await _time_slurm_drain(slurm, nodes, node, slurm_node))
+    return [
+        _p95("Node cordoned to drain in Slurm, p95", to_slurm, bound=1.0),
+        report.observed("Node cordoned to drain in Slurm, median", report.median(to_slurm), unit="s", n=n),
+        _p95("drain in Slurm to Node cordoned, p95", to_kube, bound=3.0),
+        report.observed("drain in Slurm to Node cordoned, median", report.median(to_kube), unit="s", n=n),
+    ]
+
+
+def _p95(figure: str, values: Sequence[float], *, bound: float) -> report.Figure:
+    return report.at_most(figure, report.p95(values), unit="s", bound=bound, n=len(values), limited_by=MACHINE)
+
+
+async def _time_cordon(kube: Kube, slurm: Slurm, node: str, slurm_node: str) -> float:
+    begun_s = time.time()
+    await kube.patch(paths.node(node), {"spec": {"unschedulable": True}})
+    await _until_node(slurm, slurm_node, lambda found: found.is_drain)
+    took_s = time.time() - begun_s
+    await kube.patch(paths.node(node), {"spec": {"unschedulable": None}})
+    await _until_node(slurm, slurm_node, lambda found: not found.is_drain)
+    return took_s
+
+
+async def _time_slurm_drain(slurm: Slurm, nodes: Timeline[Node], node: str, slurm_node: str) -> float:
+    begun_s = time.time()
+    await slurm.drain_node(slurm_node, "bench")
+    cordoned = await _until_cordon(nodes, node, since_s=begun_s, cordoned=True)
+    await slurm.update_node(slurm_node, NodeChange(state=("UNDRAIN",)))
+    await _until_cordon(nodes, node, since_s=cordoned, cordoned=False)
+    return cordoned - begun_s
+
+
+async def _until_cordon(nodes: Timeline[Node], node: str, *, since_s: float, cordoned: bool) -> float:
+    seen = await nodes.first(
+        lambda seen: seen.name == node and seen.new is not None and seen.new.spec.unschedulable is cordoned,
+        what=f"{node} {'cordoned' if cordoned else 'uncordoned'}",
+        timeout_s=30,
+        since_s=since_s,
+    )
+    return seen.at_s
+
+
+# --------------------------------------------------------------------- memory
+
+
+def _memory_figures(stack: Stack) -> list[report.Figure]:
+    figures = []
+    for part in ("operator", "syncer", "scheduler"):
+        sizes_mib = [_resident_bytes(stack, part, pod) / _MIB for pod in processes.pods_of(stack, part)]
+        figures.append(
+            report.at_most(
+                f"resident memory of {part}, largest replica", max(sizes_mib), unit="MiB", bound=200, n=len(sizes_mib)
+            )
+        )
+    return figures
+
+
+def _resident_bytes(stack: Stack, part: str, pod: Pod) -> float:
+    namespace = OPERATOR_NAMESPACE if part == "operator" else stack.namespace
+    metrics = stack.kubectl("get", "--raw", f"/api/v1/namespaces/{namespace}/pods/{pod.name}:8080/proxy/metrics")
+    found = re.search(r"^process_resident_memory_bytes (\S+)$", metrics, re.MULTILINE)
+    assert found is not None, f"{pod.name} tells no process_resident_memory_bytes"
+    return float(found[1])
+
+
+# -------------------------------------------------------------------- waiting
+
+
+async def _until_node(slurm: Slurm, name: str, is_so: Callable[[SlurmNode], bool]) -> None:
+    async def check() -> bool:
+        return is_so(await slurm.node(name))
+
+    await _poll(check, what=f"Slurm node {name}", every_s=_POLL_S)
+
+
+async def _idle(slurm: Slurm) -> None:
+    """Wait until no job is left, completing ones included, and all nodes are free."""
+
+    async def check() -> bool:
+        jobs = (await slurm.jobs_state()).values()
+        return all(is_job_ended(state) and "COMPLETING" not in state for state in jobs)
+
+    await _poll(check, what="an idle queue", every_s=0.1)
+
+
+async def _poll(check: Callable[[], Awaitable[bool]], *, what: str, every_s: float) -> None:
+    async with asyncio.timeout(60):
+        while not await check():  # noqa: ASYNC110  Slurm has no watch
+            await asyncio.sleep(every_s)
