@@ -157,8 +157,12 @@ class Slurm:
         await self.update_node(name, NodeChange(state=("DRAIN",), reason=reason))
 
     async def undrain_node(self, name: str) -> None:
-        """Lift the drain and nothing else: RESUME would also bring back a node that is down."""
-        await self.update_node(name, NodeChange(state=("UNDRAIN",)))
+        """Lift the drain and nothing else: RESUME would also bring back a node that is down.
+
+        The reason goes too: 24.11 keeps it (and ignores an empty one), and a later drain without a reason would then
+        look like the one that was lifted. The node is NOT_RESPONDING until slurmctld has pinged it, half a second.
+        """
+        await self.update_node(name, NodeChange(state=("UNDRAIN",), reason=" "))
 
     async def delete_node(self, name: str) -> None:
         """Forget a dynamic node.
@@ -238,6 +242,16 @@ class Slurm:
                 hint=hint,
             ) from error
         return Submitted(job_id=JobId(reply.job_id), warnings=tuple(warning.text for warning in reply.warnings))
+
+    async def exclude_nodes(self, job_id: JobId, nodes: Iterable[str]) -> None:
+        """Replace the nodes that a pending job must not use. Idempotent.
+
+        Raises:
+            AlreadyDone, NotFound, or Rejected when the job has started.
+        """
+        body = {"excluded_nodes": list(nodes)}
+        what = f"exclude nodes from job {job_id}"
+        await self._transport.call(what, "POST", "job/{name}", wire.Reply, name=job_id, body=body)
 
     async def signal_job(self, job_id: JobId, signal: str) -> None:
         """Send a signal such as USR1 to the batch script alone.

@@ -6,8 +6,10 @@ import msgspec
 
 
 class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
-    """What to ask of `POST job/submit`. Memory in MiB, time in minutes; 0 and empty mean Slurm's default.
+    """What to ask of `POST job/submit`. Memory in MiB; 0 and empty mean Slurm's default.
 
+    `time_limit_minutes`: None is the partition's default, 0 is unlimited. `shared` is who else may use the nodes:
+    `none`, `user`, `mcs`, `topo` (man sbatch, --exclusive).
     `tres_per_node` is Slurm's text, such as `gres/gpu:h100:2`. The job is never requeued: a workload comes back as new
     pods of its own controller.
     """
@@ -26,8 +28,8 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
     cpus_per_task: int = 1
     memory_mib_per_node: int = 0
     tres_per_node: str = ""
-    time_limit_minutes: int = 0
-    exclusive: bool = False
+    time_limit_minutes: int | None = None
+    shared: str = ""
     excluded_nodes: tuple[str, ...] = ()
     required_nodes: tuple[str, ...] = ()
     hold: bool = False
@@ -60,8 +62,8 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
             "excluded_nodes": list(self.excluded_nodes),
             "required_nodes": list(self.required_nodes),
             "memory_per_node": _number(self.memory_mib_per_node),
-            "time_limit": _number(self.time_limit_minutes),
-            "shared": ["none"] if self.exclusive else [],
+            "time_limit": _time_limit(self.time_limit_minutes),
+            "shared": [self.shared] if self.shared else [],
             "hold": self.hold,
         }
         return {"job": job | {key: value for key, value in optional.items() if value}}
@@ -69,3 +71,9 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
 
 def _number(value: int) -> dict[str, object]:
     return {"set": True, "infinite": False, "number": value} if value else {}
+
+
+def _time_limit(minutes: int | None) -> dict[str, object]:
+    if minutes is None:
+        return {}
+    return {"set": True, "infinite": minutes == 0, "number": minutes}
