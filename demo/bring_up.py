@@ -1,0 +1,247 @@
+"""From a machine to a running stack: cluster, images, both charts. Everything is skipped that is so already.
+
+`$KUBECONFIG` set means "on this cluster": nothing of it is changed but by `helm install` and, in the story, cordons.
+Its nodes must be able to get the images: either `$IMAGE_REGISTRY` names a registry they are pushed to and pulled from,
+or `$SUNKPY_IMAGES_LOADED=1` says that the archives of build/images are loaded on the nodes already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import yaml
+
+from demo import command
+from demo.report import Tell
+from demo.stack import OPERATOR_NAMESPACE, ROOT, SUITES, Stack
+from demo.waiting import NotYet, wait
+from devcluster import Cluster
+
+GPUS_PER_NODE: Final = 2
+_IMAGES: Final = ROOT / "build" / "images"
+
+
+class CannotStart(Exception):
+    """Something that the demo needs is not there; the text says what to do."""
+
+
+class Image(msgspec.Struct, frozen=True):
+    """An image that was built: its reference and the archive that holds it."""
+
+    ref: str
+    archive: str
+
+
+def bring_up(*, suite: str, name: str, nodes: int, tell: Tell) -> Stack:
+    """The stack of a suite, up and the only one that runs on the cluster.
+
+    Raises:
+        CannotStart, DevclusterError, CommandFailed, NeverSo: with what is missing.
+    """
+    images = build_images(suite, tell)
+    own = own_cluster(name)
+    if own is None:
+        stack = Stack(suite=suite, kubeconfig=Path(os.environ["KUBECONFIG"]), bin_dir=None, images=publish(images))
+        tell(f"using the cluster of KUBECONFIG={stack.kubeconfig}")
+    else:
+        own.progress = tell
+        own.up(nodes, gpus=GPUS_PER_NODE)
+        loaded = own.load([Path(image.archive) for image in images.values()])
+        tell(f"images on {len(loaded)} nodes: {sum(map(len, loaded.values())) or 'nothing'} new")
+        refs = {key: image.ref for key, image in images.items()}
+        stack = Stack(suite=suite, kubeconfig=own.kubeconfig, bin_dir=own.bin, images=refs)
+    check_gpus(stack)
+    for other in SUITES:
+        if other != suite:
+            put_to_sleep(Stack(suite=other, kubeconfig=stack.kubeconfig, bin_dir=stack.bin_dir, images={}), tell)
+    install(stack, tell)
+    return stack
+
+
+def own_cluster(name: str) -> Cluster | None:
+    """The development cluster to use, or None when `$KUBECONFIG` names somebody else's."""
+    cluster, given = Cluster(name), os.environ.get("KUBECONFIG")
+    return cluster if not given or Path(given) == cluster.kubeconfig else None
+
+
+def attach(*, suite: str, name: str) -> Stack:
+    """The stack that is up already, without touching it."""
+    images = {key: image.ref for key, image in read_images(suite).items()}
+    own = own_cluster(name)
+    if own is None:
+        return Stack(suite=suite, kubeconfig=Path(os.environ["KUBECONFIG"]), bin_dir=None, images=images)
+    return Stack(suite=suite, kubeconfig=own.kubeconfig, bin_dir=own.bin, images=images)
+
+
+# ---------------------------------------------------------------------------------------------------- images
+
+
+def build_images(suite: str, tell: Tell) -> Mapping[str, Image]:
+    """Build what has changed; seconds when nothing has."""
+    tell(f"images: building what has changed (Slurm of {suite})")
+    command.run(sys.executable, str(ROOT / "slurm-images" / "build"), "--suite", suite, timeout_s=1800)
+    images = read_images(suite)
+    tell("images: " + ", ".join(sorted(image.ref.removeprefix("docker.io/") for image in images.values())))
+    return images
+
+
+def read_images(suite: str) -> Mapping[str, Image]:
+    """What the last build made: sunkpy, slurmctld, slurmrestd, slurmd, login."""
+    path = _IMAGES / "images.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, Image]])[suite]
+    except (OSError, KeyError) as error:
+        raise CannotStart(f"{path} has no images of {suite}: run `make images SLURM_SUITE={suite}`") from error
+
+
+def publish(images: Mapping[str, Image]) -> Mapping[str, str]:
+    """References under which the nodes of somebody's cluster find the images; pushes them when a registry is named."""
+    registry = os.environ.get("IMAGE_REGISTRY", "").rstrip("/")
+    if not registry and os.environ.get("SUNKPY_IMAGES_LOADED") != "1":
+        raise CannotStart(
+            "KUBECONFIG is set, so the nodes need the images: set IMAGE_REGISTRY=registry.example/sunkpy to push them "
+            f"there, or load {_IMAGES}/*.tar on each node and set SUNKPY_IMAGES_LOADED=1"
+        )
+    if not registry:
+        return {key: image.ref for key, image in images.items()}
+    refs = {key: f"{registry}/{image.ref.rpartition('/')[2]}" for key, image in images.items()}
+    for key, image in images.items():
+        source = f"docker-archive:{image.archive}:{image.ref}"
+        command.run("buildah", "push", source, f"docker://{refs[key]}", timeout_s=600)
+    return refs
+
+
+# ---------------------------------------------------------------------------------------------------- charts
+
+
+def install(stack: Stack, tell: Tell) -> None:
+    """Install or upgrade both charts, and wait until what they run is up."""
+    charts = (
+        ("sunkpy", OPERATOR_NAMESPACE, ROOT / "charts" / "sunkpy", operator_values(stack)),
+        (stack.release, stack.namespace, ROOT / "charts" / "slurm", slurm_values(stack)),
+    )
+    for release, namespace, chart, values in charts:
+        mark = fingerprint(chart, values)
+        if is_installed(stack, release, namespace, mark):
+            tell(f"helm release {release}: up to date")
+            continue
+        file = ROOT / "build" / f"values-{release}.yaml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(yaml.safe_dump(dict(values)))
+        stack.helm(
+            "upgrade", "--install", release, str(chart), "--namespace", namespace, "--create-namespace",
+            "--values", str(file), "--description", mark, "--wait", "--timeout", "5m",
+        )  # fmt: skip
+        tell(f"helm release {release} in namespace {namespace}: installed")
+
+
+def operator_values(stack: Stack) -> Mapping[str, object]:
+    """Values of charts/sunkpy."""
+    return {"image": stack.images["sunkpy"]}
+
+
+def slurm_values(stack: Stack) -> Mapping[str, object]:
+    """Values of charts/slurm."""
+    return {"images": dict(stack.images)}
+
+
+def fingerprint(chart: Path, values: Mapping[str, object]) -> str:
+    """Changes when a file of the chart (links followed) or a value does."""
+    digest = hashlib.sha256(msgspec.json.encode(values, order="deterministic"))
+    for folder, folders, files in os.walk(chart, followlinks=True):
+        folders.sort()
+        for file in sorted(files):
+            digest.update(f"{folder}/{file}".removeprefix(str(chart)).encode())
+            digest.update(Path(folder, file).read_bytes())
+    return f"sha256:{digest.hexdigest()[:24]}"
+
+
+class _Info(msgspec.Struct, frozen=True):
+    status: str = ""
+    description: str = ""
+
+
+class _Release(msgspec.Struct, frozen=True):
+    info: _Info = _Info()
+
+
+def is_installed(stack: Stack, release: str, namespace: str, mark: str) -> bool:
+    """This very chart with these very values is deployed, and nobody has put it to sleep."""
+    try:
+        out = stack.helm("status", release, "--namespace", namespace, "--output", "json")
+    except command.CommandFailed:
+        return False
+    info = msgspec.json.decode(out, type=_Release).info
+    return info.status == "deployed" and info.description == mark and not is_asleep(stack, namespace)
+
+
+def is_asleep(stack: Stack, namespace: str) -> bool:
+    """Some of its workloads are scaled to zero."""
+    return (
+        "0"
+        in stack.kubectl(
+            "get", "deploy,statefulset", "-n", namespace, "-o", "jsonpath={.items[*].spec.replicas}"
+        ).split()
+    )
+
+
+def put_to_sleep(other: Stack, tell: Tell) -> None:
+    """Free the nodes of the demo's other Slurm cluster and stop its daemons; its state stays on its volumes."""
+    found = other.kubectl("get", "namespace", other.namespace, "--ignore-not-found", "-o", "name").strip()
+    if not found or is_asleep(other, other.namespace):
+        return
+    other.kubectl("scale", "nodesets", "--all", "-n", other.namespace, "--replicas=0")
+
+    def pods_gone() -> bool:
+        left = [pod.name for pod in other.slurmd_pods()]
+        if left:
+            raise NotYet(f"still there: {left}")
+        return True
+
+    wait(pods_gone, timeout_s=120, what=f"slurmd pods of {other.release} gone")
+    other.kubectl("scale", "deploy,statefulset", "--all", "-n", other.namespace, "--replicas=0")
+    other.kubectl("wait", "pods", "--all", "-n", other.namespace, "--for=delete", "--timeout=90s", timeout_s=100)
+    tell(f"Slurm cluster {other.release} sleeps, its nodes are free")
+
+
+def check_gpus(stack: Stack) -> None:
+    """The story asks for one GPU per node.
+
+    Raises:
+        CannotStart: no node has one.
+    """
+    path = r"jsonpath={.items[*].status.allocatable.nvidia\.com/gpu}"
+    if not any(int(count) for count in stack.kubectl("get", "nodes", "-o", path).split()):
+        raise CannotStart(
+            "no node has nvidia.com/gpu. For pretend ones: kubectl patch node NAME --subresource=status "
+            """-p '{"status":{"capacity":{"nvidia.com/gpu":"2"}}}' on each node"""
+        )
+
+
+def take_down(name: str) -> None:
+    """Remove the development cluster; somebody else's is left as it is."""
+    own = own_cluster(name)
+    if own is not None:
+        own.down()
+
+
+def how_to_use(stack: Stack, *, name: str) -> str:
+    """What a person may type now."""
+    own = own_cluster(name)
+    login = f"kubectl -n {stack.namespace} exec -it deploy/{stack.release}-login -- su - user1"
+    lines = [
+        "The cluster stays up. To use it:",
+        *([f'  eval "$(.venv/bin/python -m devcluster env --name {name})"'] if own is not None else []),
+        f"  kubectl -n {stack.namespace} get nodesets,pods",
+        f"  {login}          # then: sinfo, squeue, sbatch --wrap hostname",
+        f"  kubectl -n demo get pods -o wide          # pods with schedulerName: {stack.scheduler_name}",
+    ]
+    uninstall = f"helm -n {stack.namespace} uninstall {stack.release}; helm -n {OPERATOR_NAMESPACE} uninstall sunkpy"
+    lines.append(f"To remove it: {'make clean-cluster' if own is not None else uninstall}")
+    return "\n".join(lines)

@@ -1,0 +1,45 @@
+"""The inference server of the demo: answers who it is, and takes its time to finish when it is told to stop.
+
+Runs alone inside the pod, with nothing but the standard library.
+"""
+
+import json
+import os
+import signal
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+FAREWELL_S = float(os.environ.get("FAREWELL_S", "1.5"))
+
+
+class Handler(BaseHTTPRequestHandler):
+    """GET anything: which pod answers, on which node."""
+
+    def do_GET(self) -> None:
+        """Answer one request."""
+        body = json.dumps({"pod": os.environ.get("POD"), "node": os.environ.get("NODE"), "path": self.path}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """No line per request."""
+
+
+def main() -> None:
+    """Serve until SIGTERM, then finish what runs."""
+    server = ThreadingHTTPServer(("", 8080), Handler)
+
+    def stop(_signal: int, _frame: object) -> None:
+        time.sleep(FAREWELL_S)
+        threading.Thread(target=server.shutdown).start()
+
+    signal.signal(signal.SIGTERM, stop)
+    server.serve_forever(poll_interval=0.1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""What scontrol prints, as values. The text form reads the same on every Slurm from 24.11 to 26.05."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_KEY = re.compile(r"(?:^|\s)([A-Za-z][\w:/]*)=")
+
+
+def parse_oneliner(line: str) -> dict[str, str]:
+    """One line of `scontrol --oneliner show job|node`: key to value; values may hold spaces."""
+    marks = list(_KEY.finditer(line))
+    ends = [mark.start() for mark in marks[1:]] + [len(line)]
+    return {mark[1]: line[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True)}
+
+
+def node_flags(node: Mapping[str, str]) -> frozenset[str]:
+    """State of a node without the suffixes that mark it as not responding and the like."""
+    return frozenset(flag.rstrip("*~#!%$@^-") for flag in node.get("State", "").split("+"))
+
+
+def tres_count(tres: str, name: str) -> int:
+    """Amount of one resource in `cpu=2,mem=1G,node=1,gres/gpu=1,gres/gpu:h100=1`; 0 when it is not there."""
+    pairs = (item.partition("=") for item in tres.split(","))
+    return next((int(value) for key, _, value in pairs if key == name), 0)

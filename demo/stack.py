@@ -1,0 +1,246 @@
+"""A cluster with both charts on it, asked and changed from outside: kubectl, helm and Slurm's own tools.
+
+Slurm is only ever touched the way a person touches it: `sbatch` as a user of the login pod, `scontrol` as the
+administrator beside slurmctld. `demo.bring_up` makes a `Stack`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from demo import command, slurm_text
+from demo.waiting import NotYet, wait
+from sunkpy.core import names
+from sunkpy.core.objects import Node, Pod
+
+T = TypeVar("T")
+Json = dict[str, object]
+ROOT: Final = Path(__file__).resolve().parent.parent
+SUITES: Final = ("trixie", "sid")
+OPERATOR_NAMESPACE: Final = "sunkpy-system"
+USER: Final = "user1"
+
+
+class NodeSetStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The numbers in the status of a NodeSet."""
+
+    desired_number_scheduled: int = 0
+    number_feasible: int = 0
+    current_number_scheduled: int = 0
+    number_ready: int = 0
+    observed_generation: int = 0
+
+
+class _NodeSet(msgspec.Struct, frozen=True):
+    status: NodeSetStatus = NodeSetStatus()
+
+
+class _List(msgspec.Struct, frozen=True):
+    items: list[msgspec.Raw] = []
+
+
+class Stack:
+    """One Slurm cluster on one Kubernetes cluster. Make it with `demo.bring_up.bring_up`."""
+
+    def __init__(self, *, suite: str, kubeconfig: Path, bin_dir: Path | None, images: Mapping[str, str]) -> None:
+        if suite not in SUITES:
+            raise ValueError(f"suite {suite!r}: choose one of {', '.join(SUITES)}")
+        self.suite = suite
+        self.release = "slurm" if suite == "trixie" else f"slurm-{suite}"
+        self.namespace = self.release
+        self.scheduler_name = self.release
+        self.kubeconfig = kubeconfig
+        self.bin_dir = bin_dir
+        self.images = dict(images)
+        path = os.environ["PATH"] if bin_dir is None else f"{bin_dir}:{os.environ['PATH']}"
+        self._env = {"KUBECONFIG": str(kubeconfig), "PATH": path}
+
+    # ------------------------------------------------------------ Kubernetes
+
+    def kubectl(self, *args: str, input: str | None = None, timeout_s: float = 60) -> str:
+        """Standard output of kubectl.
+
+        Raises:
+            CommandFailed: with what kubectl said.
+        """
+        return command.run("kubectl", *args, stdin=input, env=self._env, timeout_s=timeout_s)
+
+    def helm(self, *args: str, timeout_s: float = 360) -> str:
+        """Standard output of helm.
+
+        Raises:
+            CommandFailed: with what helm said.
+        """
+        return command.run("helm", *args, env=self._env, timeout_s=timeout_s)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Environment in which kubectl and helm find this cluster."""
+        return dict(self._env)
+
+    def kubectl_json(self, *args: str) -> Json:
+        """What `kubectl … -o json` prints, as plain dicts and lists."""
+        value: Json = json.loads(self.kubectl(*args, "-o", "json"))
+        return value
+
+    def get(self, type_: type[T], *args: str) -> T:
+        """One object, typed: `get(Pod, "pod", name, "-n", namespace)`."""
+        return msgspec.json.decode(self.kubectl("get", *args, "-o", "json"), type=type_)
+
+    def list(self, type_: type[T], *args: str) -> Sequence[T]:
+        """All objects of a kind, typed: `list(Pod, "pods", "-l", "app=x")`."""
+        found = msgspec.json.decode(self.kubectl("get", *args, "-o", "json"), type=_List)
+        decoder = msgspec.json.Decoder(type_)
+        return [decoder.decode(item) for item in found.items]
+
+    def apply(self, *manifests: Mapping[str, object]) -> None:
+        """Create or update objects, server-side."""
+        whole = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=json.dumps(whole))
+
+    def events(self, namespace: str, about: str) -> Sequence[str]:
+        """`<reason>: <message>` of each Event about an object, oldest first."""
+        template = '{range .items[*]}{.reason}: {.message}{"\\n"}{end}'
+        selector = f"--field-selector=involvedObject.name={about}"
+        return self.kubectl("get", "events", "-n", namespace, selector, "-o", f"jsonpath={template}").splitlines()
+
+    # ------------------------------------------------------------ slurmd pods
+
+    def nodes(self) -> Sequence[Node]:
+        """Kubernetes nodes that have a slurmd pod of this Slurm cluster."""
+        return self.list(Node, "nodes", "-l", f"{names.LABEL_CLUSTER}={self.cluster}")
+
+    def slurmd_pods(self) -> Sequence[Pod]:
+        """The slurmd pods, by name."""
+        return self.list(Pod, "pods", "-n", self.namespace, "-l", f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}")
+
+    @property
+    def cluster(self) -> str:
+        """Name of the Slurm cluster."""
+        return self.release
+
+    @property
+    def nodeset(self) -> str:
+        """Name of the one NodeSet of the demo."""
+        return str(self.kubectl("get", "nodesets", "-n", self.namespace, "-o", "name").split("/")[-1].strip())
+
+    def nodeset_status(self) -> NodeSetStatus:
+        """What the operator says about the NodeSet."""
+        return self.get(_NodeSet, "nodeset", self.nodeset, "-n", self.namespace).status
+
+    # ------------------------------------------------------------------ Slurm
+
+    def login(self, script: str, *, user: str = USER, input: str | None = None, timeout_s: float = 60) -> str:
+        """Run a shell command in the login pod as a user; `root` stays root."""
+        become = ("bash", "-c", script) if user == "root" else ("su", "-", user, "-c", script)
+        exec_ = ("exec", "-i", "-n", self.namespace, f"deploy/{self.release}-login", "--")
+        return self.kubectl(*exec_, *become, input=input, timeout_s=timeout_s)
+
+    def admin(self, *args: str, timeout_s: float = 60) -> str:
+        """Run a program as Slurm's administrator, beside slurmctld."""
+        pod = f"{self.release}-slurmctld-0"
+        return self.kubectl("exec", "-n", self.namespace, pod, "-c", "slurmctld", "--", *args, timeout_s=timeout_s)
+
+    def sbatch(self, *args: str, script: str, user: str = USER) -> int:
+        """Submit a batch script from the login pod; the job's id."""
+        options = " ".join(shlex.quote(arg) for arg in args)
+        out = self.login(f"sbatch --parsable {options}", user=user, input=f"#!/bin/bash\n{script}\n")
+        return int(out.split(";")[0])
+
+    def squeue(self, *args: str) -> str:
+        """What squeue prints to the administrator, without header."""
+        return self.admin("squeue", "--noheader", *args)
+
+    def sinfo(self, *args: str) -> str:
+        """What sinfo prints to the administrator, without header."""
+        return self.admin("sinfo", "--noheader", *args)
+
+    def scontrol(self, *args: str) -> str:
+        """What scontrol prints to the administrator."""
+        return self.admin("scontrol", *args)
+
+    def jobs(self) -> Mapping[int, Mapping[str, str]]:
+        """All jobs that slurmctld remembers, by id, as `scontrol show job` prints them."""
+        lines = self.scontrol("show", "job", "--oneliner").splitlines()
+        parsed = (slurm_text.parse_oneliner(line) for line in lines if line.startswith("JobId="))
+        return {int(job["JobId"].split()[0]): job for job in parsed}
+
+    def job(self, job_id: int) -> Mapping[str, str]:
+        """One job; of an array, its first line."""
+        return slurm_text.parse_oneliner(self.scontrol("show", "job", "--oneliner", str(job_id)).splitlines()[0])
+
+    def slurm_nodes(self) -> Mapping[str, Mapping[str, str]]:
+        """All Slurm nodes by name, as `scontrol show node` prints them."""
+        lines = self.scontrol("show", "node", "--oneliner").splitlines()
+        parsed = (slurm_text.parse_oneliner(line) for line in lines if line.startswith("NodeName="))
+        return {node["NodeName"]: node for node in parsed}
+
+    def wait_for_job(self, job_id: int, *states: str, timeout_s: float = 60) -> Mapping[str, str]:
+        """The job once it is in one of the states (`RUNNING`, `COMPLETED`, …).
+
+        Raises:
+            NeverSo: it is not, after `timeout_s`; says its state and Slurm's reason.
+        """
+
+        def reached() -> Mapping[str, str]:
+            job = self.job(job_id)
+            if job["JobState"] not in states:
+                raise NotYet(f"{job['JobState']}, reason {job.get('Reason')}, nodes {job.get('NodeList')}")
+            return job
+
+        return wait(reached, timeout_s=timeout_s, what=f"job {job_id} is {' or '.join(states)}")
+
+    def when_slurm_node(self, node: str, pattern: str, *, timeout_s: float = 30) -> command.Remote:
+        """Start a watch beside slurmctld that ends when the one-line record of a node matches an extended regex.
+
+        Call it before the change whose effect it times: the answer is the time of the first match, to 20 ms.
+        """
+        loop = (
+            f"until scontrol show node --oneliner {shlex.quote(node)} 2>&1 | grep -Eq {shlex.quote(pattern)}; "
+            f"do [ $SECONDS -lt {timeout_s:.0f} ] || exit 3; sleep 0.02; done; date +%s.%N"
+        )
+        pod = f"{self.release}-slurmctld-0"
+        exec_ = ("kubectl", "exec", "-n", self.namespace, pod, "-c", "slurmctld", "--")
+        return command.Remote(*exec_, "bash", "-c", f"echo ready; {loop}", env=self._env, timeout_s=timeout_s + 15)
+
+    def clock_skew_s(self) -> float:
+        """Clock beside slurmctld minus the clock here, to about half the time of one kubectl exec."""
+        before_s = time.time()
+        there_s = float(self.admin("date", "+%s.%N"))
+        return 0.0 if before_s <= there_s <= time.time() else there_s - (before_s + time.time()) / 2
+
+    def rest(self, path: str, *, method: str = "GET", body: Mapping[str, object] | None = None) -> Json:
+        """Ask slurmrestd directly, as the administrator: `rest("/slurm/v0.0.42/nodes/")`."""
+        send = "" if body is None else f"-H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
+        script = (
+            "export $(scontrol token username=slurm lifespan=60); "
+            f'curl -sS -m 20 -X {method} -H "X-SLURM-USER-TOKEN: $SLURM_JWT" {send} '
+            f"http://{self.release}-slurmrestd.{self.namespace}:6820{path}"
+        )
+        value: Json = json.loads(self.admin("bash", "-c", script))
+        return value
+
+    def cancel_jobs(self, ids: Sequence[int]) -> None:
+        """Cancel jobs; those that have ended already are none of our concern."""
+        if ids:
+            self.admin("scancel", "--quiet", *(str(id_) for id_ in ids))
+
+
+def wait_until_equal(read: Callable[[], T], wanted: T, *, timeout_s: float, what: str) -> T:
+    """Wait until a read gives the wanted value, and show the last one when it never does."""
+
+    def check() -> tuple[T]:
+        got = read()
+        if got != wanted:
+            raise NotYet(f"{got!r}, wanted {wanted!r}")
+        return (got,)
+
+    return wait(check, timeout_s=timeout_s, what=what)[0]

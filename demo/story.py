@@ -1,0 +1,405 @@
+"""The story: what a person can do, done and checked. Each step says what happened and raises when it is not so."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from demo import slurm_text, workload
+from demo.report import Tell
+from demo.stack import USER, Stack
+from demo.waiting import NotYet, wait
+from demo.watch import Watch, watching
+from sunkpy.core import hostlist, names
+from sunkpy.core.objects import Node, Pod
+
+JOBS: Final = "demo"
+_FOLDER: Final = "demo"
+
+
+class NotSo(Exception):
+    """A check of the story failed."""
+
+
+Step = Callable[[Stack, Tell], str]
+
+
+def check(true: bool, otherwise: str) -> None:
+    """Fail loudly.
+
+    Raises:
+        NotSo: `true` is false.
+    """
+    if not true:
+        raise NotSo(otherwise)
+
+
+# ----------------------------------------------------------------------------------------------- 2 NodeSet
+
+
+def step_nodeset(stack: Stack, tell: Tell) -> str:
+    """A NodeSet puts one slurmd pod on each node; they register and go Ready."""
+    pods = wait(lambda: _pods_all_ready(stack), timeout_s=120, what="one Ready slurmd pod on each feasible node")
+    for pod in pods:
+        tell(f"pod {pod.name} on node {pod.spec.node_name}: Ready, {pod.annotations.get(names.ANNOTATION_SLURM_STATE)}")
+    on = [pod.spec.node_name for pod in pods]
+    check(len(set(on)) == len(on), f"two slurmd pods on one node: {sorted(on)}")
+    slurm = stack.slurm_nodes()
+    check(set(slurm) == {pod.name for pod in pods}, f"Slurm knows {sorted(slurm)}, the pods are {sorted(on)}")
+    labelled = {node.labels.get(names.LABEL_POD): node.name for node in stack.nodes()}
+    check(labelled == dict(zip((p.name for p in pods), on, strict=True)), f"labels of the nodes say {labelled}")
+    tell(stack.sinfo().strip().replace("\n", " | "))
+    return f"{len(pods)} slurmd pods, one per node, registered and Ready"
+
+
+def _pods_all_ready(stack: Stack) -> Sequence[Pod]:
+    status = stack.nodeset_status()
+    desired, feasible, ready = status.desired_number_scheduled, status.number_feasible, status.number_ready
+    pods = sorted(stack.slurmd_pods(), key=lambda pod: pod.name)
+    up = [pod for pod in pods if pod.is_condition_true("Ready")]
+    idle = [name for name, node in stack.slurm_nodes().items() if is_idle(node)]
+    if not (desired and desired == feasible == ready == len(pods) == len(up) == len(idle)):
+        raise NotYet(
+            f"desired {desired}, feasible {feasible}, ready {ready}; pods {len(pods)}, of them Ready {len(up)}; "
+            f"idle in Slurm {len(idle)}"
+        )
+    return pods
+
+
+def is_idle(node: Mapping[str, str]) -> bool:
+    """The Slurm node responds, runs nothing and is not drained; `scontrol` marks dynamic nodes as DYNAMIC_NORM."""
+    return slurm_text.node_flags(node) - {"DYNAMIC_NORM"} == {"IDLE"} and "*" not in node["State"]
+
+
+def is_live(job: Mapping[str, str]) -> bool:
+    """The job waits, runs, or its epilog still holds nodes."""
+    return job["JobState"] in ("PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING")
+
+
+# ------------------------------------------------------------------------------------------------ 3 sbatch
+
+
+def step_sbatch(stack: Stack, tell: Tell) -> str:
+    """An array job and a job over all nodes, submitted from the login pod; their output is read back."""
+    wide = len(stack.slurm_nodes())
+    stack.login(f"rm -rf {_FOLDER} && mkdir {_FOLDER}")
+    array = _sbatch(
+        stack, "--array=0-5", "--output=array-%a.out", script='echo "task $SLURM_ARRAY_TASK_ID on $SLURMD_NODENAME"'
+    )
+    tell(f"job {array}: array of 6 submitted by {USER}")
+    together = _sbatch(
+        stack, f"--nodes={wide}", "--ntasks-per-node=1", "--output=wide.out", script="srun --label hostname"
+    )
+    tell(f"job {together}: {wide} nodes")
+    ended = wait(lambda: _completed(stack, [array, together]), timeout_s=60, what="both jobs COMPLETED")
+    lines = stack.login(f"cat {_FOLDER}/array-*.out").splitlines()
+    tasks = sorted(int(line.split()[1]) for line in lines)
+    check(tasks == list(range(6)), f"output of the array job: {lines}")
+    hosts = {line.split(": ")[1] for line in stack.login(f"cat {_FOLDER}/wide.out").splitlines()}
+    check(hosts == set(stack.slurm_nodes()), f"the {wide}-node job ran on {sorted(hosts)}")
+    tell(f"array tasks ran on {', '.join(sorted({line.split()[-1] for line in lines}))}; output read back")
+    return f"{len(ended)} jobs COMPLETED; array of 6 and {wide} nodes, output read back"
+
+
+def _completed(stack: Stack, ids: Sequence[int]) -> Sequence[Mapping[str, str]]:
+    """All records of these jobs, array tasks included, once each of them has completed."""
+    mine = [job for id_, job in stack.jobs().items() if id_ in ids or int(job.get("ArrayJobId", "0").split()[0]) in ids]
+    open_ = [f"{job['JobId']} {job['JobState']} {job.get('Reason')}" for job in mine if job["JobState"] != "COMPLETED"]
+    if open_ or not mine:
+        raise NotYet("; ".join(open_) or "Slurm knows none of them")
+    return mine
+
+
+def _sbatch(stack: Stack, *args: str, script: str) -> int:
+    return stack.sbatch(f"--job-name={JOBS}", f"--chdir=/home/{USER}/{_FOLDER}", *args, script=script)
+
+
+# -------------------------------------------------------------------------------------------- 4 Deployment
+
+
+def step_deployment(stack: Stack, tell: Tell) -> str:
+    """Inference pods with Slurm as their scheduler run where Slurm placed their jobs, and answer."""
+    replicas = len(stack.slurm_nodes())
+    start_s = time.time()
+    stack.apply(
+        workload.namespace(workload.NAMESPACE),
+        *workload.inference(image=stack.images["sunkpy"], replicas=replicas, scheduler_name=stack.scheduler_name),
+    )
+    pods = wait(lambda: ready_inference(stack, replicas), timeout_s=90, what=f"{replicas} inference pods Ready")
+    tell(f"{replicas} pods Ready {time.time() - start_s:.1f} s after `kubectl apply`")
+    gpus = check_placement(stack, pods, tell)
+    seen = wait(lambda: _who_answers(stack, pods), timeout_s=30, what="every pod answers through the Service")
+    tell(f"http://{workload.INFERENCE}.{workload.NAMESPACE} answered from {len(seen)} pods")
+    return (
+        f"{replicas} pods became {replicas} Slurm jobs, on the nodes and {gpus} GPUs that Slurm chose, and answer HTTP"
+    )
+
+
+def ready_inference(stack: Stack, replicas: int) -> Sequence[Pod]:
+    """The inference pods once exactly that many are there and Ready."""
+    pods = stack.list(Pod, "pods", "-n", workload.NAMESPACE, "-l", f"app={workload.INFERENCE}")
+    pods = [pod for pod in pods if not pod.is_deleting and not pod.is_finished]
+    up = [pod for pod in pods if pod.is_condition_true("Ready")]
+    if not len(up) == len(pods) == replicas:
+        raise NotYet("; ".join(_pod_line(pod) for pod in pods) or "no pods")
+    return pods
+
+
+def _pod_line(pod: Pod) -> str:
+    scheduled = pod.condition("PodScheduled")
+    why = f" ({scheduled.message})" if scheduled is not None and scheduled.message else ""
+    return f"{pod.name} {pod.status.phase} on {pod.spec.node_name or 'no node'}{why}"
+
+
+def check_placement(stack: Stack, pods: Sequence[Pod], tell: Tell) -> int:
+    """Each pod is where its job is, with the GPUs that its job holds; the number of GPUs in use.
+
+    Raises:
+        NotSo: Slurm and Kubernetes disagree.
+    """
+    jobs = stack.jobs()
+    k8s_node_of = {pod.name: pod.spec.node_name for pod in stack.slurmd_pods()}
+    gpus = 0
+    for pod in pods:
+        job_id = int(pod.annotations.get(names.ANNOTATION_JOB_ID, "0"))
+        job = jobs.get(job_id)
+        if job is None:
+            raise NotSo(f"pod {pod.name} names job {job_id or 'none'}, which Slurm does not know")
+        check(job["JobState"] == "RUNNING", f"pod {pod.name} runs, its job {job_id} is {job['JobState']}")
+        placed = hostlist.expand(job["NodeList"])
+        where = [k8s_node_of.get(name) for name in placed]
+        check(where == [pod.spec.node_name], f"job {job_id} is on {placed} = {where}, pod on {pod.spec.node_name}")
+        held = slurm_text.tres_count(job.get("AllocTRES", ""), "gres/gpu")
+        check(held == 1, f"job {job_id} holds {held} GPUs (AllocTRES {job.get('AllocTRES')}), the pod asked for 1")
+        gpus += held
+        tell(f"pod {pod.name} = job {job_id} on {placed[0]} = {pod.spec.node_name}, {held} GPU")
+    in_slurm = sum(slurm_text.tres_count(node["AllocTRES"], "gres/gpu") for node in stack.slurm_nodes().values())
+    check(in_slurm == gpus, f"Slurm has given {in_slurm} GPUs away, the pods hold {gpus}")
+    return gpus
+
+
+def _who_answers(stack: Stack, pods: Sequence[Pod]) -> set[str]:
+    url = f"http://{workload.INFERENCE}.{workload.NAMESPACE}/"
+    many = " ".join([url] * 4 * len(pods))
+    out = stack.login(f"curl -sS --fail --max-time 5 --no-keepalive -w '\\n' {many}")
+    answered = {str(json.loads(line)["pod"]) for line in out.splitlines() if line}
+    missing = {pod.name for pod in pods} - answered
+    if missing:
+        raise NotYet(f"answered: {sorted(answered)}; silent: {sorted(missing)}")
+    return answered
+
+
+# -------------------------------------------------------------------------------------------- 5 preemption
+
+
+def step_preemption(stack: Stack, tell: Tell) -> str:
+    """A job in a higher partition takes the nodes: pods end first, then the job starts; then the pods come back."""
+    wide = len(stack.slurm_nodes())
+    before = ready_inference(stack, wide)
+    skew_s = stack.clock_skew_s()
+    path = f"/api/v1/namespaces/{workload.NAMESPACE}/pods"
+    with watching(stack, Pod, path, label_selector=f"app={workload.INFERENCE}") as watch:
+        submitted_s = time.time()
+        job_id = _sbatch(
+            stack,
+            "--partition=high",
+            "--exclusive",
+            f"--nodes={wide}",
+            "--output=high.out",
+            script="date +%s.%N\nsleep 4",
+        )
+        tell(f"job {job_id} in partition high asks for all {wide} nodes")
+        ends = [watch.end_of(pod.name, timeout_s=60) for pod in before]
+        for pod, end in zip(before, ends, strict=True):
+            _check_eviction(stack, pod, end.object, job_id)
+            tell(f"pod {pod.name} evicted and gone {end.at_s - submitted_s:.1f} s after sbatch")
+        stack.wait_for_job(job_id, "RUNNING", "COMPLETED", timeout_s=60)
+        started_s = wait(lambda: _first_number(stack, "high.out"), timeout_s=10, what="the job's first line") - skew_s
+        gap_s = started_s - max(end.at_s for end in ends)
+        check(gap_s >= 0, f"job {job_id} started {-gap_s:.3f} s before the last pod was gone")
+        tell(f"job {job_id} started {gap_s * 1000:.0f} ms after the last pod was gone")
+        stack.wait_for_job(job_id, "COMPLETED", timeout_s=60)
+        after = wait(lambda: ready_inference(stack, wide), timeout_s=60, what="the Deployment's new pods Ready")
+    check(not {p.uid for p in before} & {p.uid for p in after}, "an evicted pod is back under its old uid")
+    check_placement(stack, after, tell)
+    return f"job {job_id} preempted {wide} pods and started {gap_s * 1000:.0f} ms after the last; {wide} new pods run"
+
+
+def _check_eviction(stack: Stack, pod: Pod, last: Pod, job_id: int) -> None:
+    """The pod says that it was disrupted, and an Event names the job that took its place."""
+    check(last.is_condition_true("DisruptionTarget"), f"evicted pod {pod.name} has no condition DisruptionTarget")
+    told = stack.events(workload.NAMESPACE, pod.name)
+    check(any(f"job {job_id}" in line for line in told), f"no Event of {pod.name} names job {job_id}: {told}")
+
+
+def _first_number(stack: Stack, file: str) -> float:
+    return float(stack.login(f"head -n1 {_FOLDER}/{file}").strip() or 0)
+
+
+# ------------------------------------------------------------------------------------------------ 6 drains
+
+
+def step_drains(stack: Stack, tell: Tell) -> str:
+    """A cordon shows in Slurm as a drain of ours; a drain in Slurm shows on pod and node; both lift again."""
+    pod = sorted(stack.slurmd_pods(), key=lambda pod: pod.name)[0]
+    cordon_s, uncordon_s = _cordon_and_uncordon(stack, pod, tell)
+    drain_s, resume_s = _drain_and_resume(stack, pod, tell)
+    return (
+        f"cordon → Slurm drain {cordon_s:.2f} s, uncordon → lifted {uncordon_s:.2f} s; "
+        f"Slurm drain → node cordoned {drain_s:.2f} s, resume → lifted {resume_s:.2f} s"
+    )
+
+
+def _cordon_and_uncordon(stack: Stack, pod: Pod, tell: Tell) -> tuple[float, float]:
+    node, skew_s = pod.spec.node_name, stack.clock_skew_s()
+    drained = stack.when_slurm_node(pod.name, r"State=[^ ]*DRAIN.*Reason=k8s: cordon")
+    start_s = time.time()
+    stack.kubectl("cordon", node)
+    cordon_s = drained.time_s() - skew_s - start_s
+    reason = stack.slurm_nodes()[pod.name].get("Reason", "")
+    tell(f"kubectl cordon {node}: Slurm drains {pod.name} after {cordon_s:.2f} s, reason {reason!r}")
+    lifted = stack.when_slurm_node(pod.name, r"State=(IDLE|MIXED|ALLOCATED) ")
+    start_s = time.time()
+    stack.kubectl("uncordon", node)
+    uncordon_s = lifted.time_s() - skew_s - start_s
+    tell(f"kubectl uncordon {node}: drain lifted after {uncordon_s:.2f} s")
+    return cordon_s, uncordon_s
+
+
+def _drain_and_resume(stack: Stack, pod: Pod, tell: Tell) -> tuple[float, float]:
+    reason, node = "demo: bad fan", pod.spec.node_name
+    with watching(stack, Node, "/api/v1/nodes") as nodes:
+        start_s = time.time()
+        stack.scontrol("update", f"nodename={pod.name}", "state=drain", f"reason={reason}")
+        cordoned = nodes.first(
+            lambda seen: seen.object.name == node and seen.object.spec.unschedulable and seen.at_s > start_s,
+            timeout_s=20,
+            what=f"node {node} cordoned",
+        )
+        _check_drain_shows(stack, pod, cordoned.object, reason)
+        tell(f"scontrol drain {pod.name}: node {node} cordoned after {cordoned.at_s - start_s:.2f} s, says {reason!r}")
+        resumed_s = time.time()
+        stack.scontrol("update", f"nodename={pod.name}", "state=resume")
+        freed = nodes.first(
+            lambda seen: seen.object.name == node and not seen.object.spec.unschedulable and seen.at_s > resumed_s,
+            timeout_s=20,
+            what=f"node {node} free again",
+        )
+        check(names.ANNOTATION_CORDONED_BY not in freed.object.annotations, f"node {node} still says cordoned-by")
+        tell(f"scontrol resume {pod.name}: node {node} free after {freed.at_s - resumed_s:.2f} s")
+    return cordoned.at_s - start_s, freed.at_s - resumed_s
+
+
+def _check_drain_shows(stack: Stack, pod: Pod, node: Node, reason: str) -> None:
+    check(
+        node.annotations.get(names.ANNOTATION_CORDONED_BY) == names.CORDONED_BY_SLURM,
+        f"node {node.name} is cordoned, but not marked as ours: {node.annotations}",
+    )
+
+    def shown() -> bool:
+        now = stack.get(Pod, "pod", pod.name, "-n", stack.namespace)
+        of_node = stack.get(Node, "node", node.name).condition(names.CONDITION_CORDON)
+        of_pod = now.condition(names.CONDITION_CORDON)
+        for holder, condition in (("pod", of_pod), ("node", of_node)):
+            if condition is None or condition.status != "True" or reason not in condition.message:
+                raise NotYet(f"{names.CONDITION_CORDON} of the {holder}: {condition}")
+        return True
+
+    wait(shown, timeout_s=10, what=f"{reason!r} on pod {pod.name} and node {node.name}")
+
+
+# -------------------------------------------------------------------------------------------- 7 scale down
+
+
+def step_scale_down(stack: Stack, tell: Tell) -> str:
+    """Scale down by one while a job runs on every node: the job ends first, then the pod and the Slurm node go."""
+    wide, nodeset, skew_s = len(stack.slurm_nodes()), stack.nodeset, stack.clock_skew_s()
+    stop_inference(stack)
+    job_id = _sbatch(stack, "--exclusive", f"--nodes={wide}", "--output=last.out", script="sleep 6\ndate +%s.%N")
+    stack.wait_for_job(job_id, "RUNNING", timeout_s=60)
+    tell(f"job {job_id} runs on all {wide} nodes")
+    path = f"/api/v1/namespaces/{stack.namespace}/pods"
+    with watching(stack, Pod, path, label_selector=f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}") as watch:
+        stack.kubectl("scale", "nodeset", nodeset, "-n", stack.namespace, f"--replicas={wide - 1}")
+        victim = _marked(watch)
+        tell(f"kubectl scale nodeset {nodeset} --replicas={wide - 1}: {victim.name} is to go, and waits for its job")
+        stack.when_slurm_node(victim.name, r"DRAIN.*Reason=k8s: pod pending deletion", timeout_s=10).time_s()
+        gone = stack.when_slurm_node(victim.name, "not found", timeout_s=120)
+        stack.wait_for_job(job_id, "COMPLETED", timeout_s=60)
+        job_end_s = _first_number(stack, "last.out") - skew_s
+        pod_end = watch.end_of(victim.name, timeout_s=90)
+    node_end_s = gone.time_s() - skew_s
+    check(pod_end.at_s > job_end_s, f"pod {victim.name} went {job_end_s - pod_end.at_s:.2f} s before its job ended")
+    pod_after_s, node_after_s = pod_end.at_s - job_end_s, node_end_s - job_end_s
+    tell(f"job {job_id} COMPLETED; pod gone {pod_after_s:.1f} s, Slurm node {node_after_s:.1f} s later")
+    left = wait(lambda: _left(stack, wide - 1), timeout_s=30, what=f"{wide - 1} nodes on both sides")
+    check(victim.name not in left, f"{victim.name} is still in Slurm: {sorted(left)}")
+    restore(stack)
+    tell(f"NodeSet {nodeset} has all its {wide} nodes again")
+    return f"job {job_id} ended first; {victim.name} went, pod {pod_after_s:.1f} s, node {node_after_s:.1f} s later"
+
+
+def _marked(watch: Watch[Pod]) -> Pod:
+    seen = watch.first(
+        lambda seen: names.ANNOTATION_PENDING_DELETION in seen.object.annotations,
+        timeout_s=20,
+        what="a slurmd pod marked as pending deletion",
+    )
+    return seen.object
+
+
+def _left(stack: Stack, count: int) -> set[str]:
+    slurm, pods = set(stack.slurm_nodes()), {pod.name for pod in stack.slurmd_pods()}
+    if slurm != pods or len(slurm) != count:
+        raise NotYet(f"Slurm: {sorted(slurm)}, pods: {sorted(pods)}")
+    return slurm
+
+
+# ------------------------------------------------------------------------------------------ before, between
+
+
+def stop_inference(stack: Stack) -> None:
+    """Take the inference pods away; their jobs end with them."""
+    stack.kubectl("delete", "deployment", workload.INFERENCE, "-n", workload.NAMESPACE, "--ignore-not-found", "--wait")
+
+    def none_left() -> bool:
+        pods = stack.list(Pod, "pods", "-n", workload.NAMESPACE)
+        jobs = stack.squeue("--user=k8s", "--format=%i %T").split("\n")
+        if pods or any(jobs):
+            raise NotYet(f"pods {[pod.name for pod in pods]}, jobs {jobs}")
+        return True
+
+    wait(none_left, timeout_s=60, what="no inference pod and no job of it")
+
+
+def restore(stack: Stack) -> None:
+    """Let the NodeSet have every feasible node again, and wait until all are Ready and idle."""
+    stack.kubectl(
+        "patch", "nodeset", stack.nodeset, "-n", stack.namespace, "--type=merge", "-p", '{"spec":{"replicas":null}}'
+    )
+    wait(lambda: _pods_all_ready(stack), timeout_s=120, what="every node back in the NodeSet, Ready and idle")
+
+
+def reset(stack: Stack) -> None:
+    """Take away what an earlier, perhaps broken, telling has left: its jobs, pods, cordons and drains."""
+    stack.admin("scancel", "--quiet", f"--name={JOBS}")
+    for node in stack.nodes():
+        if node.spec.unschedulable and names.ANNOTATION_CORDONED_BY not in node.annotations:
+            stack.kubectl("uncordon", node.name)
+    for name, record in stack.slurm_nodes().items():
+        if record.get("Reason", "").startswith("demo: "):
+            stack.scontrol("update", f"nodename={name}", "state=resume")
+    stop_inference(stack)
+    restore(stack)
+
+
+STEPS: Final[Sequence[tuple[str, Step]]] = (
+    ("2 one slurmd pod per node", step_nodeset),
+    ("3 sbatch from the login pod", step_sbatch),
+    ("4 inference pods scheduled by Slurm", step_deployment),
+    ("5 preemption and hand-over", step_preemption),
+    ("6 cordon and drain, both ways", step_drains),
+    ("7 scale down under a running job", step_scale_down),
+)

@@ -1,0 +1,115 @@
+"""Watch objects and keep when each change was seen: the evidence for "first this, then that"."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from demo.stack import Stack
+from demo.waiting import NeverSo
+from sunkpy.core.objects import KubeObject
+
+O = TypeVar("O", bound=KubeObject)  # noqa: E741
+
+
+class _Event(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class Seen(NamedTuple, Generic[O]):
+    """A change and when it was seen, in seconds since the epoch. `type` is ADDED, MODIFIED or DELETED."""
+
+    at_s: float
+    type: str
+    object: O
+
+
+class Watch(Generic[O]):
+    """Every change of the objects under a collection path, from the state at its start on."""
+
+    def __init__(self, process: subprocess.Popen[bytes], type_: type[O]) -> None:
+        self._process = process
+        self._decoder = msgspec.json.Decoder(type_)
+        self._seen: list[Seen[O]] = []
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    @property
+    def seen(self) -> list[Seen[O]]:
+        """All changes so far, in order."""
+        with self._changed:
+            return list(self._seen)
+
+    def first(self, matches: Callable[[Seen[O]], bool], *, timeout_s: float, what: str) -> Seen[O]:
+        """First change that matches, waiting for it.
+
+        Raises:
+            NeverSo: none has, after `timeout_s`.
+        """
+        deadline = time.monotonic() + timeout_s
+        read = 0
+        with self._changed:
+            while True:
+                for change in self._seen[read:]:
+                    if matches(change):
+                        return change
+                read = len(self._seen)
+                if not self._changed.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
+                    raise NeverSo(f"{what}: not seen after {timeout_s:.0f} s, among {read} changes")
+
+    def end_of(self, name: str, *, timeout_s: float) -> Seen[O]:
+        """The change that says an object is no more.
+
+        Raises:
+            NeverSo: it is still there after `timeout_s`.
+        """
+        return self.first(
+            lambda seen: seen.type == "DELETED" and seen.object.name == name,
+            timeout_s=timeout_s,
+            what=f"the end of {name}",
+        )
+
+    def close(self) -> None:
+        """End the watch."""
+        self._process.terminate()
+        self._process.wait()
+        self._thread.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            at_s = time.time()
+            event = msgspec.json.decode(line, type=_Event)
+            change = Seen(at_s, event.type, self._decoder.decode(event.object))
+            with self._changed:
+                self._seen.append(change)
+                self._changed.notify_all()
+
+
+@contextmanager
+def watching(stack: Stack, type_: type[O], path: str, *, label_selector: str = "") -> Iterator[Watch[O]]:
+    """Watch a collection path such as `/api/v1/namespaces/x/pods` meanwhile; begins with what is there."""
+    query = f"watch=1&labelSelector={label_selector}"
+    process = subprocess.Popen(
+        ("kubectl", "get", "--raw", f"{path}?{query}"),
+        env=dict(os.environ) | stack.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    watch = Watch(process, type_)
+    try:
+        watch.first(lambda _: True, timeout_s=20, what=f"anything at {path}")
+        yield watch
+    finally:
+        watch.close()

@@ -1,0 +1,63 @@
+"""One real cluster for all end-to-end tests, left by each test as it was found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from demo import story
+from demo.bring_up import bring_up
+from demo.stack import Stack
+from demo.waiting import NotYet, wait
+from sunkpy.core.objects import Pod
+
+CLUSTER = os.environ.get("SUNKPY_CLUSTER", "sunkpy")
+SUITE = os.environ.get("SLURM_SUITE", "trixie")
+NODES = 3
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(os.path.dirname(__file__)):
+            item.add_marker(pytest.mark.e2e)
+
+
+@pytest.fixture(scope="session")
+def stack() -> Stack:
+    """The whole: cluster, images and both charts, of the suite `$SLURM_SUITE`."""
+    stack = bring_up(suite=SUITE, name=CLUSTER, nodes=NODES, tell=print)
+    story.reset(stack)
+    return stack
+
+
+@pytest.fixture(autouse=True)
+def clean(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the test that leaves a pod, a job, a drain or a cordon behind; then clean up for the next one."""
+    yield
+    if "stack" not in request.fixturenames or "test_story" in request.node.nodeid:
+        return
+    stack: Stack = request.getfixturevalue("stack")
+    try:
+        wait(lambda: nothing_left(stack), timeout_s=30, what="the cluster as the test found it")
+    finally:
+        story.reset(stack)
+
+
+def nothing_left(stack: Stack) -> bool:
+    """No job, no workload pod, no cordon, every Slurm node idle.
+
+    Raises:
+        NotYet: with all that is left.
+    """
+    left = [f"job {job['JobId']} {job['JobState']}" for job in stack.jobs().values() if story.is_live(job)]
+    left += [
+        f"Slurm node {name} {node['State']}" for name, node in stack.slurm_nodes().items() if not story.is_idle(node)
+    ]
+    left += [f"node {node.name} cordoned" for node in stack.nodes() if node.spec.unschedulable]
+    pods = stack.list(Pod, "pods", "-A", f"--field-selector=spec.schedulerName={stack.scheduler_name}")
+    left += [f"pod {pod.metadata.namespace}/{pod.name}" for pod in pods]
+    if left:
+        raise NotYet("; ".join(left))
+    return True

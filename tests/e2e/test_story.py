@@ -1,0 +1,44 @@
+"""The seven steps of the demo, on both versions of Slurm; the other end-to-end tests run on one.
+
+This file comes last, because it leaves the other version running.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from demo import story
+from demo.bring_up import bring_up
+from demo.report import Report
+from demo.stack import SUITES, Stack
+from tests.e2e.conftest import CLUSTER, NODES, SUITE
+
+
+@pytest.fixture(scope="module", params=sorted(SUITES, key=lambda suite: suite != SUITE))
+def told(request: pytest.FixtureRequest) -> Stack:
+    """A stack of each suite, the one that the other tests have used first."""
+    stack = bring_up(suite=request.param, name=CLUSTER, nodes=NODES, tell=print)
+    story.reset(stack)
+    return stack
+
+
+@pytest.mark.parametrize(("title", "step"), story.STEPS, ids=[title for title, _ in story.STEPS])
+def test_step(told: Stack, title: str, step: story.Step, tmp_path: Path) -> None:
+    report = Report(tmp_path / "demo.json", Console())
+    report.run(title, lambda tell: step(told, tell))
+    assert [kept["ok"] for kept in json.loads((tmp_path / "demo.json").read_text())] == [True]
+
+
+def test_bringing_up_what_is_up_changes_nothing(told: Stack) -> None:
+    def state() -> str:
+        listed = told.helm("list", "-A", "-o", "json")
+        return listed + told.kubectl("get", "pods", "-A", "-o", "jsonpath={.items[*].metadata.uid}")
+
+    story.reset(told)
+    before = state()
+    bring_up(suite=told.suite, name=CLUSTER, nodes=NODES, tell=print)
+    assert state() == before

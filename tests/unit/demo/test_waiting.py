@@ -1,0 +1,29 @@
+import pytest
+
+from demo.command import CommandFailed
+from demo.waiting import NeverSo, NotYet, wait
+
+
+def test_the_first_true_value_is_returned() -> None:
+    values = iter([0, "", "pod-1"])
+    assert wait(lambda: next(values), timeout_s=5, what="a pod", every_s=0) == "pod-1"
+
+
+def test_a_command_that_fails_counts_as_not_yet() -> None:
+    answers = iter([CommandFailed(["kubectl"], code=1, output="not found"), True])
+
+    def check() -> bool:
+        answer = next(answers)
+        if isinstance(answer, CommandFailed):
+            raise answer
+        return bool(answer)
+
+    assert wait(check, timeout_s=5, what="a pod", every_s=0)
+
+
+def test_what_never_happens_is_told_with_the_state_seen_last() -> None:
+    def check() -> bool:
+        raise NotYet("2 of 3 Ready")
+
+    with pytest.raises(NeverSo, match="3 pods: not so after 0 s; last seen: 2 of 3 Ready"):
+        wait(check, timeout_s=0, what="3 pods", every_s=0)
