@@ -81,9 +81,9 @@ def test_a_nodeset_that_fits_no_node_says_why(stack: Stack) -> None:
     try:
         event = _wait_for_event(stack, stack.namespace, "nowhere", "nodeSelector")
         status = stack.kubectl_json("get", "nodeset", "nowhere", "-n", stack.namespace)["status"]
-        available = next(c for c in status["conditions"] if c["type"] == "Available")
-        assert available["status"] == "False"
-        assert "nodeSelector" in available["message"], event
+        feasible = next(c for c in status["conditions"] if c["type"] == "Feasible")
+        assert feasible["status"] == "False", event
+        assert "do not match nodeSelector" in feasible["message"]
         assert status["numberFeasible"] == 0
     finally:
         stack.kubectl("delete", "nodeset", "nowhere", "-n", stack.namespace, "--timeout=30s")
