@@ -80,7 +80,7 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
         return SlurmNode(
             name=self.name,
             state=frozenset(self.state),
-            reason=self.reason,
+            reason=self.reason.strip(),
             comment=self.comment,
             features=self.features,
             cpus=self.cpus,

@@ -1,0 +1,60 @@
+"""Why a Slurm node should be drained, as Kubernetes sees it."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.objects import Pod
+
+UNREADY_GRACE_S = 10.0
+"""How long a pod's containers may be unready before their node is drained: a restart of slurmd is not an outage."""
+
+
+class Want(enum.Enum):
+    """What Kubernetes wants of the drain."""
+
+    DRAIN = "drain"
+    HOLD = "hold"  # neither set nor lift it
+    LIFT = "lift"
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """`reason` is the text for Slurm; `is_announced` when a person or the operator asked for the drain."""
+
+    want: Want
+    reason: str = ""
+    is_announced: bool = True
+
+
+def drain_cause(pod: Pod | None, *, unready_for_s: float) -> Cause:
+    """The strongest cause, first match:
+
+    1. the pod is gone, or is to be deleted: nothing new may start where the ground is about to vanish;
+    2. its Node is cordoned;
+    3. its containers are not ready, for longer than the grace. Judged by ContainersReady: Ready itself depends on our
+       own readiness gate and would make a circle.
+
+    A pod that is not ready yet never has a drain lifted, so a node comes back only when its slurmd does.
+    """
+    if pod is None:
+        return _drain("pod gone", is_announced=False)
+    token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
+    if token:
+        return _drain(f"pod pending deletion: {token.partition('/')[2] or token}")
+    if pod.is_deleting:
+        return _drain("pod pending deletion: deleted")
+    cordon = pod.annotations.get(names.ANNOTATION_CORDON)
+    if cordon is not None:
+        return _drain(f"cordon: {cordon}" if cordon else "cordon")
+    if pod.is_condition_true("ContainersReady"):
+        return Cause(Want.LIFT)
+    if unready_for_s >= UNREADY_GRACE_S or pod.is_finished:
+        return _drain("pod not ready", is_announced=False)
+    return Cause(Want.HOLD)
+
+
+def _drain(text: str, *, is_announced: bool = True) -> Cause:
+    return Cause(Want.DRAIN, names.REASON_PREFIX + text, is_announced)

@@ -1,0 +1,241 @@
+"""The mirror between slurmd pods and Slurm nodes: one decision per name, both directions.
+
+Ownership ends every loop. Kubernetes' causes become drains whose reason starts with `k8s: `; only those are ever
+changed or lifted. Any other drain is told to the pod, and what the operator makes of it (a cordon of its own) is not
+told back.
+
+Fail closed. When Slurm's answer is stale or not to be believed, nothing is written to Slurm and the pod is only told
+that nothing is known. What cannot be undone (a pod that may go, a Slurm node that is forgotten) needs two answers of
+Slurm that agree, both asked for after the last write.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.mirror import report
+from sunkpy.core.mirror.cause import UNREADY_GRACE_S, Cause, Want, drain_cause
+from sunkpy.core.mirror.world import (
+    Action,
+    Claim,
+    Decision,
+    DeleteSlurmNode,
+    DrainNode,
+    Memory,
+    PatchPod,
+    SetComment,
+    Sight,
+    UndrainNode,
+    View,
+)
+from sunkpy.core.objects import Condition, Pod
+from sunkpy.core.slurm import NodeComment, SlurmNode
+
+STALE_AFTER_S = 10.0
+"""Age of an answer from which on it is no longer shown."""
+ACT_WITHIN_S = 5.0
+"""Age of an answer up to which it may be acted on."""
+SILENCE_GRACE_S = 10.0
+"""Slurm sets NOT_RESPONDING for half a second after each UNDRAIN; only longer silence is told."""
+FOREIGN_DRAIN_KEPT_S = 600.0
+"""How long a node that somebody else drained outlives its pod: a new pod on the same machine finds the drain again."""
+
+
+def decide(view: View, now_s: float) -> Decision:
+    """What to do about one name. Reads top to bottom: time, trust, towards the pod, towards Slurm."""
+    memory = _note_times(view, now_s)
+    sight = view.sight
+    if sight is None or not sight.is_trusted or now_s - sight.at_s > STALE_AFTER_S:
+        return _say_unknown(view, memory)
+    if sight.at_s < memory.wrote_at_s:
+        return Decision(actions=(), memory=memory, wants_next_answer=True)
+    may_act = now_s - sight.at_s <= ACT_WITHIN_S
+    cause = drain_cause(view.pod, unready_for_s=_since(memory.unready_since_s, now_s))
+    memory = _note_drained(view.pod, sight, memory)
+    memory = _note_deletable(view, sight, memory, now_s)
+    actions: list[Action] = []
+    if view.pod is not None:
+        actions += _tell_pod(view.pod, sight, memory, now_s)
+    if may_act and sight.node is not None:
+        actions += _tell_slurm(view, sight.node, cause, memory, sight.number)
+    return Decision(
+        actions=tuple(actions),
+        memory=memory,
+        wants_next_answer=_is_open(memory, sight.number) or not may_act,
+        again_s=_next_deadline_s(view, memory, now_s),
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- memory
+
+
+def _note_times(view: View, now_s: float) -> Memory:
+    """Start the clocks of what has begun, stop those of what is over.
+
+    A pod counts as unready only once Slurm has its node: before, it is starting, and there is nothing to drain.
+    """
+    memory, pod = view.memory, view.pod
+    node = view.sight.node if view.sight else None
+    is_unready = pod is not None and node is not None and not pod.is_condition_true("ContainersReady")
+    is_podless = pod is None and view.are_pods_known
+    is_silent = node is not None and node.is_not_responding
+    return msgspec.structs.replace(
+        memory,
+        silent_since_s=_clock(memory.silent_since_s, is_silent, now_s),
+        unready_since_s=_clock(memory.unready_since_s, is_unready, now_s),
+        podless_since_s=_clock(memory.podless_since_s, is_podless, now_s),
+    )
+
+
+def _note_drained(pod: Pod | None, sight: Sight, memory: Memory) -> Memory:
+    """Claim that the token's node is empty and closed, or that there is none; drop the claim when it is not so."""
+    token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION) if pod else None
+    holds = token is not None and (sight.node is None or sight.node.is_drained)
+    return msgspec.structs.replace(memory, drained=_claim(memory.drained, token or "", holds, sight.number))
+
+
+def _note_deletable(view: View, sight: Sight, memory: Memory, now_s: float) -> Memory:
+    """Claim that the node is ours, its pod gone, and nothing on it."""
+    node = sight.node
+    owner = node.owner if node else None
+    holds = (
+        node is not None
+        and owner is not None
+        and owner.namespace == view.namespace
+        and view.pod is None
+        and view.are_pods_known
+        and not node.is_busy
+        and (node.is_drained_by_us or (node.is_drained_by_others and _kept_long_enough(memory, now_s)))
+    )
+    uid = owner.uid if owner else ""
+    return msgspec.structs.replace(memory, deletable=_claim(memory.deletable, uid, holds, sight.number))
+
+
+def _kept_long_enough(memory: Memory, now_s: float) -> bool:
+    return _since(memory.podless_since_s, now_s) >= FOREIGN_DRAIN_KEPT_S
+
+
+def _claim(old: Claim | None, token: str, holds: bool, number: int) -> Claim | None:
+    if not holds:
+        return None
+    return old if old is not None and old.token == token else Claim(token=token, number=number)
+
+
+def _is_proved(claim: Claim | None, number: int) -> bool:
+    return claim is not None and number > claim.number
+
+
+def _is_open(memory: Memory, number: int) -> bool:
+    """Some claim waits for another answer."""
+    return any(claim is not None and number <= claim.number for claim in (memory.drained, memory.deletable))
+
+
+def _clock(since_s: float | None, is_on: bool, now_s: float) -> float | None:
+    if not is_on:
+        return None
+    return now_s if since_s is None else since_s
+
+
+def _since(since_s: float | None, now_s: float) -> float:
+    return 0.0 if since_s is None else now_s - since_s
+
+
+def _next_deadline_s(view: View, memory: Memory, now_s: float) -> float | None:
+    """Seconds until one of the running clocks makes a difference."""
+    node = view.sight.node if view.sight else None
+    clocks = (
+        (memory.silent_since_s, SILENCE_GRACE_S),
+        (memory.unready_since_s, UNREADY_GRACE_S),
+        (memory.podless_since_s if node is not None and node.is_drained_by_others else None, FOREIGN_DRAIN_KEPT_S),
+    )
+    left = [since_s + grace_s - now_s for since_s, grace_s in clocks if since_s is not None]
+    return min((seconds for seconds in left if seconds > 0), default=None)
+
+
+# ------------------------------------------------------------------------------------------------------- towards Slurm
+
+
+def _tell_slurm(view: View, node: SlurmNode, cause: Cause, memory: Memory, number: int) -> list[Action]:
+    """Drain, lift, comment, forget: at most one change of the drain per pass."""
+    if "FUTURE" in node.state:
+        return []
+    if view.pod is None:
+        return _tell_slurm_of_no_pod(view, node, cause, memory, number)
+    actions: list[Action] = []
+    comment = _comment(view.pod).encode()
+    if node.comment != comment and (not node.comment or node.owner is not None) and node.is_registered:
+        actions.append(SetComment(name=node.name, comment=comment))
+    if cause.want is Want.DRAIN:
+        actions += _drain(node, cause)
+    elif cause.want is Want.LIFT and node.is_drained_by_us and view.are_pods_known:
+        actions.append(UndrainNode(name=node.name, pod=view.pod))
+    return actions
+
+
+def _tell_slurm_of_no_pod(view: View, node: SlurmNode, cause: Cause, memory: Memory, number: int) -> list[Action]:
+    owner = node.owner
+    if owner is None or owner.namespace != view.namespace or not view.are_pods_known:
+        return []
+    if _is_proved(memory.deletable, number):
+        return [DeleteSlurmNode(name=node.name, is_announced=_was_announced(node))]
+    if node.is_drained_by_us and _was_announced(node):
+        return []  # keep the reason that tells why the pod went
+    return _drain(node, cause)
+
+
+def _was_announced(node: SlurmNode) -> bool:
+    return node.reason.startswith(f"{names.REASON_PREFIX}pod pending deletion")
+
+
+def _drain(node: SlurmNode, cause: Cause) -> list[Action]:
+    """Nothing when it is drained for this cause already, or by others: their reason stays."""
+    if node.is_drained_by_others or (node.is_drain and node.reason == cause.reason):
+        return []
+    is_announced = cause.is_announced or node.is_drain
+    return [DrainNode(name=node.name, reason=cause.reason, is_announced=is_announced)]
+
+
+def _comment(pod: Pod) -> NodeComment:
+    return NodeComment(
+        node=pod.spec.node_name,
+        namespace=pod.metadata.namespace,
+        pod=pod.name,
+        uid=pod.uid,
+        nodeset=pod.labels.get(names.LABEL_NODESET, ""),
+    )
+
+
+# ----------------------------------------------------------------------------------------------------- towards the pod
+
+
+def _say_unknown(view: View, memory: Memory) -> Decision:
+    """Nothing is known: no claim survives, `drained` is taken back, and no other word is said."""
+    memory = msgspec.structs.replace(memory, drained=None, deletable=None, silent_since_s=None)
+    if view.pod is None:
+        return Decision(actions=(), memory=memory, wants_next_answer=True)
+    why = "Slurm's answer is not believed" if view.sight and not view.sight.is_trusted else "Slurm cannot be read"
+    patch = _patch(view.pod, {names.ANNOTATION_DRAINED: None}, report.unknown_conditions(why))
+    return Decision(actions=patch, memory=memory, wants_next_answer=True)
+
+
+def _tell_pod(pod: Pod, sight: Sight, memory: Memory, now_s: float) -> tuple[PatchPod, ...]:
+    node = sight.node
+    silent_for_s = _since(memory.silent_since_s, now_s)
+    is_silent = memory.silent_since_s is not None and silent_for_s >= SILENCE_GRACE_S
+    conditions = report.known_conditions(node, is_silent=is_silent)
+    if memory.silent_since_s is None or is_silent:
+        conditions += (report.registered_condition(node),)
+    annotations = report.slurm_annotations(node)
+    claim = memory.drained
+    is_drained = claim is not None and _is_proved(claim, sight.number)
+    annotations[names.ANNOTATION_DRAINED] = claim.token if claim is not None and is_drained else None
+    return _patch(pod, annotations, conditions)
+
+
+def _patch(pod: Pod, annotations: dict[str, str | None], conditions: tuple[Condition, ...]) -> tuple[PatchPod, ...]:
+    new_annotations = report.changed(pod, annotations)
+    new_conditions = report.differing(pod, conditions)
+    if not new_annotations and not new_conditions:
+        return ()
+    return (PatchPod(pod=pod, annotations=new_annotations, conditions=new_conditions),)

@@ -1,0 +1,85 @@
+"""What a slurmd pod is told of its Slurm node: annotations and conditions."""
+
+from __future__ import annotations
+
+from sunkpy.core import names
+from sunkpy.core.objects import Condition, Pod
+from sunkpy.core.slurm import SlurmNode
+
+_NOISE = frozenset({"DYNAMIC_NORM", "PLANNED"})  # true of every node of ours, or changing with each scheduling cycle
+
+
+def known_conditions(node: SlurmNode | None, *, is_silent: bool) -> tuple[Condition, ...]:
+    """Conditions for a node as Slurm sees it; None when Slurm has no such node."""
+    if node is None:
+        return (
+            _condition(names.CONDITION_DRAIN, False, "NoSlurmNode"),
+            _condition(names.CONDITION_CORDON, False, "NoSlurmNode"),
+            _condition(names.CONDITION_RUNNING, False, "NoSlurmNode"),
+            _condition(names.CONDITION_NOT_RESPONDING, False, "NoSlurmNode"),
+        )
+    return (
+        _condition(names.CONDITION_DRAIN, node.is_drain, _drain_word(node), node.reason if node.is_drain else ""),
+        _condition(
+            names.CONDITION_CORDON,
+            node.is_drained_by_others,
+            "DrainedInSlurm" if node.is_drained_by_others else "NotDrainedInSlurm",
+            node.reason if node.is_drained_by_others else "",
+        ),
+        _condition(names.CONDITION_RUNNING, node.is_busy, "JobsOnNode" if node.is_busy else "NoJobs"),
+        _condition(names.CONDITION_NOT_RESPONDING, is_silent, "NotResponding" if is_silent else "Responding"),
+    )
+
+
+def unknown_conditions(why: str) -> tuple[Condition, ...]:
+    """All of them Unknown. The readiness gate is left as it is: an outage of slurmrestd does not stop slurmd."""
+    return tuple(
+        Condition(type=type_, status="Unknown", reason="SlurmUnreadable", message=why)
+        for type_ in names.SLURM_CONDITIONS
+    )
+
+
+def registered_condition(node: SlurmNode | None) -> Condition:
+    """The readiness gate."""
+    is_registered = node is not None and node.is_registered
+    if is_registered:
+        return _condition(names.READINESS_GATE, True, "Registered")
+    text = f"Slurm says {shown_state(node)}" if node else "Slurm has no node of this name yet"
+    return _condition(names.READINESS_GATE, False, "NotRegistered", text)
+
+
+def shown_state(node: SlurmNode) -> str:
+    """The state as scontrol prints it, without flags that tell nothing."""
+    return SlurmNode(name=node.name, state=node.state - _NOISE).state_text
+
+
+def slurm_annotations(node: SlurmNode | None) -> dict[str, str | None]:
+    """State and drain reason; None removes."""
+    return {
+        names.ANNOTATION_SLURM_STATE: shown_state(node) if node else None,
+        names.ANNOTATION_DRAIN: (node.reason or "no reason given") if node and node.is_drain else None,
+    }
+
+
+def differing(pod: Pod, conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    """Those that the pod does not have in this form yet."""
+    return tuple(condition for condition in conditions if not _is_same(pod.condition(condition.type), condition))
+
+
+def changed(pod: Pod, annotations: dict[str, str | None]) -> dict[str, str | None]:
+    """Those that the pod does not have in this form yet."""
+    return {key: value for key, value in annotations.items() if pod.annotations.get(key) != value}
+
+
+def _is_same(old: Condition | None, new: Condition) -> bool:
+    return old is not None and (old.status, old.reason, old.message) == (new.status, new.reason, new.message)
+
+
+def _drain_word(node: SlurmNode) -> str:
+    if not node.is_drain:
+        return "NotDrained"
+    return "Draining" if node.is_busy else "Drained"
+
+
+def _condition(type_: str, is_true: bool, reason: str, message: str = "") -> Condition:
+    return Condition(type=type_, status="True" if is_true else "False", reason=reason, message=message)

@@ -1,0 +1,44 @@
+"""When an answer as a whole is too strange to act on, and when too much would be done at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.objects import Pod
+
+MASS_SHARE = 0.2
+MASS_FLOOR = 3
+WINDOW_S = 60.0
+
+
+def find_vanished(pods: Iterable[Pod], slurm_nodes: Collection[str]) -> tuple[str, ...]:
+    """Registered pods without a Slurm node, when they are too many to be an accident; else nothing.
+
+    A Slurm node of ours goes after its pod, so this means that slurmctld lost its state or answers for another
+    cluster. One is allowed (an admin may delete a node), and so is a fifth of them.
+    """
+    registered = [pod for pod in pods if pod.is_condition_true(names.READINESS_GATE) and not pod.is_deleting]
+    vanished = [_slurm_name(pod) for pod in registered if _slurm_name(pod) not in slurm_nodes]
+    allowed = max(1, math.ceil(MASS_SHARE * len(registered)))
+    return tuple(sorted(vanished)) if len(vanished) > allowed else ()
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """How many actions that nobody announced were done lately: at most a fifth of the nodes, or three, a minute."""
+
+    spent_at_s: tuple[float, ...] = ()
+
+    def spend(self, *, nodes: int, now_s: float) -> tuple[Budget, bool]:
+        """The budget after one more action, and whether it may be done."""
+        recent = tuple(at_s for at_s in self.spent_at_s if now_s - at_s < WINDOW_S)
+        if len(recent) >= max(MASS_FLOOR, math.ceil(MASS_SHARE * nodes)):
+            return Budget(recent), False
+        return Budget((*recent, now_s)), True
+
+
+def _slurm_name(pod: Pod) -> str:
+    return pod.labels.get(names.LABEL_SLURM_NODE, pod.name)
