@@ -32,24 +32,22 @@ class Apiserver:
         config = msgspec.json.decode(
             stack.kubectl("config", "view", "--raw", "--minify", "--flatten", "-o", "json"), type=_KubeConfig
         )
-        cluster = config.clusters[0].cluster
-        self._client = httpx.Client(
-            base_url=cluster.server,
-            headers={"Authorization": f"Bearer {token}"},
-            verify=_trust(cluster.ca),
-            trust_env=False,
-            timeout=20,
-        )
+        self._server = config.clusters[0].cluster.server
+        self._trust = _trust(config.clusters[0].cluster.ca)
+        self._token = token
 
     def status(self, method: str, path: str, body: object | None = None) -> int:
         """HTTP status of a request; a body is sent as a merge patch or as JSON."""
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        content = None if body is None else json.dumps(body)
-        return self._client.request(method, path, content=content, headers={"Content-Type": kind}).status_code
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
+        return httpx.request(
+            method,
+            f"{self._server}{path}",
+            content=None if body is None else json.dumps(body),
+            headers={"Authorization": f"Bearer {self._token}", "Content-Type": kind},
+            verify=self._trust,
+            trust_env=False,
+            timeout=20,
+        ).status_code
 
 
 def _trust(ca: bytes) -> ssl.SSLContext:

@@ -51,7 +51,6 @@ def test_per_cluster_processes_may_not_write_nodes(stack: Stack, part: str) -> N
         "delete": api.status("DELETE", "/api/v1/nodes/no-such-node"),
         "create": api.status("POST", "/api/v1/nodes", {"metadata": {"name": "no-such-node"}}),
     }
-    api.close()
     assert tried == dict.fromkeys(tried, 403)
     assert not stack.nodes()[0].spec.unschedulable
 
@@ -67,7 +66,6 @@ def test_per_cluster_processes_may_not_read_secrets_or_start_anything(stack: Sta
         "create pod": api.status("POST", f"/api/v1/namespaces/{stack.namespace}/pods?dryRun=All", pod),
         "roles": api.status("POST", f"/apis/rbac.authorization.k8s.io/v1/namespaces/{stack.namespace}/roles", {}),
     }
-    api.close()
     assert tried == dict.fromkeys(tried, 403)
 
 
@@ -96,7 +94,6 @@ def test_the_token_of_a_slurmd_pod_is_worth_nothing_at_the_apiserver(stack: Stac
     }
     tried["patch own pod"] = api.status("PATCH", f"{namespace}/pods/{slurmd_pod.name}", {"metadata": {"labels": {}}})
     tried["cordon own node"] = api.status("PATCH", f"/api/v1/nodes/{slurmd_pod.spec.node_name}", CORDON)
-    api.close()
     assert set(tried.values()) <= {401, 403}, tried
 
 
@@ -109,7 +106,6 @@ def test_the_account_of_slurmd_pods_has_no_right_at_all(stack: Stack, slurmd_pod
     api = Apiserver(stack, token_of(stack, service_account_of(stack, slurmd_pod.name)))
     namespace = f"/api/v1/namespaces/{stack.namespace}"
     tried = [api.status("GET", path) for path in (f"{namespace}/pods", f"{namespace}/secrets", "/api/v1/nodes")]
-    api.close()
     assert set(tried) == {403}
 
 
