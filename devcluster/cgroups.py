@@ -20,10 +20,7 @@ class Hierarchy(msgspec.Struct, frozen=True):
 
 
 def parse_hierarchies(mountinfo: str) -> list[Hierarchy]:
-    """Trees below /sys/fs/cgroup of a /proc/self/mountinfo, proc_pid_mountinfo(5).
-
-    A cgroup2 tree beside version 1 ones (hybrid) is left out: it has no controllers and nobody looks there.
-    """
+    """Trees below /sys/fs/cgroup of a /proc/self/mountinfo, proc_pid_mountinfo(5)."""
     found: dict[Path, Hierarchy] = {}
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
@@ -33,12 +30,16 @@ def parse_hierarchies(mountinfo: str) -> list[Hierarchy]:
             continue
         controllers = frozenset(options.split(",")) - {"rw", "ro"} if kind == "cgroup" else frozenset()
         found[mount] = Hierarchy(mount, 1 if kind == "cgroup" else 2, controllers)
-    first = [tree for tree in found.values() if tree.version == 1]
-    return sorted(first or found.values(), key=lambda tree: tree.mount)
+    return sorted(found.values(), key=lambda tree: tree.mount)
+
+
+def working(trees: list[Hierarchy]) -> list[Hierarchy]:
+    """The trees that have controllers: on a hybrid machine those of version 1, and nobody else's business."""
+    return [tree for tree in trees if tree.version == 1] or trees
 
 
 def hierarchies() -> list[Hierarchy]:
-    """The trees of this machine."""
+    """All trees of this machine; runc leaves folders in every one of them, so clean-up needs every one too."""
     trees = parse_hierarchies(Path("/proc/self/mountinfo").read_text())
     if not trees:
         raise DevclusterError(
@@ -50,12 +51,12 @@ def hierarchies() -> list[Hierarchy]:
 def tracking(trees: list[Hierarchy]) -> Hierarchy:
     """The tree in which our processes are counted: one without side effects on version 1."""
     ranked = [tree for wish in ("pids", "freezer") for tree in trees if wish in tree.controllers]
-    return (ranked or trees)[0]
+    return (ranked or working(trees))[0]
 
 
 def create(path: str, trees: list[Hierarchy]) -> None:
-    """Make cgroup ``path`` (relative, nested) in every tree, usable by a kubelet. Idempotent."""
-    for tree in trees:
+    """Make cgroup ``path`` (relative, nested) in every working tree, usable by a kubelet. Idempotent."""
+    for tree in working(trees):
         folder = tree.mount
         for part in Path(path).parts:
             if tree.version == 2:
@@ -68,7 +69,7 @@ def create(path: str, trees: list[Hierarchy]) -> None:
 
 def delegate(path: str, trees: list[Hierarchy]) -> None:
     """Hand all controllers on to the children of ``path`` (version 2 only)."""
-    for tree in trees:
+    for tree in working(trees):
         if tree.version == 2:
             _delegate(tree.mount / path, is_root=False)
 

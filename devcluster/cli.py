@@ -67,7 +67,7 @@ def parse_labels(labels: tuple[str, ...]) -> dict[str, dict[str, str]]:
 def up(name: str, nodes: int | None, gpus: int | None, kwok: int | None, labels: tuple[str, ...]) -> None:
     """Make the cluster, or start what is dead of it."""
     cluster = Cluster(name, progress=_Progress())
-    cluster.up(nodes, gpus=gpus, kwok=kwok, labels=parse_labels(labels))
+    cluster.up(nodes, gpus=gpus, kwok_nodes=kwok, labels=parse_labels(labels))
     click.echo(f'to use it: eval "$(python -m devcluster env --name {name})"', err=True)
 
 

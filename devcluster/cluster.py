@@ -14,6 +14,7 @@ from devcluster import (
     cleanup,
     controlplane,
     images,
+    kwok,
     mounts,
     network,
     node,
@@ -27,7 +28,7 @@ from devcluster.binaries import COREDNS, HELM, KUBERNETES, KWOK, PAUSE, Binaries
 from devcluster.errors import DevclusterError
 from devcluster.faults import Faults
 from devcluster.layout import MAX_NODES, Layout, NodeLayout, check_name, check_root
-from devcluster.process import Daemons, wait_until
+from devcluster.process import Daemons
 from devcluster.state import Spec
 
 Labels = dict[str, dict[str, str]]
@@ -113,14 +114,14 @@ class Cluster:
         nodes: int | None = None,
         *,
         gpus: int | None = None,
-        kwok: int | None = None,
+        kwok_nodes: int | None = None,
         labels: Labels | None = None,
     ) -> None:
         """Make the cluster, or start what is dead of it; what is not given stays as it was (first time: 3 nodes)."""
         with self._locked():
             self._preflight()
             packages.ensure(progress=self.progress)
-            spec = self._settle(nodes=nodes, gpus=gpus, kwok=kwok, labels=labels)
+            spec = self._settle(nodes=nodes, gpus=gpus, kwok_nodes=kwok_nodes, labels=labels)
             products = [KUBERNETES, COREDNS, PAUSE, HELM, *([KWOK] if spec.kwok else [])]
             self.binaries.ensure(products, progress=self.progress)
             self._start(spec)
@@ -133,7 +134,6 @@ class Cluster:
                 return
             cleanup.take_down(Layout(root=self.root, name=self.name, slot=spec.slot))
             self.progress(f"cluster {self.name} is gone")
-        state.cluster_lock(self.root, self.name).unlink(missing_ok=True)
 
     def load(self, archives: list[Path]) -> dict[str, list[str]]:
         """Load image archives into every node; node -> tags imported (those it had are skipped)."""
@@ -153,7 +153,7 @@ class Cluster:
         if problems:
             raise DevclusterError("\n".join(problems))
 
-    def _settle(self, *, nodes: int | None, gpus: int | None, kwok: int | None, labels: Labels | None) -> Spec:
+    def _settle(self, *, nodes: int | None, gpus: int | None, kwok_nodes: int | None, labels: Labels | None) -> Spec:
         with state.locked(state.machine_lock()):
             spec = state.load_spec(self.root, self.name)
             if spec is None:
@@ -161,7 +161,7 @@ class Cluster:
                 spec = Spec(name=self.name, slot=network.free_slot(network.read_taken(slots)), nodes=3)
                 if nodes is not None:
                     spec = msgspec.structs.replace(spec, nodes=nodes)
-            spec = change(spec, nodes=nodes, gpus=gpus, kwok=kwok, labels=labels or {})
+            spec = change(spec, nodes=nodes, gpus=gpus, kwok_nodes=kwok_nodes, labels=labels or {})
             state.save_spec(self.root, spec)
             # The bridge marks the slot as taken for clusters of other folders too.
             network.up_bridge(Layout(root=self.root, name=self.name, slot=spec.slot))
@@ -181,14 +181,23 @@ class Cluster:
             storage.apply(api)
             daemons.start(storage.provisioner(layout))
             list(runtimes)
-        for each in nodes:
-            node.start_kubelet(layout, each, self.binaries, daemons)
-        self._await_nodes(api, nodes, daemons)
+        node.start_kubelets(layout, nodes, self.binaries, daemons, api)
         for each in nodes:
             node.dress(api, each.name, labels=spec.labels.get(each.name, {}), gpus=spec.gpus)
+        self._settle_kwok(spec, api, daemons)
         for name in daemons.names():
             daemons.require(name)
+        controlplane.await_namespace(api)
         self.progress(f"{len(nodes)} nodes Ready after {time.monotonic() - begin:.1f} s")
+
+    def _settle_kwok(self, spec: Spec, api: Api, daemons: Daemons) -> None:
+        if spec.kwok:
+            daemons.start(kwok.controller(self.layout, self.binaries))
+        elif "kwok" not in daemons.names():
+            return
+        kwok.settle_nodes(api, self.layout, count=spec.kwok, gpus=spec.gpus)
+        if not spec.kwok:
+            daemons.stop("kwok")
 
     def _prepare(self) -> Daemons:
         layout, trees = self.layout, cgroups.hierarchies()
@@ -207,21 +216,8 @@ class Cluster:
         node.start(self.layout, each, daemons)
         images.load_into(each, [archive])
 
-    def _await_nodes(self, api: Api, nodes: list[NodeLayout], daemons: Daemons) -> None:
-        def ready() -> bool:
-            for each in nodes:
-                daemons.require(each.daemon("kubelet"))
-            return all(node.is_ready(api, each.name) for each in nodes)
 
-        if not wait_until(ready, timeout_s=120, every_s=0.3):
-            late = [each for each in nodes if not node.is_ready(api, each.name)]
-            log = daemons.tail(late[0].daemon("kubelet")) if late else ""
-            raise DevclusterError(
-                f"not Ready after 120 s: {', '.join(each.name for each in late)}; its kubelet says:\n{log}"
-            )
-
-
-def change(spec: Spec, *, nodes: int | None, gpus: int | None, kwok: int | None, labels: Labels) -> Spec:
+def change(spec: Spec, *, nodes: int | None, gpus: int | None, kwok_nodes: int | None, labels: Labels) -> Spec:
     """``spec`` with what was asked for; a cluster grows, it does not shrink."""
     wanted = spec.nodes if nodes is None else nodes
     if not 1 <= wanted <= MAX_NODES:
@@ -239,6 +235,6 @@ def change(spec: Spec, *, nodes: int | None, gpus: int | None, kwok: int | None,
         spec,
         nodes=wanted,
         gpus=spec.gpus if gpus is None else gpus,
-        kwok=spec.kwok if kwok is None else kwok,
+        kwok=spec.kwok if kwok_nodes is None else kwok_nodes,
         labels={name: values for name, values in merged.items() if values},
     )

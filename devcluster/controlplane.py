@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from devcluster import pki
-from devcluster.api import Api
+from devcluster.api import Api, ApiError
 from devcluster.binaries import Binaries
 from devcluster.errors import DevclusterError
 from devcluster.layout import CLUSTER_DOMAIN, Layout
@@ -131,8 +131,8 @@ def _role(name: str, user: str, rules: list[dict[str, list[str]]]) -> list[tuple
     path = "/apis/rbac.authorization.k8s.io/v1"
     meta = {"metadata": {"name": name}}
     group = "rbac.authorization.k8s.io"
-    role = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", **meta, "rules": rules}
-    binding = {
+    role: dict[str, object] = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", **meta, "rules": rules}
+    binding: dict[str, object] = {
         "apiVersion": f"{group}/v1",
         "kind": "ClusterRoleBinding",
         **meta,
@@ -188,3 +188,18 @@ def start_rest(layout: Layout, binaries: Binaries, daemons: Daemons, api: Api) -
     daemons.start(controller_manager(layout, binaries))
     daemons.start(scheduler(layout, binaries))
     daemons.start(coredns(layout, binaries))
+
+
+def await_namespace(api: Api) -> None:
+    """Wait until the default namespace takes pods: its service account is made a moment after the namespace."""
+
+    def there() -> bool:
+        try:
+            return bool(api.get("/api/v1/namespaces/default/serviceaccounts/default"))
+        except ApiError:
+            return False
+
+    if not wait_until(there, timeout_s=60, every_s=0.1):
+        raise DevclusterError(
+            "the default service account is not there after 60 s; see log/kube-controller-manager.log"
+        )

@@ -7,7 +7,7 @@ from devcluster.api import Api
 from devcluster.binaries import Binaries
 from devcluster.errors import DevclusterError
 from devcluster.layout import Layout, NodeLayout
-from devcluster.process import Daemons, wait_until
+from devcluster.process import Daemons
 from devcluster.state import Spec
 
 
@@ -27,10 +27,8 @@ class Faults:
     def kubelet_start(self, name: str) -> None:
         """Start the kubelet of ``name``, wait until the node is Ready and give it its fake GPUs again."""
         each = self._node(name)
-        self._daemons.start(node.kubelet(self._layout, each, self._binaries))
         api = Api(self._layout.kubeconfig)
-        if not wait_until(lambda: node.is_ready(api, name), timeout_s=60, every_s=0.2):
-            raise DevclusterError(f"{name} is not Ready after 60 s:\n{self._daemons.tail(each.daemon('kubelet'))}")
+        node.start_kubelets(self._layout, [each], self._binaries, self._daemons, api)
         node.dress(api, name, labels=self._spec.labels.get(name, {}), gpus=self._spec.gpus)
 
     def cut(self, name: str) -> None:

@@ -105,6 +105,11 @@ class Layout(msgspec.Struct, frozen=True):
         return self._network(2)
 
     @property
+    def spare_network(self) -> ipaddress.IPv4Network:
+        """Addresses that exist on paper only."""
+        return self._network(3)
+
+    @property
     def host_ip(self) -> ipaddress.IPv4Address:
         """This machine as the nodes see it: bridge, apiserver and DNS."""
         return self.node_network[1]

@@ -192,20 +192,42 @@ def start(layout: Layout, node: NodeLayout, daemons: Daemons) -> None:
         )
 
 
-def start_kubelet(layout: Layout, node: NodeLayout, binaries: Binaries, daemons: Daemons) -> None:
-    """kubelet and kube-proxy of ``node``; needs the pause image in its containerd."""
-    daemons.start(kubelet(layout, node, binaries))
-    daemons.start(kube_proxy(layout, node, binaries))
-
-
-def is_ready(api: Api, name: str) -> bool:
-    """Whether node ``name`` is registered and its kubelet says Ready."""
+def ready_heartbeat(api: Api, name: str) -> str | None:
+    """When the kubelet of ``name`` last said Ready; None when it is not registered or not Ready."""
     try:
         status = api.get(f"/api/v1/nodes/{name}")["status"]
     except ApiError:
-        return False
+        return None
     assert isinstance(status, dict)
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", []))
+    ready = [each for each in status.get("conditions", []) if each["type"] == "Ready" and each["status"] == "True"]
+    return ready[0]["lastHeartbeatTime"] if ready else None
+
+
+def start_kubelets(
+    layout: Layout, nodes: list[NodeLayout], binaries: Binaries, daemons: Daemons, api: Api, *, timeout_s: float = 120
+) -> None:
+    """Start kubelets and kube-proxies that are dead and wait until their nodes are Ready; needs running containerds.
+
+    A node stays Ready in the API for a while after its kubelet died: a started kubelet must report anew.
+    """
+    old: dict[str, str | None] = {}
+    for each in nodes:
+        dead = daemons.pid(each.daemon("kubelet")) is None
+        old[each.name] = ready_heartbeat(api, each.name) if dead else None
+        daemons.start(kubelet(layout, each, binaries))
+        daemons.start(kube_proxy(layout, each, binaries))
+
+    def late() -> list[NodeLayout]:
+        for each in nodes:
+            daemons.require(each.daemon("kubelet"))
+        return [each for each in nodes if ready_heartbeat(api, each.name) in (None, old[each.name])]
+
+    if not wait_until(lambda: not late(), timeout_s=timeout_s, every_s=0.2):
+        names = [each.name for each in late()]
+        raise DevclusterError(
+            f"not Ready after {timeout_s:g} s: {', '.join(names)}; the kubelet of {names[0]} says:\n"
+            + daemons.tail(f"{names[0]}-kubelet")
+        )
 
 
 def dress(api: Api, name: str, *, labels: dict[str, str], gpus: int) -> None:

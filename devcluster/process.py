@@ -52,6 +52,16 @@ def start_ticks(pid: int) -> int | None:
     return None if state in "ZX" else ticks
 
 
+def find_running(home: Path, argv: Sequence[str]) -> int | None:
+    """A process of the cluster in ``home`` with exactly this command line, whoever started it."""
+    wanted = b"\0".join(map(os.fsencode, argv)) + b"\0"
+    for pid in marked_pids(home):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes() == wanted and start_ticks(pid) is not None:
+                return pid
+    return None
+
+
 def marked_pids(home: Path) -> list[int]:
     """Every process that inherited the mark of the cluster in ``home``."""
     mark = f"{RUN_MARK}={home}".encode()
@@ -92,13 +102,21 @@ class Daemons:
             return False
         self.records.mkdir(parents=True, exist_ok=True)
         self.logs.mkdir(parents=True, exist_ok=True)
+        # A command killed between starting and recording leaves a process without a record: adopt it.
+        orphan = find_running(self.home, daemon.argv)
+        pid = self._spawn(daemon) if orphan is None else orphan
+        record = Record(pid=pid, start_ticks=start_ticks(pid) or 0)
+        write_atomically(self.records / daemon.name, msgspec.json.encode(record))
+        return orphan is None
+
+    def _spawn(self, daemon: Daemon) -> int:
         log = os.open(self.logs / f"{daemon.name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         null = os.open(os.devnull, os.O_RDONLY)
         # nsenter, not `ip netns exec`: the latter remounts /sys and the kubelet loses its cgroups.
         enter = ["nsenter", f"--net={daemon.netns}"] if daemon.netns else []
         join = ["/bin/sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self.join_file)]
         try:
-            pid = os.posix_spawn(
+            return os.posix_spawn(
                 "/bin/sh",
                 [*join, *enter, *daemon.argv],
                 {**os.environ, **daemon.env, RUN_MARK: str(self.home)},
@@ -112,9 +130,6 @@ class Daemons:
         finally:
             os.close(log)
             os.close(null)
-        record = Record(pid=pid, start_ticks=start_ticks(pid) or 0)
-        write_atomically(self.records / daemon.name, msgspec.json.encode(record))
-        return True
 
     def kill(self, name: str, sig: signal.Signals) -> bool:
         """Send ``sig`` to ``name``; False when it does not run."""
