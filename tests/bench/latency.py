@@ -152,16 +152,16 @@ async def _handover_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> l
 
 def _preempt_jobs(stack: Stack) -> list[float]:
     """Seconds from the end of a preempted Slurm job to the start of the one that took its node, on every node."""
-    nodes = len(stack.slurm_nodes())
+    nodes = list(stack.slurm_nodes())
+    options = ("--exclusive", "--no-requeue")
     low = [
-        stack.sbatch("-p", "low", "-N1", "--exclusive", "--no-requeue", "-o", "low-%N.out", script=_PREEMPTED)
-        for _ in range(nodes)
+        stack.sbatch("-p", "low", "-w", node, *options, "-o", f"low-{node}.out", script=_PREEMPTED) for node in nodes
     ]
     for job in low:
         stack.wait_for_job(job, "RUNNING", timeout_s=30)
     high = [
-        stack.sbatch("-p", "high", "-N1", "--exclusive", "-o", "handover-%j.out", script=handover.JOB_SCRIPT)
-        for _ in range(nodes)
+        stack.sbatch("-p", "high", "-w", node, *options, "-o", "handover-%j.out", script=handover.JOB_SCRIPT)
+        for node in nodes
     ]
     starts = {node: start_s for start_s, node in (handover.job_start(stack, job) for job in high)}
     said = stack.login("for f in low-*.out; do echo $f $(grep -E '^[0-9.]+$' $f); rm -f $f; done").splitlines()

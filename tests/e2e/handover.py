@@ -67,28 +67,26 @@ def whole_node_cpu(stack: Stack) -> str:
     return f"{(cpus - 1) * 1000 + 100}m"
 
 
-async def run_round(
-    stack: Stack, kube: Kube, *, number: int, manner: Manner, partition: str = "high"
-) -> list[Handover]:
+async def run_round(stack: Stack, kube: Kube, *, number: int, manner: Manner) -> list[Handover]:
     """Occupy every Slurm node with a pod, preempt all of them, and tell what was measured on each node."""
     async with watching(kube, paths.pods(NAMESPACE), Pod, label_selector=f"app={LABEL}") as timeline:
         pods = await _occupy(stack, kube, timeline, number=number, manner=manner)
-        submits = [asyncio.to_thread(_submit, stack) for _ in pods]
-        jobs = await asyncio.gather(*submits)
-        for name in pods:
+        jobs = await asyncio.gather(*(asyncio.to_thread(_submit, stack, node) for node in pods))
+        for name in pods.values():
             await timeline.gone(name, timeout_s=90)
         starts = await asyncio.gather(*(asyncio.to_thread(job_start, stack, job) for job in jobs))
         return [
-            _handover(timeline, manner, node=node, pod=pods_by_node(timeline, pods)[node], job=job, start_s=start_s)
+            _handover(timeline, manner, node=node, pod=pods[node], job=job, start_s=start_s)
             for job, (start_s, node) in zip(jobs, starts, strict=True)
         ]
 
 
-def _submit(stack: Stack) -> int:
-    return stack.sbatch("-p", "high", "-N1", "--exclusive", "-o", "handover-%j.out", script=JOB_SCRIPT)
+def _submit(stack: Stack, node: str) -> int:
+    return stack.sbatch("-p", "high", "-w", node, "--exclusive", "-o", "handover-%j.out", script=JOB_SCRIPT)
 
 
-async def _occupy(stack: Stack, kube: Kube, timeline: Timeline[Pod], *, number: int, manner: Manner) -> list[str]:
+async def _occupy(stack: Stack, kube: Kube, timeline: Timeline[Pod], *, number: int, manner: Manner) -> dict[str, str]:
+    """Slurm node to the pod that was bound beside it and runs."""
     cpu = whole_node_cpu(stack)
     pods = [f"handover-{number}-{index}" for index in range(len(stack.slurm_nodes()))]
     for name in pods:
@@ -106,7 +104,7 @@ async def _occupy(stack: Stack, kube: Kube, timeline: Timeline[Pod], *, number: 
         )
     for name in pods:
         await timeline.first(_runs(name), what=f"{name} Running", timeout_s=60)
-    return pods
+    return _placed(timeline, pods)
 
 
 def _runs(name: str):
@@ -116,8 +114,7 @@ def _runs(name: str):
     return is_it
 
 
-def pods_by_node(timeline: Timeline[Pod], pods: Sequence[str]) -> dict[str, str]:
-    """Slurm node to the pod that was bound beside it."""
+def _placed(timeline: Timeline[Pod], pods: Sequence[str]) -> dict[str, str]:
     placed = {}
     for seen in timeline.sightings:
         if seen.new is not None and seen.name in pods and names.ANNOTATION_PLACED_ON in seen.new.annotations:
