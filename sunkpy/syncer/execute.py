@@ -1,0 +1,122 @@
+"""Carries out what the mirror decided, each action guarded by a last look at the other side."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import structlog
+
+from sunkpy.core.mirror import (
+    Action,
+    DeleteSlurmNode,
+    DrainNode,
+    PatchPod,
+    SetComment,
+    UndrainNode,
+)
+from sunkpy.core.mirror.cause import Want, drain_cause
+from sunkpy.core.objects import Condition, Pod
+from sunkpy.kube import errors as kube_errors
+from sunkpy.kube import paths
+from sunkpy.kube.client import STRATEGIC_PATCH, Kube
+from sunkpy.kube.events import EventRecorder
+from sunkpy.slurm import NodeChange, Slurm
+from sunkpy.slurm import errors as slurm_errors
+from sunkpy.syncer.metrics import SyncerMetrics
+
+
+class Executor:
+    """Effects on Slurm and on slurmd pods."""
+
+    def __init__(
+        self, *, kube: Kube, slurm: Slurm, events: EventRecorder, metrics: SyncerMetrics, namespace: str
+    ) -> None:
+        self._kube = kube
+        self._slurm = slurm
+        self._events = events
+        self._metrics = metrics
+        self._namespace = namespace
+        self._log = structlog.get_logger("syncer")
+
+    async def run(self, action: Action, pod: Pod | None) -> bool:
+        """Carry out one action; True when Slurm was written to.
+
+        Raises:
+            KubeError, SlurmError: not done; decide again later.
+        """
+        match action:
+            case PatchPod():
+                await self._patch_pod(action)
+                return False
+            case DrainNode(name=name, reason=reason):
+                if pod is None and await self._pod(name) is not None:
+                    return False
+                await self._slurm.drain_node(name, reason)
+                await self._tell(action, pod, "SlurmNodeDrained", f"Slurm node {name} drained: {reason}")
+            case UndrainNode(name=name, pod=decided_on):
+                if not await self._may_lift(name, decided_on):
+                    return False
+                await self._slurm.undrain_node(name)
+                await self._tell(action, pod, "SlurmNodeUndrained", f"Slurm node {name} takes jobs again")
+            case SetComment(name=name, comment=comment):
+                await self._slurm.update_node(name, NodeChange(comment=comment))
+                await self._tell(action, None, "SlurmNodeOwned", comment)
+            case DeleteSlurmNode(name=name):
+                return await self._delete(action, name)
+        return True
+
+    async def _delete(self, action: Action, name: str) -> bool:
+        if await self._pod(name) is not None:
+            return False
+        try:
+            await self._slurm.delete_node(name)
+        except slurm_errors.NotFound:
+            return True
+        await self._tell(action, None, "SlurmNodeDeleted", f"Slurm node {name} deleted: its pod is gone")
+        return True
+
+    async def _may_lift(self, name: str, decided_on: Pod) -> bool:
+        """The watch may lag: ask the apiserver whether nothing speaks for the drain any more."""
+        pod = await self._pod(name)
+        return pod is not None and pod.uid == decided_on.uid and drain_cause(pod, unready_for_s=0).want is Want.LIFT
+
+    async def _pod(self, name: str) -> Pod | None:
+        try:
+            return await self._kube.get(paths.pod(self._namespace, name), Pod)
+        except kube_errors.NotFound:
+            return None
+
+    async def _patch_pod(self, action: PatchPod) -> None:
+        """Annotations and conditions in one write: the status subresource of pods takes both."""
+        pod = action.pod
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        body: dict[str, object] = {
+            "metadata": {"uid": pod.uid, "annotations": action.annotations},
+            "status": {"conditions": [_wire(condition, pod, now) for condition in action.conditions]},
+        }
+        path = paths.status(paths.pod(pod.metadata.namespace, pod.name))
+        try:
+            await self._kube.patch(path, body, content_type=STRATEGIC_PATCH)
+        except kube_errors.NotFound:
+            return
+        self._metrics.actions.labels("PatchPod").inc()
+
+    async def _tell(self, action: Action, pod: Pod | None, reason: str, note: str) -> None:
+        kind = type(action).__name__
+        self._metrics.actions.labels(kind).inc()
+        self._log.info(note, action=kind)
+        if pod is not None:
+            await self._events.normal(pod, "Pod", reason=reason, action=kind, note=note)
+
+
+def _wire(condition: Condition, pod: Pod, now: str) -> dict[str, object]:
+    """`lastTransitionTime` moves only when the status does."""
+    old = pod.condition(condition.type)
+    changed_at = old.last_transition_time if old is not None and old.status == condition.status else None
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastTransitionTime": changed_at or now,
+    }

@@ -1,0 +1,60 @@
+"""What the syncer tells Prometheus: the names of SUNK's syncer for nodes, our own for ourselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from sunkpy.core.slurm import SlurmNode
+from sunkpy.slurm import NodeCache
+
+_NODE_GAUGES: Mapping[str, Callable[[SlurmNode], bool]] = {
+    "alloc": lambda node: "ALLOCATED" in node.state,
+    "comp": lambda node: "COMPLETING" in node.state,
+    "down": lambda node: "DOWN" in node.state,
+    "drain": lambda node: node.is_drain,
+    "err": lambda node: "ERROR" in node.state,
+    "fail": lambda node: "FAIL" in node.state,
+    "idle": lambda node: "IDLE" in node.state,
+    "maint": lambda node: "MAINTENANCE" in node.state,
+    "mix": lambda node: "MIXED" in node.state,
+    "not_responding": lambda node: node.is_not_responding,
+    "resv": lambda node: "RESERVED" in node.state,
+    "total": lambda node: True,
+}
+
+
+class SyncerMetrics:
+    """Counters of what was done."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.actions = Counter("sunkpy_syncer_actions", "Actions carried out", ["action"], registry=registry)
+        self.capped = Counter(
+            "sunkpy_syncer_capped", "Actions put off because too many were due at once", ["action"], registry=registry
+        )
+        self.believed = Gauge(
+            "sunkpy_syncer_slurm_believed", "0 while Slurm's answer is too strange to act on", registry=registry
+        )
+        self.believed.set(1)
+
+
+class NodeCollector(Collector):
+    """`slurm_nodes_*` and the age of the cache, computed from the last answer when scraped."""
+
+    def __init__(self, cache: NodeCache) -> None:
+        self._cache = cache
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Nothing but the age before Slurm has answered: no answer is not zero nodes."""
+        yield GaugeMetricFamily(
+            "sunkpy_slurm_cache_age_seconds", "Age of the newest answer of Slurm", value=self._cache.age_s
+        )
+        observation = self._cache.observation
+        if observation is None:
+            return
+        for name, predicate in _NODE_GAUGES.items():
+            count = sum(map(predicate, observation.nodes.values()))
+            yield GaugeMetricFamily(f"slurm_nodes_{name}", f"Slurm nodes: {name}", value=count)

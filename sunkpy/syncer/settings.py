@@ -1,0 +1,16 @@
+"""Settings of the syncer."""
+
+from __future__ import annotations
+
+from sunkpy.runtime.settings import ProcessSettings, SlurmSettings
+
+
+class SyncerSettings(ProcessSettings, frozen=True, kw_only=True):
+    """One syncer serves one Slurm cluster, whose slurmd pods all live in `namespace`.
+
+    `cluster` is Slurm's ClusterName; `poll_seconds` how often the nodes are read (an idle cluster answers in 6 ms).
+    """
+
+    cluster: str
+    slurm: SlurmSettings
+    poll_seconds: float = 1.0
