@@ -1,0 +1,80 @@
+"""Patch bodies as the apiserver wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sunkpy.core.nodeset.node_side import Changes, NodePatch
+from sunkpy.core.nodeset.spec import NodeSetStatus
+from sunkpy.core.objects import Condition, Node, Pod
+
+Json = dict[str, object]
+
+
+def annotate(pod: Pod, changes: Changes, *, as_seen: bool) -> Json:
+    """Change annotations of exactly this pod; `as_seen`: only if nothing else of it has changed."""
+    metadata: Json = {"uid": pod.uid, "annotations": dict(changes)}
+    if as_seen:
+        metadata["resourceVersion"] = pod.metadata.resource_version
+    return {"metadata": metadata}
+
+
+def node_object(node: Node, patch: NodePatch) -> Json:
+    """Labels, annotations and cordon of a Node, only if it is as it was seen."""
+    metadata: Json = {"uid": node.uid, "resourceVersion": node.metadata.resource_version}
+    if patch.labels:
+        metadata["labels"] = dict(patch.labels)
+    if patch.annotations:
+        metadata["annotations"] = dict(patch.annotations)
+    body: Json = {"metadata": metadata}
+    if patch.unschedulable is not None:
+        body["spec"] = {"unschedulable": patch.unschedulable}
+    return body
+
+
+def node_status(node: Node, patch: NodePatch, now: str) -> Json:
+    """Conditions of a Node as a strategic merge, so that those of the kubelet are left alone."""
+    merged = [_node_condition(node.condition(condition.type), condition, now) for condition in patch.conditions]
+    removed: list[Json] = [{"$patch": "delete", "type": type_} for type_ in patch.gone_conditions]
+    return {"status": {"conditions": [*merged, *removed]}}
+
+
+def _node_condition(old: Condition | None, new: Condition, now: str) -> Json:
+    since = old.last_transition_time if old is not None and old.status == new.status else None
+    return {
+        "type": new.type,
+        "status": new.status,
+        "reason": new.reason,
+        "message": new.message,
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": since or now,
+    }
+
+
+def nodeset_status(status: NodeSetStatus) -> Json:
+    """The whole status of a NodeSet."""
+    numbers: Mapping[str, object] = {
+        "desiredNumberScheduled": status.desired_number_scheduled,
+        "numberFeasible": status.number_feasible,
+        "currentNumberScheduled": status.current_number_scheduled,
+        "numberReady": status.number_ready,
+        "numberDrain": status.number_drain,
+        "numberRunning": status.number_running,
+        "numberMisscheduled": status.number_misscheduled,
+        "numberUnavailable": status.number_unavailable,
+        "updatedNumberScheduled": status.updated_number_scheduled,
+        "observedGeneration": status.observed_generation,
+        "selector": status.selector,
+    }
+    return {"status": {**numbers, "conditions": [_condition(condition) for condition in status.conditions]}}
+
+
+def _condition(condition: Condition) -> Json:
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastTransitionTime": condition.last_transition_time,
+        "observedGeneration": condition.observed_generation,
+    }

@@ -1,0 +1,66 @@
+"""Changes of NodeSets, told by kopf: the key goes to a queue, nothing is written on the object.
+
+kopf runs in a thread with an event loop of its own, because at its end it cancels every task of its loop, and because
+its start-up work must not delay the informers. It gets a registry with our login only: the default one would import
+the official client's models, 60 MB that nothing here uses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+
+import kopf
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.nodeset.spec import NodeSet
+
+Seen = Callable[[NodeSet, bool], None]
+"""Called in the caller's event loop with a NodeSet and whether it is gone."""
+
+
+async def follow_nodesets(seen: Seen) -> None:
+    """Tell of each NodeSet at start and of each change, until cancelled.
+
+    Raises:
+        RuntimeError: kopf ended by itself; nothing would be told any more.
+    """
+    loop = asyncio.get_running_loop()
+    stop = threading.Event()
+
+    def tell(nodeset: NodeSet, is_gone: bool) -> None:
+        loop.call_soon_threadsafe(seen, nodeset, is_gone)
+
+    registry = _registry(tell)
+    try:
+        await asyncio.to_thread(asyncio.run, _run_kopf(registry, stop))
+    finally:
+        stop.set()
+    raise RuntimeError("the watch of NodeSets has ended; see the log lines of kopf")
+
+
+def _registry(tell: Seen) -> kopf.OperatorRegistry:
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry, errors=kopf.ErrorsMode.PERMANENT)
+    def login(*, settings: kopf.OperatorSettings, **_: object) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_service_account(settings=settings) or kopf.login_with_kubeconfig(settings=settings)
+
+    @kopf.on.startup(registry=registry)
+    def configure(*, settings: kopf.OperatorSettings, **_: object) -> None:
+        settings.posting.enabled = False
+        settings.scanning.disabled = True
+        settings.peering.standalone = True
+        settings.networking.request_timeout = 10
+
+    @kopf.on.event(names.API_GROUP, names.API_VERSION, names.NODESET_PLURAL, registry=registry)
+    async def changed(*, type: str | None, body: Mapping[str, object], **_: object) -> None:
+        tell(msgspec.convert(dict(body), NodeSet), type == "DELETED")
+
+    return registry
+
+
+async def _run_kopf(registry: kopf.OperatorRegistry, stop: threading.Event) -> None:
+    await kopf.operator(registry=registry, clusterwide=True, standalone=True, stop_flag=stop)

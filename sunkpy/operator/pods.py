@@ -1,0 +1,74 @@
+"""The pods of the cluster, indexed as the decisions ask for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from sunkpy.core import names
+from sunkpy.core.nodeset.slurmd_pod import node_of
+from sunkpy.core.objects import Key, Pod
+
+_ASSUMED_FOR_S = 30.0
+
+
+def is_slurmd(pod: Pod) -> bool:
+    """A pod of some NodeSet."""
+    return pod.labels.get(names.LABEL_ROLE) == names.ROLE_COMPUTE and names.LABEL_NODESET in pod.labels
+
+
+def nodeset_key(pod: Pod) -> Key:
+    """The NodeSet that a slurmd pod belongs to."""
+    return (pod.metadata.namespace, pod.labels[names.LABEL_NODESET])
+
+
+class PodIndex:
+    """Pods by node, and slurmd pods; fed by the informer, ahead of it by the pods that were just created.
+
+    A pod that the apiserver has accepted but the watch has not yet shown is *assumed*: without it the next pass would
+    think its node free, and a NodeSet that is being deleted would look empty.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._by_node: dict[str, dict[Key, Pod]] = {}
+        self._slurmd: dict[Key, Pod] = {}
+        self._assumed: dict[Key, tuple[float, Pod]] = {}
+        self._now = now
+
+    def update(self, old: Pod | None, new: Pod | None) -> None:
+        """Follow one change of the informer's store."""
+        for pod in (old, new):
+            if pod is not None:
+                self._assumed.pop(pod.key, None)
+        if old is not None:
+            self._by_node.get(node_of(old), {}).pop(old.key, None)
+            self._slurmd.pop(old.key, None)
+        if new is not None:
+            if new.spec.node_name or is_slurmd(new):
+                self._by_node.setdefault(node_of(new), {})[new.key] = new
+            if is_slurmd(new):
+                self._slurmd[new.key] = new
+
+    def assume(self, pod: Pod) -> None:
+        """The apiserver has just accepted this slurmd pod."""
+        if pod.key not in self._slurmd:
+            self._assumed[pod.key] = (self._now(), pod)
+
+    def slurmd_pods(self) -> list[Pod]:
+        """All slurmd pods, the assumed ones included."""
+        limit = self._now() - _ASSUMED_FOR_S
+        self._assumed = {key: entry for key, entry in self._assumed.items() if entry[0] > limit}
+        return [*self._slurmd.values(), *(pod for _, pod in self._assumed.values())]
+
+    def by_node(self) -> Mapping[str, Sequence[Pod]]:
+        """The pods of each node."""
+        return {node: tuple(pods.values()) for node, pods in self._by_node.items()}
+
+    def on_node(self, node: str) -> Iterable[Pod]:
+        """The pods of one node."""
+        return self._by_node.get(node, {}).values()
+
+    def slurmd_on(self, node: str) -> Pod | None:
+        """The slurmd pod that is bound to the node: one that is not finished first, then the oldest."""
+        bound = [pod for pod in self.on_node(node) if is_slurmd(pod) and pod.spec.node_name]
+        return min(bound, key=lambda pod: (pod.is_finished, pod.metadata.creation_timestamp, pod.uid), default=None)
