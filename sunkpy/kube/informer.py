@@ -118,6 +118,10 @@ class Informer(Generic[T]):
             error = msgspec.json.decode(event.object, type=_Error)
             kind = errors.Gone if error.code == 410 else errors.Unavailable
             raise kind(f"WATCH {self._path}", status=error.code, message=error.message)
+        if event.type == "BOOKMARK":
+            # Only its version means something: a Pod's bookmark says `containers: null`.
+            self._version = msgspec.json.decode(event.object, type=KubeObject).metadata.resource_version
+            return
         item = self._decoder.decode(event.object)
         self._version = item.metadata.resource_version
         if event.type in ("ADDED", "MODIFIED"):

@@ -113,7 +113,7 @@ async def test_list_then_watch_tells_each_change_once(tmp_path: Path) -> None:
 
 
 async def test_a_broken_watch_goes_on_from_the_newest_version_bookmarks_included(tmp_path: Path) -> None:
-    bookmark = event("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": "40"}})
+    bookmark = event("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": "40"}, "spec": {"containers": None}})
     script = Script([(10, [])], [[event("ADDED", pod("a", 11))], [bookmark]])
     await follow(script, tmp_path)
     assert script.versions == ["10", "11", "40"]
