@@ -30,6 +30,13 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True):
     slurm_node: str
 
 
+class Cover(msgspec.Struct, frozen=True, kw_only=True):
+    """Note on a pod that is bound already which job holds its node from now on."""
+
+    pod: Pod
+    job: JobId
+
+
 class Finish(msgspec.Struct, frozen=True, kw_only=True):
     """End a job with the exit code of its pods: 0 when all succeeded, else 1."""
 
@@ -67,4 +74,4 @@ class Warn(msgspec.Struct, frozen=True, kw_only=True):
     note: str
 
 
-Action = Submit | UpdateExcluded | Bind | Finish | Cancel | Evict | Report | Warn
+Action = Submit | UpdateExcluded | Bind | Cover | Finish | Cancel | Evict | Report | Warn

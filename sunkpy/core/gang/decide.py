@@ -11,11 +11,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from sunkpy.core import names
-from sunkpy.core.gang.actions import Action, Bind, Cancel, Evict, Finish, Report, Submit, UpdateExcluded, Warn
+from sunkpy.core.gang.actions import Action, Bind, Cancel, Cover, Evict, Finish, Report, Submit, UpdateExcluded, Warn
 from sunkpy.core.gang.recognise import Gang
 from sunkpy.core.gang.request import plan_job
-from sunkpy.core.gang.view import GangView, JobView, bound_job_ids, holds_its_node, is_over
+from sunkpy.core.gang.view import GangView, JobView, holds_its_node, is_over
 from sunkpy.core.placement.eligibility import excluded, explain
 from sunkpy.core.quantity import BadQuantity
 
@@ -69,7 +68,7 @@ def _end_job(view: GangView, job: JobView) -> list[Action]:
     if view.gang is None:
         return [Cancel(job=job.id, why="the pods are gone")]
     # Only the job that the pods ran under ends with their exit code.
-    if str(job.id) not in bound_job_ids(view.pods):
+    if job.id != view.bound_to:
         return [Cancel(job=job.id, why="the pods finished under another job")]
     if job.told_s_ago is not None and job.told_s_ago > TOLD_PATIENCE_S:
         return [Cancel(job=job.id, why="the placeholder did not end when it was told")]
@@ -97,9 +96,16 @@ def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[Action]:
 
 def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy: Policy) -> list[Action]:
     """Slurm has forgotten the job of bound pods: keep the pods, and let a new job hold their node."""
-    if others or not view.may_submit or any(pod.is_deleting for pod in gang.members):
-        return _cancel_all(others[1:], "one job is enough")
-    pinned = [pod.annotations.get(names.ANNOTATION_PLACED_ON, "") for pod in gang.members]
+    if others:
+        covers = [
+            Cover(pod=pod, job=others[0].id)
+            for pod in gang.members
+            if view.placed.get(pod.uid) in others[0].start_nodes
+        ]
+        return [*covers, *_cancel_all(others[1:], "one job is enough")]
+    if not view.may_submit or any(pod.is_deleting for pod in gang.members):
+        return []
+    pinned = [view.placed.get(pod.uid, "") for pod in gang.members]
     if not all(pinned):
         return []
     request = plan_job(

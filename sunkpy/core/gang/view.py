@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
-from sunkpy.core import names
 from sunkpy.core import slurm as slurm_states
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.recognise import Gang
@@ -39,8 +36,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_lost(self) -> bool:
-        """Slurm does not know it, proved."""
-        return self.missing >= MISSING_OBSERVATIONS
+        """Slurm does not know it, proved, and it was not seen to end: Slurm has forgotten it."""
+        return self._is_gone and not self.is_over
 
     @property
     def is_over(self) -> bool:
@@ -53,7 +50,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     def is_settled(self) -> bool:
         """Nothing is left to be told to it."""
         ended = slurm_states.is_job_ended(self.state) and not slurm_states.is_job_completing(self.state)
-        return ended or self.is_lost
+        return ended or self._is_gone
+
+    @property
+    def _is_gone(self) -> bool:
+        return self.missing >= MISSING_OBSERVATIONS
 
     @property
     def is_live(self) -> bool:
@@ -89,12 +90,16 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
     """A gang, its jobs and what the scheduler remembers of it.
 
     `gang` is None when all its pods are gone. `eligibility` is None while Slurm's nodes are not known.
+    `bound_to` is the job under which the members were bound, `placed` the Slurm node of each bound member by its uid:
+    both from the scheduler's own knowledge, for the owner of a pod can write any annotation.
     `may_submit` is False until a failed or refused submit may be tried again.
     """
 
     uid: str
     gang: Gang | None
     jobs: tuple[JobView, ...] = ()
+    bound_to: JobId | None = None
+    placed: dict[str, str] = {}
     eligibility: Eligibility | None = None
     may_submit: bool = True
     refused: str = ""
@@ -117,7 +122,7 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def bound_job(self) -> JobView | None:
         """The job under which the members were bound, if it is still known."""
-        return next((job for job in self.jobs if str(job.id) in bound_job_ids(self.pods)), None)
+        return next((job for job in self.jobs if job.id == self.bound_to), None)
 
     @property
     def state(self) -> State:
@@ -141,15 +146,6 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
 def holds_its_node(job: JobView) -> bool:
     """The job keeps its node for pods that are bound: it neither ended, nor was suspended or queued again."""
     return not job.is_over and not job.is_suspended and not job.is_pending
-
-
-def bound_job_ids(pods: Iterable[Pod]) -> frozenset[str]:
-    """The job ids under which those of the pods that are bound were bound."""
-    return frozenset(
-        pod.annotations[names.ANNOTATION_JOB_ID]
-        for pod in pods
-        if pod.spec.node_name and names.ANNOTATION_JOB_ID in pod.annotations
-    )
 
 
 def is_running(pod: Pod) -> bool:

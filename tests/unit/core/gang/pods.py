@@ -1,6 +1,5 @@
 """Builders of the values that tests of gangs and placement start from."""
 
-from sunkpy.core import names
 from sunkpy.core.gang.recognise import Gang, recognise
 from sunkpy.core.objects import (
     Container,
@@ -25,16 +24,11 @@ def make_pod(
     requests=None,
     annotations=None,
     node="",
-    job=None,
-    slurm_node="",
     phase="Pending",
     running=False,
     deleting=False,
     **spec,
 ) -> Pod:
-    annotations = dict(annotations or {})
-    if job is not None:
-        annotations |= {names.ANNOTATION_JOB_ID: str(job), names.ANNOTATION_PLACED_ON: slurm_node or "n1"}
     containers = spec.pop("containers", None) or (Container(name="c", resources=Resources(requests=requests or {})),)
     statuses = (ContainerStatus(name="c", state=ContainerState(running=Running())),) if running else ()
     return Pod(
@@ -42,7 +36,7 @@ def make_pod(
             name=name,
             namespace="default",
             uid=uid,
-            annotations=annotations,
+            annotations=dict(annotations or {}),
             deletion_timestamp="2026-11-21T00:00:00Z" if deleting else None,
         ),
         spec=PodSpec(containers=containers, node_name=node, scheduler_name="slurm", **spec),

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core import names
-from sunkpy.core.gang.actions import Bind, Cancel, Evict, Finish, Report, Submit, UpdateExcluded, Warn
+from sunkpy.core.gang.actions import Bind, Cancel, Cover, Evict, Finish, Report, Submit, UpdateExcluded, Warn
 from sunkpy.core.gang.decide import Policy, decide
+from sunkpy.core.gang.hooks import epilog_waits_for, prolog_waits_for
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.recognise import recognise
 from sunkpy.core.gang.view import GangView, JobView
@@ -22,7 +22,9 @@ def job(*state, id=7, **fields):
 
 def view(pod=None, *jobs, **fields):
     gang = None if pod is None else recognise(pod)
-    return GangView(uid="uid-1", gang=gang, jobs=jobs, **({"eligibility": FITS} | fields))
+    placed = {"uid-1": "n1"} if pod is not None and pod.spec.node_name else {}
+    known = {"eligibility": FITS, "placed": placed, "bound_to": 7 if placed else None}
+    return GangView(uid="uid-1", gang=gang, jobs=jobs, **(known | fields))
 
 
 def kinds(actions):
@@ -120,7 +122,7 @@ def test_the_pending_job_of_a_deleted_pod_is_cancelled_at_once():
 
 
 def test_the_job_of_a_pod_that_is_still_stopping_holds_its_node():
-    pod = make_pod(node="k1", job=7, running=True, deleting=True)
+    pod = make_pod(node="k1", running=True, deleting=True)
     assert decide(view(pod, job("RUNNING", nodes=("n1",))), POLICY) == []
 
 
@@ -130,58 +132,60 @@ def test_the_job_goes_when_its_pod_is_gone():
 
 @pytest.mark.parametrize(("phase", "exit_code"), [("Succeeded", 0), ("Failed", 1)])
 def test_the_job_ends_as_its_pod_ended(phase, exit_code):
-    pod = make_pod(node="k1", job=7, phase=phase)
+    pod = make_pod(node="k1", phase=phase)
     assert decide(view(pod, job("RUNNING")), POLICY) == [Finish(job=7, exit_code=exit_code)]
 
 
 def test_a_job_whose_script_has_not_begun_is_told_later():
-    pod = make_pod(node="k1", job=7, phase="Succeeded")
+    pod = make_pod(node="k1", phase="Succeeded")
     assert decide(view(pod, job("RUNNING", "CONFIGURING")), POLICY) == []
 
 
 def test_a_placeholder_that_does_not_listen_is_cancelled():
-    pod = make_pod(node="k1", job=7, phase="Succeeded")
+    pod = make_pod(node="k1", phase="Succeeded")
     assert kinds(decide(view(pod, job("RUNNING", told_s_ago=16.0)), POLICY)) == [Cancel]
 
 
 def test_a_finished_phase_with_a_running_container_is_not_the_end():
-    pod = make_pod(node="k1", job=7, phase="Failed", running=True)
+    pod = make_pod(node="k1", phase="Failed", running=True)
     assert decide(view(pod, job("RUNNING")), POLICY) == []
 
 
 @pytest.mark.parametrize("state", [("PREEMPTED", "COMPLETING"), ("CANCELLED",), ("TIMEOUT",), ("NODE_FAIL",)])
 def test_pods_go_when_their_job_has_ended(state):
-    pod = make_pod(node="k1", job=7, running=True)
+    pod = make_pod(node="k1", running=True)
     assert kinds(decide(view(pod, job(*state)), POLICY)) == [Evict]
 
 
 @pytest.mark.parametrize("state", [("SUSPENDED",), ("PENDING",)])
 def test_pods_go_and_the_job_too_when_it_was_suspended_or_queued_again(state):
-    pod = make_pod(node="k1", job=7, running=True)
+    pod = make_pod(node="k1", running=True)
     assert kinds(decide(view(pod, job(*state)), POLICY)) == [Evict, Cancel]
 
 
 def test_an_epilog_says_that_the_node_is_wanted_before_the_poll_does():
-    pod = make_pod(node="k1", job=7, running=True)
+    pod = make_pod(node="k1", running=True)
     assert kinds(decide(view(pod, job("RUNNING", epilogs=frozenset({"n1"}))), POLICY)) == [Evict]
 
 
 @pytest.mark.parametrize("missing", [0, 1])
 def test_a_job_that_slurm_does_not_show_once_changes_nothing(missing):
-    pod = make_pod(node="k1", job=7, running=True)
+    pod = make_pod(node="k1", running=True)
     assert decide(view(pod, job("RUNNING", missing=missing)), POLICY) == []
 
 
 def test_a_pod_whose_job_slurm_has_lost_keeps_running_under_a_new_one():
-    pod = make_pod(node="k1", job=7, slurm_node="n1", running=True)
+    pod = make_pod(node="k1", running=True)
     actions = decide(view(pod, job("RUNNING", missing=2)), POLICY)
     assert kinds(actions) == [Warn, Submit]
     assert actions[1].request.required_nodes == ("n1",)
     assert decide(view(pod, job(missing=2), job("PENDING", id=8)), POLICY) == []
+    covered = job("RUNNING", id=8, prologs=frozenset({"n1"}))
+    assert decide(view(pod, job(missing=2), covered), POLICY) == [Cover(pod=pod, job=8)]
 
 
 def test_other_jobs_of_a_bound_pod_are_cancelled():
-    pod = make_pod(node="k1", job=7, running=True)
+    pod = make_pod(node="k1", running=True)
     assert decide(view(pod, job("RUNNING"), job("PENDING", id=8)), POLICY)[0].job == 8
 
 
@@ -203,7 +207,6 @@ JOBS = st.builds(
 PODS = st.builds(
     make_pod,
     node=st.sampled_from(["", "k1"]),
-    job=st.none() | st.integers(7, 9),
     phase=st.sampled_from(["Pending", "Running", "Succeeded", "Failed"]),
     running=st.booleans(),
     deleting=st.booleans(),
@@ -217,7 +220,7 @@ VIEWS = st.builds(
 def test_no_view_makes_a_running_pod_go_unless_its_own_job_was_seen_to_end(seen):
     for action in decide(seen, POLICY):
         if isinstance(action, Evict):
-            (own,) = [j for j in seen.jobs if str(j.id) == action.pod.annotations[names.ANNOTATION_JOB_ID]]
+            (own,) = [j for j in seen.jobs if j.id == seen.bound_to]
             assert own.is_over or own.is_suspended or own.is_pending
             assert not own.is_lost
 
@@ -251,3 +254,39 @@ def test_only_unscheduled_pods_are_reported_as_such(seen):
     for action in decide(seen, POLICY):
         if isinstance(action, Report):
             assert not action.pod.spec.node_name
+
+
+@pytest.mark.parametrize(
+    ("seen", "waits"),
+    [
+        (view(make_pod(), job("PENDING", prologs=frozenset({"n1"}))), True),
+        (view(make_pod(), job("CANCELLED")), False),
+        (view(make_pod(), job("RUNNING", epilogs=frozenset({"n1"}))), False),
+        (view(make_pod()), False),
+        (view(make_pod(deleting=True), job("RUNNING")), False),
+        (view(make_pod(node="k1"), job("RUNNING")), False),
+        (view(None, job("RUNNING")), False),
+    ],
+)
+def test_a_prolog_ends_when_its_pod_is_bound_or_never_will_be(seen, waits):
+    assert bool(prolog_waits_for(seen, 7)) == waits
+
+
+@pytest.mark.parametrize(
+    ("seen", "waits"),
+    [
+        (view(make_pod(node="k1", running=True), job("PREEMPTED", "COMPLETING")), True),
+        (view(make_pod(node="k1", running=True, deleting=True), job("CANCELLED")), True),
+        (view(make_pod(node="k1"), job("RUNNING")), True),
+        (view(make_pod(node="k1", running=True)), True),
+        (view(make_pod(node="k1", phase="Failed", running=True), job("CANCELLED")), True),
+        (view(make_pod(node="k1", phase="Failed"), job("CANCELLED")), False),
+        (view(make_pod(node="k1", running=True), job("CANCELLED"), placed={"uid-1": "n2"}), False),
+        (view(make_pod(node="k1", running=True), job(), job("RUNNING", id=8), bound_to=8), False),
+        (view(make_pod(node="k1", running=True), job(), job("PENDING", id=8), bound_to=8), True),
+        (view(make_pod(), job("CANCELLED")), False),
+        (view(None, job("CANCELLED")), False),
+    ],
+)
+def test_an_epilog_ends_only_when_no_pod_is_left_on_its_node(seen, waits):
+    assert bool(epilog_waits_for(seen, 7, "n1")) == waits

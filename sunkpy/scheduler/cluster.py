@@ -1,0 +1,150 @@
+"""The cluster as the scheduler watches it: its own pods, the nodes, and the slurmd pods that tie both worlds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+import msgspec
+import structlog
+
+from sunkpy.core import matching, names
+from sunkpy.core.objects import Node, Pod, PodSpec
+from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes
+from sunkpy.core.quantity import BadQuantity
+from sunkpy.core.slurm import SlurmNode
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.informer import Informer
+from sunkpy.scheduler.settings import SchedulerSettings
+from sunkpy.slurm import NodeCache
+
+Changed = Callable[[], None]
+
+
+class Cluster:
+    """Informers of one leader. `on_nodes` is called when the nodes that pods may use have changed."""
+
+    def __init__(self, kube: Kube, slurm_nodes: NodeCache, settings: SchedulerSettings, *, on_nodes: Changed) -> None:
+        self._settings = settings
+        self.namespace = settings.namespace
+        self._slurm_nodes = slurm_nodes
+        self._on_nodes = on_nodes
+        self._log = structlog.get_logger("cluster")
+        self._eligible: dict[bytes, Eligibility] = {}
+        self._indexed: tuple[dict[str, list[Pod]], dict[str, list[Pod]]] | None = None
+        self._candidates: list[Candidate] | None = None
+        self.pods = Informer(kube, paths.ALL_PODS, Pod, field_selector=f"spec.schedulerName={settings.scheduler_name}")
+        self.nodes = Informer(kube, paths.NODES, Node)
+        labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
+        self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels)
+        self.nodes.add_handler(self._node_changed)
+        self.slurmd_pods.add_handler(self._slurmd_changed)
+        slurm_nodes.add_listener(self._slurm_nodes_changed)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for informer in (self.pods, self.nodes, self.slurmd_pods):
+                group.create_task(informer.run())
+            group.create_task(self._slurm_nodes.run())
+
+    async def synced(self) -> None:
+        """Wait until every collection has been listed once."""
+        for informer in (self.pods, self.nodes, self.slurmd_pods):
+            await informer.synced.wait()
+
+    def node_behind(self, slurm_node: str) -> Node | None:
+        """The Kubernetes node on which the slurmd of a Slurm node runs."""
+        pod = self.slurmd_pod(slurm_node)
+        return self.nodes.get("", pod.spec.node_name) if pod is not None and pod.spec.node_name else None
+
+    def slurm_node_on(self, node: str) -> str:
+        """The Slurm node whose slurmd runs on a Kubernetes node; empty when there is none."""
+        pod = _best(self._index()[1].get(node, ()))
+        return pod.labels.get(names.LABEL_SLURM_NODE, "") if pod is not None else ""
+
+    def slurmd_pod(self, slurm_node: str) -> Pod | None:
+        """The slurmd pod of a Slurm node; of several, one that is not going away."""
+        return _best(self._index()[0].get(slurm_node, ()))
+
+    def _index(self) -> tuple[dict[str, list[Pod]], dict[str, list[Pod]]]:
+        """The slurmd pods by Slurm node, and by Kubernetes node."""
+        if self._indexed is None:
+            self._indexed = (defaultdict(list), defaultdict(list))
+            for pod in self.slurmd_pods.values():
+                self._indexed[0][pod.labels.get(names.LABEL_SLURM_NODE, "")].append(pod)
+                self._indexed[1][pod.spec.node_name].append(pod)
+        return self._indexed
+
+    def eligibility(self, pod: Pod) -> Eligibility | None:
+        """Where the pod may run; None while Slurm's nodes have not been read."""
+        if self._slurm_nodes.observation is None:
+            return None
+        key = _signature(pod.spec)
+        if key not in self._eligible:
+            try:
+                self._eligible[key] = eligible_nodes(
+                    pod.spec, self._all_candidates(), gpu_resources=self._settings.gpu_resources
+                )
+            except BadQuantity as error:
+                return Eligibility(eligible=(), refused={"": str(error)})
+        return self._eligible[key]
+
+    def _all_candidates(self) -> list[Candidate]:
+        if self._candidates is None:
+            self._candidates = [candidate for pod in self.slurmd_pods.values() if (candidate := self._candidate(pod))]
+        return self._candidates
+
+    def _candidate(self, pod: Pod) -> Candidate | None:
+        """Only nodes that Slurm knows: it refuses a job that excludes an unknown one."""
+        assert self._slurm_nodes.observation is not None
+        name = pod.labels.get(names.LABEL_SLURM_NODE, "")
+        node = self.nodes.get("", pod.spec.node_name)
+        slurm = self._slurm_nodes.observation.nodes.get(name)
+        return Candidate(slurm_node=name, node=node, slurm=slurm) if node is not None and slurm is not None else None
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if old is None or new is None or _facts(old) != _facts(new):
+            self._invalidate()
+
+    def _slurmd_changed(self, old: Pod | None, new: Pod | None) -> None:
+        self._indexed = None
+        if old is None or new is None or old.spec.node_name != new.spec.node_name:
+            self._invalidate()
+
+    def _slurm_nodes_changed(self, changed: frozenset[str]) -> None:
+        observation = self._slurm_nodes.observation
+        if observation is None or self._candidates is None:
+            return
+        known = {candidate.slurm_node: candidate.slurm for candidate in self._candidates}
+        for name in changed:
+            new, old = observation.nodes.get(name), known.get(name)
+            if new is None or old is None or _size(new) != _size(old):
+                self._invalidate()
+                return
+
+    def _invalidate(self) -> None:
+        self._candidates = None
+        self._eligible.clear()
+        self._on_nodes()
+
+
+def _best(pods: Iterable[Pod]) -> Pod | None:
+    return min(pods, key=lambda pod: (pod.is_finished, pod.is_deleting), default=None)
+
+
+def _facts(node: Node) -> tuple[object, ...]:
+    return (node.labels, node.spec.taints, node.status.allocatable)
+
+
+def _size(node: SlurmNode) -> tuple[object, ...]:
+    return (node.cpus, node.memory_mib, node.gres)
+
+
+def _signature(spec: PodSpec) -> bytes:
+    """Pods of one template are judged alike, so they are judged once."""
+    return msgspec.json.encode(
+        (spec.node_selector, spec.affinity, spec.tolerations, sorted(matching.pod_requests(spec).items()))
+    )

@@ -1,0 +1,44 @@
+"""The scheduler process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sunkpy.kube.client import Kube
+from sunkpy.kube.lease import KubeLease
+from sunkpy.runtime.process import Process, run, serve_app
+from sunkpy.runtime.settings import load
+from sunkpy.scheduler.hooks import HookServer
+from sunkpy.scheduler.leader import Leader
+from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.scheduler.settings import SchedulerSettings
+from sunkpy.slurm import PrometheusRecorder, Slurm
+
+
+def main(config_path: Path) -> None:
+    """Run until a signal comes.
+
+    Raises:
+        BadSettings: the settings file cannot be used.
+    """
+    settings = load(config_path, SchedulerSettings)
+    run("scheduler", settings, lambda process: _body(process, settings))
+
+
+async def _body(process: Process, settings: SchedulerSettings) -> None:
+    metrics = SchedulerMetrics(process.registry)
+    server = HookServer(port=settings.hooks.port, metrics=metrics)
+    server.leader = lambda: process.election.leader if process.election is not None else None
+    runner = await serve_app(server.app(), settings.hooks.port)
+    slurm = Slurm.connect(settings.slurm, recorder=PrometheusRecorder(process.registry))
+    try:
+        async with await Kube.connect() as kube:
+            lease = KubeLease(
+                kube,
+                namespace=settings.leader_election.namespace or settings.namespace,
+                name=settings.leader_election.lease_name or f"{settings.cluster}-scheduler",
+            )
+            await process.lead(lease, lambda: Leader(kube, slurm, settings, process, metrics).run(server))
+    finally:
+        await runner.cleanup()
+        await slurm.close()

@@ -1,0 +1,96 @@
+"""What the scheduler writes on pods: conditions, annotations, Events, bindings, deletions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from sunkpy.core import names
+from sunkpy.core.gang.causes import Cause
+from sunkpy.core.objects import Pod
+from sunkpy.kube import errors, paths
+from sunkpy.kube.client import STRATEGIC_PATCH, Kube
+from sunkpy.kube.events import EventRecorder
+from sunkpy.scheduler.ledger import Assumption
+
+POD_SCHEDULED = "PodScheduled"
+DISRUPTION_TARGET = "DisruptionTarget"
+
+
+class PodWriter:
+    """Every write names the pod by uid, so a pod that was replaced under its name is never hit."""
+
+    def __init__(self, kube: Kube, events: EventRecorder) -> None:
+        self._kube = kube
+        self._events = events
+
+    async def read(self, pod: Pod) -> Pod | None:
+        """The pod as the apiserver has it now; None when it is gone or another one has its name.
+
+        Raises:
+            KubeError: it could not be read.
+        """
+        try:
+            found = await self._kube.get(_path(pod), Pod)
+        except errors.NotFound:
+            return None
+        return found if found.uid == pod.uid else None
+
+    async def others_on(self, node: str) -> list[Pod]:
+        """Every pod that is bound to a node, as the apiserver has it now."""
+        return await self._kube.list_objects(paths.ALL_PODS, Pod, field_selector=f"spec.nodeName={node}")
+
+    async def bind(self, pod: Pod, to: Assumption) -> None:
+        """Bind a pod and note its job in the same write."""
+        await self._kube.bind(*pod.key, uid=pod.uid, node=to.node, annotations=_job_notes(to.job, to.slurm_node))
+
+    async def note_job(self, pod: Pod, job: int) -> None:
+        """Note on a pod which job is its own."""
+        await self._patch(pod, {"annotations": {names.ANNOTATION_JOB_ID: str(job)}})
+
+    async def not_scheduled(self, pod: Pod, message: str) -> None:
+        """PodScheduled=False with the reason for people; `Unschedulable` is what autoscalers look for."""
+        await self._set_condition(pod, POD_SCHEDULED, status="False", reason="Unschedulable", message=message)
+
+    async def evict(self, pod: Pod, cause: Cause) -> None:
+        """Say why, then delete with the pod's own grace period. A pod that is being deleted already is left alone."""
+        try:
+            await self._set_condition(pod, DISRUPTION_TARGET, status="True", reason=cause.reason, message=cause.message)
+            await self.warn(pod, reason=cause.reason, action="Evicting", note=f"{cause.message}; the pod is evicted")
+            await self._kube.delete(_path(pod), uid=pod.uid)
+        except (errors.NotFound, errors.Conflict):
+            return  # gone, or another pod by now
+
+    async def warn(self, pod: Pod, *, reason: str, action: str, note: str) -> None:
+        """An Event that a person should look at."""
+        await self._events.warning(pod, "Pod", reason=reason, action=action, note=note)
+
+    async def tell(self, pod: Pod, *, reason: str, action: str, note: str) -> None:
+        """An Event that says how things go."""
+        await self._events.normal(pod, "Pod", reason=reason, action=action, note=note)
+
+    async def _patch(self, pod: Pod, metadata: Mapping[str, object]) -> None:
+        body = {"metadata": {**metadata, "uid": pod.uid}}
+        await self._kube.patch(_path(pod), body, content_type=STRATEGIC_PATCH)
+
+    async def _set_condition(self, pod: Pod, type_: str, *, status: str, reason: str, message: str) -> None:
+        old = pod.condition(type_)
+        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        since = old.last_transition_time if old is not None and old.status == status else None
+        condition = {
+            "type": type_,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": since or now,
+        }
+        body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+        await self._kube.patch(paths.status(_path(pod)), body, content_type=STRATEGIC_PATCH)
+
+
+def _path(pod: Pod) -> str:
+    return paths.pod(*pod.key)
+
+
+def _job_notes(job: int, slurm_node: str) -> dict[str, str]:
+    return {names.ANNOTATION_JOB_ID: str(job), names.ANNOTATION_PLACED_ON: slurm_node}

@@ -1,0 +1,30 @@
+"""Settings of the scheduler."""
+
+from __future__ import annotations
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings
+
+
+class HooksSettings(Settings, frozen=True, kw_only=True):
+    """Where prologs and epilogs call, and the audience that their tokens must have."""
+
+    port: int = 8000
+    audience: str = names.HOOKS_AUDIENCE
+
+
+class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
+    """The scheduler of one Slurm cluster. `namespace` is where its slurmd pods are.
+
+    `gpu_resources` maps extended resources of pods to names of Slurm's GRES.
+    """
+
+    cluster: str
+    slurm: SlurmSettings
+    scheduler_name: str = "slurm"
+    default_partition: str = ""
+    gpu_resources: dict[str, str] = msgspec.field(default_factory=lambda: {"nvidia.com/gpu": "gpu"})
+    poll_seconds: float = 1.0
+    hooks: HooksSettings = HooksSettings()
