@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+_INDEX = re.compile(r"\([^)]*\)")
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][\w:/]*)=")
 
 
@@ -20,7 +21,7 @@ def node_flags(node: Mapping[str, str]) -> frozenset[str]:
     return frozenset(flag.rstrip("*~#!%$@^-") for flag in node.get("State", "").split("+"))
 
 
-def tres_count(tres: str, name: str) -> int:
-    """Amount of one resource in `cpu=2,mem=1G,node=1,gres/gpu=1,gres/gpu:h100=1`; 0 when it is not there."""
-    pairs = (item.partition("=") for item in tres.split(","))
-    return next((int(value) for key, _, value in pairs if key == name), 0)
+def gres_count(gres: str, name: str) -> int:
+    """Amount of one kind in `gpu:h100:2(IDX:0-1),shard:4`, whatever its type; 0 when it is not there."""
+    items = (_INDEX.sub("", item).split(":") for item in re.split(r",(?![^(]*\))", gres))
+    return sum(int(item[-1]) for item in items if item[0] == name and len(item) > 1)

@@ -169,17 +169,19 @@ class Stack:
 
     def jobs(self) -> Mapping[int, Mapping[str, str]]:
         """All jobs that slurmctld remembers, by id, as `scontrol show job` prints them."""
-        lines = self.scontrol("show", "job", "--oneliner").splitlines()
+        lines = self.scontrol("show", "job", "--details", "--oneliner").splitlines()
         parsed = (slurm_text.parse_oneliner(line) for line in lines if line.startswith("JobId="))
         return {int(job["JobId"].split()[0]): job for job in parsed}
 
     def job(self, job_id: int) -> Mapping[str, str]:
         """One job; of an array, its first line."""
-        return slurm_text.parse_oneliner(self.scontrol("show", "job", "--oneliner", str(job_id)).splitlines()[0])
+        return slurm_text.parse_oneliner(
+            self.scontrol("show", "job", "--details", "--oneliner", str(job_id)).splitlines()[0]
+        )
 
     def slurm_nodes(self) -> Mapping[str, Mapping[str, str]]:
         """All Slurm nodes by name, as `scontrol show node` prints them."""
-        lines = self.scontrol("show", "node", "--oneliner").splitlines()
+        lines = self.scontrol("show", "node", "--details", "--oneliner").splitlines()
         parsed = (slurm_text.parse_oneliner(line) for line in lines if line.startswith("NodeName="))
         return {node["NodeName"]: node for node in parsed}
 

@@ -171,11 +171,11 @@ def check_placement(stack: Stack, pods: Sequence[Pod], tell: Tell) -> int:
         placed = hostlist.expand(job["NodeList"])
         where = [k8s_node_of.get(name) for name in placed]
         check(where == [pod.spec.node_name], f"job {job_id} is on {placed} = {where}, pod on {pod.spec.node_name}")
-        held = slurm_text.tres_count(job.get("AllocTRES", ""), "gres/gpu")
-        check(held == 1, f"job {job_id} holds {held} GPUs (AllocTRES {job.get('AllocTRES')}), the pod asked for 1")
+        held = slurm_text.gres_count(job.get("JOB_GRES", ""), "gpu")
+        check(held == 1, f"job {job_id} holds {held} GPUs (JOB_GRES {job.get('JOB_GRES')}), the pod asked for 1")
         gpus += held
         tell(f"pod {pod.name} = job {job_id} on {placed[0]} = {pod.spec.node_name}, {held} GPU")
-    in_slurm = sum(slurm_text.tres_count(node["AllocTRES"], "gres/gpu") for node in stack.slurm_nodes().values())
+    in_slurm = sum(slurm_text.gres_count(node.get("GresUsed", ""), "gpu") for node in stack.slurm_nodes().values())
     check(in_slurm == gpus, f"Slurm has given {in_slurm} GPUs away, the pods hold {gpus}")
     return gpus
 

@@ -34,8 +34,15 @@ def test_state_marks_are_taken_off_the_flags() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tres", "name", "count"),
-    [("cpu=2,gres/gpu=3", "gres/gpu", 3), ("gres/gpu:h100=3", "gres/gpu", 0), ("", "gres/gpu", 0), ("cpu=2", "cpu", 2)],
+    ("gres", "count"),
+    [
+        ("gpu:h100:2(IDX:0-1)", 2),
+        ("gpu:2", 2),
+        ("gpu:h100:0(IDX:N/A)", 0),
+        ("shard:4(IDX:0,2),gpu:h100:1(IDX:0,3),gpu:a40:2(IDX:1)", 3),
+        ("(null)", 0),
+        ("", 0),
+    ],
 )
-def test_amounts_of_resources(tres: str, name: str, count: int) -> None:
-    assert slurm_text.tres_count(tres, name) == count
+def test_gpus_are_counted_whatever_their_type(gres: str, count: int) -> None:
+    assert slurm_text.gres_count(gres, "gpu") == count
