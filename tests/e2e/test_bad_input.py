@@ -149,12 +149,12 @@ def _signed(stack: Stack, *, expires_s: int) -> str:
 
 
 def _run_syncer(stack: Stack, folder: Path, token: Path, *, for_s: float = 8.0) -> list[str]:
-    """Log lines of a syncer of some other cluster that this machine runs with that token, for a few seconds."""
+    """Log lines of a syncer that runs here with that token for a few seconds; its namespace has no slurmd pods."""
     config = folder / "config.yaml"
     config.write_text(
         f"""
-cluster: elsewhere
-namespace: {stack.namespace}
+cluster: {stack.cluster}
+namespace: {WORKLOADS}
 slurm: {{url: "{rest_url(stack)}", user: slurm, tokenFile: "{token}"}}
 leaderElection: {{enabled: false}}
 http: {{port: {_free_port()}}}
