@@ -60,11 +60,13 @@ class Remote:
     def __init__(self, *command: str, env: Mapping[str, str], timeout_s: float) -> None:
         self._command = command
         self._timeout_s = timeout_s
+        whole_env = dict(os.environ) | dict(env)
+        # Unbuffered, so that reading the first line takes nothing of what follows.
         self._process = subprocess.Popen(
-            command, env=dict(os.environ) | dict(env), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command, env=whole_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
         )
         assert self._process.stdout is not None
-        if self._process.stdout.readline().strip() != "ready":
+        if self._process.stdout.readline().strip() != b"ready":
             self.time_s()
 
     def time_s(self) -> float:
@@ -80,5 +82,7 @@ class Remote:
             self._process.communicate()
             raise CommandFailed(self._command, code=None, output=f"nothing after {self._timeout_s:.0f} s") from error
         if self._process.returncode != 0:
-            raise CommandFailed(self._command, code=self._process.returncode, output=errors or out)
+            raise CommandFailed(
+                self._command, code=self._process.returncode, output=(errors or out).decode(errors="replace")
+            )
         return float(out.split()[-1])
