@@ -21,7 +21,8 @@ from sunkpy.slurm.errors import SlurmError
 Listener = Callable[[frozenset[str]], None]
 """Called after each successful read with the names of nodes that came, went or changed. Must not block or raise."""
 
-_FULL_READ_EACH_S = 300.0
+_FULL_READ_EACH_S = 60.0
+"""A node that somebody deletes does not count as a change (24.11 answers 304): only a full read misses it."""
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +41,7 @@ class NodeCache:
         self._poll_s = poll_s
         self._clock = clock
         self._last_update_s = 0
-        self._full_at_s = 0.0
+        self._full_at_s = float("-inf")
         self._listeners: list[Listener] = []
         self._flight: asyncio.Task[Observation] | None = None
         self._log = structlog.get_logger("slurm-nodes")
@@ -70,12 +71,16 @@ class NodeCache:
                 self.problem = None
             await asyncio.sleep(max(0.05, self._poll_s - (self._clock() - started_s)))
 
-    async def refresh(self) -> Observation:
+    async def refresh(self, *, full: bool = False) -> Observation:
         """A read that was sent after this call, shared by all who wait for one.
+
+        `full` asks for all nodes even when Slurm says that nothing has changed: after a deletion it says so (24.11).
 
         Raises:
             SlurmError: the read failed.
         """
+        if full:
+            self._full_at_s = float("-inf")
         if self._flight is not None:
             # One that is on its way was sent too early for us.
             await asyncio.wait({self._flight})

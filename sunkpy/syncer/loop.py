@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable
 
-import msgspec
 import structlog
 
 from sunkpy.core import names
@@ -19,6 +18,7 @@ from sunkpy.core.mirror import (
     PatchPod,
     Sight,
     View,
+    after_writing,
     decide,
     find_vanished,
 )
@@ -89,14 +89,14 @@ class MirrorLoop:
         for action in sorted(allowed, key=lambda action: not isinstance(action, PatchPod)):
             wrote |= await self._executor.run(action, pod)
         if wrote:
-            await self._see_what_was_written(name)
+            await self._see_what_was_written(name, allowed)
         return _CAPPED_AGAIN_S if len(allowed) < len(decision.actions) else decision.again_s
 
-    async def _see_what_was_written(self, name: str) -> None:
+    async def _see_what_was_written(self, name: str, actions: list[Action]) -> None:
         memory = self._memories.get(name, Memory())
-        self._memories[name] = msgspec.structs.replace(memory, wrote_at_s=self._clock())
+        self._memories[name] = after_writing(memory, actions, self._clock())
         self._awaiting_answer.add(name)
-        await self._nodes.refresh()
+        await self._nodes.refresh(full=any(isinstance(action, DeleteSlurmNode) for action in actions))
 
     def _view(self, name: str, pod: Pod | None) -> View:
         observation = self._nodes.observation

@@ -1,6 +1,6 @@
 """Mirror of slurmd pods and Slurm nodes: `decide(View, now) -> Decision`, all values, no I/O."""
 
-from sunkpy.core.mirror.decide import decide
+from sunkpy.core.mirror.decide import after_writing, decide
 from sunkpy.core.mirror.trust import Budget, find_vanished
 from sunkpy.core.mirror.world import (
     Action,
@@ -29,6 +29,7 @@ __all__ = [
     "Sight",
     "UndrainNode",
     "View",
+    "after_writing",
     "decide",
     "find_vanished",
 ]

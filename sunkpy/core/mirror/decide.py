@@ -11,6 +11,8 @@ Slurm that agree, both asked for after the last write.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from sunkpy.core import names
@@ -28,6 +30,7 @@ from sunkpy.core.mirror.world import (
     Sight,
     UndrainNode,
     View,
+    as_write,
 )
 from sunkpy.core.objects import Condition, Pod
 from sunkpy.core.slurm import NodeComment, SlurmNode
@@ -40,6 +43,9 @@ SILENCE_GRACE_S = 10.0
 """Slurm sets NOT_RESPONDING for half a second after each UNDRAIN; only longer silence is told."""
 FOREIGN_DRAIN_KEPT_S = 600.0
 """How long a node that somebody else drained outlives its pod: a new pod on the same machine finds the drain again."""
+
+REPEAT_AFTER_S = 2.0
+"""A write that Slurm took and does not show is not repeated sooner."""
 
 
 def decide(view: View, now_s: float) -> Decision:
@@ -59,12 +65,19 @@ def decide(view: View, now_s: float) -> Decision:
         actions += _tell_pod(view.pod, sight, memory, now_s)
     if may_act and sight.node is not None:
         actions += _tell_slurm(view, sight.node, cause, memory, sight.number)
+    due = tuple(action for action in actions if not _is_repetition(action, memory, now_s))
     return Decision(
-        actions=tuple(actions),
+        actions=due,
         memory=memory,
         wants_next_answer=_is_open(memory, sight.number) or not may_act,
-        again_s=_next_deadline_s(view, memory, now_s),
+        again_s=REPEAT_AFTER_S if len(due) < len(actions) else _next_deadline_s(view, memory, now_s),
     )
+
+
+def after_writing(memory: Memory, actions: Iterable[Action], now_s: float) -> Memory:
+    """The memory once the actions have been carried out."""
+    wrote = tuple(write for write in map(as_write, actions) if write is not None)
+    return msgspec.structs.replace(memory, wrote_at_s=now_s, wrote=wrote)
 
 
 # ------------------------------------------------------------------------------------------------------------- memory
@@ -129,6 +142,10 @@ def _is_proved(claim: Claim | None, number: int) -> bool:
 def _is_open(memory: Memory, number: int) -> bool:
     """Some claim waits for another answer."""
     return any(claim is not None and number <= claim.number for claim in (memory.drained, memory.deletable))
+
+
+def _is_repetition(action: Action, memory: Memory, now_s: float) -> bool:
+    return as_write(action) in memory.wrote and now_s - memory.wrote_at_s < REPEAT_AFTER_S
 
 
 def _clock(since_s: float | None, is_on: bool, now_s: float) -> float | None:

@@ -33,36 +33,6 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     number: int
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """What earlier passes saw. An empty one is always safe: it only delays.
-
-    `silent_since_s`: Slurm says NOT_RESPONDING. `unready_since_s`: the pod's containers are not ready although Slurm
-    has the node. `podless_since_s`: there is no pod. `drained`, `deletable`: claims that wait for a second answer.
-    `wrote_at_s`: when Slurm was last written to; older answers do not show it yet.
-    """
-
-    silent_since_s: float | None = None
-    unready_since_s: float | None = None
-    podless_since_s: float | None = None
-    drained: Claim | None = None
-    deletable: Claim | None = None
-    wrote_at_s: float = float("-inf")
-
-
-class View(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of one name. `sight` is None before Slurm has answered for the first time.
-
-    `are_pods_known`: the pod watch is up, so a pod that is not seen is not there. `namespace` is ours.
-    """
-
-    name: str
-    namespace: str
-    pod: Pod | None
-    sight: Sight | None
-    are_pods_known: bool = True
-    memory: Memory = Memory()
-
-
 class DrainNode(msgspec.Struct, frozen=True, kw_only=True):
     """Set DRAIN with a reason of ours. `is_announced`: a person or the operator asked for it; else it is capped."""
 
@@ -100,7 +70,52 @@ class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...]
 
 
+SlurmWrite = DrainNode | SetComment | str
+"""A write to Slurm as it is remembered; those without content are remembered by name."""
+
 Action = DrainNode | UndrainNode | SetComment | DeleteSlurmNode | PatchPod
+
+
+def as_write(action: Action) -> SlurmWrite | None:
+    """What is remembered of an action; None for those that do not write to Slurm."""
+    match action:
+        case PatchPod():
+            return None
+        case DrainNode() | SetComment():
+            return action
+        case UndrainNode() | DeleteSlurmNode():
+            return type(action).__name__
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """What earlier passes saw. An empty one is always safe: it only delays.
+
+    `silent_since_s`: Slurm says NOT_RESPONDING. `unready_since_s`: the pod's containers are not ready although Slurm
+    has the node. `podless_since_s`: there is no pod. `drained`, `deletable`: claims that wait for a second answer.
+    `wrote_at_s`, `wrote`: when Slurm was last written to, and what; older answers do not show it yet.
+    """
+
+    silent_since_s: float | None = None
+    unready_since_s: float | None = None
+    podless_since_s: float | None = None
+    drained: Claim | None = None
+    deletable: Claim | None = None
+    wrote_at_s: float = float("-inf")
+    wrote: tuple[SlurmWrite, ...] = ()
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of one name. `sight` is None before Slurm has answered for the first time.
+
+    `are_pods_known`: the pod watch is up, so a pod that is not seen is not there. `namespace` is ours.
+    """
+
+    name: str
+    namespace: str
+    pod: Pod | None
+    sight: Sight | None
+    are_pods_known: bool = True
+    memory: Memory = Memory()
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
