@@ -84,11 +84,8 @@ def attach(*, suite: str, name: str) -> Stack:
 
 def build_images(suite: str, tell: Tell) -> Mapping[str, Image]:
     """Build what has changed; seconds when nothing has."""
-    tell(f"images: building what has changed (Slurm of {suite})")
-    command.run(sys.executable, str(ROOT / "slurm-images" / "build"), "--suite", suite, timeout_s=1800)
-    images = read_images(suite)
-    tell("images: " + ", ".join(sorted(image.ref.removeprefix("docker.io/") for image in images.values())))
-    return images
+    command.follow(sys.executable, str(ROOT / "slurm-images" / "build"), "--suite", suite, tell=tell)
+    return read_images(suite)
 
 
 def read_images(suite: str) -> Mapping[str, Image]:

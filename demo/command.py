@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 
 class CommandFailed(Exception):
@@ -47,6 +47,22 @@ def run(
     if done.returncode != 0:
         raise CommandFailed(command, code=done.returncode, output=done.stderr or done.stdout)
     return done.stdout
+
+
+def follow(*command: str, tell: Callable[[str], None]) -> None:
+    """Run a program that may take long, telling each line it prints.
+
+    Raises:
+        CommandFailed: it ended with an error.
+    """
+    last: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            tell(line.rstrip())
+            last = [*last[-20:], line]
+    if process.returncode != 0:
+        raise CommandFailed(command, code=process.returncode, output="".join(last))
 
 
 def _shown(command: Sequence[str]) -> str:

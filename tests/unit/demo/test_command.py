@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from demo.command import CommandFailed, Remote, run
+from demo.command import CommandFailed, Remote, follow, run
 
 
 def test_output_is_returned_and_input_and_environment_are_given() -> None:
@@ -37,3 +37,10 @@ def test_a_remote_watch_has_begun_when_it_is_made_and_tells_its_time() -> None:
 def test_a_remote_watch_that_ends_early_says_why() -> None:
     with pytest.raises(CommandFailed, match="no such pod"):
         Remote("bash", "-c", "echo no such pod >&2; exit 3", env=os.environ, timeout_s=10)
+
+
+def test_a_long_program_is_told_line_by_line() -> None:
+    lines: list[str] = []
+    with pytest.raises(CommandFailed, match="ended with 3: one\ntwo"):
+        follow("bash", "-c", "echo one; echo two >&2; exit 3", tell=lines.append)
+    assert lines == ["one", "two"]
