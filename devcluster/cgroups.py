@@ -3,12 +3,18 @@
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from devcluster.errors import DevclusterError
+
+Write = Callable[[Path, str], None]
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
 
 
 class Hierarchy(msgspec.Struct, frozen=True):
@@ -54,24 +60,24 @@ def tracking(trees: list[Hierarchy]) -> Hierarchy:
     return (ranked or working(trees))[0]
 
 
-def create(path: str, trees: list[Hierarchy]) -> None:
+def create(path: str, trees: list[Hierarchy], *, write: Write = _write) -> None:
     """Make cgroup ``path`` (relative, nested) in every working tree, usable by a kubelet. Idempotent."""
     for tree in working(trees):
         folder = tree.mount
         for part in Path(path).parts:
             if tree.version == 2:
-                _delegate(folder, is_root=folder == tree.mount)
+                _delegate(folder, is_root=folder == tree.mount, write=write)
             folder = folder / part
             folder.mkdir(exist_ok=True)
             if "cpuset" in tree.controllers:
                 _inherit_cpuset(folder)
 
 
-def delegate(path: str, trees: list[Hierarchy]) -> None:
+def delegate(path: str, trees: list[Hierarchy], *, write: Write = _write) -> None:
     """Hand all controllers on to the children of ``path`` (version 2 only)."""
     for tree in working(trees):
         if tree.version == 2:
-            _delegate(tree.mount / path, is_root=False)
+            _delegate(tree.mount / path, is_root=False, write=write)
 
 
 def _inherit_cpuset(folder: Path) -> None:
@@ -81,14 +87,14 @@ def _inherit_cpuset(folder: Path) -> None:
             (folder / name).write_text((folder.parent / name).read_text())
 
 
-def _delegate(folder: Path, *, is_root: bool) -> None:
+def _delegate(folder: Path, *, is_root: bool, write: Write) -> None:
     wanted = (folder / "cgroup.controllers").read_text().split()
     have = (folder / "cgroup.subtree_control").read_text().split()
-    missing = [name for name in wanted if name not in have]
+    missing = " ".join(f"+{name}" for name in wanted if name not in have)
     if not missing:
         return
     try:
-        _enable(folder, missing)
+        write(folder / "cgroup.subtree_control", missing)
     except OSError as error:
         if error.errno != errno.EBUSY or not is_root:
             raise
@@ -97,13 +103,8 @@ def _delegate(folder: Path, *, is_root: bool) -> None:
         leaf.mkdir(exist_ok=True)
         for pid in (folder / "cgroup.procs").read_text().split():
             with contextlib.suppress(OSError):
-                (leaf / "cgroup.procs").write_text(pid)
-        _enable(folder, missing)
-
-
-def _enable(folder: Path, names: list[str]) -> None:
-    for name in names:
-        (folder / "cgroup.subtree_control").write_text(f"+{name}")
+                write(leaf / "cgroup.procs", pid)
+        write(folder / "cgroup.subtree_control", missing)
 
 
 def pids(path: str, trees: list[Hierarchy]) -> set[int]:

@@ -89,7 +89,7 @@ def status(name: str) -> None:
         table.add_row(process, str(pid) if pid else "[red]dead[/red]")
     OUT.print(f"cluster {name}: {cluster.spec.nodes} nodes, folder {cluster.layout.home}, {cluster.layout.server}")
     OUT.print(table)
-    if not all(processes.values()) or not processes:
+    if not all(processes.values()):
         raise DevclusterError("some processes are dead: `python -m devcluster up` starts them")
 
 

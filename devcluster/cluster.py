@@ -105,7 +105,7 @@ class Cluster:
     def processes(self) -> dict[str, int | None]:
         """Process name -> pid, None for one that should run and does not."""
         daemons = self.daemons
-        return {name: daemons.pid(name) for name in daemons.names()}
+        return {name: daemons.pid(name) for name in expected_processes(self.spec, self.layout)}
 
     # -- changing it --------------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class Cluster:
         for each in nodes:
             node.dress(api, each.name, labels=spec.labels.get(each.name, {}), gpus=spec.gpus)
         self._settle_kwok(spec, api, daemons)
-        for name in daemons.names():
+        for name in expected_processes(spec, layout):
             daemons.require(name)
         controlplane.await_namespace(api)
         self.progress(f"{len(nodes)} nodes Ready after {time.monotonic() - begin:.1f} s")
@@ -215,6 +215,17 @@ class Cluster:
     def _start_runtime(self, each: NodeLayout, daemons: Daemons, archive: Path) -> None:
         node.start(self.layout, each, daemons)
         images.load_into(each, [archive])
+
+
+def expected_processes(spec: Spec, layout: Layout) -> list[str]:
+    """Names of all processes that make up the cluster."""
+    nodes = [layout.node(number) for number in range(1, spec.nodes + 1)]
+    return [
+        *controlplane.PROGRAMS,
+        "provisioner",
+        *(["kwok"] if spec.kwok else []),
+        *(each.daemon(program) for each in nodes for program in node.PROGRAMS),
+    ]
 
 
 def change(spec: Spec, *, nodes: int | None, gpus: int | None, kwok_nodes: int | None, labels: Labels) -> Spec:

@@ -11,6 +11,7 @@ from devcluster.process import Daemon, Daemons, wait_until
 from devcluster.state import write_atomically
 
 APISERVER = "kube-apiserver"
+PROGRAMS = ("etcd", APISERVER, "kube-controller-manager", "kube-scheduler", "coredns")
 # Half a minute of silence is a dead node on a machine this small: faults show within a test's patience.
 NODE_MONITOR_GRACE_S = 16
 
@@ -59,6 +60,8 @@ def apiserver(layout: Layout, binaries: Binaries) -> Daemon:
             "--kubelet-preferred-address-types=InternalIP",
             # Webhooks are called at the pod's address: this machine has routes to pods of every node.
             "--enable-aggregator-routing=true",
+            # etcd 3.4 cannot report progress, which streaming lists need: clients are told to list at once.
+            "--feature-gates=WatchList=false",
             "--event-ttl=4h",
             "--profiling=false",
         ],

@@ -15,7 +15,7 @@ SLOTS = 16
 MAX_NODES = 64
 CLUSTER_DOMAIN = "cluster.local"
 # The longest socket below the folder is the kubelet's pod-resources socket; sockaddr_un holds 107 bytes.
-MAX_HOME_LENGTH = 50
+MAX_ROOT_LENGTH = 36
 
 
 class NodeLayout(msgspec.Struct, frozen=True):
@@ -169,9 +169,9 @@ def check_name(name: str) -> str:
 
 def check_root(root: Path) -> Path:
     """Return ``root`` when unix sockets below it stay within the kernel's limit."""
-    if not root.is_absolute() or len(str(root)) > MAX_HOME_LENGTH:
+    if not root.is_absolute() or len(str(root)) > MAX_ROOT_LENGTH:
         raise DevclusterError(
-            f"SUNKPY_DEVCLUSTER_HOME={root} cannot be used: give an absolute path of at most {MAX_HOME_LENGTH} "
+            f"SUNKPY_DEVCLUSTER_HOME={root} cannot be used: give an absolute path of at most {MAX_ROOT_LENGTH} "
             "characters (unix sockets below it must stay under 108)"
         )
     return root

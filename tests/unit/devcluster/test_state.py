@@ -1,0 +1,76 @@
+from pathlib import Path
+
+import pytest
+
+from devcluster import state
+from devcluster.cluster import Cluster, change, expected_processes
+from devcluster.errors import DevclusterError
+from devcluster.layout import Layout
+from devcluster.state import Spec
+
+
+def test_a_saved_spec_is_read_back(tmp_path: Path):
+    spec = Spec(name="a", slot=2, nodes=3, gpus=1, labels={"node-1": {"zone": "x"}})
+    state.save_spec(tmp_path, spec)
+    assert state.load_spec(tmp_path, "a") == spec
+    assert state.list_specs(tmp_path) == [spec]
+    assert state.load_spec(tmp_path, "b") is None
+
+
+def test_a_broken_spec_says_which_file_and_what_to_do(tmp_path: Path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "cluster.json").write_text("{")
+    with pytest.raises(DevclusterError, match=r"a/cluster\.json cannot be read .* remove the file"):
+        state.load_spec(tmp_path, "a")
+
+
+def test_writing_leaves_no_half_made_file_behind(tmp_path: Path):
+    state.write_atomically(tmp_path / "f", b"1", mode=0o600)
+    state.write_atomically(tmp_path / "f", b"2", mode=0o600)
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+    assert (tmp_path / "f").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("asked", "result"),
+    [
+        ({}, Spec(name="a", slot=0, nodes=2, gpus=1, labels={"node-1": {"k": "v"}})),
+        ({"nodes": 3}, Spec(name="a", slot=0, nodes=3, gpus=1, labels={"node-1": {"k": "v"}})),
+        ({"gpus": 0}, Spec(name="a", slot=0, nodes=2, gpus=0, labels={"node-1": {"k": "v"}})),
+        ({"kwok_nodes": 5}, Spec(name="a", slot=0, nodes=2, gpus=1, kwok=5, labels={"node-1": {"k": "v"}})),
+        (
+            {"labels": {"node-1": {"l": "w"}, "node-2": {"k": "v"}}},
+            Spec(name="a", slot=0, nodes=2, gpus=1, labels={"node-1": {"k": "v", "l": "w"}, "node-2": {"k": "v"}}),
+        ),
+    ],
+)
+def test_what_is_not_asked_for_stays_as_it_was(asked: dict, result: Spec):
+    spec = Spec(name="a", slot=0, nodes=2, gpus=1, labels={"node-1": {"k": "v"}})
+    assert change(spec, **{"nodes": None, "gpus": None, "kwok_nodes": None, "labels": {}} | asked) == result
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"nodes": 1}, "cannot shrink to 1: take it down first"),
+        ({"nodes": 0}, "give 1 to 64"),
+        ({"nodes": 65}, "give 1 to 64"),
+        ({"labels": {"node-9": {"k": "v"}}}, "names node-9, but the nodes are node-1 to node-2"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_can(asked: dict, message: str):
+    spec = Spec(name="a", slot=0, nodes=2)
+    with pytest.raises(DevclusterError, match=message):
+        change(spec, **{"nodes": None, "gpus": None, "kwok_nodes": None, "labels": {}} | asked)
+
+
+def test_a_cluster_that_is_not_there_says_how_to_make_one(tmp_path: Path):
+    with pytest.raises(DevclusterError, match=r"no cluster 'x' in .*`python -m devcluster up` makes one"):
+        _ = Cluster("x", root=Path("/nowhere")).spec
+
+
+def test_every_node_has_its_three_programs():
+    names = expected_processes(Spec(name="a", slot=0, nodes=2), Layout(root=Path("/r"), name="a", slot=0))
+    assert len(names) == len(set(names)) == 6 + 2 * 3
+    assert "node-2-kubelet" in names
+    assert "kwok" not in names
