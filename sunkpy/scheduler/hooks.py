@@ -266,5 +266,10 @@ class HookServer:
         raise web.HTTPTemporaryRedirect(f"http://{host}:{self._port}{request.path}")
 
 
+def other_leader(leader: Identity | None, *, own: Identity) -> Identity | None:
+    """The replica to send callers to; never this one, which may lead already and still be adopting what is there."""
+    return leader if leader is not None and leader.name != own.name else None
+
+
 def _answer(status: int, answer: HookAnswer) -> web.Response:
     return web.Response(status=status, body=msgspec.json.encode(answer), content_type="application/json")

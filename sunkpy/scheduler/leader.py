@@ -49,7 +49,9 @@ class Leader:
         self._ledger = Ledger()
         self._queue: WorkQueue[str] = WorkQueue("gangs")
         self._search = JobSearch(slurm, user=settings.slurm.user)
-        self._cluster = Cluster(kube, NodeCache(slurm, poll_s=_NODES_EACH_S), settings, on_nodes=self._nodes_changed)
+        self._slurm_nodes = NodeCache(slurm, poll_s=_NODES_EACH_S)
+        self._slurm_nodes.add_listener(self._slurm_answered)
+        self._cluster = Cluster(kube, self._slurm_nodes, settings, on_nodes=self._nodes_changed)
         self._poller = JobPoller(
             slurm, self._ledger, metrics, poll_s=settings.poll_seconds, on_change=self._gang_changed
         )
@@ -158,6 +160,11 @@ class Leader:
 
     def _gang_changed(self, entry: GangEntry) -> None:
         self._queue.add(entry.uid)
+
+    def _slurm_answered(self, _: frozenset[str]) -> None:
+        if self._slurm_nodes.problem is not None:  # the reads before this one failed
+            for entry in self._ledger.forgive_silence():
+                self._queue.add(entry.uid)
 
     def _nodes_changed(self) -> None:
         """Gangs that wait may fit now, or no longer; a moment later, for nodes change in groups."""

@@ -217,6 +217,13 @@ class Ledger:
         self._gangs.pop(entry.uid, None)
         entry.fire()
 
+    def forgive_silence(self) -> list[GangEntry]:
+        """Slurm answers again: the gangs whose last submit was not answered may try at once."""
+        waiting = [entry for entry in self if entry.uncertain_since is not None]
+        for entry in waiting:
+            entry.forgive()
+        return waiting
+
     def observe(self, states: Mapping[JobId, frozenset[str]], *, asked_at: float) -> list[GangEntry]:
         """Take in the states of all jobs that Slurm knows; the gangs for which something changed."""
         changed = []

@@ -8,7 +8,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.lease import KubeLease
 from sunkpy.runtime.process import Process, run, serve_app
 from sunkpy.runtime.settings import load
-from sunkpy.scheduler.hooks import HookServer
+from sunkpy.scheduler.hooks import HookServer, other_leader
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.settings import SchedulerSettings
@@ -28,7 +28,7 @@ def main(config_path: Path) -> None:
 async def _body(process: Process, settings: SchedulerSettings) -> None:
     metrics = SchedulerMetrics(process.registry)
     server = HookServer(port=settings.hooks.port, metrics=metrics)
-    server.leader = lambda: process.election.leader if process.election is not None else None
+    server.leader = lambda: other_leader(process.election.leader if process.election else None, own=process.identity)
     runner = await serve_app(server.app(), settings.hooks.port)
     slurm = Slurm.connect(settings.slurm, recorder=PrometheusRecorder(process.registry))
     try:

@@ -1,0 +1,28 @@
+"""After an outage of Slurm, and while a replica takes over."""
+
+from __future__ import annotations
+
+import pytest
+
+from sunkpy.runtime.leader import Identity
+from sunkpy.scheduler.hooks import other_leader
+from sunkpy.scheduler.ledger import Ledger
+
+ME, OTHER = Identity(name="a", address="10.0.0.1"), Identity(name="b", address="10.0.0.2")
+
+
+def test_a_submit_that_was_not_answered_is_tried_at_once_when_slurm_answers_again():
+    ledger = Ledger()
+    silent, rejected = (ledger.ensure(uid, ("default", uid), now=0) for uid in ("silent", "rejected"))
+    silent.uncertain_since = 5.0
+    for entry in (silent, rejected):
+        for _ in range(6):
+            entry.back_off("no", now=10.0)
+    assert ledger.forgive_silence() == [silent]
+    assert silent.retry_at == 0.0
+    assert rejected.retry_at > 60.0
+
+
+@pytest.mark.parametrize(("leader", "expected"), [(None, None), (ME, None), (OTHER, OTHER)])
+def test_callers_are_never_sent_to_the_replica_that_they_ask(leader, expected):
+    assert other_leader(leader, own=ME) == expected
