@@ -8,7 +8,7 @@ reconcile that runs again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -99,9 +99,17 @@ class Kube:
         return [decoder.decode(item) for item in body.items or []], body.metadata.resource_version
 
     async def watch_lines(
-        self, path: str, *, resource_version: str, label_selector: str = "", field_selector: str = ""
+        self,
+        path: str,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        on_open: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[bytes]:
         """Raw watch events, one JSON document each, until the server ends the stream.
+
+        `on_open` is called when the server has accepted the watch: nothing may change for a long time after that.
 
         Raises:
             Gone: the version is too old; list again.
@@ -118,6 +126,7 @@ class Kube:
             answer = await self._send("GET", path, params=params, timeout=timeout)
             if answer.status != 200:
                 raise errors.from_response(request, answer.status, await answer.read())
+            on_open()
             try:
                 async for line in _lines(answer):
                     yield line

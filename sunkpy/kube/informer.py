@@ -37,7 +37,10 @@ class _Error(msgspec.Struct, frozen=True):
 
 
 class Informer(Generic[T]):
-    """List + watch of one collection. `synced` is set after the first list has been handled."""
+    """List + watch of one collection.
+
+    `synced` is set after the first list has been handled; `connected` is true while the server keeps a watch open.
+    """
 
     def __init__(
         self, kube: Kube, path: str, item_type: type[T], *, label_selector: str = "", field_selector: str = ""
@@ -81,6 +84,8 @@ class Informer(Generic[T]):
             except errors.Gone:
                 self._version = ""
             except (errors.KubeError, msgspec.DecodeError) as error:
+                if self.connected:
+                    backoff_s = _BACKOFF_FIRST_S
                 self._log.warning("watch interrupted", error=str(error), retry_in_s=round(backoff_s, 1))
                 if isinstance(error, msgspec.DecodeError):
                     self._version = ""
@@ -107,11 +112,17 @@ class Informer(Generic[T]):
     async def _watch(self) -> None:
         labels, fields = self._selectors
         stream = self._kube.watch_lines(
-            self._path, resource_version=self._version, label_selector=labels, field_selector=fields
+            self._path,
+            resource_version=self._version,
+            label_selector=labels,
+            field_selector=fields,
+            on_open=self._opened,
         )
         async for line in stream:
-            self.connected = True
             self._handle(msgspec.json.decode(line, type=_Event))
+
+    def _opened(self) -> None:
+        self.connected = True
 
     def _handle(self, event: _Event) -> None:
         if event.type == "ERROR":

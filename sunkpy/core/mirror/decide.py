@@ -69,7 +69,7 @@ def decide(view: View, now_s: float) -> Decision:
     return Decision(
         actions=due,
         memory=memory,
-        wants_next_answer=_is_open(memory, sight.number) or not may_act,
+        wants_next_answer=_is_open(memory, sight.number) or not may_act or not view.are_pods_known,
         again_s=REPEAT_AFTER_S if len(due) < len(actions) else _next_deadline_s(view, memory, now_s),
     )
 
@@ -181,7 +181,8 @@ def _tell_slurm(view: View, node: SlurmNode, cause: Cause, memory: Memory, numbe
         return _tell_slurm_of_no_pod(view, node, cause, memory, number)
     actions: list[Action] = []
     comment = _comment(view.pod).encode()
-    if node.comment != comment and (not node.comment or node.owner is not None) and node.is_registered:
+    is_free = not node.comment or node.owner is not None
+    if view.pod.spec.node_name and node.is_registered and is_free and node.comment != comment:
         actions.append(SetComment(name=node.name, comment=comment))
     if cause.want is Want.DRAIN:
         actions += _drain(node, cause)

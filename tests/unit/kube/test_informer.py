@@ -119,6 +119,20 @@ async def test_a_broken_watch_goes_on_from_the_newest_version_bookmarks_included
     assert script.versions == ["10", "11", "40"]
 
 
+async def test_a_watch_without_events_counts_as_connected(tmp_path: Path) -> None:
+    script = Script([(10, [pod("a", 5)])], [])
+    async with connected(script.handle, tmp_path) as kube:
+        informer = Informer(kube, PODS, Pod)
+        running = asyncio.ensure_future(informer.run())
+        await asyncio.wait_for(script.over.wait(), 10)
+        async with asyncio.timeout(10):
+            while not informer.connected:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert not informer.connected
+
+
 async def test_after_410_the_list_is_compared_and_missed_deletions_are_told(tmp_path: Path) -> None:
     gone = event("ERROR", {"kind": "Status", "code": 410, "message": "too old"})
     script = Script([(10, [pod("a", 5), pod("b", 6)]), (50, [pod("b", 6), pod("c", 49)])], [[gone]])
