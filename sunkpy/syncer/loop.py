@@ -28,7 +28,7 @@ from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Informer
 from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
 from sunkpy.slurm import NodeCache
-from sunkpy.slurm.errors import SlurmError
+from sunkpy.slurm.errors import NotFound, SlurmError
 from sunkpy.syncer.execute import Executor
 from sunkpy.syncer.metrics import SyncerMetrics
 
@@ -85,10 +85,12 @@ class MirrorLoop:
         if decision.wants_next_answer:
             self._awaiting_answer.add(name)
         allowed = [action for action in decision.actions if await self._is_allowed(action, pod)]
-        wrote = False
-        for action in sorted(allowed, key=lambda action: not isinstance(action, PatchPod)):
-            wrote |= await self._executor.run(action, pod)
-        if wrote:
+        try:
+            wrote = [await self._executor.run(action, pod) for action in _pod_first(allowed)]
+        except NotFound:
+            await self._nodes.refresh(full=True)  # deleted by somebody else: only a full read shows it
+            raise
+        if any(wrote):
             await self._see_what_was_written(name, allowed)
         return _CAPPED_AGAIN_S if len(allowed) < len(decision.actions) else decision.again_s
 
@@ -200,6 +202,11 @@ class MirrorLoop:
             if is_stale and not was_stale:
                 self._enqueue_all()
             was_stale = is_stale
+
+
+def _pod_first(actions: list[Action]) -> list[Action]:
+    """What is known is told even when Slurm then refuses a write."""
+    return sorted(actions, key=lambda action: not isinstance(action, PatchPod))
 
 
 def pod_selector(cluster: str) -> str:
