@@ -146,6 +146,7 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     nodes: str = ""
     scheduled_nodes: str = ""
+    node_count: int = 0
     required_nodes: tuple[str, ...] = ()
     excluded_nodes: tuple[str, ...] = ()
     submit_time_s: int = 0

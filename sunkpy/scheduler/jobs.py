@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
+import cachetools
 import structlog
 
 from sunkpy.core import hostlist
@@ -23,6 +24,7 @@ _DETAILS_PER_POLL = 50
 _DETAILS_IN_FLIGHT = 8
 _REASON_EACH_S = 5.0
 _CAUSE_WITHIN_S = 2.0
+_NAMED_S = 300.0
 
 
 class JobPoller:
@@ -138,32 +140,45 @@ class JobSearch:
         return found
 
 
-async def cause_of(slurm: Slurm, job: JobId, nodes: tuple[str, ...]) -> Cause:
-    """Why a job ended and, when it was preempted, by whom. Takes two seconds at most; less is known then."""
-    state: frozenset[str] = frozenset()
-    try:
-        async with asyncio.timeout(_CAUSE_WITHIN_S):
-            state = (await slurm.job(job)).state
-            taker = await _taker(slurm, nodes) if "PREEMPTED" in state else None
-            return causes.cause_of_end(job, state, taker)
-    except (SlurmError, TimeoutError):
-        return causes.cause_of_end(job, state)
+class Causes:
+    """Finds out why jobs ended. Remembers for a while which job was named for which nodes."""
 
+    def __init__(self, slurm: Slurm) -> None:
+        self._slurm = slurm
+        self._named: cachetools.TTLCache[JobId, frozenset[str]] = cachetools.TTLCache(maxsize=1024, ttl=_NAMED_S)
 
-async def _taker(slurm: Slurm, nodes: tuple[str, ...]) -> SlurmJob | None:
-    limit = asyncio.Semaphore(_DETAILS_IN_FLIGHT)
+    async def of(self, job: JobId, *, node: str) -> Cause:
+        """Why a job ended and, when it was preempted, by whom. Takes two seconds at most; less is known then."""
+        state: frozenset[str] = frozenset()
+        try:
+            async with asyncio.timeout(_CAUSE_WITHIN_S):
+                state = (await self._slurm.job(job)).state
+                taker = await self._taker(node) if "PREEMPTED" in state else None
+                return causes.cause_of_end(job, state, taker)
+        except (SlurmError, TimeoutError):
+            return causes.cause_of_end(job, state)
 
-    async def read(job: JobId) -> SlurmJob | None:
-        async with limit:
-            try:
-                return await slurm.job(job)
-            except NotFound:
-                return None
+    async def _taker(self, node: str) -> SlurmJob | None:
+        limit = asyncio.Semaphore(_DETAILS_IN_FLIGHT)
 
-    ids = causes.pending_to_look_at(await slurm.jobs_state())
-    found = await asyncio.gather(*(read(job) for job in ids))
-    tiers = {partition.name: partition.priority_tier for partition in await slurm.partitions()}
-    return causes.choose_taker([job for job in found if job is not None], nodes=nodes, tiers=tiers)
+        async def read(job: JobId) -> SlurmJob | None:
+            async with limit:
+                try:
+                    return await self._slurm.job(job)
+                except NotFound:
+                    return None
+
+        states, partitions = await asyncio.gather(self._slurm.jobs_state(), self._slurm.partitions())
+        found = await asyncio.gather(*(read(job) for job in causes.pending_to_look_at(states)))
+        tiers = {p.name: p.priority_tier for p in partitions if node in hostlist.expand(p.nodes)}
+        if not tiers:  # a partition may list its nodes as ALL or by a NodeSet
+            tiers = {p.name: p.priority_tier for p in partitions}
+        taker = causes.choose_taker(
+            [job for job in found if job is not None], node=node, tiers=tiers, named=self._named
+        )
+        if taker is not None:
+            self._named[taker.id] = self._named.get(taker.id, frozenset()) | {node}
+        return taker
 
 
 def submission(request: JobRequest) -> JobSubmission:

@@ -125,6 +125,7 @@ class GangEntry:
     uncertain_since: float | None = None
     waits_since: float | None = None
     reported: str = ""
+    evicted_at: dict[str, float] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def fire(self) -> None:

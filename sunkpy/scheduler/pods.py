@@ -56,10 +56,10 @@ class PodWriter:
         """Say why, then delete with the pod's own grace period. A pod that is being deleted already is left alone."""
         try:
             await self._set_condition(pod, DISRUPTION_TARGET, status="True", reason=cause.reason, message=cause.message)
-            await self.warn(pod, reason=cause.reason, action="Evicting", note=f"{cause.message}; the pod is evicted")
             await self._kube.delete(_path(pod), uid=pod.uid)
         except (errors.NotFound, errors.Conflict):
             return  # gone, or another pod by now
+        await self.warn(pod, reason=cause.reason, action="Evicting", note=f"{cause.message}; the pod is evicted")
 
     async def warn(self, pod: Pod, *, reason: str, action: str, note: str) -> None:
         """An Event that a person should look at."""

@@ -24,7 +24,7 @@ from sunkpy.core.slurm import JobId
 from sunkpy.kube import errors as kube_errors
 from sunkpy.runtime.queue import WorkQueue
 from sunkpy.scheduler.cluster import Cluster
-from sunkpy.scheduler.jobs import JobSearch, cause_of, submission
+from sunkpy.scheduler.jobs import Causes, JobSearch, submission
 from sunkpy.scheduler.ledger import Assumption, GangEntry, Ledger, assume
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.pods import PodWriter
@@ -60,6 +60,7 @@ class Reconciler:
         self._ledger = ledger
         self._queue = queue
         self._search = search
+        self._causes = Causes(slurm)
         self._policy = policy
         self._metrics = metrics
         self._binding: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -161,7 +162,7 @@ class Reconciler:
             case act.Cancel():
                 await self._cancel(entry, action.job, why=action.why)
             case act.Evict():
-                await self._evict(action)
+                await self._evict(entry, action)
             case act.Report():
                 await self._report(entry, action)
             case act.Warn():
@@ -300,12 +301,14 @@ class Reconciler:
         await self._pods.warn(action.pod, reason="FailedScheduling", action="Binding", note=note)
         await self._cancel(entry, action.job, why=why)
 
-    async def _evict(self, action: act.Evict) -> None:
-        if action.pod.is_deleting:
+    async def _evict(self, entry: GangEntry, action: act.Evict) -> None:
+        now = time.monotonic()
+        if action.pod.is_deleting or now - entry.evicted_at.get(action.pod.uid, float("-inf")) < _HAND_OVER_AGAIN_S:
             return
-        placed_on = self._cluster.slurm_node_on(action.pod.spec.node_name)
-        cause = await cause_of(self._slurm, action.job, (placed_on,))
+        node = self._cluster.slurm_node_on(action.pod.spec.node_name)
+        cause = await self._causes.of(action.job, node=node)
         await self._pods.evict(action.pod, cause)
+        entry.evicted_at[action.pod.uid] = now
         self._metrics.evictions.labels(cause.reason).inc()
         self._log.info("evicted", pod="/".join(action.pod.key), job=action.job, cause=cause.message)
 

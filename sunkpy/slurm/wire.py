@@ -133,6 +133,7 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
     priority: Number = Number()
     nodes: str | None = ""
     scheduled_nodes: str = ""
+    node_count: Number = Number()
     required_nodes: str = ""
     excluded_nodes: str = ""
     submit_time: Number = Number()
@@ -154,6 +155,7 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
             priority=self.priority.value,
             nodes=self.nodes or "",
             scheduled_nodes=self.scheduled_nodes,
+            node_count=self.node_count.value,
             required_nodes=tuple(hostlist.expand(self.required_nodes)),
             excluded_nodes=tuple(hostlist.expand(self.excluded_nodes)),
             submit_time_s=self.submit_time.value,

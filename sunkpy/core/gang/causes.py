@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -51,26 +51,36 @@ def describe(job: SlurmJob) -> str:
     return f"Slurm job {job.id} (user {job.user or 'unknown'}, partition {job.partition or 'unknown'})"
 
 
-def pending_to_look_at(states: dict[JobId, frozenset[str]]) -> tuple[JobId, ...]:
+def pending_to_look_at(states: Mapping[JobId, frozenset[str]]) -> tuple[JobId, ...]:
     """The newest pending jobs, newest first: among them is the one that preempts now."""
     pending = (job for job, state in states.items() if "PENDING" in state)
     return tuple(sorted(pending, reverse=True)[:NEWEST_PENDING])
 
 
-def choose_taker(candidates: Iterable[SlurmJob], *, nodes: Sequence[str], tiers: dict[str, int]) -> SlurmJob | None:
-    """The pending job for which Slurm makes room on `nodes`: planned there if Slurm says so, else the first in line.
+def choose_taker(
+    candidates: Iterable[SlurmJob],
+    *,
+    node: str,
+    tiers: Mapping[str, int],
+    named: Mapping[JobId, frozenset[str]],
+) -> SlurmJob | None:
+    """The pending job for which Slurm makes room on `node`: planned there if Slurm says so, else the first in line.
 
-    `tiers` gives the priority tier of each partition; Slurm orders by tier, then priority, then age.
+    Args:
+        tiers: priority tier of each partition that has the node; Slurm orders by tier, then priority, then age.
+        named: the nodes for which each job was named lately; one that has all its nodes needs no more.
     """
-    usable = [job for job in candidates if job.is_pending and _may_use(job, nodes)]
-    planned = [job for job in usable if set(hostlist.expand(job.scheduled_nodes)) & set(nodes)]
+    usable = [job for job in candidates if job.is_pending and _may_use(job, node, tiers, named)]
+    planned = [job for job in usable if node in hostlist.expand(job.scheduled_nodes) or node in job.required_nodes]
     return min(planned or usable, key=lambda job: (-_tier(job, tiers), -job.priority, job.id), default=None)
 
 
-def _tier(job: SlurmJob, tiers: dict[str, int]) -> int:
+def _tier(job: SlurmJob, tiers: Mapping[str, int]) -> int:
     return max((tiers.get(name, 0) for name in job.partition.split(",")), default=0)
 
 
-def _may_use(job: SlurmJob, nodes: Sequence[str]) -> bool:
-    excluded = set(job.excluded_nodes)
-    return any(node not in excluded for node in nodes)
+def _may_use(job: SlurmJob, node: str, tiers: Mapping[str, int], named: Mapping[JobId, frozenset[str]]) -> bool:
+    nodes = named.get(job.id, frozenset()) | {node}
+    fits = node not in job.excluded_nodes and any(name in tiers for name in job.partition.split(","))
+    places = len(nodes | set(job.required_nodes))
+    return fits and places <= max(job.node_count, 1)

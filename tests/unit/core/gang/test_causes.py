@@ -31,23 +31,32 @@ def test_every_end_has_a_reason(state, reason):
     assert cause_of_end(12, frozenset(state)).reason == reason
 
 
+def choose(*jobs, **named):
+    return choose_taker(jobs, node="n1", tiers=TIERS, named={int(k[1:]): frozenset(v) for k, v in named.items()})
+
+
 def test_the_higher_tier_wins_then_priority_then_age():
-    jobs = [
-        pending(1, partition="low", priority=900),
-        pending(2, priority=10),
-        pending(3, priority=20),
-        pending(4, priority=20),
-    ]
-    assert choose_taker(jobs, nodes=["n1"], tiers=TIERS).id == 3
+    low = pending(1, partition="low", priority=900)
+    assert choose(low, pending(2, priority=10), pending(3, priority=20), pending(4, priority=20)).id == 3
 
 
-def test_a_job_that_slurm_plans_there_is_the_one():
-    jobs = [pending(1, priority=50), pending(2, priority=1, scheduled_nodes="n[1-2]")]
-    assert choose_taker(jobs, nodes=["n1"], tiers=TIERS).id == 2
+@pytest.mark.parametrize("fields", [{"scheduled_nodes": "n[1-2]", "node_count": 2}, {"required_nodes": ("n1",)}])
+def test_a_job_that_slurm_plans_there_is_the_one(fields):
+    assert choose(pending(1, priority=50), pending(2, priority=1, **fields)).id == 2
 
 
-def test_a_job_that_may_not_use_the_node_is_not_the_one():
-    assert choose_taker([pending(1, excluded_nodes=("n1",))], nodes=["n1"], tiers=TIERS) is None
+@pytest.mark.parametrize(
+    "fields", [{"excluded_nodes": ("n1",)}, {"required_nodes": ("n2",)}, {"partition": "elsewhere"}]
+)
+def test_a_job_that_cannot_use_the_node_is_not_the_one(fields):
+    assert choose(pending(1, **fields)) is None
+
+
+def test_a_job_that_has_all_its_nodes_takes_no_more():
+    jobs = (pending(1, priority=50), pending(2, priority=1))
+    assert choose(*jobs, _1={"n2"}).id == 2
+    assert choose(*jobs, _1={"n1"}).id == 1
+    assert choose(pending(1, node_count=2), pending(2), _1={"n2"}).id == 1
 
 
 def test_only_the_newest_pending_jobs_are_looked_at():
