@@ -15,6 +15,8 @@ from sunkpy.kube.informer import Informer
 from sunkpy.operator import bodies
 from sunkpy.operator.pods import PodIndex
 
+_TOO_LATE_AGAIN_S = 0.1  # the watch will normally bring the newer Node before that
+
 
 class NodeReconciler:
     """Runs `decide_node` and `decide_pod_cordon` for the node of a key and writes what they say."""
@@ -40,7 +42,7 @@ class NodeReconciler:
         if pod is not None:
             await self._tell_pod(node, pod)
         if node is not None:
-            await self._tell_node(node, pod)
+            return await self._tell_node(node, pod)
         return None
 
     async def _tell_pod(self, node: Node | None, pod: Pod) -> None:
@@ -52,7 +54,7 @@ class NodeReconciler:
         except errors.NotFound:
             return  # gone meanwhile: the watch will say so
 
-    async def _tell_node(self, node: Node, pod: Pod | None) -> None:
+    async def _tell_node(self, node: Node, pod: Pod | None) -> float | None:
         patch = decide_node(node, pod)
         path = paths.node(node.name)
         try:
@@ -64,9 +66,12 @@ class NodeReconciler:
                     paths.status(path), bodies.node_status(node, patch, now), content_type=STRATEGIC_PATCH
                 )
         except errors.NotFound:
-            return
+            return None
+        except errors.Conflict:
+            return _TOO_LATE_AGAIN_S
         if patch.unschedulable is not None:
             await self._say_cordon(node, unschedulable=patch.unschedulable, reason=patch.annotations)
+        return None
 
     async def _say_cordon(self, node: Node, *, unschedulable: bool, reason: object) -> None:
         why = reason.get(names.ANNOTATION_DRAIN) if isinstance(reason, dict) else None

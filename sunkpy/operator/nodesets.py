@@ -26,8 +26,9 @@ from sunkpy.core.nodeset.actions import (
     Notice,
     RemoveFinalizer,
 )
+from sunkpy.core.nodeset.naming import host_name
 from sunkpy.core.nodeset.plan import Plan, World, decide
-from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
+from sunkpy.core.nodeset.slurmd_pod import build_pod, node_of, template_hash
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
 from sunkpy.core.nodeset.status import report
 from sunkpy.core.objects import Condition, Key, Node, Pod
@@ -68,6 +69,7 @@ class NodeSetReconciler:
         self._now = now
         self._claims: dict[str, Key] = {}  # nodes for which a pod is being created
         self._refusals: dict[Key, tuple[str, str]] = {}  # template hash, what the apiserver said
+        self._vetted: dict[Key, str] = {}  # hash of the template that the apiserver was last asked about
         self._failures: dict[Key, dict[str, int]] = {}
         self._log = structlog.get_logger("nodeset")
 
@@ -87,8 +89,9 @@ class NodeSetReconciler:
         except errors.NotFound:
             self._forget(key)
             return None
-        world = self._snapshot(nodeset)
         try:
+            await self._vet_template(nodeset)
+            world = self._snapshot(nodeset)
             plan = decide(world)
         except (msgspec.ValidationError, BadQuantity) as error:
             await self._report_unreadable(nodeset, error)
@@ -99,7 +102,8 @@ class NodeSetReconciler:
         status, notices = report(world, plan)
         await self._write_status(nodeset, status)
         await self._say(nodeset, notices)
-        return min((s for s in (again_s, plan.requeue_after_s) if s is not None), default=None)
+        refused_s = _REFUSED_AGAIN_S if world.create_error else None
+        return min((s for s in (again_s, refused_s, plan.requeue_after_s) if s is not None), default=None)
 
     def _snapshot(self, nodeset: NodeSet) -> World:
         return World(
@@ -115,6 +119,7 @@ class NodeSetReconciler:
     def _forget(self, key: Key) -> None:
         self._metrics.forget(key)
         self._refusals.pop(key, None)
+        self._vetted.pop(key, None)
         self._failures.pop(key, None)
 
     def _refusal(self, nodeset: NodeSet) -> str:
@@ -131,7 +136,7 @@ class NodeSetReconciler:
             waits = [await self._run_one(nodeset, action) for action in others if _is_about_nodeset(action)]
             for batch in _chunks([action for action in others if not _is_about_nodeset(action)], _PARALLEL_WRITES):
                 waits += await asyncio.gather(*(self._run_one(nodeset, action) for action in batch))
-            waits.append(await self._create_all(nodeset, creations))
+            await self._create_all(nodeset, creations)
         finally:
             for creation in creations:
                 self._claims.pop(creation.node, None)
@@ -198,23 +203,41 @@ class NodeSetReconciler:
 
     # -------------------------------------------------------------- creation
 
-    async def _create_all(self, nodeset: NodeSet, creations: Sequence[CreatePod]) -> float | None:
+    async def _vet_template(self, nodeset: NodeSet) -> None:
+        """Ask the apiserver about each new template: one it refuses is known before a pod is taken for it."""
+        hash_ = template_hash(nodeset)
+        node = next(iter(self._nodes.values()), None)
+        is_settled = self._vetted.get(nodeset.key) == hash_ and not self._refusal(nodeset)
+        if nodeset.is_deleting or node is None or is_settled:
+            return
+        body = build_pod(nodeset, node, host_name(nodeset.prefix, "template-check"))
+        try:
+            params = {"dryRun": "All"}
+            await self._kube.request("POST", paths.pods(nodeset.metadata.namespace), params=params, body=body)
+        except errors.Invalid as error:
+            self._refusals[nodeset.key] = (hash_, error.message)
+        except (errors.Conflict, errors.Forbidden):
+            pass  # a name in use or a full quota says nothing about the template
+        else:
+            self._refusals.pop(nodeset.key, None)
+        self._vetted[nodeset.key] = hash_
+
+    async def _create_all(self, nodeset: NodeSet, creations: Sequence[CreatePod]) -> None:
         """Create in batches of 1, 2, 4 …: a template that is refused is refused once, not a thousand times."""
         if not creations:
-            return None
+            return
         refused = ""
         for batch in _slow_start(creations):
             answers = await asyncio.gather(*(self._create(nodeset, creation) for creation in batch))
             refused = next((answer for answer in answers if answer), "")
             if refused:
                 break
-        if not refused:
-            self._refusals.pop(nodeset.key, None)
-            note = f"created {hostlist.compress(creation.name for creation in creations)}"
-            await self._events.normal(nodeset, names.NODESET_KIND, reason="PodsCreated", action="Create", note=note)
-            return None
-        self._refusals[nodeset.key] = (template_hash(nodeset), refused)
-        return _REFUSED_AGAIN_S
+        if refused:
+            self._refusals[nodeset.key] = (template_hash(nodeset), refused)
+            return
+        self._refusals.pop(nodeset.key, None)
+        note = f"created {hostlist.compress(creation.name for creation in creations)}"
+        await self._events.normal(nodeset, names.NODESET_KIND, reason="PodsCreated", action="Create", note=note)
 
     async def _create(self, nodeset: NodeSet, creation: CreatePod) -> str:
         """Create one pod; what the apiserver objects to, or empty."""

@@ -45,7 +45,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
 
     `slurmd_pods` are those of all NodeSets; `occupants` lists the pods on a node (any pods; those of this NodeSet are
     left out here); `failures` counts by node how often its pod has failed in a row; `create_error` is what the
-    apiserver said when it last refused a pod of the present template.
+    apiserver said when it last refused a pod of the present template, tried or only asked about.
     """
 
     nodeset: NodeSet
@@ -86,6 +86,11 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     removal_cap: int
 
     @property
+    def fit_names(self) -> frozenset[str]:
+        """Names of the nodes that fit."""
+        return frozenset(node.name for node in self.fits)
+
+    @property
     def possible(self) -> int:
         """How many pods the nodes could carry."""
         return len(self.fits)
@@ -99,6 +104,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     wanted_gone: Mapping[str, Cause]
     desired: int
     overdue: Sequence[Pod] = ()
+    is_teardown: bool = False
     requeue_after_s: float | None = None
 
 
@@ -140,6 +146,7 @@ def _plan(
         wanted_gone=wanted_gone,
         desired=desired,
         overdue=overdue,
+        is_teardown=world.nodeset.is_deleting,
         requeue_after_s=_next_look_s(world, survey),
     )
 
@@ -244,7 +251,7 @@ def _choose_wanted_gone(world: World, survey: Survey, desired: int) -> dict[str,
     evicted = [pod for pod in survey.staying if (token := token_of(pod)) and token.cause == Cause.EVICTED]
     gone = {pod.name: Cause.EVICTED for pod in evicted} | gone
     strategy = world.nodeset.spec.update_strategy
-    if strategy.type == "RollingUpdate" and not world.nodeset.spec.paused:
+    if _may_roll(world):
         total = min(desired, survey.possible)
         outdated = choose_for_rollout(
             [pod for pod in survey.staying if pod.name not in gone],
@@ -254,6 +261,12 @@ def _choose_wanted_gone(world: World, survey: Survey, desired: int) -> dict[str,
         )
         gone |= dict.fromkeys(sorted(outdated), Cause.ROLLOUT)
     return gone
+
+
+def _may_roll(world: World) -> bool:
+    """A template that the apiserver refuses must not cost a single pod."""
+    spec = world.nodeset.spec
+    return spec.update_strategy.type == "RollingUpdate" and not spec.paused and not world.create_error
 
 
 def _surplus_order(survey: Survey, pod: Pod) -> tuple[bool, bool, int, float, str]:

@@ -49,7 +49,9 @@ def make_status(world: World, plan: Plan) -> NodeSetStatus:
     """Numbers and conditions as of this pass, before its actions have had any effect."""
     nodeset, survey = world.nodeset, plan.survey
     live = [pod for pod in survey.pods if not pod.is_finished]
-    on_fit = [pod for pod in live if _is_on_fit(plan, pod)]
+    fit_names = plan.survey.fit_names
+    # During teardown nobody judges nodes: what is there counts as scheduled.
+    on_fit = [pod for pod in live if plan.is_teardown or node_of(pod) in fit_names]
     target = min(plan.desired, survey.possible)
     wanted_hash = template_hash(nodeset)
     return NodeSetStatus(
@@ -66,11 +68,6 @@ def make_status(world: World, plan: Plan) -> NodeSetStatus:
         selector=f"{names.LABEL_NODESET}={nodeset.name},{names.LABEL_ROLE}={names.ROLE_COMPUTE}",
         conditions=_conditions(world, plan),
     )
-
-
-def _is_on_fit(plan: Plan, pod: Pod) -> bool:
-    """During teardown nobody judges nodes: what is there counts as scheduled."""
-    return not plan.survey.fits or any(node.name == node_of(pod) for node in plan.survey.fits)
 
 
 def _conditions(world: World, plan: Plan) -> tuple[Condition, ...]:

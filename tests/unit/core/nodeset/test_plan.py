@@ -226,3 +226,9 @@ def test_the_second_pod_of_a_node_goes():
 def test_a_recreated_pod_gets_the_name_its_node_had():
     node = make_node(1, annotations={names.ANNOTATION_PLACED_ON: "gpu-007-007"})
     assert created(decide(make_world(make_nodeset(), [node]))) == {("n1", "gpu-007-007")}
+
+
+def test_a_template_that_the_apiserver_refuses_costs_no_pod():
+    nodeset = make_nodeset()
+    found = pods(nodeset, 2, template_hash="old")
+    assert decide(make_world(nodeset, nodes(2), found, create_error="image: Required value")).actions == []

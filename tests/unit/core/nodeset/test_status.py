@@ -112,3 +112,9 @@ def test_an_overdue_drain_is_told():
     status, notices = status_of(make_world(nodeset, [make_node(1)], [make_pod(nodeset, 1, token=TOKEN)]))
     assert said(status, "DrainTimeout") == ("True", "DrainTimeout")
     assert "DrainTimeout" in {notice.reason for notice in notices}
+
+
+def test_pods_on_nodes_that_do_not_fit_are_misscheduled_and_not_current():
+    nodeset = make_nodeset(template=make_template(nodeSelector={"pool": "gpu"}))
+    status, _ = status_of(make_world(nodeset, [make_node(1)], [make_pod(nodeset, 1)]))
+    assert (status.current_number_scheduled, status.number_misscheduled) == (0, 1)
