@@ -1,0 +1,161 @@
+import httpx
+import pytest
+from pytest_httpx import HTTPXMock
+
+from sunkpy.core.slurm import JobId
+from sunkpy.slurm import JobSubmission, NodesSnapshot, NotModified, errors
+from tests.unit.slurm.answers import SERVERS, answer, client, serve, slurm_errors
+
+NODE = "gpu-000-002"
+every_server = pytest.mark.parametrize(("slurm", "api"), SERVERS)
+
+
+@every_server
+async def test_ping_says_which_slurm_answers(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
+    serve(httpx_mock, answer(slurm, api, "ping"))
+    ping = await client(api).ping()
+    assert (ping.version, ping.cluster, ping.is_up) == (api, "sk", True)
+    assert ping.release.startswith(slurm)
+
+
+@every_server
+async def test_nodes_are_read_by_name(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
+    serve(httpx_mock, answer(slurm, api, "nodes"))
+    snapshot = await client(api).nodes()
+    assert isinstance(snapshot, NodesSnapshot)
+    node = snapshot.nodes[NODE]
+    assert (node.cpus, node.memory_mib, node.features, set(node.partitions)) == (2, 4000, ("gpu",), {"low", "high"})
+    assert node.is_registered
+    assert snapshot.last_update_s > 1_700_000_000
+
+
+@every_server
+async def test_nothing_changed_is_not_an_empty_cluster(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
+    serve(httpx_mock, answer(slurm, api, "nodes-unchanged"))
+    assert isinstance(await client(api).nodes(since_s=1), NotModified)
+
+
+@every_server
+async def test_changed_nodes_are_read_although_24_11_answers_500(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
+    serve(httpx_mock, answer(slurm, api, "nodes-changed-since"), answer(slurm, api, "node-drained"))
+    snapshot = await client(api).nodes(since_s=1)
+    assert isinstance(snapshot, NodesSnapshot)
+    assert snapshot.nodes[NODE].reason == "k8s: cordon: disk"
+    assert len(httpx_mock.get_requests()) == (2 if slurm == "24.11" else 1)
+
+
+@every_server
+async def test_a_drain_of_ours_is_recognised(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
+    serve(httpx_mock, answer(slurm, api, "node-drained"))
+    node = await client(api).node(NODE)
+    assert node.is_drained_by_us
+    assert node.is_drained
+
+
+@every_server
+async def test_a_lifted_drain_leaves_no_reason_and_a_short_silence(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
+    serve(httpx_mock, answer(slurm, api, "undrain"), answer(slurm, api, "node-undrained-just-now"))
+    slurm_client = client(api)
+    await slurm_client.undrain_node(NODE)
+    node = await slurm_client.node(NODE)
+    assert (node.is_drain, node.reason, node.is_not_responding) == (False, "", True)
+
+
+@every_server
+async def test_a_running_and_a_failed_job_are_read(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
+    serve(httpx_mock, answer(slurm, api, "job-running"), answer(slurm, api, "job-failed"))
+    slurm_client = client(api)
+    running = await slurm_client.job(JobId(1))
+    assert running.is_running
+    assert (running.user, running.comment, running.nodes) == ("k8s", "k8s:default/web-0:uid-1", NODE)
+    failed = await slurm_client.job(JobId(1))
+    assert failed.is_ended
+    assert failed.exit_code == 1
+
+
+@every_server
+async def test_an_array_is_one_entry_with_the_states_of_its_tasks(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
+    serve(httpx_mock, answer(slurm, api, "jobs-state"), answer(slurm, api, "submit"))
+    slurm_client = client(api)
+    states = await slurm_client.jobs_state()
+    job_id = (await slurm_client.submit_job(JobSubmission(name="a", script="#!/bin/sh", comment="c"))).job_id
+    assert states[job_id] == {"RUNNING"}
+    assert states[JobId(job_id + 1)] == {"PENDING"}
+
+
+@every_server
+@pytest.mark.parametrize(
+    ("name", "call", "kind", "number"),
+    [
+        ("node-unknown", lambda c: c.node("nope"), errors.NotFound, 0),
+        ("drain-unknown", lambda c: c.drain_node("nope", "k8s: x"), errors.NotFound, 2018),
+        ("delete-node-unknown", lambda c: c.delete_node("nope"), errors.NotFound, 2018),
+        ("delete-node-busy", lambda c: c.delete_node(NODE), errors.Busy, 2016),
+        ("drain-forbidden", lambda c: c.drain_node(NODE, "x"), errors.Rejected, 2010),
+        ("job-unknown", lambda c: c.job(JobId(4242)), errors.NotFound, 2017),
+        ("cancel-unknown", lambda c: c.cancel_job(JobId(4242)), errors.NotFound, 2017),
+        ("signal-finished", lambda c: c.signal_job(JobId(1), "USR1"), errors.AlreadyDone, 2021),
+    ],
+)
+async def test_what_slurm_refuses_is_classified_by_number(httpx_mock, slurm, api, name, call, kind, number) -> None:
+    serve(httpx_mock, answer(slurm, api, name))
+    with pytest.raises(kind) as caught:
+        await call(client(api))
+    assert caught.value.error_number == number
+
+
+@every_server
+@pytest.mark.parametrize(
+    ("name", "number", "hint"),
+    [
+        ("submit-bad-partition", 2000, "sinfo"),
+        ("submit-bad-feature", 2029, "feature"),
+        ("submit-too-big", 2014, "ask for less"),
+    ],
+)
+async def test_a_bad_job_says_what_to_change(httpx_mock, slurm, api, name, number, hint) -> None:
+    serve(httpx_mock, answer(slurm, api, name))
+    with pytest.raises(errors.Rejected, match=hint) as caught:
+        await client(api).submit_job(JobSubmission(name="web-0", script="#!/bin/sh", comment="c", partition="nope"))
+    assert caught.value.error_number == number
+    assert "web-0" in str(caught.value)
+
+
+@every_server
+async def test_signals_go_to_the_batch_script_alone(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
+    serve(httpx_mock, answer(slurm, api, "signal"))
+    await client(api).signal_job(JobId(7), "USR2")
+    request = httpx_mock.get_requests()[0]
+    assert request.method == "DELETE"
+    assert dict(request.url.params) == {"signal": "USR2", "flags": "BATCH_JOB"}
+
+
+@every_server
+async def test_partitions_and_statistics(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
+    serve(httpx_mock, answer(slurm, api, "partitions"), answer(slurm, api, "diag"))
+    slurm_client = client(api)
+    assert {p.name: p.priority_tier for p in await slurm_client.partitions()} == {"low": 1, "high": 10}
+    assert (await slurm_client.diag()).jobs_submitted >= 0
+
+
+async def test_a_submission_is_never_sent_twice(httpx_mock: HTTPXMock) -> None:
+    httpx_mock.add_exception(httpx.ReadTimeout("slow"))
+    with pytest.raises(errors.Unreachable):
+        await client("v0.0.42").submit_job(JobSubmission(name="a", script="#!/bin/sh", comment="c"))
+    assert len(httpx_mock.get_requests()) == 1
+
+
+async def test_a_submission_that_names_an_unknown_node_is_rejected_not_missing(httpx_mock: HTTPXMock) -> None:
+    serve(httpx_mock, slurm_errors(422, 2018))
+    with pytest.raises(errors.Rejected, match="does not know"):
+        await client("v0.0.42").submit_job(
+            JobSubmission(name="a", script="#!/bin/sh", comment="c", excluded_nodes=("nope",))
+        )
+
+
+def test_a_submission_names_only_what_was_asked_for() -> None:
+    job = JobSubmission(name="a", script="#!/bin/sh", comment="c", tres_per_node="gres/gpu:2").to_wire()["job"]
+    assert isinstance(job, dict)
+    assert job["tres_per_node"] == "gres/gpu:2"
+    assert job["requeue"] is False
+    assert not {"partition", "account", "memory_per_node", "required_nodes"} & job.keys()

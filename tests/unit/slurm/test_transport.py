@@ -1,0 +1,99 @@
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+from pytest_httpx import HTTPXMock
+
+from sunkpy.slurm import PrometheusRecorder, Slurm, errors
+from sunkpy.slurm.transport import Transport
+from tests.unit.slurm.answers import URL, FixedToken, answer, client, no_sleep, serve, slurm_errors
+
+PING = answer("26.05", "v0.0.45", "ping")
+NODES = answer("26.05", "v0.0.45", "nodes")
+NOT_SERVED = answer("26.05", "v0.0.99", "unsupported-version")
+
+
+async def test_the_newest_version_that_is_served_is_used(httpx_mock: HTTPXMock) -> None:
+    old = answer("24.11", "v0.0.99", "unsupported-version")
+    serve(httpx_mock, old, old, old, answer("24.11", "v0.0.42", "ping"), answer("24.11", "v0.0.42", "nodes"))
+    await client().nodes()
+    assert httpx_mock.get_requests()[-1].url.path == "/slurm/v0.0.42/nodes/"
+
+
+async def test_a_version_that_is_no_longer_served_is_looked_for_again(httpx_mock: HTTPXMock) -> None:
+    serve(httpx_mock, PING, NODES, NOT_SERVED, NOT_SERVED, PING, NODES)
+    slurm = client()
+    await slurm.nodes()
+    await slurm.nodes(attempts=2)
+    assert httpx_mock.get_requests()[-1].url.path == "/slurm/v0.0.44/nodes/"
+
+
+async def test_no_known_version_names_the_slurm_that_is_needed(httpx_mock: HTTPXMock) -> None:
+    httpx_mock.add_response(status_code=404, text="Unable to find", is_reusable=True)
+    with pytest.raises(errors.Unreachable, match=r"24\.11 or newer"):
+        await client().nodes()
+
+
+@pytest.mark.parametrize("refusal", ["bad-token", "no-token"])
+async def test_a_refused_token_is_renewed_once(httpx_mock: HTTPXMock, refusal: str) -> None:
+    serve(httpx_mock, answer("26.05", "v0.0.45", refusal), NODES)
+    await client("v0.0.45").nodes()
+    tokens = [request.headers["X-SLURM-USER-TOKEN"] for request in httpx_mock.get_requests()]
+    assert tokens == ["token-1", "token-2"]
+
+
+async def test_a_token_that_is_refused_twice_says_what_to_do(httpx_mock: HTTPXMock) -> None:
+    refused = answer("24.11", "v0.0.42", "bad-token")
+    serve(httpx_mock, refused, refused)
+    with pytest.raises(errors.Unauthorized, match="write a new token"):
+        await client("v0.0.42").nodes()
+
+
+async def test_an_idempotent_request_is_sent_again_while_nobody_answers(httpx_mock: HTTPXMock) -> None:
+    serve(httpx_mock, httpx.Response(502, text="bad gateway"), slurm_errors(502, 1803), PING)
+    assert (await client("v0.0.45").ping()).is_up
+
+
+async def test_a_refusal_is_not_sent_again(httpx_mock: HTTPXMock) -> None:
+    serve(httpx_mock, slurm_errors(500, 2028))
+    with pytest.raises(errors.Rejected):
+        await client("v0.0.45").undrain_node("a")
+
+
+async def test_a_connection_error_names_the_address(httpx_mock: HTTPXMock) -> None:
+    httpx_mock.add_exception(httpx.ConnectError("refused"), is_reusable=True)
+    with pytest.raises(errors.Unreachable, match="slurmrestd:6820"):
+        await client("v0.0.45").nodes()
+
+
+async def test_success_with_errors_in_the_body_is_a_failure(httpx_mock: HTTPXMock) -> None:
+    serve(httpx_mock, slurm_errors(200, 2016))
+    with pytest.raises(errors.Busy):
+        await client("v0.0.45").delete_node("a")
+
+
+async def test_an_answer_that_is_not_slurms_is_malformed(httpx_mock: HTTPXMock) -> None:
+    serve(httpx_mock, httpx.Response(200, text="<html>welcome</html>"))
+    with pytest.raises(errors.Malformed):
+        await client("v0.0.45").nodes()
+
+
+async def test_node_names_cannot_leave_their_path_segment(httpx_mock: HTTPXMock) -> None:
+    serve(httpx_mock, answer("26.05", "v0.0.45", "undrain"))
+    await client("v0.0.45").undrain_node("a/../b?x")
+    assert httpx_mock.get_requests()[0].url.raw_path == b"/slurm/v0.0.45/node/a%2F..%2Fb%3Fx"
+
+
+async def test_every_request_is_counted_with_its_outcome(httpx_mock: HTTPXMock) -> None:
+    registry = CollectorRegistry()
+    transport = Transport(URL, FixedToken(), version="v0.0.45", recorder=PrometheusRecorder(registry), sleep=no_sleep)
+    serve(httpx_mock, httpx.Response(503, text="busy"), PING, slurm_errors(500, 2018))
+    slurm = Slurm(transport)
+    await slurm.ping()
+    with pytest.raises(errors.NotFound):
+        await slurm.delete_node("a")
+
+    def count(endpoint: str, code: str) -> float | None:
+        return registry.get_sample_value("sunkpy_slurm_request_seconds_count", {"endpoint": endpoint, "code": code})
+
+    assert (count("ping/", "503"), count("ping/", "ok"), count("node/{name}", "2018")) == (1, 1, 1)
+    assert registry.get_sample_value("sunkpy_slurm_retries_total", {"endpoint": "ping/"}) == 1
