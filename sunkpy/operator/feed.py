@@ -63,4 +63,11 @@ def _registry(tell: Seen) -> kopf.OperatorRegistry:
 
 
 async def _run_kopf(registry: kopf.OperatorRegistry, stop: threading.Event) -> None:
-    await kopf.operator(registry=registry, clusterwide=True, standalone=True, stop_flag=stop)
+    await kopf.operator(
+        registry=registry,
+        clusterwide=True,
+        standalone=True,
+        stop_flag=stop,
+        # Otherwise kopf makes one of user and host, and fails where the user id has no name, as in our image.
+        identity="sunkpy",  # type: ignore[arg-type]
+    )
