@@ -17,6 +17,7 @@ from sunkpy.core.slurm import SlurmNode
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
+from sunkpy.scheduler.occupancy import Occupancy
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import NodeCache
 
@@ -35,6 +36,7 @@ class Cluster:
         self._eligible: dict[bytes, Eligibility] = {}
         self._indexed: tuple[dict[str, list[Pod]], dict[str, list[Pod]]] | None = None
         self._candidates: list[Candidate] | None = None
+        self.occupancy = Occupancy(kube, scheduler_name=settings.scheduler_name, on_change=self._invalidate)
         self.pods = Informer(kube, paths.ALL_PODS, Pod, field_selector=f"spec.schedulerName={settings.scheduler_name}")
         self.nodes = Informer(kube, paths.NODES, Node)
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
@@ -49,6 +51,7 @@ class Cluster:
             for informer in (self.pods, self.nodes, self.slurmd_pods):
                 group.create_task(informer.run())
             group.create_task(self._slurm_nodes.run())
+            group.create_task(self.occupancy.run())
 
     async def synced(self) -> None:
         """Wait until every collection has been listed once."""
@@ -103,7 +106,9 @@ class Cluster:
         name = pod.labels.get(names.LABEL_SLURM_NODE, "")
         node = self.nodes.get("", pod.spec.node_name)
         slurm = self._slurm_nodes.observation.nodes.get(name)
-        return Candidate(slurm_node=name, node=node, slurm=slurm) if node is not None and slurm is not None else None
+        if node is None or slurm is None:
+            return None
+        return Candidate(slurm_node=name, node=node, slurm=slurm, taken=self.occupancy.taken(node.name))
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is None or new is None or _facts(old) != _facts(new):

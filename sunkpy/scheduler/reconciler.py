@@ -243,7 +243,9 @@ class Reconciler:
             await self._refuse(entry, action, f"Slurm node {action.slurm_node} has no Kubernetes node behind it")
             return
         async with self._binding[node.name]:
-            admission = would_kubelet_admit(action.pod, node, await self._pods.others_on(node.name))
+            others = await self._pods.others_on(node.name)
+            self._cluster.occupancy.note(node.name, others)
+            admission = would_kubelet_admit(action.pod, node, others)
             if admission.verdict is Verdict.ADMIT:
                 entry.waits_since = None
                 await self._send_binding(entry, action, node.name)

@@ -1,7 +1,7 @@
 """The Slurm nodes that a pod may use, by the rules of Kubernetes that Slurm does not know.
 
 Slurm places the job; so that it never places it where the pod must not go, all other nodes are excluded from the job.
-Only lasting facts count: labels, taints, sizes. What is full, cordoned, not ready or drained now is Slurm's own
+Only lasting facts count: labels, taints, sizes, daemons. What is full of Slurm's own, cordoned, not ready or drained now is Slurm's own
 business: the syncer drains such nodes there, and the job waits in the queue as it should.
 """
 
@@ -30,11 +30,15 @@ TRANSIENT_TAINTS = frozenset({
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A Slurm node that stands for a Kubernetes node; `slurm` is what slurmctld says of it, once it is known."""
+    """A Slurm node that stands for a Kubernetes node.
+
+    `slurm` is what slurmctld says of it, once that is known; `taken` what pods take of it that are none of Slurm's.
+    """
 
     slurm_node: str
     node: Node
     slurm: SlurmNode | None = None
+    taken: dict[str, int] = {}
 
 
 class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +96,8 @@ def _refusal(
     taints = matching.untolerated(node.spec.taints, spec.tolerations, ignored_keys=TRANSIENT_TAINTS)
     if taints:
         return f"with taint {taints[0].key}={taints[0].value}:{taints[0].effect} that the pod does not tolerate"
-    lacking = matching.shortfalls(needs, matching.allocatable(node))
+    free = matching.subtracted(matching.allocatable(node), candidate.taken)
+    lacking = matching.shortfalls(needs, free)
     if lacking:
         return str(lacking[0])
     return _too_much_for_slurm(needs, candidate.slurm, gpu_resources) if candidate.slurm else None

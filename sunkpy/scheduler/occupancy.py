@@ -1,0 +1,82 @@
+"""What pods that Slurm does not know take of each node: daemons, the slurmd pod itself, strangers.
+
+A node that is full of them must not be offered to a job: Slurm would start it, perhaps at the cost of others, only to
+have the kubelet refuse the pod. Read once a minute, and whenever the pods of a node are listed for another reason:
+an informer on every pod of a large cluster would cost more memory than everything else together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from sunkpy.core import matching
+from sunkpy.core.objects import Pod
+from sunkpy.core.quantity import BadQuantity
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.errors import KubeError
+
+_EACH_S = 60.0
+
+
+class Occupancy:
+    """Requests of other pods by node. `on_change` is called when a node's have changed."""
+
+    def __init__(self, kube: Kube, *, scheduler_name: str, on_change: Callable[[], None]) -> None:
+        self._kube = kube
+        self._scheduler_name = scheduler_name
+        self._on_change = on_change
+        self._taken: dict[str, matching.Amounts] = {}
+        self._log = structlog.get_logger("occupancy")
+
+    def taken(self, node: str) -> matching.Amounts:
+        """What others take of the node."""
+        return self._taken.get(node, {})
+
+    def note(self, node: str, pods: Iterable[Pod]) -> None:
+        """Every pod of one node was just listed."""
+        self._replace(self._taken | {node: self._sum(pods)})
+
+    async def run(self) -> None:
+        """Keep reading until cancelled."""
+        while True:
+            try:
+                await self.refresh()
+            except KubeError as error:
+                self._log.warning("pods not listed", error=str(error))
+            await asyncio.sleep(_EACH_S)
+
+    async def refresh(self) -> None:
+        """Read all nodes.
+
+        Raises:
+            KubeError: the pods could not be listed.
+        """
+        others = f"spec.schedulerName!={self._scheduler_name},status.phase!=Succeeded,status.phase!=Failed"
+        by_node: dict[str, list[Pod]] = {}
+        for pod in await self._kube.list_objects(paths.ALL_PODS, Pod, field_selector=others):
+            if pod.spec.node_name:
+                by_node.setdefault(pod.spec.node_name, []).append(pod)
+        self._replace({node: self._sum(pods) for node, pods in by_node.items()})
+
+    def _replace(self, taken: dict[str, matching.Amounts]) -> None:
+        if taken != self._taken:
+            self._taken = taken
+            self._on_change()
+
+    def _sum(self, pods: Iterable[Pod]) -> matching.Amounts:
+        total: matching.Amounts = {}
+        for pod in pods:
+            if pod.spec.scheduler_name != self._scheduler_name and not pod.is_finished:
+                total = matching.added(total, _requests(pod))
+        return total
+
+
+def _requests(pod: Pod) -> matching.Amounts:
+    try:
+        return matching.pod_requests(pod.spec)
+    except BadQuantity:  # the apiserver would not have stored it
+        return {}
