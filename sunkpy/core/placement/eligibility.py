@@ -1,8 +1,8 @@
 """The Slurm nodes that a pod may use, by the rules of Kubernetes that Slurm does not know.
 
 Slurm places the job; so that it never places it where the pod must not go, all other nodes are excluded from the job.
-Only lasting facts count: labels, taints, sizes, daemons. What is full of Slurm's own, cordoned, not ready or drained now is Slurm's own
-business: the syncer drains such nodes there, and the job waits in the queue as it should.
+Only lasting facts count: labels, taints, sizes, daemons. What is full, cordoned, not ready or drained now is Slurm's
+own business: the syncer drains such nodes there, and the job waits in the queue as it should.
 """
 
 from __future__ import annotations
