@@ -52,7 +52,7 @@ def bring_up(*, suite: str, name: str, nodes: int, tell: Tell) -> Stack:
     else:
         own.progress = tell
         own.up(nodes, gpus=GPUS_PER_NODE)
-        loaded = own.load([Path(image.archive) for image in images.values()])
+        loaded = own.load(sorted({Path(image.archive) for image in images.values()}))
         tell(f"images on {len(loaded)} nodes: {sum(map(len, loaded.values())) or 'nothing'} new")
         refs = {key: image.ref for key, image in images.items()}
         stack = Stack(suite=suite, kubeconfig=own.kubeconfig, bin_dir=own.bin, images=refs)
