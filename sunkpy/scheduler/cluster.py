@@ -121,14 +121,11 @@ class Cluster:
 
     def _slurm_nodes_changed(self, changed: frozenset[str]) -> None:
         observation = self._slurm_nodes.observation
-        if observation is None or self._candidates is None:
+        if observation is None or not changed:
             return
-        known = {candidate.slurm_node: candidate.slurm for candidate in self._candidates}
-        for name in changed:
-            new, old = observation.nodes.get(name), known.get(name)
-            if new is None or old is None or _size(new) != _size(old):
-                self._invalidate()
-                return
+        known = {candidate.slurm_node: candidate.slurm for candidate in self._candidates or ()}
+        if any(_size(observation.nodes.get(name)) != _size(known.get(name)) for name in changed):
+            self._invalidate()
 
     def _invalidate(self) -> None:
         self._candidates = None
@@ -144,8 +141,8 @@ def _facts(node: Node) -> tuple[object, ...]:
     return (node.labels, node.spec.taints, node.status.allocatable)
 
 
-def _size(node: SlurmNode) -> tuple[object, ...]:
-    return (node.cpus, node.memory_mib, node.gres)
+def _size(node: SlurmNode | None) -> tuple[object, ...]:
+    return () if node is None else (node.cpus, node.memory_mib, node.gres)
 
 
 def _signature(spec: PodSpec) -> bytes:
