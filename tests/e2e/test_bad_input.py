@@ -116,7 +116,7 @@ def test_a_pod_that_is_too_big_for_every_node_says_so_and_holds_no_job(stack: St
     [
         ("slurm", "slurmctdl.replicas=1", "slurmctdl"),
         ("slurm", "partitions.low.priorityTeir=1", "priorityTeir"),
-        ("sunkpy", "operator.replica=2", "replica"),
+        ("sunkpy", "replica=2", "replica"),
     ],
 )
 def test_a_typo_in_the_values_is_refused_by_name(stack: Stack, chart: str, setting: str, key: str) -> None:
