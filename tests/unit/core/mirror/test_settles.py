@@ -1,0 +1,162 @@
+"""From any starting state the mirror comes to rest, and on the way there it never breaks a promise."""
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sunkpy.core import names
+from sunkpy.core.mirror import (
+    Action,
+    DeleteSlurmNode,
+    DrainNode,
+    Memory,
+    PatchPod,
+    SetComment,
+    Sight,
+    UndrainNode,
+    View,
+    after_writing,
+    decide,
+)
+from sunkpy.core.objects import Pod
+from sunkpy.core.slurm import SlurmNode
+from tests.unit.core.mirror.build import NAME, NAMESPACE, TOKEN, make_comment, make_node, make_pod
+
+ROUNDS = 12
+
+pods = st.none() | st.builds(
+    make_pod,
+    ready=st.booleans(),
+    cordon=st.sampled_from([None, "", "disk"]),
+    pending=st.sampled_from([None, TOKEN]),
+    deleting=st.booleans(),
+    phase=st.sampled_from(["Pending", "Running", "Failed"]),
+    registered=st.booleans(),
+    annotations=st.sampled_from([
+        {},
+        {names.ANNOTATION_DRAINED: TOKEN},
+        {names.ANNOTATION_DRAINED: "other", names.ANNOTATION_SLURM_STATE: "DOWN", names.ANNOTATION_DRAIN: "x"},
+    ]),
+)  # fmt: skip
+nodes = st.none() | st.builds(
+    lambda base, flags, reason, comment, cpus: make_node(
+        "+".join([base, *flags]), reason=reason, comment=comment, alloc_cpus=cpus
+    ),
+    st.sampled_from(["IDLE", "ALLOCATED", "MIXED", "DOWN", "UNKNOWN", "FUTURE"]),
+    st.lists(st.sampled_from(["DRAIN", "COMPLETING", "NOT_RESPONDING", "INVALID_REG"]), unique=True),
+    st.sampled_from(["", "k8s: cordon: disk", "k8s: pod gone", "k8s: pod pending deletion: x", "bad gpu"]),
+    st.sampled_from(["", "rack 7", make_comment(), make_comment(uid="old"), make_comment(namespace="other")]),
+    st.sampled_from([0, 0, 2]),
+)
+
+
+def apply(action: Action, pod: Pod | None, node: SlurmNode | None) -> tuple[Pod | None, SlurmNode | None]:
+    """What Slurm and the apiserver make of an action."""
+    replace = msgspec.structs.replace
+    match action:
+        case PatchPod():
+            assert pod is not None
+            kept = {k: v for k, v in (pod.annotations | action.annotations).items() if v is not None}
+            told = {c.type for c in action.conditions}
+            conditions = tuple(c for c in pod.status.conditions if c.type not in told) + action.conditions
+            return replace(
+                pod,
+                metadata=replace(pod.metadata, annotations=kept),
+                status=replace(pod.status, conditions=conditions),
+            ), node
+        case DrainNode():
+            assert node is not None
+            return pod, replace(node, state=node.state | {"DRAIN"}, reason=action.reason)
+        case UndrainNode():
+            assert node is not None
+            return pod, replace(node, state=node.state - {"DRAIN"}, reason="")
+        case SetComment():
+            assert node is not None
+            return pod, replace(node, comment=action.comment)
+        case DeleteSlurmNode():
+            return pod, None
+
+
+def check(action: Action, node: SlurmNode | None, pod: Pod | None) -> None:
+    """What must hold of every action, whatever led to it."""
+    if isinstance(action, DrainNode | UndrainNode | DeleteSlurmNode):
+        assert node is not None
+    if isinstance(action, DrainNode | UndrainNode):
+        assert node is not None
+        assert not node.is_drained_by_others, "a foreign reason is never changed"
+    if isinstance(action, DrainNode):
+        assert action.reason.startswith(names.REASON_PREFIX)
+    if isinstance(action, DeleteSlurmNode):
+        assert pod is None
+        assert node is not None
+        assert not node.is_busy, "a busy node is never deleted"
+        assert node.owner is not None
+        assert node.owner.namespace == NAMESPACE, "only ours are deleted"
+    if isinstance(action, SetComment):
+        assert node is not None
+        assert not node.comment or node.owner is not None, "nobody else's comment is overwritten"
+    if isinstance(action, PatchPod) and action.annotations.get(names.ANNOTATION_DRAINED):
+        assert node is None or node.is_drained, "a busy or open node is never said to be drained"
+
+
+@settings(max_examples=300, deadline=None)
+@given(pod=pods, node=nodes, step_s=st.sampled_from([1.0, 700.0]))
+def test_the_mirror_settles_without_ping_pong(pod: Pod | None, node: SlurmNode | None, step_s: float) -> None:
+    memory, now_s = Memory(), 1000.0
+    drains = 0
+    quiet = 0
+    for number in range(1, ROUNDS + 30):
+        now_s += step_s
+        sight = Sight(node=node, number=number, at_s=now_s)
+        view = View(name=NAME, namespace=NAMESPACE, pod=pod, sight=sight, memory=memory)
+        decision = decide(view, now_s)
+        for action in decision.actions:
+            check(action, node, pod)
+            pod, node = apply(action, pod, node)
+        drains += sum(isinstance(action, DrainNode | UndrainNode) for action in decision.actions)
+        memory = decision.memory
+        if decision.actions:
+            memory = after_writing(memory, decision.actions, now_s)
+        quiet = 0 if decision.actions else quiet + 1
+    assert quiet >= ROUNDS, "it comes to rest"
+    assert drains <= 2, "at most one change per cause: for the cause of now, and for one that a grace held back"
+
+
+@settings(max_examples=200, deadline=None)
+@given(pod=pods, node=nodes)
+def test_no_wake_up_is_forgotten(pod: Pod | None, node: SlurmNode | None) -> None:
+    """Deciding only when something changed, or when the last decision asked for it, misses nothing."""
+    memory, now_s, number = Memory(), 1000.0, 0
+    for _ in range(40):
+        number += 1
+        sight = Sight(node=node, number=number, at_s=now_s)
+        decision = decide(View(name=NAME, namespace=NAMESPACE, pod=pod, sight=sight, memory=memory), now_s)
+        for action in decision.actions:
+            pod, node = apply(action, pod, node)
+        memory = decision.memory
+        if decision.actions:
+            memory = after_writing(memory, decision.actions, now_s)
+            now_s += 1.0
+        elif decision.wants_next_answer:
+            now_s += 1.0
+        elif decision.again_s is not None:
+            now_s += decision.again_s
+        else:
+            break
+    else:
+        raise AssertionError("never comes to rest")
+    much_later_s = now_s + 10_000.0
+    sight = Sight(node=node, number=number + 1, at_s=much_later_s)
+    view = View(name=NAME, namespace=NAMESPACE, pod=pod, sight=sight, memory=memory)
+    assert decide(view, much_later_s).actions == ()
+
+
+@settings(max_examples=100, deadline=None)
+@given(pod=pods, node=nodes, ages=st.lists(st.sampled_from([6.0, 11.0, 100.0]), min_size=1, max_size=6))
+def test_old_answers_never_lead_to_a_write(pod: Pod | None, node: SlurmNode | None, ages: list[float]) -> None:
+    memory = Memory()
+    for number, age_s in enumerate(ages, start=1):
+        sight = Sight(node=node, number=number, at_s=1000.0 - age_s)
+        decision = decide(View(name=NAME, namespace=NAMESPACE, pod=pod, sight=sight, memory=memory), 1000.0)
+        assert all(isinstance(action, PatchPod) for action in decision.actions)
+        memory = decision.memory
