@@ -21,6 +21,7 @@ from demo import command
 from demo.report import Tell
 from demo.stack import OPERATOR_NAMESPACE, ROOT, SUITES, Stack
 from demo.waiting import NotYet, wait
+from demo.workload import GPU
 from devcluster import Cluster
 
 GPUS_PER_NODE: Final = 2
@@ -145,7 +146,9 @@ def operator_values(stack: Stack) -> Mapping[str, object]:
 
 def slurm_values(stack: Stack) -> Mapping[str, object]:
     """Values of charts/slurm."""
-    return {"images": dict(stack.images)}
+    # Pretend device files are only made where the real ones are not there.
+    gpus = {"gpu": {"resource": GPU, "type": "h100"}, "fakeGpus": True}
+    return {"images": dict(stack.images), "nodeSets": {stack.nodeset: gpus}}
 
 
 def fingerprint(chart: Path, values: Mapping[str, object]) -> str:

@@ -57,6 +57,8 @@ class Stack:
         self.release = "slurm" if suite == "trixie" else f"slurm-{suite}"
         self.namespace = self.release
         self.scheduler_name = self.release
+        self.cluster = self.release
+        self.nodeset = "compute"
         self.kubeconfig = kubeconfig
         self.bin_dir = bin_dir
         self.images = dict(images)
@@ -121,16 +123,6 @@ class Stack:
     def slurmd_pods(self) -> Sequence[Pod]:
         """The slurmd pods, by name."""
         return self.list(Pod, "pods", "-n", self.namespace, "-l", f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}")
-
-    @property
-    def cluster(self) -> str:
-        """Name of the Slurm cluster."""
-        return self.release
-
-    @property
-    def nodeset(self) -> str:
-        """Name of the one NodeSet of the demo."""
-        return str(self.kubectl("get", "nodesets", "-n", self.namespace, "-o", "name").split("/")[-1].strip())
 
     def nodeset_status(self) -> NodeSetStatus:
         """What the operator says about the NodeSet."""
