@@ -1,0 +1,67 @@
+{{- $parts := list "enable_configless" "reconfig_on_restart" | concat .Values.slurmConfig.slurmctldParameters -}}
+ClusterName={{ include "slurm.cluster" . }}
+SlurmctldHost={{ .Release.Name }}-slurmctld-0({{ .Release.Name }}-slurmctld)
+SlurmUser=slurm
+StateSaveLocation=/var/lib/slurm/state
+SlurmctldPidFile=/run/slurmctld/slurmctld.pid
+SlurmdSpoolDir=/var/spool/slurmd
+MailProg=/bin/true
+
+# One key signs what the daemons say to each other; users are vouched for by sackd; slurmrestd brings JSON web tokens.
+AuthType=auth/slurm
+CredType=cred/slurm
+AuthInfo=use_client_ids
+AuthAltTypes=auth/jwt
+AuthAltParameters=jwt_key=/etc/slurm/jwt.key
+
+# Nodes are pods: they come and go, fetch this file from slurmctld, and say themselves what they have.
+SlurmctldParameters={{ join "," $parts }}
+SlurmdParameters=config_overrides
+MaxNodeCount={{ int .Values.slurmConfig.maxNodeCount }}
+ReturnToService=2
+SlurmdTimeout={{ int .Values.slurmConfig.slurmdTimeoutSeconds }}
+TreeWidth=65533
+GresTypes=gpu
+
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+{{- with .Values.slurmConfig.defMemPerCPU }}
+DefMemPerCPU={{ int . }}
+{{- end }}
+{{- if eq .Values.slurmConfig.cgroup "auto" }}
+ProctrackType=proctrack/cgroup
+TaskPlugin=task/cgroup
+JobAcctGatherType=jobacct_gather/cgroup
+{{- else }}
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+{{- end }}
+MpiDefault=none
+{{- with .Values.slurmConfig.schedulerParameters }}
+SchedulerParameters={{ join "," . }}
+{{- end }}
+
+# Alloc: the Prolog runs on every node as soon as the job has it. Serial: one hook at a time on a node, so that the
+# Prolog of a job never runs beside the Epilog of the one before.
+PrologFlags=Alloc,Serial
+Prolog=prolog.sh
+Epilog=epilog.sh
+KillWait={{ int .Values.slurmConfig.killWaitSeconds }}
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+{{ range $name, $_ := .Values.nodeSets }}
+NodeSet={{ $name }} Feature={{ $name }}
+{{- end }}
+{{ range $name, $partition := .Values.partitions }}
+PartitionName={{ $name }} Nodes={{ join "," ($partition.nodeSets | default (list "ALL")) }} PriorityTier={{ int ($partition.priorityTier | default 1) }}
+{{- if $partition.default }} Default=YES{{ end }}
+{{- with $partition.maxTime }} MaxTime={{ . }}{{ end }}
+{{- with $partition.defaultTime }} DefaultTime={{ . }}{{ end }}
+{{- with $partition.preemptMode }} PreemptMode={{ . }}{{ end }}
+{{- with $partition.state }} State={{ . }}{{ end }}
+{{- with $partition.extra }} {{ . }}{{ end }}
+{{- end }}
+{{ with .Values.slurmConfig.extra }}
+{{ . }}
+{{- end }}

@@ -1,0 +1,95 @@
+{{- /* Settings that syncer and scheduler have in common. Call with (dict "root" $ "part" … "user" … "values" …). */}}
+{{- define "slurm.commonConfig" -}}
+cluster: {{ include "slurm.cluster" .root }}
+namespace: {{ .root.Release.Namespace }}
+slurm:
+  url: http://{{ .root.Release.Name }}-slurmrestd:6820
+  version: auto
+  user: {{ .user }}
+  jwtKeyFile: /keys/jwt.key
+leaderElection:
+  enabled: true
+  leaseName: {{ .root.Release.Name }}-{{ .part }}
+  namespace: {{ .root.Release.Namespace }}
+http: {port: 8080}
+log: {level: {{ .values.logLevel }}, format: json}
+pollSeconds: {{ .values.pollSeconds }}
+{{- end }}
+
+{{- define "slurm.syncerConfig" -}}
+{{ include "slurm.commonConfig" (dict "root" $ "part" "syncer" "user" "slurm" "values" .Values.syncer) }}
+{{- end }}
+
+{{- define "slurm.schedulerConfig" -}}
+{{ include "slurm.commonConfig" (dict "root" $ "part" "scheduler" "user" "k8s" "values" .Values.scheduler) }}
+schedulerName: {{ include "slurm.schedulerName" . }}
+defaultPartition: {{ .Values.scheduler.defaultPartition | quote }}
+gpuResources: {{ toJson .Values.scheduler.gpuResources }}
+hooks: {port: 8000, audience: sunkpy-hooks}
+{{- end }}
+
+{{- /* The Deployment of a sunkpy process. Call with (dict "root" $ "part" … "values" … "config" text "ports" dict). */}}
+{{- define "slurm.process" -}}
+{{- $labels := dict "root" .root "part" .part -}}
+{{- $name := printf "%s-%s" .root.Release.Name .part -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ $name }}
+  labels: {{- include "slurm.labels" $labels | nindent 4 }}
+spec:
+  replicas: {{ .values.replicas }}
+  selector:
+    matchLabels: {{- include "slurm.selector" $labels | nindent 6 }}
+  template:
+    metadata:
+      labels: {{- include "slurm.selector" $labels | nindent 8 }}
+      annotations:
+        checksum/config: {{ .config | sha256sum }}
+        {{- with .values.podAnnotations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      {{- include "slurm.placement" (dict "root" .root "values" .values) | nindent 6 }}
+      serviceAccountName: {{ $name }}
+      terminationGracePeriodSeconds: 10
+      securityContext:
+        runAsNonRoot: true
+        runAsUser: 10001
+        runAsGroup: 10001
+        fsGroup: 10001
+        seccompProfile: {type: RuntimeDefault}
+      containers:
+        - name: {{ .part }}
+          image: {{ .root.Values.images.sunkpy }}
+          imagePullPolicy: {{ .root.Values.imagePullPolicy }}
+          args: [{{ .part }}, --config=/etc/sunkpy/config.yaml]
+          env:
+            - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+            - {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+          securityContext: {{- include "slurm.locked" .root | nindent 12 }}
+          ports:
+            - {name: http, containerPort: 8080}
+            {{- range $port, $number := .ports }}
+            - {name: {{ $port }}, containerPort: {{ $number }}}
+            {{- end }}
+          startupProbe:
+            httpGet: {path: /healthz, port: http}
+            periodSeconds: 1
+            failureThreshold: 60
+          livenessProbe:
+            httpGet: {path: /healthz, port: http}
+            periodSeconds: 10
+            timeoutSeconds: 5
+          readinessProbe:
+            httpGet: {path: /readyz, port: http}
+            periodSeconds: 5
+            timeoutSeconds: 5
+          resources: {{- toYaml .values.resources | nindent 12 }}
+          volumeMounts:
+            - {name: config, mountPath: /etc/sunkpy, readOnly: true}
+            - {name: keys, mountPath: /keys, readOnly: true}
+      volumes:
+        - {name: config, configMap: {name: {{ $name }}}}
+        - {name: keys, secret: {secretName: {{ include "slurm.jwtSecret" .root }}, defaultMode: 0440}}
+{{- end }}
