@@ -76,13 +76,16 @@ class JobPoller:
                 group.create_task(self._read(entry, job, limit))
 
     async def _read(self, entry: GangEntry, job: JobEntry, limit: asyncio.Semaphore) -> None:
-        asked_at = time.monotonic()
+        asked_at = job.read_at = time.monotonic()
         try:
             async with limit:
                 found = await self._slurm.job(job.id)
         except SlurmError as error:
             self._log.debug("job not read", job=job.id, error=str(error))
             return
+        gang = parse_comment(found.comment)
+        if gang is None or gang.uid != entry.uid:
+            return  # another job under an id that Slurm has used before
         if job.read(found, nodes=tuple(hostlist.expand(found.nodes)), at=asked_at):
             self._on_change(entry)
 
@@ -98,7 +101,9 @@ class JobPoller:
 
 
 def _needs_details(job: JobEntry, now: float) -> bool:
-    """Why it waits, now and then; where it runs, once, when no prolog has told."""
+    """Why it waits, now and then; where it runs, once, when no prolog has told; whose it is, when it came back."""
+    if job.reappeared:
+        return now - job.read_at >= _REASON_EACH_S
     if "PENDING" in job.state:
         return now - job.read_at >= _REASON_EACH_S
     return "RUNNING" in job.state and not job.nodes and not job.prologs

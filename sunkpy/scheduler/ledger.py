@@ -16,7 +16,7 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.recognise import Gang
-from sunkpy.core.gang.view import GangView, JobView
+from sunkpy.core.gang.view import MISSING_OBSERVATIONS, GangView, JobView
 from sunkpy.core.objects import Key, Pod
 from sunkpy.core.placement.eligibility import Eligibility, without
 from sunkpy.core.slurm import JobId, SlurmJob
@@ -51,6 +51,7 @@ class JobEntry:
     last_told_at: float = 0.0
     cancelled: bool = False
     noted: bool = False
+    reappeared: bool = False
     read_at: float = 0.0
 
     def view(self, now: float) -> JobView:
@@ -75,6 +76,10 @@ class JobEntry:
         before = (self.state, self.missing)
         if state is None:
             self.missing += 1
+            self.reappeared = False
+        elif self.missing >= MISSING_OBSERVATIONS:
+            # Slurm has forgotten the job once: this may be another one under the same id.
+            self.reappeared = True
         else:
             self.state, self.missing = state, 0
             if "PENDING" in state:
@@ -87,6 +92,8 @@ class JobEntry:
         """Take in the full job; whether anything a decision reads has changed."""
         before = (self.reason, self.nodes, self.excluded)
         self.read_at = at
+        if self.reappeared:
+            self.missing, self.reappeared = 0, False
         self.reason = "" if job.state_reason == "None" else job.state_reason
         self.nodes = nodes
         self.excluded = tuple(sorted(job.excluded_nodes))
@@ -203,13 +210,18 @@ class Ledger:
 
     def add_job(self, entry: GangEntry, job: JobId, *, now: float, excluded: Iterable[str] = ()) -> JobEntry:
         """The job, made known as one of the gang's."""
+        owner = self.by_job(job)
+        if owner is not None and owner is not entry:
+            # Slurm began to count anew: the comment says whose job it is now.
+            owner.jobs.pop(job, None)
         self._by_job[job] = entry.uid
         return entry.jobs.setdefault(job, JobEntry(id=job, known_at=now, excluded=tuple(excluded)))
 
     def drop_job(self, entry: GangEntry, job: JobId) -> None:
         """Forget a job that has ended."""
         entry.jobs.pop(job, None)
-        self._by_job.pop(job, None)
+        if self._by_job.get(job) == entry.uid:
+            del self._by_job[job]
 
     def forget(self, entry: GangEntry) -> None:
         """Forget a gang and its jobs, and wake whoever waits for it."""

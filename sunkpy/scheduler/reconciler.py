@@ -76,7 +76,7 @@ class Reconciler:
         self._observe(entry, view)
         for action in decide(view, self._policy):
             await self._do(entry, action)
-        self._note_early_ends(entry)
+        self._note_ends(entry)
         entry.fire()
         if self.view(entry).state is State.DONE:
             self._forget(entry)
@@ -131,15 +131,17 @@ class Reconciler:
             return _TELL_AGAIN_S if entry.state is State.ENDING else _HAND_OVER_AGAIN_S
         return None
 
-    def _note_early_ends(self, entry: GangEntry) -> None:
-        """A job that ended before its pods were bound: wait longer each time before the next one."""
+    def _note_ends(self, entry: GangEntry) -> None:
+        """Forget jobs that are through. One that ended before its pods were bound: wait before the next, longer each
+        time.
+        """
         now = time.monotonic()
         view = self.view(entry)
-        if view.is_bound:
-            return
         for job in view.jobs:
+            if view.is_bound and job.id == view.bound_to:
+                continue
             known = entry.jobs[job.id]
-            if (job.is_over or job.is_lost) and not known.noted:
+            if not view.is_bound and not job.is_live and not known.noted:
                 known.noted = True
                 if not known.cancelled:
                     entry.back_off(f"Slurm job {job.id} ended before its pod was bound", now=now)
