@@ -28,7 +28,7 @@ from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Informer
 from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
 from sunkpy.slurm import NodeCache
-from sunkpy.slurm.errors import NotFound, SlurmError
+from sunkpy.slurm.errors import NotFound, SlurmError, Unreachable
 from sunkpy.syncer.execute import Executor
 from sunkpy.syncer.metrics import SyncerMetrics
 
@@ -89,6 +89,9 @@ class MirrorLoop:
             wrote = [await self._executor.run(action, pod) for action in _pod_first(allowed)]
         except NotFound:
             await self._nodes.refresh(full=True)  # deleted by somebody else: only a full read shows it
+            raise
+        except Unreachable:
+            self._awaiting_answer.add(name)  # as soon as Slurm answers again, not when the back-off is over
             raise
         if any(wrote):
             await self._see_what_was_written(name, allowed)

@@ -1,0 +1,270 @@
+"""The syncer against an apiserver and a slurmrestd, both small and over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+from pytest_httpx import HTTPXMock
+
+from sunkpy.core import names
+from sunkpy.core.mirror import DeleteSlurmNode, DrainNode, UndrainNode
+from sunkpy.core.objects import Pod
+from sunkpy.kube.client import Kube
+from sunkpy.runtime.process import Process
+from sunkpy.runtime.settings import SlurmSettings
+from sunkpy.slurm import NodeCache, Slurm
+from sunkpy.syncer.execute import Executor
+from sunkpy.syncer.main import WrongCluster, mirror
+from sunkpy.syncer.metrics import NodeCollector, SyncerMetrics
+from sunkpy.syncer.settings import SyncerSettings
+from tests.unit.operator.apiserver import Apiserver, Body, merged, merged_conditions, refusal, serving
+from tests.unit.syncer.slurmrestd import FakeSlurmrestd
+
+NAME = "gpu-000-001"
+TOKEN = "2026-11-21T00:00:00Z/scale-down"
+
+
+class PodApiserver(Apiserver):
+    """One whose status subresource of pods takes annotations too, as the real one does."""
+
+    async def _patch(self, key: tuple[str, str, str], body: Body, sub: str) -> web.Response:
+        old = self.objects[key]
+        if body["metadata"].get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
+            return refusal(409, "Conflict")
+        conditions = merged_conditions(old, body)
+        patch = {"metadata": {"annotations": body["metadata"]["annotations"]}, "status": {"conditions": conditions}}
+        await self._store(key, merged(old, patch), "MODIFIED")
+        return web.json_response(self.objects[key])
+
+
+class World:
+    """Both sides, and the syncer between them."""
+
+    def __init__(self, api: PodApiserver, slurm: FakeSlurmrestd, kube: Kube, client: Slurm, nodes: NodeCache) -> None:
+        self.api, self.slurm, self.kube, self.client, self.nodes = api, slurm, kube, client, nodes
+        self.process = Process("syncer", settings())
+        self.metrics = SyncerMetrics(self.process.registry)
+
+    async def add_pod(self, name: str = NAME, **annotations: str) -> None:
+        body = {
+            "metadata": {
+                "name": name,
+                "namespace": "slurm",
+                "labels": {names.LABEL_SLURM_NODE: name, names.LABEL_NODESET: "gpu"},
+                "annotations": annotations,
+            },
+            "spec": {"nodeName": "node-1"},
+            "status": {"phase": "Running", "conditions": [{"type": "ContainersReady", "status": "True"}]},
+        }
+        await self.api.put("pods", body)
+
+    async def annotate(self, name: str = NAME, **annotations: str | None) -> None:
+        notes = {names.PREFIX + key.replace("_", "-"): value for key, value in annotations.items()}
+        await self.api.change("pods", "slurm", name, {"metadata": {"annotations": notes}})
+
+    async def delete_pod(self, name: str = NAME) -> None:
+        await self.api._store(("pods", "slurm", name), self.api.objects["pods", "slurm", name], "DELETED")
+
+    def annotation(self, key: str, name: str = NAME) -> str | None:
+        found = self.api.find("pods", name)
+        return found["metadata"].get("annotations", {}).get(key) if found else None
+
+    def condition(self, type_: str, name: str = NAME) -> str | None:
+        found = self.api.find("pods", name) or {}
+        return next((c["status"] for c in found["status"]["conditions"] if c["type"] == type_), None)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for either side to reach a state; each answer of Slurm is a chance to look."""
+        async with asyncio.timeout(8):
+            while not holds():
+                changed = asyncio.Event()
+                self.nodes.add_listener(lambda _, changed=changed: changed.set())
+                await changed.wait()
+
+    @contextlib.asynccontextmanager
+    async def syncing(self) -> AsyncIterator[None]:
+        task = asyncio.ensure_future(
+            mirror(self.process, settings(), kube=self.kube, slurm=self.client, nodes=self.nodes, metrics=self.metrics)
+        )
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def settings() -> SyncerSettings:
+    return SyncerSettings(
+        cluster="c1", namespace="slurm", slurm=SlurmSettings(url="http://slurmrestd", jwt_key_file="jwt.key")
+    )
+
+
+@pytest.fixture
+async def world(tmp_path, httpx_mock: HTTPXMock) -> AsyncIterator[World]:
+    key = tmp_path / "jwt.key"
+    key.write_bytes(b"k" * 32)
+    api, slurm = PodApiserver(), FakeSlurmrestd(httpx_mock)
+    client = Slurm.connect(SlurmSettings(url="http://slurmrestd", version="v0.0.45", jwt_key_file=str(key)))
+    async with serving(api, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
+        yield World(api, slurm, kube, client, NodeCache(client, poll_s=0.05))
+    await client.close()
+
+
+async def test_a_registered_node_is_told_to_its_pod_and_gets_its_comment(world: World) -> None:
+    await world.add_pod()
+    world.slurm.put(NAME)
+    async with world.syncing():
+        await world.until(lambda: world.condition(names.READINESS_GATE) == "True")
+        await world.until(lambda: '"pod":"gpu-000-001"' in world.slurm.nodes[NAME]["comment"])
+    assert world.annotation(names.ANNOTATION_SLURM_STATE) == "IDLE"
+
+
+async def test_a_cordon_becomes_a_drain_and_is_lifted_with_it(world: World) -> None:
+    await world.add_pod()
+    world.slurm.put(NAME)
+    async with world.syncing():
+        await world.annotate(cordon="disk")
+        await world.until(lambda: world.slurm.nodes[NAME]["reason"] == "k8s: cordon: disk")
+        await world.until(lambda: world.condition(names.CONDITION_DRAIN) == "True")
+        assert world.condition(names.CONDITION_CORDON) == "False"
+        await world.annotate(cordon=None)
+        await world.until(lambda: world.slurm.state(NAME) == "IDLE")
+    assert {"SlurmNodeDrained", "SlurmNodeUndrained"} <= set(world.api.notes())
+
+
+async def test_a_drain_in_slurm_is_told_and_left_alone(world: World) -> None:
+    await world.add_pod()
+    world.slurm.put(NAME)
+    async with world.syncing():
+        await world.until(lambda: world.condition(names.READINESS_GATE) == "True")
+        world.slurm.put(NAME, "IDLE", "DRAIN", reason="bad gpu")
+        await world.until(lambda: world.condition(names.CONDITION_CORDON) == "True")
+        assert world.annotation(names.ANNOTATION_DRAIN) == "bad gpu"
+        world.slurm.put(NAME, "IDLE", reason="")
+        await world.until(lambda: world.condition(names.CONDITION_CORDON) == "False")
+    assert not [write for write in world.slurm.writes if "DRAIN" in write]
+
+
+async def test_a_job_finishes_before_its_pod_may_go_and_the_node_goes_last(world: World) -> None:
+    await world.add_pod()
+    world.slurm.put(NAME, "ALLOCATED")
+    async with world.syncing():
+        await world.annotate(pending_deletion=TOKEN)
+        await world.until(lambda: world.slurm.state(NAME) == "ALLOCATED+DRAIN")
+        await world.until(lambda: world.condition(names.CONDITION_RUNNING) == "True")
+        assert world.annotation(names.ANNOTATION_DRAINED) is None
+        world.slurm.put(NAME, "IDLE", "DRAIN")
+        await world.until(lambda: world.annotation(names.ANNOTATION_DRAINED) == TOKEN)
+        await world.delete_pod()
+        await world.until(lambda: NAME not in world.slurm.nodes)
+        assert world.nodes.observation is not None
+        await world.until(lambda: world.nodes.observation is not None and not world.nodes.observation.nodes)
+    assert sum(write.startswith("DELETE") for write in world.slurm.writes) == 1
+
+
+async def test_a_new_leader_adopts_what_it_finds(world: World) -> None:
+    await world.add_pod(**{names.ANNOTATION_PENDING_DELETION: TOKEN})
+    world.slurm.put(NAME, "IDLE", "DRAIN", reason="k8s: pod pending deletion: scale-down")
+    world.slurm.put("gpu-000-009", comment='{"node":"n","namespace":"slurm","pod":"gpu-000-009","uid":"u"}')
+    async with world.syncing():
+        await world.until(lambda: world.annotation(names.ANNOTATION_DRAINED) == TOKEN)
+        await world.until(lambda: "gpu-000-009" not in world.slurm.nodes)
+
+
+async def test_nothing_is_written_while_slurmctld_has_lost_its_state(world: World) -> None:
+    nodes = [f"gpu-000-{number:03}" for number in range(3)]
+    for name in nodes:
+        await world.add_pod(name)
+        world.slurm.put(name)
+    async with world.syncing():
+        for name in nodes:
+            await world.until(lambda name=name: world.condition(names.READINESS_GATE, name) == "True")
+        await world.until(lambda: all(node["comment"] for node in world.slurm.nodes.values()))
+        written = len(world.slurm.writes)
+        world.slurm.lose_state()
+        for name in nodes:
+            await world.until(lambda name=name: world.condition(names.CONDITION_DRAIN, name) == "Unknown")
+            await world.annotate(name, pending_deletion=TOKEN)
+        seen = world.nodes.observation
+        assert seen is not None
+        await world.until(
+            lambda: world.nodes.observation is not None and world.nodes.observation.number > seen.number + 3
+        )
+        for name in nodes:
+            assert world.annotation(names.ANNOTATION_DRAINED, name) is None
+            assert world.condition(names.READINESS_GATE, name) == "True"
+    assert len(world.slurm.writes) == written
+    assert world.process.registry.get_sample_value("sunkpy_syncer_slurm_believed") == 0
+
+
+async def test_an_unreadable_slurm_changes_nothing_and_work_goes_on_afterwards(world: World) -> None:
+    await world.add_pod()
+    world.slurm.put(NAME)
+    async with world.syncing():
+        await world.until(lambda: world.condition(names.READINESS_GATE) == "True")
+        world.slurm.is_down = True
+        await world.annotate(cordon="disk")
+        await world.slurm.refused.wait()
+        world.slurm.is_down = False
+        await world.until(lambda: "DRAIN" in world.slurm.state(NAME))
+
+
+async def test_a_slurm_of_another_name_is_refused(world: World) -> None:
+    world.slurm.cluster = "c2"
+    with pytest.raises(WrongCluster, match="'c2'"):
+        await mirror(
+            world.process, settings(), kube=world.kube, slurm=world.client, nodes=world.nodes, metrics=world.metrics
+        )
+
+
+class _NoEvents:
+    async def normal(self, *_: object, **__: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("pod", "action"),
+    [
+        pytest.param({}, "delete", id="delete: the pod is back"),
+        pytest.param({}, "drain", id="pod gone: it is not"),
+        pytest.param({names.ANNOTATION_CORDON: "x"}, "undrain", id="undrain: cordoned meanwhile"),
+        pytest.param({names.ANNOTATION_PENDING_DELETION: TOKEN}, "undrain", id="undrain: to be deleted meanwhile"),
+    ],
+)
+async def test_the_apiserver_has_the_last_word(world: World, pod: dict[str, str], action: str) -> None:
+    """The watch may lag behind: what it did not see yet must not be undone."""
+    await world.add_pod(**pod)
+    world.slurm.put(NAME, "IDLE", "DRAIN", reason="k8s: cordon: y")
+    seen = Pod(
+        metadata=msgspec.convert({"name": NAME, "uid": world.api.find("pods", NAME)["metadata"]["uid"]}, _meta())
+    )
+    actions: dict[str, Any] = {
+        "delete": DeleteSlurmNode(name=NAME, is_announced=True),
+        "drain": DrainNode(name=NAME, reason="k8s: pod gone", is_announced=False),
+        "undrain": UndrainNode(name=NAME, pod=seen),
+    }
+    executor = Executor(
+        kube=world.kube, slurm=world.client, events=_NoEvents(), metrics=world.metrics, namespace="slurm"
+    )
+    assert await executor.run(actions[action], seen if action == "undrain" else None) is False
+    assert world.slurm.writes == []
+
+
+def _meta() -> Any:
+    return type(Pod().metadata)
+
+
+async def test_node_gauges_are_those_of_the_last_answer(world: World) -> None:
+    world.slurm.put("a", "IDLE", "DRAIN")
+    world.slurm.put("b", "ALLOCATED")
+    registry = world.process.registry
+    registry.register(NodeCollector(world.nodes))
+    assert registry.get_sample_value("slurm_nodes_total") is None
+    await world.nodes.refresh()
+    values = {name: registry.get_sample_value(f"slurm_nodes_{name}") for name in ("total", "drain", "alloc", "down")}
+    assert values == {"total": 2, "drain": 1, "alloc": 1, "down": 0}
