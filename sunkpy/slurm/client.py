@@ -249,7 +249,8 @@ class Slurm:
         Raises:
             AlreadyDone, NotFound, or Rejected when the job has started.
         """
-        body = {"excluded_nodes": list(nodes)}
+        # slurmrestd takes an empty list for "no change".
+        body = {"excluded_nodes": list(nodes) or [""]}
         what = f"exclude nodes from job {job_id}"
         await self._transport.call(what, "POST", "job/{name}", wire.Reply, name=job_id, body=body)
 
