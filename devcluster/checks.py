@@ -11,6 +11,8 @@ from devcluster.layout import Layout
 
 MIN_FREE_BYTES = 6 * 1024**3
 LISTEN = "0A"
+# apiserver, etcd and its peers, controller-manager, scheduler, CoreDNS.
+PORTS = frozenset({6443, 2379, 2380, 10257, 10259, 53})
 
 
 class Listener(msgspec.Struct, frozen=True):
@@ -58,13 +60,13 @@ def problems(facts: Facts, layout: Layout, *, is_running: bool) -> list[str]:
         found.append("not root: nodes are network namespaces and cgroups; run it with sudo")
     if facts.missing_packages and (facts.uid != 0 or not facts.has_apt):
         found.append(f"programs are missing: apt-get install {' '.join(facts.missing_packages)}")
-    if facts.free_bytes < MIN_FREE_BYTES:
+    if facts.free_bytes < MIN_FREE_BYTES and not is_running:
         found.append(
             f"no disk: {facts.free_bytes / 1024**3:.1f} GiB free below {layout.root}, "
             f"{MIN_FREE_BYTES / 1024**3:.0f} GiB needed; free some or set SUNKPY_DEVCLUSTER_HOME to a larger disk"
         )
     # On its own addresses nobody can be in the cluster's way; on every address somebody may.
-    taken = wildcard_ports(facts.listeners) & {6443, 2379, 2380, 10257, 10259} if not is_running else frozenset()
+    taken = wildcard_ports(facts.listeners) & PORTS if not is_running else frozenset()
     found.extend(
         f"port {port} is taken: a program listens on it at every address; stop it (`ss -ltnp 'sport = :{port}'`)"
         for port in sorted(taken)

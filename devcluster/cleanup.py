@@ -15,6 +15,7 @@ from devcluster.errors import DevclusterError
 from devcluster.layout import Layout
 from devcluster.process import marked_pids, start_ticks, wait_until
 
+SHORT_LIVED = frozenset({"openssl", "mount", "umount", "unshare", "nsenter", "ctr"})
 CONTAINER_LOGS = Path("/var/log/containers")
 
 
@@ -35,11 +36,14 @@ def take_down(layout: Layout) -> None:
 
 
 def kill_all(layout: Layout, trees: list[cgroups.Hierarchy]) -> None:
-    """SIGKILL every process in the cluster's cgroup or with its mark, again and again until there is none."""
+    """SIGKILL every process in the cluster's cgroup or with its mark, again and again until there is none.
+
+    A killed `up` may have left a program behind that is about to mount something: such orphans go too.
+    """
 
     def gone() -> bool:
         own = os.getpid()
-        pids = cgroups.pids(layout.cgroup, trees) | set(marked_pids(layout.home))
+        pids = cgroups.pids(layout.cgroup, trees) | set(marked_pids(layout.home)) | set(orphans(layout.home))
         alive = {pid for pid in pids if pid != own and start_ticks(pid) is not None}
         for pid in alive:
             with contextlib.suppress(ProcessLookupError):
@@ -50,6 +54,17 @@ def kill_all(layout: Layout, trees: list[cgroups.Hierarchy]) -> None:
         raise DevclusterError(
             f"processes of {layout.name} survive SIGKILL: {sorted(cgroups.pids(layout.cgroup, trees))}"
         )
+
+
+def orphans(home: Path) -> list[int]:
+    """Short-lived programs of `up` at work on a path below ``home``."""
+    found = []
+    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            argv = cmdline.read_bytes().decode(errors="replace").split("\0")
+            if Path(argv[0]).name in SHORT_LIVED and any(f"{home}/" in f"{word}/" for word in argv[1:]):
+                found.append(int(cmdline.parent.name))
+    return found
 
 
 def shim_sockets(home: Path) -> list[Path]:

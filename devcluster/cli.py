@@ -17,7 +17,7 @@ OUT = Console(highlight=False, soft_wrap=True)
 
 
 class _Progress:
-    """One changing line on a terminal, plain lines with the time elsewhere."""
+    """Plain lines with the time since the start."""
 
     def __init__(self) -> None:
         self.begin = time.monotonic()

@@ -70,7 +70,8 @@ def read_identity(archive: Path) -> dict[str, str]:
             index = json.load(_member(tar, "index.json"))
     except (tarfile.TarError, KeyError, OSError) as error:
         raise DevclusterError(
-            f"{archive} is not an image archive ({str(error).splitlines()[0]}); make one with `buildah push IMAGE docker-archive:FILE:TAG`"
+            f"{archive} is not an image archive ({str(error).splitlines()[0]}); "
+            "make one with `buildah push IMAGE docker-archive:FILE:TAG`"
         ) from error
     key = "org.opencontainers.image.ref.name"
     return {

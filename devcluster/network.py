@@ -47,10 +47,10 @@ def read_taken(slots: Iterable[int]) -> Taken:
 
 
 def free_slot(taken: Taken) -> int:
-    """The first slot whose addresses and bridge nobody uses."""
+    """The first slot whose addresses and bridge nobody uses; a route for all of 10.0.0.0/8 yields to narrower ones."""
     for slot in range(SLOTS):
         layout = Layout(root=Path("/"), name="x", slot=slot)
-        clash = any(layout.network.overlaps(network) for network in taken.networks if network.prefixlen >= 8)
+        clash = any(layout.network.overlaps(network) for network in taken.networks if network.prefixlen > 8)
         if slot not in taken.slots and layout.bridge not in taken.links and not clash:
             return slot
     raise DevclusterError(

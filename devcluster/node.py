@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 from pathlib import Path
 
 import yaml
@@ -72,6 +73,10 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
     conf_dir = "{node.home}/cni"
   [{cri}.containerd]
     snapshotter = "overlayfs"
+    [{cri}.containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [{cri}.containerd.runtimes.runc.options]
+        Root = "{node.home}/run/runc"
 """
 
 
@@ -167,6 +172,16 @@ def write_configs(layout: Layout, node: NodeLayout) -> None:
     write_atomically(node.home / "kubelet.yaml", yaml.safe_dump(kubelet_config(layout, node)).encode())
 
 
+def answers(path: Path) -> bool:
+    """Whether somebody listens on the unix socket ``path``; a killed process leaves the file without a listener."""
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
 def start(layout: Layout, node: NodeLayout, daemons: Daemons) -> None:
     """Bring up what is missing of ``node``, up to a running containerd."""
     if not network.netns_exists(node.netns):
@@ -184,7 +199,7 @@ def start(layout: Layout, node: NodeLayout, daemons: Daemons) -> None:
 
     def listening() -> bool:
         daemons.require(node.daemon("containerd"))
-        return node.containerd_socket.exists()
+        return answers(node.containerd_socket)
 
     if not wait_until(listening, timeout_s=30):
         raise DevclusterError(

@@ -44,7 +44,7 @@ def test_what_stands_in_the_way_is_named_with_what_to_do(facts: dict, says: str 
 
 
 def test_a_running_cluster_does_not_stand_in_its_own_way():
-    facts = msgspec.structs.replace(GOOD, listeners=frozenset({Listener(ANY, 6443)}))
+    facts = msgspec.structs.replace(GOOD, listeners=frozenset({Listener(ANY, 6443)}), free_bytes=0)
     assert problems(facts, LAYOUT, is_running=True) == []
 
 

@@ -1,0 +1,49 @@
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devcluster import Cluster
+from devcluster.binaries import find_go
+from devcluster.images import one_file_image
+from tests.integration.devcluster.pods import PROBE, ROOT, Kubectl
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _as_root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: a node is a network namespace and a cgroup")
+
+
+@pytest.fixture(scope="session")
+def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Archive of an image with one static program in it."""
+    folder = tmp_path_factory.mktemp("probe")
+    go = find_go(Cluster().binaries.cache, progress=print)
+    env = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    subprocess.run([str(go), "build", "-o", str(folder / "probe"), "."], cwd=HERE / "probe", env=env, check=True)
+    archive = folder / "probe.tar"
+    program = (folder / "probe").read_bytes()
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+    archive.write_bytes(one_file_image(tag=PROBE, path="/probe", program=program, architecture=machine))
+    return archive
+
+
+@pytest.fixture(scope="module")
+def cluster(probe: Path) -> Iterator[Cluster]:
+    """Two nodes with GPUs and labels, the probe image loaded; gone when the module ends."""
+    made = Cluster("it", root=ROOT, progress=print)
+    made.down()
+    made.up(2, gpus=2, labels={"node-2": {"zone": "b"}})
+    made.load([probe])
+    yield made
+    made.down()
+
+
+@pytest.fixture
+def kubectl(cluster: Cluster) -> Kubectl:
+    return Kubectl(cluster)

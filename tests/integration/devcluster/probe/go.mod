@@ -1,0 +1,3 @@
+module sunkpy.dev/probe
+
+go 1.25

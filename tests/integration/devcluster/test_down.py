@@ -1,0 +1,130 @@
+"""Taking a cluster down leaves nothing behind, in whatever state it was."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devcluster import Cluster, DevclusterError
+from tests.integration.devcluster.pods import PROBE, ROOT, Kubectl, eventually, probe_pod
+from tests.integration.devcluster.traces import shared_traces, traces
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def fresh(probe: Path) -> Iterator[Cluster]:
+    """One node with a running pod that has an emptyDir in memory and a claim."""
+    cluster = Cluster("gone", root=ROOT, progress=print)
+    cluster.down()
+    cluster.up(1)
+    cluster.load([probe])
+    kubectl = Kubectl(cluster)
+    pod = probe_pod("a", node="node-1", volumes=[{"name": "m", "emptyDir": {"medium": "Memory"}}])
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "m", "mountPath": "/m"}]
+    kubectl.apply(pod)
+    kubectl("wait", "--for=condition=Ready", "pod/a", "--timeout=60s")
+    yield cluster
+    cluster.down()
+
+
+def kill(cluster: Cluster, *names: str) -> None:
+    for name, pid in cluster.processes().items():
+        if pid and (not names or name in names):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("state", ["whole", "apiserver dead", "everything killed", "record lost"])
+def test_down_leaves_nothing_behind(fresh: Cluster, state: str):
+    home, bridge = fresh.layout.home, fresh.layout.bridge
+    before = shared_traces()
+    kinds = {trace.split()[0] for trace in traces(home, bridge)}
+    assert {"process", "mount", "link", "route", "rule", "cgroup", "folder", "log"} <= kinds
+    if state == "apiserver dead":
+        kill(fresh, "kube-apiserver", "etcd")
+    if state == "everything killed":
+        kill(fresh)
+    if state == "record lost":
+        for record in (home / "proc").iterdir():
+            record.unlink()
+    fresh.down()
+    assert traces(home, bridge) == set()
+    assert shared_traces() <= before
+    fresh.down()
+    with pytest.raises(DevclusterError, match="there is no cluster"):
+        _ = fresh.spec
+
+
+@pytest.mark.parametrize("moment", ["settled", "mounted", "etcd", "containerd", "kubelet"])
+def test_down_after_up_was_killed_half_way(moment: str):
+    cluster = Cluster("half", root=ROOT)
+    cluster.down()
+    home = ROOT / "half"
+    sign = {
+        "settled": home / "cluster.json",
+        "mounted": home / "pki",
+        "etcd": home / "proc" / "etcd",
+        "containerd": home / "proc" / "node-1-containerd",
+        "kubelet": home / "proc" / "node-1-kubelet",
+    }[moment]
+    up = subprocess.Popen(
+        [sys.executable, "-m", "devcluster", "up", "--name", "half", "--nodes", "1"],
+        env={**os.environ, "SUNKPY_DEVCLUSTER_HOME": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    eventually(sign.exists, within_s=60, what=f"{sign} is there")
+    up.kill()
+    up.wait()
+    bridge = cluster.layout.bridge
+    cluster.down()
+    assert traces(home, bridge) == set()
+
+
+def test_up_finishes_what_a_killed_up_began(probe: Path):
+    cluster = Cluster("half", root=ROOT)
+    up = subprocess.Popen(
+        [sys.executable, "-m", "devcluster", "up", "--name", "half", "--nodes", "1"],
+        env={**os.environ, "SUNKPY_DEVCLUSTER_HOME": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    eventually((ROOT / "half" / "proc" / "etcd").exists, within_s=60, what="etcd is started")
+    up.kill()
+    up.wait()
+    try:
+        cluster.up()
+        assert all(cluster.processes().values())
+    finally:
+        cluster.down()
+
+
+def test_two_clusters_side_by_side_do_not_see_each_other(fresh: Cluster, probe: Path):
+    other = Cluster("other", root=ROOT, progress=print)
+    other.up(1)
+    try:
+        assert other.spec.slot != fresh.spec.slot
+        assert not Kubectl(other).get("pods")["items"]
+        other.load([probe])
+        Kubectl(other).apply(probe_pod("b", node="node-1"))
+        Kubectl(other)("wait", "--for=condition=Ready", "pod/b", "--timeout=60s")
+    finally:
+        other.down()
+    # taking one down leaves the other as it was
+    assert all(fresh.processes().values())
+    assert Kubectl(fresh)("exec", "a", "--", "/probe", "get", "http://127.0.0.1:8080") == "a"
+    assert PROBE in Kubectl(fresh)("get", "pod", "a", "-o", "jsonpath={.spec.containers[0].image}")
+
+
+def test_simulated_nodes_come_and_go(fresh: Cluster):
+    fresh.up(kwok_nodes=3)
+    kubectl = Kubectl(fresh)
+    kubectl("wait", "--for=condition=Ready", "node", "-l", "kwok.x-k8s.io/node=fake", "--timeout=60s")
+    assert len(kubectl.get("nodes")["items"]) == 4
+    fresh.up(kwok_nodes=0)
+    assert len(kubectl.get("nodes")["items"]) == 1
+    assert fresh.processes().keys().isdisjoint({"kwok"})

@@ -1,0 +1,45 @@
+"""What a cluster can leave behind on a machine, as a set of lines to compare before and after."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from devcluster.node import answers
+from devcluster.process import marked_pids
+
+
+def _output(*argv: str) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+
+def traces(home: Path, bridge: str) -> set[str]:
+    """Lines about the cluster in ``home``, links named after ``bridge``; others may come and go meanwhile."""
+    processes = {f"process {pid}" for pid in marked_pids(home)}
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if f"{home}/".encode() in entry.read_bytes() and "pytest" not in entry.read_text(errors="replace"):
+                processes.add(f"process {entry.parent.name}")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    mounts = {f"mount {line}" for line in Path("/proc/self/mountinfo").read_text().splitlines() if f" {home}" in line}
+    links = {f"link {link['ifname']}" for link in json.loads(_output("ip", "-j", "link")) if bridge in link["ifname"]}
+    routes = {f"route {line}" for line in _output("ip", "route", "show", "table", "all").splitlines() if bridge in line}
+    slot = f"sunkpy-devcluster-{bridge.removeprefix('skd')}"
+    rules = {f"rule {line}" for line in _output("iptables-save").splitlines() if slot in line.split()}
+    cgroups = {
+        f"cgroup {path}"
+        for path in [*Path("/sys/fs/cgroup").glob("*/*"), *Path("/sys/fs/cgroup").glob("*")]
+        if path.name == slot
+    }
+    links_to_logs = {
+        f"log {path}" for path in Path("/var/log/containers").glob("*") if path.readlink().is_relative_to(home)
+    }
+    folder = {f"folder {home}"} if home.exists() else set()
+    return processes | mounts | links | routes | rules | cgroups | links_to_logs | folder
+
+
+def shared_traces() -> set[str]:
+    """Traces that do not say whose they are: named network namespaces of pods, and shim sockets nobody listens on."""
+    named = {f"netns {path}" for path in Path("/run/netns").glob("cni-*")}
+    sockets = {f"socket {path}" for path in Path("/run/containerd/s").glob("*") if not answers(path)}
+    return named | sockets
