@@ -46,3 +46,7 @@ def main(suite: str, name: str, nodes: int, keep: bool) -> None:
         console.print(how_to_use(stacks[0], name=name), markup=False, soft_wrap=True)
     else:
         take_down(name)
+
+
+if __name__ == "__main__":
+    main()

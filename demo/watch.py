@@ -6,15 +6,16 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic, NamedTuple, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
 from demo.stack import Stack
 from demo.waiting import NeverSo
-from sunkpy.core.objects import KubeObject
+from sunkpy.core.objects import KubeObject, Meta
 
 O = TypeVar("O", bound=KubeObject)  # noqa: E741
 
@@ -22,6 +23,11 @@ O = TypeVar("O", bound=KubeObject)  # noqa: E741
 class _Event(msgspec.Struct, frozen=True):
     type: str
     object: msgspec.Raw
+
+
+class _List(msgspec.Struct, frozen=True):
+    metadata: Meta
+    items: list[msgspec.Raw] = []
 
 
 class Seen(NamedTuple, Generic[O]):
@@ -35,10 +41,11 @@ class Seen(NamedTuple, Generic[O]):
 class Watch(Generic[O]):
     """Every change of the objects under a collection path, from the state at its start on."""
 
-    def __init__(self, process: subprocess.Popen[bytes], type_: type[O]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], type_: type[O], *, start: Sequence[O] = ()) -> None:
         self._process = process
         self._decoder = msgspec.json.Decoder(type_)
-        self._seen: list[Seen[O]] = []
+        self._seen = [Seen(time.time(), "ADDED", object_) for object_ in start]
+        self._broken = ""
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
@@ -63,6 +70,8 @@ class Watch(Generic[O]):
                     if matches(change):
                         return change
                 read = len(self._seen)
+                if self._broken:
+                    raise NeverSo(f"{what}: the watch broke: {self._broken}")
                 if not self._changed.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
                     raise NeverSo(f"{what}: not seen after {timeout_s:.0f} s, among {read} changes")
 
@@ -91,25 +100,28 @@ class Watch(Generic[O]):
         for line in self._process.stdout:
             at_s = time.time()
             event = msgspec.json.decode(line, type=_Event)
-            change = Seen(at_s, event.type, self._decoder.decode(event.object))
             with self._changed:
-                self._seen.append(change)
+                if event.type == "ERROR":
+                    self._broken = bytes(event.object).decode()
+                else:
+                    self._seen.append(Seen(at_s, event.type, self._decoder.decode(event.object)))
                 self._changed.notify_all()
 
 
 @contextmanager
 def watching(stack: Stack, type_: type[O], path: str, *, label_selector: str = "") -> Iterator[Watch[O]]:
     """Watch a collection path such as `/api/v1/namespaces/x/pods` meanwhile; begins with what is there."""
-    query = f"watch=1&labelSelector={label_selector}"
+    query = f"labelSelector={quote(label_selector)}"
+    listed = msgspec.json.decode(stack.kubectl("get", "--raw", f"{path}?{query}"), type=_List)
+    decoder = msgspec.json.Decoder(type_)
     process = subprocess.Popen(
-        ("kubectl", "get", "--raw", f"{path}?{query}"),
+        ("kubectl", "get", "--raw", f"{path}?{query}&watch=1&resourceVersion={listed.metadata.resource_version}"),
         env=dict(os.environ) | stack.env,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
-    watch = Watch(process, type_)
+    watch = Watch(process, type_, start=[decoder.decode(item) for item in listed.items])
     try:
-        watch.first(lambda _: True, timeout_s=20, what=f"anything at {path}")
         yield watch
     finally:
         watch.close()

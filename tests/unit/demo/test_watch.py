@@ -63,3 +63,10 @@ def test_a_change_that_never_comes_is_told(stream: tuple[subprocess.Popen[bytes]
     _, watch = stream
     with pytest.raises(NeverSo, match="the end of a: not seen after 0 s, among 0 changes"):
         watch.end_of("a", timeout_s=0.05)
+
+
+def test_a_watch_that_breaks_says_why_at_once(stream: tuple[subprocess.Popen[bytes], Watch[Pod]]) -> None:
+    process, watch = stream
+    _send(process, '{"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "code": 410}}\n')
+    with pytest.raises(NeverSo, match="the end of a: the watch broke: .*410"):
+        watch.end_of("a", timeout_s=10)
