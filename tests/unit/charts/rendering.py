@@ -1,0 +1,70 @@
+"""Render the charts as `helm install` would, and read what comes out."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from devcluster.binaries import HELM, KUBERNETES_VERSION, Binaries
+
+ROOT = Path(__file__).resolve().parents[3]
+CHARTS = ROOT / "charts"
+Manifest = dict[str, object]
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Refused(Exception):
+    """What helm said."""
+
+
+@functools.cache
+def helm() -> str:
+    """The helm on PATH, or the pinned one, which is built on a machine that has neither."""
+    found = shutil.which("helm")
+    if found:
+        return found
+    binaries = Binaries(Path(os.environ.get("SUNKPY_CACHE") or Path.home() / ".cache" / "sunkpy"))
+    binaries.ensure([HELM], progress=print)
+    return str(binaries.helm / "helm")
+
+
+def run_helm(*args: str, values: Mapping[str, object] | None = None) -> str:
+    """Output of helm for a chart with extra values.
+
+    Raises:
+        Refused: helm failed.
+    """
+    done = subprocess.run(
+        [helm(), *args, "--kube-version", KUBERNETES_VERSION, "--values", "-"],
+        input=yaml.safe_dump(values or {}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise Refused(done.stderr)
+    return done.stdout
+
+
+def render(chart: str, values: Mapping[str, object] | None = None, *, release: str = "demo") -> Sequence[Manifest]:
+    """All objects of a release in the namespace `research`."""
+    text = _rendered(chart, json.dumps(values or {}, sort_keys=True), release)
+    return [manifest for manifest in yaml.load_all(text, Loader=_Loader) if manifest]
+
+
+@functools.cache
+def _rendered(chart: str, values: str, release: str) -> str:
+    args = ("template", release, str(CHARTS / chart), "--namespace", "research")
+    return run_helm(*args, values=json.loads(values))
+
+
+def of_kind(manifests: Sequence[Manifest], kind: str) -> dict[str, Manifest]:
+    """The objects of a kind, by name."""
+    return {manifest["metadata"]["name"]: manifest for manifest in manifests if manifest["kind"] == kind}

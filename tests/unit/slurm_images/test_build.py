@@ -1,0 +1,98 @@
+"""The tool that builds the images: tags and archives."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import importlib.util
+import json
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).resolve().parents[3] / "slurm-images" / "build"
+
+
+def _load() -> object:
+    loader = importlib.machinery.SourceFileLoader("slurm_images_build", str(PROGRAM))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[loader.name] = module
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        loader.exec_module(module)
+    finally:
+        sys.dont_write_bytecode = before
+    return module
+
+
+build = _load()
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "start").write_text("one")
+    (tmp_path / "Dockerfile").write_text("FROM scratch")
+    return tmp_path
+
+
+def tag(tree: Path, **kwargs: str) -> str:
+    return build.fingerprint((tree / "bin", tree / "Dockerfile"), root=tree, **kwargs)
+
+
+def test_the_same_files_have_the_same_tag_wherever_they_are(tree: Path, tmp_path_factory: pytest.TempPathFactory):
+    other = tmp_path_factory.mktemp("other")
+    (other / "bin").mkdir()
+    (other / "Dockerfile").write_text("FROM scratch")
+    (other / "bin" / "start").write_text("one")
+    (other / "bin" / "__pycache__").mkdir()
+    (other / "bin" / "__pycache__" / "x.pyc").write_text("noise")
+    assert tag(tree) == tag(other)
+
+
+def test_content_name_mode_and_suite_change_the_tag(tree: Path):
+    tags = [tag(tree), tag(tree, salt="sid")]
+    (tree / "bin" / "start").chmod(0o755)
+    tags.append(tag(tree))
+    (tree / "bin" / "start").write_text("two")
+    tags.append(tag(tree))
+    (tree / "bin" / "start").rename(tree / "bin" / "begin")
+    tags.append(tag(tree))
+    assert len(set(tags)) == len(tags)
+
+
+def test_a_suite_has_its_own_slurm_and_the_same_sunkpy():
+    trixie, sid = build.slurm_group("trixie"), build.slurm_group("sid")
+    assert trixie.tag != sid.tag
+    assert trixie.ref("slurmd").startswith("docker.io/sunkpy/slurmd:trixie-")
+    assert build.sunkpy_group() == build.sunkpy_group()
+
+
+def test_an_archive_holds_a_shared_layer_once_and_names_every_image(tmp_path: Path):
+    layout = tmp_path / "oci"
+
+    def blob(data: object) -> dict[str, str]:
+        text = json.dumps(data).encode()
+        digest = hashlib.sha256(text).hexdigest()
+        path = layout / "blobs" / "sha256" / digest
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text)
+        return {"digest": f"sha256:{digest}"}
+
+    shared = blob("shared layer")
+    manifests = [
+        blob({"config": blob(f"config of {name}"), "layers": [shared, blob(f"layer of {name}")]})
+        | {"annotations": {"org.opencontainers.image.ref.name": name}}
+        for name in ("a", "b")
+    ]
+    (layout / "index.json").write_text(json.dumps({"manifests": manifests}))
+    build.write_docker_archive(layout, tmp_path / "x.tar", {"a": "reg/a:1", "b": "reg/b:1"})
+    with tarfile.open(tmp_path / "x.tar") as tar:
+        names = tar.getnames()
+        entries = json.load(tar.extractfile("manifest.json"))
+    assert len(names) == len(set(names)) == 6
+    assert [entry["RepoTags"] for entry in entries] == [["reg/a:1"], ["reg/b:1"]]
+    assert all({entry["Config"], *entry["Layers"]} <= set(names) for entry in entries)
