@@ -20,6 +20,8 @@ from sunkpy.core.nodeset.spec import NodeSet
 Seen = Callable[[NodeSet, bool], None]
 """Called in the caller's event loop with a NodeSet and whether it is gone."""
 
+_STOP_S = 3.0
+
 
 async def follow_nodesets(seen: Seen) -> None:
     """Tell of each NodeSet at start and of each change, until cancelled.
@@ -34,10 +36,12 @@ async def follow_nodesets(seen: Seen) -> None:
         loop.call_soon_threadsafe(seen, nodeset, is_gone)
 
     registry = _registry(tell)
+    kopf_thread = asyncio.ensure_future(asyncio.to_thread(asyncio.run, _run_kopf(registry, stop)))
     try:
-        await asyncio.to_thread(asyncio.run, _run_kopf(registry, stop))
+        await asyncio.shield(kopf_thread)
     finally:
         stop.set()
+        await asyncio.wait({kopf_thread}, timeout=_STOP_S)
     raise RuntimeError("the watch of NodeSets has ended; see the log lines of kopf")
 
 
@@ -54,6 +58,7 @@ def _registry(tell: Seen) -> kopf.OperatorRegistry:
         settings.scanning.disabled = True
         settings.peering.standalone = True
         settings.networking.request_timeout = 10
+        settings.queueing.idle_timeout = 0.1  # nothing is batched, and the process shall end at once
 
     @kopf.on.event(names.API_GROUP, names.API_VERSION, names.NODESET_PLURAL, registry=registry)
     async def changed(*, type: str | None, body: Mapping[str, object], **_: object) -> None:

@@ -1,0 +1,141 @@
+"""The schema of NodeSets: what it takes and refuses. (Its CEL rules run in a real apiserver only: tests/e2e.)"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+import yaml
+
+from sunkpy.core import names
+from sunkpy.core.nodeset.spec import NodeSet, NodeSetSpec, NodeSetStatus
+
+CRD = yaml.safe_load((Path(__file__).parents[3] / "crds" / "sunkpy.dev_nodesets.yaml").read_text())
+VERSION = CRD["spec"]["versions"][0]
+SCHEMA = VERSION["schema"]["openAPIV3Schema"]
+
+
+def closed(schema: Any) -> Any:
+    """The schema as jsonschema reads it: no unknown fields, and integers or text where Kubernetes says so."""
+    if isinstance(schema, list):
+        return [closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: closed(value) for key, value in schema.items()}
+    if found.pop("nullable", False):
+        found["type"] = [found["type"], "null"]
+    if (
+        "properties" in found
+        and not schema.get("x-kubernetes-preserve-unknown-fields")
+        and isinstance(found.get("type"), str)
+    ):
+        found.setdefault("additionalProperties", False)
+    return found
+
+
+VALIDATOR = jsonschema.Draft202012Validator(closed(SCHEMA["properties"]["spec"]))
+
+
+def spec(**fields: Any) -> dict[str, Any]:
+    return {"cluster": "c1", "template": {"spec": {"containers": [{"name": "slurmd"}]}}, **fields}
+
+
+def every(schema: Any, path: str = ""):
+    if isinstance(schema, dict):
+        yield path, schema
+        for key, inner in schema.get("properties", {}).items():
+            yield from every(inner, f"{path}.{key}")
+        yield from every(schema.get("items"), f"{path}[]")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"replicas": 0},
+        {"gpu": {"resource": "nvidia.com/gpu", "type": "h100"}},
+        {"reserved": {"cpu": 1, "memory": "2Gi"}},
+        {"reserved": {"cpu": "500m"}},
+        {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%"}}},
+        {"updateStrategy": {"type": "OnDelete"}},
+        {"naming": "NodeName", "podNamePrefix": "h100", "features": ["ib", "k8s/x"], "paused": True},
+        {"drainTimeoutSeconds": 600, "drainTimeoutPolicy": "Force"},
+        {"template": {"metadata": {"labels": {"a": "b"}}, "spec": {"anything": 1, "containers": [{"name": "slurmd"}]}}},
+    ],
+)
+def test_good_specs_pass_and_decode(fields):
+    VALIDATOR.validate(spec(**fields))
+    msgspec.convert(spec(**fields), NodeSetSpec)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"replicas": -1},
+        {"replica": 3},
+        {"naming": "Random"},
+        {"podNamePrefix": "Has_Caps"},
+        {"features": ["with space"]},
+        {"reserved": {"memory": "lots"}},
+        {"updateStrategy": {"type": "Sometimes"}},
+        {"drainTimeoutSeconds": 0},
+        {"drainTimeoutPolicy": "Maybe"},
+        {"template": {"spec": {}}},
+        {"template": {"spec": {"containers": [{"image": "x"}]}}},
+        {"cluster": ""},
+    ],
+)
+def test_bad_specs_are_refused(fields):
+    with pytest.raises(jsonschema.ValidationError):
+        VALIDATOR.validate(spec(**fields))
+
+
+def test_names_are_the_public_interface():
+    assert CRD["metadata"]["name"] == f"{names.NODESET_PLURAL}.{names.API_GROUP}"
+    assert CRD["spec"]["names"]["kind"] == names.NODESET_KIND
+    assert VERSION["name"] == names.API_VERSION
+    assert CRD["spec"]["names"]["shortNames"] == ["nset"]
+
+
+def test_every_field_of_the_code_is_in_the_schema():
+    in_spec = {field.encode_name for field in msgspec.structs.fields(NodeSetSpec)}
+    in_status = {field.encode_name for field in msgspec.structs.fields(NodeSetStatus)}
+    assert in_spec == set(SCHEMA["properties"]["spec"]["properties"])
+    assert in_status == set(SCHEMA["properties"]["status"]["properties"])
+
+
+def test_every_field_of_spec_and_status_is_described():
+    conditions = ".status.conditions[]"
+    missing = [
+        path for path, schema in every(SCHEMA)
+        if path.startswith((".spec", ".status")) and not path.startswith(conditions) and "[]" not in path
+        and "description" not in schema and not path.endswith(("labels", "annotations", "rollingUpdate"))
+    ]  # fmt: skip
+    assert missing == []
+
+
+def test_scaling_and_columns_point_at_fields_that_exist():
+    fields = {path for path, _ in every(SCHEMA)}
+    scale = VERSION["subresources"]["scale"]
+    columns = [column["jsonPath"] for column in VERSION["additionalPrinterColumns"]]
+    assert {scale["specReplicasPath"], scale["statusReplicasPath"], scale["labelSelectorPath"]} <= fields
+    assert {path for path in columns if path.startswith((".spec", ".status"))} <= fields
+    shown = [c["name"].upper() for c in VERSION["additionalPrinterColumns"] if not c.get("priority")]
+    assert shown == ["DESIRED", "FEASIBLE", "CURRENT", "READY", "DRAIN", "RUNNING", "UNAVAILABLE", "AGE"]
+
+
+def test_rules_that_need_the_apiserver_are_there():
+    rules = [rule["message"] for _, schema in every(SCHEMA) for rule in schema.get("x-kubernetes-validations", [])]
+    for word in ("cluster cannot be changed", "container named slurmd", "maxUnavailable", "OnDelete"):
+        assert any(word in message for message in rules)
+
+
+def test_defaults_of_schema_and_code_agree():
+    nodeset = NodeSet(spec=msgspec.convert(spec(), NodeSetSpec))
+    for path, schema in every(SCHEMA["properties"]["spec"]):
+        if "default" in schema and path.count(".") == 1:
+            name = next(f.name for f in msgspec.structs.fields(NodeSetSpec) if f.encode_name == path[1:])
+            assert getattr(nodeset.spec, name) == schema["default"]

@@ -1,0 +1,172 @@
+"""The whole operator, kopf included, against an apiserver over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from sunkpy.core import names
+from sunkpy.kube.client import Kube
+from sunkpy.operator.main import Operator
+from sunkpy.operator.settings import OperatorSettings
+from sunkpy.runtime.process import Process
+from tests.unit.operator.apiserver import Apiserver, serving
+
+NODESETS = ("nodesets", "slurm", "gpu")
+TRUE = {names.READINESS_GATE: "True", "Ready": "True", names.CONDITION_RUNNING: "False"}
+
+
+def node(number: int, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": f"n{number}", "labels": {"pool": "gpu"}},
+        "spec": spec,
+        "status": {
+            "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"},
+            "addresses": [{"type": "InternalIP", "address": f"10.0.12.{number}"}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def nodeset(**spec: Any) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": "slurmd", "image": "x"}]}}
+    return {
+        "metadata": {"name": "gpu", "namespace": "slurm", "generation": 1},
+        "spec": {"cluster": "c1", "template": template, **spec},
+    }
+
+
+def token(api: Apiserver, pod: str) -> str | None:
+    found = api.find("pods", pod)
+    return found["metadata"].get("annotations", {}).get(names.ANNOTATION_PENDING_DELETION) if found else None
+
+
+async def report(api: Apiserver, pod: str, **conditions: str) -> None:
+    """What kubelet and syncer would write."""
+    told = [{"type": type_, "status": status, "message": "bad gpu"} for type_, status in {**TRUE, **conditions}.items()]
+    await api.change("pods", "slurm", pod, {"spec": {"nodeName": f"n{int(pod[-3:])}"}, "status": {"conditions": told}})
+
+
+@pytest.fixture
+async def api(tmp_path, monkeypatch):
+    """An apiserver with two nodes, and the operator at work on it."""
+    server = Apiserver()
+    await server.put("nodes", node(1))
+    await server.put("nodes", node(2))
+    async with serving(server, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        running = Process("operator", OperatorSettings())
+        task = asyncio.create_task(Operator(kube, running, OperatorSettings()).run())
+        server.registry = running.registry
+        try:
+            await server.until(lambda: "nodesets" in server.watched)
+            yield server
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def test_a_nodeset_gets_its_pods_and_reports_them(api):
+    await api.put("nodesets", nodeset())
+    await api.until(lambda: api.names("pods") == ["gpu-012-001", "gpu-012-002"])
+    for pod in api.names("pods"):
+        await report(api, pod)
+    await api.until(lambda: api.objects[NODESETS].get("status", {}).get("numberReady") == 2)
+    assert api.objects[NODESETS]["metadata"]["finalizers"] == [names.FINALIZER_NODESET]
+    assert not any("kopf" in key for key in api.objects[NODESETS]["metadata"].get("annotations", {}))
+    await api.until(lambda: names.LABEL_POD in api.find("nodes", "n2")["metadata"]["labels"])
+    value = api.registry.get_sample_value(
+        "kube_sunk_nodeset_ready", {"namespace": "slurm", "nodeset": "gpu", "cluster": "c1"}
+    )
+    assert value == 2
+
+
+async def test_a_pod_goes_only_when_its_token_is_answered(api):
+    await api.put("nodesets", nodeset())
+    await api.until(lambda: len(api.names("pods")) == 2)
+    await report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "True"})
+    await report(api, "gpu-012-002")
+    await api.change(*NODESETS, {"spec": {"replicas": 1}})
+    await api.until(lambda: token(api, "gpu-012-002"))
+    answer = {"metadata": {"annotations": {names.ANNOTATION_DRAINED: token(api, "gpu-012-002")}}}
+    await api.change("pods", "slurm", "gpu-012-002", answer)
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+
+
+async def test_deleting_a_nodeset_drains_before_it_lets_go(api):
+    await api.put("nodesets", nodeset(replicas=1))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    await api.until(lambda: api.objects[NODESETS]["metadata"].get("finalizers"))
+    await api.change(*NODESETS, {"metadata": {"deletionTimestamp": "2026-11-20T12:00:00Z"}})
+    await api.until(lambda: (token(api, "gpu-012-001") or "").endswith("/nodeset-deleted"))
+    assert NODESETS in api.objects
+    answer = {"metadata": {"annotations": {names.ANNOTATION_DRAINED: token(api, "gpu-012-001")}}}
+    await api.change("pods", "slurm", "gpu-012-001", answer)
+    await api.until(lambda: NODESETS not in api.objects)
+    assert api.names("pods") == []
+
+
+async def test_a_template_that_is_refused_is_told_and_takes_no_pod(api):
+    await api.put("nodesets", nodeset())
+    await api.until(lambda: len(api.names("pods")) == 2)
+    for pod in api.names("pods"):
+        await report(api, pod)
+    api.refuse_pods = "spec.containers[0].image: Required value"
+    template = {"spec": {"containers": [{"name": "slurmd", "image": ""}]}}
+    await api.change(*NODESETS, {"spec": {"template": template}})
+    await api.until(lambda: "CreateFailed" in api.notes())
+    assert api.names("pods") == ["gpu-012-001", "gpu-012-002"]
+    assert token(api, "gpu-012-001") is None
+
+
+async def test_a_nodeset_that_fits_nowhere_says_why(api):
+    template = nodeset()["spec"]["template"]
+    template["spec"]["nodeSelector"] = {"pool": "cpu"}
+    await api.put("nodesets", nodeset(template=template))
+    await api.until(lambda: "NoNodeFits" in api.notes())
+    assert api.names("pods") == []
+
+
+async def test_two_nodesets_never_share_a_node(api):
+    other = nodeset()
+    other["metadata"]["name"] = "cpu"
+    await api.put("nodesets", nodeset())
+    await api.put("nodesets", other)
+    await api.until(lambda: len(api.names("pods")) == 2)
+    await api.put("nodes", node(3))
+    await api.until(lambda: len(api.names("pods")) == 3)
+    used = [
+        pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        for (collection, _, _), pod in api.objects.items()
+        if collection == "pods"
+    ]
+    assert len({str(terms) for terms in used}) == 3
+
+
+async def test_cordons_travel_both_ways_by_ownership(api):
+    await api.put("nodesets", nodeset(replicas=1))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    await report(api, "gpu-012-001", **{names.CONDITION_CORDON: "True"})
+    await api.until(lambda: api.find("nodes", "n1")["spec"].get("unschedulable"))
+    n1 = api.find("nodes", "n1")
+    assert n1["metadata"]["annotations"][names.ANNOTATION_CORDONED_BY] == "slurm"
+    await report(api, "gpu-012-001", **{names.CONDITION_CORDON: "False"})
+    await api.until(lambda: not api.find("nodes", "n1")["spec"].get("unschedulable"))
+    assert names.ANNOTATION_CORDON not in api.find("pods", "gpu-012-001")["metadata"].get("annotations", {})
+    await api.change("nodes", "", "n1", {"spec": {"unschedulable": True}})
+    await api.until(
+        lambda: api.find("pods", "gpu-012-001")["metadata"].get("annotations", {}).get(names.ANNOTATION_CORDON)
+    )
+
+
+async def test_a_failed_pod_is_replaced(api):
+    await api.put("nodesets", nodeset(replicas=1))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    first = api.find("pods", "gpu-012-001")["metadata"]["uid"]
+    await api.change("pods", "slurm", "gpu-012-001", {"status": {"phase": "Failed", "reason": "OutOfcpu"}})
+    await api.until(lambda: (pod := api.find("pods", "gpu-012-001")) and pod["metadata"]["uid"] != first)
+    assert "PodFailed" in api.notes()
