@@ -1,0 +1,181 @@
+"""The client against a real Slurm: what the recorded answers say must still be so."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import pytest
+
+from sunkpy.core.slurm import JobId, NodeComment
+from sunkpy.runtime.settings import SlurmSettings
+from sunkpy.slurm import JobSubmission, NodeCache, NodeChange, NodesSnapshot, NotModified, Slurm, errors
+from tests.integration.slurm.daemons import NODE, RealSlurm
+
+pytestmark = pytest.mark.integration
+
+PLACEHOLDER = "#!/bin/bash\ntrap 'exit 0' USR1\ntrap 'exit 1' USR2\nsleep infinity & wait $!\n"
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: the daemons change their user")
+    slurm = RealSlurm(tmp_path_factory.mktemp("slurm"), os.environ.get("SLURM_SUITE", "trixie"))
+    yield slurm
+    slurm.stop()
+
+
+def connect(real: RealSlurm, user: str) -> Slurm:
+    return Slurm.connect(SlurmSettings(url=real.url, user=user, jwt_key_file=str(real.key_file)))
+
+
+@pytest.fixture
+async def admin(real: RealSlurm) -> AsyncIterator[Slurm]:
+    slurm = connect(real, "slurm")
+    await until(real, lambda: is_usable(slurm))
+    yield slurm
+    await slurm.close()
+
+
+@pytest.fixture
+async def submitter(real: RealSlurm) -> AsyncIterator[Slurm]:
+    slurm = connect(real, "k8s")
+    yield slurm
+    await slurm.close()
+
+
+async def until(real: RealSlurm, holds: Callable[[], Awaitable[bool]], timeout_s: float = 20) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not await holds():  # noqa: ASYNC110 - Slurm has no watch
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise AssertionError(f"did not happen within {timeout_s} s:\n{real.logs()}") from None
+
+
+async def is_usable(slurm: Slurm) -> bool:
+    try:
+        node = await slurm.node(NODE)
+    except errors.SlurmError:
+        return False
+    return node.is_registered and not node.is_drain
+
+
+def job(**changes: object) -> JobSubmission:
+    fields = {"name": "web-0", "script": PLACEHOLDER, "comment": "k8s:default/web-0:uid", "memory_mib_per_node": 10}
+    return JobSubmission(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+async def test_the_newest_common_version_is_found(admin: Slurm) -> None:
+    ping = await admin.ping()
+    expected = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
+    assert (ping.version, ping.cluster, ping.is_up) == (expected[ping.release[:5]], "it", True)
+    assert {partition.name for partition in await admin.partitions()} == {"low", "high"}
+
+
+async def test_unchanged_nodes_are_not_sent_again(admin: Slurm) -> None:
+    snapshot = await admin.nodes()
+    assert isinstance(snapshot, NodesSnapshot)
+    # A change in the second of the first read is sent once more.
+    answers = []
+    for _ in range(3):
+        answers.append(await admin.nodes(since_s=snapshot.last_update_s))
+        await asyncio.sleep(1.1)
+        snapshot = await admin.nodes()
+        assert isinstance(snapshot, NodesSnapshot)
+    assert any(isinstance(answer, NotModified) for answer in answers)
+
+
+async def test_a_drain_is_set_replaced_seen_and_lifted_with_its_reason(real: RealSlurm, admin: Slurm) -> None:
+    before = await admin.nodes()
+    assert isinstance(before, NodesSnapshot)
+    await admin.drain_node(NODE, "k8s: cordon: disk")
+    await admin.drain_node(NODE, "k8s: cordon: fan")
+    seen = await admin.nodes(since_s=before.last_update_s)
+    assert isinstance(seen, NodesSnapshot)
+    assert (seen.nodes[NODE].is_drained, seen.nodes[NODE].reason) == (True, "k8s: cordon: fan")
+    await admin.undrain_node(NODE)
+    assert (await admin.node(NODE)).reason == ""
+    await until(real, lambda: is_usable(admin))
+
+
+async def test_a_node_that_is_down_stays_down_when_its_drain_is_lifted(real: RealSlurm, admin: Slurm) -> None:
+    await admin.update_node(NODE, NodeChange(state=("DOWN",), reason="broken"))
+    await admin.drain_node(NODE, "k8s: cordon: disk")
+    await admin.undrain_node(NODE)
+    node = await admin.node(NODE)
+    assert (node.is_down, node.is_drain) == (True, False)
+    await admin.update_node(NODE, NodeChange(state=("RESUME",)))
+    await until(real, lambda: is_usable(admin))
+
+
+async def test_the_comment_says_whose_node_it_is(admin: Slurm) -> None:
+    owner = NodeComment(node="node-1", namespace="slurm", pod=NODE, uid="uid-1", nodeset="gpu")
+    await admin.update_node(NODE, NodeChange(comment=owner.encode()))
+    assert (await admin.node(NODE)).owner == owner
+
+
+@pytest.mark.parametrize(("signal", "exit_code"), [("USR1", 0), ("USR2", 1)])
+async def test_a_placeholder_ends_as_it_is_told(
+    real: RealSlurm, admin: Slurm, submitter: Slurm, signal: str, exit_code: int
+) -> None:
+    job_id = (await submitter.submit_job(job())).job_id
+    await until(real, lambda: _is(submitter, job_id, "is_running"))
+    assert (await admin.node(NODE)).is_busy
+    with pytest.raises(errors.Busy):
+        await admin.delete_node(NODE)
+    await asyncio.sleep(0.3)  # the script has to reach its traps
+    await submitter.signal_job(job_id, signal)
+    await until(real, lambda: _is(submitter, job_id, "is_ended"))
+    ended = await submitter.job(job_id)
+    assert (ended.exit_code, ended.user, ended.comment) == (exit_code, "k8s", "k8s:default/web-0:uid")
+    with pytest.raises(errors.AlreadyDone):
+        await submitter.cancel_job(job_id)
+
+
+async def test_a_pending_job_is_seen_and_cancelled(submitter: Slurm) -> None:
+    job_id = (await submitter.submit_job(job(hold=True))).job_id
+    assert (await submitter.jobs_state([job_id]))[job_id] == {"PENDING"}
+    await submitter.cancel_job(job_id)
+    assert (await submitter.jobs_state())[job_id] == {"CANCELLED"}
+
+
+@pytest.mark.parametrize("changes", [{"partition": "nope"}, {"constraints": "nope"}, {"excluded_nodes": ("nope",)}])
+async def test_a_bad_job_is_rejected(submitter: Slurm, changes: dict[str, object]) -> None:
+    with pytest.raises(errors.Rejected):
+        await submitter.submit_job(job(**changes))
+
+
+async def test_what_does_not_exist_is_not_found(admin: Slurm) -> None:
+    for call in (admin.node("nope"), admin.delete_node("nope"), admin.job(JobId(4242)), admin.cancel_job(JobId(4242))):
+        with pytest.raises(errors.NotFound):
+            await call
+
+
+async def test_only_operators_of_slurm_may_drain(submitter: Slurm) -> None:
+    with pytest.raises(errors.Rejected, match="lacks the right"):
+        await submitter.drain_node(NODE, "k8s: x")
+
+
+async def test_a_wrong_key_is_told_with_its_file(real: RealSlurm, tmp_path) -> None:
+    key = tmp_path / "jwt.key"
+    key.write_bytes(b"x" * 32)
+    slurm = Slurm.connect(SlurmSettings(url=real.url, user="slurm", jwt_key_file=str(key)))
+    with pytest.raises(errors.Unauthorized, match=r"jwt\.key"):
+        await slurm.nodes()
+    await slurm.close()
+
+
+async def test_a_deleted_node_is_missed_by_a_full_read(real: RealSlurm, admin: Slurm) -> None:
+    """Last: the node does not come back by itself."""
+    cache = NodeCache(admin)
+    assert NODE in (await cache.refresh()).nodes
+    await admin.drain_node(NODE, "k8s: pod gone")
+    await admin.delete_node(NODE)
+    assert (await cache.refresh(full=True)).nodes == {}
+
+
+async def _is(slurm: Slurm, job_id: JobId, predicate: str) -> bool:
+    return bool(getattr(await slurm.job(job_id), predicate))
