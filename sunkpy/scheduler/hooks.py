@@ -179,14 +179,10 @@ class Hooks:
 
     async def _still_there(self, entry: GangEntry, caller: Pod) -> str | None:
         """The last word is the apiserver's own, for a watch may lag: is the pod on the caller's node after all?"""
-        namespace, name = entry.key
-        known = Pod(
-            metadata=msgspec.convert({"namespace": namespace, "name": name, "uid": entry.uid}, type(caller.metadata))
-        )
-        pod = await self._pods.read(known)
+        pod = await self._pods.read(entry.key, entry.uid)
         if pod is None or pod.spec.node_name != caller.spec.node_name or is_over(pod):
             return None
-        return f"pod {namespace}/{name} has not ended yet"
+        return f"pod {'/'.join(entry.key)} has not ended yet"
 
     async def _until_nothing(self, entry: GangEntry, waits_for: Callable[[], Awaitable[str | None]]) -> HookAnswer:
         deadline = time.monotonic() + LONG_POLL_S

@@ -22,8 +22,9 @@ from sunkpy.slurm.errors import NotFound, SlurmError
 
 _DETAILS_PER_POLL = 50
 _DETAILS_IN_FLIGHT = 8
+_FIRST_REASON_S = 2.0
 _REASON_EACH_S = 5.0
-_CAUSE_WITHIN_S = 2.0
+_CAUSE_WITHIN_S = 5.0  # an overloaded Slurm answers late, and nothing may start on the node meanwhile
 _NAMED_S = 300.0
 
 
@@ -105,7 +106,7 @@ def _needs_details(job: JobEntry, now: float) -> bool:
     if job.reappeared:
         return now - job.read_at >= _REASON_EACH_S
     if "PENDING" in job.state:
-        return now - job.read_at >= _REASON_EACH_S
+        return now >= max(job.known_at + _FIRST_REASON_S, job.read_at + _REASON_EACH_S)
     return "RUNNING" in job.state and not job.nodes and not job.prologs
 
 

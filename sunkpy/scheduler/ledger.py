@@ -52,7 +52,7 @@ class JobEntry:
     cancelled: bool = False
     noted: bool = False
     reappeared: bool = False
-    read_at: float = 0.0
+    read_at: float = float("-inf")
 
     def view(self, now: float) -> JobView:
         """The value that decisions read."""
@@ -132,6 +132,7 @@ class GangEntry:
     uncertain_since: float | None = None
     waits_since: float | None = None
     reported: str = ""
+    gone_confirmed: bool = False
     evicted_at: dict[str, float] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from sunkpy.core import names
 from sunkpy.core.gang.causes import Cause
-from sunkpy.core.objects import Pod
+from sunkpy.core.objects import Key, Pod
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
 from sunkpy.kube.events import EventRecorder
@@ -24,17 +24,17 @@ class PodWriter:
         self._kube = kube
         self._events = events
 
-    async def read(self, pod: Pod) -> Pod | None:
+    async def read(self, key: Key, uid: str) -> Pod | None:
         """The pod as the apiserver has it now; None when it is gone or another one has its name.
 
         Raises:
             KubeError: it could not be read.
         """
         try:
-            found = await self._kube.get(_path(pod), Pod)
+            found = await self._kube.get(paths.pod(*key), Pod)
         except errors.NotFound:
             return None
-        return found if found.uid == pod.uid else None
+        return found if found.uid == uid else None
 
     async def others_on(self, node: str) -> list[Pod]:
         """Every pod that is bound to a node, as the apiserver has it now."""

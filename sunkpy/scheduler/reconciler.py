@@ -18,7 +18,7 @@ from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.decide import Policy, decide
 from sunkpy.core.gang.lifecycle import IllegalMove, State, advance
 from sunkpy.core.gang.recognise import Gang, recognise
-from sunkpy.core.gang.view import GangView
+from sunkpy.core.gang.view import GangView, is_over
 from sunkpy.core.placement.admission import Verdict, would_kubelet_admit
 from sunkpy.core.slurm import JobId
 from sunkpy.kube import errors as kube_errors
@@ -73,6 +73,8 @@ class Reconciler:
             return None
         await self._settle_binding(entry)
         view = self.view(entry)
+        if view.gang is None and view.live_jobs and not await self._is_gone(entry):
+            return _HAND_OVER_AGAIN_S
         self._observe(entry, view)
         for action in decide(view, self._policy):
             await self._do(entry, action)
@@ -114,6 +116,18 @@ class Reconciler:
         self._metrics.gangs.labels(state.value).inc()
         self._log.info("gang", gang="/".join(entry.key), state=state.value, jobs=sorted(entry.jobs))
         entry.state = state
+
+    async def _is_gone(self, entry: GangEntry) -> bool:
+        """The pod is not in our watch: ask the apiserver itself before its job is taken away.
+
+        A watch with another selector, or one that has missed something, must not cost anybody a node.
+        """
+        if not entry.gone_confirmed:
+            found = await self._pods.read(entry.key, entry.uid)
+            entry.gone_confirmed = found is None or is_over(found)
+            if not entry.gone_confirmed:
+                self._log.warning("pod is not watched but there: its job stays", gang="/".join(entry.key))
+        return entry.gone_confirmed
 
     def _forget(self, entry: GangEntry) -> None:
         """Nothing is left of it; a finished pod that is still listed is not picked up again."""
@@ -208,7 +222,10 @@ class Reconciler:
         delay_s = entry.back_off(error.message, now=time.monotonic(), first_s=first_s)
         self._log.warning("not submitted", gang="/".join(entry.key), error=error.message, retry_in_s=round(delay_s, 1))
         for pod in self.view(entry).pods:
-            await self._report(entry, act.Report(pod=pod, message=error.message, is_problem=True))
+            if pod.spec.node_name:
+                await self._pods.warn(pod, reason="SlurmJobLost", action="Scheduling", note=error.message)
+            else:
+                await self._report(entry, act.Report(pod=pod, message=error.message, is_problem=True))
 
     async def _update(self, entry: GangEntry, action: act.UpdateExcluded) -> None:
         try:
@@ -290,7 +307,7 @@ class Reconciler:
         if pod is None or pod.uid != entry.uid or pod.spec.node_name:
             entry.assumed = None
         elif not assumed.confirmed:
-            found = await self._pods.read(pod)
+            found = await self._pods.read(entry.key, entry.uid)
             bound = found is not None and bool(found.spec.node_name)
             entry.assumed = msgspec.structs.replace(assumed, confirmed=True) if bound else None
             entry.bound_to = assumed.job if bound else None

@@ -102,11 +102,10 @@ async def test_a_long_epilog_is_told_to_ask_again(world, tmp_path, monkeypatch):
         assert "default/web has not ended yet" in answer["why"]
 
 
-async def test_the_epilog_believes_the_apiserver_more_than_its_watch(world, tmp_path):
+async def test_an_epilog_ends_when_the_containers_have_though_the_object_is_still_there(world, tmp_path):
     pod = world.add_pod(node="node-1", running=True)
     job_id = world.add_job(pod, "RUNNING", nodes="n1")
     async with leading(world, tmp_path) as server, hook_client(server) as call:
-        # The object goes without an event, and then comes the event.
         epilog = asyncio.ensure_future(call("epilog", job_id))
         await world.until(lambda: world.deleted == ["web"])
         world.pod_ends("Failed")
@@ -142,6 +141,14 @@ async def test_a_new_leader_takes_over_jobs_and_pods_and_submits_nothing_twice(w
         assert world.submissions == []
         world.set_job(running, "CANCELLED")
         await world.until(lambda: world.deleted == ["running"])
+
+
+async def test_the_job_of_a_pod_that_is_not_watched_stays(world, tmp_path):
+    job_id = world.add_job(world.add_pod(node="node-1", running=True, schedulerName="renamed"), "RUNNING", nodes="n1")
+    gone = world.add_job({"metadata": {"name": "gone", "namespace": "default", "uid": "uid-gone"}}, "PENDING")
+    async with leading(world, tmp_path):
+        await world.until(lambda: gone in world.cancelled)
+        assert job_id not in world.cancelled
 
 
 async def test_a_submit_whose_answer_was_lost_is_not_repeated(world, tmp_path):
