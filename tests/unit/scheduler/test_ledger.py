@@ -1,0 +1,102 @@
+import pytest
+
+from sunkpy.core.placement.eligibility import Eligibility
+from sunkpy.core.slurm import SlurmJob
+from sunkpy.runtime.settings import BadSettings, load
+from sunkpy.scheduler.ledger import JobEntry, Ledger
+from sunkpy.scheduler.settings import SchedulerSettings
+
+RUNNING, PENDING = frozenset({"RUNNING"}), frozenset({"PENDING"})
+
+
+def job(**fields):
+    return JobEntry(id=7, known_at=0.0, **fields)
+
+
+def test_an_answer_that_was_asked_for_before_a_prolog_called_is_too_old():
+    entry = job(prologs={"n1": 5.0})
+    assert not entry.observe(PENDING, asked_at=4.0)
+    assert entry.view(6.0).start_nodes == ("n1",)
+
+
+def test_a_job_that_was_submitted_after_the_question_is_not_missing():
+    entry = JobEntry(id=7, known_at=5.0)
+    entry.observe(None, asked_at=4.0)
+    assert entry.missing == 0
+
+
+def test_a_job_that_is_queued_again_forgets_the_hooks_of_its_first_run():
+    entry = job(state=RUNNING, prologs={"n1": 1.0}, epilogs={"n1": 2.0})
+    entry.observe(PENDING, asked_at=3.0)
+    assert entry.view(4.0).is_pending
+    assert not entry.view(4.0).is_over
+
+
+def test_one_answer_without_the_job_proves_nothing_and_one_with_it_begins_anew():
+    entry = job(state=RUNNING)
+    for state in (None, RUNNING, None):
+        entry.observe(state, asked_at=1.0)
+        assert not entry.view(2.0).is_lost
+    entry.observe(None, asked_at=1.0)
+    assert entry.view(2.0).is_lost
+
+
+def test_a_lost_id_that_comes_back_is_another_job_until_its_comment_says_otherwise():
+    entry = job(state=RUNNING, missing=2)
+    entry.observe(RUNNING, asked_at=1.0)
+    assert entry.reappeared
+    assert entry.view(2.0).is_lost
+    entry.read(SlurmJob(id=7, state=RUNNING), nodes=("n1",), at=3.0)
+    assert not entry.view(4.0).is_lost
+
+
+def test_a_job_that_ended_and_was_forgotten_is_not_lost():
+    entry = job(state=frozenset({"CANCELLED"}), missing=2)
+    assert not entry.view(1.0).is_lost
+    assert entry.view(1.0).is_settled
+
+
+def test_a_job_id_that_slurm_uses_again_belongs_to_the_new_gang():
+    ledger = Ledger()
+    old, new = (ledger.ensure(uid, ("default", uid), now=0.0) for uid in ("old", "new"))
+    ledger.add_job(old, 7, now=0.0)
+    ledger.add_job(new, 7, now=1.0)
+    assert ledger.by_job(7) is new
+    assert old.jobs == {}
+    ledger.forget(old)
+    assert ledger.by_job(7) is new
+
+
+def test_the_delay_between_submits_grows_and_ends_when_something_changes():
+    entry = Ledger().ensure("uid", ("default", "web"), now=0.0)
+    delays = [entry.back_off("no", now=0.0) for _ in range(12)]
+    assert delays == sorted(delays)
+    assert (delays[0], delays[-1]) == (2.0, 300.0)
+    entry.forgive()
+    assert entry.view(None, None, placed={}, now=0.0).may_submit
+
+
+def test_a_node_that_refused_a_gang_is_offered_to_it_again_after_a_while():
+    entry = Ledger().ensure("uid", ("default", "web"), now=0.0)
+    entry.refuse_node("n1", "OutOfcpu", now=0.0)
+    both = Eligibility(eligible=("n1", "n2"))
+    assert entry.eligibility(both, now=1.0).eligible == ("n2",)
+    assert entry.eligibility(both, now=1000.0).eligible == ("n1", "n2")
+
+
+GOOD = "cluster: c\nslurm: {url: 'http://r:6820', user: k8s, tokenFile: /t}\n"
+
+
+def test_settings_have_defaults_for_all_but_the_cluster(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(GOOD)
+    settings = load(path, SchedulerSettings)
+    assert (settings.scheduler_name, settings.gpu_resources) == ("slurm", {"nvidia.com/gpu": "gpu"})
+
+
+@pytest.mark.parametrize("typo", ["schedulrName: x", "hooks: {prt: 1}", "slurm: {url: x}"])
+def test_a_typo_in_the_settings_is_refused(tmp_path, typo):
+    path = tmp_path / "config.yaml"
+    path.write_text(typo + "\n" + (GOOD if not typo.startswith("slurm") else "cluster: c\n"))
+    with pytest.raises(BadSettings):
+        load(path, SchedulerSettings)
