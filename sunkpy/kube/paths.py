@@ -35,6 +35,11 @@ def nodeset(namespace: str, name: str) -> str:
     return f"{nodesets(namespace)}/{name}"
 
 
+def disruption_budget(namespace: str, name: str) -> str:
+    """A PodDisruptionBudget."""
+    return f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}"
+
+
 def events(namespace: str) -> str:
     """The Events of a namespace."""
     return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"

@@ -10,10 +10,16 @@ from sunkpy.core.objects import Condition, Node, Pod
 
 Json = dict[str, object]
 
+_NONE: Changes = {}
 
-def annotate(pod: Pod, changes: Changes, *, as_seen: bool) -> Json:
-    """Change annotations of exactly this pod; `as_seen`: only if nothing else of it has changed."""
-    metadata: Json = {"uid": pod.uid, "annotations": dict(changes)}
+
+def pod_metadata(pod: Pod, *, annotations: Changes = _NONE, labels: Changes = _NONE, as_seen: bool) -> Json:
+    """Change labels and annotations of exactly this pod; `as_seen`: only if nothing else of it has changed."""
+    metadata: Json = {"uid": pod.uid}
+    if annotations:
+        metadata["annotations"] = dict(annotations)
+    if labels:
+        metadata["labels"] = dict(labels)
     if as_seen:
         metadata["resourceVersion"] = pod.metadata.resource_version
     return {"metadata": metadata}

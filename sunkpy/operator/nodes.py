@@ -7,6 +7,7 @@ from datetime import datetime
 
 from sunkpy.core import names
 from sunkpy.core.nodeset.node_side import decide_node, decide_pod_cordon
+from sunkpy.core.nodeset.protection import decide_evictable
 from sunkpy.core.objects import Node, Pod
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
@@ -19,7 +20,7 @@ _TOO_LATE_AGAIN_S = 0.1  # the watch will normally bring the newer Node before t
 
 
 class NodeReconciler:
-    """Runs `decide_node` and `decide_pod_cordon` for the node of a key and writes what they say."""
+    """Runs the decisions about the node of a key and its slurmd pod, and writes what they say."""
 
     def __init__(
         self,
@@ -46,11 +47,12 @@ class NodeReconciler:
         return None
 
     async def _tell_pod(self, node: Node | None, pod: Pod) -> None:
-        changes = decide_pod_cordon(node, pod)
-        if not changes:
+        annotations, labels = decide_pod_cordon(node, pod), decide_evictable(node, pod)
+        if not annotations and not labels:
             return
+        body = bodies.pod_metadata(pod, annotations=annotations, labels=labels, as_seen=False)
         try:
-            await self._kube.patch(paths.pod(*pod.key), bodies.annotate(pod, changes, as_seen=False))
+            await self._kube.patch(paths.pod(*pod.key), body)
         except errors.NotFound:
             return  # gone meanwhile: the watch will say so
 

@@ -27,7 +27,9 @@ from sunkpy.core.nodeset.actions import (
     RemoveFinalizer,
 )
 from sunkpy.core.nodeset.naming import host_name
+from sunkpy.core.nodeset.node_side import Changes
 from sunkpy.core.nodeset.plan import Plan, World, decide
+from sunkpy.core.nodeset.protection import budget_name, build_budget
 from sunkpy.core.nodeset.slurmd_pod import build_pod, node_of, template_hash
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
 from sunkpy.core.nodeset.status import report
@@ -71,6 +73,7 @@ class NodeSetReconciler:
         self._refusals: dict[Key, tuple[str, str]] = {}  # template hash, what the apiserver said
         self._vetted: dict[Key, str] = {}  # hash of the template that the apiserver was last asked about
         self._failures: dict[Key, dict[str, int]] = {}
+        self._guarded: dict[Key, str] = {}  # uid of the NodeSet whose disruption budget has been written
         self._log = structlog.get_logger("nodeset")
 
     def pod_became_ready(self, pod: Pod) -> None:
@@ -89,6 +92,7 @@ class NodeSetReconciler:
         except errors.NotFound:
             self._forget(key)
             return None
+        await self._guard(nodeset)
         try:
             await self._vet_template(nodeset)
             world = self._snapshot(nodeset)
@@ -120,6 +124,7 @@ class NodeSetReconciler:
         self._metrics.forget(key)
         self._refusals.pop(key, None)
         self._vetted.pop(key, None)
+        self._guarded.pop(key, None)
         self._failures.pop(key, None)
 
     def _refusal(self, nodeset: NodeSet) -> str:
@@ -168,10 +173,10 @@ class NodeSetReconciler:
                 return await self._let_go(nodeset)
             case MarkPending(pod, token):
                 changes = {names.ANNOTATION_PENDING_DELETION: token.encode()}
-                await self._kube.patch(paths.pod(*pod.key), bodies.annotate(pod, changes, as_seen=True))
+                await self._kube.patch(paths.pod(*pod.key), bodies.pod_metadata(pod, annotations=changes, as_seen=True))
             case CancelPending(pod):
-                gone = {names.ANNOTATION_PENDING_DELETION: None}
-                await self._kube.patch(paths.pod(*pod.key), bodies.annotate(pod, gone, as_seen=True))
+                gone: Changes = {names.ANNOTATION_PENDING_DELETION: None}
+                await self._kube.patch(paths.pod(*pod.key), bodies.pod_metadata(pod, annotations=gone, as_seen=True))
             case DeletePod(pod, why):
                 await self._delete(nodeset, pod, why)
             case Notice():
@@ -200,6 +205,18 @@ class NodeSetReconciler:
         kept = [name for name in nodeset.metadata.finalizers if name != names.FINALIZER_NODESET]
         await self._set_finalizers(nodeset, kept)
         return None
+
+    async def _guard(self, nodeset: NodeSet) -> None:
+        """Write the disruption budget; once in the life of this process, for nothing of it changes."""
+        if nodeset.is_deleting or self._guarded.get(nodeset.key) == nodeset.uid:
+            return
+        path = paths.disruption_budget(nodeset.metadata.namespace, budget_name(nodeset))
+        try:
+            await self._kube.apply(path, build_budget(nodeset), field_manager="sunkpy-operator")
+        except (errors.Forbidden, errors.Invalid) as error:
+            # The set must not stay empty for it; but evictions are then not held back.
+            self._log.error("pods are not protected from eviction", nodeset=nodeset.name, error=str(error))
+        self._guarded[nodeset.key] = nodeset.uid
 
     # -------------------------------------------------------------- creation
 

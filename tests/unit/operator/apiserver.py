@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 GROUP = "/apis/sunkpy.dev/v1alpha1"
-COLLECTIONS = ("pods", "nodes", "nodesets", "leases", "events")
+COLLECTIONS = ("pods", "nodes", "nodesets", "leases", "events", "poddisruptionbudgets")
 Body = dict[str, Any]
 
 
@@ -90,6 +90,9 @@ class Apiserver:
             return web.json_response({"metadata": {"resourceVersion": str(self._version)}, "items": items})
         if request.method == "POST":
             return await self._create(request, collection, namespace)
+        if "fieldManager" in request.query:
+            await self.put(collection, await request.json())
+            return web.json_response(self.objects[key])
         if key not in self.objects:
             return refusal(404, "NotFound")
         if request.method == "GET":

@@ -170,3 +170,12 @@ async def test_a_failed_pod_is_replaced(api):
     await api.change("pods", "slurm", "gpu-012-001", {"status": {"phase": "Failed", "reason": "OutOfcpu"}})
     await api.until(lambda: (pod := api.find("pods", "gpu-012-001")) and pod["metadata"]["uid"] != first)
     assert "PodFailed" in api.notes()
+
+
+async def test_evictions_are_held_back_until_a_cordoned_node_is_drained_and_idle(api):
+    await api.put("nodesets", nodeset(replicas=1))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    assert api.names("poddisruptionbudgets") == ["gpu-slurmd"]
+    await api.change("nodes", "", "n1", {"spec": {"unschedulable": True}})
+    await report(api, "gpu-012-001", **{names.CONDITION_DRAIN: "True", names.CONDITION_RUNNING: "False"})
+    await api.until(lambda: api.find("pods", "gpu-012-001")["metadata"]["labels"].get("sunkpy.dev/evictable"))
