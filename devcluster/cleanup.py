@@ -20,12 +20,13 @@ CONTAINER_LOGS = Path("/var/log/containers")
 
 
 def take_down(layout: Layout) -> None:
-    """Remove every trace of the cluster."""
-    trees = cgroups.hierarchies()
+    """Remove every trace of the cluster, and nothing of another that has its slot by now."""
+    trees = [] if network.foreign_owner(layout) else cgroups.hierarchies()
     sockets = shim_sockets(layout.home)
     kill_all(layout, trees)
     mounts.remove_all(layout.home)
-    network.down_bridge(layout)
+    if trees:
+        network.down_bridge(layout)
     if not wait_until(lambda: not cgroups.remove(layout.cgroup, trees), timeout_s=15):
         raise DevclusterError(f"cgroups cannot be removed: {cgroups.remove(layout.cgroup, trees)}")
     for path in [*sockets, *container_log_links(layout.home)]:

@@ -59,10 +59,29 @@ def free_slot(taken: Taken) -> int:
     )
 
 
+def parse_owner(links_json: str, bridge: str) -> str | None:
+    """Folder of the cluster that ``bridge`` belongs to, from its alias in ``ip -j link``; None when nobody has it."""
+    aliases = [link.get("ifalias") for link in json.loads(links_json or "[]") if link["ifname"] == bridge]
+    return aliases[0] if aliases else None
+
+
+def foreign_owner(layout: Layout) -> str | None:
+    """The cluster of another folder that took our slot, as can happen after a reboot; None when there is none."""
+    owner = parse_owner(run(["ip", "-j", "link"]), layout.bridge)
+    return None if owner in (None, str(layout.home)) else owner
+
+
 def up_bridge(layout: Layout) -> None:
     """The bridge, with this machine's address on it, forwarding to the world."""
+    owner = foreign_owner(layout)
+    if owner:
+        raise DevclusterError(
+            f"the addresses of cluster {layout.name} ({layout.network}) are in use by the one in {owner}: "
+            f"run `down` for {layout.name}, then `up`, and it gets others"
+        )
     if not succeeds(["ip", "link", "show", layout.bridge]):
         run(["ip", "link", "add", layout.bridge, "type", "bridge"])
+    run(["ip", "link", "set", layout.bridge, "alias", str(layout.home)])
     run(["ip", "addr", "replace", f"{layout.host_ip}/16", "dev", layout.bridge])
     run(["ip", "link", "set", layout.bridge, "up"])
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from devcluster import Cluster, DevclusterError
+from devcluster.state import Spec, save_spec
 from tests.integration.devcluster.pods import PROBE, ROOT, Kubectl, eventually, probe_pod
 from tests.integration.devcluster.traces import shared_traces, traces
 
@@ -118,6 +119,18 @@ def test_two_clusters_side_by_side_do_not_see_each_other(fresh: Cluster, probe: 
     assert all(fresh.processes().values())
     assert Kubectl(fresh)("exec", "a", "--", "/probe", "get", "http://127.0.0.1:8080") == "a"
     assert PROBE in Kubectl(fresh)("get", "pod", "a", "-o", "jsonpath={.spec.containers[0].image}")
+
+
+def test_a_cluster_whose_slot_was_taken_meanwhile_keeps_its_hands_off(fresh: Cluster):
+    """After a reboot a cluster of another folder may have the slot first."""
+    stale = Cluster("stale", root=ROOT)
+    save_spec(ROOT, Spec(name="stale", slot=fresh.spec.slot, nodes=1))
+    with pytest.raises(DevclusterError, match=r"are in use by the one in .*/gone: run `down` for stale, then `up`"):
+        stale.up()
+    stale.down()
+    assert not (ROOT / "stale").exists()
+    assert all(fresh.processes().values())
+    assert Kubectl(fresh)("exec", "a", "--", "/probe", "get", "http://127.0.0.1:8080") == "a"
 
 
 def test_simulated_nodes_come_and_go(fresh: Cluster):

@@ -6,7 +6,7 @@ import pytest
 
 from devcluster.errors import DevclusterError
 from devcluster.layout import SLOTS, Layout
-from devcluster.network import Taken, firewall_rules, free_slot, parse_links, parse_routes
+from devcluster.network import Taken, firewall_rules, free_slot, parse_links, parse_owner, parse_routes
 
 
 def taken(*networks: str, links: tuple[str, ...] = (), slots: tuple[int, ...] = ()) -> Taken:
@@ -31,6 +31,18 @@ def test_routes_are_read_without_the_default_route():
         ipaddress.IPv4Network("192.0.2.2/32"),
     }
     assert parse_routes("") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("links", "owner"),
+    [
+        ('[{"ifname": "skd0", "ifalias": "/a/b"}]', "/a/b"),
+        ('[{"ifname": "skd0"}]', None),
+        ('[{"ifname": "skd1", "ifalias": "/a/b"}]', None),
+    ],
+)
+def test_a_bridge_says_whose_it_is(links: str, owner: str | None):
+    assert parse_owner(links, "skd0") == owner
 
 
 def test_links_are_read():
