@@ -154,7 +154,7 @@ class Causes:
         self._named: cachetools.TTLCache[JobId, frozenset[str]] = cachetools.TTLCache(maxsize=1024, ttl=_NAMED_S)
 
     async def of(self, job: JobId, *, node: str) -> Cause:
-        """Why a job ended and, when it was preempted, by whom. Takes two seconds at most; less is known then."""
+        """Why a job ended and, when it was preempted, by whom. Takes seconds at most; less is known then."""
         state: frozenset[str] = frozenset()
         try:
             async with asyncio.timeout(_CAUSE_WITHIN_S):

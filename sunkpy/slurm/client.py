@@ -223,7 +223,7 @@ class Slurm:
         Raises:
             Rejected: bad partition (2000), feature (2029), account (2045)…
         """
-        what = f"submit job {submission.name}"
+        what = f"submit job {submission.name}{_wishes(submission)}"
         endpoint = "job/submit"
         try:
             reply = _required(
@@ -298,6 +298,20 @@ class Slurm:
             )
             for partition in reply.partitions
         ]
+
+
+def _wishes(submission: JobSubmission) -> str:
+    """What of a submission Slurm may object to by name: ` (partition gpu, account chem)`."""
+    wishes = {
+        "partition": submission.partition,
+        "account": submission.account,
+        "qos": submission.qos,
+        "reservation": submission.reservation,
+        "constraints": submission.constraints,
+        "licenses": submission.licenses,
+    }
+    text = ", ".join(f"{name} {value}" for name, value in wishes.items() if value)
+    return f" ({text})" if text else ""
 
 
 def token_source(settings: SlurmSettings) -> TokenSource:

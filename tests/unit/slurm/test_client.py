@@ -118,7 +118,7 @@ async def test_a_bad_job_says_what_to_change(httpx_mock, slurm, api, name, numbe
     with pytest.raises(errors.Rejected, match=hint) as caught:
         await client(api).submit_job(JobSubmission(name="web-0", script="#!/bin/sh", comment="c", partition="nope"))
     assert caught.value.error_number == number
-    assert "web-0" in str(caught.value)
+    assert "web-0 (partition nope)" in str(caught.value)
 
 
 @every_server
