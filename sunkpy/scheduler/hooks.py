@@ -24,7 +24,7 @@ from aiohttp import web
 from sunkpy.core import names
 from sunkpy.core.gang.hooks import epilog_waits_for, is_covered_by_another, prolog_waits_for
 from sunkpy.core.gang.identity import parse_comment
-from sunkpy.core.gang.view import is_over
+from sunkpy.core.gang.view import has_left_node
 from sunkpy.core.objects import Pod
 from sunkpy.core.slurm import JobId
 from sunkpy.kube.client import Kube
@@ -180,9 +180,9 @@ class Hooks:
     async def _still_there(self, entry: GangEntry, caller: Pod) -> str | None:
         """The last word is the apiserver's own, for a watch may lag: is the pod on the caller's node after all?"""
         pod = await self._pods.read(entry.key, entry.uid)
-        if pod is None or pod.spec.node_name != caller.spec.node_name or is_over(pod):
+        if pod is None or pod.spec.node_name != caller.spec.node_name or has_left_node(pod):
             return None
-        return f"pod {'/'.join(entry.key)} has not ended yet"
+        return f"pod {'/'.join(entry.key)} is not gone yet"
 
     async def _until_nothing(self, entry: GangEntry, waits_for: Callable[[], Awaitable[str | None]]) -> HookAnswer:
         deadline = time.monotonic() + LONG_POLL_S

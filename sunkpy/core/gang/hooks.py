@@ -6,7 +6,7 @@ job is left on the node: until then Slurm keeps the node COMPLETING, and nothing
 
 from __future__ import annotations
 
-from sunkpy.core.gang.view import GangView, holds_its_node, is_over
+from sunkpy.core.gang.view import GangView, has_left_node, holds_its_node, is_over
 from sunkpy.core.objects import Pod
 from sunkpy.core.slurm import JobId
 
@@ -24,8 +24,8 @@ def epilog_waits_for(view: GangView, job: JobId, slurm_node: str) -> str | None:
     """What the epilog of `job` on a node waits for; None when it may end."""
     if is_covered_by_another(view, job):
         return None
-    left = [pod for pod in view.pods if view.placed.get(pod.uid) == slurm_node and not is_over(pod)]
-    return f"pod {_names(left)} has not ended yet" if left else None
+    left = [pod for pod in view.pods if view.placed.get(pod.uid) == slurm_node and not has_left_node(pod)]
+    return f"pod {_names(left)} is not gone yet" if left else None
 
 
 def is_covered_by_another(view: GangView, job: JobId) -> bool:

@@ -157,3 +157,15 @@ def is_running(pod: Pod) -> bool:
 def is_over(pod: Pod) -> bool:
     """The pod holds nothing any more: it finished and no container is left running."""
     return pod.is_finished and not is_running(pod)
+
+
+def has_left_node(pod: Pod) -> bool:
+    """Nothing of the pod is left on its node: stricter than `is_over` for a pod that is being deleted.
+
+    The kubelet reports the containers' end first, then frees sandbox, cgroups and volumes, and last deletes the object
+    with grace period 0. Only a finalizer of somebody else can keep the object after that.
+    """
+    if not is_over(pod):
+        return False
+    meta = pod.metadata
+    return not pod.is_deleting or (meta.deletion_grace_period_seconds == 0 and bool(meta.finalizers))

@@ -99,16 +99,19 @@ async def test_a_long_epilog_is_told_to_ask_again(world, tmp_path, monkeypatch):
         world.set_job(job_id, "CANCELLED", "COMPLETING")
         status, answer = await call("epilog", job_id)
         assert (status, answer["done"]) == (202, False)
-        assert "default/web has not ended yet" in answer["why"]
+        assert "default/web is not gone yet" in answer["why"]
 
 
-async def test_an_epilog_ends_when_the_containers_have_though_the_object_is_still_there(world, tmp_path):
+async def test_an_epilog_waits_for_the_object_and_not_only_for_its_containers(world, tmp_path):
     pod = world.add_pod(node="node-1", running=True)
     job_id = world.add_job(pod, "RUNNING", nodes="n1")
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         epilog = asyncio.ensure_future(call("epilog", job_id))
         await world.until(lambda: world.deleted == ["web"])
         world.pod_ends("Failed")
+        done, _ = await asyncio.wait({epilog}, timeout=0.2)
+        assert not done
+        world.pod_is_gone()
         assert await epilog == (200, {"done": True})
 
 

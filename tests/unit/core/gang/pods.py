@@ -27,6 +27,8 @@ def make_pod(
     phase="Pending",
     running=False,
     deleting=False,
+    grace=None,
+    finalizers=(),
     **spec,
 ) -> Pod:
     containers = spec.pop("containers", None) or (Container(name="c", resources=Resources(requests=requests or {})),)
@@ -37,6 +39,8 @@ def make_pod(
             namespace="default",
             uid=uid,
             annotations=dict(annotations or {}),
+            deletion_grace_period_seconds=grace,
+            finalizers=finalizers,
             deletion_timestamp="2026-11-21T00:00:00Z" if deleting else None,
         ),
         spec=PodSpec(containers=containers, node_name=node, scheduler_name="slurm", **spec),
