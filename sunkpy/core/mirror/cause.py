@@ -12,6 +12,8 @@ from sunkpy.core.objects import Pod
 UNREADY_GRACE_S = 10.0
 """How long a pod's containers may be unready before their node is drained: a restart of slurmd is not an outage."""
 
+REASON_LIMIT = 200
+
 
 class Want(enum.Enum):
     """What Kubernetes wants of the drain."""
@@ -57,4 +59,6 @@ def drain_cause(pod: Pod | None, *, unready_for_s: float) -> Cause:
 
 
 def _drain(text: str, *, is_announced: bool = True) -> Cause:
-    return Cause(Want.DRAIN, names.REASON_PREFIX + text, is_announced)
+    """One line without spare blanks, as Slurm gives it back: else it would look like another reason for ever."""
+    line = " ".join(text.split())[:REASON_LIMIT].rstrip()
+    return Cause(Want.DRAIN, names.REASON_PREFIX + line, is_announced)

@@ -102,6 +102,16 @@ def test_one_look(pod: Pod | None, node: SlurmNode | None, expected: list[tuple[
     assert [(type(action).__name__, getattr(action, "reason", "")) for action in actions] == expected
 
 
+@pytest.mark.parametrize("text", ["disk ", " a\n b\t", "x" * 1000, "x" * 199 + " y", " "])
+def test_a_reason_is_written_as_slurm_gives_it_back(text: str) -> None:
+    (drain,) = to_slurm(decide(make_view(make_pod(cordon=text), make_node()), NOW_S))
+    assert isinstance(drain, DrainNode)
+    assert drain.reason == " ".join(drain.reason.split())
+    assert len(drain.reason) < 256
+    drained = make_node("IDLE+DRAIN", reason=drain.reason)
+    assert kinds(decide(make_view(make_pod(cordon=text), drained), NOW_S)) == []
+
+
 @pytest.mark.parametrize(
     ("comment", "is_written"),
     [
