@@ -17,10 +17,9 @@ from tests.integration.devcluster.traces import shared_traces, traces
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture
-def fresh(probe: Path) -> Iterator[Cluster]:
-    """One node with a running pod that has an emptyDir in memory and a claim."""
-    cluster = Cluster("gone", root=ROOT, progress=print)
+def with_a_pod(name: str, probe: Path) -> Cluster:
+    """One node with a running pod that has an emptyDir in memory."""
+    cluster = Cluster(name, root=ROOT, progress=print)
     cluster.down()
     cluster.up(1)
     cluster.load([probe])
@@ -29,6 +28,21 @@ def fresh(probe: Path) -> Iterator[Cluster]:
     pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "m", "mountPath": "/m"}]
     kubectl.apply(pod)
     kubectl("wait", "--for=condition=Ready", "pod/a", "--timeout=60s")
+    return cluster
+
+
+@pytest.fixture
+def fresh(probe: Path) -> Iterator[Cluster]:
+    """A cluster to take down."""
+    cluster = with_a_pod("gone", probe)
+    yield cluster
+    cluster.down()
+
+
+@pytest.fixture(scope="module")
+def standing(probe: Path) -> Iterator[Cluster]:
+    """A cluster that other ones must leave alone."""
+    cluster = with_a_pod("stays", probe)
     yield cluster
     cluster.down()
 
@@ -104,11 +118,11 @@ def test_up_finishes_what_a_killed_up_began(probe: Path):
         cluster.down()
 
 
-def test_two_clusters_side_by_side_do_not_see_each_other(fresh: Cluster, probe: Path):
+def test_two_clusters_side_by_side_do_not_see_each_other(standing: Cluster, probe: Path):
     other = Cluster("other", root=ROOT, progress=print)
     other.up(1)
     try:
-        assert other.spec.slot != fresh.spec.slot
+        assert other.spec.slot != standing.spec.slot
         assert not Kubectl(other).get("pods")["items"]
         other.load([probe])
         Kubectl(other).apply(probe_pod("b", node="node-1"))
@@ -116,28 +130,28 @@ def test_two_clusters_side_by_side_do_not_see_each_other(fresh: Cluster, probe: 
     finally:
         other.down()
     # taking one down leaves the other as it was
-    assert all(fresh.processes().values())
-    assert Kubectl(fresh)("exec", "a", "--", "/probe", "get", "http://127.0.0.1:8080") == "a"
-    assert PROBE in Kubectl(fresh)("get", "pod", "a", "-o", "jsonpath={.spec.containers[0].image}")
+    assert all(standing.processes().values())
+    assert Kubectl(standing)("exec", "a", "--", "/probe", "get", "http://127.0.0.1:8080") == "a"
+    assert PROBE in Kubectl(standing)("get", "pod", "a", "-o", "jsonpath={.spec.containers[0].image}")
 
 
-def test_a_cluster_whose_slot_was_taken_meanwhile_keeps_its_hands_off(fresh: Cluster):
+def test_a_cluster_whose_slot_was_taken_meanwhile_keeps_its_hands_off(standing: Cluster):
     """After a reboot a cluster of another folder may have the slot first."""
     stale = Cluster("stale", root=ROOT)
-    save_spec(ROOT, Spec(name="stale", slot=fresh.spec.slot, nodes=1))
-    with pytest.raises(DevclusterError, match=r"are in use by the one in .*/gone: run `down` for stale, then `up`"):
+    save_spec(ROOT, Spec(name="stale", slot=standing.spec.slot, nodes=1))
+    with pytest.raises(DevclusterError, match=r"are in use by the one in .*/stays: run `down` for stale, then `up`"):
         stale.up()
     stale.down()
     assert not (ROOT / "stale").exists()
-    assert all(fresh.processes().values())
-    assert Kubectl(fresh)("exec", "a", "--", "/probe", "get", "http://127.0.0.1:8080") == "a"
+    assert all(standing.processes().values())
+    assert Kubectl(standing)("exec", "a", "--", "/probe", "get", "http://127.0.0.1:8080") == "a"
 
 
-def test_simulated_nodes_come_and_go(fresh: Cluster):
-    fresh.up(kwok_nodes=3)
-    kubectl = Kubectl(fresh)
+def test_simulated_nodes_come_and_go(standing: Cluster):
+    standing.up(kwok_nodes=3)
+    kubectl = Kubectl(standing)
     kubectl("wait", "--for=condition=Ready", "node", "-l", "kwok.x-k8s.io/node=fake", "--timeout=60s")
     assert len(kubectl.get("nodes")["items"]) == 4
-    fresh.up(kwok_nodes=0)
+    standing.up(kwok_nodes=0)
     assert len(kubectl.get("nodes")["items"]) == 1
-    assert fresh.processes().keys().isdisjoint({"kwok"})
+    assert standing.processes().keys().isdisjoint({"kwok"})
