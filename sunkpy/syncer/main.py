@@ -21,7 +21,7 @@ from sunkpy.syncer.metrics import NodeCollector, SyncerMetrics
 from sunkpy.syncer.settings import SyncerSettings
 
 
-class WrongCluster(Exception):
+class WrongCluster(runtime_settings.BadSettings):
     """slurmrestd answers for another Slurm cluster than the one in the settings."""
 
 

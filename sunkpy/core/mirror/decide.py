@@ -232,7 +232,10 @@ def _say_unknown(view: View, memory: Memory) -> Decision:
     memory = msgspec.structs.replace(memory, drained=None, deletable=None, silent_since_s=None)
     if view.pod is None:
         return Decision(actions=(), memory=memory, wants_next_answer=True)
-    why = "Slurm's answer is not believed" if view.sight and not view.sight.is_trusted else "Slurm cannot be read"
+    if view.sight is not None and not view.sight.is_trusted:
+        why = "Slurm does not list its registered nodes any more: did slurmctld lose its state? Nothing is changed"
+    else:
+        why = "Slurm cannot be read: nothing is changed until slurmrestd and slurmctld answer (see the syncer's log)"
     patch = _patch(view.pod, {names.ANNOTATION_DRAINED: None}, report.unknown_conditions(why))
     return Decision(actions=patch, memory=memory, wants_next_answer=True)
 
