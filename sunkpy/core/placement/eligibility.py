@@ -96,10 +96,11 @@ def _refusal(
     taints = matching.untolerated(node.spec.taints, spec.tolerations, ignored_keys=TRANSIENT_TAINTS)
     if taints:
         return f"with taint {taints[0].key}={taints[0].value}:{taints[0].effect} that the pod does not tolerate"
-    free = matching.subtracted(matching.allocatable(node), candidate.taken)
-    lacking = matching.shortfalls(needs, free)
-    if lacking:
+    offered = matching.allocatable(node)
+    if lacking := matching.shortfalls(needs, offered):
         return str(lacking[0])
+    if lacking := matching.shortfalls(needs, matching.subtracted(offered, candidate.taken)):
+        return f"{lacking[0]} beside pods that Slurm does not schedule"
     return _too_much_for_slurm(needs, candidate.slurm, gpu_resources) if candidate.slurm else None
 
 

@@ -70,7 +70,11 @@ def test_what_is_reserved_from_slurm_is_not_offered():
 def test_what_daemons_take_is_not_offered():
     daemons = Candidate(slurm_node="s", node=make_node(cpu="4"), taken={"cpu": 100, "pods": 1})
     pod = make_pod(requests={"cpu": "4"})
-    assert eligible_nodes(pod.spec, [daemons], gpu_resources={}).refused == {"s": "lacks cpu: needs 4, has 3900m"}
+    assert eligible_nodes(pod.spec, [daemons], gpu_resources={}).refused == {
+        "s": "lacks cpu: needs 4, has 3900m beside pods that Slurm does not schedule"
+    }
+    pod = make_pod(requests={"cpu": "5"})
+    assert eligible_nodes(pod.spec, [daemons], gpu_resources={}).refused == {"s": "lacks cpu: needs 5, has 4"}
 
 
 def test_a_pod_that_may_go_anywhere_excludes_nothing():
