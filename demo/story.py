@@ -269,7 +269,7 @@ def _cordon_and_uncordon(stack: Stack, pod: Pod, tell: Tell) -> tuple[float, flo
     cordon_s = drained.time_s() - skew_s - start_s
     reason = stack.slurm_nodes()[pod.name].get("Reason", "")
     tell(f"kubectl cordon {node}: Slurm drains {pod.name} after {cordon_s:.2f} s, reason {reason!r}")
-    lifted = stack.when_slurm_node(pod.name, r"State=(IDLE|MIXED|ALLOCATED) ")
+    lifted = stack.when_slurm_node(pod.name, r"State=(IDLE|MIXED|ALLOCATED)(\+(DYNAMIC_NORM|PLANNED))* ")
     start_s = time.time()
     stack.kubectl("uncordon", node)
     uncordon_s = lifted.time_s() - skew_s - start_s
