@@ -68,6 +68,31 @@ def keys(namespace: str, slurm_secret: str, jwt_secret: str) -> None:
         click.echo(line)
 
 
+@main.command("remove-nodesets")
+@click.option("--namespace", required=True, help="Where the NodeSets live.")
+@click.option("--selector", required=True, help="Labels of the NodeSets to remove.")
+@click.option("--timeout-seconds", default=3600.0, show_default=True, help="How long to wait for running jobs.")
+def remove_nodesets(namespace: str, selector: str, timeout_seconds: float) -> None:
+    """Delete NodeSets and wait until their nodes are drained: before a Slurm cluster is uninstalled."""
+    import asyncio
+
+    from sunkpy.cli import removal
+    from sunkpy.kube.client import Kube
+    from sunkpy.kube.errors import KubeError
+
+    async def remove() -> None:
+        async with await Kube.connect() as kube:
+            await removal.remove_nodesets(
+                kube, namespace=namespace, selector=selector, timeout_s=timeout_seconds, say=click.echo
+            )
+
+    try:
+        asyncio.run(remove())
+    except (removal.StillThere, KubeError) as error:
+        click.echo(f"sunkpy: {error}", err=True)
+        sys.exit(1)
+
+
 def _run_or_explain(run: Callable[[Path], None], config_path: Path) -> None:
     try:
         run(config_path)

@@ -1,0 +1,68 @@
+"""Take the NodeSets of a Slurm cluster away before the cluster itself goes.
+
+A NodeSet ends only when Slurm says that its nodes are drained and idle. So Slurm and the syncer must outlive it: this
+runs before `helm uninstall` removes them, and makes it wait for the jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from sunkpy.core import names
+from sunkpy.core.objects import KubeObject, Pod
+from sunkpy.kube import errors, paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.informer import Informer
+
+Say = Callable[[str], None]
+
+
+class StillThere(Exception):
+    """NodeSets were not gone in time; the text says which, and what to do."""
+
+
+async def remove_nodesets(kube: Kube, *, namespace: str, selector: str, timeout_s: float, say: Say) -> None:
+    """Delete the NodeSets with these labels and wait until they are gone.
+
+    Raises:
+        StillThere: jobs still run after `timeout_s`; the NodeSets go on draining.
+        KubeError: the service account may not delete NodeSets, or the apiserver does not answer.
+    """
+    nodesets = Informer(kube, paths.nodesets(namespace), KubeObject, label_selector=selector)
+    gone = asyncio.Event()
+
+    def changed(_old: KubeObject | None, _new: KubeObject | None) -> None:
+        if nodesets.synced.is_set() and not len(nodesets):
+            gone.set()
+
+    nodesets.add_handler(changed)
+    following = asyncio.ensure_future(nodesets.run())
+    try:
+        async with asyncio.timeout(timeout_s):
+            await nodesets.synced.wait()
+            for nodeset in list(nodesets.values()):
+                await _delete(kube, nodeset)
+                say(f"NodeSet {namespace}/{nodeset.name}: draining, goes when no job runs on its nodes any more")
+            changed(None, None)
+            await gone.wait()
+    except TimeoutError as error:
+        left = ", ".join(sorted(nodeset.name for nodeset in nodesets.values()))
+        pods = await kube.list_objects(
+            paths.pods(namespace), Pod, label_selector=f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
+        )
+        busy = ", ".join(sorted(pod.name for pod in pods if pod.is_condition_true(names.CONDITION_RUNNING)))
+        raise StillThere(
+            f"NodeSets {left} are not gone after {timeout_s:.0f} s; jobs still run on: {busy or 'none'}. They go on "
+            "draining: run this again later, or end the jobs (squeue, scancel)"
+        ) from error
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+async def _delete(kube: Kube, nodeset: KubeObject) -> None:
+    try:
+        await kube.delete(paths.nodeset(*nodeset.key), uid=nodeset.uid)
+    except errors.NotFound:
+        return
