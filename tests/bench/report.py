@@ -91,8 +91,14 @@ def write(name: str, figures: Sequence[Figure], *, folder: Path = REPORTS, conso
     path = folder / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode([_entry(figure) for figure in figures]), indent=2) + b"\n")
-    (console or Console()).print(_table(name, figures))
+    (console or _console()).print(_table(name, figures))
     return path
+
+
+def _console() -> Console:
+    """As wide as the terminal; a log file has room for whole lines."""
+    console = Console()
+    return console if console.is_terminal else Console(width=180)
 
 
 def _entry(figure: Figure) -> dict[str, object]:
