@@ -26,13 +26,13 @@ demo: $(READY) ## A real cluster from nothing, charts installed, the story told 
 
 test: lint unit integration e2e ## Everything that must hold
 
-lint: $(READY) ## Style, types, layers, shell scripts, charts
+lint: $(READY) ## Style, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: $(READY) ## Pure decisions, clients against recorded answers, charts rendered
+unit: $(READY) ## Pure decisions, clients against recorded answers, charts and scripts
 	$(PYTEST) tests/unit
 
 integration: $(READY) ## Real programs without the whole: a small real cluster, its faults, its clean end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -235,9 +236,10 @@ def test_the_hook_scripts_are_clean(name: str, tmp_path: Path):
 
 
 def test_the_entry_points_are_clean():
-    _shellcheck(*sorted((ROOT / "slurm-images" / "bin").iterdir()))
+    _shellcheck(*sorted((ROOT / "slurm-images" / "bin").iterdir()), ROOT / "tools" / "bootstrap", ROOT / ".ci" / "run")
 
 
 def _shellcheck(*scripts: Path) -> None:
-    done = subprocess.run(["shellcheck", *scripts], capture_output=True, text=True, check=False)
+    program = Path(sys.executable).with_name("shellcheck")
+    done = subprocess.run([program, *scripts], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
