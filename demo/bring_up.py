@@ -8,6 +8,7 @@ or `$SUNKPY_IMAGES_LOADED=1` says that the archives of build/images are loaded o
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -19,9 +20,10 @@ import yaml
 
 from demo import command
 from demo.report import Tell
-from demo.stack import OPERATOR_NAMESPACE, ROOT, SUITES, Stack
+from demo.stack import JOBS, OPERATOR_NAMESPACE, ROOT, SUITES, Stack
 from demo.waiting import NotYet, wait
-from demo.workload import GPU
+from demo.workload import GPU, INFERENCE
+from demo.workload import NAMESPACE as DEMO
 from devcluster import Cluster
 
 GPUS_PER_NODE: Final = 2
@@ -196,6 +198,9 @@ def put_to_sleep(other: Stack, tell: Tell) -> None:
     found = other.kubectl("get", "namespace", other.namespace, "--ignore-not-found", "-o", "name").strip()
     if not found or is_asleep(other, other.namespace):
         return
+    # What the demo itself left would never end, and its nodes never drain.
+    other.admin("scancel", "--quiet", f"--name={JOBS}")
+    other.kubectl("delete", "deployment", INFERENCE, "-n", DEMO, "--ignore-not-found", "--wait")
     other.kubectl("scale", "nodesets", "--all", "-n", other.namespace, "--replicas=0")
 
     def pods_gone() -> bool:
@@ -235,12 +240,15 @@ def how_to_use(stack: Stack, *, name: str) -> str:
     """What a person may type now."""
     own = own_cluster(name)
     login = f"kubectl -n {stack.namespace} exec -it deploy/{stack.release}-login -- su - user1"
+    spec = json.dumps({"spec": {"schedulerName": stack.scheduler_name}})
+    pod = f"kubectl run hello --image {stack.images['sunkpy']} --overrides '{spec}' --command -- sleep 600"
     lines = [
         "The cluster stays up. To use it:",
         *([f'  eval "$(.venv/bin/python -m devcluster env --name {name})"'] if own is not None else []),
         f"  kubectl -n {stack.namespace} get nodesets,pods",
-        f"  {login}          # then: sinfo, squeue, sbatch --wrap hostname",
-        f"  kubectl -n demo get pods -o wide          # pods with schedulerName: {stack.scheduler_name}",
+        f"  {login}          # then: sinfo, squeue, sbatch, srun",
+        f"  {login} -c 'sbatch --wrap hostname'",
+        f"  {pod}          # a pod that Slurm schedules",
     ]
     uninstall = f"helm -n {stack.namespace} uninstall {stack.release}; helm -n {OPERATOR_NAMESPACE} uninstall sunkpy"
     lines.append(f"To remove it: {'make clean-cluster' if own is not None else uninstall}")

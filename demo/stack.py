@@ -27,6 +27,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 SUITES: Final = ("trixie", "sid")
 OPERATOR_NAMESPACE: Final = "sunkpy-system"
 USER: Final = "user1"
+JOBS: Final = "demo"
+"""Name of all jobs that the demo submits."""
 
 
 class NodeSetStatus(msgspec.Struct, frozen=True, rename="camel"):

@@ -9,13 +9,12 @@ from typing import Final
 
 from demo import slurm_text, workload
 from demo.report import Tell
-from demo.stack import USER, Stack
+from demo.stack import JOBS, USER, Stack
 from demo.waiting import NotYet, wait
 from demo.watch import Seen, Watch, watching
 from sunkpy.core import hostlist, names
 from sunkpy.core.objects import Node, Pod
 
-JOBS: Final = "demo"
 _FOLDER: Final = "demo"
 
 
