@@ -113,7 +113,7 @@ class Kube:
 
         Raises:
             Gone: the version is too old; list again.
-            Unavailable: no byte came for 70 s (bookmarks come each 60 s), or the connection broke.
+            Unavailable: no byte came for 100 s (bookmarks come each minute or so), or the connection broke.
         """
         params = _selectors(label_selector, field_selector) | {
             "watch": "true",
@@ -121,7 +121,7 @@ class Kube:
             "resourceVersion": resource_version,
         }
         request = f"WATCH {path}"
-        timeout = aiohttp.ClientTimeout(total=None, connect=10, sock_read=70)
+        timeout = aiohttp.ClientTimeout(total=None, connect=10, sock_read=100)
         try:
             answer = await self._send("GET", path, params=params, timeout=timeout)
             if answer.status != 200:
