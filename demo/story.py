@@ -99,7 +99,22 @@ def step_sbatch(stack: Stack, tell: Tell) -> str:
     hosts = {line.split(": ")[1] for line in stack.login(f"cat {_FOLDER}/wide.out").splitlines()}
     check(hosts == set(stack.slurm_nodes()), f"the {wide}-node job ran on {sorted(hosts)}")
     tell(f"array tasks ran on {', '.join(sorted({line.split()[-1] for line in lines}))}; output read back")
-    return f"{len(ended)} jobs COMPLETED; array of 6 and {wide} nodes, output read back"
+    check_srun(stack, tell)
+    return f"{len(ended)} jobs COMPLETED; array of 6 and {wide} nodes, output read back; srun answers"
+
+
+def check_srun(stack: Stack, tell: Tell) -> None:
+    """A step started by hand in the login pod answers from every node, and its nodes are free again at once.
+
+    Raises:
+        NotSo, NeverSo: it does not, or Slurm cannot reach the login pod and holds the nodes.
+    """
+    wanted = sorted(stack.slurm_nodes())
+    start_s = time.time()
+    out = stack.login(f"srun --job-name={JOBS} --nodes={len(wanted)} --ntasks-per-node=1 hostname")
+    check(sorted(out.split()) == wanted, f"srun answered {out.split()}, the nodes are {wanted}")
+    tell(f"srun answered from {len(wanted)} nodes after {time.time() - start_s:.1f} s")
+    wait(lambda: all(map(is_idle, stack.slurm_nodes().values())), timeout_s=10, what="nodes idle after srun")
 
 
 def _completed(stack: Stack, ids: Sequence[int]) -> Sequence[Mapping[str, str]]:
