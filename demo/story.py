@@ -11,7 +11,7 @@ from demo import slurm_text, workload
 from demo.report import Tell
 from demo.stack import JOBS, USER, Stack
 from demo.waiting import NotYet, wait
-from demo.watch import Seen, Watch, watching
+from demo.watch import Watch, watching
 from sunkpy.core import hostlist, names
 from sunkpy.core.objects import Node, Pod
 
@@ -225,10 +225,11 @@ def step_preemption(stack: Stack, tell: Tell) -> str:
             script="date +%s.%N\nsleep 4",
         )
         tell(f"job {job_id} in partition high asks for all {wide} nodes")
-        ends = [_end_of_containers(watch, pod) for pod in before]
+        # The kubelet takes the object away last, after containers, sandbox, cgroups and volumes.
+        ends = [watch.end_of(pod.name, timeout_s=60) for pod in before]
         for pod, end in zip(before, ends, strict=True):
             _check_eviction(stack, pod, end.object, job_id)
-            tell(f"pod {pod.name} evicted, its containers ended {end.at_s - submitted_s:.1f} s after sbatch")
+            tell(f"pod {pod.name} evicted and gone {end.at_s - submitted_s:.1f} s after sbatch")
         stack.wait_for_job(job_id, "RUNNING", "COMPLETED", timeout_s=60)
         started_s = wait(lambda: _first_number(stack, "high.out"), timeout_s=10, what="the job's first line") - skew_s
         gap_s = started_s - max(end.at_s for end in ends)
@@ -239,15 +240,6 @@ def step_preemption(stack: Stack, tell: Tell) -> str:
     check(not {p.uid for p in before} & {p.uid for p in after}, "an evicted pod is back under its old uid")
     check_placement(stack, after, tell)
     return f"job {job_id} preempted {wide} pods and started {gap_s * 1000:.0f} ms after the last; {wide} new pods run"
-
-
-def _end_of_containers(watch: Watch[Pod], pod: Pod) -> Seen[Pod]:
-    """When the kubelet said that all containers of the pod have ended for good."""
-    return watch.first(
-        lambda seen: seen.object.uid == pod.uid and (seen.object.is_finished or seen.type == "DELETED"),
-        timeout_s=60,
-        what=f"the end of {pod.name}",
-    )
 
 
 def _check_eviction(stack: Stack, pod: Pod, last: Pod, job_id: int) -> None:
