@@ -1,0 +1,61 @@
+"""What README and the examples tell people to write is accepted by the charts and by the scheduler."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+import yaml
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import kubernetes_validate
+
+from sunkpy.core import names
+from sunkpy.core.gang.recognise import recognise
+from sunkpy.core.objects import Pod
+
+ROOT = Path(__file__).resolve().parents[3]
+README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLE = yaml.safe_load((ROOT / "docs" / "examples" / "inference.yaml").read_text())
+CHART = ROOT / "charts" / "slurm"
+
+
+def test_the_first_values_file_is_valid():
+    (block,) = re.findall(r"```yaml\n(.*?)```", README, flags=re.DOTALL)
+    values = yaml.safe_load(block)
+    jsonschema.validate(values, json.loads((CHART / "values.schema.json").read_text()))
+    assert set(values["images"]) == set(yaml.safe_load((CHART / "values.yaml").read_text())["images"])
+
+
+def test_the_annotations_are_those_that_the_scheduler_reads():
+    (sentence,) = re.findall(r"with annotations: (.*?)\. Those", README, flags=re.DOTALL)
+    told = [name.removeprefix(names.PREFIX) for name in re.findall(r"`([^`]+)`", sentence)]
+    metadata = {"name": "x", "annotations": {names.PREFIX + name: "1" for name in told}}
+    problems = recognise(msgspec.convert({"metadata": metadata}, Pod)).problems
+    assert not [problem for problem in problems if not problem.fatal], "an annotation is not known"
+
+
+def test_the_example_is_valid_and_its_pods_are_for_slurm():
+    kubernetes_validate.validate(EXAMPLE, "1.35", strict=True)
+    pod = msgspec.convert(EXAMPLE["spec"]["template"], Pod)
+    assert pod.spec.scheduler_name == "slurm"
+    assert recognise(pod).problems == ()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page):
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_make_targets_exist(page):
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    assert set(re.findall(r"(?:`|^ {4}|A=\w+ )make ([a-z][a-z0-9-]+)", page.read_text(), flags=re.MULTILINE)) <= targets
