@@ -68,5 +68,5 @@ def test_a_change_that_never_comes_is_told(stream: tuple[subprocess.Popen[bytes]
 def test_a_watch_that_breaks_says_why_at_once(stream: tuple[subprocess.Popen[bytes], Watch[Pod]]) -> None:
     process, watch = stream
     _send(process, '{"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "code": 410}}\n')
-    with pytest.raises(NeverSo, match="the end of a: the watch broke: .*410"):
+    with pytest.raises(NeverSo, match=r"the end of a: the watch broke: .*410"):
         watch.end_of("a", timeout_s=10)
