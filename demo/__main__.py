@@ -32,7 +32,7 @@ def main(suite: str, name: str, nodes: int, keep: bool) -> None:
         stack = bring_up(suite=suite, name=name, nodes=nodes, tell=tell)
         stacks.append(stack)
         story.reset(stack)
-        return f"Kubernetes with {nodes} nodes, images, both charts (Slurm of {suite})"
+        return f"Kubernetes with {len(stack.nodes())} nodes, images, both charts (Slurm of {suite})"
 
     try:
         report.run("1 cluster, images, charts", first)
