@@ -19,7 +19,7 @@ say() { echo "$hook of job $SLURM_JOB_ID: $*" >&2; }
 # line can be read by everybody in the pod.
 ask() {
   local token
-  token=$(cat "$token_file") || { echo 000; return; }
+  token=$(< "$token_file") || { echo 000; return; }
   curl --silent --show-error --output /dev/null --write-out '%{http_code}' \
     --connect-timeout 3 --max-time 30 \
     --location --location-trusted --post301 --post302 --post303 --max-redirs 4 --noproxy '*' \

@@ -42,9 +42,9 @@ MpiDefault=none
 SchedulerParameters={{ join "," . }}
 {{- end }}
 
-# Alloc: the Prolog runs on every node as soon as the job has it. Serial: one hook at a time on a node, so that the
-# Prolog of a job never runs beside the Epilog of the one before.
-PrologFlags=Alloc,Serial
+# Alloc: the Prolog runs on every node as soon as the job has it. Not Serial: one pod that takes its time to end would
+# hold up every other job that starts or ends on its node.
+PrologFlags=Alloc
 Prolog=prolog.sh
 Epilog=epilog.sh
 KillWait={{ int .Values.slurmConfig.killWaitSeconds }}
