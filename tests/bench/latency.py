@@ -11,6 +11,7 @@ All times are of one clock: this machine runs all nodes.
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -39,11 +40,12 @@ _MIB = 2**20
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How often each thing is measured."""
+    """How often each thing is measured, and the seed of the order of its moments."""
 
     start: int = 30
     handover: int = 21
     drain: int = 50
+    seed: int = 1
 
 
 async def measure(stack: Stack, rounds: Rounds) -> list[report.Figure]:
@@ -52,7 +54,7 @@ async def measure(stack: Stack, rounds: Rounds) -> list[report.Figure]:
     wait_for_agreement(stack, timeout_s=60, after="nothing: the bench needs an idle cluster")
     async with await Kube.connect(stack.kubeconfig) as kube, slurm_client(stack) as slurm:
         return [
-            *await _start_figures(stack, kube, slurm, rounds.start),
+            *await _start_figures(stack, kube, slurm, rounds),
             *await _handover_figures(stack, kube, slurm, rounds.handover),
             *await _drain_figures(stack, kube, slurm, rounds.drain),
             *_memory_figures(stack),
@@ -62,13 +64,16 @@ async def measure(stack: Stack, rounds: Rounds) -> list[report.Figure]:
 # ---------------------------------------------------------------------- start
 
 
-async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list[report.Figure]:
+async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, rounds: Rounds) -> list[report.Figure]:
+    n = rounds.start
     pods: list[float] = []
     jobs: list[float] = []
     async with watching(kube, paths.pods(NAMESPACE), Pod, label_selector="app=sunkpy-bench") as timeline:
-        for number in range(n):
+        for number, fraction in enumerate(_moments(n, rounds.seed)):
+            await _wait_for_fraction(fraction)
             pods.append(await _time_pod(stack, kube, timeline, f"bench-{number}"))
             await _idle(slurm)
+            await _wait_for_fraction(fraction)
             jobs.append(await asyncio.to_thread(_time_sbatch, stack, number))
             await _idle(slurm)
     ours, theirs = report.median(pods), report.median(jobs)
@@ -81,11 +86,27 @@ async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list
             bound=round(1.5 * theirs, 4),
             n=n,
             peer=peer,
+            seed=rounds.seed,
             limited_by=MACHINE,
         ),
         report.observed("pod created to bound, p95", report.p95(pods), unit="s", n=n),
         report.observed("sbatch to start, p95", report.p95(jobs), unit="s", n=n),
     ]
+
+
+def _moments(n: int, seed: int) -> list[float]:
+    """Fractions of a second, evenly spread, in random order.
+
+    Slurm looks at new jobs at full seconds, so what is measured is mostly the wait for the next one: both sides begin
+    at the same moments within the second, or one meets the worst by chance.
+    """
+    moments = [(index + 0.5) / n for index in range(n)]
+    random.Random(seed).shuffle(moments)
+    return moments
+
+
+async def _wait_for_fraction(fraction: float) -> None:
+    await asyncio.sleep((fraction - time.time()) % 1)
 
 
 async def _time_pod(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str) -> float:
