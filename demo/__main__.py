@@ -23,7 +23,11 @@ from demo.stack import ROOT, SUITES, Stack
 @click.option("--nodes", default=3, show_default=True, help="Nodes of the development cluster.")
 @click.option("--keep/--no-keep", default=True, show_default=True, help="Leave the cluster up at the end.")
 def main(suite: str, name: str, nodes: int, keep: bool) -> None:
-    """Tell the story of sunkpy on a real cluster: the one of $KUBECONFIG if set, else one made on this machine."""
+    """Tell the story of sunkpy on a real cluster: the one of $KUBECONFIG if set, else one made on this machine.
+
+    On your own cluster the nodes need the images: set IMAGE_REGISTRY=registry.example/sunkpy to have them pushed there,
+    or load build/images/*.tar on the nodes and set SUNKPY_IMAGES_LOADED=1. kubectl and helm must be on the PATH.
+    """
     console = Console(highlight=False)
     report = Report(ROOT / "build" / "reports" / "demo.json", console)
     stacks: list[Stack] = []
