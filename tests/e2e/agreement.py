@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 
 from demo import slurm_text
@@ -18,8 +19,8 @@ def disagreements(stack: Stack) -> list[str]:
     return [*_nodesets(stack), *_nodes(stack), *_jobs(stack), *_processes(stack)]
 
 
-def wait_for_agreement(stack: Stack, *, timeout_s: float, after: str) -> None:
-    """Wait until nothing disagrees.
+def wait_for_agreement(stack: Stack, *, timeout_s: float, after: str) -> float:
+    """Wait until nothing disagrees; after how many seconds that was.
 
     Raises:
         NeverSo: with all that still does.
@@ -31,7 +32,9 @@ def wait_for_agreement(stack: Stack, *, timeout_s: float, after: str) -> None:
             raise NotYet("; ".join(found))
         return True
 
+    begun_s = time.monotonic()
     wait(check, timeout_s=timeout_s, what=f"agreement after {after}", every_s=0.5)
+    return time.monotonic() - begun_s
 
 
 def _nodesets(stack: Stack) -> Iterator[str]:

@@ -13,6 +13,7 @@ from sunkpy.core import names
 from sunkpy.core.objects import Node, Pod
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
+from tests.bench import report
 from tests.e2e import processes, workloads
 from tests.e2e.agreement import WORKLOADS, live_jobs_by_pod_uid, wait_for_agreement
 from tests.e2e.outage import slurmrestd_down
@@ -39,14 +40,17 @@ async def test_every_part_may_be_killed_while_a_job_and_a_pod_run(stack: Stack, 
         watching(kube, paths.pods(stack.namespace), Pod, label_selector=f"{names.LABEL_ROLE}=compute") as slurmd,
         watching(kube, paths.pods(WORKLOADS), Pod) as bound,
     ):
+        figures = []
         for part in ("operator", "syncer", "scheduler", "slurmrestd", "slurmctld"):
             processes.kill(stack, part)
-            wait_for_agreement(stack, timeout_s=AGREEMENT_S, after=f"kill -9 of {part}")
+            took_s = wait_for_agreement(stack, timeout_s=AGREEMENT_S, after=f"kill -9 of {part}")
+            figures.append(report.at_most(f"restart of {part} to agreement", took_s, unit="s", bound=AGREEMENT_S, n=1))
             assert stack.job(job)["JobState"] == "RUNNING", f"after kill -9 of {part}"
             assert live_jobs_by_pod_uid(stack)[pod.uid] == placeholder, f"after kill -9 of {part}"
         assert _finish(stack, job, "faults") == "finished"
         assert slurmd.deletions() == []
         assert bound.deletions() == []
+    report.write("faults", figures)
     # slurmctld does not save that a prolog has ended. Killed at the wrong moment it waits for it for ever, delivers no
     # signal to the job, and the scheduler cancels the placeholder that cannot be told to end.
     stack.wait_for_job(placeholder[0], "COMPLETED", "CANCELLED", timeout_s=30)
