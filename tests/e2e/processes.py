@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -58,7 +59,10 @@ def kill(stack: Stack, part: str) -> list[str]:
         if not pids:
             pytest.skip(f"no process of {pod.name} on this machine: the cluster is elsewhere")
         for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(
+                ProcessLookupError
+            ):  # the end of process 1 is the end of all others of a container
+                os.kill(pid, signal.SIGKILL)
 
     def restarted() -> bool:
         return all(_restarts(pod) > restarts.get(pod.name, -1) and _is_running(pod) for pod in pods_of(stack, part))

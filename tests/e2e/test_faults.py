@@ -31,6 +31,7 @@ async def test_every_part_may_be_killed_while_a_job_and_a_pod_run(stack: Stack, 
     workloads.forget_stamps()
     stack.login("rm -f finish-faults")
     job = stack.sbatch("-n1", "-c1", "--mem=16", "-o", "faults.out", script=JOB_UNTIL_TOLD)
+    request.addfinalizer(lambda: stack.cancel_jobs([job]))
     pod = _start_pod(stack, "faults")
     request.addfinalizer(lambda: stack.kubectl("delete", "pod", "faults", "-n", WORKLOADS, "--wait=true"))
     stack.wait_for_job(job, "RUNNING", timeout_s=60)
