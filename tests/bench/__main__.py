@@ -7,6 +7,7 @@ import os
 
 import click
 
+from demo import story
 from demo.bring_up import bring_up
 from tests.bench import latency, report
 
@@ -19,6 +20,7 @@ def main(name: str, *, quick: bool) -> None:
     rounds = latency.Rounds(start=3, handover=3, drain=3) if quick else latency.Rounds()
     suite, cluster = os.environ.get("SLURM_SUITE", "trixie"), os.environ.get("SUNKPY_CLUSTER", "sunkpy")
     stack = bring_up(suite=suite, name=cluster, nodes=3, tell=click.echo)
+    story.reset(stack)
     if name in ("all", "latency"):
         report.write("latency", asyncio.run(latency.measure(stack, rounds)))
 

@@ -9,7 +9,7 @@ import pytest
 
 from demo import story
 from demo.bring_up import bring_up
-from demo.stack import Stack
+from demo.stack import USER, Stack
 from demo.waiting import NotYet, wait
 from sunkpy.core.objects import Pod
 
@@ -42,7 +42,15 @@ def clean(request: pytest.FixtureRequest) -> Iterator[None]:
     try:
         wait(lambda: nothing_left(stack), timeout_s=30, what="the cluster as the test found it")
     finally:
+        sweep(stack)
         story.reset(stack)
+
+
+def sweep(stack: Stack) -> None:
+    """Take away the jobs and pods that a failed test has left, or every test after it waits for them."""
+    stack.admin("scancel", "--quiet", f"--user={USER}")
+    for pod in stack.list(Pod, "pods", "-A", f"--field-selector=spec.schedulerName={stack.scheduler_name}"):
+        stack.kubectl("delete", "pod", pod.name, "-n", pod.metadata.namespace, "--ignore-not-found", "--wait=false")
 
 
 def nothing_left(stack: Stack) -> bool:
