@@ -35,7 +35,7 @@ NAMESPACE = handover.NAMESPACE
 MACHINE = "two shared cores run the whole cluster"
 _LABELS = {"app": "sunkpy-bench"}
 _POLL_S = 0.02
-_PREEMPTED = "trap 'date +%s.%N; exit 0' TERM; sleep 300 & wait $!"
+_PREEMPTED = "trap 'date +%s.%N; exit 0' TERM; echo up; sleep 300 & wait $!"
 _MIB = 2**20
 
 
@@ -180,6 +180,8 @@ def _preempt_jobs(stack: Stack) -> list[float]:
     ]
     for job in low:
         stack.wait_for_job(job, "RUNNING", timeout_s=30)
+    # A job runs a moment before its script does, and only the script can say when it ended.
+    stack.login(f"until [ $(cat low-*.out | grep -c up) -eq {len(nodes)} ]; do sleep 0.1; done", timeout_s=30)
     high = [
         stack.sbatch("-p", "high", "-w", node, *options, "-o", "handover-%j.out", script=handover.JOB_SCRIPT)
         for node in nodes
