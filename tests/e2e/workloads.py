@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-STAMPS = Path("/var/tmp/sunkpy-stamps")
-"""Folder of the machine that all nodes of a devcluster share."""
+STAMPS = Path("/var/tmp/sunkpy-stamps", os.environ.get("SUNKPY_CLUSTER", "sunkpy"))
+"""Folder of the machine that all nodes of a devcluster share; clusters side by side have one each."""
 
 # Writes the time each 5 ms until it dies: the last stamp is the last moment at which it provably lived.
 _LIVING = """
