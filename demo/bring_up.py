@@ -73,16 +73,6 @@ def own_cluster(name: str) -> Cluster | None:
     return cluster if not given or Path(given) == cluster.kubeconfig else None
 
 
-def attach(*, suite: str, name: str) -> Stack:
-    """The stack that is up already, without touching it; its images are those it was installed with."""
-    own = own_cluster(name)
-    kubeconfig, bin_dir = (own.kubeconfig, own.bin) if own else (Path(os.environ["KUBECONFIG"]), None)
-    stack = Stack(suite=suite, kubeconfig=kubeconfig, bin_dir=bin_dir, images={})
-    values = stack.helm("get", "values", stack.release, "--namespace", stack.namespace, "--output", "json")
-    stack.images |= msgspec.json.decode(values, type=_Values).images
-    return stack
-
-
 # ---------------------------------------------------------------------------------------------------- images
 
 
@@ -163,10 +153,6 @@ def fingerprint(chart: Path, values: Mapping[str, object]) -> str:
             digest.update(f"{folder}/{file}".removeprefix(str(chart)).encode())
             digest.update(Path(folder, file).read_bytes())
     return f"sha256:{digest.hexdigest()[:24]}"
-
-
-class _Values(msgspec.Struct, frozen=True):
-    images: dict[str, str]
 
 
 class _Info(msgspec.Struct, frozen=True):

@@ -49,7 +49,6 @@ FINALIZER_NODESET = PREFIX + "nodeset"
 
 # What is ours on the Slurm side.
 REASON_PREFIX = "k8s: "
-FEATURE_PREFIX = "k8s/"
 JOB_COMMENT_PREFIX = "k8s:"
 
 # Who may call the scheduler's hooks, and with what.

@@ -43,16 +43,11 @@ class Process:
         self.log = structlog.get_logger(name)
         self._leader_gauge = Gauge("sunkpy_leader", "1 while this replica leads", registry=self.registry)
         self._ready_checks: dict[str, Check] = {}
-        self._live_checks: dict[str, Check] = {}
         self.election: Election | None = None
 
     def add_ready_check(self, name: str, check: Check) -> None:
         """Not ready while the check says something."""
         self._ready_checks[name] = check
-
-    def add_live_check(self, name: str, check: Check) -> None:
-        """Restarted by the kubelet while the check says something."""
-        self._live_checks[name] = check
 
     async def lead(self, lock: Lock, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work` while this replica leads; at once when leader election is off.
@@ -72,7 +67,7 @@ class Process:
     async def serve(self) -> web.AppRunner:
         """Start the health and metrics server."""
         app = web.Application()
-        app.router.add_get("/healthz", _health(self._live_checks))
+        app.router.add_get("/healthz", _health({}))  # alive is: the event loop answers
         app.router.add_get("/readyz", _health(self._ready_checks))
         app.router.add_get("/metrics", make_aiohttp_handler(registry=self.registry))
         return await serve_app(app, self.settings.http.port)
