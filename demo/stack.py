@@ -19,7 +19,7 @@ import msgspec
 from demo import command, slurm_text
 from demo.waiting import NotYet, wait
 from sunkpy.core import names
-from sunkpy.core.objects import Node, Pod
+from sunkpy.core.model.objects import Node, Pod
 
 T = TypeVar("T")
 Json = dict[str, object]

@@ -12,8 +12,9 @@ from demo.report import Tell
 from demo.stack import JOBS, USER, Stack
 from demo.waiting import NotYet, wait
 from demo.watch import Watch, watching
-from sunkpy.core import hostlist, names
-from sunkpy.core.objects import Node, Pod
+from sunkpy.core import names
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.objects import Node, Pod
 
 _FOLDER: Final = "demo"
 

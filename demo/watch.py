@@ -15,7 +15,7 @@ import msgspec
 
 from demo.stack import Stack
 from demo.waiting import NeverSo
-from sunkpy.core.objects import KubeObject, Meta
+from sunkpy.core.model.objects import KubeObject, Meta
 
 O = TypeVar("O", bound=KubeObject)  # noqa: E741
 

@@ -62,7 +62,7 @@ def keys(namespace: str, slurm_secret: str, jwt_secret: str) -> None:
     """Make the keys of a Slurm cluster, once: an existing Secret is never touched."""
     import asyncio
 
-    from sunkpy.cli.keys import ensure_keys
+    from sunkpy.install.keys import ensure_keys
 
     for line in asyncio.run(ensure_keys(namespace=namespace, slurm_secret=slurm_secret, jwt_secret=jwt_secret)):
         click.echo(line)
@@ -76,7 +76,7 @@ def remove_nodesets(namespace: str, selector: str, timeout_seconds: float) -> No
     """Delete NodeSets and wait until their nodes are drained: before a Slurm cluster is uninstalled."""
     import asyncio
 
-    from sunkpy.cli import removal
+    from sunkpy.install import removal
     from sunkpy.kube.client import Kube
     from sunkpy.kube.errors import KubeError
 

@@ -10,7 +10,7 @@ from typing import Literal
 import cachetools
 import structlog
 
-from sunkpy.core.objects import KubeObject
+from sunkpy.core.model.objects import KubeObject
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import msgspec
 import structlog
 
-from sunkpy.core.objects import Key, KubeObject
+from sunkpy.core.model.objects import Key, KubeObject
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from sunkpy.core.objects import KubeObject, Wire
+from sunkpy.core.model.objects import KubeObject, Wire
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
-from sunkpy.runtime.leader import LeaseRecord, LockUnavailable
+from sunkpy.runtime.election import LeaseRecord, LockUnavailable
 
 
 class _Spec(Wire, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class _Lease(KubeObject, frozen=True, kw_only=True):
 
 
 class KubeLease:
-    """The `sunkpy.runtime.leader.Lock` that lives in the cluster."""
+    """The `sunkpy.runtime.election.Lock` that lives in the cluster."""
 
     def __init__(self, kube: Kube, *, namespace: str, name: str) -> None:
         self._kube = kube

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sunkpy.core.model.objects import Condition, Node, Pod
 from sunkpy.core.nodeset.node_side import Changes, NodePatch
 from sunkpy.core.nodeset.spec import NodeSetStatus
-from sunkpy.core.objects import Condition, Node, Pod
 
 Json = dict[str, object]
 

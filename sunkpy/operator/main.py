@@ -8,8 +8,8 @@ from pathlib import Path
 
 import structlog
 
+from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.nodeset.spec import NodeSet
-from sunkpy.core.objects import Key, Node, Pod
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
@@ -19,7 +19,7 @@ from sunkpy.operator.feed import follow_nodesets
 from sunkpy.operator.metrics import OperatorMetrics
 from sunkpy.operator.nodes import NodeReconciler
 from sunkpy.operator.nodesets import NodeSetReconciler
-from sunkpy.operator.pods import PodIndex, is_slurmd, nodeset_key
+from sunkpy.operator.pod_index import PodIndex, is_slurmd, nodeset_key
 from sunkpy.operator.settings import OperatorSettings
 from sunkpy.runtime import process, settings
 from sunkpy.runtime.process import Process

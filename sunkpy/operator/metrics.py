@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from sunkpy.core.model.objects import Key
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
-from sunkpy.core.objects import Key
 
 _GAUGES = {
     "kube_sunk_nodeset_desired": ("desired_number_scheduled", "Pods wanted"),

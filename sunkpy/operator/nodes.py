@@ -6,15 +6,15 @@ from collections.abc import Callable
 from datetime import datetime
 
 from sunkpy.core import names
+from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.node_side import decide_node, decide_pod_cordon
 from sunkpy.core.nodeset.protection import decide_evictable
-from sunkpy.core.objects import Node, Pod
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Informer
 from sunkpy.operator import bodies
-from sunkpy.operator.pods import PodIndex
+from sunkpy.operator.pod_index import PodIndex
 
 _TOO_LATE_AGAIN_S = 0.1  # the watch will normally bring the newer Node before that
 

@@ -15,7 +15,10 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from sunkpy.core import hostlist, names
+from sunkpy.core import names
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.objects import Condition, Key, Node, Pod
+from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.nodeset.actions import (
     Action,
     AddFinalizer,
@@ -33,15 +36,13 @@ from sunkpy.core.nodeset.protection import budget_name, build_budget
 from sunkpy.core.nodeset.slurmd_pod import build_pod, node_of, template_hash
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
 from sunkpy.core.nodeset.status import report
-from sunkpy.core.objects import Condition, Key, Node, Pod
-from sunkpy.core.quantity import BadQuantity
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Informer
 from sunkpy.operator import bodies
 from sunkpy.operator.metrics import OperatorMetrics
-from sunkpy.operator.pods import PodIndex
+from sunkpy.operator.pod_index import PodIndex
 
 T = TypeVar("T")
 

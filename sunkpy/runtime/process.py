@@ -16,7 +16,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
 from prometheus_client.aiohttp import make_aiohttp_handler
 
-from sunkpy.runtime.leader import Election, Identity, LeadershipLost, Lock
+from sunkpy.runtime.election import Election, Identity, LeadershipLost, Lock
 from sunkpy.runtime.queue import QueueMetrics
 from sunkpy.runtime.settings import LogSettings, ProcessSettings
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable
 import msgspec
 import structlog
 
-from sunkpy.core import matching, names
-from sunkpy.core.objects import Node, Pod, PodSpec
+from sunkpy.core import names
+from sunkpy.core.model import matching
+from sunkpy.core.model.objects import Node, Pod, PodSpec
+from sunkpy.core.model.quantity import BadQuantity
+from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes
-from sunkpy.core.quantity import BadQuantity
-from sunkpy.core.slurm import SlurmNode
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer

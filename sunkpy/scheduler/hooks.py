@@ -25,16 +25,16 @@ from sunkpy.core import names
 from sunkpy.core.gang.hooks import epilog_waits_for, is_covered_by_another, prolog_waits_for
 from sunkpy.core.gang.identity import parse_comment
 from sunkpy.core.gang.view import has_left_node
-from sunkpy.core.objects import Pod
-from sunkpy.core.slurm import JobId
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import KubeError
-from sunkpy.runtime.leader import Identity
+from sunkpy.runtime.election import Identity
 from sunkpy.runtime.queue import WorkQueue
 from sunkpy.scheduler.cluster import Cluster
 from sunkpy.scheduler.ledger import GangEntry, Ledger
 from sunkpy.scheduler.metrics import SchedulerMetrics
-from sunkpy.scheduler.pods import PodWriter
+from sunkpy.scheduler.pod_writer import PodWriter
 from sunkpy.scheduler.reconciler import Reconciler
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import NotFound, SlurmError

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 import cachetools
 import structlog
 
-from sunkpy.core import hostlist
 from sunkpy.core.gang import causes
 from sunkpy.core.gang.causes import Cause
 from sunkpy.core.gang.identity import parse_comment
 from sunkpy.core.gang.request import JobRequest
-from sunkpy.core.slurm import JobId, SlurmJob
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.scheduler.ledger import GangEntry, JobEntry, Ledger
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.slurm import JobSubmission, Slurm

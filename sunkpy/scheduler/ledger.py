@@ -17,9 +17,9 @@ from sunkpy.core import names
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.recognise import Gang
 from sunkpy.core.gang.view import MISSING_OBSERVATIONS, GangView, JobView
-from sunkpy.core.objects import Key, Pod
+from sunkpy.core.model.objects import Key, Pod
+from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.core.placement.eligibility import Eligibility, without
-from sunkpy.core.slurm import JobId, SlurmJob
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 2.0, 300.0
 _REFUSAL_S = 120.0

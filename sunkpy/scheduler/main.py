@@ -9,9 +9,9 @@ from sunkpy.kube.lease import KubeLease
 from sunkpy.runtime.process import Process, run, serve_app
 from sunkpy.runtime.settings import load
 from sunkpy.scheduler.hooks import HookServer, other_leader
-from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.settings import SchedulerSettings
+from sunkpy.scheduler.term import Leader
 from sunkpy.slurm import PrometheusRecorder, Slurm
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from sunkpy.core import matching
-from sunkpy.core.objects import Pod
-from sunkpy.core.quantity import BadQuantity
+from sunkpy.core.model import matching
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import KubeError

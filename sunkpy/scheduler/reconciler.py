@@ -19,15 +19,15 @@ from sunkpy.core.gang.decide import Policy, decide
 from sunkpy.core.gang.lifecycle import IllegalMove, State, advance
 from sunkpy.core.gang.recognise import Gang, recognise
 from sunkpy.core.gang.view import GangView, is_over
+from sunkpy.core.model.states import JobId
 from sunkpy.core.placement.admission import Verdict, would_kubelet_admit
-from sunkpy.core.slurm import JobId
 from sunkpy.kube import errors as kube_errors
 from sunkpy.runtime.queue import WorkQueue
 from sunkpy.scheduler.cluster import Cluster
 from sunkpy.scheduler.jobs import Causes, JobSearch, submission
 from sunkpy.scheduler.ledger import Assumption, GangEntry, Ledger, assume
 from sunkpy.scheduler.metrics import SchedulerMetrics
-from sunkpy.scheduler.pods import PodWriter
+from sunkpy.scheduler.pod_writer import PodWriter
 from sunkpy.slurm import Slurm
 from sunkpy.slurm import errors as slurm_errors
 

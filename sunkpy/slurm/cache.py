@@ -14,7 +14,7 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from sunkpy.core.slurm import SlurmNode
+from sunkpy.core.model.states import SlurmNode
 from sunkpy.slurm.client import NodesSnapshot, Slurm
 from sunkpy.slurm.errors import SlurmError
 

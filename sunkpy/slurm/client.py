@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from sunkpy.core.slurm import JobId, SlurmJob, SlurmNode
+from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import errors, wire
 from sunkpy.slurm.auth import MintedToken, TokenFile, TokenSource

@@ -1,4 +1,4 @@
-"""slurmrestd's JSON as typed values, v0.0.42 … v0.0.45, and what they become in `sunkpy.core.slurm`.
+"""slurmrestd's JSON as typed values, v0.0.42 … v0.0.45, and what they become in `sunkpy.core.model.states`.
 
 Only the fields we use are declared: the rest is skipped without being allocated, which is what makes decoding 5,000
 nodes a matter of milliseconds, and a field that a later API version drops or adds does no harm.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from sunkpy.core import hostlist
-from sunkpy.core.slurm import JobId, SlurmJob, SlurmNode
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode
 
 
 class Number(msgspec.Struct, frozen=True):

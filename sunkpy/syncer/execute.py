@@ -15,7 +15,7 @@ from sunkpy.core.mirror import (
     UndrainNode,
 )
 from sunkpy.core.mirror.cause import Want, drain_cause
-from sunkpy.core.objects import Condition, Pod
+from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.kube import errors as kube_errors
 from sunkpy.kube import paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube

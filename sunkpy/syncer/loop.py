@@ -23,7 +23,7 @@ from sunkpy.core.mirror import (
     find_vanished,
 )
 from sunkpy.core.mirror.decide import STALE_AFTER_S
-from sunkpy.core.objects import Pod
+from sunkpy.core.model.objects import Pod
 from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Informer
 from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from sunkpy.core.objects import Pod
+from sunkpy.core.model.objects import Pod
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from sunkpy.core.slurm import SlurmNode
+from sunkpy.core.model.states import SlurmNode
 from sunkpy.slurm import NodeCache
 
 _NODE_GAUGES: Mapping[str, Callable[[SlurmNode], bool]] = {

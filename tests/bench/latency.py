@@ -20,8 +20,8 @@ import msgspec
 
 from demo.stack import OPERATOR_NAMESPACE, Stack
 from sunkpy.core import names
-from sunkpy.core.objects import Node, Pod
-from sunkpy.core.slurm import SlurmNode, is_job_ended
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.states import SlurmNode, is_job_ended
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.slurm.client import NodeChange, Slurm

@@ -9,7 +9,7 @@ from demo import slurm_text
 from demo.stack import OPERATOR_NAMESPACE, Stack
 from demo.waiting import NotYet, wait
 from sunkpy.core import names
-from sunkpy.core.objects import Pod
+from sunkpy.core.model.objects import Pod
 
 WORKLOADS = "default"
 

@@ -11,7 +11,7 @@ from demo import story
 from demo.bring_up import bring_up
 from demo.stack import USER, Stack
 from demo.waiting import NotYet, wait
-from sunkpy.core.objects import Pod
+from sunkpy.core.model.objects import Pod
 
 CLUSTER = os.environ.get("SUNKPY_CLUSTER", "sunkpy")
 SUITE = os.environ.get("SLURM_SUITE", "trixie")

@@ -14,7 +14,7 @@ import msgspec
 
 from demo.stack import Stack
 from sunkpy.core import names
-from sunkpy.core.objects import Pod
+from sunkpy.core.model.objects import Pod
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from tests.e2e import workloads

@@ -12,7 +12,7 @@ import pytest
 
 from demo.stack import OPERATOR_NAMESPACE, Stack
 from demo.waiting import wait
-from sunkpy.core.objects import Pod
+from sunkpy.core.model.objects import Pod
 
 PROC = Path("/proc")
 

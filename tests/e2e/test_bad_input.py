@@ -16,7 +16,7 @@ from demo.command import CommandFailed
 from demo.stack import ROOT, Stack
 from demo.waiting import NotYet, wait
 from sunkpy.core import names
-from sunkpy.core.objects import Pod
+from sunkpy.core.model.objects import Pod
 from tests.e2e import workloads
 from tests.e2e.agreement import WORKLOADS, live_jobs_by_pod_uid, wait_for_agreement
 from tests.e2e.outage import slurmrestd_down

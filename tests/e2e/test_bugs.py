@@ -7,7 +7,7 @@ import pytest
 from demo.stack import Stack, wait_until_equal
 from demo.waiting import wait
 from sunkpy.core import names
-from sunkpy.core.objects import Pod
+from sunkpy.core.model.objects import Pod
 from tests.e2e import handover, workloads
 from tests.e2e.agreement import WORKLOADS, wait_for_agreement
 from tests.e2e.outage import scaled_to_zero

@@ -10,7 +10,7 @@ import pytest
 from demo.stack import Stack, wait_until_equal
 from demo.waiting import wait
 from sunkpy.core import names
-from sunkpy.core.objects import Node, Pod
+from sunkpy.core.model.objects import Node, Pod
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from tests.bench import report

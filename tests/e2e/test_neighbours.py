@@ -5,7 +5,7 @@ from __future__ import annotations
 from demo.stack import Stack
 from demo.waiting import NotYet, wait
 from sunkpy.core import names
-from sunkpy.core.objects import Pod
+from sunkpy.core.model.objects import Pod
 from tests.e2e import workloads
 
 NAMESPACE = "default"

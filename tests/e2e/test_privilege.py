@@ -9,7 +9,7 @@ import pytest
 
 from demo.stack import Stack
 from sunkpy.core import names
-from sunkpy.core.objects import Pod
+from sunkpy.core.model.objects import Pod
 from tests.e2e import workloads
 from tests.e2e.agreement import WORKLOADS
 from tests.e2e.callers import Apiserver, call_hook, in_slurmd, service_account_of, slurmd_token, token_of

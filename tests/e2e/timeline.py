@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Generic, NamedTuple, TypeVar
 
-from sunkpy.core.objects import KubeObject
+from sunkpy.core.model.objects import KubeObject
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from sunkpy.core.gang.request import JobRequest
-from sunkpy.core.objects import Pod
-from sunkpy.core.slurm import JobId
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True):

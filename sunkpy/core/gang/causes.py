@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core import hostlist
-from sunkpy.core.slurm import JobId, SlurmJob
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.states import JobId, SlurmJob
 
 NEWEST_PENDING: Final = 50
 """Of so many pending jobs, the newest, one is looked for that took a place: each costs one request."""

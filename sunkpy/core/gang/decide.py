@@ -15,8 +15,8 @@ from sunkpy.core.gang.actions import Action, Bind, Cancel, Cover, Evict, Finish,
 from sunkpy.core.gang.recognise import Gang
 from sunkpy.core.gang.request import plan_job
 from sunkpy.core.gang.view import GangView, JobView, holds_its_node, is_over
+from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.eligibility import excluded, explain
-from sunkpy.core.quantity import BadQuantity
 
 TOLD_PATIENCE_S = 15.0
 """How long a placeholder may take to end by itself after it was told, before it is cancelled."""

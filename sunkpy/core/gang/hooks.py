@@ -7,8 +7,8 @@ job is left on the node: until then Slurm keeps the node COMPLETING, and nothing
 from __future__ import annotations
 
 from sunkpy.core.gang.view import GangView, has_left_node, holds_its_node, is_over
-from sunkpy.core.objects import Pod
-from sunkpy.core.slurm import JobId
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId
 
 
 def prolog_waits_for(view: GangView, job: JobId) -> str | None:

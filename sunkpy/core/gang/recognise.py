@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from sunkpy.core.gang.options import JobOptions, Problem, read_options
-from sunkpy.core.objects import Key, KubeObject, Pod
+from sunkpy.core.model.objects import Key, KubeObject, Pod
 
 
 class Gang(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core import matching, quantity
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.options import JobOptions
 from sunkpy.core.gang.recognise import Gang
+from sunkpy.core.model import matching, quantity
 
 MINIMUM_CPUS: Final = 1
 MINIMUM_MEMORY_MIB: Final = 128

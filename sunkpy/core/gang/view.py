@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from sunkpy.core import slurm as slurm_states
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.recognise import Gang
-from sunkpy.core.objects import Pod
+from sunkpy.core.model import states as slurm_states
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId
 from sunkpy.core.placement.eligibility import Eligibility
-from sunkpy.core.slurm import JobId
 
 MISSING_OBSERVATIONS = 2
 """So many fresh answers of Slurm without the job prove that it does not know it."""

@@ -7,7 +7,7 @@ import enum
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.objects import Pod
+from sunkpy.core.model.objects import Pod
 
 UNREADY_GRACE_S = 10.0
 """How long a pod's containers may be unready before their node is drained: a restart of slurmd is not an outage."""

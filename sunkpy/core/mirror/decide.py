@@ -32,8 +32,8 @@ from sunkpy.core.mirror.world import (
     View,
     as_write,
 )
-from sunkpy.core.objects import Condition, Pod
-from sunkpy.core.slurm import NodeComment, SlurmNode
+from sunkpy.core.model.objects import Condition, Pod
+from sunkpy.core.model.states import NodeComment, SlurmNode
 
 STALE_AFTER_S = 10.0
 """Age of an answer from which on it is no longer shown."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sunkpy.core import names
-from sunkpy.core.objects import Condition, Pod
-from sunkpy.core.slurm import SlurmNode
+from sunkpy.core.model.objects import Condition, Pod
+from sunkpy.core.model.states import SlurmNode
 
 _NOISE = frozenset({"DYNAMIC_NORM", "PLANNED"})  # true of every node of ours, or changing with each scheduling cycle
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.objects import Pod
+from sunkpy.core.model.objects import Pod
 
 MASS_SHARE = 0.2
 MASS_FLOOR = 3

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from sunkpy.core.objects import Condition, Pod
-from sunkpy.core.slurm import SlurmNode
+from sunkpy.core.model.objects import Condition, Pod
+from sunkpy.core.model.states import SlurmNode
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):

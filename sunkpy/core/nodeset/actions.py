@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from sunkpy.core.model.objects import Pod
 from sunkpy.core.nodeset.removal import Token
 from sunkpy.core.nodeset.slurmd_pod import Json
-from sunkpy.core.objects import Pod
 
 
 class AddFinalizer(msgspec.Struct, frozen=True):

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from sunkpy.core import matching, names, quantity
-from sunkpy.core.objects import Node, Pod, PodSpec, Toleration
+from sunkpy.core import names
+from sunkpy.core.model import matching, quantity
+from sunkpy.core.model.objects import Node, Pod, PodSpec, Toleration
 
 # A slurmd pod stays where a DaemonSet's pod would stay: Slurm, not a taint, decides when its jobs are over.
 OUR_TOLERATIONS = (

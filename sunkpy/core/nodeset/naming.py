@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from sunkpy.core import names
+from sunkpy.core.model.objects import Node
 from sunkpy.core.nodeset.spec import NodeSet
-from sunkpy.core.objects import Node
 
 _MAX_LENGTH = 63  # a host name is a DNS label
 _IPV4 = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")

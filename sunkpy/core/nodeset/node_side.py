@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.objects import Condition, Node, Pod
+from sunkpy.core.model.objects import Condition, Node, Pod
 
 Changes = Mapping[str, str | None]
 """Key → new value, or None to remove it."""

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.actions import (
     Action,
     AddFinalizer,
@@ -31,7 +32,6 @@ from sunkpy.core.nodeset.removal import Cause, Token, is_cleared, removal_order,
 from sunkpy.core.nodeset.rollout import choose_for_rollout, max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import build_pod, node_of, template_hash
 from sunkpy.core.nodeset.spec import NodeSet
-from sunkpy.core.objects import Node, Pod
 
 ANNOTATION_REMOVAL_CAP = names.PREFIX + "removal-cap"
 """On a NodeSet: how many pods may leave at once because their nodes no longer fit; overrides the default cap."""

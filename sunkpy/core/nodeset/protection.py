@@ -9,10 +9,10 @@ retries succeed as soon as the last job has ended.
 from __future__ import annotations
 
 from sunkpy.core import names
+from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.node_side import Changes
 from sunkpy.core.nodeset.slurmd_pod import Json
 from sunkpy.core.nodeset.spec import NodeSet
-from sunkpy.core.objects import Node, Pod
 
 LABEL_EVICTABLE = names.PREFIX + "evictable"
 

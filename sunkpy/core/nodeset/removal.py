@@ -14,7 +14,7 @@ from datetime import datetime
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.objects import Pod
+from sunkpy.core.model.objects import Pod
 
 
 class Cause(enum.StrEnum):

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sunkpy.core import names
+from sunkpy.core.model.objects import Pod
 from sunkpy.core.nodeset.removal import Cause, removal_order, token_of
 from sunkpy.core.nodeset.spec import UpdateStrategy
-from sunkpy.core.objects import Pod
 
 
 def max_unavailable(strategy: UpdateStrategy, total: int) -> int:

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from sunkpy.core import names, quantity
+from sunkpy.core import names
+from sunkpy.core.model import quantity
+from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.feasibility import OUR_TOLERATIONS
 from sunkpy.core.nodeset.spec import NodeSet, Reserved
-from sunkpy.core.objects import Node, Pod
 
 Json = dict[str, object]
 

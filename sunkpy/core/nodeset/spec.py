@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.objects import Condition, KubeObject, PodSpec, Wire
+from sunkpy.core.model.objects import Condition, KubeObject, PodSpec, Wire
 
 Template = dict[str, object]
 """A pod template exactly as written: it is copied into pods, so nothing may be lost in a typed decode."""

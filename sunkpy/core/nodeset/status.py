@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sunkpy.core import hostlist, names
+from sunkpy.core import names
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod, Notice
 from sunkpy.core.nodeset.feasibility import explain
 from sunkpy.core.nodeset.plan import ANNOTATION_REMOVAL_CAP, Plan, World
@@ -17,7 +19,6 @@ from sunkpy.core.nodeset.removal import Cause, token_of
 from sunkpy.core.nodeset.rollout import is_available, is_updated, max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
 from sunkpy.core.nodeset.spec import NodeSetStatus
-from sunkpy.core.objects import Condition, Pod
 
 
 def report(world: World, plan: Plan) -> tuple[NodeSetStatus, list[Notice]]:

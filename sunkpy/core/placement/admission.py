@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from sunkpy.core import matching
-from sunkpy.core.objects import Node, Pod
+from sunkpy.core.model import matching
+from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.placement.eligibility import TRANSIENT_TAINTS
 
 

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from sunkpy.core import matching, names, quantity
+from sunkpy.core import names
 from sunkpy.core.gang.request import gres, whole_cpus
-from sunkpy.core.objects import Node, PodSpec
-from sunkpy.core.slurm import SlurmNode
+from sunkpy.core.model import matching, quantity
+from sunkpy.core.model.objects import Node, PodSpec
+from sunkpy.core.model.states import SlurmNode
 
 TRANSIENT_TAINTS = frozenset({
     "node.kubernetes.io/unschedulable",

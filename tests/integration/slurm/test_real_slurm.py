@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 
-from sunkpy.core.slurm import JobId, NodeComment
+from sunkpy.core.model.states import JobId, NodeComment
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import JobSubmission, NodeCache, NodeChange, NodesSnapshot, NotModified, Slurm, errors
 from tests.integration.slurm.daemons import NODE, RealSlurm

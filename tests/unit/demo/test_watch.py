@@ -8,7 +8,7 @@ import pytest
 
 from demo.waiting import NeverSo
 from demo.watch import Watch
-from sunkpy.core.objects import Pod
+from sunkpy.core.model.objects import Pod
 
 SCRIPT = """
 import sys, time

@@ -18,7 +18,7 @@ with warnings.catch_warnings():
 
 from sunkpy.core import names
 from sunkpy.core.gang.recognise import recognise
-from sunkpy.core.objects import Pod
+from sunkpy.core.model.objects import Pod
 
 ROOT = Path(__file__).resolve().parents[3]
 README = (ROOT / "README.md").read_text()

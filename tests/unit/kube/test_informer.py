@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from sunkpy.core.objects import Pod
+from sunkpy.core.model.objects import Pod
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer

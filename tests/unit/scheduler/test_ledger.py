@@ -1,7 +1,7 @@
 import pytest
 
+from sunkpy.core.model.states import SlurmJob
 from sunkpy.core.placement.eligibility import Eligibility
-from sunkpy.core.slurm import SlurmJob
 from sunkpy.runtime.settings import BadSettings, load
 from sunkpy.scheduler.ledger import JobEntry, Ledger
 from sunkpy.scheduler.settings import SchedulerSettings

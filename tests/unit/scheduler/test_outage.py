@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sunkpy.runtime.leader import Identity
+from sunkpy.runtime.election import Identity
 from sunkpy.scheduler.hooks import other_leader
 from sunkpy.scheduler.ledger import Ledger
 

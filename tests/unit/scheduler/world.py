@@ -18,9 +18,9 @@ from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.scheduler.hooks import HookServer
-from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.settings import SchedulerSettings
+from sunkpy.scheduler.term import Leader
 from sunkpy.slurm import Slurm
 
 API = "/slurm/v0.0.42"

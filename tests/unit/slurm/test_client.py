@@ -2,7 +2,7 @@ import httpx
 import pytest
 from pytest_httpx import HTTPXMock
 
-from sunkpy.core.slurm import JobId
+from sunkpy.core.model.states import JobId
 from sunkpy.slurm import JobSubmission, NodesSnapshot, NotModified, errors
 from tests.unit.slurm.answers import SERVERS, answer, client, serve, slurm_errors
 

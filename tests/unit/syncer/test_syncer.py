@@ -14,7 +14,7 @@ from pytest_httpx import HTTPXMock
 
 from sunkpy.core import names
 from sunkpy.core.mirror import DeleteSlurmNode, DrainNode, UndrainNode
-from sunkpy.core.objects import Pod
+from sunkpy.core.model.objects import Pod
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import SlurmSettings

@@ -1,7 +1,7 @@
 """Builders of the values that tests of gangs and placement start from."""
 
 from sunkpy.core.gang.recognise import Gang, recognise
-from sunkpy.core.objects import (
+from sunkpy.core.model.objects import (
     Container,
     ContainerState,
     ContainerStatus,

@@ -1,7 +1,7 @@
 import pytest
 
 from sunkpy.core.gang.causes import NEWEST_PENDING, cause_of_end, choose_taker, pending_to_look_at
-from sunkpy.core.slurm import SlurmJob
+from sunkpy.core.model.states import SlurmJob
 
 TIERS = {"low": 1, "high": 10}
 

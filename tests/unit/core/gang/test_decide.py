@@ -8,7 +8,7 @@ from sunkpy.core.gang.hooks import epilog_waits_for, prolog_waits_for
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.recognise import recognise
 from sunkpy.core.gang.view import GangView, JobView
-from sunkpy.core.objects import SchedulingGate
+from sunkpy.core.model.objects import SchedulingGate
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.pods import make_pod
 

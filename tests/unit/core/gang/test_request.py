@@ -4,7 +4,7 @@ import pytest
 
 from sunkpy.core.gang.identity import GangId, parse_comment
 from sunkpy.core.gang.request import PLACEHOLDER_SCRIPT, plan_job
-from sunkpy.core.objects import Container, Resources
+from sunkpy.core.model.objects import Container, Resources
 from tests.unit.core.gang.pods import make_gang
 
 GPUS = {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"}

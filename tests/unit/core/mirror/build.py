@@ -2,8 +2,8 @@
 
 from sunkpy.core import names
 from sunkpy.core.mirror import Memory, Sight, View
-from sunkpy.core.objects import Condition, Meta, Pod, PodSpec, PodStatus
-from sunkpy.core.slurm import NodeComment, SlurmNode
+from sunkpy.core.model.objects import Condition, Meta, Pod, PodSpec, PodStatus
+from sunkpy.core.model.states import NodeComment, SlurmNode
 
 NAME = "gpu-000-001"
 NAMESPACE = "slurm"

@@ -15,8 +15,8 @@ from sunkpy.core.mirror import (
 )
 from sunkpy.core.mirror.cause import UNREADY_GRACE_S
 from sunkpy.core.mirror.decide import ACT_WITHIN_S, FOREIGN_DRAIN_KEPT_S, SILENCE_GRACE_S, STALE_AFTER_S
-from sunkpy.core.objects import Pod
-from sunkpy.core.slurm import SlurmNode
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import SlurmNode
 from tests.unit.core.mirror.build import NOW_S, TOKEN, make_comment, make_node, make_pod, make_view
 
 OURS, THEIRS = "k8s: cordon: disk", "bad gpu"

@@ -6,8 +6,8 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.mirror import Sight, UndrainNode, View, decide
-from sunkpy.core.objects import Condition, Meta, Pod, PodStatus
-from sunkpy.core.slurm import SlurmNode
+from sunkpy.core.model.objects import Condition, Meta, Pod, PodStatus
+from sunkpy.core.model.states import SlurmNode
 
 POD = Pod(
     metadata=Meta(name="gpu-001", namespace="slurm", uid="u"),

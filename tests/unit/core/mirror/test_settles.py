@@ -18,8 +18,8 @@ from sunkpy.core.mirror import (
     after_writing,
     decide,
 )
-from sunkpy.core.objects import Pod
-from sunkpy.core.slurm import SlurmNode
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import SlurmNode
 from tests.unit.core.mirror.build import NAME, NAMESPACE, TOKEN, make_comment, make_node, make_pod
 
 ROUNDS = 12

@@ -6,18 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from sunkpy.core import names
-from sunkpy.core.nodeset.plan import World
-from sunkpy.core.nodeset.slurmd_pod import pod_labels
-from sunkpy.core.nodeset.spec import (
-    Gpu,
-    NodeSet,
-    NodeSetSpec,
-    NodeSetStatus,
-    RollingUpdate,
-    Template,
-    UpdateStrategy,
-)
-from sunkpy.core.objects import (
+from sunkpy.core.model.objects import (
     Affinity,
     Condition,
     Meta,
@@ -33,6 +22,17 @@ from sunkpy.core.objects import (
     PodStatus,
     SelectorRequirement,
     Taint,
+)
+from sunkpy.core.nodeset.plan import World
+from sunkpy.core.nodeset.slurmd_pod import pod_labels
+from sunkpy.core.nodeset.spec import (
+    Gpu,
+    NodeSet,
+    NodeSetSpec,
+    NodeSetStatus,
+    RollingUpdate,
+    Template,
+    UpdateStrategy,
 )
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

@@ -1,8 +1,8 @@
 import pytest
 
 from sunkpy.core import names
+from sunkpy.core.model.objects import Container, Node, Pod, PodSpec, PodStatus, Resources, Taint
 from sunkpy.core.nodeset.feasibility import Exclusion, Rule, decide_fit, explain
-from sunkpy.core.objects import Container, Node, Pod, PodSpec, PodStatus, Resources, Taint
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_template
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from sunkpy.core import names
+from sunkpy.core.model.objects import Condition
 from sunkpy.core.nodeset.node_side import decide_node, decide_pod_cordon
-from sunkpy.core.objects import Condition
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod
 
 NODESET = make_nodeset()

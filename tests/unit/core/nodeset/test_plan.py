@@ -3,6 +3,7 @@ from datetime import timedelta
 import pytest
 
 from sunkpy.core import names
+from sunkpy.core.model.objects import Taint
 from sunkpy.core.nodeset.actions import (
     AddFinalizer,
     CancelPending,
@@ -12,7 +13,6 @@ from sunkpy.core.nodeset.actions import (
     RemoveFinalizer,
 )
 from sunkpy.core.nodeset.plan import ANNOTATION_REMOVAL_CAP, decide
-from sunkpy.core.objects import Taint
 from tests.unit.core.nodeset.build import NOW, make_node, make_nodeset, make_pod, make_template, make_world
 
 TOKEN = "2026-11-20T11:30:00+00:00/scale-down"

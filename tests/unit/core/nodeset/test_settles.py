@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sunkpy.core import names
+from sunkpy.core.model.objects import Condition, Meta, Node, NodeSpec, Pod
 from sunkpy.core.nodeset.actions import CancelPending, CreatePod, DeletePod, MarkPending, RemoveFinalizer
 from sunkpy.core.nodeset.node_side import NodePatch, decide_node, decide_pod_cordon
 from sunkpy.core.nodeset.plan import Plan, World, decide
 from sunkpy.core.nodeset.removal import is_cleared, token_of
 from sunkpy.core.nodeset.rollout import is_available, is_updated, max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
-from sunkpy.core.objects import Condition, Meta, Node, NodeSpec, Pod
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod, make_template, make_world
 
 PASSES = 80

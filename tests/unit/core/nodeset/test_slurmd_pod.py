@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
+from sunkpy.core.model.objects import Pod
 from sunkpy.core.nodeset.slurmd_pod import build_pod, gres_offered, node_of, template_hash
 from sunkpy.core.nodeset.spec import Gpu
-from sunkpy.core.objects import Pod
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_template
 
 

@@ -1,7 +1,7 @@
+from sunkpy.core.model.objects import Condition
 from sunkpy.core.nodeset.plan import decide
 from sunkpy.core.nodeset.spec import NodeSetStatus
 from sunkpy.core.nodeset.status import report
-from sunkpy.core.objects import Condition
 from tests.unit.core.nodeset.build import NOW, make_node, make_nodeset, make_pod, make_template, make_world
 
 TOKEN = "2026-11-20T11:30:00+00:00/scale-down"

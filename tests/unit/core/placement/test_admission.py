@@ -1,6 +1,6 @@
 import pytest
 
-from sunkpy.core.objects import Taint
+from sunkpy.core.model.objects import Taint
 from sunkpy.core.placement.admission import Verdict, would_kubelet_admit
 from tests.unit.core.gang.pods import make_node, make_pod
 

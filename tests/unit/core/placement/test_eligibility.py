@@ -1,6 +1,6 @@
 import pytest
 
-from sunkpy.core.objects import (
+from sunkpy.core.model.objects import (
     Affinity,
     NodeAffinity,
     NodeSelector,
@@ -9,8 +9,8 @@ from sunkpy.core.objects import (
     Taint,
     Toleration,
 )
+from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.placement.eligibility import Candidate, eligible_nodes, excluded, explain, without
-from sunkpy.core.slurm import SlurmNode
 from tests.unit.core.gang.pods import make_node, make_pod
 
 GPUS = {"nvidia.com/gpu": "gpu"}

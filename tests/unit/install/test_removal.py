@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from sunkpy.cli.removal import StillThere, remove_nodesets
+from sunkpy.install.removal import StillThere, remove_nodesets
 from sunkpy.kube.client import Kube
 
 NODESETS = "/apis/sunkpy.dev/v1alpha1/namespaces/slurm/nodesets"

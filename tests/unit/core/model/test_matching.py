@@ -2,8 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core import matching
-from sunkpy.core.objects import Container, NodeSelectorTerm, PodSpec, Resources, SelectorRequirement, Taint, Toleration
+from sunkpy.core.model import matching
+from sunkpy.core.model.objects import (
+    Container,
+    NodeSelectorTerm,
+    PodSpec,
+    Resources,
+    SelectorRequirement,
+    Taint,
+    Toleration,
+)
 from tests.unit.core.gang.pods import make_node, make_pod
 
 NODE = make_node("node1", labels={"zone": "a", "gpus": "8"})

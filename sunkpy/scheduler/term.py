@@ -12,8 +12,8 @@ from sunkpy.core.gang.decide import Policy
 from sunkpy.core.gang.identity import parse_comment
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.view import is_over
-from sunkpy.core.objects import Pod
-from sunkpy.core.slurm import JobId, SlurmJob
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.runtime.process import Process
@@ -23,7 +23,7 @@ from sunkpy.scheduler.hooks import Hooks, HookServer, NodeAuth
 from sunkpy.scheduler.jobs import JobPoller, JobSearch
 from sunkpy.scheduler.ledger import GangEntry, Ledger
 from sunkpy.scheduler.metrics import SchedulerMetrics
-from sunkpy.scheduler.pods import PodWriter
+from sunkpy.scheduler.pod_writer import PodWriter
 from sunkpy.scheduler.reconciler import Reconciler
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import NodeCache, Slurm

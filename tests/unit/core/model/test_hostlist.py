@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core import hostlist
+from sunkpy.core.model import hostlist
 
 NAMES = st.builds(
     lambda prefix, width, number: f"{prefix}-{str(number).zfill(width)}",

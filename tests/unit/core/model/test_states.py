@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sunkpy.core.slurm import NodeComment, SlurmNode
+from sunkpy.core.model.states import NodeComment, SlurmNode
 
 
 def make_node(state: str, *, reason: str = "", alloc_cpus: int = 0) -> SlurmNode:

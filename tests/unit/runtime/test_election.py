@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sunkpy.runtime.leader import Election, Identity, LeadershipLost, LeaseRecord, LockUnavailable
+from sunkpy.runtime.election import Election, Identity, LeadershipLost, LeaseRecord, LockUnavailable
 
 
 class MemoryLock:

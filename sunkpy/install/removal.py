@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from sunkpy.core import names
-from sunkpy.core.objects import KubeObject, Pod
+from sunkpy.core.model.objects import KubeObject, Pod
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core import quantity
+from sunkpy.core.model import quantity
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from decimal import Decimal, InvalidOperation
 
 import msgspec
 
-from sunkpy.core import quantity
-from sunkpy.core.objects import (
+from sunkpy.core.model import quantity
+from sunkpy.core.model.objects import (
     Container,
     Node,
     NodeSelector,

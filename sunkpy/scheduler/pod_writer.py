@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from sunkpy.core import names
 from sunkpy.core.gang.causes import Cause
-from sunkpy.core.objects import Key, Pod
+from sunkpy.core.model.objects import Key, Pod
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
 from sunkpy.kube.events import EventRecorder

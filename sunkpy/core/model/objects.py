@@ -1,7 +1,7 @@
 """The parts of Kubernetes objects that decisions read, as frozen values decoded from the wire by msgspec.
 
 Unknown fields are skipped without being allocated: a store of thousands of pods stays small, and a newer apiserver
-does not break the decode. Quantities stay strings here; `sunkpy.core.quantity` turns them into numbers.
+does not break the decode. Quantities stay strings here; `sunkpy.core.model.quantity` turns them into numbers.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sunkpy.core import names
+from sunkpy.core.model.objects import Key, Pod
 from sunkpy.core.nodeset.slurmd_pod import node_of
-from sunkpy.core.objects import Key, Pod
 
 _ASSUMED_FOR_S = 30.0
 

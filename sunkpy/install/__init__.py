@@ -1,0 +1,1 @@
+"""Jobs of the charts: what runs once, before a Slurm cluster is there and before it goes."""
