@@ -20,18 +20,18 @@ from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Condition, Key, Node, Pod
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.nodeset.actions import (
-    Action,
     AddFinalizer,
     CancelPending,
     CreatePod,
     DeletePod,
     MarkPending,
+    NodeSetAction,
     Notice,
     RemoveFinalizer,
 )
+from sunkpy.core.nodeset.decide import Plan, World, decide_nodeset
 from sunkpy.core.nodeset.naming import host_name
 from sunkpy.core.nodeset.node_side import Changes
-from sunkpy.core.nodeset.plan import Plan, World, decide
 from sunkpy.core.nodeset.protection import budget_name, build_budget
 from sunkpy.core.nodeset.slurmd_pod import build_pod, node_of, template_hash
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
@@ -97,7 +97,7 @@ class NodeSetReconciler:
         try:
             await self._vet_template(nodeset)
             world = self._snapshot(nodeset)
-            plan = decide(world)
+            plan = decide_nodeset(world)
         except (msgspec.ValidationError, BadQuantity) as error:
             await self._report_unreadable(nodeset, error)
             return None
@@ -149,7 +149,7 @@ class NodeSetReconciler:
         await self._say_removals(nodeset, others)
         return min((wait_s for wait_s in waits if wait_s is not None), default=None)
 
-    def _claimed(self, nodeset: NodeSet, actions: Iterable[Action]) -> list[CreatePod]:
+    def _claimed(self, nodeset: NodeSet, actions: Iterable[NodeSetAction]) -> list[CreatePod]:
         """The creations on nodes that no other NodeSet is filling at this moment.
 
         Called without an await since the snapshot: so two NodeSets never both think a node free.
@@ -158,7 +158,7 @@ class NodeSetReconciler:
         self._claims |= {action.node: nodeset.key for action in mine}
         return mine
 
-    async def _run_one(self, nodeset: NodeSet, action: Action) -> float | None:
+    async def _run_one(self, nodeset: NodeSet, action: NodeSetAction) -> float | None:
         try:
             return await self._write(nodeset, action)
         except errors.NotFound:
@@ -166,7 +166,7 @@ class NodeSetReconciler:
         except errors.Conflict:
             return _TOO_LATE_AGAIN_S
 
-    async def _write(self, nodeset: NodeSet, action: Action) -> float | None:
+    async def _write(self, nodeset: NodeSet, action: NodeSetAction) -> float | None:
         match action:
             case AddFinalizer():
                 await self._set_finalizers(nodeset, [*nodeset.metadata.finalizers, names.FINALIZER_NODESET])
@@ -315,7 +315,7 @@ class NodeSetReconciler:
             write = self._events.warning if notice.type == "Warning" else self._events.normal
             await write(nodeset, names.NODESET_KIND, reason=notice.reason, action="Reconcile", note=notice.message)
 
-    async def _say_removals(self, nodeset: NodeSet, actions: Iterable[Action]) -> None:
+    async def _say_removals(self, nodeset: NodeSet, actions: Iterable[NodeSetAction]) -> None:
         groups: dict[tuple[str, str], list[str]] = {}
         for action in actions:
             match action:
@@ -337,7 +337,7 @@ class NodeSetReconciler:
             await self._events.normal(nodeset, names.NODESET_KIND, reason=reason, action="Remove", note=note)
 
 
-def _is_about_nodeset(action: Action) -> bool:
+def _is_about_nodeset(action: NodeSetAction) -> bool:
     return isinstance(action, (AddFinalizer, RemoveFinalizer))
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 import cachetools
 import structlog
 
-from sunkpy.core.gang import causes
-from sunkpy.core.gang.causes import Cause
+from sunkpy.core.gang import ends
+from sunkpy.core.gang.ends import EndCause
 from sunkpy.core.gang.identity import parse_comment
 from sunkpy.core.gang.request import JobRequest
 from sunkpy.core.model import hostlist
@@ -146,25 +146,25 @@ class JobSearch:
         return found
 
 
-class Causes:
+class EndCauses:
     """Finds out why jobs ended. Remembers for a while which job was named for which nodes."""
 
     def __init__(self, slurm: Slurm) -> None:
         self._slurm = slurm
         self._named: cachetools.TTLCache[JobId, frozenset[str]] = cachetools.TTLCache(maxsize=1024, ttl=_NAMED_S)
 
-    async def of(self, job: JobId, *, node: str) -> Cause:
+    async def of(self, job: JobId, *, node: str) -> EndCause:
         """Why a job ended and, when it was preempted, by whom. Takes seconds at most; less is known then."""
         state: frozenset[str] = frozenset()
         try:
             async with asyncio.timeout(_CAUSE_WITHIN_S):
                 state = (await self._slurm.job(job)).state
-                taker = await self._taker(node) if "PREEMPTED" in state else None
-                return causes.cause_of_end(job, state, taker)
+                preemptor = await self._preemptor(node) if "PREEMPTED" in state else None
+                return ends.cause_of_end(job, state, preemptor)
         except (SlurmError, TimeoutError):
-            return causes.cause_of_end(job, state)
+            return ends.cause_of_end(job, state)
 
-    async def _taker(self, node: str) -> SlurmJob | None:
+    async def _preemptor(self, node: str) -> SlurmJob | None:
         limit = asyncio.Semaphore(_DETAILS_IN_FLIGHT)
 
         async def read(job: JobId) -> SlurmJob | None:
@@ -175,16 +175,16 @@ class Causes:
                     return None
 
         states, partitions = await asyncio.gather(self._slurm.jobs_state(), self._slurm.partitions())
-        found = await asyncio.gather(*(read(job) for job in causes.pending_to_look_at(states)))
+        found = await asyncio.gather(*(read(job) for job in ends.pending_to_look_at(states)))
         tiers = {p.name: p.priority_tier for p in partitions if node in hostlist.expand(p.nodes)}
         if not tiers:  # a partition may list its nodes as ALL or by a NodeSet
             tiers = {p.name: p.priority_tier for p in partitions}
-        taker = causes.choose_taker(
+        preemptor = ends.choose_preemptor(
             [job for job in found if job is not None], node=node, tiers=tiers, named=self._named
         )
-        if taker is not None:
-            self._named[taker.id] = self._named.get(taker.id, frozenset()) | {node}
-        return taker
+        if preemptor is not None:
+            self._named[preemptor.id] = self._named.get(preemptor.id, frozenset()) | {node}
+        return preemptor
 
 
 def submission(request: JobRequest) -> JobSubmission:

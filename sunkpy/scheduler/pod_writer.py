@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from sunkpy.core import names
-from sunkpy.core.gang.causes import Cause
+from sunkpy.core.gang.ends import EndCause
 from sunkpy.core.model.objects import Key, Pod
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
@@ -52,7 +52,7 @@ class PodWriter:
         """PodScheduled=False with the reason for people; `Unschedulable` is what autoscalers look for."""
         await self._set_condition(pod, POD_SCHEDULED, status="False", reason="Unschedulable", message=message)
 
-    async def evict(self, pod: Pod, cause: Cause) -> None:
+    async def evict(self, pod: Pod, cause: EndCause) -> None:
         """Say why, then delete with the pod's own grace period. A pod that is being deleted already is left alone."""
         try:
             await self._set_condition(pod, DISRUPTION_TARGET, status="True", reason=cause.reason, message=cause.message)

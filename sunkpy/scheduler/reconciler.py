@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from sunkpy.core.gang import actions as act
-from sunkpy.core.gang.decide import Policy, decide
+from sunkpy.core.gang.decide import Policy, decide_gang
 from sunkpy.core.gang.lifecycle import IllegalMove, State, advance
 from sunkpy.core.gang.recognise import Gang, recognise
 from sunkpy.core.gang.view import GangView, is_over
@@ -24,7 +24,7 @@ from sunkpy.core.placement.admission import Verdict, would_kubelet_admit
 from sunkpy.kube import errors as kube_errors
 from sunkpy.runtime.queue import WorkQueue
 from sunkpy.scheduler.cluster import Cluster
-from sunkpy.scheduler.jobs import Causes, JobSearch, submission
+from sunkpy.scheduler.jobs import EndCauses, JobSearch, submission
 from sunkpy.scheduler.ledger import Assumption, GangEntry, Ledger, assume
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.pod_writer import PodWriter
@@ -60,7 +60,7 @@ class Reconciler:
         self._ledger = ledger
         self._queue = queue
         self._search = search
-        self._causes = Causes(slurm)
+        self._causes = EndCauses(slurm)
         self._policy = policy
         self._metrics = metrics
         self._binding: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -76,7 +76,7 @@ class Reconciler:
         if view.gang is None and view.live_jobs and not await self._is_gone(entry):
             return _HAND_OVER_AGAIN_S
         self._observe(entry, view)
-        for action in decide(view, self._policy):
+        for action in decide_gang(view, self._policy):
             await self._do(entry, action)
         self._note_ends(entry)
         entry.fire()
@@ -162,7 +162,7 @@ class Reconciler:
             if job.is_settled:
                 self._ledger.drop_job(entry, job.id)
 
-    async def _do(self, entry: GangEntry, action: act.Action) -> None:
+    async def _do(self, entry: GangEntry, action: act.GangAction) -> None:
         match action:
             case act.Submit():
                 await self._submit(entry, action)

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 import structlog
 
 from sunkpy.core.mirror import (
-    Action,
     DeleteSlurmNode,
     DrainNode,
+    MirrorAction,
     PatchPod,
     SetComment,
     UndrainNode,
 )
-from sunkpy.core.mirror.cause import Want, drain_cause
+from sunkpy.core.mirror.drain_cause import Want, drain_cause
 from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.kube import errors as kube_errors
 from sunkpy.kube import paths
@@ -38,7 +38,7 @@ class Executor:
         self._namespace = namespace
         self._log = structlog.get_logger("syncer")
 
-    async def run(self, action: Action, pod: Pod | None) -> bool:
+    async def run(self, action: MirrorAction, pod: Pod | None) -> bool:
         """Carry out one action; True when Slurm was written to.
 
         Raises:
@@ -65,7 +65,7 @@ class Executor:
                 return await self._delete(action, name)
         return True
 
-    async def _delete(self, action: Action, name: str) -> bool:
+    async def _delete(self, action: MirrorAction, name: str) -> bool:
         if await self._pod(name) is not None:
             return False
         try:
@@ -101,7 +101,7 @@ class Executor:
             return
         self._metrics.actions.labels("PatchPod").inc()
 
-    async def _tell(self, action: Action, pod: Pod | None, reason: str, note: str) -> None:
+    async def _tell(self, action: MirrorAction, pod: Pod | None, reason: str, note: str) -> None:
         kind = type(action).__name__
         self._metrics.actions.labels(kind).inc()
         self._log.info(note, action=kind)

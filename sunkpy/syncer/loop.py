@@ -10,16 +10,16 @@ import structlog
 
 from sunkpy.core import names
 from sunkpy.core.mirror import (
-    Action,
     Budget,
     DeleteSlurmNode,
     DrainNode,
     Memory,
+    MirrorAction,
     PatchPod,
     Sight,
     View,
     after_writing,
-    decide,
+    decide_mirror,
     find_vanished,
 )
 from sunkpy.core.mirror.decide import STALE_AFTER_S
@@ -80,7 +80,7 @@ class MirrorLoop:
     async def reconcile(self, name: str) -> float | None:
         """One pass over one name."""
         pod = self._pods.get(self._namespace, name)
-        decision = decide(self._view(name, pod), self._clock())
+        decision = decide_mirror(self._view(name, pod), self._clock())
         self._remember(name, decision.memory)
         if decision.wants_next_answer:
             self._awaiting_answer.add(name)
@@ -97,7 +97,7 @@ class MirrorLoop:
             await self._see_what_was_written(name, allowed)
         return _CAPPED_AGAIN_S if len(allowed) < len(decision.actions) else decision.again_s
 
-    async def _see_what_was_written(self, name: str, actions: list[Action]) -> None:
+    async def _see_what_was_written(self, name: str, actions: list[MirrorAction]) -> None:
         memory = self._memories.get(name, Memory())
         self._memories[name] = after_writing(memory, actions, self._clock())
         self._awaiting_answer.add(name)
@@ -130,7 +130,7 @@ class MirrorLoop:
         else:
             self._memories.pop(name, None)
 
-    async def _is_allowed(self, action: Action, pod: Pod | None) -> bool:
+    async def _is_allowed(self, action: MirrorAction, pod: Pod | None) -> bool:
         """Actions that nobody announced come out of a budget: a misread world does little harm."""
         if not isinstance(action, DrainNode | DeleteSlurmNode) or action.is_announced:
             return True
@@ -207,7 +207,7 @@ class MirrorLoop:
             was_stale = is_stale
 
 
-def _pod_first(actions: list[Action]) -> list[Action]:
+def _pod_first(actions: list[MirrorAction]) -> list[MirrorAction]:
     """What is known is told even when Slurm then refuses a write."""
     return sorted(actions, key=lambda action: not isinstance(action, PatchPod))
 

@@ -74,4 +74,4 @@ class Warn(msgspec.Struct, frozen=True, kw_only=True):
     note: str
 
 
-Action = Submit | UpdateExcluded | Bind | Cover | Finish | Cancel | Evict | Report | Warn
+GangAction = Submit | UpdateExcluded | Bind | Cover | Finish | Cancel | Evict | Report | Warn

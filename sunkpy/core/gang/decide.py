@@ -11,12 +11,23 @@ from collections.abc import Mapping
 
 import msgspec
 
-from sunkpy.core.gang.actions import Action, Bind, Cancel, Cover, Evict, Finish, Report, Submit, UpdateExcluded, Warn
+from sunkpy.core.gang.actions import (
+    Bind,
+    Cancel,
+    Cover,
+    Evict,
+    Finish,
+    GangAction,
+    Report,
+    Submit,
+    UpdateExcluded,
+    Warn,
+)
 from sunkpy.core.gang.recognise import Gang
 from sunkpy.core.gang.request import plan_job
 from sunkpy.core.gang.view import GangView, JobView, holds_its_node, is_over
 from sunkpy.core.model.quantity import BadQuantity
-from sunkpy.core.placement.eligibility import excluded, explain
+from sunkpy.core.placement.eligibility import excluded, explain_eligibility
 
 TOLD_PATIENCE_S = 15.0
 """How long a placeholder may take to end by itself after it was told, before it is cancelled."""
@@ -46,7 +57,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     default_partition: str = ""
 
 
-def decide(view: GangView, policy: Policy) -> list[Action]:
+def decide_gang(view: GangView, policy: Policy) -> list[GangAction]:
     """The actions for a gang, in the order in which to do them."""
     gang = view.gang
     # The pods are gone or finished: what is left is to end the job.
@@ -60,11 +71,11 @@ def decide(view: GangView, policy: Policy) -> list[Action]:
     return _decide_unbound(view, gang, policy)
 
 
-def _end_jobs(view: GangView) -> list[Action]:
+def _end_jobs(view: GangView) -> list[GangAction]:
     return [action for job in view.live_jobs for action in _end_job(view, job)]
 
 
-def _end_job(view: GangView, job: JobView) -> list[Action]:
+def _end_job(view: GangView, job: JobView) -> list[GangAction]:
     if view.gang is None:
         return [Cancel(job=job.id, why="the pods are gone")]
     # Only the job that the pods ran under ends with their exit code.
@@ -78,7 +89,7 @@ def _end_job(view: GangView, job: JobView) -> list[Action]:
     return [Finish(job=job.id, exit_code=0 if succeeded else 1)]
 
 
-def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[Action]:
+def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction]:
     job = view.bound_job
     others = tuple(other for other in view.live_jobs if job is None or other.id != job.id)
     if job is None or job.is_lost:
@@ -94,7 +105,7 @@ def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[Action]:
     return actions
 
 
-def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy: Policy) -> list[Action]:
+def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy: Policy) -> list[GangAction]:
     """Slurm has forgotten the job of bound pods: keep the pods, and let a new job hold their node."""
     if others:
         covers = [
@@ -120,8 +131,8 @@ def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy
     return [Warn(pod=gang.members[0], reason="SlurmJobLost", note=note), Submit(request=request)]
 
 
-def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[Action]:
-    warnings: list[Action] = [
+def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction]:
+    warnings: list[GangAction] = [
         Warn(pod=gang.members[0], reason="UnknownAnnotation", note=str(problem))
         for problem in gang.problems
         if not problem.fatal
@@ -141,7 +152,7 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[Action]:
     return actions
 
 
-def _bind(gang: Gang, job: JobView) -> list[Action]:
+def _bind(gang: Gang, job: JobView) -> list[GangAction]:
     if len(job.start_nodes) < gang.minimum:
         return []
     return [
@@ -149,8 +160,8 @@ def _bind(gang: Gang, job: JobView) -> list[Action]:
     ]
 
 
-def _tend_pending(view: GangView, gang: Gang, job: JobView) -> list[Action]:
-    actions: list[Action] = []
+def _tend_pending(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
+    actions: list[GangAction] = []
     if view.eligibility is not None and view.eligibility.eligible:
         wanted = excluded(view.eligibility)
         if wanted != job.excluded:
@@ -162,7 +173,7 @@ def _tend_pending(view: GangView, gang: Gang, job: JobView) -> list[Action]:
     return actions
 
 
-def _submit(view: GangView, gang: Gang, policy: Policy) -> list[Action]:
+def _submit(view: GangView, gang: Gang, policy: Policy) -> list[GangAction]:
     if any(pod.spec.scheduling_gates for pod in gang.members) or len(gang.members) < gang.minimum:
         return []
     fatal = [str(problem) for problem in gang.problems if problem.fatal]
@@ -173,7 +184,7 @@ def _submit(view: GangView, gang: Gang, policy: Policy) -> list[Action]:
     if view.eligibility is None:
         return []
     if not view.eligibility.eligible:
-        return _report_all(gang, explain(view.eligibility))
+        return _report_all(gang, explain_eligibility(view.eligibility))
     try:
         request = plan_job(
             gang,
@@ -186,9 +197,9 @@ def _submit(view: GangView, gang: Gang, policy: Policy) -> list[Action]:
     return [Submit(request=request)]
 
 
-def _report_all(gang: Gang, message: str) -> list[Action]:
+def _report_all(gang: Gang, message: str) -> list[GangAction]:
     return [Report(pod=pod, message=message, is_problem=True) for pod in gang.members]
 
 
-def _cancel_all(jobs: tuple[JobView, ...], why: str) -> list[Action]:
+def _cancel_all(jobs: tuple[JobView, ...], why: str) -> list[GangAction]:
     return [Cancel(job=job.id, why=why) for job in jobs]

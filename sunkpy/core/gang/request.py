@@ -1,7 +1,6 @@
 """The placeholder job of a gang: what it asks of Slurm so that its pods fit where it runs.
 
-Slurm counts whole CPUs and MiB, so requests are rounded up. A pod without requests is not free: it costs one CPU and
-`MINIMUM_MEMORY_MIB`, the least that Slurm can hold for it.
+Amounts are rounded as `sunkpy.core.placement.needs` says.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.options import JobOptions
 from sunkpy.core.gang.recognise import Gang
 from sunkpy.core.model import matching, quantity
-
-MINIMUM_CPUS: Final = 1
-MINIMUM_MEMORY_MIB: Final = 128
+from sunkpy.core.placement.needs import MINIMUM_MEMORY_MIB, gres, whole_cpus
 
 PLACEHOLDER_SCRIPT: Final = """\
 #!/bin/bash
@@ -93,21 +90,6 @@ def gang_requests(gang: Gang) -> matching.Amounts:
             for name, amount in {**needs, **matching.pod_requests(member.spec)}.items()
         }
     return needs
-
-
-def whole_cpus(needs: Mapping[str, int]) -> int:
-    """Millicores → whole CPUs, rounded up, at least one."""
-    return max(MINIMUM_CPUS, -(-needs.get("cpu", 0) // 1000))
-
-
-def gres(needs: Mapping[str, int], *, gpu_resources: Mapping[str, str], gpu_type: str = "") -> str:
-    """`tres_per_node` for the extended resources that Slurm knows: `gres/gpu:h100:2`, or empty."""
-    counts: dict[str, int] = {}
-    for resource, gres_name in gpu_resources.items():
-        if needs.get(resource, 0) > 0:
-            counts[gres_name] = counts.get(gres_name, 0) + needs[resource]
-    typed = {name: f"{name}:{gpu_type}" if gpu_type and name == "gpu" else name for name in counts}
-    return ",".join(f"gres/{typed[name]}:{count}" for name, count in sorted(counts.items()))
 
 
 def _time_limit_min(gang: Gang) -> int | None:

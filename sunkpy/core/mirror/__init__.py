@@ -1,14 +1,14 @@
-"""Mirror of slurmd pods and Slurm nodes: `decide(View, now) -> Decision`, all values, no I/O."""
+"""Mirror of slurmd pods and Slurm nodes: `decide_mirror(View, now) -> Decision`, all values, no I/O."""
 
-from sunkpy.core.mirror.decide import after_writing, decide
+from sunkpy.core.mirror.decide import after_writing, decide_mirror
 from sunkpy.core.mirror.trust import Budget, find_vanished
 from sunkpy.core.mirror.world import (
-    Action,
     Claim,
     Decision,
     DeleteSlurmNode,
     DrainNode,
     Memory,
+    MirrorAction,
     PatchPod,
     SetComment,
     Sight,
@@ -17,19 +17,19 @@ from sunkpy.core.mirror.world import (
 )
 
 __all__ = [
-    "Action",
     "Budget",
     "Claim",
     "Decision",
     "DeleteSlurmNode",
     "DrainNode",
     "Memory",
+    "MirrorAction",
     "PatchPod",
     "SetComment",
     "Sight",
     "UndrainNode",
     "View",
     "after_writing",
-    "decide",
+    "decide_mirror",
     "find_vanished",
 ]

@@ -17,14 +17,14 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.mirror import report
-from sunkpy.core.mirror.cause import UNREADY_GRACE_S, Cause, Want, drain_cause
+from sunkpy.core.mirror.drain_cause import UNREADY_GRACE_S, DrainCause, Want, drain_cause
 from sunkpy.core.mirror.world import (
-    Action,
     Claim,
     Decision,
     DeleteSlurmNode,
     DrainNode,
     Memory,
+    MirrorAction,
     PatchPod,
     SetComment,
     Sight,
@@ -48,7 +48,7 @@ REPEAT_AFTER_S = 2.0
 """A write that Slurm took and does not show is not repeated sooner."""
 
 
-def decide(view: View, now_s: float) -> Decision:
+def decide_mirror(view: View, now_s: float) -> Decision:
     """What to do about one name. Reads top to bottom: time, trust, towards the pod, towards Slurm."""
     memory = _note_times(view, now_s)
     sight = view.sight
@@ -60,7 +60,7 @@ def decide(view: View, now_s: float) -> Decision:
     cause = drain_cause(view.pod, unready_for_s=_since(memory.unready_since_s, now_s))
     memory = _note_drained(view.pod, sight, memory)
     memory = _note_deletable(view, sight, memory, now_s)
-    actions: list[Action] = []
+    actions: list[MirrorAction] = []
     if view.pod is not None:
         actions += _tell_pod(view.pod, sight, memory, now_s)
     if may_act and sight.node is not None:
@@ -74,7 +74,7 @@ def decide(view: View, now_s: float) -> Decision:
     )
 
 
-def after_writing(memory: Memory, actions: Iterable[Action], now_s: float) -> Memory:
+def after_writing(memory: Memory, actions: Iterable[MirrorAction], now_s: float) -> Memory:
     """The memory once the actions have been carried out."""
     wrote = tuple(write for write in map(as_write, actions) if write is not None)
     return msgspec.structs.replace(memory, wrote_at_s=now_s, wrote=wrote)
@@ -144,7 +144,7 @@ def _is_open(memory: Memory, number: int) -> bool:
     return any(claim is not None and number <= claim.number for claim in (memory.drained, memory.deletable))
 
 
-def _is_repetition(action: Action, memory: Memory, now_s: float) -> bool:
+def _is_repetition(action: MirrorAction, memory: Memory, now_s: float) -> bool:
     return as_write(action) in memory.wrote and now_s - memory.wrote_at_s < REPEAT_AFTER_S
 
 
@@ -173,13 +173,13 @@ def _next_deadline_s(view: View, memory: Memory, now_s: float) -> float | None:
 # ------------------------------------------------------------------------------------------------------- towards Slurm
 
 
-def _tell_slurm(view: View, node: SlurmNode, cause: Cause, memory: Memory, number: int) -> list[Action]:
+def _tell_slurm(view: View, node: SlurmNode, cause: DrainCause, memory: Memory, number: int) -> list[MirrorAction]:
     """Drain, lift, comment, forget: at most one change of the drain per pass."""
     if "FUTURE" in node.state:
         return []
     if view.pod is None:
         return _tell_slurm_of_no_pod(view, node, cause, memory, number)
-    actions: list[Action] = []
+    actions: list[MirrorAction] = []
     comment = _comment(view.pod).encode()
     is_free = not node.comment or node.owner is not None
     if view.pod.spec.node_name and node.is_registered and is_free and node.comment != comment:
@@ -191,7 +191,9 @@ def _tell_slurm(view: View, node: SlurmNode, cause: Cause, memory: Memory, numbe
     return actions
 
 
-def _tell_slurm_of_no_pod(view: View, node: SlurmNode, cause: Cause, memory: Memory, number: int) -> list[Action]:
+def _tell_slurm_of_no_pod(
+    view: View, node: SlurmNode, cause: DrainCause, memory: Memory, number: int
+) -> list[MirrorAction]:
     owner = node.owner
     if owner is None or owner.namespace != view.namespace or not view.are_pods_known:
         return []
@@ -206,7 +208,7 @@ def _was_announced(node: SlurmNode) -> bool:
     return node.reason.startswith(f"{names.REASON_PREFIX}pod pending deletion")
 
 
-def _drain(node: SlurmNode, cause: Cause) -> list[Action]:
+def _drain(node: SlurmNode, cause: DrainCause) -> list[MirrorAction]:
     """Nothing when it is drained for this cause already, or by others: their reason stays."""
     if node.is_drained_by_others or (node.is_drain and node.reason == cause.reason):
         return []

@@ -73,10 +73,10 @@ class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
 SlurmWrite = DrainNode | SetComment | str
 """A write to Slurm as it is remembered; those without content are remembered by name."""
 
-Action = DrainNode | UndrainNode | SetComment | DeleteSlurmNode | PatchPod
+MirrorAction = DrainNode | UndrainNode | SetComment | DeleteSlurmNode | PatchPod
 
 
-def as_write(action: Action) -> SlurmWrite | None:
+def as_write(action: MirrorAction) -> SlurmWrite | None:
     """What is remembered of an action; None for those that do not write to Slurm."""
     match action:
         case PatchPod():
@@ -124,7 +124,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     `wants_next_answer`: decide again with Slurm's next answer. `again_s`: decide again after so many seconds.
     """
 
-    actions: tuple[Action, ...]
+    actions: tuple[MirrorAction, ...]
     memory: Memory
     wants_next_answer: bool = False
     again_s: float | None = None

@@ -56,4 +56,4 @@ class Notice(msgspec.Struct, frozen=True):
     message: str
 
 
-Action = AddFinalizer | RemoveFinalizer | CreatePod | MarkPending | CancelPending | DeletePod | Notice
+NodeSetAction = AddFinalizer | RemoveFinalizer | CreatePod | MarkPending | CancelPending | DeletePod | Notice

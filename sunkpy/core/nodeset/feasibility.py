@@ -108,7 +108,7 @@ def _decide_room(node: Node, template: PodSpec, occupants: Iterable[Pod]) -> Exc
     )
 
 
-def explain(exclusions: Iterable[Exclusion]) -> str:
+def explain_exclusions(exclusions: Iterable[Exclusion]) -> str:
     """`2 do not match nodeAffinity, 1 lacks memory: needs 64Gi, has 23Gi`; most frequent rule first."""
     groups: dict[tuple[Rule, str], list[str]] = {}
     for exclusion in exclusions:

@@ -17,7 +17,7 @@ from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 
 
-class Cause(enum.StrEnum):
+class RemovalCause(enum.StrEnum):
     """Why a pod has to go."""
 
     SCALE_DOWN = "scale-down"

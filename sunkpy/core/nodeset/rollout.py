@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.nodeset.removal import Cause, removal_order, token_of
+from sunkpy.core.nodeset.removal import RemovalCause, removal_order, token_of
 from sunkpy.core.nodeset.spec import UpdateStrategy
 
 
@@ -63,7 +63,7 @@ def choose_for_rollout(pods: Sequence[Pod], *, wanted_hash: str, total: int, lim
 
 def _is_marked_by_roll(pod: Pod) -> bool:
     token = token_of(pod)
-    return token is not None and token.cause == Cause.ROLLOUT and not pod.is_deleting
+    return token is not None and token.cause == RemovalCause.ROLLOUT and not pod.is_deleting
 
 
 def _is_on_the_way(pod: Pod, wanted_hash: str) -> bool:

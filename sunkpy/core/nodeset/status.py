@@ -13,9 +13,9 @@ from sunkpy.core import names
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod, Notice
-from sunkpy.core.nodeset.feasibility import explain
-from sunkpy.core.nodeset.plan import ANNOTATION_REMOVAL_CAP, Plan, World
-from sunkpy.core.nodeset.removal import Cause, token_of
+from sunkpy.core.nodeset.decide import ANNOTATION_REMOVAL_CAP, Plan, World
+from sunkpy.core.nodeset.feasibility import explain_exclusions
+from sunkpy.core.nodeset.removal import RemovalCause, token_of
 from sunkpy.core.nodeset.rollout import is_available, is_updated, max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
 from sunkpy.core.nodeset.spec import NodeSetStatus
@@ -117,7 +117,7 @@ def _progressing(world: World, plan: Plan) -> Condition:
     if finished:
         reasons = sorted({pod.status.reason or pod.status.phase for pod in finished})
         return condition("False", "PodsFailed", f"{_range(finished)} failed ({', '.join(reasons)}); tried again later")
-    if any(cause == Cause.ROLLOUT for cause in plan.wanted_gone.values()):
+    if any(cause == RemovalCause.ROLLOUT for cause in plan.wanted_gone.values()):
         return condition("True", "RollingOut", f"{_updated_text(world, plan)}; {_going_text(pods)}")
     if any(not isinstance(action, AddFinalizer) for action in plan.actions) or plan.wanted_gone:
         created = [action.name for action in plan.actions if isinstance(action, CreatePod)]
@@ -157,7 +157,7 @@ def _feasible(world: World, plan: Plan) -> Condition | None:
     if world.nodeset.is_deleting:
         return None
     total, possible = len(world.nodes), plan.survey.possible
-    why = explain(plan.survey.exclusions.values())
+    why = explain_exclusions(plan.survey.exclusions.values())
     nodes = f"{total} node{'' if total == 1 else 's'}"
     if possible == 0 and plan.desired == 0 and world.nodeset.spec.replicas == 0:
         return Condition(type="Feasible", status="True", reason="NothingWanted", message="replicas is 0")
@@ -178,7 +178,7 @@ def _removal_held(plan: Plan) -> Condition | None:
     if not held:
         return None
     message = (
-        f"the nodes of {_range(held)} no longer fit: {explain(plan.survey.exclusions.values())}. More than "
+        f"the nodes of {_range(held)} no longer fit: {explain_exclusions(plan.survey.exclusions.values())}. More than "
         f"{plan.survey.removal_cap} at once are not removed unasked: restore the nodes' labels or the template, or "
         f"confirm with: kubectl annotate nodeset … {ANNOTATION_REMOVAL_CAP}={len(held)}"
     )

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.gang.request import gres, whole_cpus
 from sunkpy.core.model import matching, quantity
 from sunkpy.core.model.objects import Node, PodSpec
 from sunkpy.core.model.states import SlurmNode
+from sunkpy.core.placement.needs import gres, whole_cpus
 
 TRANSIENT_TAINTS = frozenset({
     "node.kubernetes.io/unschedulable",
@@ -77,7 +77,7 @@ def excluded(eligibility: Eligibility) -> tuple[str, ...]:
     return tuple(sorted(eligibility.refused))
 
 
-def explain(eligibility: Eligibility) -> str:
+def explain_eligibility(eligibility: Eligibility) -> str:
     """Why no node will do: `none of 3 Slurm nodes fits: 2 do not match …, 1 lacks memory: needs 64Gi, has 23Gi`."""
     if not eligibility.refused:
         return "there is no Slurm node yet: no NodeSet of this cluster has a node"

@@ -79,13 +79,13 @@ async def test_the_job_learns_how_its_pod_ended(world, tmp_path, phase, signal):
 async def test_the_epilog_returns_only_when_the_evicted_pod_is_gone(world, tmp_path):
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         job_id = await bound_pod(world, call)
-        taker = world.add_job(world.add_pod("taker"), "PENDING", user="alice", partition="high", comment="")
+        preemptor = world.add_job(world.add_pod("preemptor"), "PENDING", user="alice", partition="high", comment="")
         world.set_job(job_id, "PREEMPTED", "COMPLETING")
         epilog = asyncio.ensure_future(call("epilog", job_id))
         await world.until(lambda: world.deleted == ["web"])
         (condition,) = [c for c in world.pod()["status"]["conditions"] if c["type"] == "DisruptionTarget"]
         assert condition["reason"] == "PreemptionByScheduler"
-        assert f"preempted by Slurm job {taker} (user alice, partition high)" in condition["message"]
+        assert f"preempted by Slurm job {preemptor} (user alice, partition high)" in condition["message"]
         assert not epilog.done()
         world.pod_is_gone()
         assert await epilog == (200, {"done": True})

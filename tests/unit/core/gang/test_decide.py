@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sunkpy.core.gang.actions import Bind, Cancel, Cover, Evict, Finish, Report, Submit, UpdateExcluded, Warn
-from sunkpy.core.gang.decide import Policy, decide
+from sunkpy.core.gang.decide import Policy, decide_gang
 from sunkpy.core.gang.hooks import epilog_waits_for, prolog_waits_for
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.recognise import recognise
@@ -32,7 +32,7 @@ def kinds(actions):
 
 
 def test_a_new_pod_is_submitted_without_the_nodes_that_it_may_not_use():
-    (submit,) = decide(view(make_pod()), POLICY)
+    (submit,) = decide_gang(view(make_pod()), POLICY)
     assert submit.request.excluded_nodes == ("n3",)
 
 
@@ -44,31 +44,31 @@ def test_a_new_pod_is_submitted_without_the_nodes_that_it_may_not_use():
     ],
 )
 def test_nothing_is_submitted_while(fields, why):
-    assert decide(view(make_pod(), **fields), POLICY) == []
+    assert decide_gang(view(make_pod(), **fields), POLICY) == []
 
 
 def test_nothing_is_submitted_behind_a_scheduling_gate():
-    assert decide(view(make_pod(scheduling_gates=(SchedulingGate(name="g"),))), POLICY) == []
+    assert decide_gang(view(make_pod(scheduling_gates=(SchedulingGate(name="g"),))), POLICY) == []
 
 
 def test_nothing_is_submitted_when_a_job_is_there_already():
-    assert decide(view(make_pod(), job()), POLICY) == []
+    assert decide_gang(view(make_pod(), job()), POLICY) == []
 
 
 def test_a_pod_that_fits_no_node_is_told_why():
     none = Eligibility(eligible=(), refused={"n1": "lacks cpu: needs 8, has 4"})
-    (report,) = decide(view(make_pod(), eligibility=none), POLICY)
+    (report,) = decide_gang(view(make_pod(), eligibility=none), POLICY)
     assert report.is_problem
     assert "none of 1 Slurm nodes fits: 1 lacks cpu: needs 8, has 4" in report.message
 
 
 def test_a_bad_annotation_keeps_the_pod_from_being_submitted():
-    (report,) = decide(view(make_pod(annotations={"sunkpy.dev/time-limit": "soon"})), POLICY)
+    (report,) = decide_gang(view(make_pod(annotations={"sunkpy.dev/time-limit": "soon"})), POLICY)
     assert "sunkpy.dev/time-limit" in report.message
 
 
 def test_a_typo_is_a_warning_and_the_pod_is_submitted():
-    actions = decide(view(make_pod(annotations={"sunkpy.dev/partiton": "high"})), POLICY)
+    actions = decide_gang(view(make_pod(annotations={"sunkpy.dev/partiton": "high"})), POLICY)
     assert kinds(actions) == [Warn, Submit]
 
 
@@ -76,117 +76,117 @@ def test_a_typo_is_a_warning_and_the_pod_is_submitted():
     ("reason", "is_problem"), [("Priority", False), ("Resources", False), ("BadConstraints", True)]
 )
 def test_a_pending_job_tells_its_reason(reason, is_problem):
-    (report,) = decide(view(make_pod(), job("PENDING", reason=reason, excluded=("n3",))), POLICY)
+    (report,) = decide_gang(view(make_pod(), job("PENDING", reason=reason, excluded=("n3",))), POLICY)
     assert (report.is_problem, reason in report.message) == (is_problem, True)
 
 
 def test_a_pending_job_learns_of_nodes_that_came_and_went():
-    (update,) = decide(view(make_pod(), job("PENDING", excluded=("n1",))), POLICY)
+    (update,) = decide_gang(view(make_pod(), job("PENDING", excluded=("n1",))), POLICY)
     assert update == UpdateExcluded(job=7, excluded=("n3",))
 
 
 def test_a_pod_is_bound_where_the_prolog_called_from():
-    (bind,) = decide(view(make_pod(), job("PENDING", prologs=frozenset({"n2"}))), POLICY)
+    (bind,) = decide_gang(view(make_pod(), job("PENDING", prologs=frozenset({"n2"}))), POLICY)
     assert (bind.slurm_node, bind.job) == ("n2", 7)
 
 
 def test_a_pod_is_bound_late_when_the_prolog_went_by_unheard():
-    (bind,) = decide(view(make_pod(), job("RUNNING", nodes=("n1",))), POLICY)
+    (bind,) = decide_gang(view(make_pod(), job("RUNNING", nodes=("n1",))), POLICY)
     assert bind.slurm_node == "n1"
 
 
 @pytest.mark.parametrize("state", [(), ("RUNNING", "CONFIGURING"), ("RUNNING", "COMPLETING"), ("CANCELLED",)])
 def test_a_pod_is_not_bound_before_its_job_runs_or_after(state):
-    assert Bind not in kinds(decide(view(make_pod(), job(*state, nodes=("n1",)), may_submit=False), POLICY))
+    assert Bind not in kinds(decide_gang(view(make_pod(), job(*state, nodes=("n1",)), may_submit=False), POLICY))
 
 
 def test_a_job_whose_epilog_called_binds_nothing():
     dying = job("RUNNING", prologs=frozenset({"n1"}), epilogs=frozenset({"n1"}))
-    assert Bind not in kinds(decide(view(make_pod(), dying), POLICY))
+    assert Bind not in kinds(decide_gang(view(make_pod(), dying), POLICY))
 
 
 def test_of_two_jobs_the_running_one_stays():
-    actions = decide(view(make_pod(), job("PENDING", id=5), job("RUNNING", id=6, nodes=("n1",))), POLICY)
+    actions = decide_gang(view(make_pod(), job("PENDING", id=5), job("RUNNING", id=6, nodes=("n1",))), POLICY)
     assert kinds(actions) == [Cancel, Bind]
     assert (actions[0].job, actions[1].job) == (5, 6)
 
 
 def test_of_two_pending_jobs_the_older_stays():
     jobs = (job("PENDING", id=9, excluded=("n3",)), job("PENDING", id=8, excluded=("n3",)))
-    assert [action.job for action in decide(view(make_pod(), *jobs), POLICY)] == [9]
+    assert [action.job for action in decide_gang(view(make_pod(), *jobs), POLICY)] == [9]
 
 
 def test_the_pending_job_of_a_deleted_pod_is_cancelled_at_once():
-    assert kinds(decide(view(make_pod(deleting=True), job("PENDING")), POLICY)) == [Cancel]
-    assert kinds(decide(view(None, job("PENDING")), POLICY)) == [Cancel]
+    assert kinds(decide_gang(view(make_pod(deleting=True), job("PENDING")), POLICY)) == [Cancel]
+    assert kinds(decide_gang(view(None, job("PENDING")), POLICY)) == [Cancel]
 
 
 def test_the_job_of_a_pod_that_is_still_stopping_holds_its_node():
     pod = make_pod(node="k1", running=True, deleting=True)
-    assert decide(view(pod, job("RUNNING", nodes=("n1",))), POLICY) == []
+    assert decide_gang(view(pod, job("RUNNING", nodes=("n1",))), POLICY) == []
 
 
 def test_the_job_goes_when_its_pod_is_gone():
-    assert kinds(decide(view(None, job("RUNNING", nodes=("n1",))), POLICY)) == [Cancel]
+    assert kinds(decide_gang(view(None, job("RUNNING", nodes=("n1",))), POLICY)) == [Cancel]
 
 
 @pytest.mark.parametrize(("phase", "exit_code"), [("Succeeded", 0), ("Failed", 1)])
 def test_the_job_ends_as_its_pod_ended(phase, exit_code):
     pod = make_pod(node="k1", phase=phase)
-    assert decide(view(pod, job("RUNNING")), POLICY) == [Finish(job=7, exit_code=exit_code)]
+    assert decide_gang(view(pod, job("RUNNING")), POLICY) == [Finish(job=7, exit_code=exit_code)]
 
 
 def test_a_job_whose_script_has_not_begun_is_told_later():
     pod = make_pod(node="k1", phase="Succeeded")
-    assert decide(view(pod, job("RUNNING", "CONFIGURING")), POLICY) == []
+    assert decide_gang(view(pod, job("RUNNING", "CONFIGURING")), POLICY) == []
 
 
 def test_a_placeholder_that_does_not_listen_is_cancelled():
     pod = make_pod(node="k1", phase="Succeeded")
-    assert kinds(decide(view(pod, job("RUNNING", told_s_ago=16.0)), POLICY)) == [Cancel]
+    assert kinds(decide_gang(view(pod, job("RUNNING", told_s_ago=16.0)), POLICY)) == [Cancel]
 
 
 def test_a_finished_phase_with_a_running_container_is_not_the_end():
     pod = make_pod(node="k1", phase="Failed", running=True)
-    assert decide(view(pod, job("RUNNING")), POLICY) == []
+    assert decide_gang(view(pod, job("RUNNING")), POLICY) == []
 
 
 @pytest.mark.parametrize("state", [("PREEMPTED", "COMPLETING"), ("CANCELLED",), ("TIMEOUT",), ("NODE_FAIL",)])
 def test_pods_go_when_their_job_has_ended(state):
     pod = make_pod(node="k1", running=True)
-    assert kinds(decide(view(pod, job(*state)), POLICY)) == [Evict]
+    assert kinds(decide_gang(view(pod, job(*state)), POLICY)) == [Evict]
 
 
 @pytest.mark.parametrize("state", [("SUSPENDED",), ("PENDING",)])
 def test_pods_go_and_the_job_too_when_it_was_suspended_or_queued_again(state):
     pod = make_pod(node="k1", running=True)
-    assert kinds(decide(view(pod, job(*state)), POLICY)) == [Evict, Cancel]
+    assert kinds(decide_gang(view(pod, job(*state)), POLICY)) == [Evict, Cancel]
 
 
 def test_an_epilog_says_that_the_node_is_wanted_before_the_poll_does():
     pod = make_pod(node="k1", running=True)
-    assert kinds(decide(view(pod, job("RUNNING", epilogs=frozenset({"n1"}))), POLICY)) == [Evict]
+    assert kinds(decide_gang(view(pod, job("RUNNING", epilogs=frozenset({"n1"}))), POLICY)) == [Evict]
 
 
 @pytest.mark.parametrize("missing", [0, 1])
 def test_a_job_that_slurm_does_not_show_once_changes_nothing(missing):
     pod = make_pod(node="k1", running=True)
-    assert decide(view(pod, job("RUNNING", missing=missing)), POLICY) == []
+    assert decide_gang(view(pod, job("RUNNING", missing=missing)), POLICY) == []
 
 
 def test_a_pod_whose_job_slurm_has_lost_keeps_running_under_a_new_one():
     pod = make_pod(node="k1", running=True)
-    actions = decide(view(pod, job("RUNNING", missing=2)), POLICY)
+    actions = decide_gang(view(pod, job("RUNNING", missing=2)), POLICY)
     assert kinds(actions) == [Warn, Submit]
     assert actions[1].request.required_nodes == ("n1",)
-    assert decide(view(pod, job(missing=2), job("PENDING", id=8)), POLICY) == []
+    assert decide_gang(view(pod, job(missing=2), job("PENDING", id=8)), POLICY) == []
     covered = job("RUNNING", id=8, prologs=frozenset({"n1"}))
-    assert decide(view(pod, job(missing=2), covered), POLICY) == [Cover(pod=pod, job=8)]
+    assert decide_gang(view(pod, job(missing=2), covered), POLICY) == [Cover(pod=pod, job=8)]
 
 
 def test_other_jobs_of_a_bound_pod_are_cancelled():
     pod = make_pod(node="k1", running=True)
-    assert decide(view(pod, job("RUNNING"), job("PENDING", id=8)), POLICY)[0].job == 8
+    assert decide_gang(view(pod, job("RUNNING"), job("PENDING", id=8)), POLICY)[0].job == 8
 
 
 FLAGS = st.frozensets(
@@ -218,7 +218,7 @@ VIEWS = st.builds(
 
 @given(VIEWS)
 def test_no_view_makes_a_running_pod_go_unless_its_own_job_was_seen_to_end(seen):
-    for action in decide(seen, POLICY):
+    for action in decide_gang(seen, POLICY):
         if isinstance(action, Evict):
             (own,) = [j for j in seen.jobs if j.id == seen.bound_to]
             assert own.is_over or own.is_suspended or own.is_pending
@@ -227,7 +227,7 @@ def test_no_view_makes_a_running_pod_go_unless_its_own_job_was_seen_to_end(seen)
 
 @given(VIEWS)
 def test_no_view_takes_the_job_from_under_a_pod_that_holds_its_node(seen):
-    for action in decide(seen, POLICY):
+    for action in decide_gang(seen, POLICY):
         if isinstance(action, Cancel) and seen.bound_job is not None and action.job == seen.bound_job.id:
             pod = seen.pods[0]
             assert pod.is_finished or seen.bound_job.is_suspended or seen.bound_job.is_pending
@@ -235,7 +235,7 @@ def test_no_view_takes_the_job_from_under_a_pod_that_holds_its_node(seen):
 
 @given(VIEWS)
 def test_no_view_binds_twice_or_submits_beside_a_live_job(seen):
-    actions = kinds(decide(seen, POLICY))
+    actions = kinds(decide_gang(seen, POLICY))
     assert actions.count(Bind) <= 1
     assert actions.count(Submit) <= 1
     assert not (Submit in actions and seen.live_jobs)
@@ -246,12 +246,12 @@ def test_no_view_binds_twice_or_submits_beside_a_live_job(seen):
 @given(VIEWS)
 def test_every_view_has_a_state_and_what_is_done_needs_nothing(seen):
     if seen.state is State.DONE:
-        assert not {Cancel, Evict, Bind, Submit} & set(kinds(decide(seen, POLICY)))
+        assert not {Cancel, Evict, Bind, Submit} & set(kinds(decide_gang(seen, POLICY)))
 
 
 @given(VIEWS)
 def test_only_unscheduled_pods_are_reported_as_such(seen):
-    for action in decide(seen, POLICY):
+    for action in decide_gang(seen, POLICY):
         if isinstance(action, Report):
             assert not action.pod.spec.node_name
 

@@ -11,10 +11,10 @@ from sunkpy.core.mirror import (
     SetComment,
     UndrainNode,
     after_writing,
-    decide,
+    decide_mirror,
 )
-from sunkpy.core.mirror.cause import UNREADY_GRACE_S
 from sunkpy.core.mirror.decide import ACT_WITHIN_S, FOREIGN_DRAIN_KEPT_S, SILENCE_GRACE_S, STALE_AFTER_S
+from sunkpy.core.mirror.drain_cause import UNREADY_GRACE_S
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
 from tests.unit.core.mirror.build import NOW_S, TOKEN, make_comment, make_node, make_pod, make_view
@@ -40,8 +40,8 @@ def annotations(decision: Decision) -> dict[str, str | None]:
 
 def decide_twice(pod: Pod | None, node: SlurmNode | None, *, memory: Memory | None = None) -> Decision:
     """With two answers of Slurm that agree."""
-    first = decide(make_view(pod, node, memory=memory), NOW_S)
-    return decide(make_view(pod, node, number=2, memory=first.memory), NOW_S)
+    first = decide_mirror(make_view(pod, node, memory=memory), NOW_S)
+    return decide_mirror(make_view(pod, node, number=2, memory=first.memory), NOW_S)
 
 
 @pytest.mark.parametrize(
@@ -98,18 +98,18 @@ def decide_twice(pod: Pod | None, node: SlurmNode | None, *, memory: Memory | No
     ],
 )  # fmt: skip
 def test_one_look(pod: Pod | None, node: SlurmNode | None, expected: list[tuple[str, str]]) -> None:
-    actions = to_slurm(decide(make_view(pod, node), NOW_S))
+    actions = to_slurm(decide_mirror(make_view(pod, node), NOW_S))
     assert [(type(action).__name__, getattr(action, "reason", "")) for action in actions] == expected
 
 
 @pytest.mark.parametrize("text", ["disk ", " a\n b\t", "x" * 1000, "x" * 199 + " y", " "])
 def test_a_reason_is_written_as_slurm_gives_it_back(text: str) -> None:
-    (drain,) = to_slurm(decide(make_view(make_pod(cordon=text), make_node()), NOW_S))
+    (drain,) = to_slurm(decide_mirror(make_view(make_pod(cordon=text), make_node()), NOW_S))
     assert isinstance(drain, DrainNode)
     assert drain.reason == " ".join(drain.reason.split())
     assert len(drain.reason) < 256
     drained = make_node("IDLE+DRAIN", reason=drain.reason)
-    assert kinds(decide(make_view(make_pod(cordon=text), drained), NOW_S)) == []
+    assert kinds(decide_mirror(make_view(make_pod(cordon=text), drained), NOW_S)) == []
 
 
 @pytest.mark.parametrize(
@@ -122,14 +122,14 @@ def test_a_reason_is_written_as_slurm_gives_it_back(text: str) -> None:
     ],
 )
 def test_a_node_gets_the_comment_of_its_pod(comment: str, is_written: bool) -> None:
-    decision = decide(make_view(make_pod(), make_node(comment=comment)), NOW_S)
+    decision = decide_mirror(make_view(make_pod(), make_node(comment=comment)), NOW_S)
     assert ("SetComment" in kinds(decision)) == is_written
     if is_written:
         assert to_slurm(decision)[0].comment == make_comment()
 
 
 def test_a_node_that_has_not_registered_gets_no_comment() -> None:
-    assert kinds(decide(make_view(make_pod(), make_node("FUTURE", comment="")), NOW_S)) == []
+    assert kinds(decide_mirror(make_view(make_pod(), make_node("FUTURE", comment="")), NOW_S)) == []
 
 
 # ------------------------------------------------------------------------------------------------ safe deletion
@@ -137,17 +137,17 @@ def test_a_node_that_has_not_registered_gets_no_comment() -> None:
 
 def test_drained_is_said_after_two_answers() -> None:
     pod, node = make_pod(pending=TOKEN), make_node("IDLE+DRAIN", reason="k8s: pod pending deletion: scale-down")
-    first = decide(make_view(pod, node), NOW_S)
+    first = decide_mirror(make_view(pod, node), NOW_S)
     assert first.wants_next_answer
     assert names.ANNOTATION_DRAINED not in annotations(first)
-    second = decide(make_view(pod, node, number=2, memory=first.memory), NOW_S)
+    second = decide_mirror(make_view(pod, node, number=2, memory=first.memory), NOW_S)
     assert annotations(second)[names.ANNOTATION_DRAINED] == TOKEN
 
 
 def test_the_same_answer_looked_at_twice_proves_nothing() -> None:
     pod, node = make_pod(pending=TOKEN), make_node("IDLE+DRAIN", reason="k8s: x")
-    first = decide(make_view(pod, node), NOW_S)
-    again = decide(make_view(pod, node, memory=first.memory), NOW_S)
+    first = decide_mirror(make_view(pod, node), NOW_S)
+    again = decide_mirror(make_view(pod, node, memory=first.memory), NOW_S)
     assert names.ANNOTATION_DRAINED not in annotations(again)
 
 
@@ -172,7 +172,7 @@ def test_a_job_between_two_answers_starts_the_proof_anew() -> None:
     idle, busy = make_node("IDLE+DRAIN", reason="k8s: x"), make_node("MIXED+DRAIN", reason="k8s: x")
     memory = Memory()
     for number, node in enumerate([idle, busy, idle], start=1):
-        decision = decide(make_view(pod, node, number=number, memory=memory), NOW_S)
+        decision = decide_mirror(make_view(pod, node, number=number, memory=memory), NOW_S)
         assert names.ANNOTATION_DRAINED not in annotations(decision)
         memory = decision.memory
 
@@ -181,18 +181,18 @@ def test_a_new_token_needs_a_new_proof() -> None:
     node = make_node("IDLE+DRAIN", reason="k8s: x")
     proved = decide_twice(make_pod(pending=TOKEN), node)
     pod = make_pod(pending="2026-11-22T00:00:00Z/rollout", annotations={names.ANNOTATION_DRAINED: TOKEN})
-    decision = decide(make_view(pod, node, number=3, memory=proved.memory), NOW_S)
+    decision = decide_mirror(make_view(pod, node, number=3, memory=proved.memory), NOW_S)
     assert annotations(decision)[names.ANNOTATION_DRAINED] is None
 
 
 def test_drained_is_taken_back_when_it_is_no_longer_so() -> None:
     pod = make_pod(pending=TOKEN, annotations={names.ANNOTATION_DRAINED: TOKEN})
-    assert annotations(decide(make_view(pod, make_node("IDLE")), NOW_S))[names.ANNOTATION_DRAINED] is None
+    assert annotations(decide_mirror(make_view(pod, make_node("IDLE")), NOW_S))[names.ANNOTATION_DRAINED] is None
 
 
 def test_a_cancelled_deletion_takes_drained_back_and_lifts_the_drain() -> None:
     pod = make_pod(annotations={names.ANNOTATION_DRAINED: TOKEN})
-    decision = decide(make_view(pod, make_node("IDLE+DRAIN", reason="k8s: pod pending deletion: x")), NOW_S)
+    decision = decide_mirror(make_view(pod, make_node("IDLE+DRAIN", reason="k8s: pod pending deletion: x")), NOW_S)
     assert annotations(decision)[names.ANNOTATION_DRAINED] is None
     assert kinds(decision) == ["UndrainNode"]
 
@@ -212,14 +212,14 @@ def test_a_foreign_drain_serves_safe_deletion_too() -> None:
 
 def test_a_drained_node_is_forgotten_after_two_answers() -> None:
     node = make_node("IDLE+DRAIN", reason="k8s: pod pending deletion: scale-down")
-    first = decide(make_view(None, node), NOW_S)
+    first = decide_mirror(make_view(None, node), NOW_S)
     assert kinds(first) == []
-    second = decide(make_view(None, node, number=2, memory=first.memory), NOW_S)
+    second = decide_mirror(make_view(None, node, number=2, memory=first.memory), NOW_S)
     assert to_slurm(second) == [DeleteSlurmNode(name=node.name, is_announced=True)]
 
 
 def test_a_node_whose_pod_went_unannounced_is_drained_first_and_counts_towards_the_cap() -> None:
-    drained = decide(make_view(None, make_node()), NOW_S)
+    drained = decide_mirror(make_view(None, make_node()), NOW_S)
     assert to_slurm(drained) == [DrainNode(name="gpu-000-001", reason="k8s: pod gone", is_announced=False)]
     gone = decide_twice(None, make_node("IDLE+DRAIN", reason="k8s: pod gone"))
     assert to_slurm(gone) == [DeleteSlurmNode(name="gpu-000-001", is_announced=False)]
@@ -234,13 +234,13 @@ def test_a_node_is_not_deleted_while_the_pods_are_not_known() -> None:
     node = make_node("IDLE+DRAIN", reason="k8s: pod gone")
     proved = decide_twice(None, node)
     view = make_view(None, node, number=3, memory=proved.memory, pods_known=False)
-    assert kinds(decide(view, NOW_S)) == []
+    assert kinds(decide_mirror(view, NOW_S)) == []
 
 
 def test_a_pod_that_comes_back_keeps_its_node() -> None:
     node = make_node("IDLE+DRAIN", reason="k8s: pod gone")
-    first = decide(make_view(None, node), NOW_S)
-    back = decide(make_view(make_pod(ready=False, uid="uid-2"), node, number=2, memory=first.memory), NOW_S)
+    first = decide_mirror(make_view(None, node), NOW_S)
+    back = decide_mirror(make_view(make_pod(ready=False, uid="uid-2"), node, number=2, memory=first.memory), NOW_S)
     assert "DeleteSlurmNode" not in kinds(back)
 
 
@@ -251,7 +251,7 @@ def test_a_node_drained_by_others_outlives_its_pod_for_a_while() -> None:
     later_s = NOW_S + FOREIGN_DRAIN_KEPT_S
     memory = first.memory
     for number in (3, 4):
-        decision = decide(make_view(None, node, number=number, memory=memory, now_s=later_s), later_s)
+        decision = decide_mirror(make_view(None, node, number=number, memory=memory, now_s=later_s), later_s)
         memory = decision.memory
     assert kinds(decision) == ["DeleteSlurmNode"]
 
@@ -267,7 +267,7 @@ def test_a_node_drained_by_others_outlives_its_pod_for_a_while() -> None:
     "pod", [make_pod(), make_pod(cordon="x"), make_pod(pending=TOKEN), None], ids=["well", "cordon", "pending", "gone"]
 )  # fmt: skip
 def test_what_cannot_be_read_is_unknown_and_nothing_is_written(pod, node, age_s: float, trusted: bool) -> None:
-    decision = decide(make_view(pod, node, age_s=age_s, trusted=trusted), NOW_S)
+    decision = decide_mirror(make_view(pod, node, age_s=age_s, trusted=trusted), NOW_S)
     assert kinds(decision) == []
     assert set(conditions(decision).values()) <= {"Unknown"}
     assert decision.wants_next_answer
@@ -277,18 +277,18 @@ def test_what_cannot_be_read_is_unknown_and_nothing_is_written(pod, node, age_s:
 
 def test_a_drained_token_is_taken_back_when_slurm_cannot_be_read() -> None:
     pod = make_pod(pending=TOKEN, annotations={names.ANNOTATION_DRAINED: TOKEN})
-    decision = decide(make_view(pod, make_node(), age_s=STALE_AFTER_S + 1), NOW_S)
+    decision = decide_mirror(make_view(pod, make_node(), age_s=STALE_AFTER_S + 1), NOW_S)
     assert annotations(decision)[names.ANNOTATION_DRAINED] is None
 
 
 def test_an_outage_of_slurmrestd_leaves_the_readiness_gate_alone() -> None:
-    decision = decide(make_view(make_pod(registered=True), make_node(), age_s=STALE_AFTER_S + 1), NOW_S)
+    decision = decide_mirror(make_view(make_pod(registered=True), make_node(), age_s=STALE_AFTER_S + 1), NOW_S)
     assert names.READINESS_GATE not in conditions(decision)
     assert set(conditions(decision)) == set(names.SLURM_CONDITIONS)
 
 
 def test_an_old_answer_is_shown_but_not_acted_on() -> None:
-    decision = decide(make_view(make_pod(cordon="x"), make_node(), age_s=ACT_WITHIN_S + 1), NOW_S)
+    decision = decide_mirror(make_view(make_pod(cordon="x"), make_node(), age_s=ACT_WITHIN_S + 1), NOW_S)
     assert kinds(decision) == []
     assert conditions(decision)[names.CONDITION_DRAIN] == "False"
     assert decision.wants_next_answer
@@ -296,31 +296,33 @@ def test_an_old_answer_is_shown_but_not_acted_on() -> None:
 
 def test_no_answer_yet_is_unknown() -> None:
     view = msgspec.structs.replace(make_view(make_pod(), None), sight=None)
-    assert set(conditions(decide(view, NOW_S)).values()) == {"Unknown"}
+    assert set(conditions(decide_mirror(view, NOW_S)).values()) == {"Unknown"}
 
 
 def test_a_drain_is_not_lifted_while_the_pods_are_not_known() -> None:
     view = make_view(make_pod(), make_node("IDLE+DRAIN", reason=OURS), pods_known=False)
-    assert kinds(decide(view, NOW_S)) == []
+    assert kinds(decide_mirror(view, NOW_S)) == []
 
 
 def test_an_answer_from_before_our_write_says_nothing() -> None:
     memory = after_writing(Memory(), [UndrainNode(name="gpu-000-001", pod=make_pod())], NOW_S)
-    decision = decide(make_view(make_pod(), make_node("IDLE+DRAIN", reason=OURS), age_s=1.0, memory=memory), NOW_S)
+    decision = decide_mirror(
+        make_view(make_pod(), make_node("IDLE+DRAIN", reason=OURS), age_s=1.0, memory=memory), NOW_S
+    )
     assert decision.actions == ()
     assert decision.wants_next_answer
 
 
 def test_a_write_without_effect_is_repeated_slowly() -> None:
     view = make_view(make_pod(cordon="disk"), make_node())
-    first = decide(view, NOW_S)
+    first = decide_mirror(view, NOW_S)
     memory = after_writing(first.memory, first.actions, NOW_S)
-    again = decide(make_view(make_pod(cordon="disk"), make_node(), number=2, memory=memory), NOW_S)
+    again = decide_mirror(make_view(make_pod(cordon="disk"), make_node(), number=2, memory=memory), NOW_S)
     assert kinds(again) == []
     assert again.again_s
     later_s = NOW_S + again.again_s
     view = make_view(make_pod(cordon="disk"), make_node(), number=3, memory=again.memory, now_s=later_s)
-    assert kinds(decide(view, later_s)) == ["DrainNode"]
+    assert kinds(decide_mirror(view, later_s)) == ["DrainNode"]
 
 
 # ------------------------------------------------------------------------------------------------------ what pods hear
@@ -340,7 +342,7 @@ def test_a_write_without_effect_is_repeated_slowly() -> None:
     ids=lambda value: value.state_text if isinstance(value, SlurmNode) else str(value),
 )  # fmt: skip
 def test_conditions_of_a_pod(node: SlurmNode | None, drain: str, cordon: str, running: str, registered: str) -> None:
-    told = conditions(decide(make_view(make_pod(), node), NOW_S))
+    told = conditions(decide_mirror(make_view(make_pod(), node), NOW_S))
     assert told == {
         names.CONDITION_DRAIN: drain,
         names.CONDITION_CORDON: cordon,
@@ -351,54 +353,54 @@ def test_conditions_of_a_pod(node: SlurmNode | None, drain: str, cordon: str, ru
 
 
 def test_the_drain_reason_and_the_state_are_annotations() -> None:
-    told = annotations(decide(make_view(make_pod(), make_node("IDLE+DRAIN", reason=THEIRS)), NOW_S))
+    told = annotations(decide_mirror(make_view(make_pod(), make_node("IDLE+DRAIN", reason=THEIRS)), NOW_S))
     assert told[names.ANNOTATION_DRAIN] == THEIRS
     assert told[names.ANNOTATION_SLURM_STATE] == "IDLE+DRAIN"
 
 
 def test_a_pod_that_knows_everything_is_left_alone() -> None:
     node = make_node()
-    patch = next(a for a in decide(make_view(make_pod(), node), NOW_S).actions if isinstance(a, PatchPod))
+    patch = next(a for a in decide_mirror(make_view(make_pod(), node), NOW_S).actions if isinstance(a, PatchPod))
     pod = make_pod(annotations={k: v for k, v in patch.annotations.items() if v is not None})
     known = pod.status.conditions + patch.conditions
     pod = msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=known))
-    assert decide(make_view(pod, node), NOW_S).actions == ()
+    assert decide_mirror(make_view(pod, node), NOW_S).actions == ()
 
 
 def test_half_a_second_of_silence_after_a_lifted_drain_is_not_told() -> None:
     node = make_node("IDLE+NOT_RESPONDING")
-    first = decide(make_view(make_pod(registered=True), node), NOW_S)
+    first = decide_mirror(make_view(make_pod(registered=True), node), NOW_S)
     told = conditions(first)
     assert names.READINESS_GATE not in told
     assert told[names.CONDITION_NOT_RESPONDING] == "False"
     assert first.again_s == SILENCE_GRACE_S
     later_s = NOW_S + SILENCE_GRACE_S
     view = make_view(make_pod(registered=True), node, number=2, memory=first.memory, now_s=later_s)
-    told = conditions(decide(view, later_s))
+    told = conditions(decide_mirror(view, later_s))
     assert told[names.CONDITION_NOT_RESPONDING] == "True"
     assert told[names.READINESS_GATE] == "False"
 
 
 def test_a_pod_that_stays_unready_gets_its_node_drained() -> None:
     pod = make_pod(ready=False)
-    first = decide(make_view(pod, make_node()), NOW_S)
+    first = decide_mirror(make_view(pod, make_node()), NOW_S)
     assert first.again_s == UNREADY_GRACE_S
     later_s = NOW_S + UNREADY_GRACE_S
     view = make_view(pod, make_node(), number=2, memory=first.memory, now_s=later_s)
-    assert to_slurm(decide(view, later_s)) == [
+    assert to_slurm(decide_mirror(view, later_s)) == [
         DrainNode(name="gpu-000-001", reason="k8s: pod not ready", is_announced=False)
     ]
 
 
 def test_a_long_start_before_registration_is_not_held_against_the_pod() -> None:
     pod = make_pod(ready=False)
-    starting = decide(make_view(pod, None), NOW_S)
+    starting = decide_mirror(make_view(pod, None), NOW_S)
     later_s = NOW_S + 10 * UNREADY_GRACE_S
     view = make_view(pod, make_node(comment=""), number=2, memory=starting.memory, now_s=later_s)
-    assert kinds(decide(view, later_s)) == ["SetComment"]
+    assert kinds(decide_mirror(view, later_s)) == ["SetComment"]
 
 
 def test_a_comment_is_an_action_with_the_pods_identity() -> None:
-    action = to_slurm(decide(make_view(make_pod(), make_node(comment="")), NOW_S))[0]
+    action = to_slurm(decide_mirror(make_view(make_pod(), make_node(comment="")), NOW_S))[0]
     assert isinstance(action, SetComment)
     assert '"uid":"uid-1"' in action.comment

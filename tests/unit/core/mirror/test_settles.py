@@ -6,17 +6,17 @@ from hypothesis import strategies as st
 
 from sunkpy.core import names
 from sunkpy.core.mirror import (
-    Action,
     DeleteSlurmNode,
     DrainNode,
     Memory,
+    MirrorAction,
     PatchPod,
     SetComment,
     Sight,
     UndrainNode,
     View,
     after_writing,
-    decide,
+    decide_mirror,
 )
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
@@ -50,7 +50,7 @@ nodes = st.none() | st.builds(
 )
 
 
-def apply(action: Action, pod: Pod | None, node: SlurmNode | None) -> tuple[Pod | None, SlurmNode | None]:
+def apply(action: MirrorAction, pod: Pod | None, node: SlurmNode | None) -> tuple[Pod | None, SlurmNode | None]:
     """What Slurm and the apiserver make of an action."""
     replace = msgspec.structs.replace
     match action:
@@ -77,7 +77,7 @@ def apply(action: Action, pod: Pod | None, node: SlurmNode | None) -> tuple[Pod 
             return pod, None
 
 
-def check(action: Action, node: SlurmNode | None, pod: Pod | None) -> None:
+def check(action: MirrorAction, node: SlurmNode | None, pod: Pod | None) -> None:
     """What must hold of every action, whatever led to it."""
     if isinstance(action, DrainNode | UndrainNode | DeleteSlurmNode):
         assert node is not None
@@ -109,7 +109,7 @@ def test_the_mirror_settles_without_ping_pong(pod: Pod | None, node: SlurmNode |
         now_s += step_s
         sight = Sight(node=node, number=number, at_s=now_s)
         view = View(name=NAME, namespace=NAMESPACE, pod=pod, sight=sight, memory=memory)
-        decision = decide(view, now_s)
+        decision = decide_mirror(view, now_s)
         for action in decision.actions:
             check(action, node, pod)
             pod, node = apply(action, pod, node)
@@ -130,7 +130,7 @@ def test_no_wake_up_is_forgotten(pod: Pod | None, node: SlurmNode | None) -> Non
     for _ in range(40):
         number += 1
         sight = Sight(node=node, number=number, at_s=now_s)
-        decision = decide(View(name=NAME, namespace=NAMESPACE, pod=pod, sight=sight, memory=memory), now_s)
+        decision = decide_mirror(View(name=NAME, namespace=NAMESPACE, pod=pod, sight=sight, memory=memory), now_s)
         for action in decision.actions:
             pod, node = apply(action, pod, node)
         memory = decision.memory
@@ -148,7 +148,7 @@ def test_no_wake_up_is_forgotten(pod: Pod | None, node: SlurmNode | None) -> Non
     much_later_s = now_s + 10_000.0
     sight = Sight(node=node, number=number + 1, at_s=much_later_s)
     view = View(name=NAME, namespace=NAMESPACE, pod=pod, sight=sight, memory=memory)
-    assert decide(view, much_later_s).actions == ()
+    assert decide_mirror(view, much_later_s).actions == ()
 
 
 @settings(max_examples=100, deadline=None)
@@ -157,6 +157,6 @@ def test_old_answers_never_lead_to_a_write(pod: Pod | None, node: SlurmNode | No
     memory = Memory()
     for number, age_s in enumerate(ages, start=1):
         sight = Sight(node=node, number=number, at_s=1000.0 - age_s)
-        decision = decide(View(name=NAME, namespace=NAMESPACE, pod=pod, sight=sight, memory=memory), 1000.0)
+        decision = decide_mirror(View(name=NAME, namespace=NAMESPACE, pod=pod, sight=sight, memory=memory), 1000.0)
         assert all(isinstance(action, PatchPod) for action in decision.actions)
         memory = decision.memory

@@ -23,7 +23,7 @@ from sunkpy.core.model.objects import (
     SelectorRequirement,
     Taint,
 )
-from sunkpy.core.nodeset.plan import World
+from sunkpy.core.nodeset.decide import World
 from sunkpy.core.nodeset.slurmd_pod import pod_labels
 from sunkpy.core.nodeset.spec import (
     Gpu,

@@ -2,7 +2,7 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Container, Node, Pod, PodSpec, PodStatus, Resources, Taint
-from sunkpy.core.nodeset.feasibility import Exclusion, Rule, decide_fit, explain
+from sunkpy.core.nodeset.feasibility import Exclusion, Rule, decide_fit, explain_exclusions
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_template
 
 
@@ -85,7 +85,7 @@ def test_a_node_of_another_nodeset_does_not_fit():
 
 
 def test_the_explanation_counts_rules():
-    text = explain(
+    text = explain_exclusions(
         [
             Exclusion(Rule.AFFINITY),
             Exclusion(Rule.RESOURCE, "memory", "needs 64Gi, has 23Gi"),

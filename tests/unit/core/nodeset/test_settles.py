@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from sunkpy.core import names
 from sunkpy.core.model.objects import Condition, Meta, Node, NodeSpec, Pod
 from sunkpy.core.nodeset.actions import CancelPending, CreatePod, DeletePod, MarkPending, RemoveFinalizer
+from sunkpy.core.nodeset.decide import Plan, World, decide_nodeset
 from sunkpy.core.nodeset.node_side import NodePatch, decide_node, decide_pod_cordon
-from sunkpy.core.nodeset.plan import Plan, World, decide
 from sunkpy.core.nodeset.removal import is_cleared, token_of
 from sunkpy.core.nodeset.rollout import is_available, is_updated, max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
@@ -138,7 +138,7 @@ def check_roll_limit(world: World, plan: Plan) -> None:
 def settle(world: World, *, jobs_end: bool) -> tuple[World, Plan, bool]:
     is_released = False
     for _ in range(PASSES):
-        plan = decide(world)
+        plan = decide_nodeset(world)
         check_step(world, plan)
         check_roll_limit(world, plan)
         after, released = apply(world, plan)
@@ -169,7 +169,7 @@ def test_any_start_comes_to_rest_where_it_should(world):
 
 def settle_until_released(world):
     for _ in range(PASSES):
-        plan = decide(world)
+        plan = decide_nodeset(world)
         check_step(world, plan)
         world, is_released = apply(world, plan)
         if is_released:
@@ -188,7 +188,7 @@ def test_a_busy_nodes_pod_is_never_deleted(world):
         if pod.is_condition_true(names.CONDITION_RUNNING) and not pod.is_finished and not pod.is_deleting
     }
     for _ in range(12):
-        world, _ = apply(world, decide(world))
+        world, _ = apply(world, decide_nodeset(world))
         world = step_time(world, jobs_end=False)
         assert busy <= {pod.uid for pod in world.slurmd_pods}
 

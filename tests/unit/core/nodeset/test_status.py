@@ -1,5 +1,5 @@
 from sunkpy.core.model.objects import Condition
-from sunkpy.core.nodeset.plan import decide
+from sunkpy.core.nodeset.decide import decide_nodeset
 from sunkpy.core.nodeset.spec import NodeSetStatus
 from sunkpy.core.nodeset.status import report
 from tests.unit.core.nodeset.build import NOW, make_node, make_nodeset, make_pod, make_template, make_world
@@ -8,7 +8,7 @@ TOKEN = "2026-11-20T11:30:00+00:00/scale-down"
 
 
 def status_of(world):
-    return report(world, decide(world))
+    return report(world, decide_nodeset(world))
 
 
 def said(status, type_):

@@ -10,7 +10,7 @@ from sunkpy.core.model.objects import (
     Toleration,
 )
 from sunkpy.core.model.states import SlurmNode
-from sunkpy.core.placement.eligibility import Candidate, eligible_nodes, excluded, explain, without
+from sunkpy.core.placement.eligibility import Candidate, eligible_nodes, excluded, explain_eligibility, without
 from tests.unit.core.gang.pods import make_node, make_pod
 
 GPUS = {"nvidia.com/gpu": "gpu"}
@@ -84,13 +84,13 @@ def test_a_pod_that_may_go_anywhere_excludes_nothing():
 def test_the_explanation_counts_what_is_in_the_way():
     nodes = [make_node("a"), make_node("b"), make_node("c", labels={"zone": "a"}, cpu="2")]
     pod = make_pod(node_selector={"zone": "a"}, requests={"cpu": "4"})
-    assert explain(judge(pod, *nodes)) == (
+    assert explain_eligibility(judge(pod, *nodes)) == (
         "none of 3 Slurm nodes fits: 2 with labels other than the pod's nodeSelector, 1 lacks cpu: needs 4, has 2"
     )
 
 
 def test_no_node_at_all_is_said_as_such():
-    assert "no Slurm node yet" in explain(judge(make_pod()))
+    assert "no Slurm node yet" in explain_eligibility(judge(make_pod()))
 
 
 def test_a_node_that_refused_is_taken_out_but_never_the_last():

@@ -18,17 +18,17 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.actions import (
-    Action,
     AddFinalizer,
     CancelPending,
     CreatePod,
     DeletePod,
     MarkPending,
+    NodeSetAction,
     RemoveFinalizer,
 )
 from sunkpy.core.nodeset.feasibility import Exclusion, decide_fit
 from sunkpy.core.nodeset.naming import assign_names, remembered_name
-from sunkpy.core.nodeset.removal import Cause, Token, is_cleared, removal_order, token_of
+from sunkpy.core.nodeset.removal import RemovalCause, Token, is_cleared, removal_order, token_of
 from sunkpy.core.nodeset.rollout import choose_for_rollout, max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import build_pod, node_of, template_hash
 from sunkpy.core.nodeset.spec import NodeSet
@@ -99,16 +99,16 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The steps, what they follow from, and when to look again although nothing happens."""
 
-    actions: Sequence[Action]
+    actions: Sequence[NodeSetAction]
     survey: Survey
-    wanted_gone: Mapping[str, Cause]
+    wanted_gone: Mapping[str, RemovalCause]
     desired: int
     overdue: Sequence[Pod] = ()
     is_teardown: bool = False
     requeue_after_s: float | None = None
 
 
-def decide(world: World) -> Plan:
+def decide_nodeset(world: World) -> Plan:
     """The next steps for one NodeSet.
 
     Raises:
@@ -129,15 +129,19 @@ def decide(world: World) -> Plan:
 def _plan_teardown(world: World) -> Plan:
     pods = world.own_pods
     survey = Survey(fits=(), exclusions={}, pods=pods, staying=(), leaving=pods, held=(), removal_cap=len(pods))
-    wanted_gone = {pod.name: Cause.NODESET_DELETED for pod in pods}
-    steps: list[Action] = list(_removal_steps(world, survey, wanted_gone))
+    wanted_gone = {pod.name: RemovalCause.NODESET_DELETED for pod in pods}
+    steps: list[NodeSetAction] = list(_removal_steps(world, survey, wanted_gone))
     if not pods and names.FINALIZER_NODESET in world.nodeset.metadata.finalizers:
         steps.append(RemoveFinalizer())
     return _plan(world, survey, wanted_gone, 0, steps)
 
 
 def _plan(
-    world: World, survey: Survey, wanted_gone: Mapping[str, Cause], desired: int, actions: Sequence[Action]
+    world: World,
+    survey: Survey,
+    wanted_gone: Mapping[str, RemovalCause],
+    desired: int,
+    actions: Sequence[NodeSetAction],
 ) -> Plan:
     overdue = [pod for pod in survey.pods if pod.name in wanted_gone and _is_overdue(world, pod)]
     return Plan(
@@ -241,15 +245,15 @@ def _removal_cap(world: World) -> int:
     return int(text) if text.isdigit() else max(5, -(-len(world.own_pods) // 5))
 
 
-def _choose_wanted_gone(world: World, survey: Survey, desired: int) -> dict[str, Cause]:
+def _choose_wanted_gone(world: World, survey: Survey, desired: int) -> dict[str, RemovalCause]:
     """Pod name → why it has to go. A pod that is already marked stays chosen rather than a fresh one."""
-    gone = {pod.name: Cause.NODE_LEFT for pod in survey.leaving}
+    gone = {pod.name: RemovalCause.NODE_LEFT for pod in survey.leaving}
     if world.nodeset.spec.replicas is not None:
         surplus = max(len(survey.staying) - desired, 0)
         victims = sorted(survey.staying, key=lambda pod: _surplus_order(survey, pod))[:surplus]
-        gone |= {pod.name: Cause.SCALE_DOWN for pod in victims}
-    evicted = [pod for pod in survey.staying if (token := token_of(pod)) and token.cause == Cause.EVICTED]
-    gone = {pod.name: Cause.EVICTED for pod in evicted} | gone
+        gone |= {pod.name: RemovalCause.SCALE_DOWN for pod in victims}
+    evicted = [pod for pod in survey.staying if (token := token_of(pod)) and token.cause == RemovalCause.EVICTED]
+    gone = {pod.name: RemovalCause.EVICTED for pod in evicted} | gone
     strategy = world.nodeset.spec.update_strategy
     if _may_roll(world):
         total = min(desired, survey.possible)
@@ -259,7 +263,7 @@ def _choose_wanted_gone(world: World, survey: Survey, desired: int) -> dict[str,
             total=total,  # an evicted pod counts as missing
             limit=max_unavailable(strategy, total),
         )
-        gone |= dict.fromkeys(sorted(outdated), Cause.ROLLOUT)
+        gone |= dict.fromkeys(sorted(outdated), RemovalCause.ROLLOUT)
     return gone
 
 
@@ -275,8 +279,8 @@ def _surplus_order(survey: Survey, pod: Pod) -> tuple[bool, bool, int, float, st
     return (unmarked, node_of(pod) not in survey.exclusions, rank, age, name)
 
 
-def _removal_steps(world: World, survey: Survey, wanted_gone: Mapping[str, Cause]) -> list[Action]:
-    steps: list[Action] = []
+def _removal_steps(world: World, survey: Survey, wanted_gone: Mapping[str, RemovalCause]) -> list[NodeSetAction]:
+    steps: list[NodeSetAction] = []
     for pod in survey.pods:
         if pod.is_deleting:
             continue
@@ -287,14 +291,14 @@ def _removal_steps(world: World, survey: Survey, wanted_gone: Mapping[str, Cause
     return steps
 
 
-def _finished_step(world: World, pod: Pod, cause: Cause | None) -> Action | None:
+def _finished_step(world: World, pod: Pod, cause: RemovalCause | None) -> NodeSetAction | None:
     """Nothing runs in a finished pod. One that is only in the way of its successor waits out the pause."""
     if cause is not None or _pause_left_s(world, pod) <= 0:
         return DeletePod(pod, "failed")
     return None
 
 
-def _live_step(world: World, pod: Pod, cause: Cause | None) -> Action | None:
+def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> NodeSetAction | None:
     token = token_of(pod)
     if cause is None:
         return CancelPending(pod) if token is not None else None
@@ -328,7 +332,7 @@ def _pause_left_s(world: World, pod: Pod) -> float:
     return pause_s - age_s
 
 
-def _plan_creations(world: World, survey: Survey, desired: int) -> list[Action]:
+def _plan_creations(world: World, survey: Survey, desired: int) -> list[NodeSetAction]:
     filled = {node_of(pod) for pod in survey.pods}
     free = [node for node in survey.fits if node.name not in filled]
     if world.nodeset.spec.replicas is not None:

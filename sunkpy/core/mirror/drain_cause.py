@@ -23,7 +23,7 @@ class Want(enum.Enum):
     LIFT = "lift"
 
 
-class Cause(msgspec.Struct, frozen=True):
+class DrainCause(msgspec.Struct, frozen=True):
     """`reason` is the text for Slurm; `is_announced` when a person or the operator asked for the drain."""
 
     want: Want
@@ -31,7 +31,7 @@ class Cause(msgspec.Struct, frozen=True):
     is_announced: bool = True
 
 
-def drain_cause(pod: Pod | None, *, unready_for_s: float) -> Cause:
+def drain_cause(pod: Pod | None, *, unready_for_s: float) -> DrainCause:
     """The strongest cause, first match:
 
     1. the pod is gone, or is to be deleted: nothing new may start where the ground is about to vanish;
@@ -52,13 +52,13 @@ def drain_cause(pod: Pod | None, *, unready_for_s: float) -> Cause:
     if cordon is not None:
         return _drain(f"cordon: {cordon}" if cordon else "cordon")
     if pod.is_condition_true("ContainersReady"):
-        return Cause(Want.LIFT)
+        return DrainCause(Want.LIFT)
     if unready_for_s >= UNREADY_GRACE_S or pod.is_finished:
         return _drain("pod not ready", is_announced=False)
-    return Cause(Want.HOLD)
+    return DrainCause(Want.HOLD)
 
 
-def _drain(text: str, *, is_announced: bool = True) -> Cause:
+def _drain(text: str, *, is_announced: bool = True) -> DrainCause:
     """One line without spare blanks, as Slurm gives it back: else it would look like another reason for ever."""
     line = " ".join(text.split())[:REASON_LIMIT].rstrip()
-    return Cause(Want.DRAIN, names.REASON_PREFIX + line, is_announced)
+    return DrainCause(Want.DRAIN, names.REASON_PREFIX + line, is_announced)

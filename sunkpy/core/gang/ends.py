@@ -14,7 +14,7 @@ NEWEST_PENDING: Final = 50
 """Of so many pending jobs, the newest, one is looked for that took a place: each costs one request."""
 
 
-class Cause(msgspec.Struct, frozen=True, kw_only=True):
+class EndCause(msgspec.Struct, frozen=True, kw_only=True):
     """Reason of the DisruptionTarget condition, and the sentence for condition and Event."""
 
     reason: str
@@ -37,13 +37,13 @@ _BY_FLAG: Final = (
 )
 
 
-def cause_of_end(job: JobId, state: frozenset[str], taker: SlurmJob | None = None) -> Cause:
-    """What ended a job that is in `state`; `taker` is the job that preempted it, when it was found."""
+def cause_of_end(job: JobId, state: frozenset[str], preemptor: SlurmJob | None = None) -> EndCause:
+    """What ended a job that is in `state`; `preemptor` is the job that preempted it, when it was found."""
     for flag, reason, text in _BY_FLAG:
         if flag in state:
-            by = f" by {describe(taker)}" if taker is not None and flag == "PREEMPTED" else ""
-            return Cause(reason=reason, message=f"Slurm job {job} {text}{by}")
-    return Cause(reason="SlurmJobEnded", message=f"Slurm job {job} ended")
+            by = f" by {describe(preemptor)}" if preemptor is not None and flag == "PREEMPTED" else ""
+            return EndCause(reason=reason, message=f"Slurm job {job} {text}{by}")
+    return EndCause(reason="SlurmJobEnded", message=f"Slurm job {job} ended")
 
 
 def describe(job: SlurmJob) -> str:
@@ -57,7 +57,7 @@ def pending_to_look_at(states: Mapping[JobId, frozenset[str]]) -> tuple[JobId, .
     return tuple(sorted(pending, reverse=True)[:NEWEST_PENDING])
 
 
-def choose_taker(
+def choose_preemptor(
     candidates: Iterable[SlurmJob],
     *,
     node: str,

@@ -12,7 +12,7 @@ from sunkpy.core.nodeset.actions import (
     MarkPending,
     RemoveFinalizer,
 )
-from sunkpy.core.nodeset.plan import ANNOTATION_REMOVAL_CAP, decide
+from sunkpy.core.nodeset.decide import ANNOTATION_REMOVAL_CAP, decide_nodeset
 from tests.unit.core.nodeset.build import NOW, make_node, make_nodeset, make_pod, make_template, make_world
 
 TOKEN = "2026-11-20T11:30:00+00:00/scale-down"
@@ -43,26 +43,26 @@ def pods(nodeset, count, **kwargs):
 
 
 def test_each_feasible_node_gets_a_pod_and_the_nodeset_a_finalizer():
-    plan = decide(make_world(make_nodeset(finalizers=()), nodes(2)))
+    plan = decide_nodeset(make_world(make_nodeset(finalizers=()), nodes(2)))
     assert created(plan) == {("n1", "gpu-012-001"), ("n2", "gpu-012-002")}
     assert steps(plan, AddFinalizer)
 
 
 def test_replicas_limit_and_prefer_usable_nodes():
     choice = [make_node(1, unschedulable=True), make_node(2, ready=False), make_node(3), make_node(4)]
-    assert {node for node, _ in created(decide(make_world(make_nodeset(replicas=2), choice)))} == {"n3", "n4"}
-    assert len(created(decide(make_world(make_nodeset(replicas=9), choice)))) == 4
+    assert {node for node, _ in created(decide_nodeset(make_world(make_nodeset(replicas=2), choice)))} == {"n3", "n4"}
+    assert len(created(decide_nodeset(make_world(make_nodeset(replicas=9), choice)))) == 4
 
 
 def test_nothing_to_do_when_all_is_there():
     nodeset = make_nodeset()
-    assert decide(make_world(nodeset, nodes(2), pods(nodeset, 2))).actions == []
+    assert decide_nodeset(make_world(nodeset, nodes(2), pods(nodeset, 2))).actions == []
 
 
 def test_scale_down_marks_the_idle_before_the_running():
     nodeset = make_nodeset(replicas=1)
     found = [make_pod(nodeset, 1, running="True"), make_pod(nodeset, 2), make_pod(nodeset, 3, running="True")]
-    assert marked(decide(make_world(nodeset, nodes(3), found))) == {
+    assert marked(decide_nodeset(make_world(nodeset, nodes(3), found))) == {
         ("gpu-012-002", "scale-down"),
         ("gpu-012-001", "scale-down"),
     }
@@ -72,26 +72,26 @@ def test_only_an_answered_token_lets_a_pod_go():
     nodeset = make_nodeset(replicas=0)
     answers = [None, "2026-11-20T11:29:00+00:00/scale-down", TOKEN]
     found = [make_pod(nodeset, n, token=TOKEN, drained=answer) for n, answer in enumerate(answers, start=1)]
-    assert deleted(decide(make_world(nodeset, nodes(3), found))) == {("gpu-012-003", "drained")}
+    assert deleted(decide_nodeset(make_world(nodeset, nodes(3), found))) == {("gpu-012-003", "drained")}
 
 
 def test_a_running_job_holds_the_pod_even_when_the_token_is_answered():
     nodeset = make_nodeset(replicas=0)
     busy = make_pod(nodeset, 1, token=TOKEN, drained=TOKEN, running="True")
-    assert decide(make_world(nodeset, nodes(1), [busy])).actions == []
+    assert decide_nodeset(make_world(nodeset, nodes(1), [busy])).actions == []
 
 
 def test_scaling_up_again_cancels_the_removal():
     nodeset = make_nodeset(replicas=2)
     found = [make_pod(nodeset, 1, token=TOKEN), make_pod(nodeset, 2)]
-    plan = decide(make_world(nodeset, nodes(2), found))
+    plan = decide_nodeset(make_world(nodeset, nodes(2), found))
     assert [action.pod.name for action in steps(plan, CancelPending)] == ["gpu-012-001"]
 
 
 def test_a_node_that_no_longer_matches_is_left_and_replaced():
     nodeset = make_nodeset(replicas=1, template=make_template(nodeSelector={"pool": "gpu"}))
     out, fits = make_node(1), make_node(2, labels={"pool": "gpu"})
-    plan = decide(make_world(nodeset, [out, fits], pods(nodeset, 1)))
+    plan = decide_nodeset(make_world(nodeset, [out, fits], pods(nodeset, 1)))
     assert marked(plan) == {("gpu-012-001", "node-left")}
     assert created(plan) == {("n2", "gpu-012-002")}
 
@@ -99,82 +99,84 @@ def test_a_node_that_no_longer_matches_is_left_and_replaced():
 def test_a_noschedule_taint_does_not_drive_a_pod_away():
     nodeset = make_nodeset()
     tainted = make_node(1, taints=(Taint(key="team", effect="NoSchedule"),))
-    assert decide(make_world(nodeset, [tainted], pods(nodeset, 1))).actions == []
+    assert decide_nodeset(make_world(nodeset, [tainted], pods(nodeset, 1))).actions == []
 
 
 def test_a_node_filled_by_others_keeps_its_pod():
     nodeset = make_nodeset(template=make_template(requests={"cpu": "8"}))
     found = pods(nodeset, 1)
     world = make_world(nodeset, nodes(1), found, occupants={"n1": [*found, make_pod(make_nodeset(name="x"), 9)]})
-    assert decide(world).actions == []
+    assert decide_nodeset(world).actions == []
 
 
 def test_too_many_leaving_at_once_are_held_until_confirmed():
     template = make_template(nodeSelector={"pool": "gpu"})
     nodeset = make_nodeset(template=template)
-    plan = decide(make_world(nodeset, nodes(10), pods(nodeset, 10)))
+    plan = decide_nodeset(make_world(nodeset, nodes(10), pods(nodeset, 10)))
     assert plan.actions == []
     assert len(plan.survey.held) == 10
     confirmed = make_nodeset(template=template, annotations={ANNOTATION_REMOVAL_CAP: "10"})
-    assert len(marked(decide(make_world(confirmed, nodes(10), pods(confirmed, 10))))) == 10
+    assert len(marked(decide_nodeset(make_world(confirmed, nodes(10), pods(confirmed, 10))))) == 10
 
 
 def test_a_few_leave_without_being_asked():
     nodeset = make_nodeset(template=make_template(nodeSelector={"pool": "gpu"}))
-    assert len(marked(decide(make_world(nodeset, nodes(3), pods(nodeset, 3))))) == 3
+    assert len(marked(decide_nodeset(make_world(nodeset, nodes(3), pods(nodeset, 3))))) == 3
 
 
 def test_pods_of_vanished_nodes_are_marked():
     nodeset = make_nodeset()
-    assert marked(decide(make_world(nodeset, nodes(1), pods(nodeset, 2)))) == {("gpu-012-002", "node-left")}
+    assert marked(decide_nodeset(make_world(nodeset, nodes(1), pods(nodeset, 2)))) == {("gpu-012-002", "node-left")}
 
 
 def test_a_node_belongs_to_one_nodeset():
     nodeset, other = make_nodeset(), make_nodeset(name="cpu")
     theirs = make_pod(other, 1, name="cpu-012-001")
-    assert created(decide(make_world(nodeset, nodes(2), [theirs]))) == {("n2", "gpu-012-002")}
+    assert created(decide_nodeset(make_world(nodeset, nodes(2), [theirs]))) == {("n2", "gpu-012-002")}
 
 
 def test_of_two_nodesets_on_one_node_the_younger_pod_leaves():
     nodeset, other = make_nodeset(), make_nodeset(name="cpu")
     theirs = make_pod(other, 1, name="cpu-012-001", created="2026-11-20T10:00:00Z")
-    assert marked(decide(make_world(nodeset, nodes(1), [*pods(nodeset, 1), theirs]))) == {("gpu-012-001", "node-left")}
+    assert marked(decide_nodeset(make_world(nodeset, nodes(1), [*pods(nodeset, 1), theirs]))) == {
+        ("gpu-012-001", "node-left")
+    }
     younger = make_pod(other, 1, name="cpu-012-001", created="2026-11-20T11:30:00Z")
-    assert decide(make_world(nodeset, nodes(1), [*pods(nodeset, 1), younger])).actions == []
+    assert decide_nodeset(make_world(nodeset, nodes(1), [*pods(nodeset, 1), younger])).actions == []
 
 
 def test_the_roll_marks_within_its_limit():
     nodeset = make_nodeset(max_unavailable=2)
     found = pods(nodeset, 5, template_hash="old")
-    assert len(marked(decide(make_world(nodeset, nodes(5), found)))) == 2
+    assert len(marked(decide_nodeset(make_world(nodeset, nodes(5), found)))) == 2
 
 
 @pytest.mark.parametrize("kwargs", [{"paused": True}, {"strategy": "OnDelete"}])
 def test_no_roll_when_paused_or_on_delete(kwargs):
     nodeset = make_nodeset(**kwargs)
-    assert decide(make_world(nodeset, nodes(2), pods(nodeset, 2, template_hash="old"))).actions == []
+    assert decide_nodeset(make_world(nodeset, nodes(2), pods(nodeset, 2, template_hash="old"))).actions == []
 
 
 def test_pausing_calls_off_what_has_not_gone_yet():
     nodeset = make_nodeset(paused=True)
     pod = make_pod(nodeset, 1, template_hash="old", token="2026-11-20T11:30:00+00:00/rollout")
-    assert [type(action) for action in decide(make_world(nodeset, nodes(1), [pod])).actions] == [CancelPending]
+    assert [type(action) for action in decide_nodeset(make_world(nodeset, nodes(1), [pod])).actions] == [CancelPending]
 
 
 def test_an_eviction_stays_wanted():
     nodeset = make_nodeset()
     token = "2026-11-20T11:30:00+00:00/evicted"
     pod = make_pod(nodeset, 1, token=token, drained=token)
-    assert deleted(decide(make_world(nodeset, nodes(1), [pod]))) == {("gpu-012-001", "drained")}
+    assert deleted(decide_nodeset(make_world(nodeset, nodes(1), [pod]))) == {("gpu-012-001", "drained")}
 
 
 def test_a_failed_pod_is_replaced_with_growing_pauses():
     nodeset = make_nodeset()
     seconds_ago = (NOW - timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
     failed = make_pod(nodeset, 1, phase="Failed", reason="OutOfcpu", created=seconds_ago)
-    first = decide(make_world(nodeset, nodes(1), [failed]))
+    first = decide_nodeset(make_world(nodeset, nodes(1), [failed]))
     assert deleted(first) == {("gpu-012-001", "failed")}
-    fifth = decide(make_world(nodeset, nodes(1), [failed], failures={"n1": 5}))
+    fifth = decide_nodeset(make_world(nodeset, nodes(1), [failed], failures={"n1": 5}))
     assert fifth.actions == []
     assert fifth.requeue_after_s == 11.0
 
@@ -183,52 +185,54 @@ def test_deleting_the_nodeset_drains_every_pod_before_the_finalizer_goes():
     nodeset = make_nodeset(deleting=True)
     token = "2026-11-20T11:30:00+00:00/nodeset-deleted"
     found = [make_pod(nodeset, 1), make_pod(nodeset, 2, token=token, drained=token)]
-    plan = decide(make_world(nodeset, nodes(3), found))
+    plan = decide_nodeset(make_world(nodeset, nodes(3), found))
     assert marked(plan) == {("gpu-012-001", "nodeset-deleted")}
     assert deleted(plan) == {("gpu-012-002", "drained")}
     assert not steps(plan, RemoveFinalizer)
-    assert [type(a) for a in decide(make_world(nodeset, nodes(3))).actions] == [RemoveFinalizer]
+    assert [type(a) for a in decide_nodeset(make_world(nodeset, nodes(3))).actions] == [RemoveFinalizer]
     gone = make_nodeset(deleting=True, finalizers=())
-    assert decide(make_world(gone, nodes(3))).actions == []
+    assert decide_nodeset(make_world(gone, nodes(3))).actions == []
 
 
 @pytest.mark.parametrize(("policy", "goes"), [("Wait", set()), ("Force", {("gpu-012-001", "drain-timeout")})])
 def test_a_drain_that_takes_too_long_follows_the_policy(policy, goes):
     nodeset = make_nodeset(replicas=0, drain_timeout_s=600, drain_timeout_policy=policy)
-    plan = decide(make_world(nodeset, nodes(1), [make_pod(nodeset, 1, token=TOKEN, running="True")]))
+    plan = decide_nodeset(make_world(nodeset, nodes(1), [make_pod(nodeset, 1, token=TOKEN, running="True")]))
     assert deleted(plan) == goes
     assert [pod.name for pod in plan.overdue] == ["gpu-012-001"]
 
 
 def test_the_timeout_is_looked_at_in_time():
     nodeset = make_nodeset(replicas=0, drain_timeout_s=3600)
-    plan = decide(make_world(nodeset, nodes(1), [make_pod(nodeset, 1, token=TOKEN)]))
+    plan = decide_nodeset(make_world(nodeset, nodes(1), [make_pod(nodeset, 1, token=TOKEN)]))
     assert plan.requeue_after_s == 1800.0
 
 
 def test_a_pod_that_no_scheduler_has_bound_holds_its_node():
     nodeset = make_nodeset()
     pod = make_pod(nodeset, 1, bound=False, ready=False, running=None, drain=None)
-    assert decide(make_world(nodeset, nodes(1), [pod])).actions == []
+    assert decide_nodeset(make_world(nodeset, nodes(1), [pod])).actions == []
 
 
 def test_a_terminating_pod_holds_its_node_until_it_is_gone():
     nodeset = make_nodeset()
-    assert decide(make_world(nodeset, nodes(1), pods(nodeset, 1, deleting=True))).actions == []
+    assert decide_nodeset(make_world(nodeset, nodes(1), pods(nodeset, 1, deleting=True))).actions == []
 
 
 def test_the_second_pod_of_a_node_goes():
     nodeset = make_nodeset()
     twin = make_pod(nodeset, 2, node="n1", created="2026-11-20T11:30:00Z")
-    assert marked(decide(make_world(nodeset, nodes(1), [twin, *pods(nodeset, 1)]))) == {("gpu-012-002", "node-left")}
+    assert marked(decide_nodeset(make_world(nodeset, nodes(1), [twin, *pods(nodeset, 1)]))) == {
+        ("gpu-012-002", "node-left")
+    }
 
 
 def test_a_recreated_pod_gets_the_name_its_node_had():
     node = make_node(1, annotations={names.ANNOTATION_PLACED_ON: "gpu-007-007"})
-    assert created(decide(make_world(make_nodeset(), [node]))) == {("n1", "gpu-007-007")}
+    assert created(decide_nodeset(make_world(make_nodeset(), [node]))) == {("n1", "gpu-007-007")}
 
 
 def test_a_template_that_the_apiserver_refuses_costs_no_pod():
     nodeset = make_nodeset()
     found = pods(nodeset, 2, template_hash="old")
-    assert decide(make_world(nodeset, nodes(2), found, create_error="image: Required value")).actions == []
+    assert decide_nodeset(make_world(nodeset, nodes(2), found, create_error="image: Required value")).actions == []

@@ -1,6 +1,6 @@
 import pytest
 
-from sunkpy.core.gang.causes import NEWEST_PENDING, cause_of_end, choose_taker, pending_to_look_at
+from sunkpy.core.gang.ends import NEWEST_PENDING, cause_of_end, choose_preemptor, pending_to_look_at
 from sunkpy.core.model.states import SlurmJob
 
 TIERS = {"low": 1, "high": 10}
@@ -32,7 +32,7 @@ def test_every_end_has_a_reason(state, reason):
 
 
 def choose(*jobs, **named):
-    return choose_taker(jobs, node="n1", tiers=TIERS, named={int(k[1:]): frozenset(v) for k, v in named.items()})
+    return choose_preemptor(jobs, node="n1", tiers=TIERS, named={int(k[1:]): frozenset(v) for k, v in named.items()})
 
 
 def test_the_higher_tier_wins_then_priority_then_age():
