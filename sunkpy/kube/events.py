@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal
 
 import cachetools
 import structlog
 
 from sunkpy.core.model.objects import KubeObject
+from sunkpy.core.model.times import rfc3339_micro, utc_now
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 
@@ -25,7 +26,7 @@ class EventRecorder:
         self._kube = kube
         self._component = component
         self._instance = instance
-        self._now = now or (lambda: datetime.now(UTC))
+        self._now = now or utc_now
         self._said: cachetools.TTLCache[str, bool] = cachetools.TTLCache(maxsize=4096, ttl=_QUIET_S)
         self._log = structlog.get_logger("events")
 
@@ -60,7 +61,7 @@ class EventRecorder:
                 "name": f"{about.name[:200]}.{digest[:8]}{int(now.timestamp() * 1000):x}",
                 "namespace": namespace,
             },
-            "eventTime": now.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "eventTime": rfc3339_micro(now),
             "reportingController": f"sunkpy.dev/{self._component}",
             "reportingInstance": self._instance[:128],
             "action": action,

@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from sunkpy.core.model.objects import Key, KubeObject
+from sunkpy.core.model.times import backoff_s
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
 
@@ -74,23 +75,24 @@ class Informer(Generic[T]):
 
     async def run(self) -> None:
         """Keep the copy until cancelled."""
-        backoff_s = _BACKOFF_FIRST_S
+        failures = 0
         while True:
             try:
                 if not self._version:
                     await self._relist()
-                    backoff_s = _BACKOFF_FIRST_S
+                    failures = 0
                 await self._watch()
             except errors.Gone:
                 self._version = ""
             except (errors.KubeError, msgspec.DecodeError) as error:
                 if self.connected:
-                    backoff_s = _BACKOFF_FIRST_S
-                self._log.warning("watch interrupted", error=str(error), retry_in_s=round(backoff_s, 1))
+                    failures = 0
+                delay_s = backoff_s(failures, first_s=_BACKOFF_FIRST_S, last_s=_BACKOFF_LAST_S)
+                failures += 1
+                self._log.warning("watch interrupted", error=str(error), retry_in_s=round(delay_s, 1))
                 if isinstance(error, msgspec.DecodeError):
                     self._version = ""
-                await asyncio.sleep(backoff_s * random.uniform(0.5, 1.0))
-                backoff_s = min(backoff_s * 2, _BACKOFF_LAST_S)
+                await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))
             else:
                 # A server may close watches at once; never let that become a busy loop.
                 await asyncio.sleep(random.uniform(0.0, 0.05))

@@ -6,9 +6,8 @@ seen from here, as client-go does.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from sunkpy.core.model.objects import KubeObject, Wire
+from sunkpy.core.model.times import rfc3339_micro, utc_now
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.election import LeaseRecord, LockUnavailable
@@ -64,7 +63,7 @@ class KubeLease:
         return True
 
     def _body(self, holder: str, duration_s: int, previous: LeaseRecord | None) -> dict[str, object]:
-        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        now = rfc3339_micro(utc_now())
         same = previous is not None and previous.holder == holder
         metadata = {"name": self._name, "namespace": self._namespace}
         if previous is not None:

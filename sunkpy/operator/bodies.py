@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sunkpy.core.model.conditions import as_json, stamped
 from sunkpy.core.model.objects import Condition, Node, Pod
 from sunkpy.core.nodeset.node_side import Changes, NodePatch
 from sunkpy.core.nodeset.spec import NodeSetStatus
@@ -46,15 +47,7 @@ def node_status(node: Node, patch: NodePatch, now: str) -> Json:
 
 
 def _node_condition(old: Condition | None, new: Condition, now: str) -> Json:
-    since = old.last_transition_time if old is not None and old.status == new.status else None
-    return {
-        "type": new.type,
-        "status": new.status,
-        "reason": new.reason,
-        "message": new.message,
-        "lastHeartbeatTime": now,
-        "lastTransitionTime": since or now,
-    }
+    return {**as_json(stamped(new, old, now)), "lastHeartbeatTime": now}
 
 
 def nodeset_status(status: NodeSetStatus) -> Json:
@@ -72,15 +65,4 @@ def nodeset_status(status: NodeSetStatus) -> Json:
         "observedGeneration": status.observed_generation,
         "selector": status.selector,
     }
-    return {"status": {**numbers, "conditions": [_condition(condition) for condition in status.conditions]}}
-
-
-def _condition(condition: Condition) -> Json:
-    return {
-        "type": condition.type,
-        "status": condition.status,
-        "reason": condition.reason,
-        "message": condition.message,
-        "lastTransitionTime": condition.last_transition_time,
-        "observedGeneration": condition.observed_generation,
-    }
+    return {"status": {**numbers, "conditions": [as_json(condition) for condition in status.conditions]}}

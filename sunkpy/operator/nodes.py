@@ -7,6 +7,7 @@ from datetime import datetime
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.times import rfc3339
 from sunkpy.core.nodeset.node_side import decide_node, decide_pod_cordon
 from sunkpy.core.nodeset.protection import decide_evictable
 from sunkpy.kube import errors, paths
@@ -63,7 +64,7 @@ class NodeReconciler:
             if patch.touches_object:
                 await self._kube.patch(path, bodies.node_object(node, patch))
             if patch.touches_status:
-                now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+                now = rfc3339(self._now())
                 await self._kube.patch(
                     paths.status(path), bodies.node_status(node, patch, now), content_type=STRATEGIC_PATCH
                 )

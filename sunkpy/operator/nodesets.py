@@ -19,6 +19,7 @@ from sunkpy.core import names
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Condition, Key, Node, Pod
 from sunkpy.core.model.quantity import BadQuantity
+from sunkpy.core.model.times import rfc3339
 from sunkpy.core.nodeset.actions import (
     AddFinalizer,
     CancelPending,
@@ -294,7 +295,7 @@ class NodeSetReconciler:
 
     async def _report_unreadable(self, nodeset: NodeSet, error: msgspec.ValidationError | BadQuantity) -> None:
         """The schema lets through what it cannot check inside the template: say it, touch no pod."""
-        now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = rfc3339(self._now())
         condition = Condition(
             type="Progressing",
             status="False",

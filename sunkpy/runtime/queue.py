@@ -13,6 +13,8 @@ from typing import Generic, TypeVar
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from sunkpy.core.model.times import backoff_s
+
 K = TypeVar("K", bound=Hashable)
 Reconcile = Callable[[K], Awaitable[float | None]]
 """Works on one key; returns after how many seconds to look again, or None when a change will tell."""
@@ -67,7 +69,7 @@ class WorkQueue(Generic[K]):
         """Work on the key again after a delay that doubles with each failure; the delay in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        delay_s = min(_RETRY_FIRST_S * 2.0 ** min(failures, 20), _RETRY_LAST_S)
+        delay_s = backoff_s(failures, first_s=_RETRY_FIRST_S, last_s=_RETRY_LAST_S)
         self.add_after(key, delay_s)
         return delay_s
 

@@ -19,6 +19,7 @@ from sunkpy.core.gang.recognise import Gang
 from sunkpy.core.gang.view import MISSING_OBSERVATIONS, GangView, JobView
 from sunkpy.core.model.objects import Key, Pod
 from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.core.model.times import backoff_s
 from sunkpy.core.placement.eligibility import Eligibility, without
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 2.0, 300.0
@@ -147,7 +148,7 @@ class GangEntry:
 
     def back_off(self, why: str, *, now: float, first_s: float = _BACKOFF_FIRST_S) -> float:
         """No submit for a while, longer each time; the delay in seconds."""
-        delay_s = min(first_s * 2.0 ** min(self.failures, 20), _BACKOFF_LAST_S)
+        delay_s = backoff_s(self.failures, first_s=first_s, last_s=_BACKOFF_LAST_S)
         self.failures += 1
         self.retry_at = now + delay_s
         self.refused = why

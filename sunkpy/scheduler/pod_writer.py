@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 from sunkpy.core import names
 from sunkpy.core.gang.ends import EndCause
-from sunkpy.core.model.objects import Key, Pod
+from sunkpy.core.model.conditions import as_json, stamped
+from sunkpy.core.model.objects import Condition, Key, Pod
+from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
 from sunkpy.kube.events import EventRecorder
@@ -74,16 +75,8 @@ class PodWriter:
         await self._kube.patch(_path(pod), body, content_type=STRATEGIC_PATCH)
 
     async def _set_condition(self, pod: Pod, type_: str, *, status: str, reason: str, message: str) -> None:
-        old = pod.condition(type_)
-        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        since = old.last_transition_time if old is not None and old.status == status else None
-        condition = {
-            "type": type_,
-            "status": status,
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": since or now,
-        }
+        new = Condition(type=type_, status=status, reason=reason, message=message)
+        condition = as_json(stamped(new, pod.condition(type_), rfc3339(utc_now())))
         body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
         await self._kube.patch(paths.status(_path(pod)), body, content_type=STRATEGIC_PATCH)
 

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import jwt
 
+from sunkpy.core.model.times import rfc3339
 from sunkpy.slurm.errors import Unauthorized
 
 LIFETIME_S = 300
@@ -92,7 +93,7 @@ class TokenFile:
         """Names the file, and the expiry when it has passed."""
         expires_s = _expiry_s(self.token())
         if expires_s is not None and expires_s <= self._wall_clock():
-            when = datetime.datetime.fromtimestamp(expires_s, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            when = rfc3339(datetime.datetime.fromtimestamp(expires_s, datetime.UTC))
             return f"the token in {self._path} expired at {when}: write a fresh one there (scontrol token)"
         return f"the token in {self._path} is not one of this cluster: write a fresh one there (scontrol token)"
 

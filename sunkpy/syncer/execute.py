@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import structlog
 
 from sunkpy.core.mirror import (
@@ -15,7 +13,9 @@ from sunkpy.core.mirror import (
     UndrainNode,
 )
 from sunkpy.core.mirror.drain_cause import Want, drain_cause
-from sunkpy.core.model.objects import Condition, Pod
+from sunkpy.core.model.conditions import as_json, stamped
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.kube import errors as kube_errors
 from sunkpy.kube import paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
@@ -89,10 +89,10 @@ class Executor:
     async def _patch_pod(self, action: PatchPod) -> None:
         """Annotations and conditions in one write: the status subresource of pods takes both."""
         pod = action.pod
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = rfc3339(utc_now())
         body: dict[str, object] = {
             "metadata": {"uid": pod.uid, "annotations": action.annotations},
-            "status": {"conditions": [_wire(condition, pod, now) for condition in action.conditions]},
+            "status": {"conditions": [as_json(stamped(c, pod.condition(c.type), now)) for c in action.conditions]},
         }
         path = paths.status(paths.pod(pod.metadata.namespace, pod.name))
         try:
@@ -107,16 +107,3 @@ class Executor:
         self._log.info(note, action=kind)
         if pod is not None:
             await self._events.normal(pod, "Pod", reason=reason, action=kind, note=note)
-
-
-def _wire(condition: Condition, pod: Pod, now: str) -> dict[str, object]:
-    """`lastTransitionTime` moves only when the status does."""
-    old = pod.condition(condition.type)
-    changed_at = old.last_transition_time if old is not None and old.status == condition.status else None
-    return {
-        "type": condition.type,
-        "status": condition.status,
-        "reason": condition.reason,
-        "message": condition.message,
-        "lastTransitionTime": changed_at or now,
-    }

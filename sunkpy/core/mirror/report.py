@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sunkpy.core import names
+from sunkpy.core.model.conditions import says_the_same
 from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.states import SlurmNode
 
@@ -63,16 +64,12 @@ def slurm_annotations(node: SlurmNode | None) -> dict[str, str | None]:
 
 def differing(pod: Pod, conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
     """Those that the pod does not have in this form yet."""
-    return tuple(condition for condition in conditions if not _is_same(pod.condition(condition.type), condition))
+    return tuple(condition for condition in conditions if not says_the_same(pod.condition(condition.type), condition))
 
 
 def changed(pod: Pod, annotations: dict[str, str | None]) -> dict[str, str | None]:
     """Those that the pod does not have in this form yet."""
     return {key: value for key, value in annotations.items() if pod.annotations.get(key) != value}
-
-
-def _is_same(old: Condition | None, new: Condition) -> bool:
-    return old is not None and (old.status, old.reason, old.message) == (new.status, new.reason, new.message)
 
 
 def _drain_word(node: SlurmNode) -> str:

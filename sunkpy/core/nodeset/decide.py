@@ -17,6 +17,7 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.times import backoff_s, parse_rfc3339
 from sunkpy.core.nodeset.actions import (
     AddFinalizer,
     CancelPending,
@@ -326,9 +327,9 @@ def _is_overdue(world: World, pod: Pod) -> bool:
 def _pause_left_s(world: World, pod: Pod) -> float:
     """A pod that fails at birth is tried again after 1, 2, 4 … 300 s, counted from its creation."""
     count = world.failures.get(node_of(pod), 0)
-    pause_s = 0.0 if count == 0 else min(2.0 ** (count - 1), _FAILED_PAUSE_MAX_S)
+    pause_s = 0.0 if count == 0 else backoff_s(count - 1, first_s=1.0, last_s=_FAILED_PAUSE_MAX_S)
     created = pod.metadata.creation_timestamp
-    age_s = (world.now - datetime.fromisoformat(created)).total_seconds() if created else 0.0
+    age_s = (world.now - parse_rfc3339(created)).total_seconds() if created else 0.0
     return pause_s - age_s
 
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.model.conditions import says_the_same
 from sunkpy.core.model.objects import Condition, Node, Pod
 
 Changes = Mapping[str, str | None]
@@ -98,7 +99,7 @@ def _decide_conditions(node: Node, pod: Pod | None) -> tuple[tuple[Condition, ..
     if pod is None:
         return (), tuple(type_ for type_, condition in present.items() if condition is not None)
     reported = {type_: _reported(pod, type_) for type_ in names.SLURM_CONDITIONS}
-    changed = [new for type_, new in reported.items() if not _says_the_same(present[type_], new)]
+    changed = [new for type_, new in reported.items() if not says_the_same(present[type_], new)]
     return tuple(changed), ()
 
 
@@ -109,10 +110,6 @@ def _reported(pod: Pod, type_: str) -> Condition:
             type=type_, status="Unknown", reason="NotReported", message=f"pod {pod.name} has no such condition yet"
         )
     return condition
-
-
-def _says_the_same(old: Condition | None, new: Condition) -> bool:
-    return old is not None and (old.status, old.reason, old.message) == (new.status, new.reason, new.message)
 
 
 def _decide_cordon(node: Node, pod: Pod | None) -> tuple[Changes, bool | None]:

@@ -9,12 +9,15 @@ different one, so an old answer never counts for a new question.
 from __future__ import annotations
 
 import enum
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.times import parse_rfc3339
+
+_LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
 class RemovalCause(enum.StrEnum):
@@ -45,9 +48,9 @@ def token_of(pod: Pod) -> Token | None:
         return None
     since, _, cause = text.partition("/")
     try:
-        return Token(datetime.fromisoformat(since), cause)
+        return Token(parse_rfc3339(since), cause)
     except ValueError:
-        return Token(datetime.fromisoformat("1970-01-01T00:00:00+00:00"), cause or text)
+        return Token(_LONG_AGO, cause or text)
 
 
 def is_cleared(pod: Pod) -> bool:
@@ -59,7 +62,7 @@ def is_cleared(pod: Pod) -> bool:
 def removal_order(pod: Pod) -> tuple[bool, int, float, str]:
     """Sort key, first to go first: marked before unmarked, then by `_rank`, then newest first."""
     created = pod.metadata.creation_timestamp
-    age = datetime.fromisoformat(created).timestamp() if created else float("inf")
+    age = parse_rfc3339(created).timestamp() if created else float("inf")
     return (not pod.is_deleting and token_of(pod) is None, _rank(pod), -age, pod.name)
 
 

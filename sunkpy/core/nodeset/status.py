@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from sunkpy.core import names
 from sunkpy.core.model import hostlist
+from sunkpy.core.model.conditions import says_the_same, stamped
 from sunkpy.core.model.objects import Condition, Pod
+from sunkpy.core.model.times import rfc3339
 from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod, Notice
 from sunkpy.core.nodeset.decide import ANNOTATION_REMOVAL_CAP, Plan, World
 from sunkpy.core.nodeset.feasibility import explain_exclusions
@@ -27,10 +31,7 @@ def report(world: World, plan: Plan) -> tuple[NodeSetStatus, list[Notice]]:
     before = world.nodeset.status
     notices = []
     for condition in status.conditions:
-        old = before.condition(condition.type)
-        is_news = old is None or (old.status, old.reason, old.message) != (
-            condition.status, condition.reason, condition.message,
-        )  # fmt: skip
+        is_news = not says_the_same(before.condition(condition.type), condition)
         if is_news and (notice := _notice(condition)) is not None:
             notices.append(notice)
     return status, notices
@@ -79,17 +80,8 @@ def _conditions(world: World, plan: Plan) -> tuple[Condition, ...]:
 
 
 def _with_times(world: World, condition: Condition) -> Condition:
-    """The transition time moves only when the status does."""
-    old = world.nodeset.status.condition(condition.type)
-    since = old.last_transition_time if old is not None and old.status == condition.status else None
-    return Condition(
-        type=condition.type,
-        status=condition.status,
-        reason=condition.reason,
-        message=condition.message,
-        last_transition_time=since or world.now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        observed_generation=world.nodeset.metadata.generation,
-    )
+    old, generation = world.nodeset.status.condition(condition.type), world.nodeset.metadata.generation
+    return stamped(msgspec.structs.replace(condition, observed_generation=generation), old, rfc3339(world.now))
 
 
 def _available(world: World, plan: Plan) -> Condition:

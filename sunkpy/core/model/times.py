@@ -1,0 +1,34 @@
+"""Times as Kubernetes writes them (RFC 3339 in UTC), and delays that double."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def utc_now() -> datetime:
+    """The clock of the shells; decisions get the time as an argument."""
+    return datetime.now(UTC)
+
+
+def rfc3339(when: datetime) -> str:
+    """`2026-11-20T12:00:00Z`: metav1.Time."""
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def rfc3339_micro(when: datetime) -> str:
+    """`2026-11-20T12:00:00.000001Z`: metav1.MicroTime."""
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_rfc3339(text: str) -> datetime:
+    """Either form.
+
+    Raises:
+        ValueError: the text is neither.
+    """
+    return datetime.fromisoformat(text)
+
+
+def backoff_s(failures: int, *, first_s: float, last_s: float) -> float:
+    """The delay after so many earlier failures: `first_s`, doubled with each, at most `last_s`."""
+    return min(first_s * 2.0 ** min(failures, 30), last_s)
