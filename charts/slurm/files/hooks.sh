@@ -2,7 +2,7 @@
 # left what they need in a file. Each marker is an empty file named like the placeholder job that pods may be here for.
 
 umask 077
-PATH=${SUNKPY_PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+export PATH=${SUNKPY_PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 token_file=${SUNKPY_TOKEN_FILE:-/var/run/secrets/sunkpy/token}
 settings_file=${SUNKPY_HOOKS_ENV:-/etc/sunkpy/hooks.env}
 markers=${SUNKPY_MARKERS:-/var/lib/sunkpy/markers}
