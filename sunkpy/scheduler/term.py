@@ -54,65 +54,71 @@ class Term:
         families: Families = FAMILIES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._kube = kube
+        self._slurm = slurm
+        self._settings = settings
         self._process = process
+        self._metrics = metrics
+        self._clock = clock
         self._ledger = Ledger(clock)
         self._queue: WorkQueue[GangId] = WorkQueue("gangs")
+        self._members = MemberIndex(families)
+        self._search = JobSearch(slurm, user=settings.slurm.user, clock=clock)
         self._slurm_nodes = NodeCache(slurm, poll_s=_NODES_EACH_S)
         self._cluster = Cluster(kube, self._slurm_nodes, settings, on_nodes=lambda: self._loop.nodes_changed())
-        members = MemberIndex(families)
-        self._cluster.pods.add_handler(members.update)
-        search = JobSearch(slurm, user=settings.slurm.user, clock=clock)
-        pods = PodWriter(kube, EventRecorder(kube, component="scheduler", instance=process.identity.name))
+        self._cluster.pods.add_handler(self._members.update)
+        self._slurm_nodes.add_listener(self._slurm_answered)
+        self._pods = PodWriter(kube, EventRecorder(kube, component="scheduler", instance=process.identity.name))
+        self._collector = Collector(cluster=self._cluster, members=self._members, clock=clock)
+        self._loop = self._make_loop()
+        self._hooks = self._make_hooks()
+
+    def _make_loop(self) -> GangLoop:
+        binder = Binder(cluster=self._cluster, pods=self._pods, metrics=self._metrics, clock=self._clock)
         jobs = JobWriter(
-            slurm=slurm, search=search, ledger=self._ledger, queue=self._queue, metrics=metrics, clock=clock
+            slurm=self._slurm,
+            search=self._search,
+            ledger=self._ledger,
+            queue=self._queue,
+            metrics=self._metrics,
+            clock=self._clock,
         )
-        collector = Collector(cluster=self._cluster, members=members, clock=clock)
-        binder = Binder(cluster=self._cluster, pods=pods, metrics=metrics, clock=clock)
         executor = Executor(
             cluster=self._cluster,
-            pods=pods,
+            pods=self._pods,
             jobs=jobs,
             binder=binder,
-            causes=EndCauses(slurm),
-            metrics=metrics,
-            clock=clock,
+            causes=EndCauses(self._slurm),
+            metrics=self._metrics,
+            clock=self._clock,
         )
-        self._loop = GangLoop(
-            collector=collector,
+        settings = self._settings
+        return GangLoop(
+            collector=self._collector,
             executor=executor,
             binder=binder,
-            pods=pods,
-            members=members,
+            pods=self._pods,
+            members=self._members,
             ledger=self._ledger,
             queue=self._queue,
             policy=Policy(gpu_resources=settings.gpu_resources, default_partition=settings.default_partition),
-            metrics=metrics,
-            clock=clock,
+            metrics=self._metrics,
+            clock=self._clock,
         )
-        self._adoption = Adoption(
-            cluster=self._cluster, members=members, ledger=self._ledger, search=search, clock=clock
-        )
-        self._poller = JobPoller(
-            slurm,
-            self._ledger,
-            metrics,
-            poll_s=settings.poll_seconds,
-            clock=clock,
-            on_change=self._loop.gang_changed,
-        )
-        self._hooks = Hooks(
-            auth=NodeAuth(kube, self._cluster, audience=settings.hooks.audience),
-            slurm=slurm,
-            slurm_user=settings.slurm.user,
-            pods=pods,
+
+    def _make_hooks(self) -> Hooks:
+        return Hooks(
+            auth=NodeAuth(self._kube, self._cluster, audience=self._settings.hooks.audience),
+            slurm=self._slurm,
+            slurm_user=self._settings.slurm.user,
+            pods=self._pods,
             ledger=self._ledger,
             queue=self._queue,
-            collector=collector,
-            members=members,
-            metrics=metrics,
-            clock=clock,
+            collector=self._collector,
+            members=self._members,
+            metrics=self._metrics,
+            clock=self._clock,
         )
-        self._slurm_nodes.add_listener(self._slurm_answered)
 
     async def run(self, server: HookServer) -> None:
         """Work until cancelled; hooks are answered once what is there has been adopted."""
@@ -120,16 +126,36 @@ class Term:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._cluster.run())
                 await self._cluster.synced()
-                await self._adoption.run()
+                await self._adopt()
                 self._cluster.pods.add_handler(self._loop.pod_changed)
                 for pod in self._cluster.pods.values():
                     self._loop.pod_changed(None, pod)
                 server.hooks = self._hooks
-                group.create_task(self._poller.run())
+                group.create_task(self._make_poller().run())
                 metrics = self._process.queue_metrics
                 group.create_task(run_workers(self._queue, self._loop.reconcile, workers=_WORKERS, metrics=metrics))
         finally:
             server.hooks = None
+
+    async def _adopt(self) -> None:
+        adoption = Adoption(
+            cluster=self._cluster,
+            members=self._members,
+            ledger=self._ledger,
+            search=self._search,
+            clock=self._clock,
+        )
+        await adoption.run()
+
+    def _make_poller(self) -> JobPoller:
+        return JobPoller(
+            self._slurm,
+            self._ledger,
+            self._metrics,
+            poll_s=self._settings.poll_seconds,
+            clock=self._clock,
+            on_change=self._loop.gang_changed,
+        )
 
     def _slurm_answered(self, _: frozenset[str]) -> None:
         if self._slurm_nodes.problem is not None:  # the reads before this one failed
