@@ -75,9 +75,12 @@ class Binder:
             await self._pods.bind(action.pod, assumed)
         except errors.Unavailable:
             raise  # sent, perhaps done: settled at the start of the next pass
-        except errors.KubeError:
+        except errors.KubeError as error:
             member.assumed, entry.bound_to = None, was_bound_to
             self._metrics.binds.labels("failed").inc()
+            if isinstance(error, errors.Forbidden | errors.Invalid):
+                # Asking again will not help, and meanwhile the job would hold a node for nothing.
+                raise Refused(f"the apiserver refuses the binding to node {node}: {error.message}") from error
             raise
         member.assumed = msgspec.structs.replace(assumed, confirmed=True)
         entry.fire()

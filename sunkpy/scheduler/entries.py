@@ -51,7 +51,9 @@ class MemberEntry:
 
 @dataclass(slots=True)
 class JobEntry:
-    """One placeholder job. `noted`: its end has been counted; `reappeared`: the id is back after Slurm forgot it."""
+    """One placeholder job. `noted`: its end has been counted; `reappeared`: the id is back after Slurm forgot it;
+    `proved`: nodes of which Slurm itself has said that the job has them.
+    """
 
     id: JobId
     known_at: float
@@ -64,9 +66,10 @@ class JobEntry:
     missing: int = 0
     told_at: float | None = None
     last_told_at: float = 0.0
-    cancelled: bool = False
+    cancelled_at: float | None = None
     noted: bool = False
     reappeared: bool = False
+    proved: set[str] = field(default_factory=set)
     read_at: float = float("-inf")
 
     def view(self, now: float) -> JobView:
@@ -138,6 +141,7 @@ class GangEntry:
     jobs: dict[JobId, JobEntry] = field(default_factory=dict)
     members: dict[str, MemberEntry] = field(default_factory=dict)
     bound_to: JobId | None = None
+    displaced: dict[str, JobId] = field(default_factory=dict)
     state: State | None = None
     retry_at: float = 0.0
     failures: int = 0
@@ -197,6 +201,7 @@ class GangEntry:
             jobs=tuple(self.jobs[id].view(now) for id in sorted(self.jobs)),
             bound_to=self.bound_to,
             placed=placed,
+            displaced=dict(self.displaced),
             eligibility=self.eligibility(eligibility, now=now),
             may_submit=now >= self.retry_at,
             refused=self.refused,

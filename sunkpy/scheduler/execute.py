@@ -7,6 +7,7 @@ from collections.abc import Callable
 import structlog
 
 from sunkpy.core.gang import actions as act
+from sunkpy.core.gang.ends import EndCause, displaced
 from sunkpy.kube.errors import NotFound
 from sunkpy.scheduler.bind import Binder, Refused
 from sunkpy.scheduler.cluster import Cluster
@@ -103,11 +104,16 @@ class Executor:
         if action.pod.is_deleting or now - member.evicted_at < EVICT_AGAIN_S:
             return
         node = self._cluster.slurm_node_on(action.pod.spec.node_name)
-        cause = await self._causes.of(action.job, node=node)
+        cause = await self._cause(action, node)
         await self._pods.evict(action.pod, cause)
         member.evicted_at = now
         self._metrics.evictions.labels(cause.reason).inc()
         self._log.info("evicted", pod="/".join(action.pod.key), job=action.job, cause=cause.message)
+
+    async def _cause(self, action: act.Evict, node: str) -> EndCause:
+        if action.displaced_by is not None or action.job is None:
+            return displaced(action.job, node=node, by=action.displaced_by)
+        return await self._causes.of(action.job, node=node)
 
     async def _report(self, entry: GangEntry, action: act.Report) -> None:
         member = entry.member(action.pod)

@@ -1,6 +1,6 @@
-"""The HTTP API for prologs and epilogs: `POST /hooks/v1/{prolog|epilog}` with `{"job_id": 12, "node": "gpu-001"}`.
+"""The HTTP API for prologs and epilogs: `POST /hooks/v1/{prolog|epilog|gate}` with `{"job_id": 12, "node": "gpu-001"}`.
 
-    200 {"done": true}              the hook may end
+    200 {"done": true}              the hook may end; `kept`, `over`: which marks on the node stay and go
     202 {"done": false, "why": …}   not yet: ask again at once (each call waits up to 20 s by itself)
     307 Location: …                 another replica leads
     400, 401, 403 {"why": …}        wrong for good
@@ -19,9 +19,9 @@ from aiohttp import web
 
 from sunkpy.kube.errors import KubeError
 from sunkpy.runtime.election import Identity
-from sunkpy.scheduler.hooks import HookAnswer, HookCall, Hooks
+from sunkpy.scheduler.calls import Denied, HookAnswer, HookCall
+from sunkpy.scheduler.hooks import Hooks
 from sunkpy.scheduler.metrics import SchedulerMetrics
-from sunkpy.scheduler.node_auth import Denied
 from sunkpy.slurm.errors import SlurmError
 
 
@@ -37,7 +37,7 @@ class HookServer:
     def app(self) -> web.Application:
         """The application to serve."""
         app = web.Application(client_max_size=64 * 1024)
-        app.router.add_post("/hooks/v1/{hook:prolog|epilog}", self._handle)
+        app.router.add_post("/hooks/v1/{hook:prolog|epilog|gate}", self._handle)
         return app
 
     async def _handle(self, request: web.Request) -> web.Response:
@@ -53,7 +53,7 @@ class HookServer:
         try:
             call = msgspec.json.decode(await request.read(), type=HookCall)
             caller = await hooks.auth.check(request.headers.get("Authorization", ""), call.node)
-            answer = await (hooks.prolog if hook == "prolog" else hooks.epilog)(call, caller)
+            answer = await hooks.answer(hook, call, caller)
         except msgspec.MsgspecError as error:
             return _answer(400, HookAnswer(done=False, why=f'send {{"job_id": 12, "node": "name"}}: {error}'))
         except Denied as denied:

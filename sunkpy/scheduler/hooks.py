@@ -1,6 +1,7 @@
 """What prologs and epilogs ask: each call notes what it proves, and is answered when the gang's view allows.
 
-A prolog proves that its job has the node, an epilog that it has lost it. What they wait for is decided in
+A prolog proves that its job has the node, an epilog that it has lost it, once Slurm itself has said that this job is
+one of ours and has this node: a node may speak of nothing else. What they wait for is decided in
 `sunkpy.core.gang.hooks`; a call waits `LONG_POLL_S` at most and is then told to ask again.
 """
 
@@ -8,40 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-import msgspec
 import structlog
 
-from sunkpy.core.gang.hooks import epilog_waits_for, is_covered_by_another, prolog_waits_for
-from sunkpy.core.gang.identity import GangId, parse_comment
+from sunkpy.core.gang.hooks import epilog_keeps_pods, epilog_waits_for, is_covered_by_another, prolog_waits_for
+from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.view import has_left_node
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.model.states import JobId
 from sunkpy.runtime.queue import WorkQueue
+from sunkpy.scheduler.calls import NOT_OURS, HookAnswer, HookCall
+from sunkpy.scheduler.claims import Claims
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.entries import GangEntry
+from sunkpy.scheduler.gate import Gate
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.members import MemberIndex
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.node_auth import NodeAuth
 from sunkpy.scheduler.pod_writer import PodWriter
-from sunkpy.slurm import Slurm
-from sunkpy.slurm.errors import NotFound
 
 LONG_POLL_S = 20.0
-
-
-class HookCall(msgspec.Struct, frozen=True):
-    """The body of a call."""
-
-    job_id: JobId
-    node: str
-
-
-class HookAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body of an answer."""
-
-    done: bool
-    why: str = ""
+_LATE_STATE_S = 1.0
 
 
 class Hooks:
@@ -51,8 +38,8 @@ class Hooks:
         self,
         *,
         auth: NodeAuth,
-        slurm: Slurm,
-        slurm_user: str,
+        claims: Claims,
+        gate: Gate,
         pods: PodWriter,
         ledger: Ledger,
         queue: WorkQueue[GangId],
@@ -62,8 +49,8 @@ class Hooks:
         clock: Callable[[], float],
     ) -> None:
         self.auth = auth
-        self._slurm = slurm
-        self._slurm_user = slurm_user
+        self._claims = claims
+        self._gate = gate
         self._pods = pods
         self._ledger = ledger
         self._queue = queue
@@ -73,12 +60,24 @@ class Hooks:
         self._clock = clock
         self._log = structlog.get_logger("hooks")
 
+    async def answer(self, hook: str, call: HookCall, caller: Pod) -> HookAnswer:
+        """The answer to `prolog`, `epilog` or `gate`.
+
+        Raises:
+            Denied: the node may not say this.
+            SlurmError, KubeError: what has to be known could not be read.
+        """
+        ask = {"prolog": self.prolog, "epilog": self.epilog, "gate": self._gate.ask}[hook]
+        return await ask(call, caller)
+
     async def prolog(self, call: HookCall, caller: Pod) -> HookAnswer:
         """Note that the job has this node, and wait until its pods are bound."""
-        entry = await self._entry(call.job_id)
-        if entry is None:
-            return HookAnswer(done=True, why="not the job of a pod")
-        job = self._ledger.add_job(entry, call.job_id)
+        claim = await self._claims.of(call)
+        if claim is None:
+            return NOT_OURS
+        entry, job = claim
+        if job.view(self._clock()).is_over:
+            return HookAnswer(done=True, why="the job has ended")
         if call.node not in job.prologs:
             self._log.info("prolog", job=call.job_id, node=call.node, gang=str(entry.id))
             job.prologs[call.node] = self._clock()
@@ -92,10 +91,13 @@ class Hooks:
 
     async def epilog(self, call: HookCall, caller: Pod) -> HookAnswer:
         """Note that the job has lost this node, and wait until its pods are gone from it."""
-        entry = await self._entry(call.job_id)
-        if entry is None:
-            return HookAnswer(done=True, why="not the job of a pod")
-        job = self._ledger.add_job(entry, call.job_id)
+        claim = await self._claims.of(call)
+        if claim is None:
+            return NOT_OURS
+        entry, job = claim
+        if call.node not in job.epilogs and await self._claims.still_runs(job):
+            await entry.next_change().wait_for(_LATE_STATE_S)
+            return HookAnswer(done=False, why=f"Slurm says that job {job.id} runs: it has lost no node")
         if call.node not in job.epilogs:
             self._log.info("epilog", job=call.job_id, node=call.node, gang=str(entry.id))
             job.epilogs[call.node] = self._clock()
@@ -104,6 +106,8 @@ class Hooks:
 
         async def waits_for() -> str | None:
             view = self._collector.view(entry)
+            if epilog_keeps_pods(view, call.job_id):
+                return None
             if why := epilog_waits_for(view, call.job_id, call.node):
                 return why
             if entry.is_binding_open:
@@ -113,9 +117,11 @@ class Hooks:
             return await self._still_there(entry, caller)
 
         answer = await self._until_nothing(entry, waits_for)
-        if answer.done:
-            self._metrics.handover_seconds.observe(self._clock() - first_at)
-        return answer
+        if not answer.done:
+            return answer
+        self._metrics.handover_seconds.observe(self._clock() - first_at)
+        kept = epilog_keeps_pods(self._collector.view(entry), call.job_id)
+        return HookAnswer(done=True, why="its pods stay: the job was lost, not ended", kept=True) if kept else answer
 
     async def _still_there(self, entry: GangEntry, caller: Pod) -> str | None:
         """The last word is the apiserver's own, for a watch may lag: is a pod on the caller's node after all?"""
@@ -137,23 +143,3 @@ class Hooks:
             if left_s <= 0:
                 return HookAnswer(done=False, why=why)
             await changed.wait_for(left_s)
-
-    async def _entry(self, job_id: JobId) -> GangEntry | None:
-        """The gang of a job; None when the job is not one of ours.
-
-        A job that the ledger does not know was submitted by an earlier leader, or its submit was never answered.
-
-        Raises:
-            SlurmError: Slurm could not be asked.
-        """
-        entry = self._ledger.by_job(job_id)
-        if entry is not None:
-            return entry
-        try:
-            job = await self._slurm.job(job_id)
-        except NotFound:
-            return None
-        gang = parse_comment(job.comment)
-        if gang is None or job.user != self._slurm_user:
-            return None
-        return self._ledger.ensure(gang)

@@ -26,7 +26,7 @@ from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.members import MemberIndex
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.pod_writer import PodWriter
-from sunkpy.scheduler.submit import TELL_AGAIN_S
+from sunkpy.scheduler.submit import CANCEL_AGAIN_S, TELL_AGAIN_S
 
 _HAND_OVER_AGAIN_S = EVICT_AGAIN_S
 _ADMISSION_AGAIN_S = 0.3
@@ -119,7 +119,7 @@ class GangLoop:
             known = entry.jobs[job.id]
             if not view.is_bound and not job.is_live and not known.noted:
                 known.noted = True
-                if not known.cancelled:
+                if known.cancelled_at is None:
                     entry.back_off(f"Slurm job {job.id} ended before its pod was bound", now=self._clock())
             if job.is_settled:
                 self._ledger.drop_job(entry, job.id)
@@ -138,6 +138,8 @@ class GangLoop:
             return entry.retry_at - now + 0.01
         if entry.state in (State.ENDING, State.HANDING_OVER):
             return TELL_AGAIN_S if entry.state is State.ENDING else _HAND_OVER_AGAIN_S
+        if any(job.cancelled_at is not None for job in entry.jobs.values()):
+            return CANCEL_AGAIN_S
         return None
 
     # ---------------------------------------------------------- what changed

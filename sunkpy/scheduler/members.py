@@ -17,6 +17,7 @@ class MemberIndex:
     def __init__(self, known: Families = FAMILIES) -> None:
         self._families = known
         self._pods: dict[GangId, dict[str, Pod]] = {}
+        self._by_node: dict[str, dict[str, Pod]] = {}
 
     def id_of(self, pod: Pod) -> GangId:
         """The gang that a pod belongs to."""
@@ -25,6 +26,10 @@ class MemberIndex:
     def pods_of(self, id: GangId) -> Sequence[Pod]:
         """The pods of a gang that are there, in no order."""
         return tuple(self._pods.get(id, {}).values())
+
+    def on_node(self, node: str) -> Sequence[Pod]:
+        """The pods of all gangs that are bound to a Kubernetes node."""
+        return tuple(self._by_node.get(node, {}).values())
 
     def assemble(self, id: GangId, pods: Sequence[Pod]) -> Gang | None:
         """The gang made of these pods; None when there are none."""
@@ -37,5 +42,8 @@ class MemberIndex:
             self._pods.get(id, {}).pop(old.uid, None)
             if not self._pods.get(id):
                 self._pods.pop(id, None)
+            self._by_node.get(old.spec.node_name, {}).pop(old.uid, None)
         if new is not None:
+            if new.spec.node_name:
+                self._by_node.setdefault(new.spec.node_name, {})[new.uid] = new
             self._pods.setdefault(self.id_of(new), {})[new.uid] = new

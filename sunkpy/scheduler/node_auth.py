@@ -9,17 +9,10 @@ import cachetools
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube.client import Kube
+from sunkpy.scheduler.calls import Denied
 from sunkpy.scheduler.cluster import Cluster
 
 _TOKEN_TTL_S = 60.0
-
-
-class Denied(Exception):
-    """The caller may not say this; `status` is 401 or 403."""
-
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status = status
 
 
 class NodeAuth:

@@ -19,6 +19,7 @@ from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.slurm import JobSubmission, Slurm, errors
 
 TELL_AGAIN_S = 3.0
+CANCEL_AGAIN_S = 30.0
 _REJECTED_FIRST_S = 15.0
 _LATE_SUBMIT_S = 2.0
 
@@ -106,14 +107,15 @@ class JobWriter:
             self._log.info("placeholder not told", job=action.job, error=error.message)
 
     async def cancel(self, entry: GangEntry, job: JobId, *, why: str) -> None:
-        """Cancel a job, once."""
-        if entry.jobs[job].cancelled:
+        """Cancel a job; again after a while, should Slurm have missed it."""
+        known, now = entry.jobs[job], self._clock()
+        if known.cancelled_at is not None and now - known.cancelled_at < CANCEL_AGAIN_S:
             return
         self._log.info("cancelling", gang=str(entry.id), job=job, why=why)
         # The poll tells of a job that has ended already.
         with contextlib.suppress(errors.AlreadyDone, errors.NotFound):
             await self._slurm.cancel_job(job)
-        entry.jobs[job].cancelled = True
+        known.cancelled_at = now
         self._metrics.cancels.inc()
 
 

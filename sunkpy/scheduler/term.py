@@ -9,6 +9,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
+import structlog
+
 from sunkpy.core.gang.families import FAMILIES, Families
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.request import Policy
@@ -18,10 +20,12 @@ from sunkpy.runtime.process import Process
 from sunkpy.runtime.queue import WorkQueue, run_workers
 from sunkpy.scheduler.adopt import Adoption
 from sunkpy.scheduler.bind import Binder
+from sunkpy.scheduler.claims import Claims
 from sunkpy.scheduler.cluster import Cluster
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.end_causes import EndCauses
 from sunkpy.scheduler.execute import Executor
+from sunkpy.scheduler.gate import Gate
 from sunkpy.scheduler.hook_server import HookServer
 from sunkpy.scheduler.hooks import Hooks
 from sunkpy.scheduler.job_poll import JobPoller
@@ -35,6 +39,7 @@ from sunkpy.scheduler.pod_writer import PodWriter
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.scheduler.submit import JobWriter
 from sunkpy.slurm import NodeCache, Slurm
+from sunkpy.slurm.errors import SlurmError
 
 _WORKERS = 16
 _NODES_EACH_S = 2.0
@@ -60,6 +65,7 @@ class Term:
         self._process = process
         self._metrics = metrics
         self._clock = clock
+        self._log = structlog.get_logger("leader")
         self._ledger = Ledger(clock)
         self._queue: WorkQueue[GangId] = WorkQueue("gangs")
         self._members = MemberIndex(families)
@@ -106,11 +112,21 @@ class Term:
             clock=self._clock,
         )
 
+    def _make_gate(self) -> Gate:
+        return Gate(
+            slurm=self._slurm,
+            collector=self._collector,
+            members=self._members,
+            ledger=self._ledger,
+            queue=self._queue,
+            clock=self._clock,
+        )
+
     def _make_hooks(self) -> Hooks:
         return Hooks(
             auth=NodeAuth(self._kube, self._cluster, audience=self._settings.hooks.audience),
-            slurm=self._slurm,
-            slurm_user=self._settings.slurm.user,
+            claims=Claims(slurm=self._slurm, user=self._settings.slurm.user, ledger=self._ledger, clock=self._clock),
+            gate=self._make_gate(),
             pods=self._pods,
             ledger=self._ledger,
             queue=self._queue,
@@ -126,26 +142,37 @@ class Term:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._cluster.run())
                 await self._cluster.synced()
-                await self._adopt()
+                adoption = self._make_adoption()
+                await adoption.run()
                 self._cluster.pods.add_handler(self._loop.pod_changed)
                 for pod in self._cluster.pods.values():
                     self._loop.pod_changed(None, pod)
                 server.hooks = self._hooks
                 group.create_task(self._make_poller().run())
+                group.create_task(self._sweep(adoption))
                 metrics = self._process.queue_metrics
                 group.create_task(run_workers(self._queue, self._loop.reconcile, workers=_WORKERS, metrics=metrics))
         finally:
             server.hooks = None
 
-    async def _adopt(self) -> None:
-        adoption = Adoption(
+    async def _sweep(self, adoption: Adoption) -> None:
+        """Now and then a full read: what no poll and no hook has told."""
+        while True:
+            await asyncio.sleep(self._settings.sweep_seconds)
+            try:
+                for id in await adoption.sweep():
+                    self._queue.add(id)
+            except SlurmError as error:
+                self._log.warning("sweep put off", error=str(error))
+
+    def _make_adoption(self) -> Adoption:
+        return Adoption(
             cluster=self._cluster,
             members=self._members,
             ledger=self._ledger,
             search=self._search,
             clock=self._clock,
         )
-        await adoption.run()
 
     def _make_poller(self) -> JobPoller:
         return JobPoller(

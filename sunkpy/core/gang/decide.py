@@ -95,7 +95,11 @@ def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction
 
 
 def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy: Policy) -> list[GangAction]:
-    """Slurm has forgotten the job of bound pods: keep the pods, and let a new job hold their node."""
+    """The job of bound pods was lost: keep the pods, and let a new job hold their nodes, unless Slurm gave one away."""
+    by = next((view.displaced[node] for node in view.placed.values() if node in view.displaced), None)
+    if by is not None:
+        staying = [pod for pod in gang.members if pod.spec.node_name and not is_over(pod)]
+        return [Evict(pod=pod, job=view.bound_to, displaced_by=by) for pod in staying]
     if others:
         covers = [
             Cover(pod=pod, job=others[0].id)
@@ -109,9 +113,7 @@ def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy
     if not all(pinned):
         return []
     request = plan_job(gang, policy, required_nodes=pinned)
-    note = (
-        f"Slurm no longer knows the job of this pod; the pod keeps running and a new job is submitted for {pinned[0]}"
-    )
+    note = f"Slurm has lost the job of this pod; the pod keeps running and a new job is submitted for {pinned[0]}"
     return [Warn(pod=gang.members[0], reason="SlurmJobLost", note=note), Submit(request=request, pods=gang.members)]
 
 

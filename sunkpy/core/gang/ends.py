@@ -46,6 +46,13 @@ def cause_of_end(job: JobId, state: frozenset[str], preemptor: SlurmJob | None =
     return EndCause(reason="SlurmJobEnded", message=f"Slurm job {job} ended")
 
 
+def displaced(job: JobId | None, *, node: str, by: JobId | None) -> EndCause:
+    """A pod outlived the loss of its job, until Slurm gave its node away."""
+    lost = f"Slurm lost job {job}" if job is not None else "Slurm lost the job of this pod"
+    to = f" to Slurm job {by}" if by is not None else ""
+    return EndCause(reason="SlurmJobLost", message=f"{lost} and gave {node}{to}")
+
+
 def describe(job: SlurmJob) -> str:
     """`Slurm job 57 (user alice, partition high)`."""
     return f"Slurm job {job.id} (user {job.user or 'unknown'}, partition {job.partition or 'unknown'})"

@@ -44,7 +44,7 @@ class Event(enum.Enum):
     JOB_SUSPENDED = "job suspended"
     JOB_RESUMED = "job resumed"
     JOB_ENDED = "job ended"
-    JOB_FORGOTTEN = "job forgotten"
+    JOB_LOST = "job lost"
     EPILOG_ENDED = "epilog ended"
     # What became of the pods.
     CONTAINER_RUNS = "container runs"
@@ -69,13 +69,13 @@ MOVES: Final[dict[State, dict[State, Move]]] = {
     },
     State.SUBMITTED: {
         State.STARTED: Move((_E.JOB_STARTED, _E.JOB_RESUMED), "Slurm started the job: a prolog runs"),
-        State.WAITING: Move((_E.JOB_ENDED, _E.JOB_FORGOTTEN), "the job was cancelled in the queue, or is lost"),
+        State.WAITING: Move((_E.JOB_ENDED, _E.JOB_LOST), "the job was cancelled in the queue, or is lost"),
         State.ENDING: Move((_E.PODS_OVER,), "the pods were deleted: the job is cancelled"),
     },
     State.STARTED: {
         State.BOUND: Move((_E.BIND,), "the kubelet would admit the pod: it was bound"),
         State.SUBMITTED: Move((_E.JOB_QUEUED_AGAIN, _E.JOB_SUSPENDED), "Slurm took the nodes back for now"),
-        State.WAITING: Move((_E.JOB_ENDED, _E.JOB_FORGOTTEN), "the job ended before the pods were bound, or is lost"),
+        State.WAITING: Move((_E.JOB_ENDED, _E.JOB_LOST), "the job ended before the pods were bound, or is lost"),
         State.ENDING: Move((_E.PODS_OVER,), "the pods were deleted: the job is cancelled"),
     },
     State.BOUND: {
@@ -84,7 +84,7 @@ MOVES: Final[dict[State, dict[State, Move]]] = {
             (_E.JOB_ENDED, _E.JOB_SUSPENDED, _E.JOB_QUEUED_AGAIN), "the job lost its nodes: preempted, out of time …"
         ),
         State.ENDING: Move((_E.PODS_OVER,), "the kubelet refused the pods, or they were deleted"),
-        State.DONE: Move((_E.PODS_OVER,), "the same, and Slurm has forgotten the job"),
+        State.DONE: Move((_E.PODS_OVER,), "the same, and Slurm has lost the job"),
     },
     State.RUNNING: {
         State.BOUND: Move((_E.CONTAINER_STOPS,), "no container runs at this moment: all restart, or are being stopped"),
@@ -92,16 +92,16 @@ MOVES: Final[dict[State, dict[State, Move]]] = {
             (_E.JOB_ENDED, _E.JOB_SUSPENDED, _E.JOB_QUEUED_AGAIN), "the job lost its nodes: preempted, out of time …"
         ),
         State.ENDING: Move((_E.PODS_OVER,), "the pods finished or were deleted: the job is told"),
-        State.DONE: Move((_E.PODS_OVER,), "the same, and Slurm has forgotten the job"),
+        State.DONE: Move((_E.PODS_OVER,), "the same, and Slurm has lost the job"),
     },
     State.HANDING_OVER: {
-        State.BOUND: Move((_E.JOB_RESUMED, _E.JOB_STARTED, _E.JOB_FORGOTTEN), "the pods hold their nodes after all"),
-        State.RUNNING: Move((_E.JOB_RESUMED, _E.JOB_STARTED, _E.JOB_FORGOTTEN), "the pods hold their nodes after all"),
+        State.BOUND: Move((_E.JOB_RESUMED, _E.JOB_STARTED, _E.JOB_LOST), "the pods hold their nodes after all"),
+        State.RUNNING: Move((_E.JOB_RESUMED, _E.JOB_STARTED, _E.JOB_LOST), "the pods hold their nodes after all"),
         State.ENDING: Move((_E.PODS_OVER,), "the pods are gone: the epilog may end"),
         State.DONE: Move((_E.PODS_OVER,), "the pods are gone, and so was the job"),
     },
     State.ENDING: {
-        State.DONE: Move((_E.EPILOG_ENDED, _E.JOB_ENDED, _E.JOB_FORGOTTEN), "nothing is left of the job"),
+        State.DONE: Move((_E.EPILOG_ENDED, _E.JOB_ENDED, _E.JOB_LOST), "nothing is left of the job"),
     },
     State.DONE: {},
 }

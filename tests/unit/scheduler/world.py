@@ -11,6 +11,7 @@ import itertools
 import json
 import re
 
+import msgspec
 from aiohttp import web
 
 from sunkpy.core import names
@@ -41,6 +42,7 @@ class World:
         self.slurm_is_up = True
         self.lose_next_answer = False
         self.reject_submit = None
+        self.refuse_bindings = False
         self._versions = itertools.count(1)
         self._uids = itertools.count(1)
         self._ids = itertools.count(100)
@@ -222,6 +224,8 @@ class World:
 
     async def _bind(self, request):
         body, binding = copy.deepcopy(self._find(request)), await request.json()
+        if self.refuse_bindings:
+            return web.json_response({"message": "no"}, status=403)
         if body is None or body["spec"].get("nodeName") or body["metadata"]["uid"] != binding["metadata"]["uid"]:
             return web.json_response({"message": "cannot bind"}, status=409)
         self.bindings.append((body["metadata"]["name"], binding["target"]["name"]))
@@ -406,9 +410,10 @@ async def connections(world, tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def leading(world, tmp_path, **term):
+async def leading(world, tmp_path, *, sweep_seconds=600.0, **term):
     """A scheduler that leads on the world; gives its hook server."""
     async with connections(world, tmp_path) as (kube, slurm, settings):
+        settings = msgspec.structs.replace(settings, sweep_seconds=sweep_seconds)
         process = Process("scheduler", settings)
         metrics = SchedulerMetrics(process.registry)
         server = HookServer(port=0, metrics=metrics)

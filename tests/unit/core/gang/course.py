@@ -79,7 +79,8 @@ def _slurms_steps(view: GangView) -> Iterator[Step]:
         if "SUSPENDED" in job.state:
             yield Event.JOB_RESUMED, _with_job(view, job, state=frozenset({"RUNNING"}))
         yield from _ends(view, job, "PREEMPTED")
-        yield Event.JOB_FORGOTTEN, _with_job(view, job, missing=2)
+        yield Event.JOB_LOST, _with_job(view, job, missing=2)
+        yield Event.JOB_LOST, _with_job(view, job, state=frozenset({"NODE_FAIL"}))
 
 
 def _ends(view: GangView, job: JobView, how: str) -> Iterator[Step]:
