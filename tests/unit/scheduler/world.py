@@ -15,6 +15,7 @@ import msgspec
 from aiohttp import web
 
 from sunkpy.core import names
+from sunkpy.core.gang.access import Rule
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import SlurmSettings
@@ -25,6 +26,7 @@ from sunkpy.scheduler.term import Term
 from sunkpy.slurm import Slurm
 
 API = "/slurm/v0.0.42"
+OPEN = Rule(namespaces=("*",), partitions=("*",), accounts=("*",), qos=("*",), reservations=("*",))
 
 
 class World:
@@ -400,7 +402,9 @@ async def connections(world, tmp_path):
         slurm_settings = SlurmSettings(
             url=f"http://127.0.0.1:{slurm_port}", version="v0.0.42", user="k8s", token_file=str(tmp_path / "token")
         )
-        settings = SchedulerSettings(cluster="test", namespace="slurm", slurm=slurm_settings, poll_seconds=0.02)
+        settings = SchedulerSettings(
+            cluster="test", namespace="slurm", slurm=slurm_settings, poll_seconds=0.02, access=(OPEN,)
+        )
         slurm = Slurm.connect(slurm_settings)
         try:
             async with await Kube.connect(kubeconfig) as kube:
