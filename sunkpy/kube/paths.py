@@ -6,6 +6,7 @@ from sunkpy.core import names
 
 NODES = "/api/v1/nodes"
 ALL_PODS = "/api/v1/pods"
+NAMESPACES = "/api/v1/namespaces"
 _GROUP = f"/apis/{names.API_GROUP}/{names.API_VERSION}"
 ALL_NODESETS = f"{_GROUP}/{names.NODESET_PLURAL}"
 

@@ -11,19 +11,22 @@ import itertools
 import json
 import re
 
+import msgspec
 from aiohttp import web
 
 from sunkpy.core import names
+from sunkpy.core.gang.access import Rule
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import SlurmSettings
-from sunkpy.scheduler.hooks import HookServer
+from sunkpy.scheduler.hook_server import HookServer
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.settings import SchedulerSettings
-from sunkpy.scheduler.term import Leader
+from sunkpy.scheduler.term import Term
 from sunkpy.slurm import Slurm
 
 API = "/slurm/v0.0.42"
+OPEN = Rule(namespaces=("*",), partitions=("*",), accounts=("*",), qos=("*",), reservations=("*",))
 
 
 class World:
@@ -41,6 +44,7 @@ class World:
         self.slurm_is_up = True
         self.lose_next_answer = False
         self.reject_submit = None
+        self.refuse_bindings = False
         self._versions = itertools.count(1)
         self._uids = itertools.count(1)
         self._ids = itertools.count(100)
@@ -222,6 +226,8 @@ class World:
 
     async def _bind(self, request):
         body, binding = copy.deepcopy(self._find(request)), await request.json()
+        if self.refuse_bindings:
+            return web.json_response({"message": "no"}, status=403)
         if body is None or body["spec"].get("nodeName") or body["metadata"]["uid"] != binding["metadata"]["uid"]:
             return web.json_response({"message": "cannot bind"}, status=409)
         self.bindings.append((body["metadata"]["name"], binding["target"]["name"]))
@@ -396,7 +402,9 @@ async def connections(world, tmp_path):
         slurm_settings = SlurmSettings(
             url=f"http://127.0.0.1:{slurm_port}", version="v0.0.42", user="k8s", token_file=str(tmp_path / "token")
         )
-        settings = SchedulerSettings(cluster="test", namespace="slurm", slurm=slurm_settings, poll_seconds=0.02)
+        settings = SchedulerSettings(
+            cluster="test", namespace="slurm", slurm=slurm_settings, poll_seconds=0.02, access=(OPEN,)
+        )
         slurm = Slurm.connect(slurm_settings)
         try:
             async with await Kube.connect(kubeconfig) as kube:
@@ -406,13 +414,15 @@ async def connections(world, tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def leading(world, tmp_path):
+async def leading(world, tmp_path, *, sweep_seconds=600.0, **term):
     """A scheduler that leads on the world; gives its hook server."""
     async with connections(world, tmp_path) as (kube, slurm, settings):
+        settings = msgspec.structs.replace(settings, sweep_seconds=sweep_seconds)
         process = Process("scheduler", settings)
         metrics = SchedulerMetrics(process.registry)
         server = HookServer(port=0, metrics=metrics)
-        task = asyncio.ensure_future(Leader(kube, slurm, settings, process, metrics).run(server))
+        parts = {"kube": kube, "slurm": slurm, "settings": settings, "process": process, "metrics": metrics}
+        task = asyncio.ensure_future(Term(**parts, **term).run(server))
         try:
             await world.until(lambda: server.hooks is not None or task.done())
             if task.done():
