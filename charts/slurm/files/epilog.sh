@@ -35,5 +35,6 @@ is_placeholder || exit 0
 read_settings || fail "no $settings_file, and pods may be here"
 [ -n "${SUNKPY_HOOKS_URL:-}" ] || exit 0
 ask_until_done epilog "$SUNKPY_EPILOG_TIMEOUT_S" "$SUNKPY_EPILOG_TIMEOUT_S" || fail "$why"
-rm -f "$marker"
+# Kept: the job is over for Slurm, and pods stay.
+[[ $body =~ \"kept\":\ *true ]] || rm -f "$marker"
 exit 0

@@ -16,7 +16,7 @@ is_placeholder() { [[ ${SLURM_JOB_COMMENT:-} == k8s:* ]]; }
 # shellcheck source=/dev/null
 read_settings() { [ -r "$settings_file" ] && . "$settings_file"; }
 
-# One question, $1: prints the body, and in a last line the HTTP status, 000 when nobody answered. The token goes through
+# One question, $1, about this job, and what else to say: prints the body, and in a last line the HTTP status, 000 when nobody answered. The token goes through
 # a pipe: what is on a command line can be read by everybody in the pod.
 ask() {
   local token
@@ -25,18 +25,18 @@ ask() {
     --connect-timeout 3 --max-time 30 \
     --location --location-trusted --post301 --post302 --post303 --max-redirs 4 --noproxy '*' \
     --request POST --header 'Content-Type: application/json' --config - \
-    --data "{\"job_id\": $SLURM_JOB_ID, \"node\": \"$SLURMD_NODENAME\"}" \
+    --data "{\"job_id\": $SLURM_JOB_ID, \"node\": \"$SLURMD_NODENAME\"${2:-}}" \
     "$SUNKPY_HOOKS_URL/hooks/v1/$1" <<< "header = \"Authorization: Bearer $token\""
 }
 
-# Ask $1 until done, $2 seconds at most, of which at most $3 in a row without an answer. A refusal is believed when it
+# Ask $1 until done, $2 seconds at most, of which at most $3 in a row without an answer; $4 is said as well. A refusal is believed when it
 # has lasted: the scheduler may not have seen this slurmd pod yet. Leaves the last answer in `body`, and what was wrong
 # in `why`.
 ask_until_done() {
   local question=$1 limit=$2 outage=$3 pause=0.1 status heard=0 refused=''
   SECONDS=0
   while :; do
-    body=$(ask "$question")
+    body=$(ask "$question" "${4:-}")
     status=${body##*$'\n'} body=${body%$'\n'*}
     case $status in
       200) return 0 ;;

@@ -12,14 +12,12 @@ if is_placeholder; then
   fi
 fi
 
-# A node without markers has no pods, and asks nobody.
-is_marked_by_others() {
-  local found
-  for found in "$markers"/*; do
-    [[ $found == "$marker" || ! -e $found ]] || return 0
-  done
-  return 1
-}
+# Other jobs that are marked, as a list with commas. A node without has no pods, and asks nobody.
+others=
+for found in "$markers"/*; do
+  job=${found##*/}
+  [[ $found == "$marker" || ! $job =~ ^[0-9]+$ ]] || others+=${others:+,}$job
+done
 
 # The scheduler names the jobs that are over and whose pods have left: their markers have done their work.
 forget_those_over() {
@@ -30,11 +28,12 @@ forget_those_over() {
   done
 }
 
-if is_marked_by_others; then
+if [ -n "$others" ]; then
   hook=gate
   read_settings || fail "no $settings_file, and pods may be here: see $markers"
   [ -n "${SUNKPY_HOOKS_URL:-}" ] || fail "no scheduler to ask, and pods may be here: see $markers"
-  ask_until_done gate "$SUNKPY_EPILOG_TIMEOUT_S" "$SUNKPY_OUTAGE_TIMEOUT_S" || fail "$why"
+  ask_until_done gate "$SUNKPY_EPILOG_TIMEOUT_S" "$SUNKPY_OUTAGE_TIMEOUT_S" ", \"marked\": [$others]" ||
+    fail "$why"
   forget_those_over
   hook=prolog
 fi

@@ -256,6 +256,13 @@ def test_only_a_successful_epilog_takes_its_own_marker_away(hooks: Hooks, schedu
     assert hooks.markers == {7}
 
 
+def test_an_epilog_keeps_the_marker_of_pods_that_stay(hooks: Hooks, scheduler: Scheduler):
+    hooks.mark(OWN_JOB)
+    scheduler.body = b'{"done":true,"kept":true}'
+    assert hooks.run("epilog").returncode == 0
+    assert hooks.markers == {OWN_JOB}
+
+
 def test_an_epilog_cut_short_leaves_the_marker(hooks: Hooks, scheduler: Scheduler):
     hooks.mark(OWN_JOB)
     asked = threading.Event()
@@ -270,11 +277,11 @@ def test_an_epilog_cut_short_leaves_the_marker(hooks: Hooks, scheduler: Schedule
 
 @pytest.mark.parametrize("comment", ["", "k8s:default/pod:uid"])
 def test_a_job_waits_for_the_pods_of_jobs_that_were_here_before(comment: str, hooks: Hooks, scheduler: Scheduler):
-    hooks.mark(7)
+    hooks.mark(7, 8)
     scheduler.answers = [202, 503, 202, 200]
     assert hooks.run("prolog", comment=comment).returncode == 0
     assert paths(scheduler) == ["gate"] * 4 + (["prolog"] if comment else [])
-    assert scheduler.asked[0][2] == {"job_id": OWN_JOB, "node": "gpu-012-002"}
+    assert scheduler.asked[0][2] == {"job_id": OWN_JOB, "node": "gpu-012-002", "marked": [7, 8]}
     assert 7 in hooks.markers
 
 
