@@ -34,9 +34,6 @@ from sunkpy.core.nodeset.rollout import choose_for_rollout, max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import build_pod, node_of, template_hash
 from sunkpy.core.nodeset.spec import NodeSet
 
-ANNOTATION_REMOVAL_CAP = names.PREFIX + "removal-cap"
-"""On a NodeSet: how many pods may leave at once because their nodes no longer fit; overrides the default cap."""
-
 _CREATE_BURST = 250  # per pass, as the DaemonSet controller does
 _FAILED_PAUSE_MAX_S = 300.0
 
@@ -242,7 +239,7 @@ def _hold_mass_removal(world: World, leavers: Sequence[Pod]) -> tuple[list[Pod],
 
 
 def _removal_cap(world: World) -> int:
-    text = world.nodeset.annotations.get(ANNOTATION_REMOVAL_CAP, "")
+    text = world.nodeset.annotations.get(names.ANNOTATION_REMOVAL_CAP, "")
     return int(text) if text.isdigit() else max(5, -(-len(world.own_pods) // 5))
 
 

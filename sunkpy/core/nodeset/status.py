@@ -17,7 +17,7 @@ from sunkpy.core.model.conditions import says_the_same, stamped
 from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.times import rfc3339
 from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod, Notice
-from sunkpy.core.nodeset.decide import ANNOTATION_REMOVAL_CAP, Plan, World
+from sunkpy.core.nodeset.decide import Plan, World
 from sunkpy.core.nodeset.feasibility import explain_exclusions
 from sunkpy.core.nodeset.removal import RemovalCause, token_of
 from sunkpy.core.nodeset.rollout import is_available, is_updated, max_unavailable
@@ -172,7 +172,7 @@ def _removal_held(plan: Plan) -> Condition | None:
     message = (
         f"the nodes of {_range(held)} no longer fit: {explain_exclusions(plan.survey.exclusions.values())}. More than "
         f"{plan.survey.removal_cap} at once are not removed unasked: restore the nodes' labels or the template, or "
-        f"confirm with: kubectl annotate nodeset … {ANNOTATION_REMOVAL_CAP}={len(held)}"
+        f"confirm with: kubectl annotate nodeset … {names.ANNOTATION_REMOVAL_CAP}={len(held)}"
     )
     return Condition(type="RemovalHeld", status="True", reason="TooManyAtOnce", message=message)
 
