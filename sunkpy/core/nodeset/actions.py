@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.nodeset.removal import Token
+from sunkpy.core.model.removal_token import Token
 from sunkpy.core.nodeset.slurmd_pod import Json
 
 

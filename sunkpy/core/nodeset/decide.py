@@ -17,6 +17,7 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.removal_token import Token, token_of
 from sunkpy.core.model.times import backoff_s, parse_rfc3339
 from sunkpy.core.nodeset.actions import (
     AddFinalizer,
@@ -29,7 +30,7 @@ from sunkpy.core.nodeset.actions import (
 )
 from sunkpy.core.nodeset.feasibility import Exclusion, decide_fit
 from sunkpy.core.nodeset.naming import assign_names, remembered_name
-from sunkpy.core.nodeset.removal import RemovalCause, Token, is_cleared, removal_order, token_of
+from sunkpy.core.nodeset.removal import RemovalCause, is_cleared, removal_order
 from sunkpy.core.nodeset.rollout import choose_for_rollout, max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import build_pod, node_of, template_hash
 from sunkpy.core.nodeset.spec import NodeSet

@@ -9,15 +9,11 @@ different one, so an old answer never counts for a new question.
 from __future__ import annotations
 
 import enum
-from datetime import UTC, datetime
-
-import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.model.times import parse_rfc3339
-
-_LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
 class RemovalCause(enum.StrEnum):
@@ -28,29 +24,6 @@ class RemovalCause(enum.StrEnum):
     NODESET_DELETED = "nodeset-deleted"
     NODE_LEFT = "node-left"
     EVICTED = "evicted"
-
-
-class Token(msgspec.Struct, frozen=True):
-    """The value of the annotation `sunkpy.dev/pending-deletion`."""
-
-    since: datetime
-    cause: str
-
-    def encode(self) -> str:
-        """`2026-11-20T12:00:00.000001+00:00/scale-down`."""
-        return f"{self.since.isoformat()}/{self.cause}"
-
-
-def token_of(pod: Pod) -> Token | None:
-    """The removal that is under way, or None; a token nobody can read counts as one whose time is unknown-old."""
-    text = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
-    if text is None:
-        return None
-    since, _, cause = text.partition("/")
-    try:
-        return Token(parse_rfc3339(since), cause)
-    except ValueError:
-        return Token(_LONG_AGO, cause or text)
 
 
 def is_cleared(pod: Pod) -> bool:

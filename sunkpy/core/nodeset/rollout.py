@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.nodeset.removal import RemovalCause, removal_order, token_of
+from sunkpy.core.model.removal_token import token_of
+from sunkpy.core.nodeset.removal import RemovalCause, removal_order
 from sunkpy.core.nodeset.spec import UpdateStrategy
 
 

@@ -15,11 +15,12 @@ from sunkpy.core import names
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.conditions import says_the_same, stamped
 from sunkpy.core.model.objects import Condition, Pod
+from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.model.times import rfc3339
 from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod, Notice
 from sunkpy.core.nodeset.decide import Plan, World
 from sunkpy.core.nodeset.feasibility import explain_exclusions
-from sunkpy.core.nodeset.removal import RemovalCause, token_of
+from sunkpy.core.nodeset.removal import RemovalCause
 from sunkpy.core.nodeset.rollout import is_available, is_updated, max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
 from sunkpy.core.nodeset.spec import NodeSetStatus

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Condition, Meta, Node, NodeSpec, Pod
+from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.nodeset.actions import CancelPending, CreatePod, DeletePod, MarkPending, RemoveFinalizer
 from sunkpy.core.nodeset.decide import Plan, World, decide_nodeset
 from sunkpy.core.nodeset.node_side import NodePatch, decide_node, decide_pod_cordon
-from sunkpy.core.nodeset.removal import is_cleared, token_of
+from sunkpy.core.nodeset.removal import is_cleared
 from sunkpy.core.nodeset.rollout import is_available, is_updated, max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod, make_template, make_world
