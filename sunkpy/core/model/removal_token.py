@@ -38,7 +38,12 @@ def token_of(pod: Pod) -> Token | None:
     if text is None:
         return None
     since, _, cause = text.partition("/")
+    return Token(_time_of(since), cause or text)
+
+
+def _time_of(text: str) -> datetime:
     try:
-        return Token(parse_rfc3339(since), cause or text)
+        since = parse_rfc3339(text)
     except ValueError:
-        return Token(_LONG_AGO, cause or text)
+        return _LONG_AGO
+    return since if since.tzinfo is not None else _LONG_AGO  # without a zone it cannot be compared

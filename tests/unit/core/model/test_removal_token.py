@@ -20,6 +20,7 @@ def pod(text):
         ("2026-11-20T12:00:00+00:00/scale-down", Token(NOON, "scale-down")),
         ("2026-11-20T12:00:00Z/a/b", Token(NOON, "a/b")),
         ("2026-11-20T12:00:00Z", Token(NOON, "2026-11-20T12:00:00Z")),
+        ("2026-11-20/repair", Token(LONG_AGO, "repair")),
         ("soon/repair", Token(LONG_AGO, "repair")),
         ("yes", Token(LONG_AGO, "yes")),
         ("", Token(LONG_AGO, "")),
