@@ -251,15 +251,13 @@ def _choose_wanted_gone(world: World, survey: Survey, desired: int) -> dict[str,
         surplus = max(len(survey.staying) - desired, 0)
         victims = sorted(survey.staying, key=lambda pod: _surplus_order(survey, pod))[:surplus]
         gone |= {pod.name: RemovalCause.SCALE_DOWN for pod in victims}
-    evicted = [pod for pod in survey.staying if (token := token_of(pod)) and token.cause == RemovalCause.EVICTED]
-    gone = {pod.name: RemovalCause.EVICTED for pod in evicted} | gone
     strategy = world.nodeset.spec.update_strategy
     if _may_roll(world):
         total = min(desired, survey.possible)
         outdated = choose_for_rollout(
             [pod for pod in survey.staying if pod.name not in gone],
             wanted_hash=template_hash(world.nodeset),
-            total=total,  # an evicted pod counts as missing
+            total=total,
             limit=max_unavailable(strategy, total),
         )
         gone |= dict.fromkeys(sorted(outdated), RemovalCause.ROLLOUT)

@@ -23,7 +23,6 @@ class RemovalCause(enum.StrEnum):
     ROLLOUT = "rollout"
     NODESET_DELETED = "nodeset-deleted"
     NODE_LEFT = "node-left"
-    EVICTED = "evicted"
 
 
 def is_cleared(pod: Pod) -> bool:

@@ -163,13 +163,6 @@ def test_pausing_calls_off_what_has_not_gone_yet():
     assert [type(action) for action in decide_nodeset(make_world(nodeset, nodes(1), [pod])).actions] == [CancelPending]
 
 
-def test_an_eviction_stays_wanted():
-    nodeset = make_nodeset()
-    token = "2026-11-20T11:30:00+00:00/evicted"
-    pod = make_pod(nodeset, 1, token=token, drained=token)
-    assert deleted(decide_nodeset(make_world(nodeset, nodes(1), [pod]))) == {("gpu-012-001", "drained")}
-
-
 def test_a_failed_pod_is_replaced_with_growing_pauses():
     nodeset = make_nodeset()
     seconds_ago = (NOW - timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
