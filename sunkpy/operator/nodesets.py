@@ -27,16 +27,16 @@ from sunkpy.core.nodeset.actions import (
     DeletePod,
     MarkPending,
     NodeSetAction,
-    Notice,
     RemoveFinalizer,
 )
-from sunkpy.core.nodeset.decide import Plan, World, decide_nodeset
+from sunkpy.core.nodeset.decide import Plan, decide_nodeset
 from sunkpy.core.nodeset.naming import host_name
 from sunkpy.core.nodeset.node_side import Changes
 from sunkpy.core.nodeset.protection import budget_name, build_budget
 from sunkpy.core.nodeset.slurmd_pod import build_pod, node_of, template_hash
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
-from sunkpy.core.nodeset.status import report
+from sunkpy.core.nodeset.status import Notice, report
+from sunkpy.core.nodeset.world import World
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
@@ -181,8 +181,6 @@ class NodeSetReconciler:
                 await self._kube.patch(paths.pod(*pod.key), bodies.pod_metadata(pod, annotations=gone, as_seen=True))
             case DeletePod(pod, why):
                 await self._delete(nodeset, pod, why)
-            case Notice():
-                await self._say(nodeset, [action])
         return None
 
     async def _delete(self, nodeset: NodeSet, pod: Pod, why: str) -> None:

@@ -48,12 +48,7 @@ class DeletePod(msgspec.Struct, frozen=True):
     why: str
 
 
-class Notice(msgspec.Struct, frozen=True):
-    """An Event on the NodeSet; `type` is Normal or Warning."""
+RemovalStep = MarkPending | CancelPending | DeletePod
+"""What happens to a pod that has to go, or no longer has to."""
 
-    type: str
-    reason: str
-    message: str
-
-
-NodeSetAction = AddFinalizer | RemoveFinalizer | CreatePod | MarkPending | CancelPending | DeletePod | Notice
+NodeSetAction = AddFinalizer | RemoveFinalizer | CreatePod | RemovalStep

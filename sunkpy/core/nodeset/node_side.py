@@ -47,11 +47,6 @@ class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
         """Conditions change."""
         return bool(self.conditions or self.gone_conditions)
 
-    @property
-    def is_empty(self) -> bool:
-        """Nothing to do."""
-        return not self.touches_object and not self.touches_status
-
 
 def decide_node(node: Node, pod: Pod | None) -> NodePatch:
     """Bring labels, conditions and our cordon of `node` in line with its slurmd pod, if it has one."""

@@ -17,13 +17,22 @@ from sunkpy.core.model.conditions import says_the_same, stamped
 from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.model.times import rfc3339
-from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod, Notice
-from sunkpy.core.nodeset.decide import Plan, World
+from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod
+from sunkpy.core.nodeset.decide import Plan
 from sunkpy.core.nodeset.feasibility import explain_exclusions
 from sunkpy.core.nodeset.removal import RemovalCause
 from sunkpy.core.nodeset.rollout import is_available, is_updated, max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
 from sunkpy.core.nodeset.spec import NodeSetStatus
+from sunkpy.core.nodeset.world import World
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """An Event on the NodeSet; `type` is Normal or Warning."""
+
+    type: str
+    reason: str
+    message: str
 
 
 def report(world: World, plan: Plan) -> tuple[NodeSetStatus, list[Notice]]:
