@@ -51,4 +51,7 @@ class DeletePod(msgspec.Struct, frozen=True):
 RemovalStep = MarkPending | CancelPending | DeletePod
 """What happens to a pod that has to go, or no longer has to."""
 
-NodeSetAction = AddFinalizer | RemoveFinalizer | CreatePod | RemovalStep
+FinalizerStep = AddFinalizer | RemoveFinalizer
+"""What happens to the NodeSet itself."""
+
+NodeSetAction = FinalizerStep | CreatePod | RemovalStep

@@ -8,6 +8,7 @@ while it is so, `RemovalHeld` (too many pods would have to leave at once) and `D
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -23,7 +24,7 @@ from sunkpy.core.nodeset.feasibility import explain_exclusions
 from sunkpy.core.nodeset.removal import RemovalCause
 from sunkpy.core.nodeset.rollout import is_available, is_updated, max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
-from sunkpy.core.nodeset.spec import NodeSetStatus
+from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
 from sunkpy.core.nodeset.world import World
 
 
@@ -45,6 +46,24 @@ def report(world: World, plan: Plan) -> tuple[NodeSetStatus, list[Notice]]:
         if is_news and (notice := _notice(condition)) is not None:
             notices.append(notice)
     return status, notices
+
+
+def report_unreadable(nodeset: NodeSet, problem: str, now: datetime) -> tuple[NodeSetStatus, list[Notice]]:
+    """The schema lets through what it cannot check inside the template: say it, and leave all else as it stands."""
+    message = f"{problem}; nothing is changed until the NodeSet is mended"
+    condition = Condition(
+        type="Progressing",
+        status="False",
+        reason="BadSpec",
+        message=message,
+        observed_generation=nodeset.metadata.generation,
+    )
+    old = nodeset.status.condition(condition.type)
+    if says_the_same(old, condition):
+        return nodeset.status, []
+    others = (other for other in nodeset.status.conditions if other.type != condition.type)
+    conditions = (*others, stamped(condition, old, rfc3339(now)))
+    return msgspec.structs.replace(nodeset.status, conditions=conditions), [Notice("Warning", "BadSpec", message)]
 
 
 def _notice(condition: Condition) -> Notice | None:
