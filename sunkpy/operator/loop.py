@@ -107,7 +107,8 @@ class NodeLoop:
 class Wakes:
     """The two queues, and who puts which key where."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, settle_s: float = _SETTLE_S) -> None:
+        self._settle_s = settle_s
         self.nodesets: WorkQueue[Key] = WorkQueue("nodesets")
         self.nodes: WorkQueue[str] = WorkQueue("nodes")
         self._known: set[Key] = set()
@@ -155,7 +156,7 @@ class Wakes:
 
     def _wake_all_nodesets(self) -> None:
         for key in self._known:
-            self.nodesets.add_after(key, _SETTLE_S)
+            self.nodesets.add_after(key, self._settle_s)
 
 
 def _has_room_changed(old: Pod | None, new: Pod | None) -> bool:
