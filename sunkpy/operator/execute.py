@@ -122,8 +122,8 @@ class Executor:
 
     async def _let_go(self, nodeset: NodeSet) -> float | None:
         """Take our finalizer away, after asking the apiserver itself that no pod is left."""
-        selector = f"{names.LABEL_NODESET}={nodeset.name},{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
-        if await self._kube.list_objects(paths.pods(nodeset.metadata.namespace), Pod, label_selector=selector):
+        path = paths.pods(nodeset.metadata.namespace)
+        if await self._kube.list_objects(path, Pod, label_selector=nodeset.pod_selector):
             return _TOO_LATE_AGAIN_S
         kept = [name for name in nodeset.metadata.finalizers if name != names.FINALIZER_NODESET]
         await self._set_finalizers(nodeset, kept)

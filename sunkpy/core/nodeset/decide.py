@@ -4,7 +4,7 @@ One pass: **survey** nodes and pods (`survey`), say which pods are **wanted gone
 what each of them needs to go, or to stay after all (`removal`), and which nodes get a pod (`creation`). Nothing is
 remembered between passes except what stands on the objects, so a pass may be lost or repeated.
 
-To be wanted gone never costs a job: `removal` says when such a pod is deleted, and why it is not while a job runs.
+A pod that is wanted gone is not deleted while a job runs on it: `removal` says what has to happen first.
 """
 
 from __future__ import annotations

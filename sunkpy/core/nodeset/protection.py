@@ -18,7 +18,7 @@ _MORE_THAN_ANY = 2_000_000_000  # healthy pods that must remain: an int32 no Nod
 
 
 def budget_name(nodeset: NodeSet) -> str:
-    """Name of the NodeSet's PodDisruptionBudget."""
+    """`<nodeset>-slurmd`; one for each NodeSet, in its namespace."""
     return f"{nodeset.name}-slurmd"
 
 
@@ -31,14 +31,7 @@ def build_budget(nodeset: NodeSet) -> Json:
             "name": budget_name(nodeset),
             "namespace": nodeset.metadata.namespace,
             "labels": {names.LABEL_NODESET: nodeset.name},
-            "ownerReferences": [
-                {
-                    "apiVersion": f"{names.API_GROUP}/{names.API_VERSION}",
-                    "kind": names.NODESET_KIND,
-                    "name": nodeset.name,
-                    "uid": nodeset.uid,
-                }
-            ],
+            "ownerReferences": [nodeset.reference],
         },
         "spec": {
             "minAvailable": _MORE_THAN_ANY,

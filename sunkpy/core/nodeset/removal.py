@@ -7,10 +7,10 @@ Taking the token away calls the removal off; a later token is another one, so an
 question. The delete itself names uid and resourceVersion, so it fails when the pod has changed since.
 
 So a pod that stays although it was to go waits for its jobs, for the syncer's answer, or for both: compare the two
-annotations. `drainTimeoutPolicy: Force` is the one way around it, and is never the default.
+annotations. The operator's one way around is `drainTimeoutPolicy: Force`, which somebody has to write.
 
-A finished pod (Failed, Succeeded) runs nothing: it is deleted at once, or after a pause that grows with each failure
-on its node.
+A finished pod (Failed, Succeeded) runs nothing and is deleted without being drained: at once, or, when pods on its node
+fail one after the other, after a pause that grows with each.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RemovalCause(enum.StrEnum):
 
 
 def plan_removals(world: World, pods: Sequence[Pod], wanted_gone: Mapping[str, RemovalCause]) -> list[RemovalStep]:
-    """The next step for each pod, if it needs one."""
+    """The next step of each pod that has one: of those that are to go, and of those that are to stay after all."""
     steps: list[RemovalStep] = []
     for pod in pods:
         if pod.is_deleting:

@@ -96,7 +96,7 @@ def make_status(world: World, plan: Plan) -> NodeSetStatus:
         number_unavailable=max(target - sum(is_available(pod) for pod in on_fit), 0),
         updated_number_scheduled=sum(is_updated(pod, wanted_hash) for pod in on_fit),
         observed_generation=nodeset.metadata.generation,
-        selector=f"{names.LABEL_NODESET}={nodeset.name},{names.LABEL_ROLE}={names.ROLE_COMPUTE}",
+        selector=nodeset.pod_selector,
         conditions=_conditions(world, plan),
     )
 
