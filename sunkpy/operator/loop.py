@@ -35,7 +35,7 @@ _SETTLE_S = 0.5  # pods come and go in bursts; the room they leave is looked at 
 
 
 class NodeSetLoop:
-    """One NodeSet at a time, by namespace and name."""
+    """Keys are NodeSets, by namespace and name; one pass is all that is done for one of them."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class NodeSetLoop:
 
 
 class NodeLoop:
-    """One Node and its slurmd pod at a time, by the Node's name."""
+    """Keys are Nodes, by name; a pass brings the Node and its slurmd pod in line."""
 
     def __init__(self, collector: Collector, writer: NodeWriter) -> None:
         self._collector = collector
@@ -150,7 +150,7 @@ class Wakes:
         self._known = listed
 
     def resync_nodes(self, nodes: Iterable[Node]) -> None:
-        """Wake all Nodes."""
+        """Wake all Nodes, for what no event has told."""
         for node in nodes:
             self.nodes.add(node.name)
 

@@ -1,7 +1,7 @@
 """What one leader remembers of NodeSets between passes.
 
-None of it decides whether a pod may go. A new leader starts without it and is at worst slower or asks twice: it has a
-refused template refused once more, and tries failed pods again after the shortest pause.
+No job's safety hangs on it, and a new leader starts without it: it asks about each template again before it rolls one
+out, writes the budgets again, and tries failed pods again after the shortest pause.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Memory:
         self._claims: set[str] = set()
 
     def forget(self, key: Key) -> None:
-        """The NodeSet is gone."""
+        """The NodeSet is gone; one of the same name would be another."""
         self._notes.pop(key, None)
 
     # ------------------------------------------------------------- templates
@@ -66,7 +66,7 @@ class Memory:
         return self._of(nodeset).guarded_uid == nodeset.uid
 
     def note_guarded(self, nodeset: NodeSet) -> None:
-        """Its disruption budget was written."""
+        """Its disruption budget was written, or was refused; either way it is not tried again."""
         self._of(nodeset).guarded_uid = nodeset.uid
 
     # -------------------------------------------------------------- failures

@@ -30,7 +30,7 @@ _CRD_AGAIN_S = 2.0
 
 
 class Term:
-    """Builds the parts and runs their tasks."""
+    """The parts are built at once and work in `run`; a task that fails ends all others, and with them the term."""
 
     def __init__(self, kube: Kube, process: Process, settings: OperatorSettings, metrics: OperatorMetrics) -> None:
         self._kube = kube

@@ -39,12 +39,12 @@ class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def touches_object(self) -> bool:
-        """Something outside the status changes."""
+        """One write: metadata and cordon."""
         return bool(self.labels or self.annotations) or self.unschedulable is not None
 
     @property
     def touches_status(self) -> bool:
-        """Conditions change."""
+        """Another write: conditions are a subresource."""
         return bool(self.conditions or self.gone_conditions)
 
 

@@ -31,7 +31,7 @@ _FAILED_PAUSE_MAX_S = 300.0
 
 
 class RemovalCause(enum.StrEnum):
-    """Why a pod has to go."""
+    """Why a pod has to go; part of the token, so people read it in Slurm's drain reason."""
 
     SCALE_DOWN = "scale-down"
     ROLLOUT = "rollout"

@@ -32,7 +32,7 @@ def is_available(pod: Pod) -> bool:
 
 
 def is_updated(pod: Pod, wanted_hash: str) -> bool:
-    """Made from the template as it is now."""
+    """Made from the template as it is now; what the node offered then does not count."""
     return pod.labels.get(names.LABEL_TEMPLATE_HASH) == wanted_hash
 
 

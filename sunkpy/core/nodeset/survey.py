@@ -31,17 +31,22 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fit_names(self) -> frozenset[str]:
-        """Names of the nodes that fit."""
+        """The nodes that fit, by name; a pod on any other is misscheduled."""
         return frozenset(node.name for node in self.fits)
 
     @property
     def possible(self) -> int:
-        """How many pods the nodes could carry."""
+        """How many pods the nodes could carry: one each."""
         return len(self.fits)
 
 
 def make_survey(world: World) -> Survey:
-    """Judge every node, then every pod by its node."""
+    """Judge every node, then every pod by its node.
+
+    Raises:
+        msgspec.ValidationError: the template is not a pod template.
+        quantity.BadQuantity: a quantity of the NodeSet cannot be read.
+    """
     pods = world.own_pods
     primary = _primary_pods(pods)
     exclusions = _exclude(world, primary)
