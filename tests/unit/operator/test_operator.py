@@ -10,8 +10,9 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.kube.client import Kube
-from sunkpy.operator.main import Operator
+from sunkpy.operator.metrics import OperatorMetrics
 from sunkpy.operator.settings import OperatorSettings
+from sunkpy.operator.term import Term
 from sunkpy.runtime.process import Process
 from tests.unit.operator.apiserver import Apiserver, serving
 
@@ -59,7 +60,8 @@ async def api(tmp_path, monkeypatch):
     async with serving(server, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
         running = Process("operator", OperatorSettings())
-        task = asyncio.create_task(Operator(kube, running, OperatorSettings()).run())
+        term = Term(kube, running, OperatorSettings(), OperatorMetrics(running.registry))
+        task = asyncio.create_task(term.run())
         server.registry = running.registry
         try:
             await server.until(lambda: "nodesets" in server.watched)

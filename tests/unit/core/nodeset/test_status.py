@@ -1,7 +1,9 @@
+import msgspec
+
 from sunkpy.core.model.objects import Condition
 from sunkpy.core.nodeset.decide import decide_nodeset
 from sunkpy.core.nodeset.spec import NodeSetStatus
-from sunkpy.core.nodeset.status import report
+from sunkpy.core.nodeset.status import report, report_unreadable
 from tests.unit.core.nodeset.build import NOW, make_node, make_nodeset, make_pod, make_template, make_world
 
 TOKEN = "2026-11-20T11:30:00+00:00/scale-down"
@@ -118,3 +120,17 @@ def test_pods_on_nodes_that_do_not_fit_are_misscheduled_and_not_current():
     nodeset = make_nodeset(template=make_template(nodeSelector={"pool": "gpu"}))
     status, _ = status_of(make_world(nodeset, [make_node(1)], [make_pod(nodeset, 1)]))
     assert (status.current_number_scheduled, status.number_misscheduled) == (0, 1)
+
+
+def test_a_nodeset_that_cannot_be_read_says_so_and_keeps_its_numbers():
+    feasible = Condition(type="Feasible", status="True", last_transition_time="2026-01-01T00:00:00Z")
+    nodeset = make_nodeset(status=NodeSetStatus(number_ready=7, conditions=(feasible,)))
+    status, notices = report_unreadable(nodeset, "Expected `array`, got `str` - at `$.tolerations`", NOW)
+    assert status.number_ready == 7
+    assert status.condition("Feasible") == feasible
+    assert said(status, "Progressing") == ("False", "BadSpec")
+    assert status.condition("Progressing").message.startswith("Expected `array`")
+    assert [(notice.type, notice.reason) for notice in notices] == [("Warning", "BadSpec")]
+    again = msgspec.structs.replace(nodeset, status=status)
+    assert report_unreadable(again, "Expected `array`, got `str` - at `$.tolerations`", NOW) == (status, [])
+    assert report_unreadable(again, "another", NOW)[1] != []
