@@ -15,8 +15,9 @@ import msgspec
 import structlog
 
 from sunkpy.core.model.states import SlurmNode
-from sunkpy.slurm.client import NodesSnapshot, Slurm
+from sunkpy.slurm.client import Slurm
 from sunkpy.slurm.errors import SlurmError
+from sunkpy.slurm.nodes import NodesSnapshot
 
 Listener = Callable[[frozenset[str]], None]
 """Called after each successful read with the names of nodes that came, went or changed. Must not block or raise."""

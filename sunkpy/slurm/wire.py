@@ -13,10 +13,9 @@ from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode
 
 
 class Number(msgspec.Struct, frozen=True):
-    """Slurm's optional number: unset, infinite, or a value."""
+    """Slurm's optional number: unset, infinite (then `number` is 0), or a value."""
 
     set: bool = False
-    infinite: bool = False
     number: int | float = 0
 
     @property
@@ -72,8 +71,6 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
     real_memory: int = 0
     gres: str = ""
     partitions: tuple[str, ...] = ()
-    address: str = ""
-    boot_time: Number = Number()
 
     def to_core(self) -> SlurmNode:
         """The value decisions read."""
@@ -88,8 +85,6 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
             memory_mib=self.real_memory,
             gres=self.gres,
             partitions=self.partitions,
-            address=self.address,
-            boot_time_s=self.boot_time.value,
         )
 
 
@@ -136,9 +131,6 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
     node_count: Number = Number()
     required_nodes: str = ""
     excluded_nodes: str = ""
-    submit_time: Number = Number()
-    start_time: Number = Number()
-    end_time: Number = Number()
     exit_code: ExitCode = ExitCode()
 
     def to_core(self) -> SlurmJob:
@@ -158,9 +150,6 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
             node_count=self.node_count.value,
             required_nodes=tuple(hostlist.expand(self.required_nodes)),
             excluded_nodes=tuple(hostlist.expand(self.excluded_nodes)),
-            submit_time_s=self.submit_time.value,
-            start_time_s=self.start_time.value,
-            end_time_s=self.end_time.value,
             exit_code=self.exit_code.value,
         )
 
@@ -169,7 +158,6 @@ class JobsReply(Reply, frozen=True, kw_only=True):
     """GET jobs/, GET job/{id}."""
 
     jobs: tuple[WireJob, ...] = ()
-    last_update: Number = Number()
 
 
 class WireJobState(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,7 +187,6 @@ class SubmitReply(Reply, frozen=True, kw_only=True):
 class KillFailure(msgspec.Struct, frozen=True, kw_only=True):
     """`error` of an entry of `status`; code 0 is success."""
 
-    string: str = ""
     code: int | str = 0
     message: str = ""
 
@@ -219,9 +206,7 @@ class KillReply(Reply, frozen=True, kw_only=True):
 class WirePing(msgspec.Struct, frozen=True, kw_only=True):
     """A slurmctld as slurmrestd sees it."""
 
-    hostname: str = ""
     responding: bool = False
-    primary: bool = False
 
 
 class PingReply(Reply, frozen=True, kw_only=True):
@@ -234,7 +219,6 @@ class PartitionNodes(msgspec.Struct, frozen=True, kw_only=True):
     """Which nodes a partition has."""
 
     configured: str = ""
-    total: int = 0
 
 
 class PartitionPriority(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,46 +227,15 @@ class PartitionPriority(msgspec.Struct, frozen=True, kw_only=True):
     tier: int = 0
 
 
-class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
-    """UP, DOWN, DRAIN or INACTIVE."""
-
-    state: tuple[str, ...] = ()
-
-
 class WirePartition(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of `partitions`."""
 
     name: str
     nodes: PartitionNodes = PartitionNodes()
     priority: PartitionPriority = PartitionPriority()
-    partition: PartitionState = PartitionState()
 
 
 class PartitionsReply(Reply, frozen=True, kw_only=True):
     """GET partitions/."""
 
     partitions: tuple[WirePartition, ...] = ()
-    last_update: Number = Number()
-
-
-class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """What slurmctld counted since it started or since midnight UTC (sdiag(1))."""
-
-    server_thread_count: int = 0
-    agent_queue_size: int = 0
-    dbd_agent_queue_size: int = 0
-    schedule_cycle_last: int = 0
-    schedule_cycle_mean: int = 0
-    jobs_submitted: int = 0
-    jobs_started: int = 0
-    jobs_completed: int = 0
-    jobs_canceled: int = 0
-    jobs_failed: int = 0
-    jobs_pending: int = 0
-    jobs_running: int = 0
-
-
-class DiagReply(Reply, frozen=True, kw_only=True):
-    """GET diag/."""
-
-    statistics: Statistics = Statistics()
