@@ -21,14 +21,11 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class KubeError(Exception):
-    """A request that did not succeed: what was tried, and the apiserver's words."""
+    """A request that did not succeed. As text: what was tried and what came of it; `message`: the words alone."""
 
     def __init__(self, request: str, *, status: int, message: str, reason: str = "") -> None:
         super().__init__(f"{request}: {message or reason or 'no reason given'} (HTTP {status})")
-        self.request = request
-        self.status = status
         self.message = message
-        self.reason = reason
 
 
 class NotFound(KubeError):
@@ -41,11 +38,6 @@ class Forbidden(KubeError):
 
 class Conflict(KubeError):
     """409."""
-
-    @property
-    def already_exists(self) -> bool:
-        """The create found an object of that name."""
-        return self.reason == "AlreadyExists"
 
 
 class Gone(KubeError):

@@ -1,6 +1,8 @@
-"""Where objects live in the API."""
+"""Where objects live in the API, and which of a collection are meant."""
 
 from __future__ import annotations
+
+import msgspec
 
 from sunkpy.core import names
 
@@ -8,6 +10,20 @@ NODES = "/api/v1/nodes"
 ALL_PODS = "/api/v1/pods"
 _GROUP = f"/apis/{names.API_GROUP}/{names.API_VERSION}"
 ALL_NODESETS = f"{_GROUP}/{names.NODESET_PLURAL}"
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """A collection, or the part of it that both selectors choose."""
+
+    path: str
+    label_selector: str = ""
+    field_selector: str = ""
+
+    @property
+    def params(self) -> dict[str, str]:
+        """The selectors as a query."""
+        pairs = (("labelSelector", self.label_selector), ("fieldSelector", self.field_selector))
+        return {key: value for key, value in pairs if value}
 
 
 def node(name: str) -> str:
