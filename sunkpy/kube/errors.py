@@ -29,31 +29,31 @@ class KubeError(Exception):
 
 
 class NotFound(KubeError):
-    """404."""
+    """404: there is no such object, or no such namespace."""
 
 
 class Forbidden(KubeError):
-    """401 or 403."""
+    """401 or 403: a person has to give a right."""
 
 
 class Conflict(KubeError):
-    """409."""
+    """409: somebody was faster; read again and decide anew."""
 
 
 class Gone(KubeError):
-    """410."""
+    """410: list again."""
 
 
 class Invalid(KubeError):
-    """400 or 422."""
+    """400 or 422: the same request will be refused again."""
 
 
 class TooMany(KubeError):
-    """429."""
+    """429: ask again later."""
 
 
 class Unavailable(KubeError):
-    """No answer, or 5xx."""
+    """No answer, or 5xx: nothing is known about whether the request was carried out."""
 
 
 _BY_STATUS: dict[int, type[KubeError]] = {

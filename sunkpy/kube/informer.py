@@ -62,18 +62,18 @@ class Informer(Generic[T]):
         self._handlers.append(handler)
 
     def get(self, namespace: str, name: str) -> T | None:
-        """The object as last seen."""
+        """The object as last seen. None proves that there is none only while `connected`."""
         return self._store.get((namespace, name))
 
     def values(self) -> Iterable[T]:
-        """All objects as last seen."""
+        """All objects as last seen, in no order. Do not await while iterating: the watch changes them."""
         return self._store.values()
 
     def __len__(self) -> int:
         return len(self._store)
 
     async def run(self) -> None:
-        """Keep the copy until cancelled."""
+        """Keep the copy until cancelled. No error ends it: each is logged, and tried again after a while."""
         failures = 0
         while True:
             try:

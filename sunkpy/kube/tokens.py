@@ -28,6 +28,6 @@ class TokenReview(msgspec.Struct, frozen=True):
 
 
 class TokenReviewAnswer(msgspec.Struct, frozen=True):
-    """The object that carries the verdict."""
+    """The object that the apiserver sends back: the verdict stands in its status."""
 
     status: TokenReview = TokenReview()

@@ -23,7 +23,7 @@ Listener = Callable[[frozenset[str]], None]
 """Called after each successful read with the names of nodes that came, went or changed. Must not block or raise."""
 
 _FULL_READ_EACH_S = 60.0
-"""A node that somebody deletes does not count as a change (24.11 answers 304): only a full read misses it."""
+"""A node that somebody deletes does not count as a change (24.11 answers 304): only a full read shows it."""
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):

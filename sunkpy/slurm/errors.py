@@ -57,7 +57,7 @@ class SlurmError(Exception):
 
     @property
     def code(self) -> str:
-        """Short label for metrics."""
+        """Label for metrics, one of few: Slurm's number, else the HTTP status, else the kind."""
         return str(self.error_number or self.http_status or type(self).__name__.lower())
 
 

@@ -32,7 +32,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """The endpoint as metrics and errors name it: without the names of nodes and jobs, so their number is bound."""
+        """The endpoint as metrics and errors name it: without the names of nodes and jobs, so that there are few."""
         return self.endpoint if self.api == "slurm" else f"{self.api}/{self.endpoint}"
 
     @property

@@ -38,7 +38,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Who answers."""
+    """Slurm's own version, and the ClusterName of slurm.conf."""
 
     release: str = ""
     cluster: str = ""
@@ -73,7 +73,7 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[str, ...] = ()
 
     def to_core(self) -> SlurmNode:
-        """The value decisions read."""
+        """The part that decisions read, as they read it."""
         return SlurmNode(
             name=self.name,
             state=frozenset(self.state),
@@ -102,7 +102,7 @@ class ExitSignal(msgspec.Struct, frozen=True):
 
 
 class ExitCode(msgspec.Struct, frozen=True):
-    """How a job ended."""
+    """How a job ended: by itself with a code, or by a signal."""
 
     return_code: Number = Number()
     signal: ExitSignal = ExitSignal()
@@ -134,7 +134,7 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: ExitCode = ExitCode()
 
     def to_core(self) -> SlurmJob:
-        """The value decisions read."""
+        """The part that decisions read, as they read it."""
         return SlurmJob(
             id=JobId(self.job_id),
             name=self.name,
@@ -192,7 +192,7 @@ class KillFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KillStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one job of a DELETE."""
+    """What became of one job of a DELETE; the answer as a whole may be 200 all the same."""
 
     error: KillFailure = KillFailure()
 
@@ -216,13 +216,13 @@ class PingReply(Reply, frozen=True, kw_only=True):
 
 
 class PartitionNodes(msgspec.Struct, frozen=True, kw_only=True):
-    """Which nodes a partition has."""
+    """Which nodes a partition has, in Slurm's range syntax."""
 
     configured: str = ""
 
 
 class PartitionPriority(msgspec.Struct, frozen=True, kw_only=True):
-    """How a partition's jobs rank."""
+    """PriorityTier of slurm.conf(5): jobs of a higher tier go first, and preempt where that is configured."""
 
     tier: int = 0
 

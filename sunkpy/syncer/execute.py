@@ -34,7 +34,7 @@ from sunkpy.syncer.metrics import SyncerMetrics
 
 
 class Executor:
-    """Effects on Slurm and on slurmd pods."""
+    """Writes to Slurm and to slurmd pods, and tells of them by log, metric and Event."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ class UndrainNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetComment(msgspec.Struct, frozen=True, kw_only=True):
-    """Write whose node this is."""
+    """Write whose node this is into Slurm's `Comment`: `core.model.states.NodeComment` as JSON."""
 
     name: str
     comment: str
