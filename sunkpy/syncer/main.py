@@ -38,7 +38,10 @@ async def _body(process: Process, settings: SyncerSettings) -> None:
                 name=election.lease_name or f"sunkpy-syncer-{settings.cluster}",
             )
             await process.lead(
-                lease, lambda: Term(process, settings, kube=kube, slurm=slurm, nodes=nodes, metrics=metrics).run()
+                lease,
+                lambda: Term(
+                    kube=kube, slurm=slurm, nodes=nodes, settings=settings, process=process, metrics=metrics
+                ).run(),
             )
     finally:
         await slurm.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube import paths
@@ -25,17 +27,21 @@ class WrongCluster(BadSettings):
 
 
 class Term:
-    """Made anew for each term. Only the clients, and the cache that metrics read, are older than it."""
+    """Made anew for each term. Only the clients, and the cache that metrics read, are older than it.
+
+    `clock` is that of `nodes`: monotonic, in seconds.
+    """
 
     def __init__(
         self,
-        process: Process,
-        settings: SyncerSettings,
         *,
         kube: Kube,
         slurm: Slurm,
         nodes: NodeCache,
+        settings: SyncerSettings,
+        process: Process,
         metrics: SyncerMetrics,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._process = process
         self._settings = settings
@@ -48,8 +54,9 @@ class Term:
             pods=self._pods,
             nodes=nodes,
             collector=Collector(namespace=namespace, pods=self._pods, nodes=nodes, metrics=metrics),
-            executor=Executor(kube=kube, slurm=slurm, events=events, metrics=metrics, namespace=namespace),
+            executor=Executor(kube=kube, slurm=slurm, events=events, metrics=metrics, namespace=namespace, clock=clock),
             queue_metrics=process.queue_metrics,
+            clock=clock,
         )
 
     async def run(self) -> None:

@@ -88,7 +88,14 @@ class World:
                 await changed.wait()
 
     def term(self) -> Term:
-        return Term(self.process, settings(), kube=self.kube, slurm=self.client, nodes=self.nodes, metrics=self.metrics)
+        return Term(
+            kube=self.kube,
+            slurm=self.client,
+            nodes=self.nodes,
+            settings=settings(),
+            process=self.process,
+            metrics=self.metrics,
+        )
 
     @contextlib.asynccontextmanager
     async def syncing(self) -> AsyncIterator[None]:
