@@ -10,9 +10,10 @@ from sunkpy.core.model.states import JobId
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True):
-    """Hand a job to Slurm."""
+    """Hand a job to Slurm, for these pods."""
 
     request: JobRequest
+    pods: tuple[Pod, ...]
 
 
 class UpdateExcluded(msgspec.Struct, frozen=True, kw_only=True):

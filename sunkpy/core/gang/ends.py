@@ -11,7 +11,7 @@ from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import JobId, SlurmJob
 
 NEWEST_PENDING: Final = 50
-"""Of so many pending jobs, the newest, one is looked for that took a place: each costs one request."""
+"""The preemptor is looked for among this many of the newest pending jobs: each costs one request."""
 
 
 class EndCause(msgspec.Struct, frozen=True, kw_only=True):

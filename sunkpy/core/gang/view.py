@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
-from sunkpy.core.gang.recognise import Gang
 from sunkpy.core.model import states as slurm_states
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
@@ -36,7 +37,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_lost(self) -> bool:
-        """Slurm does not know it, proved, and it was not seen to end: Slurm has forgotten it."""
+        """Slurm has forgotten it: several answers did not contain it, and nothing told of its end."""
         return self._is_gone and not self.is_over
 
     @property
@@ -89,13 +90,13 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 class GangView(msgspec.Struct, frozen=True, kw_only=True):
     """A gang, its jobs and what the scheduler remembers of it.
 
-    `gang` is None when all its pods are gone. `eligibility` is None while Slurm's nodes are not known.
-    `bound_to` is the job under which the members were bound, `placed` the Slurm node of each bound member by its uid:
-    both from the scheduler's own knowledge, for the owner of a pod can write any annotation.
+    `gang` is None when all its pods are gone. `eligibility` holds for every member; None while Slurm's nodes are not
+    known. `bound_to` is the job under which the members were bound, `placed` the Slurm node of each bound member by
+    its uid: both from the scheduler's own knowledge, for the owner of a pod can write any annotation.
     `may_submit` is False until a failed or refused submit may be tried again.
     """
 
-    uid: str
+    id: GangId
     gang: Gang | None
     jobs: tuple[JobView, ...] = ()
     bound_to: JobId | None = None

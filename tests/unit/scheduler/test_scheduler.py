@@ -7,6 +7,7 @@ import aiohttp
 import pytest
 
 from sunkpy.core import names
+from sunkpy.runtime.election import Identity
 from sunkpy.scheduler import hooks as hooks_module
 from tests.unit.scheduler.world import World, leading, serving
 
@@ -253,5 +254,5 @@ async def test_a_standby_sends_hooks_to_the_leader(world, tmp_path):
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         server.hooks = None
         assert (await call("prolog", 1))[0] == 503
-        server.leader = lambda: hooks_module.Identity(name="other", address="10.0.0.9")
+        server.leader = lambda: Identity(name="other", address="10.0.0.9")
         assert await call("prolog", 1) == (307, "http://10.0.0.9:0/hooks/v1/prolog")

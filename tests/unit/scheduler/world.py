@@ -17,10 +17,10 @@ from sunkpy.core import names
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import SlurmSettings
-from sunkpy.scheduler.hooks import HookServer
+from sunkpy.scheduler.hook_server import HookServer
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.settings import SchedulerSettings
-from sunkpy.scheduler.term import Leader
+from sunkpy.scheduler.term import Term
 from sunkpy.slurm import Slurm
 
 API = "/slurm/v0.0.42"
@@ -406,13 +406,14 @@ async def connections(world, tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def leading(world, tmp_path):
+async def leading(world, tmp_path, **term):
     """A scheduler that leads on the world; gives its hook server."""
     async with connections(world, tmp_path) as (kube, slurm, settings):
         process = Process("scheduler", settings)
         metrics = SchedulerMetrics(process.registry)
         server = HookServer(port=0, metrics=metrics)
-        task = asyncio.ensure_future(Leader(kube, slurm, settings, process, metrics).run(server))
+        parts = {"kube": kube, "slurm": slurm, "settings": settings, "process": process, "metrics": metrics}
+        task = asyncio.ensure_future(Term(**parts, **term).run(server))
         try:
             await world.until(lambda: server.hooks is not None or task.done())
             if task.done():

@@ -3,16 +3,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sunkpy.core.gang.actions import Bind, Cancel, Cover, Evict, Finish, Report, Submit, UpdateExcluded, Warn
-from sunkpy.core.gang.decide import Policy, decide_gang
+from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.hooks import epilog_waits_for, prolog_waits_for
+from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
-from sunkpy.core.gang.recognise import recognise
+from sunkpy.core.gang.request import Policy
 from sunkpy.core.gang.view import GangView, JobView
 from sunkpy.core.model.objects import SchedulingGate
 from sunkpy.core.placement.eligibility import Eligibility
-from tests.unit.core.gang.pods import make_pod
+from tests.unit.core.gang.pods import gang_of, make_pod
 
 POLICY = Policy(gpu_resources={"nvidia.com/gpu": "gpu"})
+ID = GangId(namespace="default", name="web-1", uid="uid-1")
 FITS = Eligibility(eligible=("n1", "n2"), refused={"n3": "too small"})
 
 
@@ -21,10 +23,10 @@ def job(*state, id=7, **fields):
 
 
 def view(pod=None, *jobs, **fields):
-    gang = None if pod is None else recognise(pod)
+    gang = None if pod is None else gang_of(pod)
     placed = {"uid-1": "n1"} if pod is not None and pod.spec.node_name else {}
     known = {"eligibility": FITS, "placed": placed, "bound_to": 7 if placed else None}
-    return GangView(uid="uid-1", gang=gang, jobs=jobs, **(known | fields))
+    return GangView(id=ID, gang=gang, jobs=jobs, **(known | fields))
 
 
 def kinds(actions):
