@@ -24,7 +24,7 @@ from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.states import SlurmNode, is_job_ended
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
-from sunkpy.slurm.client import NodeChange, Slurm
+from sunkpy.slurm import NodeChange, Slurm
 from tests.bench import report
 from tests.e2e import handover, processes, workloads
 from tests.e2e.agreement import wait_for_agreement

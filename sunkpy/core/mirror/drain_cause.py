@@ -17,7 +17,7 @@ REASON_LIMIT = 200
 
 
 class Want(enum.Enum):
-    """What Kubernetes wants of the drain."""
+    """What Kubernetes wants of a drain whose reason is ours."""
 
     DRAIN = "drain"
     HOLD = "hold"  # neither set nor lift it

@@ -20,9 +20,9 @@ from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import NodeCache, Slurm
 from sunkpy.syncer.execute import Executor
-from sunkpy.syncer.main import WrongCluster, mirror
 from sunkpy.syncer.metrics import NodeCollector, SyncerMetrics
 from sunkpy.syncer.settings import SyncerSettings
+from sunkpy.syncer.term import Term, WrongCluster
 from tests.unit.operator.apiserver import Apiserver, Body, merged, merged_conditions, refusal, serving
 from tests.unit.syncer.slurmrestd import FakeSlurmrestd
 
@@ -87,11 +87,19 @@ class World:
                 self.nodes.add_listener(lambda _, changed=changed: changed.set())
                 await changed.wait()
 
+    def term(self) -> Term:
+        return Term(
+            kube=self.kube,
+            slurm=self.client,
+            nodes=self.nodes,
+            settings=settings(),
+            process=self.process,
+            metrics=self.metrics,
+        )
+
     @contextlib.asynccontextmanager
     async def syncing(self) -> AsyncIterator[None]:
-        task = asyncio.ensure_future(
-            mirror(self.process, settings(), kube=self.kube, slurm=self.client, nodes=self.nodes, metrics=self.metrics)
-        )
+        task = asyncio.ensure_future(self.term().run())
         try:
             yield
         finally:
@@ -218,9 +226,7 @@ async def test_an_unreadable_slurm_changes_nothing_and_work_goes_on_afterwards(w
 async def test_a_slurm_of_another_name_is_refused(world: World) -> None:
     world.slurm.cluster = "c2"
     with pytest.raises(WrongCluster, match="'c2'"):
-        await mirror(
-            world.process, settings(), kube=world.kube, slurm=world.client, nodes=world.nodes, metrics=world.metrics
-        )
+        await world.term().run()
 
 
 class _NoEvents:
