@@ -34,9 +34,7 @@ class Jobs(enum.Enum):
 _NO_PATIENCE = {"spec": {"drainTimeoutSeconds": 1, "drainTimeoutPolicy": "Force"}}
 
 
-async def remove_nodesets(
-    kube: Kube, *, namespace: str, selector: str, timeout_s: float, jobs: Jobs, say: Say
-) -> None:
+async def remove_nodesets(kube: Kube, *, namespace: str, selector: str, timeout_s: float, jobs: Jobs, say: Say) -> None:
     """Delete the NodeSets with these labels and wait until they are gone.
 
     Raises:
