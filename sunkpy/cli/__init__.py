@@ -63,8 +63,13 @@ def keys(namespace: str, slurm_secret: str, jwt_secret: str) -> None:
     import asyncio
 
     from sunkpy.install.keys import ensure_keys
+    from sunkpy.kube.client import Kube
 
-    for line in asyncio.run(ensure_keys(namespace=namespace, slurm_secret=slurm_secret, jwt_secret=jwt_secret)):
+    async def ensure() -> list[str]:
+        async with await Kube.connect() as kube:
+            return await ensure_keys(kube, namespace=namespace, slurm_secret=slurm_secret, jwt_secret=jwt_secret)
+
+    for line in asyncio.run(ensure()):
         click.echo(line)
 
 

@@ -17,15 +17,14 @@ _SLURM_KEY_BYTES = 1024  # slurm.key is an HMAC key: any bytes will do
 _JWT_KEY_BYTES = 32  # HS256
 
 
-async def ensure_keys(*, namespace: str, slurm_secret: str, jwt_secret: str) -> list[str]:
+async def ensure_keys(kube: Kube, *, namespace: str, slurm_secret: str, jwt_secret: str) -> list[str]:
     """Create the Secrets that are missing; what was done, one line each. An empty name is a key that somebody brings.
 
     Raises:
         KubeError: the service account may not create Secrets, or the apiserver does not answer.
     """
     wanted = ((slurm_secret, "slurm.key", _SLURM_KEY_BYTES), (jwt_secret, "jwt.key", _JWT_KEY_BYTES))
-    async with await Kube.connect() as kube:
-        return [await _ensure(kube, namespace, secret, key, size) for secret, key, size in wanted if secret]
+    return [await _ensure(kube, namespace, secret, key, size) for secret, key, size in wanted if secret]
 
 
 async def _ensure(kube: Kube, namespace: str, secret: str, key: str, size_bytes: int) -> str:
