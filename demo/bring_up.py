@@ -230,7 +230,7 @@ def take_down(name: str) -> None:
 def how_to_use(stack: Stack, *, name: str) -> str:
     """What a person may type now."""
     own = own_cluster(name)
-    login = f"kubectl -n {stack.namespace} exec -it deploy/{stack.release}-login -- su - user1"
+    login = f"kubectl -n {stack.namespace} exec -it {stack.release}-login-0 -- bash -l"
     spec = json.dumps({"spec": {"schedulerName": stack.scheduler_name}})
     pod = f"kubectl run hello --image {stack.images['sunkpy']} --overrides '{spec}' --command -- sleep 600"
     lines = [

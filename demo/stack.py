@@ -27,6 +27,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 SUITES: Final = ("trixie", "sid")
 OPERATOR_NAMESPACE: Final = "sunkpy-system"
 USER: Final = "user1"
+"""Who everybody is in the login pod."""
 JOBS: Final = "demo"
 """Name of all jobs that the demo submits."""
 
@@ -132,21 +133,20 @@ class Stack:
 
     # ------------------------------------------------------------------ Slurm
 
-    def login(self, script: str, *, user: str = USER, input: str | None = None, timeout_s: float = 60) -> str:
-        """Run a shell command in the login pod as a user; `root` stays root."""
-        become = ("bash", "-c", script) if user == "root" else ("su", "-", user, "-c", script)
-        exec_ = ("exec", "-i", "-n", self.namespace, f"deploy/{self.release}-login", "--")
-        return self.kubectl(*exec_, *become, input=input, timeout_s=timeout_s)
+    def login(self, script: str, *, input: str | None = None, timeout_s: float = 60) -> str:
+        """Run a shell command in the login pod, as the user that everybody is there, in the home directory."""
+        exec_ = ("exec", "-i", "-n", self.namespace, f"{self.release}-login-0", "-c", "login", "--")
+        return self.kubectl(*exec_, "bash", "-l", "-c", script, input=input, timeout_s=timeout_s)
 
     def admin(self, *args: str, timeout_s: float = 60) -> str:
         """Run a program as Slurm's administrator, beside slurmctld."""
         pod = f"{self.release}-slurmctld-0"
         return self.kubectl("exec", "-n", self.namespace, pod, "-c", "slurmctld", "--", *args, timeout_s=timeout_s)
 
-    def sbatch(self, *args: str, script: str, user: str = USER) -> int:
+    def sbatch(self, *args: str, script: str) -> int:
         """Submit a batch script from the login pod; the job's id."""
         options = " ".join(shlex.quote(arg) for arg in args)
-        out = self.login(f"sbatch --parsable {options}", user=user, input=f"#!/bin/bash\n{script}\n")
+        out = self.login(f"sbatch --parsable {options}", input=f"#!/bin/bash\n{script}\n")
         return int(out.split(";")[0])
 
     def squeue(self, *args: str) -> str:

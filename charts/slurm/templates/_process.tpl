@@ -50,7 +50,7 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
     spec:
-      {{- include "slurm.placement" (dict "root" .root "values" .values) | nindent 6 }}
+      {{- include "slurm.controlPlacement" (dict "root" .root "values" .values) | nindent 6 }}
       serviceAccountName: {{ $name }}
       terminationGracePeriodSeconds: 10
       securityContext:

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from sunkpy.install.removal import StillThere, remove_nodesets
+from sunkpy.install.removal import Jobs, StillThere, remove_nodesets
 from sunkpy.kube.client import Kube
 
 NODESETS = "/apis/sunkpy.dev/v1alpha1/namespaces/slurm/nodesets"
@@ -21,6 +21,7 @@ class Api:
         self.names = names
         self.held = held
         self.deleted: list[str] = []
+        self.patched: dict[str, object] = {}
         self._gone: asyncio.Queue[str] = asyncio.Queue()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -29,6 +30,11 @@ class Api:
             self.deleted.append(name)
             if not self.held:
                 await self._gone.put(name)
+            return web.json_response({})
+        if request.method == "PATCH":
+            name = request.path.rsplit("/", 1)[-1]
+            assert name not in self.deleted, "what is being deleted may be gone already"
+            self.patched[name] = (await request.json())["spec"]
             return web.json_response({})
         if request.path.endswith("/pods"):
             status = {"phase": "Running", "conditions": [{"type": "SlurmRunning", "status": "True"}]}
@@ -47,7 +53,7 @@ def _body(name: str, *, version: str = "1") -> dict[str, object]:
     return {"metadata": {"name": name, "namespace": "slurm", "uid": f"u-{name}", "resourceVersion": version}}
 
 
-async def remove(api: Api, tmp_path: Path, *, timeout_s: float) -> list[str]:
+async def remove(api: Api, tmp_path: Path, *, timeout_s: float, jobs: Jobs = Jobs.AWAIT) -> list[str]:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", api.handle)
     server = TestServer(app)
@@ -66,7 +72,9 @@ async def remove(api: Api, tmp_path: Path, *, timeout_s: float) -> list[str]:
     said: list[str] = []
     try:
         async with await Kube.connect(kubeconfig) as kube:
-            await remove_nodesets(kube, namespace="slurm", selector="a=b", timeout_s=timeout_s, say=said.append)
+            await remove_nodesets(
+                kube, namespace="slurm", selector="a=b", timeout_s=timeout_s, jobs=jobs, say=said.append
+            )
     finally:
         await server.close()
     return said
@@ -76,7 +84,16 @@ async def test_all_nodesets_are_deleted_and_waited_for(tmp_path: Path) -> None:
     api = Api(["a", "b"], held=False)
     said = await remove(api, tmp_path, timeout_s=10)
     assert api.deleted == ["a", "b"]
+    assert api.patched == {}
     assert len(said) == 2
+
+
+async def test_who_does_not_wait_for_jobs_gives_the_operator_leave_to_end_them(tmp_path: Path) -> None:
+    api = Api(["a", "b"], held=False)
+    await remove(api, tmp_path, timeout_s=10, jobs=Jobs.END)
+    now = {"drainTimeoutSeconds": 1, "drainTimeoutPolicy": "Force"}
+    assert api.patched == {"a": now, "b": now}
+    assert api.deleted == ["a", "b"]
 
 
 async def test_no_nodeset_is_no_wait(tmp_path: Path) -> None:
