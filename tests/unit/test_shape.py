@@ -1,4 +1,4 @@
-"""The shape of the code: small classes, small functions, few parameters, nothing written twice; tests where they belong.
+"""The shape of the code: small classes and functions, few parameters, nothing written twice; tests beside their code.
 
 A place that breaks a limit is named as file:line. Each rule is checked for itself below, on text that breaks it.
 """
@@ -94,7 +94,11 @@ def code_lines(path: str, text: str) -> list[Line]:
         is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if is_text or isinstance(node, ast.Import | ast.ImportFrom):
             left_out |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    comments = {t.start[0]: t.start[1] for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.COMMENT}
+    comments = {
+        t.start[0]: t.start[1]
+        for t in tokenize.generate_tokens(io.StringIO(text).readline)
+        if t.type == tokenize.COMMENT
+    }
     kept = (
         Line(path, number, " ".join(line[: comments.get(number)].split()))
         for number, line in enumerate(lines, 1)
@@ -170,7 +174,10 @@ def test_a_long_class_is_named_with_its_place():
     ("code", "expected"),
     [
         ("def f(a, b, /, c, *d, e, **f): ...", [6]),
-        ("class C:\n    def f(self, a): ...\n    @staticmethod\n    def g(a): ...\n    def __init__(self, a): ...", [1, 1]),
+        (
+            "class C:\n    def f(self, a): ...\n    @staticmethod\n    def g(a): ...\n    def __init__(self, a): ...",
+            [1, 1],
+        ),
         ("class C:\n    @classmethod\n    async def f(cls, a, *, b): ...", [2]),
     ],
 )
