@@ -31,6 +31,8 @@ class _Change(NamedTuple):
     collection: str
     old: Body | None
     new: Body | None
+    last: Body
+    """What the object looks like now, or looked like in the end."""
 
 
 class Apiserver:
@@ -93,14 +95,14 @@ class Apiserver:
     def _store(self, key: Key, body: Body | None) -> Body:
         """Keep a copy under the next version, or forget the object; tells the watches."""
         self._version += 1
-        old = self.objects.pop(key, None) if body is None else self.objects.get(key)
-        kept = copy.deepcopy(old if body is None else body)
+        old = self.objects.get(key)
+        kept = copy.deepcopy(self.objects.pop(key) if body is None else body)
         kept["metadata"] |= {"resourceVersion": str(self._version), "name": key[2]}
         kept["metadata"] |= {"namespace": key[1]} if key[1] else {}
         kept["metadata"].setdefault("creationTimestamp", "2026-11-20T12:00:00Z")
         if body is not None:
             self.objects[key] = kept
-        self._log.append(_Change(self._version, key[0], old or (kept if body is None else None), body and kept))
+        self._log.append(_Change(self._version, key[0], old, None if body is None else kept, kept))
         self.changes.note()
         return kept
 
@@ -217,7 +219,7 @@ def seen(change: _Change, matches: Matcher) -> Body | None:
     was = change.old is not None and matches(change.old)
     if change.new is not None and matches(change.new):
         return {"type": "MODIFIED" if was else "ADDED", "object": change.new}
-    return {"type": "DELETED", "object": change.new or change.old} if was else None
+    return {"type": "DELETED", "object": change.last} if was else None
 
 
 def matcher(namespace: str, query: Any) -> Matcher:
