@@ -135,8 +135,9 @@ def _parameters(function: _Function) -> set[str]:
 
 
 def _texts_of(function: _Function) -> set[str]:
-    """Texts in capitals and the tables they are looked up in, but not those given to another parameter."""
-    elsewhere = {id(k.value) for k in ast.walk(function) if isinstance(k, ast.keyword) and k.arg != "reason"}
+    """Texts in the form of a reason, its tables included; those that are arguments are judged by their own call."""
+    made = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+    elsewhere = {id(value) for call in made for value in (*call.args, *(k.value for k in call.keywords))}
     tables = [ASSIGNED[n.id] for n in ast.walk(function) if isinstance(n, ast.Name) and n.id in ASSIGNED]
     nodes = (node for root in (function, *tables) for node in ast.walk(root))
     texts = (n.value for n in nodes if isinstance(n, ast.Constant) and id(n) not in elsewhere)

@@ -108,8 +108,8 @@ def test_held_removals_say_how_to_go_on():
     assert said(status, "RemovalHeld") == ("True", "TooManyAtOnce")
     text = status.condition("RemovalHeld").message
     assert text == (
-        "the nodes of gpu-012-[001-007] no longer fit: 7 do not match nodeSelector. More than 5 at once are not removed "
-        "unasked: restore the nodes' labels or the template, or confirm with: "
+        "the nodes of gpu-012-[001-007] no longer fit: 7 do not match nodeSelector. More than 5 at once are not "
+        "removed unasked: restore the nodes' labels or the template, or confirm with: "
         "kubectl annotate nodeset … sunkpy.dev/removal-cap=7"
     )
     assert ("TooManyAtOnce", text) in {(notice.reason, notice.message) for notice in notices}
