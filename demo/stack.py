@@ -6,7 +6,6 @@ administrator beside slurmctld. `demo.bring_up` makes a `Stack`.
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Final
 
 from demo import command, slurm_text
 from devcluster import shell
-from devcluster.kubectl import Json, Kubectl
+from devcluster.kubectl import Kubectl
 from devcluster.waiting import NotYet, wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
@@ -160,17 +159,6 @@ class Stack:
         before_s = time.time()
         there_s = float(self.admin("date", "+%s.%N"))
         return 0.0 if before_s <= there_s <= time.time() else there_s - (before_s + time.time()) / 2
-
-    def rest(self, path: str, *, method: str = "GET", body: Mapping[str, object] | None = None) -> Json:
-        """Ask slurmrestd directly, as the administrator: `rest("/slurm/v0.0.42/nodes/")`."""
-        send = "" if body is None else f"-H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
-        script = (
-            "export $(scontrol token username=slurm lifespan=60); "
-            f'curl -sS -m 20 -X {method} -H "X-SLURM-USER-TOKEN: $SLURM_JWT" {send} '
-            f"http://{self.release}-slurmrestd.{self.namespace}:6820{path}"
-        )
-        value: Json = json.loads(self.admin("bash", "-c", script))
-        return value
 
     def cancel_jobs(self, ids: Sequence[int]) -> None:
         """Cancel jobs; those that have ended already are none of our concern."""

@@ -31,7 +31,7 @@ class Changes:
         """Until the next change."""
         await self._next.wait()
 
-    async def until(self, condition: Callable[[], T], *, within_s: float = 20.0) -> T:
+    async def until(self, condition: Callable[[], T], *, within_s: float = 30.0) -> T:
         """First true value of `condition`; looks after each change, and each 10 ms at what is not part of a double.
 
         Raises:
