@@ -21,10 +21,11 @@ import yaml
 from demo import command
 from demo.report import Tell
 from demo.stack import JOBS, OPERATOR_NAMESPACE, ROOT, SUITES, Stack
-from demo.waiting import NotYet, wait
 from demo.workload import GPU, INFERENCE
 from demo.workload import NAMESPACE as DEMO
 from devcluster import Cluster
+from devcluster.shell import CommandFailed, run
+from devcluster.waiting import NotYet, wait
 
 GPUS_PER_NODE: Final = 2
 _IMAGES: Final = ROOT / "build" / "images"
@@ -104,7 +105,7 @@ def publish(images: Mapping[str, Image]) -> Mapping[str, str]:
     refs = {key: f"{registry}/{image.ref.rpartition('/')[2]}" for key, image in images.items()}
     for key, image in images.items():
         source = f"docker-archive:{image.archive}:{image.ref}"
-        command.run("buildah", "push", source, f"docker://{refs[key]}", timeout_s=600)
+        run(["buildah", "push", source, f"docker://{refs[key]}"], timeout_s=600)
     return refs
 
 
@@ -168,7 +169,7 @@ def is_installed(stack: Stack, release: str, namespace: str, mark: str) -> bool:
     """This very chart with these very values is deployed, and nobody has put it to sleep."""
     try:
         out = stack.helm("status", release, "--namespace", namespace, "--output", "json")
-    except command.CommandFailed:
+    except CommandFailed:
         return False
     info = msgspec.json.decode(out, type=_Release).info
     return info.status == "deployed" and info.description == mark and not is_asleep(stack, namespace)

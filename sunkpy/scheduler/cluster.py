@@ -11,7 +11,7 @@ import structlog
 
 from sunkpy.core import names
 from sunkpy.core.model import matching
-from sunkpy.core.model.objects import Node, Pod, PodSpec
+from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes
@@ -42,6 +42,7 @@ class Cluster:
         self.nodes = Informer(kube, paths.NODES, Node)
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
         self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels)
+        self._namespaces = Informer(kube, paths.NAMESPACES, KubeObject)
         self.nodes.add_handler(self._node_changed)
         self.slurmd_pods.add_handler(self._slurmd_changed)
         slurm_nodes.add_listener(self._slurm_nodes_changed)
@@ -49,15 +50,26 @@ class Cluster:
     async def run(self) -> None:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for informer in (self.pods, self.nodes, self.slurmd_pods):
+            for informer in self._watched():
                 group.create_task(informer.run())
             group.create_task(self._slurm_nodes.run())
             group.create_task(self.occupancy.run())
 
     async def synced(self) -> None:
         """Wait until every collection has been listed once."""
-        for informer in (self.pods, self.nodes, self.slurmd_pods):
+        for informer in self._watched():
             await informer.synced.wait()
+
+    def _watched(self) -> Iterable[Informer[Pod] | Informer[Node] | Informer[KubeObject]]:
+        """Namespaces only where a rule of the admin's map looks at their labels."""
+        yield from (self.pods, self.nodes, self.slurmd_pods)
+        if any(rule.namespace_labels for rule in self._settings.access):
+            yield self._namespaces
+
+    def namespace_labels(self, name: str) -> dict[str, str]:
+        """Labels of a namespace, as far as they are watched."""
+        namespace = self._namespaces.get("", name)
+        return namespace.labels if namespace is not None else {}
 
     def node_behind(self, slurm_node: str) -> Node | None:
         """The Kubernetes node on which the slurmd of a Slurm node runs."""

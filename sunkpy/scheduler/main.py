@@ -8,10 +8,10 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.lease import KubeLease
 from sunkpy.runtime.process import Process, run, serve_app
 from sunkpy.runtime.settings import load
-from sunkpy.scheduler.hooks import HookServer, other_leader
+from sunkpy.scheduler.hook_server import HookServer, other_leader
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.settings import SchedulerSettings
-from sunkpy.scheduler.term import Leader
+from sunkpy.scheduler.term import Term
 from sunkpy.slurm import PrometheusRecorder, Slurm
 
 
@@ -38,7 +38,10 @@ async def _body(process: Process, settings: SchedulerSettings) -> None:
                 namespace=settings.leader_election.namespace or settings.namespace,
                 name=settings.leader_election.lease_name or f"{settings.cluster}-scheduler",
             )
-            await process.lead(lease, lambda: Leader(kube, slurm, settings, process, metrics).run(server))
+            await process.lead(
+                lease,
+                lambda: Term(kube=kube, slurm=slurm, settings=settings, process=process, metrics=metrics).run(server),
+            )
     finally:
         await runner.cleanup()
         await slurm.close()

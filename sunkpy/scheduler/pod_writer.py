@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from sunkpy.core import names
 from sunkpy.core.gang.ends import EndCause
+from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.conditions import as_json, stamped
 from sunkpy.core.model.objects import Condition, Key, Pod
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
 from sunkpy.kube.events import EventRecorder
-from sunkpy.scheduler.ledger import Assumption
+from sunkpy.scheduler.entries import Assumption, GangEntry
 
 POD_SCHEDULED = "PodScheduled"
 DISRUPTION_TARGET = "DisruptionTarget"
@@ -36,6 +37,25 @@ class PodWriter:
         except errors.NotFound:
             return None
         return found if found.uid == uid else None
+
+    async def left_of(self, entry: GangEntry, *, id_of: Callable[[Pod], GangId]) -> list[Pod]:
+        """The pods of a gang that the apiserver has now; those it once said were gone are not asked for again.
+
+        A leader that knows a gang by its job alone looks through the namespace: a watch with another selector may
+        never have shown its pods.
+        """
+        if not entry.members:
+            namespace = await self._kube.list_objects(paths.pods(entry.id.namespace), Pod)
+            for pod in namespace:
+                if id_of(pod) == entry.id:
+                    entry.member(pod)
+        left = []
+        for uid, member in tuple(entry.members.items()):
+            if not member.is_gone:
+                found = await self.read(member.key, uid)
+                member.is_gone = found is None
+                left += [found] if found is not None else []
+        return left
 
     async def others_on(self, node: str) -> list[Pod]:
         """Every pod that is bound to a node, as the apiserver has it now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.gang.access import Rule
 from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings
 
 
@@ -18,7 +19,8 @@ class HooksSettings(Settings, frozen=True, kw_only=True):
 class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     """The scheduler of one Slurm cluster. `namespace` is where its slurmd pods are.
 
-    `gpu_resources` maps extended resources of pods to names of Slurm's GRES.
+    `gpu_resources` maps extended resources of pods to names of Slurm's GRES. `sweep_seconds`: how often all jobs are
+    read, to find placeholder jobs that nobody knows. `access`: what the pods of each namespace may ask for.
     """
 
     cluster: str
@@ -27,4 +29,6 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     default_partition: str = ""
     gpu_resources: dict[str, str] = msgspec.field(default_factory=lambda: {"nvidia.com/gpu": "gpu"})
     poll_seconds: float = 1.0
+    sweep_seconds: float = 600.0
+    access: tuple[Rule, ...] = ()
     hooks: HooksSettings = HooksSettings()

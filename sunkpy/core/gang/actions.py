@@ -10,9 +10,10 @@ from sunkpy.core.model.states import JobId
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True):
-    """Hand a job to Slurm."""
+    """Hand a job to Slurm, for these pods."""
 
     request: JobRequest
+    pods: tuple[Pod, ...]
 
 
 class UpdateExcluded(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,10 +53,11 @@ class Cancel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell a pod to go because its job has lost the node."""
+    """Tell a pod to go because its job has lost the node, or was lost itself and the node is `displaced_by`'s now."""
 
     pod: Pod
-    job: JobId
+    job: JobId | None
+    displaced_by: JobId | None = None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,10 +7,6 @@ the pod is on, because the pod holds that node in any case and only a job makes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import msgspec
-
 from sunkpy.core.gang.actions import (
     Bind,
     Cancel,
@@ -23,8 +19,8 @@ from sunkpy.core.gang.actions import (
     UpdateExcluded,
     Warn,
 )
-from sunkpy.core.gang.recognise import Gang
-from sunkpy.core.gang.request import plan_job
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.request import Policy, plan_job
 from sunkpy.core.gang.view import GangView, JobView, holds_its_node, is_over
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.eligibility import excluded, explain_eligibility
@@ -48,13 +44,6 @@ NEVER_STARTS = {
     "JobHeldUser": "the job is held; release it with scontrol release",
 }
 """Pending reasons (man squeue, JOB REASON CODES) that go away only when a person changes something."""
-
-
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings that decisions need."""
-
-    gpu_resources: Mapping[str, str]
-    default_partition: str = ""
 
 
 def decide_gang(view: GangView, policy: Policy) -> list[GangAction]:
@@ -96,7 +85,7 @@ def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction
         return _cover_again(view, gang, others, policy)
     actions = _cancel_all(others, f"the pod was bound by job {job.id}")
     if holds_its_node(job):
-        return actions
+        return actions + _bind(view, gang, job)
     pods = [pod for pod in gang.members if pod.spec.node_name and not is_over(pod)]
     actions += [Evict(pod=pod, job=job.id) for pod in pods]
     # A suspended or requeued job would run no epilog for these pods, or start a second time without them.
@@ -106,7 +95,11 @@ def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction
 
 
 def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy: Policy) -> list[GangAction]:
-    """Slurm has forgotten the job of bound pods: keep the pods, and let a new job hold their node."""
+    """The job of bound pods was lost: keep the pods, and let a new job hold their nodes, unless Slurm gave one away."""
+    by = next((view.displaced[node] for node in view.placed.values() if node in view.displaced), None)
+    if by is not None:
+        staying = [pod for pod in gang.members if pod.spec.node_name and not is_over(pod)]
+        return [Evict(pod=pod, job=view.bound_to, displaced_by=by) for pod in staying]
     if others:
         covers = [
             Cover(pod=pod, job=others[0].id)
@@ -119,16 +112,9 @@ def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy
     pinned = [view.placed.get(pod.uid, "") for pod in gang.members]
     if not all(pinned):
         return []
-    request = plan_job(
-        gang,
-        gpu_resources=policy.gpu_resources,
-        default_partition=policy.default_partition,
-        required_nodes=pinned,
-    )
-    note = (
-        f"Slurm no longer knows the job of this pod; the pod keeps running and a new job is submitted for {pinned[0]}"
-    )
-    return [Warn(pod=gang.members[0], reason="SlurmJobLost", note=note), Submit(request=request)]
+    request = plan_job(gang, policy, required_nodes=pinned)
+    note = f"Slurm has lost the job of this pod; the pod keeps running and a new job is submitted for {pinned[0]}"
+    return [Warn(pod=gang.members[0], reason="SlurmJobLost", note=note), Submit(request=request, pods=gang.members)]
 
 
 def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction]:
@@ -144,7 +130,7 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
     actions = warnings + _cancel_all(jobs[1:], f"job {jobs[0].id} is for the same pods")
     job = jobs[0]
     if job.start_nodes:
-        return actions + _bind(gang, job)
+        return actions + _bind(view, gang, job)
     if job.is_suspended:
         return [*actions, Cancel(job=job.id, why="it was suspended before its pods started")]
     if job.is_pending:
@@ -152,12 +138,14 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
     return actions
 
 
-def _bind(gang: Gang, job: JobView) -> list[GangAction]:
+def _bind(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
+    """Members without a node onto the nodes of the job that no member has, in rank order."""
     if len(job.start_nodes) < gang.minimum:
         return []
-    return [
-        Bind(pod=pod, job=job.id, slurm_node=node) for pod, node in zip(gang.members, job.start_nodes, strict=False)
-    ]
+    taken = set(view.placed.values())
+    free = [node for node in job.start_nodes if node not in taken]
+    waiting = [pod for pod in gang.members if not pod.spec.node_name and not pod.is_deleting]
+    return [Bind(pod=pod, job=job.id, slurm_node=node) for pod, node in zip(waiting, free, strict=False)]
 
 
 def _tend_pending(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
@@ -186,15 +174,10 @@ def _submit(view: GangView, gang: Gang, policy: Policy) -> list[GangAction]:
     if not view.eligibility.eligible:
         return _report_all(gang, explain_eligibility(view.eligibility))
     try:
-        request = plan_job(
-            gang,
-            gpu_resources=policy.gpu_resources,
-            default_partition=policy.default_partition,
-            excluded_nodes=excluded(view.eligibility),
-        )
+        request = plan_job(gang, policy, excluded_nodes=excluded(view.eligibility))
     except BadQuantity as error:
         return _report_all(gang, str(error))
-    return [Submit(request=request)]
+    return [Submit(request=request, pods=gang.members)]
 
 
 def _report_all(gang: Gang, message: str) -> list[GangAction]:

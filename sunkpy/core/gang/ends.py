@@ -11,7 +11,7 @@ from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import JobId, SlurmJob
 
 NEWEST_PENDING: Final = 50
-"""Of so many pending jobs, the newest, one is looked for that took a place: each costs one request."""
+"""The preemptor is looked for among this many of the newest pending jobs: each costs one request."""
 
 
 class EndCause(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +44,13 @@ def cause_of_end(job: JobId, state: frozenset[str], preemptor: SlurmJob | None =
             by = f" by {describe(preemptor)}" if preemptor is not None and flag == "PREEMPTED" else ""
             return EndCause(reason=reason, message=f"Slurm job {job} {text}{by}")
     return EndCause(reason="SlurmJobEnded", message=f"Slurm job {job} ended")
+
+
+def displaced(job: JobId | None, *, node: str, by: JobId | None) -> EndCause:
+    """A pod outlived the loss of its job, until Slurm gave its node away."""
+    lost = f"Slurm lost job {job}" if job is not None else "Slurm lost the job of this pod"
+    to = f" to Slurm job {by}" if by is not None else ""
+    return EndCause(reason="SlurmJobLost", message=f"{lost} and gave {node}{to}")
 
 
 def describe(job: SlurmJob) -> str:

@@ -1,7 +1,9 @@
 """What to answer to the prolog and the epilog of a job: that they may end, or what they wait for.
 
 The prolog may end when the pods are bound or never will be under this job. The epilog may end only when no pod of the
-job is left on the node: until then Slurm keeps the node COMPLETING, and nothing can overlap.
+job is left on the node: until then Slurm keeps the node COMPLETING, and nothing can overlap. Slurm forgets an epilog
+that was cut short (slurmd restarted, node DOWN), so the prolog of every job asks the *gate* as well, on a node to which
+placeholder jobs may have brought pods: it opens when none is left there whose own job no longer holds the node.
 """
 
 from __future__ import annotations
@@ -26,6 +28,22 @@ def epilog_waits_for(view: GangView, job: JobId, slurm_node: str) -> str | None:
         return None
     left = [pod for pod in view.pods if view.placed.get(pod.uid) == slurm_node and not has_left_node(pod)]
     return f"pod {_names(left)} is not gone yet" if left else None
+
+
+def epilog_keeps_pods(view: GangView, job: JobId) -> bool:
+    """The job was lost and not ended: its pods stay on the node, and the gate must go on watching them."""
+    own = view.bound_job
+    return own is not None and own.id == job and own.is_lost
+
+
+def gate_waits_for(view: GangView, job: JobId, slurm_node: str) -> str | None:
+    """What `job`, which has been given the node, waits for in one gang that has a pod there; None when nothing."""
+    own = view.bound_job
+    is_own_gang = any(known.id == job for known in view.jobs)
+    if is_own_gang or (own is not None and not own.is_lost and holds_its_node(own)):
+        return None
+    left = [pod for pod in view.pods if view.placed.get(pod.uid) == slurm_node and not has_left_node(pod)]
+    return f"pod {_names(left)} of an earlier job is not gone yet" if left else None
 
 
 def is_covered_by_another(view: GangView, job: JobId) -> bool:

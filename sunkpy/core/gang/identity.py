@@ -20,11 +20,17 @@ _FORM: Final = re.compile(
 
 
 class GangId(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose job it is."""
+    """Identity of a gang: namespace, name and uid of the object that makes its pods belong together.
+
+    For a plain pod that is the pod itself.
+    """
 
     namespace: str
     name: str
     uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
 
     def comment(self, text: str = "") -> str:
         """The job's comment; `text` is what the user wants to see there."""

@@ -1,15 +1,13 @@
 """The life of a gang, as a table.
 
 Theory of operation: a gang's state is not stored anywhere. It is *observed* from two facts, the pods and the job, so a
-new leader sees the same state as the old one. Watches show only the latest of several changes, so an observation may
-skip states: any state that the table reaches from the last one is legal. What the table does not reach is illegal,
-raises and changes nothing: a bound pod cannot wait again, and what is done stays done.
+new leader sees the same state as the old one. `MOVES` has each step from one state to the next with the events that
+cause it: an action of ours that took effect, or something that Slurm or a kubelet did. Watches show only the latest of
+several changes, so an observation may skip states: any state that the table reaches from the last one is legal. What
+it does not reach is illegal, raises and changes nothing: a gang that has a node never waits again, and what is done
+stays done.
 
-                 ┌────────────────────────────┐
-                 ▼                            │ (job ended before its pods were bound)
-    WAITING ─▶ SUBMITTED ─▶ STARTED ─▶ BOUND ─▶ RUNNING ─▶ ENDING ─▶ DONE
-                                         │        │                   ▲
-                                         └────────┴──▶ HANDING_OVER ──┘
+`docs/architecture.md` has the table as a picture, drawn from here by `tools/draw-lifecycle`.
 """
 
 from __future__ import annotations
@@ -18,6 +16,8 @@ import enum
 from functools import cache
 from typing import Final
 
+import msgspec
+
 
 class State(enum.Enum):
     """Where a gang is."""
@@ -25,45 +25,83 @@ class State(enum.Enum):
     WAITING = "waiting"  # no job: not complete, not valid, no node fits, or Slurm refused it
     SUBMITTED = "submitted"  # its job is in Slurm's queue
     STARTED = "started"  # Slurm has given it nodes; the pods are not bound yet
-    BOUND = "bound"  # the pods have nodes; no container runs yet
+    BOUND = "bound"  # a pod has a node; no container runs
     RUNNING = "running"  # containers run
     ENDING = "ending"  # the pods are over; the job has not ended yet
-    HANDING_OVER = "handing-over"  # the job is over; the pods are not gone yet, the epilog waits
+    HANDING_OVER = "handing-over"  # the job has lost its nodes; pods are still there, the epilog waits
     DONE = "done"  # pods and job are over
 
 
-MOVES: Final[dict[State, dict[State, str]]] = {
+class Event(enum.Enum):
+    """What moves a gang."""
+
+    # Actions that took effect, by the name of their class in `actions`.
+    SUBMIT = "Submit"
+    BIND = "Bind"
+    # What Slurm did with the job.
+    JOB_STARTED = "job started"
+    JOB_QUEUED_AGAIN = "job queued again"
+    JOB_SUSPENDED = "job suspended"
+    JOB_RESUMED = "job resumed"
+    JOB_ENDED = "job ended"
+    JOB_LOST = "job lost"
+    EPILOG_ENDED = "epilog ended"
+    # What became of the pods.
+    CONTAINER_RUNS = "container runs"
+    CONTAINER_STOPS = "container stops"
+    PODS_OVER = "pods over"
+
+
+class Move(msgspec.Struct, frozen=True):
+    """A step: the events that cause it, and what they mean."""
+
+    on: tuple[Event, ...]
+    why: str
+
+
+_E = Event
+
+MOVES: Final[dict[State, dict[State, Move]]] = {
     State.WAITING: {
-        State.SUBMITTED: "the gang is complete and a node fits: its job was submitted",
-        State.DONE: "the pods were deleted before there was a job",
+        State.SUBMITTED: Move((_E.SUBMIT,), "the gang is complete and a node fits: its job was submitted"),
+        State.ENDING: Move((_E.PODS_OVER,), "the pods were deleted while an epilog of an earlier job runs"),
+        State.DONE: Move((_E.PODS_OVER,), "the pods were deleted before there was a job"),
     },
     State.SUBMITTED: {
-        State.STARTED: "Slurm started the job: a prolog runs",
-        State.WAITING: "the job was cancelled in the queue",
-        State.ENDING: "the pods were deleted: the job is cancelled",
+        State.STARTED: Move((_E.JOB_STARTED, _E.JOB_RESUMED), "Slurm started the job: a prolog runs"),
+        State.WAITING: Move((_E.JOB_ENDED, _E.JOB_LOST), "the job was cancelled in the queue, or is lost"),
+        State.ENDING: Move((_E.PODS_OVER,), "the pods were deleted: the job is cancelled"),
     },
     State.STARTED: {
-        State.BOUND: "the kubelet would admit the pods: they were bound",
-        State.WAITING: "the job ended before the pods were bound, or the kubelet would not admit them",
-        State.ENDING: "the pods were deleted: the job is cancelled",
+        State.BOUND: Move((_E.BIND,), "the kubelet would admit the pod: it was bound"),
+        State.SUBMITTED: Move((_E.JOB_QUEUED_AGAIN, _E.JOB_SUSPENDED), "Slurm took the nodes back for now"),
+        State.WAITING: Move((_E.JOB_ENDED, _E.JOB_LOST), "the job ended before the pods were bound, or is lost"),
+        State.ENDING: Move((_E.PODS_OVER,), "the pods were deleted: the job is cancelled"),
     },
     State.BOUND: {
-        State.RUNNING: "the kubelet started the containers",
-        State.ENDING: "the kubelet refused the pods, or they were deleted",
-        State.HANDING_OVER: "the job ended: preempted, cancelled, out of time",
+        State.RUNNING: Move((_E.CONTAINER_RUNS,), "the kubelet started a container"),
+        State.HANDING_OVER: Move(
+            (_E.JOB_ENDED, _E.JOB_SUSPENDED, _E.JOB_QUEUED_AGAIN), "the job lost its nodes: preempted, out of time …"
+        ),
+        State.ENDING: Move((_E.PODS_OVER,), "the kubelet refused the pods, or they were deleted"),
+        State.DONE: Move((_E.PODS_OVER,), "the same, and Slurm has lost the job"),
     },
     State.RUNNING: {
-        State.BOUND: "no container runs at this moment: all restart, or are being stopped",
-        State.ENDING: "the pods finished or were deleted: the job is told",
-        State.HANDING_OVER: "the job ended: preempted, cancelled, out of time",
-    },
-    State.ENDING: {
-        State.DONE: "the job ended",
+        State.BOUND: Move((_E.CONTAINER_STOPS,), "no container runs at this moment: all restart, or are being stopped"),
+        State.HANDING_OVER: Move(
+            (_E.JOB_ENDED, _E.JOB_SUSPENDED, _E.JOB_QUEUED_AGAIN), "the job lost its nodes: preempted, out of time …"
+        ),
+        State.ENDING: Move((_E.PODS_OVER,), "the pods finished or were deleted: the job is told"),
+        State.DONE: Move((_E.PODS_OVER,), "the same, and Slurm has lost the job"),
     },
     State.HANDING_OVER: {
-        State.BOUND: "another job holds the node for the pods again: Slurm had lost the first one",
-        State.ENDING: "the pods are gone: what is left of the job is cancelled",
-        State.DONE: "the pods are gone, the epilog may end",
+        State.BOUND: Move((_E.JOB_RESUMED, _E.JOB_STARTED, _E.JOB_LOST), "the pods hold their nodes after all"),
+        State.RUNNING: Move((_E.JOB_RESUMED, _E.JOB_STARTED, _E.JOB_LOST), "the pods hold their nodes after all"),
+        State.ENDING: Move((_E.PODS_OVER,), "the pods are gone: the epilog may end"),
+        State.DONE: Move((_E.PODS_OVER,), "the pods are gone, and so was the job"),
+    },
+    State.ENDING: {
+        State.DONE: Move((_E.EPILOG_ENDED, _E.JOB_ENDED, _E.JOB_LOST), "nothing is left of the job"),
     },
     State.DONE: {},
 }

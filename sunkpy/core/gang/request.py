@@ -10,9 +10,8 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.options import JobOptions
-from sunkpy.core.gang.recognise import Gang
 from sunkpy.core.model import matching, quantity
 from sunkpy.core.placement.needs import MINIMUM_MEMORY_MIB, gres, whole_cpus
 
@@ -47,33 +46,32 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     script: str = PLACEHOLDER_SCRIPT
 
 
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings that decisions need. `gpu_resources`: extended resource → GRES name, as {"nvidia.com/gpu": "gpu"}."""
+
+    gpu_resources: Mapping[str, str]
+    default_partition: str = ""
+
+
 def plan_job(
-    gang: Gang,
-    *,
-    gpu_resources: Mapping[str, str],
-    default_partition: str = "",
-    excluded_nodes: Sequence[str] = (),
-    required_nodes: Sequence[str] = (),
+    gang: Gang, policy: Policy, *, excluded_nodes: Sequence[str] = (), required_nodes: Sequence[str] = ()
 ) -> JobRequest:
     """The job for a gang: one node per member, each with room for the largest member.
-
-    Args:
-        gpu_resources: extended resource → GRES name, such as `{"nvidia.com/gpu": "gpu"}`.
 
     Raises:
         quantity.BadQuantity: a request is not a quantity.
     """
     needs = gang_requests(gang)
     options = gang.options
-    if not options.partition and default_partition:
-        options = msgspec.structs.replace(options, partition=default_partition)
+    if not options.partition and policy.default_partition:
+        options = msgspec.structs.replace(options, partition=policy.default_partition)
     return JobRequest(
-        name=gang.name,
-        comment=GangId(namespace=gang.namespace, name=gang.name, uid=gang.uid).comment(options.comment),
+        name=gang.id.name,
+        comment=gang.id.comment(options.comment),
         nodes=len(gang.members),
         cpus_per_node=whole_cpus(needs),
         memory_mib_per_node=max(MINIMUM_MEMORY_MIB, quantity.mib_up(needs.get("memory", 0))),
-        gres_per_node=gres(needs, gpu_resources=gpu_resources, gpu_type=options.gpu_type),
+        gres_per_node=gres(needs, gpu_resources=policy.gpu_resources, gpu_type=options.gpu_type),
         options=options,
         time_limit_min=_time_limit_min(gang),
         excluded_nodes=tuple(sorted(excluded_nodes)),

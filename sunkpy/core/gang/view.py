@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
-from sunkpy.core.gang.recognise import Gang
 from sunkpy.core.model import states as slurm_states
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
@@ -36,12 +37,22 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_lost(self) -> bool:
-        """Slurm does not know it, proved, and it was not seen to end: Slurm has forgotten it."""
-        return self._is_gone and not self.is_over
+        """It ended without anybody wanting it: its node fell silent or was set DOWN, or Slurm has forgotten it.
+
+        Forgotten means that several answers did not contain it, and nothing told of its end.
+        """
+        return self.has_failed_node or (self._is_gone and not self.is_over)
+
+    @property
+    def has_failed_node(self) -> bool:
+        """Slurm gave it up together with its node. That says nothing about the pods there."""
+        return "NODE_FAIL" in self.state
 
     @property
     def is_over(self) -> bool:
-        """It has ended, or ends now: an epilog runs. Never true for a job that only could not be read."""
+        """It has ended, or ends now: an epilog runs. Never true for a job that was lost or only could not be read."""
+        if self.has_failed_node:
+            return False
         if self.epilogs and not slurm_states.is_job_pending(self.state):
             return True
         return slurm_states.is_job_ended(self.state) or slurm_states.is_job_completing(self.state)
@@ -89,17 +100,19 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 class GangView(msgspec.Struct, frozen=True, kw_only=True):
     """A gang, its jobs and what the scheduler remembers of it.
 
-    `gang` is None when all its pods are gone. `eligibility` is None while Slurm's nodes are not known.
-    `bound_to` is the job under which the members were bound, `placed` the Slurm node of each bound member by its uid:
-    both from the scheduler's own knowledge, for the owner of a pod can write any annotation.
+    `gang` is None when all its pods are gone. `eligibility` holds for every member; None while Slurm's nodes are not
+    known. `bound_to` is the job under which the members were bound, `placed` the Slurm node of each bound member by
+    its uid: both from the scheduler's own knowledge, for the owner of a pod can write any annotation.
+    `displaced`: Slurm nodes that other jobs were given while the job of the pods there was lost, with those jobs.
     `may_submit` is False until a failed or refused submit may be tried again.
     """
 
-    uid: str
+    id: GangId
     gang: Gang | None
     jobs: tuple[JobView, ...] = ()
     bound_to: JobId | None = None
     placed: dict[str, str] = {}
+    displaced: dict[str, JobId] = {}
     eligibility: Eligibility | None = None
     may_submit: bool = True
     refused: str = ""
@@ -121,8 +134,13 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bound_job(self) -> JobView | None:
-        """The job under which the members were bound, if it is still known."""
-        return next((job for job in self.jobs if job.id == self.bound_to), None)
+        """The job under which the members were bound, if it is still known.
+
+        When it is not known which one that was, an epilog proves it: its job had the node that a member is on.
+        """
+        if self.bound_to is not None:
+            return next((job for job in self.jobs if job.id == self.bound_to), None)
+        return next((job for job in self.jobs if job.epilogs & set(self.placed.values())), None)
 
     @property
     def state(self) -> State:

@@ -8,7 +8,7 @@ own business: the syncer drains such nodes there, and the job waits in the queue
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -61,6 +61,20 @@ def eligible_nodes(spec: PodSpec, candidates: Iterable[Candidate], *, gpu_resour
         eligible=tuple(sorted(name for name, why in verdicts.items() if why is None)),
         refused={name: why for name, why in sorted(verdicts.items()) if why is not None},
     )
+
+
+def in_common(eligibilities: Sequence[Eligibility | None]) -> Eligibility | None:
+    """The nodes that all of them allow; None when one of them is not known. The first refusal of a node is kept."""
+    common: Eligibility | None = None
+    for each in eligibilities:
+        if each is None:
+            return None
+        if common is None or common is each:
+            common = each
+            continue
+        refused = dict(sorted((each.refused | common.refused).items()))
+        common = Eligibility(eligible=tuple(n for n in common.eligible if n not in refused), refused=refused)
+    return common
 
 
 def without(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibility:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import importlib
 import operator
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from sunkpy.core.gang.lifecycle import MOVES, State
+from sunkpy.core import names
+from tests.unit.docs import source
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs" / "architecture.md").read_text()
 
 MODULE_NAME = re.compile(r"`((?:core|kube|operator|runtime|scheduler|slurm|syncer)(?:\.\w+)*:[\w.]+)`")
 FILE_NAME = re.compile(r"`((?:charts|slurm-images|crds)/[\w./-]+)`")
-STATE = r"([A-Z]+(?:_[A-Z]+)*)"
-TO_THE_RIGHT = re.compile(rf"\b{STATE} ─+\w+─+▶ {STATE}\b")
-TO_THE_LEFT = re.compile(rf"\b{STATE} ◀─+\w+─+ {STATE}\b")
 
 
 def _sections() -> list[tuple[str, str]]:
@@ -36,11 +36,6 @@ def _rows(section: str) -> list[list[str]]:
     """Cells of the rows of the table `in the picture`."""
     table = section.partition("| in the picture |")[2].partition("\n\n")[0].splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
-
-
-def _moves() -> set[tuple[str, str, str]]:
-    table = TEXT.partition("| from | to | because |")[2].partition("\n\n")[0].splitlines()[2:]
-    return {tuple(cell.strip() for cell in line.strip("|").split("|")) for line in table}  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("name", sorted(set(MODULE_NAME.findall(TEXT))))
@@ -64,21 +59,11 @@ def test_what_a_table_explains_is_in_its_picture_and_in_the_code(heading, sectio
 
 
 def test_every_name_of_sunkpy_on_an_object_is_one_of_the_code():
-    sources = "\n".join(path.read_text() for path in (ROOT / "sunkpy").rglob("*.py"))
-    for name in set(re.findall(r"sunkpy\.dev/([a-z-]+)", TEXT)):
-        assert f'PREFIX + "{name}"' in sources, name
+    known = source.names_on_objects() | {names.READINESS_GATE}
+    assert set(re.findall(r"sunkpy\.dev/[a-z-]+", TEXT)) - known == set()
 
 
-def test_the_table_of_moves_is_that_of_the_code():
-    assert _moves() == {(old.name, new.name, why) for old, row in MOVES.items() for new, why in row.items()}
-
-
-def test_the_picture_of_a_gang_shows_all_states_and_only_moves_of_the_code():
-    picture = _picture(dict(_sections())["Life of a pod and its job"])
-    assert {state.name for state in State if re.search(rf"\b{state.name}\b", picture)} == {s.name for s in State}
-    # Arrows share their ends, so each is looked for from its own state on.
-    places = range(len(picture))
-    arrows = {match.groups() for start in places if (match := TO_THE_RIGHT.match(picture, start))}
-    arrows |= {match.groups()[::-1] for start in places if (match := TO_THE_LEFT.match(picture, start))}
-    assert len(arrows) == 5
-    assert arrows <= {(old.name, new.name) for old, row in MOVES.items() for new in row}
+def test_the_life_cycle_is_drawn_from_the_table_of_moves():
+    tool = str(ROOT / "tools" / "draw-lifecycle")
+    drawn = subprocess.run([sys.executable, tool], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert drawn == TEXT, "run tools/draw-lifecycle --write"

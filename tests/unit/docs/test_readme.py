@@ -17,7 +17,7 @@ with warnings.catch_warnings():
     import kubernetes_validate
 
 from sunkpy.core import names
-from sunkpy.core.gang.recognise import recognise
+from sunkpy.core.gang.families import assemble, identify
 from sunkpy.core.model.objects import Pod
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,6 +25,10 @@ README = (ROOT / "README.md").read_text()
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLE = yaml.safe_load((ROOT / "docs" / "examples" / "inference.yaml").read_text())
 CHART = ROOT / "charts" / "slurm"
+
+
+def _gang(pod):
+    return assemble(identify(pod), [pod])
 
 
 def test_the_first_values_file_is_valid():
@@ -38,7 +42,7 @@ def test_the_annotations_are_those_that_the_scheduler_reads():
     (sentence,) = re.findall(r"with annotations: (.*?)\. Those", README, flags=re.DOTALL)
     told = [name.removeprefix(names.PREFIX) for name in re.findall(r"`([^`]+)`", sentence)]
     metadata = {"name": "x", "annotations": {names.PREFIX + name: "1" for name in told}}
-    problems = recognise(msgspec.convert({"metadata": metadata}, Pod)).problems
+    problems = _gang(msgspec.convert({"metadata": metadata}, Pod)).problems
     assert not [problem for problem in problems if not problem.fatal], "an annotation is not known"
 
 
@@ -46,7 +50,7 @@ def test_the_example_is_valid_and_its_pods_are_for_slurm():
     kubernetes_validate.validate(EXAMPLE, "1.35", strict=True)
     pod = msgspec.convert(EXAMPLE["spec"]["template"], Pod)
     assert pod.spec.scheduler_name == "slurm"
-    assert recognise(pod).problems == ()
+    assert _gang(pod).problems == ()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,12 +1,18 @@
 import pytest
 
+from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.core.placement.eligibility import Eligibility
 from sunkpy.runtime.settings import BadSettings, load
-from sunkpy.scheduler.ledger import JobEntry, Ledger
+from sunkpy.scheduler.entries import JobEntry
+from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.settings import SchedulerSettings
 
 RUNNING, PENDING = frozenset({"RUNNING"}), frozenset({"PENDING"})
+
+
+def gang_id(uid):
+    return GangId(namespace="default", name=uid, uid=uid)
 
 
 def job(**fields):
@@ -58,9 +64,9 @@ def test_a_job_that_ended_and_was_forgotten_is_not_lost():
 
 def test_a_job_id_that_slurm_uses_again_belongs_to_the_new_gang():
     ledger = Ledger()
-    old, new = (ledger.ensure(uid, ("default", uid), now=0.0) for uid in ("old", "new"))
-    ledger.add_job(old, 7, now=0.0)
-    ledger.add_job(new, 7, now=1.0)
+    old, new = (ledger.ensure(gang_id(uid)) for uid in ("old", "new"))
+    ledger.add_job(old, 7)
+    ledger.add_job(new, 7)
     assert ledger.by_job(7) is new
     assert old.jobs == {}
     ledger.forget(old)
@@ -68,7 +74,7 @@ def test_a_job_id_that_slurm_uses_again_belongs_to_the_new_gang():
 
 
 def test_the_delay_between_submits_grows_and_ends_when_something_changes():
-    entry = Ledger().ensure("uid", ("default", "web"), now=0.0)
+    entry = Ledger().ensure(gang_id("uid"))
     delays = [entry.back_off("no", now=0.0) for _ in range(12)]
     assert delays == sorted(delays)
     assert (delays[0], delays[-1]) == (2.0, 300.0)
@@ -77,7 +83,7 @@ def test_the_delay_between_submits_grows_and_ends_when_something_changes():
 
 
 def test_a_node_that_refused_a_gang_is_offered_to_it_again_after_a_while():
-    entry = Ledger().ensure("uid", ("default", "web"), now=0.0)
+    entry = Ledger().ensure(gang_id("uid"))
     entry.refuse_node("n1", "OutOfcpu", now=0.0)
     both = Eligibility(eligible=("n1", "n2"))
     assert entry.eligibility(both, now=1.0).eligible == ("n2",)

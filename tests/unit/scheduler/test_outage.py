@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sunkpy.core.gang.identity import GangId
 from sunkpy.runtime.election import Identity
-from sunkpy.scheduler.hooks import other_leader
+from sunkpy.scheduler.hook_server import other_leader
 from sunkpy.scheduler.ledger import Ledger
 
 ME, OTHER = Identity(name="a", address="10.0.0.1"), Identity(name="b", address="10.0.0.2")
@@ -13,7 +14,7 @@ ME, OTHER = Identity(name="a", address="10.0.0.1"), Identity(name="b", address="
 
 def test_a_submit_that_was_not_answered_is_tried_at_once_when_slurm_answers_again():
     ledger = Ledger()
-    silent, rejected = (ledger.ensure(uid, ("default", uid), now=0) for uid in ("silent", "rejected"))
+    silent, rejected = (ledger.ensure(GangId(namespace="default", name=uid, uid=uid)) for uid in ("silent", "rejected"))
     silent.uncertain_since = 5.0
     for entry in (silent, rejected):
         for _ in range(6):

@@ -7,6 +7,7 @@ import aiohttp
 import pytest
 
 from sunkpy.core import names
+from sunkpy.runtime.election import Identity
 from sunkpy.scheduler import hooks as hooks_module
 from tests.unit.scheduler.world import World, leading, serving
 
@@ -24,8 +25,8 @@ async def hook_client(server):
     """Calls of hooks: `await call("prolog", job, node=1)` gives status and body."""
     async with serving(server.app()) as port, aiohttp.ClientSession() as session:
 
-        async def call(hook, job_id, *, node=1, token=None, speaks_for=None):
-            body = {"job_id": job_id, "node": speaks_for or f"n{node}"}
+        async def call(hook, job_id, *, node=1, token=None, speaks_for=None, **more):
+            body = {"job_id": job_id, "node": speaks_for or f"n{node}"} | more
             headers = {"Authorization": f"Bearer {token or f'slurmd-{node}'}"}
             url = f"http://127.0.0.1:{port}/hooks/v1/{hook}"
             async with session.post(url, json=body, headers=headers, allow_redirects=False) as answer:
@@ -72,6 +73,7 @@ async def test_the_job_learns_how_its_pod_ended(world, tmp_path, phase, signal):
         job_id = await bound_pod(world, call)
         world.pod_ends(phase)
         await world.until(lambda: world.signals == [(job_id, signal)])
+        world.set_job(job_id, "COMPLETED", "COMPLETING", nodes="n1")
         assert await call("epilog", job_id) == (200, {"done": True})
         assert world.deleted == []
 
@@ -106,6 +108,7 @@ async def test_an_epilog_waits_for_the_object_and_not_only_for_its_containers(wo
     pod = world.add_pod(node="node-1", running=True)
     job_id = world.add_job(pod, "RUNNING", nodes="n1")
     async with leading(world, tmp_path) as server, hook_client(server) as call:
+        world.set_job(job_id, "CANCELLED", "COMPLETING", nodes="n1")
         epilog = asyncio.ensure_future(call("epilog", job_id))
         await world.until(lambda: world.deleted == ["web"])
         world.pod_ends("Failed")
@@ -201,6 +204,7 @@ async def test_a_pod_that_the_kubelet_would_refuse_gives_the_node_back(world, tm
             },
         )
         (job_id,) = world.jobs
+        world.set_job(job_id, "RUNNING", "CONFIGURING", nodes="n1")
         assert await call("prolog", job_id) == (200, {"done": True})
         assert world.bindings == []
         assert world.cancelled == [job_id]
@@ -253,5 +257,5 @@ async def test_a_standby_sends_hooks_to_the_leader(world, tmp_path):
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         server.hooks = None
         assert (await call("prolog", 1))[0] == 503
-        server.leader = lambda: hooks_module.Identity(name="other", address="10.0.0.9")
+        server.leader = lambda: Identity(name="other", address="10.0.0.9")
         assert await call("prolog", 1) == (307, "http://10.0.0.9:0/hooks/v1/prolog")

@@ -1,6 +1,7 @@
 """Builders of the values that tests of gangs and placement start from."""
 
-from sunkpy.core.gang.recognise import Gang, recognise
+from sunkpy.core.gang.families import assemble, identify
+from sunkpy.core.gang.gang import Gang
 from sunkpy.core.model.objects import (
     Container,
     ContainerState,
@@ -49,7 +50,11 @@ def make_pod(
 
 
 def make_gang(**pod) -> Gang:
-    return recognise(make_pod(**pod))
+    return gang_of(make_pod(**pod))
+
+
+def gang_of(pod) -> Gang:
+    return assemble(identify(pod), [pod])
 
 
 def make_node(name="node1", *, labels=None, taints=(), unschedulable=False, **allocatable) -> Node:

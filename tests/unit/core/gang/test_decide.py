@@ -3,16 +3,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sunkpy.core.gang.actions import Bind, Cancel, Cover, Evict, Finish, Report, Submit, UpdateExcluded, Warn
-from sunkpy.core.gang.decide import Policy, decide_gang
-from sunkpy.core.gang.hooks import epilog_waits_for, prolog_waits_for
+from sunkpy.core.gang.decide import decide_gang
+from sunkpy.core.gang.hooks import epilog_keeps_pods, epilog_waits_for, gate_waits_for, prolog_waits_for
+from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
-from sunkpy.core.gang.recognise import recognise
+from sunkpy.core.gang.request import Policy
 from sunkpy.core.gang.view import GangView, JobView
 from sunkpy.core.model.objects import SchedulingGate
 from sunkpy.core.placement.eligibility import Eligibility
-from tests.unit.core.gang.pods import make_pod
+from tests.unit.core.gang.pods import gang_of, make_pod
 
 POLICY = Policy(gpu_resources={"nvidia.com/gpu": "gpu"})
+ID = GangId(namespace="default", name="web-1", uid="uid-1")
 FITS = Eligibility(eligible=("n1", "n2"), refused={"n3": "too small"})
 
 
@@ -21,10 +23,10 @@ def job(*state, id=7, **fields):
 
 
 def view(pod=None, *jobs, **fields):
-    gang = None if pod is None else recognise(pod)
+    gang = None if pod is None else gang_of(pod)
     placed = {"uid-1": "n1"} if pod is not None and pod.spec.node_name else {}
     known = {"eligibility": FITS, "placed": placed, "bound_to": 7 if placed else None}
-    return GangView(uid="uid-1", gang=gang, jobs=jobs, **(known | fields))
+    return GangView(id=ID, gang=gang, jobs=jobs, **(known | fields))
 
 
 def kinds(actions):
@@ -73,11 +75,16 @@ def test_a_typo_is_a_warning_and_the_pod_is_submitted():
 
 
 @pytest.mark.parametrize(
-    ("reason", "is_problem"), [("Priority", False), ("Resources", False), ("BadConstraints", True)]
+    ("reason", "is_problem", "advice"),
+    [
+        ("Priority", False, ""),
+        ("Resources", False, ""),
+        ("BadConstraints", True, " (no node has the features, cpus, memory and GPUs that the pod asks for)"),
+    ],
 )
-def test_a_pending_job_tells_its_reason(reason, is_problem):
+def test_a_pending_job_tells_its_reason(reason, is_problem, advice):
     (report,) = decide_gang(view(make_pod(), job("PENDING", reason=reason, excluded=("n3",))), POLICY)
-    assert (report.is_problem, reason in report.message) == (is_problem, True)
+    assert (report.is_problem, report.message) == (is_problem, f"Slurm job 7 waits: {reason}{advice}")
 
 
 def test_a_pending_job_learns_of_nodes_that_came_and_went():
@@ -151,7 +158,7 @@ def test_a_finished_phase_with_a_running_container_is_not_the_end():
     assert decide_gang(view(pod, job("RUNNING")), POLICY) == []
 
 
-@pytest.mark.parametrize("state", [("PREEMPTED", "COMPLETING"), ("CANCELLED",), ("TIMEOUT",), ("NODE_FAIL",)])
+@pytest.mark.parametrize("state", [("PREEMPTED", "COMPLETING"), ("CANCELLED",), ("TIMEOUT",)])
 def test_pods_go_when_their_job_has_ended(state):
     pod = make_pod(node="k1", running=True)
     assert kinds(decide_gang(view(pod, job(*state)), POLICY)) == [Evict]
@@ -182,6 +189,31 @@ def test_a_pod_whose_job_slurm_has_lost_keeps_running_under_a_new_one():
     assert decide_gang(view(pod, job(missing=2), job("PENDING", id=8)), POLICY) == []
     covered = job("RUNNING", id=8, prologs=frozenset({"n1"}))
     assert decide_gang(view(pod, job(missing=2), covered), POLICY) == [Cover(pod=pod, job=8)]
+
+
+def test_a_healthy_pod_outlives_the_failure_that_slurm_saw_of_its_node():
+    pod = make_pod(node="k1", running=True)
+    failed = job("NODE_FAIL", epilogs=frozenset({"n1"}))
+    actions = decide_gang(view(pod, failed), POLICY)
+    assert kinds(actions) == [Warn, Submit]
+    assert "Slurm has lost the job of this pod; the pod keeps running" in actions[0].note
+    assert actions[1].request.required_nodes == ("n1",)
+
+
+@pytest.mark.parametrize("lost", [job("NODE_FAIL"), job("RUNNING", missing=2)])
+def test_a_pod_whose_lost_node_slurm_gave_to_another_job_goes(lost):
+    pod = make_pod(node="k1", running=True)
+    cover = job("PENDING", id=8, excluded=("n3",))
+    seen = view(pod, lost, cover, displaced={"n1": 99})
+    assert decide_gang(seen, POLICY) == [Evict(pod=pod, job=7, displaced_by=99)]
+    elsewhere = view(pod, lost, cover, displaced={"n2": 99})
+    assert decide_gang(elsewhere, POLICY) == []
+
+
+def test_an_epilog_proves_under_which_job_a_pod_was_bound_when_nobody_remembers():
+    pod = make_pod(node="k1", running=True)
+    ended = job("CANCELLED", "COMPLETING", epilogs=frozenset({"n1"}))
+    assert decide_gang(view(pod, ended, bound_to=None), POLICY) == [Evict(pod=pod, job=7)]
 
 
 def test_other_jobs_of_a_bound_pod_are_cancelled():
@@ -220,7 +252,7 @@ VIEWS = st.builds(
 def test_no_view_makes_a_running_pod_go_unless_its_own_job_was_seen_to_end(seen):
     for action in decide_gang(seen, POLICY):
         if isinstance(action, Evict):
-            (own,) = [j for j in seen.jobs if j.id == seen.bound_to]
+            own = seen.bound_job
             assert own.is_over or own.is_suspended or own.is_pending
             assert not own.is_lost
 
@@ -294,3 +326,33 @@ def test_a_prolog_ends_when_its_pod_is_bound_or_never_will_be(seen, waits):
 )
 def test_an_epilog_ends_only_when_no_pod_is_left_on_its_node(seen, waits):
     assert bool(epilog_waits_for(seen, 7, "n1")) == waits
+
+
+@pytest.mark.parametrize(
+    ("seen", "asking", "waits"),
+    [
+        (view(make_pod(node="k1", running=True), job("CANCELLED")), 99, True),
+        (view(make_pod(node="k1", running=True, deleting=True), job("PREEMPTED", "COMPLETING")), 99, True),
+        (view(make_pod(node="k1", phase="Failed", deleting=True), job("CANCELLED")), 99, True),
+        (view(make_pod(node="k1", running=True), job("NODE_FAIL")), 99, True),
+        (view(make_pod(node="k1", running=True), job("RUNNING", missing=2)), 99, True),
+        (view(make_pod(node="k1", running=True), job("SUSPENDED")), 99, True),
+        (view(make_pod(node="k1", running=True), bound_to=None), 99, True),
+        (view(make_pod(node="k1", running=True), job("RUNNING")), 99, False),
+        (view(make_pod(node="k1", running=True), job("NODE_FAIL"), job("RUNNING", id=8)), 8, False),
+        (view(make_pod(node="k1", running=True), job("CANCELLED"), placed={"uid-1": "n2"}), 99, False),
+        (view(make_pod(node="k1", phase="Succeeded"), job("COMPLETED")), 99, False),
+        (view(make_pod(), job("RUNNING")), 99, False),
+        (view(None, job("CANCELLED")), 99, False),
+    ],
+)
+def test_the_gate_opens_when_no_pod_is_left_whose_job_lost_the_node(seen, asking, waits):
+    why = gate_waits_for(seen, asking, "n1")
+    assert why == ("pod default/web-1 of an earlier job is not gone yet" if waits else None)
+
+
+@pytest.mark.parametrize(
+    ("own", "keeps"), [(job("NODE_FAIL", "COMPLETING"), True), (job("CANCELLED"), False), (job("RUNNING"), False)]
+)
+def test_the_epilog_of_a_lost_job_leaves_its_pods_to_the_gate(own, keeps):
+    assert epilog_keeps_pods(view(make_pod(node="k1", running=True), own), 7) is keeps

@@ -3,7 +3,7 @@ import subprocess
 import pytest
 
 from sunkpy.core.gang.identity import GangId, parse_comment
-from sunkpy.core.gang.request import PLACEHOLDER_SCRIPT, plan_job
+from sunkpy.core.gang.request import PLACEHOLDER_SCRIPT, Policy, plan_job
 from sunkpy.core.model.objects import Container, Resources
 from tests.unit.core.gang.pods import make_gang
 
@@ -11,7 +11,7 @@ GPUS = {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"}
 
 
 def plan(**pod):
-    return plan_job(make_gang(**pod), gpu_resources=GPUS)
+    return plan_job(make_gang(**pod), Policy(gpu_resources=GPUS))
 
 
 def asking(**requests):
@@ -79,8 +79,9 @@ def test_the_time_limit_is_that_of_the_annotation_or_just_above_the_deadline(ann
 
 def test_the_default_partition_holds_only_when_none_is_named():
     gang, named = make_gang(), make_gang(annotations={"sunkpy.dev/partition": "high"})
-    assert plan_job(gang, gpu_resources={}, default_partition="low").options.partition == "low"
-    assert plan_job(named, gpu_resources={}, default_partition="low").options.partition == "high"
+    policy = Policy(gpu_resources={}, default_partition="low")
+    assert plan_job(gang, policy).options.partition == "low"
+    assert plan_job(named, policy).options.partition == "high"
 
 
 def test_the_comment_leads_back_to_the_pod():

@@ -1,0 +1,85 @@
+"""What pods of a namespace may ask of Slurm: the admin's map, by name or label of the namespace.
+
+All placeholder jobs run as one Slurm user, so Slurm itself cannot tell whose pod it is: without this map anybody who
+may make pods could use whatever that user may. A namespace that no rule names gets the default partition and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.options import JobOptions, Problem
+
+ANY: Final = "*"
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Who (`namespaces` by name, `*` for all, or `namespace_labels`, all of which must be there) may ask for what.
+
+    Each list has what is allowed, `*` for anything; its first name, if it is one, is what a pod gets that names none.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    namespace_labels: dict[str, str] = {}
+    partitions: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
+    reservations: tuple[str, ...] = ()
+
+    def covers(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """The rule speaks of this namespace."""
+        by_name = ANY in self.namespaces or namespace in self.namespaces
+        by_label = bool(self.namespace_labels) and self.namespace_labels.items() <= labels.items()
+        return by_name or by_label
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    """Something that is allowed by name: field of JobOptions, of Rule, and whether a pod without it gets the first."""
+
+    option: str
+    rule: str
+    has_default: bool = True
+
+
+_KINDS: Final = (
+    _Kind("partition", "partitions"),
+    _Kind("account", "accounts"),
+    _Kind("qos", "qos"),
+    _Kind("reservation", "reservations", has_default=False),
+)
+
+
+def rule_for(rules: Iterable[Rule], namespace: str, labels: Mapping[str, str]) -> Rule:
+    """The first rule that covers a namespace; without one, a rule that allows nothing but the default partition."""
+    return next((rule for rule in rules if rule.covers(namespace, labels)), Rule())
+
+
+def restricted(gang: Gang, rule: Rule, *, default_partition: str = "") -> Gang:
+    """The gang with the defaults of its namespace, and a fatal problem for each thing that it may not ask for."""
+    changes: dict[str, str] = {}
+    problems: list[Problem] = []
+    for kind in _KINDS:
+        allowed: tuple[str, ...] = getattr(rule, kind.rule)
+        if kind.option == "partition" and default_partition and not allowed:
+            allowed = (default_partition,)
+        asked: str = getattr(gang.options, kind.option)
+        if not asked:
+            changes |= {kind.option: allowed[0]} if kind.has_default and allowed and allowed[0] != ANY else {}
+        elif refused := [name for name in asked.split(",") if ANY not in allowed and name not in allowed]:
+            problems.append(_refusal(gang, kind, refused, allowed))
+    options: JobOptions = msgspec.structs.replace(gang.options, **changes)
+    return msgspec.structs.replace(gang, options=options, problems=(*gang.problems, *problems))
+
+
+def _refusal(gang: Gang, kind: _Kind, refused: list[str], allowed: tuple[str, ...]) -> Problem:
+    may = f"it may use {', '.join(allowed)}" if allowed else "it may name none"
+    text = (
+        f"namespace {gang.id.namespace} may not use {kind.option} {', '.join(refused)}: {may}; "
+        "an administrator opens it in scheduler.access of the Slurm cluster"
+    )
+    return Problem(annotation=names.PREFIX + kind.option, text=text, fatal=True)

@@ -1,0 +1,103 @@
+"""What a new leader finds: the jobs of all gangs by their comment, and under which of them each pod was bound.
+
+Until this is done nothing is submitted or told to anybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+
+from sunkpy.core import names
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.view import is_over
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import SlurmJob
+from sunkpy.scheduler.cluster import Cluster
+from sunkpy.scheduler.job_search import JobSearch
+from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.members import MemberIndex
+from sunkpy.slurm.errors import SlurmError
+
+_AGAIN_S = 1.0
+
+Jobs = Mapping[GangId, Sequence[SlurmJob]]
+
+
+class Adoption:
+    """Fills the ledger of a new leader."""
+
+    def __init__(
+        self,
+        *,
+        cluster: Cluster,
+        members: MemberIndex,
+        ledger: Ledger,
+        search: JobSearch,
+        clock: Callable[[], float],
+    ) -> None:
+        self._cluster = cluster
+        self._members = members
+        self._ledger = ledger
+        self._search = search
+        self._clock = clock
+        self._log = structlog.get_logger("leader")
+
+    async def run(self) -> None:
+        """Take over what is there; waits for Slurm as long as it must."""
+        jobs = await self._all_jobs()
+        self._note(jobs)
+        for pod in self._cluster.pods.values():
+            if pod.spec.node_name and (not is_over(pod) or self._members.id_of(pod) in jobs):
+                self._adopt_bound(pod, jobs)
+        self._log.info("adopted", gangs=len(self._ledger), pods=len(self._cluster.pods))
+
+    async def sweep(self) -> list[GangId]:
+        """Look for placeholder jobs that nobody knows: left by a leader that died, or made by a late submit.
+
+        Raises:
+            SlurmError: Slurm could not be read.
+        """
+        jobs = await self._search.all(sent_after=self._clock())
+        return self._note({id: found for id, found in jobs.items() if not self._is_known(id, found)})
+
+    def _is_known(self, id: GangId, jobs: Sequence[SlurmJob]) -> bool:
+        entry = self._ledger.get(id)
+        return entry is not None and all(job.id in entry.jobs or job.is_ended for job in jobs)
+
+    def _note(self, jobs: Jobs) -> list[GangId]:
+        """Make the live ones known; their gangs."""
+        noted = []
+        for id, found in jobs.items():
+            live = [job for job in found if not job.is_ended or job.is_completing]
+            if live:
+                entry = self._ledger.ensure(id)
+                for job in live:
+                    self._ledger.add_job(entry, job.id, excluded=job.excluded_nodes)
+                noted.append(id)
+        return noted
+
+    async def _all_jobs(self) -> Jobs:
+        asked_at = self._clock()
+        while True:
+            try:
+                return await self._search.all(sent_after=asked_at)
+            except SlurmError as error:
+                self._log.warning("jobs cannot be read: waiting", error=error.message)
+                await asyncio.sleep(_AGAIN_S)
+
+    def _adopt_bound(self, pod: Pod, jobs: Jobs) -> None:
+        """Under which job was this pod bound? Its annotation tells, but only comment and user of a job prove it.
+
+        Anybody who may edit the pod can write another job's id there.
+        """
+        noted = pod.annotations.get(names.ANNOTATION_JOB_ID, "")
+        id = self._members.id_of(pod)
+        entry = self._ledger.ensure(id)
+        entry.member(pod)
+        own = sorted(jobs.get(id, ()), key=lambda job: (str(job.id) == noted, job.is_running, job.id))
+        if own:
+            entry.bound_to = own[-1].id
+            self._ledger.add_job(entry, own[-1].id)

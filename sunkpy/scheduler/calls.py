@@ -1,0 +1,39 @@
+"""What hooks say and what they are answered."""
+
+from __future__ import annotations
+
+import msgspec
+
+from sunkpy.core.model.states import JobId
+
+
+class HookCall(msgspec.Struct, frozen=True):
+    """The body of a call. `marked`: the jobs that have left a mark on the node, told when the gate is asked."""
+
+    job_id: JobId
+    node: str
+    marked: tuple[JobId, ...] = ()
+
+
+class HookAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The body of an answer.
+
+    `kept`: the epilog may end, but pods stay on the node, and so must the mark. `over`: marks that stand for nothing
+    any more.
+    """
+
+    done: bool
+    why: str = ""
+    kept: bool = False
+    over: tuple[JobId, ...] = ()
+
+
+NOT_OURS = HookAnswer(done=True, why="not the job of a pod")
+
+
+class Denied(Exception):
+    """The caller may not say this; `status` is 401 or 403."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status

@@ -1,0 +1,74 @@
+"""Is what a node says of a job true? Slurm is asked once for each job and node, before anything follows from a call.
+
+The job must carry the comment of a gang, belong to the scheduler's own Slurm user, and have that node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sunkpy.core.gang.identity import parse_comment
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.states import SlurmJob
+from sunkpy.scheduler.calls import Denied, HookCall
+from sunkpy.scheduler.entries import GangEntry, JobEntry
+from sunkpy.scheduler.ledger import Ledger
+from sunkpy.slurm import Slurm
+from sunkpy.slurm.errors import NotFound
+
+
+class Claims:
+    """What calls say, checked against Slurm. `user` is the one that placeholder jobs run as."""
+
+    def __init__(self, *, slurm: Slurm, user: str, ledger: Ledger, clock: Callable[[], float]) -> None:
+        self._slurm = slurm
+        self._user = user
+        self._ledger = ledger
+        self._clock = clock
+
+    async def of(self, call: HookCall) -> tuple[GangEntry, JobEntry] | None:
+        """The gang and the job that a call is about; None when it is not the job of a pod.
+
+        Raises:
+            Denied: Slurm has not given that job to that node.
+            SlurmError: Slurm could not be asked.
+        """
+        entry = self._ledger.by_job(call.job_id)
+        known = entry.jobs.get(call.job_id) if entry is not None else None
+        if entry is not None and known is not None and call.node in known.proved:
+            return entry, known
+        asked_at = self._clock()
+        try:
+            job = await self._slurm.job(call.job_id)
+        except NotFound:
+            # Forgotten meanwhile: what it said of its nodes before still holds.
+            return (entry, known) if entry is not None and known is not None and call.node in known.nodes else None
+        gang = parse_comment(job.comment)
+        if gang is None or job.user != self._user:
+            return None
+        nodes = tuple(hostlist.expand(job.nodes))
+        if call.node not in nodes:
+            raise Denied(403, f"Slurm has not given job {job.id} to {call.node}: it is {_where(job)}")
+        entry = self._ledger.ensure(gang)
+        own = self._ledger.add_job(entry, job.id)
+        own.proved.add(call.node)
+        own.read(job, nodes=nodes, at=max(asked_at, own.known_at))
+        return entry, own
+
+    async def still_runs(self, job: JobEntry) -> bool:
+        """Slurm itself says now that the job has not lost its nodes; never for a job that it does not know.
+
+        Raises:
+            SlurmError: Slurm could not be asked.
+        """
+        asked_at = self._clock()
+        try:
+            found = await self._slurm.job(job.id)
+        except NotFound:
+            return False
+        job.read(found, nodes=tuple(hostlist.expand(found.nodes)), at=max(asked_at, job.known_at))
+        return found.is_running
+
+
+def _where(job: SlurmJob) -> str:
+    return f"{'+'.join(sorted(job.state))} on {job.nodes}" if job.nodes else "on no node"

@@ -1,0 +1,56 @@
+"""All that is known of one gang at this moment, as the one value that decisions read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sunkpy.core.gang.access import restricted, rule_for
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.view import GangView
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.placement.eligibility import Eligibility, in_common
+from sunkpy.scheduler.cluster import Cluster
+from sunkpy.scheduler.entries import GangEntry, assume
+from sunkpy.scheduler.members import MemberIndex
+from sunkpy.scheduler.settings import SchedulerSettings
+
+
+class Collector:
+    """Watches, polls and memory → `GangView`. No request is sent."""
+
+    def __init__(
+        self, *, cluster: Cluster, members: MemberIndex, settings: SchedulerSettings, clock: Callable[[], float]
+    ) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._members = members
+        self._clock = clock
+
+    def view(self, entry: GangEntry) -> GangView:
+        """The gang as it is known now."""
+        gang = self._gang(entry)
+        bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
+        placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
+        return entry.view(gang, self._eligibility(gang), placed=placed, now=self._clock())
+
+    def _gang(self, entry: GangEntry) -> Gang | None:
+        pods = [_as_bound(entry, pod) for pod in self._members.pods_of(entry.id)]
+        gang = self._members.assemble(entry.id, pods)
+        return self._restricted(gang) if gang is not None else None
+
+    def _restricted(self, gang: Gang) -> Gang:
+        namespace = gang.id.namespace
+        rule = rule_for(self._settings.access, namespace, self._cluster.namespace_labels(namespace))
+        return restricted(gang, rule, default_partition=self._settings.default_partition)
+
+    def _eligibility(self, gang: Gang | None) -> Eligibility | None:
+        """The nodes that every member may use: Slurm places the job, and any member may come to any of its nodes."""
+        if gang is None:
+            return None
+        return in_common([self._cluster.eligibility(pod) for pod in gang.members])
+
+
+def _as_bound(entry: GangEntry, pod: Pod) -> Pod:
+    """With the binding that was sent, while the watch does not show it yet."""
+    member = entry.members.get(pod.uid)
+    return assume(pod, member.assumed) if member is not None and member.assumed is not None else pod

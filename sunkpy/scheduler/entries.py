@@ -1,0 +1,223 @@
+"""What the scheduler remembers of one gang: its jobs, its members, and what was said and refused.
+
+Nothing here must survive the process: a new leader rebuilds it from the comments of jobs and the annotations of pods.
+Times are of the monotonic clock, in seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.lifecycle import State
+from sunkpy.core.gang.view import MISSING_OBSERVATIONS, GangView, JobView
+from sunkpy.core.model.objects import Key, Pod
+from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.core.model.times import backoff_s
+from sunkpy.core.placement.eligibility import Eligibility, without
+
+_BACKOFF_FIRST_S, _BACKOFF_LAST_S = 2.0, 300.0
+_REFUSAL_S = 120.0
+
+
+class Assumption(msgspec.Struct, frozen=True, kw_only=True):
+    """A binding that was sent; `confirmed` when the apiserver said yes. The watch may not show it yet."""
+
+    job: JobId
+    node: str
+    slurm_node: str
+    confirmed: bool = False
+
+
+@dataclass(slots=True)
+class MemberEntry:
+    """One pod of a gang: the binding that was sent, since when admission is waited for, what was told, whether the
+    apiserver has said that it is gone.
+    """
+
+    key: Key
+    assumed: Assumption | None = None
+    waits_since: float | None = None
+    reported: str = ""
+    evicted_at: float = float("-inf")
+    is_gone: bool = False
+
+
+@dataclass(slots=True)
+class JobEntry:
+    """One placeholder job. `noted`: its end has been counted; `reappeared`: the id is back after Slurm forgot it;
+    `proved`: nodes of which Slurm itself has said that the job has them.
+    """
+
+    id: JobId
+    known_at: float
+    state: frozenset[str] = frozenset()
+    reason: str = ""
+    nodes: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+    prologs: dict[str, float] = field(default_factory=dict)
+    epilogs: dict[str, float] = field(default_factory=dict)
+    missing: int = 0
+    told_at: float | None = None
+    last_told_at: float = 0.0
+    cancelled_at: float | None = None
+    noted: bool = False
+    reappeared: bool = False
+    proved: set[str] = field(default_factory=set)
+    read_at: float = float("-inf")
+
+    def view(self, now: float) -> JobView:
+        """The value that decisions read."""
+        return JobView(
+            id=self.id,
+            state=self.state,
+            reason=self.reason,
+            nodes=self.nodes,
+            excluded=self.excluded,
+            prologs=frozenset(self.prologs) - frozenset(self.epilogs),
+            epilogs=frozenset(self.epilogs),
+            missing=self.missing,
+            told_s_ago=None if self.told_at is None else now - self.told_at,
+        )
+
+    def observe(self, state: frozenset[str] | None, *, asked_at: float) -> bool:
+        """Take in an answer of Slurm to a question sent at `asked_at`; None: it did not know the job."""
+        if asked_at < max(self.known_at, *self.prologs.values(), *self.epilogs.values(), 0.0):
+            # The answer is older than what a hook has told since.
+            return False
+        before = (self.state, self.missing)
+        if state is None:
+            self.missing += 1
+            self.reappeared = False
+        elif self.missing >= MISSING_OBSERVATIONS:
+            # Slurm has forgotten the job once: this may be another one under the same id.
+            self.reappeared = True
+        else:
+            self.state, self.missing = state, 0
+            if "PENDING" in state:
+                # Queued again: the hooks of its first run are over.
+                self.prologs.clear()
+                self.epilogs.clear()
+        return (self.state, self.missing) != before
+
+    def read(self, job: SlurmJob, *, nodes: tuple[str, ...], at: float) -> bool:
+        """Take in the full job; whether anything a decision reads has changed."""
+        before = (self.reason, self.nodes, self.excluded)
+        self.read_at = at
+        if self.reappeared:
+            self.missing, self.reappeared = 0, False
+        self.reason = "" if job.state_reason == "None" else job.state_reason
+        self.nodes = nodes
+        self.excluded = tuple(sorted(job.excluded_nodes))
+        changed = self.observe(job.state, asked_at=at)
+        return changed or (self.reason, self.nodes, self.excluded) != before
+
+
+class Change:
+    """A change that may come."""
+
+    def __init__(self, event: asyncio.Event) -> None:
+        self._event = event
+
+    async def wait_for(self, timeout_s: float) -> None:
+        """Return when it has come, or after `timeout_s`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._event.wait()
+
+
+@dataclass(slots=True, eq=False)
+class GangEntry:
+    """One gang. `uncertain_since`: a submit went out then and was not answered."""
+
+    id: GangId
+    seen_at: float
+    jobs: dict[JobId, JobEntry] = field(default_factory=dict)
+    members: dict[str, MemberEntry] = field(default_factory=dict)
+    bound_to: JobId | None = None
+    displaced: dict[str, JobId] = field(default_factory=dict)
+    state: State | None = None
+    retry_at: float = 0.0
+    failures: int = 0
+    refused: str = ""
+    refusals: dict[str, tuple[str, float]] = field(default_factory=dict)
+    uncertain_since: float | None = None
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def member(self, pod: Pod) -> MemberEntry:
+        """What is remembered of a pod, made known if it was not."""
+        return self.members.setdefault(pod.uid, MemberEntry(key=pod.key))
+
+    @property
+    def is_binding_open(self) -> bool:
+        """A binding was sent of which the apiserver has not said what became of it."""
+        return any(member.assumed is not None and not member.assumed.confirmed for member in self.members.values())
+
+    def fire(self) -> None:
+        """Wake everybody who waits for a change of this gang."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def next_change(self) -> Change:
+        """Take it before looking, wait for it after: no change in between is missed."""
+        return Change(self._changed)
+
+    def back_off(self, why: str, *, now: float, first_s: float = _BACKOFF_FIRST_S) -> float:
+        """No submit for a while, longer each time; the delay in seconds."""
+        delay_s = backoff_s(self.failures, first_s=first_s, last_s=_BACKOFF_LAST_S)
+        self.failures += 1
+        self.retry_at = now + delay_s
+        self.refused = why
+        return delay_s
+
+    def forgive(self) -> None:
+        """Something has changed that may help: try again at once."""
+        self.retry_at, self.failures, self.refused = 0.0, 0, ""
+
+    def refuse_node(self, slurm_node: str, why: str, *, now: float) -> None:
+        """Keep the next jobs of this gang away from a node for a while."""
+        self.refusals[slurm_node] = (why, now + _REFUSAL_S)
+
+    def eligibility(self, eligibility: Eligibility | None, *, now: float) -> Eligibility | None:
+        """The nodes that fit, without those whose kubelet lately refused this gang."""
+        self.refusals = {node: refusal for node, refusal in self.refusals.items() if refusal[1] > now}
+        if eligibility is None or not self.refusals:
+            return eligibility
+        return without(eligibility, {node: why for node, (why, _) in self.refusals.items()})
+
+    def view(
+        self, gang: Gang | None, eligibility: Eligibility | None, *, placed: dict[str, str], now: float
+    ) -> GangView:
+        """The value that decisions read."""
+        return GangView(
+            id=self.id,
+            gang=gang,
+            jobs=tuple(self.jobs[id].view(now) for id in sorted(self.jobs)),
+            bound_to=self.bound_to,
+            placed=placed,
+            displaced=dict(self.displaced),
+            eligibility=self.eligibility(eligibility, now=now),
+            may_submit=now >= self.retry_at,
+            refused=self.refused,
+        )
+
+
+def assume(pod: Pod, assumption: Assumption) -> Pod:
+    """The pod as it will be when the watch shows the binding."""
+    if pod.spec.node_name:
+        return pod
+    annotations = pod.annotations | {
+        names.ANNOTATION_JOB_ID: str(assumption.job),
+        names.ANNOTATION_PLACED_ON: assumption.slurm_node,
+    }
+    return msgspec.structs.replace(
+        pod,
+        metadata=msgspec.structs.replace(pod.metadata, annotations=annotations),
+        spec=msgspec.structs.replace(pod.spec, node_name=assumption.node),
+    )

@@ -1,0 +1,105 @@
+"""The states of all jobs, read each second while there is a job of ours, and the details of those that need them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from sunkpy.core.gang.identity import parse_comment
+from sunkpy.core.model import hostlist
+from sunkpy.scheduler.entries import GangEntry, JobEntry
+from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.slurm import Slurm
+from sunkpy.slurm.errors import SlurmError
+
+_DETAILS_PER_POLL = 50
+_DETAILS_IN_FLIGHT = 8
+_FIRST_REASON_S = 2.0
+_REASON_EACH_S = 5.0
+
+
+class JobPoller:
+    """Reads the states of all jobs each second while there is a job of ours, and tells the ledger."""
+
+    def __init__(
+        self,
+        slurm: Slurm,
+        ledger: Ledger,
+        metrics: SchedulerMetrics,
+        *,
+        poll_s: float,
+        clock: Callable[[], float],
+        on_change: Callable[[GangEntry], None],
+    ) -> None:
+        self._slurm = slurm
+        self._ledger = ledger
+        self._poll_s = poll_s
+        self._clock = clock
+        self._on_change = on_change
+        self._log = structlog.get_logger("jobs")
+        self._read_at = clock()
+        self.problem: str | None = None
+        metrics.poll_age_seconds.set_function(lambda: clock() - self._read_at)
+
+    async def run(self) -> None:
+        """Poll until cancelled. What cannot be read changes nothing."""
+        while True:
+            try:
+                if any(entry.jobs for entry in self._ledger):
+                    await self.poll()
+                self._recovered()
+            except SlurmError as error:
+                self._failed(error)
+            await asyncio.sleep(self._poll_s)
+
+    async def poll(self) -> None:
+        """One reading of all states, and of the jobs of which more must be known."""
+        asked_at = self._clock()
+        states = await self._slurm.jobs_state()
+        self._read_at = asked_at
+        for entry in self._ledger.observe(states, asked_at=asked_at):
+            self._on_change(entry)
+        wanted = [
+            (entry, job) for entry in self._ledger for job in entry.jobs.values() if _needs_details(job, asked_at)
+        ]
+        limit = asyncio.Semaphore(_DETAILS_IN_FLIGHT)
+        oldest_first = sorted(wanted, key=lambda pair: pair[1].read_at)[:_DETAILS_PER_POLL]
+        async with asyncio.TaskGroup() as group:
+            for entry, job in oldest_first:
+                group.create_task(self._read(entry, job, limit))
+
+    async def _read(self, entry: GangEntry, job: JobEntry, limit: asyncio.Semaphore) -> None:
+        asked_at = job.read_at = self._clock()
+        try:
+            async with limit:
+                found = await self._slurm.job(job.id)
+        except SlurmError as error:
+            self._log.debug("job not read", job=job.id, error=str(error))
+            return
+        gang = parse_comment(found.comment)
+        if gang != entry.id:
+            return  # another job under an id that Slurm has used before
+        if job.read(found, nodes=tuple(hostlist.expand(found.nodes)), at=asked_at):
+            self._on_change(entry)
+
+    def _recovered(self) -> None:
+        if self.problem is not None:
+            self._log.info("the states of jobs can be read again")
+        self.problem = None
+
+    def _failed(self, error: SlurmError) -> None:
+        if self.problem is None:
+            self._log.warning("the states of jobs cannot be read: nothing follows from that", error=str(error))
+        self.problem = str(error)
+
+
+def _needs_details(job: JobEntry, now: float) -> bool:
+    """Why it waits, now and then; where it runs, once, when no prolog has told; whose it is, when it came back."""
+    if job.reappeared:
+        return now - job.read_at >= _REASON_EACH_S
+    if "PENDING" in job.state:
+        return now >= max(job.known_at + _FIRST_REASON_S, job.read_at + _REASON_EACH_S)
+    return "RUNNING" in job.state and not job.nodes and not job.prologs

@@ -1,0 +1,187 @@
+"""One pass over one gang: collect, decide, execute. And which change wakes which gang.
+
+The queue's key is the gang's id. Hooks, watches and polls only note facts and enqueue; everything that has an effect
+happens in a pass, one at a time per gang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from sunkpy.core import names
+from sunkpy.core.gang.decide import decide_gang
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.lifecycle import IllegalMove, State, advance
+from sunkpy.core.gang.request import Policy
+from sunkpy.core.gang.view import GangView, is_over
+from sunkpy.core.model.objects import Pod
+from sunkpy.runtime.queue import WorkQueue
+from sunkpy.scheduler.bind import Binder
+from sunkpy.scheduler.collect import Collector
+from sunkpy.scheduler.entries import GangEntry
+from sunkpy.scheduler.execute import EVICT_AGAIN_S, Executor
+from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.members import MemberIndex
+from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.scheduler.pod_writer import PodWriter
+from sunkpy.scheduler.submit import CANCEL_AGAIN_S, TELL_AGAIN_S
+
+_HAND_OVER_AGAIN_S = EVICT_AGAIN_S
+_ADMISSION_AGAIN_S = 0.3
+_SPREAD_S = 0.5
+
+_OURS = frozenset({names.ANNOTATION_JOB_ID, names.ANNOTATION_PLACED_ON})
+
+
+class GangLoop:
+    """Works on gangs. All its parts belong to one leader."""
+
+    def __init__(
+        self,
+        *,
+        collector: Collector,
+        executor: Executor,
+        binder: Binder,
+        pods: PodWriter,
+        members: MemberIndex,
+        ledger: Ledger,
+        queue: WorkQueue[GangId],
+        policy: Policy,
+        metrics: SchedulerMetrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._collector = collector
+        self._executor = executor
+        self._binder = binder
+        self._pods = pods
+        self._members = members
+        self._ledger = ledger
+        self._queue = queue
+        self._policy = policy
+        self._metrics = metrics
+        self._clock = clock
+        self._log = structlog.get_logger("scheduler")
+
+    async def reconcile(self, id: GangId) -> float | None:
+        """One pass; when to look again, in seconds."""
+        entry = self._ledger.get(id)
+        if entry is None:
+            return None
+        await self._binder.settle(entry)
+        view = self._collector.view(entry)
+        if view.gang is None and view.live_jobs and not await self._is_gone(entry):
+            return _HAND_OVER_AGAIN_S
+        self._observe(entry, view)
+        for action in decide_gang(view, self._policy):
+            await self._executor.run(entry, action)
+        self._note_ends(entry)
+        entry.fire()
+        if self._collector.view(entry).state is State.DONE:
+            self._forget(entry)
+            return None
+        return self._again_s(entry)
+
+    def _observe(self, entry: GangEntry, view: GangView) -> None:
+        try:
+            state = advance(entry.state, view.state) if entry.state is not None else view.state
+        except IllegalMove as error:
+            # What is there counts, not what was expected; a person should know all the same.
+            self._metrics.illegal_moves.inc()
+            self._log.error("unexpected move", gang=str(entry.id), error=str(error))
+            state = view.state
+        if state is entry.state:
+            return
+        if entry.state is not None:
+            self._metrics.gangs.labels(entry.state.value).dec()
+        self._metrics.gangs.labels(state.value).inc()
+        self._log.info("gang", gang=str(entry.id), state=state.value, jobs=sorted(entry.jobs))
+        entry.state = state
+
+    async def _is_gone(self, entry: GangEntry) -> bool:
+        """No pod of the gang is in our watch: ask the apiserver itself before its job is taken away.
+
+        A watch with another selector, or one that has missed something, must not cost anybody a node.
+        """
+        for pod in await self._pods.left_of(entry, id_of=self._members.id_of):
+            if not is_over(pod):
+                self._log.warning("pod is not watched but there: its job stays", gang=str(entry.id), pod=pod.name)
+                return False
+        return True
+
+    def _note_ends(self, entry: GangEntry) -> None:
+        """Forget jobs that are through. After one that ended before its pods were bound, wait before the next."""
+        view = self._collector.view(entry)
+        for job in view.jobs:
+            if view.is_bound and job.id == view.bound_to:
+                continue
+            known = entry.jobs[job.id]
+            if not view.is_bound and not job.is_live and not known.noted:
+                known.noted = True
+                if known.cancelled_at is None:
+                    entry.back_off(f"Slurm job {job.id} ended before its pod was bound", now=self._clock())
+            if job.is_settled:
+                self._ledger.drop_job(entry, job.id)
+
+    def _forget(self, entry: GangEntry) -> None:
+        """Nothing is left of it; a finished pod that is still listed is not picked up again."""
+        if entry.state is not None:
+            self._metrics.gangs.labels(entry.state.value).dec()
+        self._ledger.forget(entry)
+
+    def _again_s(self, entry: GangEntry) -> float | None:
+        now = self._clock()
+        if any(member.waits_since is not None for member in entry.members.values()):
+            return _ADMISSION_AGAIN_S
+        if entry.retry_at > now:
+            return entry.retry_at - now + 0.01
+        if entry.state in (State.ENDING, State.HANDING_OVER):
+            return TELL_AGAIN_S if entry.state is State.ENDING else _HAND_OVER_AGAIN_S
+        if any(job.cancelled_at is not None for job in entry.jobs.values()):
+            return CANCEL_AGAIN_S
+        return None
+
+    # ---------------------------------------------------------- what changed
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod that names this scheduler came, changed or went."""
+        if old is not None and (new is None or new.uid != old.uid):
+            self._wake(self._members.id_of(old))
+        if new is None:
+            return
+        id = self._members.id_of(new)
+        if is_over(new) and self._ledger.get(id) is None:
+            return
+        entry = self._ledger.ensure(id)
+        entry.member(new)
+        if old is not None and old.uid == new.uid and _wishes(old) != _wishes(new):
+            entry.forgive()
+        self._wake(id)
+
+    def _wake(self, id: GangId) -> None:
+        entry = self._ledger.get(id)
+        if entry is not None:
+            self._queue.add(id)
+            entry.fire()
+
+    def gang_changed(self, entry: GangEntry) -> None:
+        """Slurm says something new of one of its jobs."""
+        self._queue.add(entry.id)
+
+    def slurm_answers_again(self) -> None:
+        """The reads before this one failed: what was not answered may be tried at once."""
+        for entry in self._ledger.forgive_silence():
+            self._queue.add(entry.id)
+
+    def nodes_changed(self) -> None:
+        """Gangs that wait may fit now, or no longer; a moment later, for nodes change in groups."""
+        for entry in self._ledger:
+            if entry.state in (State.WAITING, State.SUBMITTED):
+                self._queue.add_after(entry.id, _SPREAD_S)
+
+
+def _wishes(pod: Pod) -> tuple[object, ...]:
+    """What a pod's owner can change about it while it waits."""
+    annotations = {key: value for key, value in pod.annotations.items() if key not in _OURS}
+    return (annotations, pod.spec.scheduling_gates, pod.spec.node_selector, pod.spec.tolerations)

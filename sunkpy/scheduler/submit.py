@@ -1,0 +1,144 @@
+"""What the scheduler does to placeholder jobs in Slurm: submit, update, tell how the pods ended, cancel."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import structlog
+
+from sunkpy.core.gang import actions as act
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.request import JobRequest
+from sunkpy.core.model.states import JobId
+from sunkpy.runtime.queue import WorkQueue
+from sunkpy.scheduler.entries import GangEntry
+from sunkpy.scheduler.job_search import JobSearch
+from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.slurm import JobSubmission, Slurm, errors
+
+TELL_AGAIN_S = 3.0
+CANCEL_AGAIN_S = 30.0
+_REJECTED_FIRST_S = 15.0
+_LATE_SUBMIT_S = 2.0
+
+
+class NotSubmitted(Exception):
+    """Slurm refused the job, or did not answer; the gang waits before the next try."""
+
+
+class JobWriter:
+    """Each write may be repeated: what Slurm has done already is no error."""
+
+    def __init__(
+        self,
+        *,
+        slurm: Slurm,
+        search: JobSearch,
+        ledger: Ledger,
+        queue: WorkQueue[GangId],
+        metrics: SchedulerMetrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._slurm = slurm
+        self._search = search
+        self._ledger = ledger
+        self._queue = queue
+        self._metrics = metrics
+        self._clock = clock
+        self._log = structlog.get_logger("jobs")
+
+    async def submit(self, entry: GangEntry, request: JobRequest) -> JobId | None:
+        """Hand a job to Slurm; None when an earlier submit, whose answer was lost, made one after all.
+
+        Raises:
+            NotSubmitted: with Slurm's words.
+        """
+        if entry.uncertain_since is not None and await self._find_lost_answer(entry):
+            return None
+        try:
+            submitted = await self._slurm.submit_job(submission(request))
+        except (errors.Unreachable, errors.Malformed) as error:
+            entry.uncertain_since = self._clock()
+            raise self._failed(entry, error, first_s=_LATE_SUBMIT_S) from error
+        except errors.SlurmError as error:
+            raise self._failed(entry, error, first_s=_REJECTED_FIRST_S) from error
+        self._metrics.submits.labels("ok").inc()
+        entry.refused = ""
+        self._ledger.add_job(entry, submitted.job_id, excluded=request.excluded_nodes)
+        self._log.info("submitted", gang=str(entry.id), job=submitted.job_id, warnings=submitted.warnings)
+        return submitted.job_id
+
+    async def _find_lost_answer(self, entry: GangEntry) -> bool:
+        """After a submit without an answer: was there a job after all? A late one is found by its prolog."""
+        assert entry.uncertain_since is not None
+        found = await self._search.find(entry.id, sent_after=entry.uncertain_since + _LATE_SUBMIT_S / 2)
+        entry.uncertain_since = None
+        live = [job for job in found if not job.is_ended]
+        for job in live:
+            self._ledger.add_job(entry, job.id, excluded=job.excluded_nodes)
+        self._queue.add(entry.id)
+        return bool(live)
+
+    def _failed(self, entry: GangEntry, error: errors.SlurmError, *, first_s: float) -> NotSubmitted:
+        self._metrics.submits.labels("failed").inc()
+        delay_s = entry.back_off(error.message, now=self._clock(), first_s=first_s)
+        self._log.warning("not submitted", gang=str(entry.id), error=error.message, retry_in_s=round(delay_s, 1))
+        return NotSubmitted(error.message)
+
+    async def exclude(self, entry: GangEntry, action: act.UpdateExcluded) -> None:
+        """Replace the nodes that a pending job must not use."""
+        try:
+            await self._slurm.exclude_nodes(action.job, action.excluded)
+        except (errors.AlreadyDone, errors.NotFound, errors.Rejected) as error:
+            self._log.warning("job not updated", job=action.job, error=error.message)
+        entry.jobs[action.job].excluded = action.excluded
+
+    async def finish(self, entry: GangEntry, action: act.Finish) -> None:
+        """Tell a placeholder to end with the exit code of its pods; again every few seconds."""
+        job, now = entry.jobs[action.job], self._clock()
+        if job.told_at is not None and now - job.last_told_at < TELL_AGAIN_S:
+            return
+        job.told_at, job.last_told_at = job.told_at or now, now
+        try:
+            await self._slurm.signal_job(action.job, "USR2" if action.exit_code else "USR1")
+        except (errors.AlreadyDone, errors.NotFound, errors.Busy, errors.Rejected) as error:
+            self._log.info("placeholder not told", job=action.job, error=error.message)
+
+    async def cancel(self, entry: GangEntry, job: JobId, *, why: str) -> None:
+        """Cancel a job; again after a while, should Slurm have missed it."""
+        known, now = entry.jobs[job], self._clock()
+        if known.cancelled_at is not None and now - known.cancelled_at < CANCEL_AGAIN_S:
+            return
+        self._log.info("cancelling", gang=str(entry.id), job=job, why=why)
+        # The poll tells of a job that has ended already.
+        with contextlib.suppress(errors.AlreadyDone, errors.NotFound):
+            await self._slurm.cancel_job(job)
+        known.cancelled_at = now
+        self._metrics.cancels.inc()
+
+
+def submission(request: JobRequest) -> JobSubmission:
+    """A request in the words of the client."""
+    options = request.options
+    return JobSubmission(
+        name=request.name,
+        script=request.script,
+        comment=request.comment,
+        partition=options.partition,
+        account=options.account,
+        qos=options.qos,
+        reservation=options.reservation,
+        constraints=options.constraint,
+        licenses=options.licenses,
+        nodes=request.nodes,
+        tasks=request.nodes,
+        cpus_per_task=request.cpus_per_node,
+        memory_mib_per_node=request.memory_mib_per_node,
+        tres_per_node=request.gres_per_node,
+        time_limit_minutes=request.time_limit_min,
+        shared=options.shared,
+        excluded_nodes=request.excluded_nodes,
+        required_nodes=request.required_nodes,
+    )

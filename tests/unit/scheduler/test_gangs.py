@@ -1,0 +1,74 @@
+"""A gang of several pods through the whole scheduler: only the family is new, the shell knows nothing of it."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.core.gang.trio import WITH_TRIO, labels
+from tests.unit.scheduler.test_scheduler import hook_client
+from tests.unit.scheduler.world import World, leading
+
+NODES = (1, 2, 3)
+
+
+@pytest.fixture
+def world():
+    world = World()
+    for number in NODES:
+        world.add_node(number)
+    return world
+
+
+def add_member(world, role, number):
+    pod = world.add_pod(f"{role}-{number}")
+    pod["metadata"]["labels"] = labels(role)
+    return world.put("pods", pod)
+
+
+async def start(world, call):
+    """A trio that is bound under its job; gives the job's id."""
+    for role, number in (("worker", 1), ("leader", 1), ("worker", 2)):
+        assert world.submissions == []
+        add_member(world, role, number)
+    await world.until(lambda: world.submissions)
+    (job_id,) = world.jobs
+    world.set_job(job_id, "RUNNING", "CONFIGURING", nodes="n[1-3]")
+    answers = await asyncio.gather(*(call("prolog", job_id, node=number) for number in NODES))
+    assert answers == [(200, {"done": True})] * 3
+    world.set_job(job_id, "RUNNING", nodes="n[1-3]")
+    return job_id
+
+
+async def test_a_gang_becomes_one_job_and_is_bound_whole_in_rank_order(world, tmp_path):
+    async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
+        await start(world, call)
+        (job,) = world.submissions
+        assert (job["minimum_nodes"], job["comment"]) == (3, "k8s:default/band:uid-of-band")
+        assert dict(world.bindings) == {"leader-1": "node-1", "worker-1": "node-2", "worker-2": "node-3"}
+
+
+async def test_a_gang_is_handed_over_whole_and_each_node_waits_for_its_own_member(world, tmp_path):
+    async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
+        job_id = await start(world, call)
+        world.set_job(job_id, "PREEMPTED", "COMPLETING")
+        epilogs = {number: asyncio.ensure_future(call("epilog", job_id, node=number)) for number in NODES}
+        await world.until(lambda: sorted(world.deleted) == ["leader-1", "worker-1", "worker-2"])
+        world.pod_is_gone("leader-1")
+        assert await epilogs[1] == (200, {"done": True})
+        assert not epilogs[2].done()
+        world.pod_is_gone("worker-2")
+        assert await epilogs[3] == (200, {"done": True})
+        assert not epilogs[2].done()
+        world.pod_is_gone("worker-1")
+        assert await epilogs[2] == (200, {"done": True})
+
+
+async def test_a_new_leader_finds_a_gang_under_its_job(world, tmp_path):
+    async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
+        job_id = await start(world, call)
+    async with leading(world, tmp_path, families=WITH_TRIO):
+        for name in ("leader-1", "worker-1", "worker-2"):
+            world.pod_ends("Succeeded", name)
+        await world.until(lambda: world.signals == [(job_id, "USR1")])
+    assert len(world.submissions) == 1
+    assert world.deleted == []

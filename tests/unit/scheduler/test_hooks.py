@@ -1,0 +1,132 @@
+"""Hooks that lie, come late or ask at the gate."""
+
+import asyncio
+
+import pytest
+
+from sunkpy.core import names
+from sunkpy.scheduler import gate
+from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
+from tests.unit.scheduler.world import World, leading
+
+
+@pytest.fixture
+def world():
+    world = World()
+    world.add_node(1)
+    world.add_node(2)
+    return world
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """The gate waits for nothing: what it does after its patience is seen at once."""
+    monkeypatch.setattr(gate, "COVER_PATIENCE_S", 0.0)
+    monkeypatch.setattr(gate, "_LONG_POLL_S", 0.3)
+    monkeypatch.setattr(gate, "_LOOK_AGAIN_S", 0.02)
+
+
+async def test_a_node_cannot_get_a_pod_by_a_prolog_for_a_job_that_slurm_gave_to_nobody(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        world.add_pod()
+        await world.until(lambda: world.submissions)
+        (job_id,) = world.jobs
+        status, answer = await call("prolog", job_id, node=2)
+        assert status == 403
+        assert answer["why"] == f"Slurm has not given job {job_id} to n2: it is on no node"
+        assert world.bindings == []
+
+
+async def test_a_node_cannot_take_a_pod_away_from_another_node(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        status, answer = await call("epilog", job_id, node=2)
+        assert status == 403
+        assert answer["why"] == f"Slurm has not given job {job_id} to n2: it is RUNNING on n1"
+        assert world.deleted == []
+
+
+async def test_an_epilog_of_a_job_that_runs_is_not_believed(world, tmp_path, monkeypatch):
+    monkeypatch.setattr("sunkpy.scheduler.hooks._LATE_STATE_S", 0.01)
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        status, answer = await call("epilog", job_id)
+        assert (status, answer["why"]) == (202, f"Slurm says that job {job_id} runs: it has lost no node")
+        assert world.deleted == []
+
+
+async def test_a_job_id_that_a_pod_claims_for_itself_is_not_adopted(world, tmp_path):
+    alices = world.add_job({"metadata": {"namespace": "x", "name": "y", "uid": "z"}}, "RUNNING", user="alice")
+    world.add_pod(node="node-1", running=True, annotations={names.ANNOTATION_JOB_ID: str(alices)})
+    async with leading(world, tmp_path):
+        # The pod holds its node, so a job of its own is made to say so.
+        await world.until(lambda: world.submissions)
+        assert world.submissions[0]["required_nodes"] == ["n1"]
+        world.pod_ends("Succeeded")
+        await world.until(lambda: len(world.cancelled) == 1)
+        assert alices not in world.cancelled
+        assert world.signals == []
+
+
+async def test_the_job_of_a_pod_that_finished_while_nobody_led_ends_with_its_exit_code(world, tmp_path):
+    pod = world.add_pod(node="node-1")
+    job_id = world.add_job(pod, "RUNNING", nodes="n1")
+    world.pod_ends("Succeeded")
+    async with leading(world, tmp_path):
+        await world.until(lambda: world.signals == [(job_id, "USR1")])
+        assert world.cancelled == []
+
+
+async def test_the_gate_is_open_where_pods_hold_their_node(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        stale = world.add_job({"metadata": {"namespace": "x", "name": "y", "uid": "z"}}, "COMPLETED")
+        answer = await call("gate", 4711, marked=[job_id, stale, 9999])
+        assert answer == (200, {"done": True, "over": [stale, 9999]})
+
+
+async def test_the_gate_stays_shut_until_the_pod_of_an_ended_job_is_gone(world, tmp_path, impatient):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.set_job(job_id, "CANCELLED")
+        await world.until(lambda: world.deleted == ["web"])
+        assert await call("gate", 4711) == (
+            202, {"done": False, "why": "pod default/web of an earlier job is not gone yet"},
+        )  # fmt: skip
+        world.pod_is_gone()
+        assert await call("gate", 4711, marked=[job_id]) == (200, {"done": True, "over": [job_id]})
+
+
+async def test_a_healthy_pod_outlives_node_fail_until_its_node_is_somebody_elses(world, tmp_path, impatient):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.set_job(job_id, "NODE_FAIL", "COMPLETING", nodes="n1")
+        await world.until(lambda: len(world.submissions) == 2)
+        status, answer = await call("epilog", job_id)
+        assert (status, answer["done"], answer["kept"]) == (200, True, True)
+        assert world.deleted == []
+        asking = asyncio.ensure_future(call("gate", 4711))
+        await world.until(lambda: world.deleted == ["web"])
+        assert (await asking)[0] == 202
+        (condition,) = [c for c in world.pod()["status"]["conditions"] if c["type"] == "DisruptionTarget"]
+        assert condition["message"] == f"Slurm lost job {job_id} and gave n1 to Slurm job 4711"
+        world.pod_is_gone()
+        assert (await call("gate", 4711))[0] == 200
+
+
+async def test_a_placeholder_job_that_nobody_knows_is_found_and_cancelled(world, tmp_path):
+    async with leading(world, tmp_path, sweep_seconds=0.05):
+        await asyncio.sleep(0)
+        leaked = world.add_job({"metadata": {"namespace": "default", "name": "gone", "uid": "uid-gone"}}, "PENDING")
+        await world.until(lambda: world.cancelled == [leaked])
+
+
+async def test_a_binding_that_the_apiserver_forbids_gives_the_node_back(world, tmp_path):
+    world.api.refuse_bindings = True
+    async with leading(world, tmp_path):
+        world.add_pod()
+        await world.until(lambda: world.submissions)
+        (job_id,) = world.jobs
+        world.set_job(job_id, "RUNNING", nodes="n1")
+        await world.until(lambda: world.cancelled == [job_id])
+        assert "the apiserver refuses the binding to node node-1" in world.notes("FailedScheduling")[-1]
