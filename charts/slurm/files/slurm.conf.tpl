@@ -1,6 +1,6 @@
 {{- $modes := list .Values.slurmConfig.extra }}
 {{- range .Values.partitions }}{{ $modes = append $modes (printf "PreemptMode=%s %s" (.preemptMode | default "") (.extra | default "")) }}{{ end }}
-{{- if regexMatch "(?i)preemptmode\\s*=[^\\s#]*(suspend|gang)" (join "\n" $modes) }}
+{{- if regexMatch "(?i)preemptmode\\s*=\\s*[^\\s#]*(suspend|gang)" (join "\n" $modes) }}
 {{- fail "preemptMode SUSPEND and GANG start the next job beside the one that they stop, whose pods are still there: use REQUEUE, CANCEL or OFF" }}
 {{- end -}}
 {{- $parts := list "enable_configless" | concat .Values.slurmConfig.slurmctldParameters -}}

@@ -19,6 +19,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import kubernetes_validate
 
+from sunkpy.core.gang.access import Rule
 from sunkpy.operator.settings import OperatorSettings
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.syncer.settings import SyncerSettings
@@ -410,3 +411,16 @@ def _shellcheck(*scripts: Path) -> None:
     program = Path(sys.executable).with_name("shellcheck")
     done = subprocess.run([program, *scripts], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_pods_get_the_default_partition_and_what_the_admins_map_opens():
+    rule = {"namespaces": ["chem"], "namespaceLabels": {"team": "chem"}, "partitions": ["low"]}
+    config = _scheduler_settings({"scheduler": {"access": [rule]}})
+    assert config.default_partition == "low"
+    assert config.access == (Rule(namespaces=("chem",), namespace_labels={"team": "chem"}, partitions=("low",)),)
+    assert _scheduler_settings({}).access == ()
+
+
+def _scheduler_settings(values: dict[str, object]) -> SchedulerSettings:
+    text = of_kind(render("slurm", values), "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
+    return msgspec.yaml.decode(text, type=SchedulerSettings)
