@@ -142,7 +142,7 @@ def slurm_values(stack: Stack) -> Mapping[str, object]:
     """Values of charts/slurm."""
     # Pretend device files are only made where the real ones are not there.
     gpus = {"gpu": {"resource": GPU, "type": "h100"}, "fakeGpus": True}
-    open_to = dict.fromkeys(("partitions", "accounts", "qos", "reservations"), ["*"])
+    open_to = {key: ["*"] for key in ("partitions", "accounts", "qos", "reservations")}
     values: dict[str, object] = {
         "images": dict(stack.images),
         "nodeSets": {stack.nodeset: gpus},
