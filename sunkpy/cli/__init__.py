@@ -56,24 +56,30 @@ def scheduler(config_path: Path) -> None:
 
 @main.command()
 @click.option("--namespace", required=True, help="Where the Secrets live.")
-@click.option("--slurm-secret", required=True, help="Secret for slurm.key (auth/slurm).")
-@click.option("--jwt-secret", required=True, help="Secret for jwt.key (auth/jwt).")
+@click.option("--slurm-secret", default="", help="Secret for slurm.key (auth/slurm); left out, none is made.")
+@click.option("--jwt-secret", default="", help="Secret for jwt.key (auth/jwt); left out, none is made.")
 def keys(namespace: str, slurm_secret: str, jwt_secret: str) -> None:
     """Make the keys of a Slurm cluster, once: an existing Secret is never touched."""
     import asyncio
 
     from sunkpy.install.keys import ensure_keys
+    from sunkpy.kube.client import Kube
 
-    for line in asyncio.run(ensure_keys(namespace=namespace, slurm_secret=slurm_secret, jwt_secret=jwt_secret)):
+    async def ensure() -> list[str]:
+        async with await Kube.connect() as kube:
+            return await ensure_keys(kube, namespace=namespace, slurm_secret=slurm_secret, jwt_secret=jwt_secret)
+
+    for line in asyncio.run(ensure()):
         click.echo(line)
 
 
 @main.command("remove-nodesets")
 @click.option("--namespace", required=True, help="Where the NodeSets live.")
 @click.option("--selector", required=True, help="Labels of the NodeSets to remove.")
-@click.option("--timeout-seconds", default=3600.0, show_default=True, help="How long to wait for running jobs.")
-def remove_nodesets(namespace: str, selector: str, timeout_seconds: float) -> None:
-    """Delete NodeSets and wait until their nodes are drained: before a Slurm cluster is uninstalled."""
+@click.option("--timeout-seconds", default=3600.0, show_default=True, help="How long to wait until they are gone.")
+@click.option("--end-jobs", is_flag=True, help="Do not wait for running jobs: they end with their slurmd pods.")
+def remove_nodesets(namespace: str, selector: str, timeout_seconds: float, end_jobs: bool) -> None:
+    """Delete NodeSets and wait until they are gone: before a Slurm cluster is uninstalled."""
     import asyncio
 
     from sunkpy.install import removal
@@ -83,7 +89,12 @@ def remove_nodesets(namespace: str, selector: str, timeout_seconds: float) -> No
     async def remove() -> None:
         async with await Kube.connect() as kube:
             await removal.remove_nodesets(
-                kube, namespace=namespace, selector=selector, timeout_s=timeout_seconds, say=click.echo
+                kube,
+                namespace=namespace,
+                selector=selector,
+                timeout_s=timeout_seconds,
+                jobs=removal.Jobs.END if end_jobs else removal.Jobs.AWAIT,
+                say=click.echo,
             )
 
     try:

@@ -14,6 +14,7 @@ LABEL_POD = PREFIX + "pod"
 LABEL_ROLE = PREFIX + "role"
 LABEL_SLURM_NODE = PREFIX + "slurm-node"
 LABEL_TEMPLATE_HASH = PREFIX + "template-hash"
+LABEL_EVICTABLE = PREFIX + "evictable"  # the disruption budget of the NodeSet does not cover the pod
 ROLE_COMPUTE = "compute"
 
 # Annotations of slurmd Pods written by the operator.
@@ -24,6 +25,9 @@ ANNOTATION_PENDING_DELETION = PREFIX + "pending-deletion"  # token "<RFC 3339 ti
 ANNOTATION_SLURM_STATE = PREFIX + "slurm-state"  # "IDLE+DRAIN"
 ANNOTATION_DRAIN = PREFIX + "drain"  # Slurm's drain reason; on a Node: the reason of a cordon
 ANNOTATION_DRAINED = PREFIX + "drained"  # the pending-deletion token it answers
+
+# Annotation of NodeSets written by people.
+ANNOTATION_REMOVAL_CAP = PREFIX + "removal-cap"  # how many pods may leave at once since their nodes no longer fit
 
 # Annotation of Nodes written by the operator.
 ANNOTATION_CORDONED_BY = PREFIX + "cordoned-by"

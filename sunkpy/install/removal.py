@@ -1,12 +1,14 @@
 """Take the NodeSets of a Slurm cluster away before the cluster itself goes.
 
 A NodeSet ends only when Slurm says that its nodes are drained and idle. So Slurm and the syncer must outlive it: this
-runs before `helm uninstall` removes them, and makes it wait for the jobs.
+runs before `helm uninstall` removes them, and makes it wait for the jobs. Who does not want to wait ends the jobs, by
+the drain timeout that every NodeSet has; left to itself, a NodeSet would wait for ever for a Slurm that is gone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 from collections.abc import Callable
 
 from sunkpy.core import names
@@ -22,11 +24,21 @@ class StillThere(Exception):
     """NodeSets were not gone in time; the text says which, and what to do."""
 
 
-async def remove_nodesets(kube: Kube, *, namespace: str, selector: str, timeout_s: float, say: Say) -> None:
+class Jobs(enum.Enum):
+    """What becomes of the jobs on the nodes of a NodeSet that goes."""
+
+    AWAIT = "draining, goes when no job runs on its nodes any more"
+    END = "its slurmd pods are deleted, and the jobs on them end"
+
+
+_NO_PATIENCE = {"spec": {"drainTimeoutSeconds": 1, "drainTimeoutPolicy": "Force"}}
+
+
+async def remove_nodesets(kube: Kube, *, namespace: str, selector: str, timeout_s: float, jobs: Jobs, say: Say) -> None:
     """Delete the NodeSets with these labels and wait until they are gone.
 
     Raises:
-        StillThere: jobs still run after `timeout_s`; the NodeSets go on draining.
+        StillThere: NodeSets are left after `timeout_s`; they go on draining.
         KubeError: the service account may not delete NodeSets, or the apiserver does not answer.
     """
     nodesets = Informer(kube, paths.nodesets(namespace), KubeObject, label_selector=selector)
@@ -42,8 +54,8 @@ async def remove_nodesets(kube: Kube, *, namespace: str, selector: str, timeout_
         async with asyncio.timeout(timeout_s):
             await nodesets.synced.wait()
             for nodeset in list(nodesets.values()):
-                await _delete(kube, nodeset)
-                say(f"NodeSet {namespace}/{nodeset.name}: draining, goes when no job runs on its nodes any more")
+                await _delete(kube, nodeset, jobs)
+                say(f"NodeSet {namespace}/{nodeset.name}: {jobs.value}")
             changed(None, None)
             await gone.wait()
     except TimeoutError as error:
@@ -61,8 +73,10 @@ async def remove_nodesets(kube: Kube, *, namespace: str, selector: str, timeout_
         await asyncio.gather(following, return_exceptions=True)
 
 
-async def _delete(kube: Kube, nodeset: KubeObject) -> None:
+async def _delete(kube: Kube, nodeset: KubeObject, jobs: Jobs) -> None:
     try:
+        if jobs is Jobs.END:
+            await kube.patch(paths.nodeset(*nodeset.key), {"metadata": {"uid": nodeset.uid}, **_NO_PATIENCE})
         await kube.delete(paths.nodeset(*nodeset.key), uid=nodeset.uid)
     except errors.NotFound:
         return

@@ -21,47 +21,39 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class KubeError(Exception):
-    """A request that did not succeed: what was tried, and the apiserver's words."""
+    """A request that did not succeed. As text: what was tried and what came of it; `message`: the words alone."""
 
     def __init__(self, request: str, *, status: int, message: str, reason: str = "") -> None:
         super().__init__(f"{request}: {message or reason or 'no reason given'} (HTTP {status})")
-        self.request = request
-        self.status = status
         self.message = message
-        self.reason = reason
 
 
 class NotFound(KubeError):
-    """404."""
+    """404: there is no such object, or no such namespace."""
 
 
 class Forbidden(KubeError):
-    """401 or 403."""
+    """401 or 403: a person has to give a right."""
 
 
 class Conflict(KubeError):
-    """409."""
-
-    @property
-    def already_exists(self) -> bool:
-        """The create found an object of that name."""
-        return self.reason == "AlreadyExists"
+    """409: somebody was faster; read again and decide anew."""
 
 
 class Gone(KubeError):
-    """410."""
+    """410: list again."""
 
 
 class Invalid(KubeError):
-    """400 or 422."""
+    """400 or 422: the same request will be refused again."""
 
 
 class TooMany(KubeError):
-    """429."""
+    """429: ask again later."""
 
 
 class Unavailable(KubeError):
-    """No answer, or 5xx."""
+    """No answer, or 5xx: nothing is known about whether the request was carried out."""
 
 
 _BY_STATUS: dict[int, type[KubeError]] = {

@@ -17,7 +17,7 @@ import structlog
 
 from sunkpy.core.model.objects import Key, KubeObject
 from sunkpy.core.model.times import backoff_s
-from sunkpy.kube import errors
+from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 
 T = TypeVar("T", bound=KubeObject)
@@ -47,10 +47,9 @@ class Informer(Generic[T]):
         self, kube: Kube, path: str, item_type: type[T], *, label_selector: str = "", field_selector: str = ""
     ) -> None:
         self._kube = kube
-        self._path = path
+        self._selection = paths.Selection(path, label_selector, field_selector)
         self._type = item_type
         self._decoder = msgspec.json.Decoder(item_type)
-        self._selectors = (label_selector, field_selector)
         self._store: dict[Key, T] = {}
         self._handlers: list[Handler[T]] = []
         self._version = ""
@@ -63,18 +62,18 @@ class Informer(Generic[T]):
         self._handlers.append(handler)
 
     def get(self, namespace: str, name: str) -> T | None:
-        """The object as last seen."""
+        """The object as last seen. None proves that there is none only while `connected`."""
         return self._store.get((namespace, name))
 
     def values(self) -> Iterable[T]:
-        """All objects as last seen."""
+        """All objects as last seen, in no order. Do not await while iterating: the watch changes them."""
         return self._store.values()
 
     def __len__(self) -> int:
         return len(self._store)
 
     async def run(self) -> None:
-        """Keep the copy until cancelled."""
+        """Keep the copy until cancelled. No error ends it: each is logged, and tried again after a while."""
         failures = 0
         while True:
             try:
@@ -100,10 +99,7 @@ class Informer(Generic[T]):
                 self.connected = False
 
     async def _relist(self) -> None:
-        labels, fields = self._selectors
-        items, self._version = await self._kube.list_page(
-            self._path, self._type, label_selector=labels, field_selector=fields
-        )
+        items, self._version = await self._kube.list_page(self._selection, self._type)
         listed = {item.key: item for item in items}
         for key in [key for key in self._store if key not in listed]:
             self._change(key, None)
@@ -112,14 +108,7 @@ class Informer(Generic[T]):
         self.synced.set()
 
     async def _watch(self) -> None:
-        labels, fields = self._selectors
-        stream = self._kube.watch_lines(
-            self._path,
-            resource_version=self._version,
-            label_selector=labels,
-            field_selector=fields,
-            on_open=self._opened,
-        )
+        stream = self._kube.watch_lines(self._selection, resource_version=self._version, on_open=self._opened)
         async for line in stream:
             self._handle(msgspec.json.decode(line, type=_Event))
 
@@ -130,7 +119,7 @@ class Informer(Generic[T]):
         if event.type == "ERROR":
             error = msgspec.json.decode(event.object, type=_Error)
             kind = errors.Gone if error.code == 410 else errors.Unavailable
-            raise kind(f"WATCH {self._path}", status=error.code, message=error.message)
+            raise kind(f"WATCH {self._selection.path}", status=error.code, message=error.message)
         if event.type == "BOOKMARK":
             # Only its version means something: a Pod's bookmark says `containers: null`.
             self._version = msgspec.json.decode(event.object, type=KubeObject).metadata.resource_version

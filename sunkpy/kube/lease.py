@@ -15,9 +15,7 @@ from sunkpy.runtime.election import LeaseRecord, LockUnavailable
 
 class _Spec(Wire, frozen=True, kw_only=True):
     holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
     acquire_time: str | None = None
-    renew_time: str | None = None
     lease_transitions: int | None = None
 
 

@@ -1,6 +1,8 @@
-"""Where objects live in the API."""
+"""Where objects live in the API, and which of a collection are meant."""
 
 from __future__ import annotations
+
+import msgspec
 
 from sunkpy.core import names
 
@@ -11,8 +13,22 @@ _GROUP = f"/apis/{names.API_GROUP}/{names.API_VERSION}"
 ALL_NODESETS = f"{_GROUP}/{names.NODESET_PLURAL}"
 
 
+class Selection(msgspec.Struct, frozen=True):
+    """A collection, or the part of it that both selectors choose."""
+
+    path: str
+    label_selector: str = ""
+    field_selector: str = ""
+
+    @property
+    def params(self) -> dict[str, str]:
+        """The selectors as a query."""
+        pairs = (("labelSelector", self.label_selector), ("fieldSelector", self.field_selector))
+        return {key: value for key, value in pairs if value}
+
+
 def node(name: str) -> str:
-    """A Node."""
+    """`/api/v1/nodes/<name>`: a Node, which has no namespace."""
     return f"{NODES}/{name}"
 
 
@@ -22,7 +38,7 @@ def pods(namespace: str = "") -> str:
 
 
 def pod(namespace: str, name: str) -> str:
-    """A Pod."""
+    """`…/pods/<name>`; its binding and status are below it."""
     return f"{pods(namespace)}/{name}"
 
 
@@ -32,35 +48,35 @@ def nodesets(namespace: str = "") -> str:
 
 
 def nodeset(namespace: str, name: str) -> str:
-    """A NodeSet."""
+    """`…/nodesets/<name>`, of our own API group."""
     return f"{nodesets(namespace)}/{name}"
 
 
 def disruption_budget(namespace: str, name: str) -> str:
-    """A PodDisruptionBudget."""
+    """A PodDisruptionBudget: what holds evictions back."""
     return f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}"
 
 
 def events(namespace: str) -> str:
-    """The Events of a namespace."""
+    """The Events of a namespace, those of events.k8s.io: `kubectl describe` shows them as it does the old ones."""
     return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
 
 
 def secrets(namespace: str) -> str:
-    """The Secrets of a namespace."""
+    """The Secrets of a namespace: where the keys of a Slurm cluster are made."""
     return f"/api/v1/namespaces/{namespace}/secrets"
 
 
 def leases(namespace: str) -> str:
-    """The Leases of a namespace."""
+    """The Leases of a namespace: where one is created."""
     return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 
 
 def lease(namespace: str, name: str) -> str:
-    """A Lease."""
+    """One Lease: the lock of a leader election."""
     return f"{leases(namespace)}/{name}"
 
 
 def status(path: str) -> str:
-    """The status subresource of an object."""
+    """The status subresource of the object at `path`: a write there changes no spec."""
     return f"{path}/status"

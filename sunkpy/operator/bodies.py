@@ -1,4 +1,4 @@
-"""Patch bodies as the apiserver wants them."""
+"""Patch bodies as the apiserver wants them: what has to change, and on what it was decided."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _node_condition(old: Condition | None, new: Condition, now: str) -> Json:
 
 
 def nodeset_status(status: NodeSetStatus) -> Json:
-    """The whole status of a NodeSet."""
+    """The whole status of a NodeSet: numbers that became 0 and conditions that went are overwritten too."""
     numbers: Mapping[str, object] = {
         "desiredNumberScheduled": status.desired_number_scheduled,
         "numberFeasible": status.number_feasible,

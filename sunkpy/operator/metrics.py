@@ -40,11 +40,11 @@ class OperatorMetrics(Collector):
         registry.register(self)
 
     def observe(self, nodeset: NodeSet, status: NodeSetStatus) -> None:
-        """The newest status of a NodeSet."""
+        """Keep the newest status for the next scrape."""
         self._statuses[nodeset.key] = (nodeset.spec.cluster, status)
 
     def forget(self, key: Key) -> None:
-        """The NodeSet is gone."""
+        """The NodeSet is gone: its series end."""
         self._statuses.pop(key, None)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:

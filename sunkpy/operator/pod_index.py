@@ -13,12 +13,12 @@ _ASSUMED_FOR_S = 30.0
 
 
 def is_slurmd(pod: Pod) -> bool:
-    """A pod of some NodeSet."""
+    """A pod of some NodeSet, judged by labels alone: its owner may be gone already."""
     return pod.labels.get(names.LABEL_ROLE) == names.ROLE_COMPUTE and names.LABEL_NODESET in pod.labels
 
 
 def nodeset_key(pod: Pod) -> Key:
-    """The NodeSet that a slurmd pod belongs to."""
+    """The NodeSet that a slurmd pod belongs to, by its label; whether there is one is another question."""
     return (pod.metadata.namespace, pod.labels[names.LABEL_NODESET])
 
 
@@ -36,7 +36,7 @@ class PodIndex:
         self._now = now
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow one change of the informer's store."""
+        """Follow one change of the informer's store: what the watch says counts more than what was assumed."""
         for pod in (old, new):
             if pod is not None:
                 self._assumed.pop(pod.key, None)
@@ -55,17 +55,17 @@ class PodIndex:
             self._assumed[pod.key] = (self._now(), pod)
 
     def slurmd_pods(self) -> list[Pod]:
-        """All slurmd pods, the assumed ones included."""
+        """Those of all NodeSets, the assumed ones included; an assumption ends after half a minute."""
         limit = self._now() - _ASSUMED_FOR_S
         self._assumed = {key: entry for key, entry in self._assumed.items() if entry[0] > limit}
         return [*self._slurmd.values(), *(pod for _, pod in self._assumed.values())]
 
     def by_node(self) -> Mapping[str, Sequence[Pod]]:
-        """The pods of each node."""
+        """Node → its pods: the bound ones, and slurmd pods that are only pinned to it."""
         return {node: tuple(pods.values()) for node, pods in self._by_node.items()}
 
     def on_node(self, node: str) -> Iterable[Pod]:
-        """The pods of one node."""
+        """The same for one node, without a copy."""
         return self._by_node.get(node, {}).values()
 
     def slurmd_on(self, node: str) -> Pod | None:

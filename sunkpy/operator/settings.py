@@ -1,4 +1,4 @@
-"""The settings file of the operator."""
+"""The settings file of the operator, as chart `sunkpy` writes it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ import structlog
 
 
 class LockUnavailable(Exception):
-    """The lock could not be read or written."""
+    """The lock could not be read or written: nothing is known of who leads."""
 
 
 class LeadershipLost(Exception):
@@ -38,7 +38,7 @@ class Lock(Protocol):
     """Where the lease is kept. Both methods raise LockUnavailable."""
 
     async def read(self) -> LeaseRecord | None:
-        """The record, or None."""
+        """The record, or None when nobody ever held the lock."""
 
     async def write(self, *, holder: str, duration_s: int, previous: LeaseRecord | None) -> bool:
         """Replace the record if it still is `previous`; False when it is not."""
@@ -58,7 +58,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Identity:
-        """The inverse of `str`."""
+        """The identity that a lease's holder names; the inverse of `str`."""
         name, _, address = text.partition("/")
         return cls(name=name, address=address)
 
@@ -66,7 +66,8 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 class Election:
     """Runs for leader, then works, and gives the lease back at the end.
 
-    `leader` is the identity that was last seen to lead (ours included), or None.
+    The lease is free for others after `duration_s` without a change; it is renewed each `renew_s`, tried each
+    `retry_s`. `leader` is the identity that was last seen to lead (ours included), or None.
     """
 
     def __init__(
@@ -77,12 +78,14 @@ class Election:
         duration_s: int = 12,
         renew_s: float = 3.0,
         retry_s: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lock = lock
         self._identity = identity
         self._duration_s = duration_s
         self._renew_s = renew_s
         self._retry_s = retry_s
+        self._clock = clock
         self._log = structlog.get_logger("leader").bind(identity=str(identity))
         self.leader: Identity | None = None
         self.is_leader = False
@@ -116,13 +119,13 @@ class Election:
 
     async def _acquire(self) -> None:
         seen: LeaseRecord | None = None
-        seen_at = time.monotonic()
+        seen_at_s = self._clock()
         while True:
             try:
                 record = await self._lock.read()
                 if record is None or seen is None or record.version != seen.version:
-                    seen, seen_at = record, time.monotonic()
-                if self._may_take(record, age_s=time.monotonic() - seen_at) and await self._write(record):
+                    seen, seen_at_s = record, self._clock()
+                if self._may_take(record, age_s=self._clock() - seen_at_s) and await self._write(record):
                     return
             except LockUnavailable as error:
                 self._log.warning("cannot run for leader yet", error=str(error))
@@ -141,7 +144,7 @@ class Election:
         return taken
 
     async def _renew(self) -> None:
-        renewed = time.monotonic()
+        renewed_at_s = self._clock()
         while True:
             await asyncio.sleep(self._renew_s)
             try:
@@ -149,10 +152,10 @@ class Election:
                 if record is None or Identity.parse(record.holder).name != self._identity.name:
                     raise LeadershipLost(f"the lease is held by {record.holder if record else 'nobody'}")
                 if await self._write(record):
-                    renewed = time.monotonic()
+                    renewed_at_s = self._clock()
             except LockUnavailable as error:
                 self._log.warning("lease not renewed", error=str(error))
-            if time.monotonic() - renewed > self._duration_s - self._renew_s:
+            if self._clock() - renewed_at_s > self._duration_s - self._renew_s:
                 raise LeadershipLost(f"the lease was not renewed for {self._duration_s - self._renew_s:.0f} s")
 
     async def _release(self) -> None:

@@ -25,7 +25,7 @@ Check = Callable[[], str | None]
 
 
 class Process:
-    """What a process's body gets: registry, health checks, routes, election.
+    """What the body of a process gets: identity, metrics registry, ready checks, election, log.
 
     Standby replicas are ready: readiness means that this replica could take over, not that it leads.
     """
@@ -65,7 +65,7 @@ class Process:
         await self.election.run(work)
 
     async def serve(self) -> web.AppRunner:
-        """Start the health and metrics server."""
+        """Serve /healthz, /readyz and /metrics from now on; clean up the runner at the end."""
         app = web.Application()
         app.router.add_get("/healthz", _health({}))  # alive is: the event loop answers
         app.router.add_get("/readyz", _health(self._ready_checks))

@@ -23,12 +23,19 @@ _RETRY_FIRST_S, _RETRY_LAST_S = 0.05, 30.0
 
 
 class QueueMetrics:
-    """Counters of all queues of a process, labelled by queue name."""
+    """Counters of all queues of a process, labelled by queue name; `clock` says how long a reconcile took."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.depth = Gauge("sunkpy_queue_depth", "Keys waiting", ["queue"], registry=registry)
-        self.reconciles = Counter("sunkpy_reconcile", "Reconciles by result", ["queue", "result"], registry=registry)
-        self.seconds = Histogram("sunkpy_reconcile_seconds", "Time of one reconcile", ["queue"], registry=registry)
+    def __init__(self, registry: CollectorRegistry, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._depth = Gauge("sunkpy_queue_depth", "Keys waiting", ["queue"], registry=registry)
+        self._reconciles = Counter("sunkpy_reconcile", "Reconciles by result", ["queue", "result"], registry=registry)
+        self._seconds = Histogram("sunkpy_reconcile_seconds", "Time of one reconcile", ["queue"], registry=registry)
+
+    def reconciled(self, queue: WorkQueue[K], result: str, *, started_s: float) -> None:
+        """One reconcile has ended, `ok` or `error`."""
+        self._reconciles.labels(queue.name, result).inc()
+        self._seconds.labels(queue.name).observe(self.clock() - started_s)
+        self._depth.labels(queue.name).set(len(queue))
 
 
 class WorkQueue(Generic[K]):
@@ -85,7 +92,7 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """The worker has finished with the key."""
+        """The worker has let go of the key: it may be given out again, and is if it was added meanwhile."""
         self._working.discard(key)
         if key in self._again:
             self._again.discard(key)
@@ -101,36 +108,34 @@ async def run_workers(
     queue: WorkQueue[K], reconcile: Reconcile[K], *, workers: int = 4, metrics: QueueMetrics | None = None
 ) -> None:
     """Work on keys until cancelled. A failing key is logged and retried; it never stops the others."""
+    counted = metrics or QueueMetrics(CollectorRegistry())
     async with asyncio.TaskGroup() as group:
         for _ in range(workers):
-            group.create_task(_work(queue, reconcile, metrics))
+            group.create_task(_work(queue, reconcile, counted))
 
 
-async def _work(queue: WorkQueue[K], reconcile: Reconcile[K], metrics: QueueMetrics | None) -> None:
-    log = structlog.get_logger("queue").bind(queue=queue.name)
+async def _work(queue: WorkQueue[K], reconcile: Reconcile[K], metrics: QueueMetrics) -> None:
     while True:
         key = await queue.get()
-        started = time.monotonic()
-        result = "ok"
+        started_s = metrics.clock()
         try:
-            again_s = await reconcile(key)
-        except Exception as error:
-            result = "error"
-            retry_s = queue.add_failed(key)
-            log.warning(
-                "reconcile failed",
-                key=key,
-                retry_in_s=round(retry_s, 2),
-                error=f"{type(error).__name__}: {error}",
-            )
-            log.debug("trace", exc_info=error)
-        else:
-            queue.forget_failures(key)
-            if again_s is not None:
-                queue.add_after(key, again_s)
+            result = await _reconcile_once(queue, reconcile, key)
         finally:
             queue.done(key)
-        if metrics is not None:
-            metrics.reconciles.labels(queue.name, result).inc()
-            metrics.seconds.labels(queue.name).observe(time.monotonic() - started)
-            metrics.depth.labels(queue.name).set(len(queue))
+        metrics.reconciled(queue, result, started_s=started_s)
+
+
+async def _reconcile_once(queue: WorkQueue[K], reconcile: Reconcile[K], key: K) -> str:
+    try:
+        again_s = await reconcile(key)
+    except Exception as error:
+        retry_s = queue.add_failed(key)
+        text = f"{type(error).__name__}: {error}"
+        log = structlog.get_logger("queue").bind(queue=queue.name)
+        log.warning("reconcile failed", key=key, retry_in_s=round(retry_s, 2), error=text)
+        log.debug("trace", exc_info=error)
+        return "error"
+    queue.forget_failures(key)
+    if again_s is not None:
+        queue.add_after(key, again_s)
+    return "ok"

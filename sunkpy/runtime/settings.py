@@ -19,7 +19,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
 
 
 class LogSettings(Settings, frozen=True, kw_only=True):
-    """How to log."""
+    """`json` for a cluster's log collector, `console` for a person."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["json", "console"] = "json"
@@ -41,7 +41,7 @@ class LeaderElectionSettings(Settings, frozen=True, kw_only=True):
 
 
 class ProcessSettings(Settings, frozen=True, kw_only=True):
-    """What every process has."""
+    """What every process has; a process adds its own keys to these."""
 
     namespace: str = "default"
     log: LogSettings = LogSettings()

@@ -1,16 +1,10 @@
 """Client of slurmrestd: typed questions and answers, errors by number, a cache of the nodes."""
 
+from sunkpy.slurm.auth import token_source
 from sunkpy.slurm.cache import NodeCache, Observation
-from sunkpy.slurm.client import (
-    NodeChange,
-    NodesSnapshot,
-    NotModified,
-    Partition,
-    Ping,
-    Slurm,
-    Submitted,
-    token_source,
-)
+from sunkpy.slurm.client import Partition, Ping, Slurm
+from sunkpy.slurm.jobs import Submitted
+from sunkpy.slurm.nodes import NodeChange, NodesSnapshot, NotModified
 from sunkpy.slurm.recorder import PrometheusRecorder, Recorder
 from sunkpy.slurm.submission import JobSubmission
 

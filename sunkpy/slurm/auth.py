@@ -16,6 +16,7 @@ from typing import Protocol
 import jwt
 
 from sunkpy.core.model.times import rfc3339
+from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm.errors import Unauthorized
 
 LIFETIME_S = 300
@@ -90,12 +91,19 @@ class TokenFile:
         """Nothing is kept."""
 
     def explain_refusal(self) -> str:
-        """Names the file, and the expiry when it has passed."""
+        """See TokenSource. Names the file, and the expiry when it has passed."""
         expires_s = _expiry_s(self.token())
         if expires_s is not None and expires_s <= self._wall_clock():
             when = rfc3339(datetime.datetime.fromtimestamp(expires_s, datetime.UTC))
             return f"the token in {self._path} expired at {when}: write a fresh one there (scontrol token)"
         return f"the token in {self._path} is not one of this cluster: write a fresh one there (scontrol token)"
+
+
+def token_source(settings: SlurmSettings) -> TokenSource:
+    """Where these settings say that tokens come from."""
+    if settings.jwt_key_file:
+        return MintedToken(Path(settings.jwt_key_file), user=settings.user)
+    return TokenFile(Path(settings.token_file))
 
 
 def _read_key(path: Path) -> bytes:

@@ -15,14 +15,15 @@ import msgspec
 import structlog
 
 from sunkpy.core.model.states import SlurmNode
-from sunkpy.slurm.client import NodesSnapshot, Slurm
+from sunkpy.slurm.client import Slurm
 from sunkpy.slurm.errors import SlurmError
+from sunkpy.slurm.nodes import NodesSnapshot
 
 Listener = Callable[[frozenset[str]], None]
 """Called after each successful read with the names of nodes that came, went or changed. Must not block or raise."""
 
 _FULL_READ_EACH_S = 60.0
-"""A node that somebody deletes does not count as a change (24.11 answers 304): only a full read misses it."""
+"""A node that somebody deletes does not count as a change (24.11 answers 304): only a full read shows it."""
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):

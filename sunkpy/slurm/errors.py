@@ -15,6 +15,8 @@ Numbers: `slurm/slurm_errno.h`, the same ones in 24.11 and 26.05 unless noted.
 
 from __future__ import annotations
 
+from sunkpy.slurm.request import Request
+
 
 class SlurmError(Exception):
     """A call to slurmrestd that did not do what was asked.
@@ -55,7 +57,7 @@ class SlurmError(Exception):
 
     @property
     def code(self) -> str:
-        """Short label for metrics."""
+        """Label for metrics, one of few: Slurm's number, else the HTTP status, else the kind."""
         return str(self.error_number or self.http_status or type(self).__name__.lower())
 
 
@@ -112,26 +114,27 @@ _HINTS = {
 }
 
 
-def classify(what: str, *, endpoint: str, http_status: int, error_number: int = 0, text: str = "") -> SlurmError:
+def classify(request: Request, *, http_status: int, error_number: int = 0, text: str = "") -> SlurmError:
     """The error for an answer that is not a success. Number first; the HTTP status only when there is no number."""
-    kind: type[SlurmError]
-    if error_number in _UNREACHABLE or (error_number == 0 and http_status in _GATEWAY):
-        kind = Unreachable
-    elif error_number in _UNAUTHORIZED or (error_number == 0 and http_status in (401, 511)):
-        kind = Unauthorized
-    elif error_number in _NOT_FOUND:
-        kind = NotFound
-    elif error_number in _BUSY:
-        kind = Busy
-    elif error_number in _ALREADY_DONE:
-        kind = AlreadyDone
-    else:
-        kind = Rejected
-    return kind(
-        what,
-        endpoint=endpoint,
+    return _kind(http_status, error_number)(
+        request.what,
+        endpoint=request.label,
         http_status=http_status,
         error_number=error_number,
         text=text,
         hint=_HINTS.get(error_number, ""),
     )
+
+
+def _kind(http_status: int, error_number: int) -> type[SlurmError]:
+    if error_number in _UNREACHABLE or (error_number == 0 and http_status in _GATEWAY):
+        return Unreachable
+    if error_number in _UNAUTHORIZED or (error_number == 0 and http_status in (401, 511)):
+        return Unauthorized
+    if error_number in _NOT_FOUND:
+        return NotFound
+    if error_number in _BUSY:
+        return Busy
+    if error_number in _ALREADY_DONE:
+        return AlreadyDone
+    return Rejected

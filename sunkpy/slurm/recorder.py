@@ -18,7 +18,7 @@ class Recorder(Protocol):
 
 
 class Silent:
-    """Records nothing."""
+    """For tests and programs without metrics."""
 
     def answered(self, endpoint: str, *, code: str, seconds: float) -> None:
         """See Recorder."""

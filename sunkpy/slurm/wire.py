@@ -13,10 +13,9 @@ from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode
 
 
 class Number(msgspec.Struct, frozen=True):
-    """Slurm's optional number: unset, infinite, or a value."""
+    """Slurm's optional number: unset, infinite (then `number` is 0), or a value."""
 
     set: bool = False
-    infinite: bool = False
     number: int | float = 0
 
     @property
@@ -39,7 +38,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Who answers."""
+    """Slurm's own version, and the ClusterName of slurm.conf."""
 
     release: str = ""
     cluster: str = ""
@@ -72,11 +71,9 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
     real_memory: int = 0
     gres: str = ""
     partitions: tuple[str, ...] = ()
-    address: str = ""
-    boot_time: Number = Number()
 
     def to_core(self) -> SlurmNode:
-        """The value decisions read."""
+        """The part that decisions read, as they read it."""
         return SlurmNode(
             name=self.name,
             state=frozenset(self.state),
@@ -88,8 +85,6 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
             memory_mib=self.real_memory,
             gres=self.gres,
             partitions=self.partitions,
-            address=self.address,
-            boot_time_s=self.boot_time.value,
         )
 
 
@@ -107,7 +102,7 @@ class ExitSignal(msgspec.Struct, frozen=True):
 
 
 class ExitCode(msgspec.Struct, frozen=True):
-    """How a job ended."""
+    """How a job ended: by itself with a code, or by a signal."""
 
     return_code: Number = Number()
     signal: ExitSignal = ExitSignal()
@@ -136,13 +131,10 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
     node_count: Number = Number()
     required_nodes: str = ""
     excluded_nodes: str = ""
-    submit_time: Number = Number()
-    start_time: Number = Number()
-    end_time: Number = Number()
     exit_code: ExitCode = ExitCode()
 
     def to_core(self) -> SlurmJob:
-        """The value decisions read."""
+        """The part that decisions read, as they read it."""
         return SlurmJob(
             id=JobId(self.job_id),
             name=self.name,
@@ -158,9 +150,6 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
             node_count=self.node_count.value,
             required_nodes=tuple(hostlist.expand(self.required_nodes)),
             excluded_nodes=tuple(hostlist.expand(self.excluded_nodes)),
-            submit_time_s=self.submit_time.value,
-            start_time_s=self.start_time.value,
-            end_time_s=self.end_time.value,
             exit_code=self.exit_code.value,
         )
 
@@ -169,7 +158,6 @@ class JobsReply(Reply, frozen=True, kw_only=True):
     """GET jobs/, GET job/{id}."""
 
     jobs: tuple[WireJob, ...] = ()
-    last_update: Number = Number()
 
 
 class WireJobState(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,13 +187,12 @@ class SubmitReply(Reply, frozen=True, kw_only=True):
 class KillFailure(msgspec.Struct, frozen=True, kw_only=True):
     """`error` of an entry of `status`; code 0 is success."""
 
-    string: str = ""
     code: int | str = 0
     message: str = ""
 
 
 class KillStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one job of a DELETE."""
+    """What became of one job of a DELETE; the answer as a whole may be 200 all the same."""
 
     error: KillFailure = KillFailure()
 
@@ -219,9 +206,7 @@ class KillReply(Reply, frozen=True, kw_only=True):
 class WirePing(msgspec.Struct, frozen=True, kw_only=True):
     """A slurmctld as slurmrestd sees it."""
 
-    hostname: str = ""
     responding: bool = False
-    primary: bool = False
 
 
 class PingReply(Reply, frozen=True, kw_only=True):
@@ -231,22 +216,15 @@ class PingReply(Reply, frozen=True, kw_only=True):
 
 
 class PartitionNodes(msgspec.Struct, frozen=True, kw_only=True):
-    """Which nodes a partition has."""
+    """Which nodes a partition has, in Slurm's range syntax."""
 
     configured: str = ""
-    total: int = 0
 
 
 class PartitionPriority(msgspec.Struct, frozen=True, kw_only=True):
-    """How a partition's jobs rank."""
+    """PriorityTier of slurm.conf(5): jobs of a higher tier go first, and preempt where that is configured."""
 
     tier: int = 0
-
-
-class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
-    """UP, DOWN, DRAIN or INACTIVE."""
-
-    state: tuple[str, ...] = ()
 
 
 class WirePartition(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,34 +233,9 @@ class WirePartition(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     nodes: PartitionNodes = PartitionNodes()
     priority: PartitionPriority = PartitionPriority()
-    partition: PartitionState = PartitionState()
 
 
 class PartitionsReply(Reply, frozen=True, kw_only=True):
     """GET partitions/."""
 
     partitions: tuple[WirePartition, ...] = ()
-    last_update: Number = Number()
-
-
-class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """What slurmctld counted since it started or since midnight UTC (sdiag(1))."""
-
-    server_thread_count: int = 0
-    agent_queue_size: int = 0
-    dbd_agent_queue_size: int = 0
-    schedule_cycle_last: int = 0
-    schedule_cycle_mean: int = 0
-    jobs_submitted: int = 0
-    jobs_started: int = 0
-    jobs_completed: int = 0
-    jobs_canceled: int = 0
-    jobs_failed: int = 0
-    jobs_pending: int = 0
-    jobs_running: int = 0
-
-
-class DiagReply(Reply, frozen=True, kw_only=True):
-    """GET diag/."""
-
-    statistics: Statistics = Statistics()

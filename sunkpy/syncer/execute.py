@@ -1,10 +1,18 @@
-"""Carries out what the mirror decided, each action guarded by a last look at the other side."""
+"""Carries out what the mirror decided. Each write may be repeated, and each is guarded.
+
+The watch of pods may lag, so what would do harm (lifting a drain, draining or deleting for want of a pod) is checked
+with the apiserver itself. What nobody announced comes out of a budget: a misread world does little harm.
+"""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
 
 import structlog
 
 from sunkpy.core.mirror import (
+    Budget,
     DeleteSlurmNode,
     DrainNode,
     MirrorAction,
@@ -26,17 +34,35 @@ from sunkpy.syncer.metrics import SyncerMetrics
 
 
 class Executor:
-    """Effects on Slurm and on slurmd pods."""
+    """Writes to Slurm and to slurmd pods, and tells of them by log, metric and Event."""
 
     def __init__(
-        self, *, kube: Kube, slurm: Slurm, events: EventRecorder, metrics: SyncerMetrics, namespace: str
+        self,
+        *,
+        kube: Kube,
+        slurm: Slurm,
+        events: EventRecorder,
+        metrics: SyncerMetrics,
+        namespace: str,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kube = kube
         self._slurm = slurm
         self._events = events
         self._metrics = metrics
         self._namespace = namespace
+        self._clock = clock
+        self._budget = Budget()
         self._log = structlog.get_logger("syncer")
+
+    async def spend_budget(self, action: MirrorAction, pod: Pod | None, *, nodes: int) -> bool:
+        """May it be done now? What nobody announced is taken from the budget of so many Slurm nodes, or put off."""
+        if not isinstance(action, DrainNode | DeleteSlurmNode) or action.is_announced:
+            return True
+        self._budget, is_allowed = self._budget.spend(nodes=nodes, now_s=self._clock())
+        if not is_allowed:
+            await self._tell_capped(action, pod)
+        return is_allowed
 
     async def run(self, action: MirrorAction, pod: Pod | None) -> bool:
         """Carry out one action; True when Slurm was written to.
@@ -100,6 +126,14 @@ class Executor:
         except kube_errors.NotFound:
             return
         self._metrics.actions.labels("PatchPod").inc()
+
+    async def _tell_capped(self, action: DrainNode | DeleteSlurmNode, pod: Pod | None) -> None:
+        kind = type(action).__name__
+        note = f"{kind} {action.name} put off: too many nodes lost their pods or their readiness within a minute"
+        self._metrics.capped.labels(kind).inc()
+        self._log.error(note)
+        if pod is not None:
+            await self._events.warning(pod, "Pod", reason="TooManyAtOnce", action=kind, note=note)
 
     async def _tell(self, action: MirrorAction, pod: Pod | None, reason: str, note: str) -> None:
         kind = type(action).__name__

@@ -1,38 +1,29 @@
-"""The loop: what changed on either side names a node, the node is decided on, the actions are carried out."""
+"""The loop: what changed on either side names a node, the node is decided on, the actions are carried out.
+
+Who puts a name into the queue: a change of its pod; a change of its node in an answer of Slurm; the next answer, for a
+name that waits for one; a deadline of its own. All names come at the start, when Slurm's answers begin or cease to be
+trusted, and when the last one has grown too old to be shown.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-import structlog
-
-from sunkpy.core import names
-from sunkpy.core.mirror import (
-    Budget,
-    DeleteSlurmNode,
-    DrainNode,
-    Memory,
-    MirrorAction,
-    PatchPod,
-    Sight,
-    View,
-    after_writing,
-    decide_mirror,
-    find_vanished,
-)
+from sunkpy.core.mirror import DeleteSlurmNode, MirrorAction, PatchPod, decide_mirror
 from sunkpy.core.mirror.decide import STALE_AFTER_S
 from sunkpy.core.model.objects import Pod
-from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Informer
 from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
 from sunkpy.slurm import NodeCache
 from sunkpy.slurm.errors import NotFound, SlurmError, Unreachable
+from sunkpy.syncer.collect import Collector
 from sunkpy.syncer.execute import Executor
-from sunkpy.syncer.metrics import SyncerMetrics
 
 _CAPPED_AGAIN_S = 10.0
+_FIRST_ANSWER_AGAIN_S = 0.5
+_AGE_EACH_S = 1.0
 _WORKERS = 8
 
 
@@ -42,29 +33,21 @@ class MirrorLoop:
     def __init__(
         self,
         *,
-        namespace: str,
         pods: Informer[Pod],
         nodes: NodeCache,
+        collector: Collector,
         executor: Executor,
-        events: EventRecorder,
-        metrics: SyncerMetrics,
         queue_metrics: QueueMetrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._namespace = namespace
         self._pods = pods
         self._nodes = nodes
+        self._collector = collector
         self._executor = executor
-        self._events = events
-        self._metrics = metrics
         self._queue_metrics = queue_metrics
         self._clock = clock
         self._queue: WorkQueue[str] = WorkQueue("mirror")
-        self._memories: dict[str, Memory] = {}
         self._awaiting_answer: set[str] = set()
-        self._vanished: tuple[str, ...] = ()
-        self._budget = Budget()
-        self._log = structlog.get_logger("syncer")
         pods.add_handler(self._on_pod)
         nodes.add_listener(self._on_answer)
 
@@ -78,76 +61,35 @@ class MirrorLoop:
             group.create_task(self._watch_age())
 
     async def reconcile(self, name: str) -> float | None:
-        """One pass over one name."""
-        pod = self._pods.get(self._namespace, name)
-        decision = decide_mirror(self._view(name, pod), self._clock())
-        self._remember(name, decision.memory)
+        """One pass over one name: collect, decide, execute; after how many seconds to look again."""
+        view = self._collector.view(name)
+        decision = decide_mirror(view, self._clock())
+        self._collector.remember(name, decision.memory)
         if decision.wants_next_answer:
             self._awaiting_answer.add(name)
-        allowed = [action for action in decision.actions if await self._is_allowed(action, pod)]
+        nodes = self._collector.slurm_node_count
+        allowed = [a for a in decision.actions if await self._executor.spend_budget(a, view.pod, nodes=nodes)]
+        if await self._execute(name, allowed, view.pod):
+            await self._read_back(name, allowed)
+        return _CAPPED_AGAIN_S if len(allowed) < len(decision.actions) else decision.again_s
+
+    async def _execute(self, name: str, actions: Iterable[MirrorAction], pod: Pod | None) -> bool:
+        """True when Slurm was written to."""
         try:
-            wrote = [await self._executor.run(action, pod) for action in _pod_first(allowed)]
+            wrote = [await self._executor.run(action, pod) for action in _pod_first(actions)]
         except NotFound:
             await self._nodes.refresh(full=True)  # deleted by somebody else: only a full read shows it
             raise
         except Unreachable:
             self._awaiting_answer.add(name)  # as soon as Slurm answers again, not when the back-off is over
             raise
-        if any(wrote):
-            await self._see_what_was_written(name, allowed)
-        return _CAPPED_AGAIN_S if len(allowed) < len(decision.actions) else decision.again_s
+        return any(wrote)
 
-    async def _see_what_was_written(self, name: str, actions: list[MirrorAction]) -> None:
-        memory = self._memories.get(name, Memory())
-        self._memories[name] = after_writing(memory, actions, self._clock())
+    async def _read_back(self, name: str, actions: list[MirrorAction]) -> None:
+        """See what came of the writes; after a deletion only a full read shows it."""
+        self._collector.remember_writes(name, actions, self._clock())
         self._awaiting_answer.add(name)
         await self._nodes.refresh(full=any(isinstance(action, DeleteSlurmNode) for action in actions))
-
-    def _view(self, name: str, pod: Pod | None) -> View:
-        observation = self._nodes.observation
-        sight = None
-        if observation is not None:
-            sight = Sight(
-                node=observation.nodes.get(name),
-                number=observation.number,
-                at_s=observation.at_s,
-                is_trusted=not self._vanished,
-            )
-        return View(
-            name=name,
-            namespace=self._namespace,
-            pod=pod,
-            sight=sight,
-            are_pods_known=self._pods.connected,
-            memory=self._memories.get(name, Memory()),
-        )
-
-    def _remember(self, name: str, memory: Memory) -> None:
-        observation = self._nodes.observation
-        is_known = observation is not None and name in observation.nodes
-        if is_known or self._pods.get(self._namespace, name) is not None:
-            self._memories[name] = memory
-        else:
-            self._memories.pop(name, None)
-
-    async def _is_allowed(self, action: MirrorAction, pod: Pod | None) -> bool:
-        """Actions that nobody announced come out of a budget: a misread world does little harm."""
-        if not isinstance(action, DrainNode | DeleteSlurmNode) or action.is_announced:
-            return True
-        observation = self._nodes.observation
-        total = len(observation.nodes) if observation else 0
-        self._budget, is_allowed = self._budget.spend(nodes=total, now_s=self._clock())
-        if not is_allowed:
-            await self._tell_capped(action, pod)
-        return is_allowed
-
-    async def _tell_capped(self, action: DrainNode | DeleteSlurmNode, pod: Pod | None) -> None:
-        kind = type(action).__name__
-        note = f"{kind} {action.name} put off: too many nodes lost their pods or their readiness within a minute"
-        self._metrics.capped.labels(kind).inc()
-        self._log.error(note)
-        if pod is not None:
-            await self._events.warning(pod, "Pod", reason="TooManyAtOnce", action=kind, note=note)
 
     # ------------------------------------------------------------------------------------------------ what changed
 
@@ -157,34 +99,15 @@ class MirrorLoop:
             self._queue.add(pod.name)
 
     def _on_answer(self, changed: frozenset[str]) -> None:
-        self._judge_answer()
-        names_due = changed | self._awaiting_answer
+        if self._collector.judge_answer():
+            self._enqueue_all()
+        due = changed | self._awaiting_answer
         self._awaiting_answer = set()
-        for name in names_due:
+        for name in due:
             self._queue.add(name)
 
-    def _judge_answer(self) -> None:
-        observation = self._nodes.observation
-        vanished = find_vanished(self._pods.values(), observation.nodes) if observation else ()
-        if bool(vanished) == bool(self._vanished):
-            self._vanished = vanished
-            return
-        self._vanished = vanished
-        self._metrics.believed.set(0 if vanished else 1)
-        self._enqueue_all()
-        if vanished:
-            self._log.error(
-                "Slurm does not list registered nodes any more: nothing will be changed. Did slurmctld lose its state?",
-                missing=len(vanished),
-                first=vanished[:5],
-            )
-        else:
-            self._log.info("Slurm lists the registered nodes again")
-
     def _enqueue_all(self) -> None:
-        observation = self._nodes.observation
-        known = {pod.name for pod in self._pods.values()} | set(observation.nodes if observation else ())
-        for name in known:
+        for name in self._collector.names():
             self._queue.add(name)
 
     async def _first_answer(self) -> None:
@@ -194,24 +117,19 @@ class MirrorLoop:
             try:
                 await self._nodes.refresh()
             except SlurmError:
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(_FIRST_ANSWER_AGAIN_S)
 
     async def _watch_age(self) -> None:
         """An answer that grows old changes what may be said, and no event tells."""
         was_stale = False
         while True:
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(_AGE_EACH_S)
             is_stale = self._nodes.age_s > STALE_AFTER_S
             if is_stale and not was_stale:
                 self._enqueue_all()
             was_stale = is_stale
 
 
-def _pod_first(actions: list[MirrorAction]) -> list[MirrorAction]:
+def _pod_first(actions: Iterable[MirrorAction]) -> list[MirrorAction]:
     """What is known is told even when Slurm then refuses a write."""
     return sorted(actions, key=lambda action: not isinstance(action, PatchPod))
-
-
-def pod_selector(cluster: str) -> str:
-    """Label selector of the slurmd pods of a Slurm cluster."""
-    return f"{names.LABEL_CLUSTER}={cluster},{names.LABEL_ROLE}={names.ROLE_COMPUTE}"

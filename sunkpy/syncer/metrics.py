@@ -28,7 +28,7 @@ _NODE_GAUGES: Mapping[str, Callable[[SlurmNode], bool]] = {
 
 
 class SyncerMetrics:
-    """Counters of what was done."""
+    """What was done, what was put off, and whether Slurm is believed."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.actions = Counter("sunkpy_syncer_actions", "Actions carried out", ["action"], registry=registry)

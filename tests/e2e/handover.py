@@ -20,7 +20,6 @@ from sunkpy.kube.client import Kube
 from tests.e2e import workloads
 from tests.e2e.timeline import Sighting, Timeline, watching
 
-NAMESPACE = "default"
 LABEL = "sunkpy-handover"
 JOB_SCRIPT = 'date +%s.%N; echo "$SLURMD_NODENAME"; sleep 0.3'
 
@@ -69,7 +68,7 @@ def whole_node_cpu(stack: Stack) -> str:
 
 async def run_round(stack: Stack, kube: Kube, *, number: int, manner: Manner) -> list[Handover]:
     """Occupy every Slurm node with a pod, preempt all of them, and tell what was measured on each node."""
-    async with watching(kube, paths.pods(NAMESPACE), Pod, label_selector=f"app={LABEL}") as timeline:
+    async with watching(kube, paths.pods(workloads.NAMESPACE), Pod, label_selector=f"app={LABEL}") as timeline:
         pods = await _occupy(stack, kube, timeline, number=number, manner=manner)
         jobs = await asyncio.gather(*(asyncio.to_thread(_submit, stack, node) for node in pods))
         for name in pods.values():
@@ -91,7 +90,7 @@ async def _occupy(stack: Stack, kube: Kube, timeline: Timeline[Pod], *, number: 
     pods = [f"handover-{number}-{index}" for index in range(len(stack.slurm_nodes()))]
     for name in pods:
         await kube.create(
-            paths.pods(NAMESPACE),
+            paths.pods(workloads.NAMESPACE),
             workloads.living_pod(
                 name,
                 image=stack.images["sunkpy"],

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from demo.waiting import wait
 
 from demo.stack import Stack
-from demo.waiting import wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube import paths

@@ -39,6 +39,45 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end }}
 
+{{- /* The name of one of the chart's PriorityClasses, "control-plane" or "slurmd"; empty when it makes none. */}}
+{{- define "slurm.priorityClass" -}}
+{{ if .root.Values.priorityClasses.create }}{{ .root.Release.Namespace }}-{{ .root.Release.Name }}-{{ .role }}{{ end }}
+{{- end }}
+
+{{- /* Placement of what Slurm needs to work at all. A drain of every node in Slurm cordons every node: what moves then
+must still find a place. Processes without a volume leave a dead node after a minute, unless values say otherwise; one
+with a volume ("stays" true) is not hurried, see docs/decisions. Call with (dict "root" $ "values" … ["stays" true]). */}}
+{{- define "slurm.controlPlacement" -}}
+{{- $own := .values.tolerations | default list }}
+{{- $said := list }}
+{{- range $own }}{{ $said = append $said (.key | default "") }}{{ end }}
+{{- $all := list (dict "key" "node.kubernetes.io/unschedulable" "operator" "Exists" "effect" "NoSchedule") }}
+{{- if not .stays }}
+{{- range list "not-ready" "unreachable" }}
+{{- $key := printf "node.kubernetes.io/%s" . }}
+{{- if not (or (has $key $said) (has "" $said)) }}
+{{- $all = append $all (dict "key" $key "operator" "Exists" "effect" "NoExecute" "tolerationSeconds" 60) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $class := .values.priorityClassName | default (include "slurm.priorityClass" (dict "root" .root "role" "control-plane")) }}
+{{- $placed := dict "tolerations" (concat $all $own) "priorityClassName" $class }}
+{{- include "slurm.placement" (dict "root" .root "values" (merge $placed .values)) }}
+{{- end }}
+
+{{- /* Jobs of install and uninstall run where the syncer may. Before an install the chart's PriorityClass is not there. */}}
+{{- define "slurm.jobPlacement" -}}
+{{- $jobs := deepCopy .Values.syncer }}
+{{- $unschedulable := dict "key" "node.kubernetes.io/unschedulable" "operator" "Exists" "effect" "NoSchedule" }}
+{{- $_ := set $jobs "tolerations" (append (.Values.syncer.tolerations | default list) $unschedulable) }}
+{{- include "slurm.placement" (dict "root" . "values" $jobs) }}
+{{- end }}
+
+{{- /* What the ConfigMap of Slurm holds. Checksums are of this alone: its labels change with the chart's version. */}}
+{{- define "slurm.configData" -}}
+{{ (include (print .Template.BasePath "/config.yaml") . | fromYaml).data | toYaml }}
+{{- end }}
+
 {{- define "slurm.locked" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true

@@ -20,10 +20,16 @@ pollSeconds: {{ .values.pollSeconds }}
 {{ include "slurm.commonConfig" (dict "root" $ "part" "syncer" "user" "slurm" "values" .Values.syncer) }}
 {{- end }}
 
+{{- /* The partition of pods that name none, when the scheduler's values do not say: Slurm's own default. */}}
+{{- define "slurm.defaultPartition" -}}
+{{- range $name, $partition := .Values.partitions }}{{ if $partition.default }}{{ $name }}{{ end }}{{ end -}}
+{{- end }}
+
 {{- define "slurm.schedulerConfig" -}}
 {{ include "slurm.commonConfig" (dict "root" $ "part" "scheduler" "user" "k8s" "values" .Values.scheduler) }}
 schedulerName: {{ include "slurm.schedulerName" . }}
-defaultPartition: {{ .Values.scheduler.defaultPartition | quote }}
+defaultPartition: {{ .Values.scheduler.defaultPartition | default (include "slurm.defaultPartition" .) | quote }}
+access: {{ toJson .Values.scheduler.access }}
 gpuResources: {{ toJson .Values.scheduler.gpuResources }}
 hooks: {port: 8000, audience: sunkpy-hooks}
 {{- end }}
@@ -50,7 +56,7 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
     spec:
-      {{- include "slurm.placement" (dict "root" .root "values" .values) | nindent 6 }}
+      {{- include "slurm.controlPlacement" (dict "root" .root "values" .values) | nindent 6 }}
       serviceAccountName: {{ $name }}
       terminationGracePeriodSeconds: 10
       securityContext:

@@ -25,3 +25,24 @@ log:
   level: {{ .Values.log.level }}
   format: {{ .Values.log.format }}
 {{- end }}
+
+{{- define "sunkpy.priorityClass" -}}
+{{ .Values.priorityClassName | default (ternary (printf "%s-%s" .Release.Namespace (include "sunkpy.name" .)) "" .Values.priorityClass.create) }}
+{{- end }}
+
+{{- /* A drain of every node in Slurm cordons every node, and only the operator can take that back: it must find a place.
+A dead node is left after a minute, unless values say otherwise. */}}
+{{- define "sunkpy.tolerations" -}}
+{{- $said := list }}
+{{- range .Values.tolerations }}{{ $said = append $said (.key | default "") }}{{ end -}}
+- {key: node.kubernetes.io/unschedulable, operator: Exists, effect: NoSchedule}
+{{- range list "not-ready" "unreachable" }}
+{{- $key := printf "node.kubernetes.io/%s" . }}
+{{- if not (or (has $key $said) (has "" $said)) }}
+- {key: {{ $key }}, operator: Exists, effect: NoExecute, tolerationSeconds: 60}
+{{- end }}
+{{- end }}
+{{- with .Values.tolerations }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}

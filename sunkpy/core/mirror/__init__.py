@@ -1,22 +1,12 @@
 """Mirror of slurmd pods and Slurm nodes: `decide_mirror(View, now) -> Decision`, all values, no I/O."""
 
-from sunkpy.core.mirror.decide import after_writing, decide_mirror
+from sunkpy.core.mirror.actions import DeleteSlurmNode, DrainNode, MirrorAction, PatchPod, SetComment, UndrainNode
+from sunkpy.core.mirror.decide import Decision, after_writing, decide_mirror
 from sunkpy.core.mirror.trust import Budget, find_vanished
-from sunkpy.core.mirror.world import (
-    Claim,
-    Decision,
-    DeleteSlurmNode,
-    DrainNode,
-    Memory,
-    MirrorAction,
-    PatchPod,
-    SetComment,
-    Sight,
-    UndrainNode,
-    View,
-)
+from sunkpy.core.mirror.view import Answer, Claim, Memory, View
 
 __all__ = [
+    "Answer",
     "Budget",
     "Claim",
     "Decision",
@@ -26,7 +16,6 @@ __all__ = [
     "MirrorAction",
     "PatchPod",
     "SetComment",
-    "Sight",
     "UndrainNode",
     "View",
     "after_writing",

@@ -17,21 +17,17 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.mirror import report
-from sunkpy.core.mirror.drain_cause import UNREADY_GRACE_S, DrainCause, Want, drain_cause
-from sunkpy.core.mirror.world import (
-    Claim,
-    Decision,
+from sunkpy.core.mirror.actions import (
     DeleteSlurmNode,
     DrainNode,
-    Memory,
     MirrorAction,
     PatchPod,
     SetComment,
-    Sight,
     UndrainNode,
-    View,
     as_write,
 )
+from sunkpy.core.mirror.drain_cause import UNREADY_GRACE_S, DrainCause, Want, drain_cause
+from sunkpy.core.mirror.view import Answer, Claim, Memory, View
 from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.states import NodeComment, SlurmNode
 
@@ -48,28 +44,41 @@ REPEAT_AFTER_S = 2.0
 """A write that Slurm took and does not show is not repeated sooner."""
 
 
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do, what to remember, and when to look again although nothing changes.
+
+    `wants_next_answer`: decide again with Slurm's next answer. `again_s`: decide again after so many seconds.
+    """
+
+    actions: tuple[MirrorAction, ...]
+    memory: Memory
+    wants_next_answer: bool = False
+    again_s: float | None = None
+
+
 def decide_mirror(view: View, now_s: float) -> Decision:
     """What to do about one name. Reads top to bottom: time, trust, towards the pod, towards Slurm."""
     memory = _note_times(view, now_s)
-    sight = view.sight
-    if sight is None or not sight.is_trusted or now_s - sight.at_s > STALE_AFTER_S:
+    answer = view.answer
+    if answer is None or not answer.is_trusted or now_s - answer.at_s > STALE_AFTER_S:
         return _say_unknown(view, memory)
-    if sight.at_s < memory.wrote_at_s:
+    if answer.at_s < memory.wrote_at_s:
         return Decision(actions=(), memory=memory, wants_next_answer=True)
-    may_act = now_s - sight.at_s <= ACT_WITHIN_S
+    may_act = now_s - answer.at_s <= ACT_WITHIN_S
     cause = drain_cause(view.pod, unready_for_s=_since(memory.unready_since_s, now_s))
-    memory = _note_drained(view.pod, sight, memory)
-    memory = _note_deletable(view, sight, memory, now_s)
+    memory = _note_drained(view.pod, answer, memory)
+    memory = _note_deletable(view, answer, memory, now_s)
     actions: list[MirrorAction] = []
     if view.pod is not None:
-        actions += _tell_pod(view.pod, sight, memory, now_s)
-    if may_act and sight.node is not None:
-        actions += _tell_slurm(view, sight.node, cause, memory, sight.number)
+        actions += _tell_pod(view.pod, answer, memory, now_s)
+    if may_act and answer.node is not None:
+        may_delete = _is_proved(memory.deletable, answer.number)
+        actions += _tell_slurm(view, answer.node, cause, may_delete=may_delete)
     due = tuple(action for action in actions if not _is_repetition(action, memory, now_s))
     return Decision(
         actions=due,
         memory=memory,
-        wants_next_answer=_is_open(memory, sight.number) or not may_act or not view.are_pods_known,
+        wants_next_answer=_is_open(memory, answer.number) or not may_act or not view.are_pods_known,
         again_s=REPEAT_AFTER_S if len(due) < len(actions) else _next_deadline_s(view, memory, now_s),
     )
 
@@ -89,7 +98,7 @@ def _note_times(view: View, now_s: float) -> Memory:
     A pod counts as unready only once Slurm has its node: before, it is starting, and there is nothing to drain.
     """
     memory, pod = view.memory, view.pod
-    node = view.sight.node if view.sight else None
+    node = view.answer.node if view.answer else None
     is_unready = pod is not None and node is not None and not pod.is_condition_true("ContainersReady")
     is_podless = pod is None and view.are_pods_known
     is_silent = node is not None and node.is_not_responding
@@ -101,16 +110,16 @@ def _note_times(view: View, now_s: float) -> Memory:
     )
 
 
-def _note_drained(pod: Pod | None, sight: Sight, memory: Memory) -> Memory:
+def _note_drained(pod: Pod | None, answer: Answer, memory: Memory) -> Memory:
     """Claim that the token's node is empty and closed, or that there is none; drop the claim when it is not so."""
     token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION) if pod else None
-    holds = token is not None and (sight.node is None or sight.node.is_drained)
-    return msgspec.structs.replace(memory, drained=_claim(memory.drained, token or "", holds, sight.number))
+    holds = token is not None and (answer.node is None or answer.node.is_drained)
+    return msgspec.structs.replace(memory, drained=_claim(memory.drained, token or "", holds, answer.number))
 
 
-def _note_deletable(view: View, sight: Sight, memory: Memory, now_s: float) -> Memory:
+def _note_deletable(view: View, answer: Answer, memory: Memory, now_s: float) -> Memory:
     """Claim that the node is ours, its pod gone, and nothing on it."""
-    node = sight.node
+    node = answer.node
     owner = node.owner if node else None
     holds = (
         node is not None
@@ -122,7 +131,7 @@ def _note_deletable(view: View, sight: Sight, memory: Memory, now_s: float) -> M
         and (node.is_drained_by_us or (node.is_drained_by_others and _kept_long_enough(memory, now_s)))
     )
     uid = owner.uid if owner else ""
-    return msgspec.structs.replace(memory, deletable=_claim(memory.deletable, uid, holds, sight.number))
+    return msgspec.structs.replace(memory, deletable=_claim(memory.deletable, uid, holds, answer.number))
 
 
 def _kept_long_enough(memory: Memory, now_s: float) -> bool:
@@ -160,7 +169,7 @@ def _since(since_s: float | None, now_s: float) -> float:
 
 def _next_deadline_s(view: View, memory: Memory, now_s: float) -> float | None:
     """Seconds until one of the running clocks makes a difference."""
-    node = view.sight.node if view.sight else None
+    node = view.answer.node if view.answer else None
     clocks = (
         (memory.silent_since_s, SILENCE_GRACE_S),
         (memory.unready_since_s, UNREADY_GRACE_S),
@@ -173,12 +182,12 @@ def _next_deadline_s(view: View, memory: Memory, now_s: float) -> float | None:
 # ------------------------------------------------------------------------------------------------------- towards Slurm
 
 
-def _tell_slurm(view: View, node: SlurmNode, cause: DrainCause, memory: Memory, number: int) -> list[MirrorAction]:
-    """Drain, lift, comment, forget: at most one change of the drain per pass."""
+def _tell_slurm(view: View, node: SlurmNode, cause: DrainCause, *, may_delete: bool) -> list[MirrorAction]:
+    """Drain, lift, comment, delete: at most one change of the drain per pass."""
     if "FUTURE" in node.state:
         return []
     if view.pod is None:
-        return _tell_slurm_of_no_pod(view, node, cause, memory, number)
+        return _tell_slurm_of_no_pod(view, node, cause, may_delete=may_delete)
     actions: list[MirrorAction] = []
     comment = _comment(view.pod).encode()
     is_free = not node.comment or node.owner is not None
@@ -191,13 +200,11 @@ def _tell_slurm(view: View, node: SlurmNode, cause: DrainCause, memory: Memory, 
     return actions
 
 
-def _tell_slurm_of_no_pod(
-    view: View, node: SlurmNode, cause: DrainCause, memory: Memory, number: int
-) -> list[MirrorAction]:
+def _tell_slurm_of_no_pod(view: View, node: SlurmNode, cause: DrainCause, *, may_delete: bool) -> list[MirrorAction]:
     owner = node.owner
     if owner is None or owner.namespace != view.namespace or not view.are_pods_known:
         return []
-    if _is_proved(memory.deletable, number):
+    if may_delete:
         return [DeleteSlurmNode(name=node.name, is_announced=_was_announced(node))]
     if node.is_drained_by_us and _was_announced(node):
         return []  # keep the reason that tells why the pod went
@@ -234,7 +241,7 @@ def _say_unknown(view: View, memory: Memory) -> Decision:
     memory = msgspec.structs.replace(memory, drained=None, deletable=None, silent_since_s=None)
     if view.pod is None:
         return Decision(actions=(), memory=memory, wants_next_answer=True)
-    if view.sight is not None and not view.sight.is_trusted:
+    if view.answer is not None and not view.answer.is_trusted:
         why = "Slurm does not list its registered nodes any more: did slurmctld lose its state? Nothing is changed"
     else:
         why = "Slurm cannot be read: nothing is changed until slurmrestd and slurmctld answer (see the syncer's log)"
@@ -242,8 +249,8 @@ def _say_unknown(view: View, memory: Memory) -> Decision:
     return Decision(actions=patch, memory=memory, wants_next_answer=True)
 
 
-def _tell_pod(pod: Pod, sight: Sight, memory: Memory, now_s: float) -> tuple[PatchPod, ...]:
-    node = sight.node
+def _tell_pod(pod: Pod, answer: Answer, memory: Memory, now_s: float) -> tuple[PatchPod, ...]:
+    node = answer.node
     silent_for_s = _since(memory.silent_since_s, now_s)
     is_silent = memory.silent_since_s is not None and silent_for_s >= SILENCE_GRACE_S
     conditions = report.known_conditions(node, is_silent=is_silent)
@@ -251,7 +258,7 @@ def _tell_pod(pod: Pod, sight: Sight, memory: Memory, now_s: float) -> tuple[Pat
         conditions += (report.registered_condition(node),)
     annotations = report.slurm_annotations(node)
     claim = memory.drained
-    is_drained = claim is not None and _is_proved(claim, sight.number)
+    is_drained = claim is not None and _is_proved(claim, answer.number)
     annotations[names.ANNOTATION_DRAINED] = claim.token if claim is not None and is_drained else None
     return _patch(pod, annotations, conditions)
 

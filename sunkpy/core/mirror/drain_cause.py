@@ -8,6 +8,7 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.removal_token import token_of
 
 UNREADY_GRACE_S = 10.0
 """How long a pod's containers may be unready before their node is drained: a restart of slurmd is not an outage."""
@@ -16,7 +17,7 @@ REASON_LIMIT = 200
 
 
 class Want(enum.Enum):
-    """What Kubernetes wants of the drain."""
+    """What Kubernetes wants of a drain whose reason is ours."""
 
     DRAIN = "drain"
     HOLD = "hold"  # neither set nor lift it
@@ -43,9 +44,9 @@ def drain_cause(pod: Pod | None, *, unready_for_s: float) -> DrainCause:
     """
     if pod is None:
         return _drain("pod gone", is_announced=False)
-    token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
-    if token:
-        return _drain(f"pod pending deletion: {token.partition('/')[2] or token}")
+    token = token_of(pod)
+    if token is not None:
+        return _drain(f"pod pending deletion: {token.cause}")
     if pod.is_deleting:
         return _drain("pod pending deletion: deleted")
     cordon = pod.annotations.get(names.ANNOTATION_CORDON)

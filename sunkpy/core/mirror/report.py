@@ -41,7 +41,7 @@ def unknown_conditions(why: str) -> tuple[Condition, ...]:
 
 
 def registered_condition(node: SlurmNode | None) -> Condition:
-    """The readiness gate."""
+    """The readiness gate: True while Slurm knows the node and can use it, or only drains it."""
     is_registered = node is not None and node.is_registered
     if is_registered:
         return _condition(names.READINESS_GATE, True, "Registered")
@@ -55,7 +55,7 @@ def shown_state(node: SlurmNode) -> str:
 
 
 def slurm_annotations(node: SlurmNode | None) -> dict[str, str | None]:
-    """State and drain reason; None removes."""
+    """State and drain reason, for people: no decision reads them. None removes."""
     return {
         names.ANNOTATION_SLURM_STATE: shown_state(node) if node else None,
         names.ANNOTATION_DRAIN: (node.reason or "no reason given") if node and node.is_drain else None,

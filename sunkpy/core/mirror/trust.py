@@ -1,4 +1,9 @@
-"""When an answer as a whole is too strange to act on, and when too much would be done at once."""
+"""When an answer as a whole is too strange to act on, and when too much would be done at once.
+
+`sunkpy.syncer.collect` asks `find_vanished` about each answer of Slurm. While it names somebody, no name's answer is
+trusted: `decide_mirror` writes nothing to Slurm, takes receipts back, and tells every pod that nothing is known.
+`sunkpy.syncer.execute` spends the `Budget`.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ import msgspec
 from sunkpy.core import names
 
 JobId = NewType("JobId", int)
-SlurmNodeName = NewType("SlurmNodeName", str)
 
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 _UNUSABLE = frozenset({"DOWN", "FUTURE", "UNKNOWN", "ERROR", "INVALID", "INVALID_REG", "NOT_RESPONDING", "FAIL"})
@@ -47,8 +46,6 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: int = 0
     gres: str = ""
     partitions: tuple[str, ...] = ()
-    address: str = ""
-    boot_time_s: int = 0
 
     @property
     def is_drain(self) -> bool:
@@ -133,7 +130,7 @@ def is_job_ended(state: frozenset[str]) -> bool:
 
 
 class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as slurmctld reports it. Times in seconds since the epoch, memory in MiB."""
+    """A job as slurmctld reports it. `nodes` and `scheduled_nodes` in Slurm's range syntax."""
 
     id: JobId
     name: str = ""
@@ -149,9 +146,6 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     node_count: int = 0
     required_nodes: tuple[str, ...] = ()
     excluded_nodes: tuple[str, ...] = ()
-    submit_time_s: int = 0
-    start_time_s: int = 0
-    end_time_s: int = 0
     exit_code: int = 0
 
     @property

@@ -11,12 +11,12 @@ def utc_now() -> datetime:
 
 
 def rfc3339(when: datetime) -> str:
-    """`2026-11-20T12:00:00Z`: metav1.Time."""
+    """`2026-11-20T12:00:00Z`: metav1.Time. `when` is in UTC."""
     return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def rfc3339_micro(when: datetime) -> str:
-    """`2026-11-20T12:00:00.000001Z`: metav1.MicroTime."""
+    """`2026-11-20T12:00:00.000001Z`: metav1.MicroTime. `when` is in UTC."""
     return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.nodeset.removal import Token
+from sunkpy.core.model.removal_token import Token
 from sunkpy.core.nodeset.slurmd_pod import Json
 
 
@@ -48,12 +48,10 @@ class DeletePod(msgspec.Struct, frozen=True):
     why: str
 
 
-class Notice(msgspec.Struct, frozen=True):
-    """An Event on the NodeSet; `type` is Normal or Warning."""
+RemovalStep = MarkPending | CancelPending | DeletePod
+"""What happens to a pod that has to go, or no longer has to."""
 
-    type: str
-    reason: str
-    message: str
+FinalizerStep = AddFinalizer | RemoveFinalizer
+"""What happens to the NodeSet itself."""
 
-
-NodeSetAction = AddFinalizer | RemoveFinalizer | CreatePod | MarkPending | CancelPending | DeletePod | Notice
+NodeSetAction = FinalizerStep | CreatePod | RemovalStep

@@ -39,18 +39,13 @@ class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def touches_object(self) -> bool:
-        """Something outside the status changes."""
+        """One write: metadata and cordon."""
         return bool(self.labels or self.annotations) or self.unschedulable is not None
 
     @property
     def touches_status(self) -> bool:
-        """Conditions change."""
+        """Another write: conditions are a subresource."""
         return bool(self.conditions or self.gone_conditions)
-
-    @property
-    def is_empty(self) -> bool:
-        """Nothing to do."""
-        return not self.touches_object and not self.touches_status
 
 
 def decide_node(node: Node, pod: Pod | None) -> NodePatch:

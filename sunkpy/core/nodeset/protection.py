@@ -14,13 +14,11 @@ from sunkpy.core.nodeset.node_side import Changes
 from sunkpy.core.nodeset.slurmd_pod import Json
 from sunkpy.core.nodeset.spec import NodeSet
 
-LABEL_EVICTABLE = names.PREFIX + "evictable"
-
 _MORE_THAN_ANY = 2_000_000_000  # healthy pods that must remain: an int32 no NodeSet reaches
 
 
 def budget_name(nodeset: NodeSet) -> str:
-    """Name of the NodeSet's PodDisruptionBudget."""
+    """`<nodeset>-slurmd`; one for each NodeSet, in its namespace."""
     return f"{nodeset.name}-slurmd"
 
 
@@ -33,20 +31,13 @@ def build_budget(nodeset: NodeSet) -> Json:
             "name": budget_name(nodeset),
             "namespace": nodeset.metadata.namespace,
             "labels": {names.LABEL_NODESET: nodeset.name},
-            "ownerReferences": [
-                {
-                    "apiVersion": f"{names.API_GROUP}/{names.API_VERSION}",
-                    "kind": names.NODESET_KIND,
-                    "name": nodeset.name,
-                    "uid": nodeset.uid,
-                }
-            ],
+            "ownerReferences": [nodeset.reference],
         },
         "spec": {
             "minAvailable": _MORE_THAN_ANY,
             "selector": {
                 "matchLabels": {names.LABEL_NODESET: nodeset.name, names.LABEL_ROLE: names.ROLE_COMPUTE},
-                "matchExpressions": [{"key": LABEL_EVICTABLE, "operator": "DoesNotExist"}],
+                "matchExpressions": [{"key": names.LABEL_EVICTABLE, "operator": "DoesNotExist"}],
             },
         },
     }
@@ -57,4 +48,4 @@ def decide_evictable(node: Node | None, pod: Pod) -> Changes:
     running = pod.condition(names.CONDITION_RUNNING)
     is_idle = running is not None and running.status == "False" and pod.is_condition_true(names.CONDITION_DRAIN)
     wanted = "true" if node is not None and node.spec.unschedulable and is_idle else None
-    return {LABEL_EVICTABLE: wanted} if pod.labels.get(LABEL_EVICTABLE) != wanted else {}
+    return {names.LABEL_EVICTABLE: wanted} if pod.labels.get(names.LABEL_EVICTABLE) != wanted else {}

@@ -1,62 +1,115 @@
-"""How a slurmd pod goes: the hand-shake with the syncer, and in which order pods are taken.
+"""How a slurmd pod goes, and why it does not go under a running job.
 
 The operator writes a token on the pod (`sunkpy.dev/pending-deletion: <time>/<cause>`). The syncer drains the Slurm
-node and, when Slurm has said "drained and idle" twice, copies the token verbatim to `sunkpy.dev/drained`. Only a pod
-whose two annotations are equal may be deleted; taking the token away calls the removal off, and a later token is a
-different one, so an old answer never counts for a new question.
+node and, when Slurm has said "drained and idle" twice, copies the token letter by letter to `sunkpy.dev/drained`. Only
+a pod whose two annotations are equal is deleted, and not while its condition `SlurmRunning` is True (`_live_step`).
+Taking the token away calls the removal off; a later token is another one, so an old answer never counts for a new
+question. The delete itself names uid and resourceVersion, so it fails when the pod has changed since.
+
+So a pod that stays although it was to go waits for its jobs, for the syncer's answer, or for both: compare the two
+annotations. The operator's one way around is `drainTimeoutPolicy: Force`, which somebody has to write.
+
+A finished pod (Failed, Succeeded) runs nothing and is deleted without being drained: at once, or, when pods on its node
+fail one after the other, after a pause that grows with each.
 """
 
 from __future__ import annotations
 
 import enum
-from datetime import UTC, datetime
-
-import msgspec
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.model.times import parse_rfc3339
+from sunkpy.core.model.removal_token import Token, token_of
+from sunkpy.core.model.times import backoff_s, parse_rfc3339
+from sunkpy.core.nodeset.actions import CancelPending, DeletePod, MarkPending, RemovalStep
+from sunkpy.core.nodeset.slurmd_pod import node_of
+from sunkpy.core.nodeset.world import World
 
-_LONG_AGO = datetime.fromtimestamp(0, UTC)
+_FAILED_PAUSE_MAX_S = 300.0
 
 
 class RemovalCause(enum.StrEnum):
-    """Why a pod has to go."""
+    """Why a pod has to go; part of the token, so people read it in Slurm's drain reason."""
 
     SCALE_DOWN = "scale-down"
     ROLLOUT = "rollout"
     NODESET_DELETED = "nodeset-deleted"
     NODE_LEFT = "node-left"
-    EVICTED = "evicted"
 
 
-class Token(msgspec.Struct, frozen=True):
-    """The value of the annotation `sunkpy.dev/pending-deletion`."""
+def plan_removals(world: World, pods: Sequence[Pod], wanted_gone: Mapping[str, RemovalCause]) -> list[RemovalStep]:
+    """The next step of each pod that has one: of those that are to go, and of those that are to stay after all."""
+    steps: list[RemovalStep] = []
+    for pod in pods:
+        if pod.is_deleting:
+            continue
+        cause = wanted_gone.get(pod.name)
+        step = _finished_step(world, pod, cause) if pod.is_finished else _live_step(world, pod, cause)
+        if step is not None:
+            steps.append(step)
+    return steps
 
-    since: datetime
-    cause: str
 
-    def encode(self) -> str:
-        """`2026-11-20T12:00:00.000001+00:00/scale-down`."""
-        return f"{self.since.isoformat()}/{self.cause}"
+def _finished_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalStep | None:
+    """Nothing runs in a finished pod. One that is only in the way of its successor waits out the pause."""
+    if cause is not None or _pause_left_s(world, pod) <= 0:
+        return DeletePod(pod, "failed")
+    return None
 
 
-def token_of(pod: Pod) -> Token | None:
-    """The removal that is under way, or None; a token nobody can read counts as one whose time is unknown-old."""
-    text = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
-    if text is None:
-        return None
-    since, _, cause = text.partition("/")
-    try:
-        return Token(parse_rfc3339(since), cause)
-    except ValueError:
-        return Token(_LONG_AGO, cause or text)
+def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalStep | None:
+    """Marked first; deleted when the mark is answered *and* the pod reports no job. Only `Force` overrides that."""
+    token = token_of(pod)
+    if cause is None:
+        return CancelPending(pod) if token is not None else None
+    if token is None:
+        return MarkPending(pod, Token(world.now, cause))
+    if is_cleared(pod) and not pod.is_condition_true(names.CONDITION_RUNNING):
+        return DeletePod(pod, "drained")
+    if _is_overdue(world, pod) and world.nodeset.spec.drain_timeout_policy == "Force":
+        return DeletePod(pod, "drain-timeout")
+    return None
 
 
 def is_cleared(pod: Pod) -> bool:
     """The syncer has answered exactly the token that is on the pod: nothing runs there any more."""
     token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
     return token is not None and pod.annotations.get(names.ANNOTATION_DRAINED) == token
+
+
+def _timeout_left_s(world: World, pod: Pod) -> float | None:
+    token, timeout_s = token_of(pod), world.nodeset.spec.drain_timeout_seconds
+    if token is None or timeout_s is None:
+        return None
+    return (token.since + timedelta(seconds=timeout_s) - world.now).total_seconds()
+
+
+def find_overdue(world: World, pods: Sequence[Pod], wanted_gone: Mapping[str, RemovalCause]) -> list[Pod]:
+    """The pods whose drain takes longer than `drainTimeoutSeconds`."""
+    return [pod for pod in pods if pod.name in wanted_gone and _is_overdue(world, pod)]
+
+
+def _is_overdue(world: World, pod: Pod) -> bool:
+    left_s = _timeout_left_s(world, pod)
+    return left_s is not None and left_s <= 0
+
+
+def _pause_left_s(world: World, pod: Pod) -> float:
+    """A pod that fails at birth is tried again after 1, 2, 4 … 300 s, counted from its creation."""
+    count = world.failures.get(node_of(pod), 0)
+    pause_s = 0.0 if count == 0 else backoff_s(count - 1, first_s=1.0, last_s=_FAILED_PAUSE_MAX_S)
+    created = pod.metadata.creation_timestamp
+    age_s = (world.now - parse_rfc3339(created)).total_seconds() if created else 0.0
+    return pause_s - age_s
+
+
+def next_look_s(world: World, pods: Sequence[Pod]) -> float | None:
+    """The soonest moment at which time alone changes the decision."""
+    waits = [left_s for pod in pods if (left_s := _timeout_left_s(world, pod)) is not None]
+    waits += [_pause_left_s(world, pod) for pod in pods if pod.is_finished and not pod.is_deleting]
+    return min((wait_s for wait_s in waits if wait_s > 0), default=None)
 
 
 def removal_order(pod: Pod) -> tuple[bool, int, float, str]:

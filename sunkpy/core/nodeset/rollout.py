@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.nodeset.removal import RemovalCause, removal_order, token_of
+from sunkpy.core.model.removal_token import token_of
+from sunkpy.core.nodeset.removal import RemovalCause, removal_order
 from sunkpy.core.nodeset.spec import UpdateStrategy
 
 
@@ -31,7 +32,7 @@ def is_available(pod: Pod) -> bool:
 
 
 def is_updated(pod: Pod, wanted_hash: str) -> bool:
-    """Made from the template as it is now."""
+    """Made from the template as it is now; what the node offered then does not count."""
     return pod.labels.get(names.LABEL_TEMPLATE_HASH) == wanted_hash
 
 

@@ -47,27 +47,17 @@ def build_pod(nodeset: NodeSet, node: Node, name: str) -> Json:
     for container in _items(spec, "containers"):
         if container.get("name") == names.SLURMD_CONTAINER:
             container["env"] = _merged_env(container, slurmd_env(nodeset, node, name))
-    labels: Json = {**_child(metadata, "labels"), **pod_labels(nodeset, name)}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(nodeset, metadata, name), "spec": spec}
+
+
+def _metadata(nodeset: NodeSet, template: Json, name: str) -> Json:
+    """Labels and annotations of the template are kept; of the same label, ours counts."""
     return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": nodeset.metadata.namespace,
-            "labels": labels,
-            "annotations": _child(metadata, "annotations"),
-            "ownerReferences": [
-                {
-                    "apiVersion": f"{names.API_GROUP}/{names.API_VERSION}",
-                    "kind": names.NODESET_KIND,
-                    "name": nodeset.name,
-                    "uid": nodeset.uid,
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
-        },
-        "spec": spec,
+        "name": name,
+        "namespace": nodeset.metadata.namespace,
+        "labels": {**_child(template, "labels"), **pod_labels(nodeset, name)},
+        "annotations": _child(template, "annotations"),
+        "ownerReferences": [{**nodeset.reference, "controller": True, "blockOwnerDeletion": True}],
     }
 
 

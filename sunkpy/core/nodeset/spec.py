@@ -84,8 +84,23 @@ class NodeSet(KubeObject, frozen=True, kw_only=True):
 
     @property
     def prefix(self) -> str:
-        """First part of the names of its pods."""
+        """First part of the names of its pods: the NodeSet's own name unless `podNamePrefix` says otherwise."""
         return self.spec.pod_name_prefix or self.name
+
+    @property
+    def pod_selector(self) -> str:
+        """Label selector of its slurmd pods, within its namespace."""
+        return f"{names.LABEL_NODESET}={self.name},{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
+
+    @property
+    def reference(self) -> dict[str, str]:
+        """An owner reference to it: what carries one is garbage once the NodeSet is gone."""
+        return {
+            "apiVersion": f"{names.API_GROUP}/{names.API_VERSION}",
+            "kind": names.NODESET_KIND,
+            "name": self.name,
+            "uid": self.uid,
+        }
 
     @property
     def pod_spec(self) -> PodSpec:

@@ -8,6 +8,7 @@ while it is so, `RemovalHeld` (too many pods would have to leave at once) and `D
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -15,14 +16,24 @@ from sunkpy.core import names
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.conditions import says_the_same, stamped
 from sunkpy.core.model.objects import Condition, Pod
+from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.model.times import rfc3339
-from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod, Notice
-from sunkpy.core.nodeset.decide import ANNOTATION_REMOVAL_CAP, Plan, World
+from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod
+from sunkpy.core.nodeset.decide import Plan
 from sunkpy.core.nodeset.feasibility import explain_exclusions
-from sunkpy.core.nodeset.removal import RemovalCause, token_of
+from sunkpy.core.nodeset.removal import RemovalCause
 from sunkpy.core.nodeset.rollout import is_available, is_updated, max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
-from sunkpy.core.nodeset.spec import NodeSetStatus
+from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
+from sunkpy.core.nodeset.world import World
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """An Event on the NodeSet; `type` is Normal or Warning."""
+
+    type: str
+    reason: str
+    message: str
 
 
 def report(world: World, plan: Plan) -> tuple[NodeSetStatus, list[Notice]]:
@@ -35,6 +46,24 @@ def report(world: World, plan: Plan) -> tuple[NodeSetStatus, list[Notice]]:
         if is_news and (notice := _notice(condition)) is not None:
             notices.append(notice)
     return status, notices
+
+
+def report_unreadable(nodeset: NodeSet, problem: str, now: datetime) -> tuple[NodeSetStatus, list[Notice]]:
+    """The schema lets through what it cannot check inside the template: say it, and leave all else as it stands."""
+    message = f"{problem}; nothing is changed until the NodeSet is mended"
+    condition = Condition(
+        type="Progressing",
+        status="False",
+        reason="BadSpec",
+        message=message,
+        observed_generation=nodeset.metadata.generation,
+    )
+    old = nodeset.status.condition(condition.type)
+    if says_the_same(old, condition):
+        return nodeset.status, []
+    others = (other for other in nodeset.status.conditions if other.type != condition.type)
+    conditions = (*others, stamped(condition, old, rfc3339(now)))
+    return msgspec.structs.replace(nodeset.status, conditions=conditions), [Notice("Warning", "BadSpec", message)]
 
 
 def _notice(condition: Condition) -> Notice | None:
@@ -67,7 +96,7 @@ def make_status(world: World, plan: Plan) -> NodeSetStatus:
         number_unavailable=max(target - sum(is_available(pod) for pod in on_fit), 0),
         updated_number_scheduled=sum(is_updated(pod, wanted_hash) for pod in on_fit),
         observed_generation=nodeset.metadata.generation,
-        selector=f"{names.LABEL_NODESET}={nodeset.name},{names.LABEL_ROLE}={names.ROLE_COMPUTE}",
+        selector=nodeset.pod_selector,
         conditions=_conditions(world, plan),
     )
 
@@ -172,7 +201,7 @@ def _removal_held(plan: Plan) -> Condition | None:
     message = (
         f"the nodes of {_range(held)} no longer fit: {explain_exclusions(plan.survey.exclusions.values())}. More than "
         f"{plan.survey.removal_cap} at once are not removed unasked: restore the nodes' labels or the template, or "
-        f"confirm with: kubectl annotate nodeset … {ANNOTATION_REMOVAL_CAP}={len(held)}"
+        f"confirm with: kubectl annotate nodeset … {names.ANNOTATION_REMOVAL_CAP}={len(held)}"
     )
     return Condition(type="RemovalHeld", status="True", reason="TooManyAtOnce", message=message)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import shutil
 import subprocess
 import sys
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jsonschema
@@ -17,10 +19,11 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import kubernetes_validate
 
+from sunkpy.core.gang.access import Rule
 from sunkpy.operator.settings import OperatorSettings
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.syncer.settings import SyncerSettings
-from tests.unit.charts.rendering import CHARTS, ROOT, Refused, of_kind, render, run_helm
+from tests.unit.charts.rendering import CHARTS, ROOT, Manifest, Refused, of_kind, render, run_helm
 
 KUBERNETES = "1.35"
 FULL = {
@@ -53,9 +56,15 @@ FULL = {
     "scheduler": {"name": "slurm-sk", "defaultPartition": "low", "podAnnotations": {"a": "b"}},
     "home": {"existingClaim": "homes"},
 }
+CLOSED = {
+    "networkPolicies": {"jobEgress": [], "apiserver": {"cidrs": ["10.0.0.1/32"]}},
+    "priorityClasses": {"create": False},
+    "uninstall": {"waitForJobs": False},
+    "login": {"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "researchers"}]},
+}
 OWN_KEYS = {"keys": {"existingSlurmSecret": "a", "existingJwtSecret": "b"}, "login": {"enabled": False}}
 NO_SCHEDULER = {"scheduler": {"enabled": False}, "nodeSets": {}}
-SLURM_VALUES = [{}, FULL, OWN_KEYS, NO_SCHEDULER]
+SLURM_VALUES = [{}, FULL, CLOSED, OWN_KEYS, NO_SCHEDULER]
 
 
 def nodeset_schema() -> dict[str, object]:
@@ -143,7 +152,12 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ("slurm", {"hooks": {"markersHostPath": "../tmp"}}, "markersHostPath"),
         ("slurm", {"partitions": {"low": {"extra": "A=1\nInclude /etc/shadow"}}}, "extra"),
         ("sunkpy", {"resyncSecond": 5}, "resyncSecond"),
+        ("slurm", {"networkPolicies": {"apiserver": {"cidr": []}}}, "cidr"),
+        ("slurm", {"login": {"subjects": [{"kind": "Group"}]}}, "name"),
+        ("slurm", {"priorityClasses": {"slurmd": 2_000_000_000}}, "slurmd"),
+        ("slurm", {"scheduler": {"name": "a/b"}}, "name"),
         ("sunkpy", {"image": ""}, "image"),
+        ("sunkpy", {"networkPolicy": {"enable": True}}, "enable"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(chart: str, values: dict[str, object], says: str):
@@ -207,15 +221,16 @@ def test_no_manifest_holds_a_key_and_rendering_twice_gives_the_same():
     assert run_helm(*args, values=FULL) == run_helm(*args, values=FULL)
 
 
-def test_only_slurmd_is_privileged_and_all_but_slurmd_and_login_run_as_somebody_else_than_root():
+def test_only_slurmd_is_privileged_and_nothing_that_stays_is_root():
     for kind in ("Deployment", "StatefulSet", "Job"):
-        for name, manifest in of_kind(render("slurm"), kind).items():
+        for manifest in (*of_kind(render("slurm"), kind).values(), *of_kind(render("sunkpy"), kind).values()):
             spec = manifest["spec"]["template"]["spec"]
-            contexts = [container.get("securityContext", {}) for container in spec["containers"]]
-            assert not any(context.get("privileged") for context in contexts)
-            if name != "demo-login":
-                assert spec["securityContext"]["runAsNonRoot"] is True
-                assert all(context["readOnlyRootFilesystem"] for context in contexts)
+            for container in spec["containers"]:
+                context = spec["securityContext"] | container["securityContext"]
+                assert not context.get("privileged")
+                assert context["runAsNonRoot"] is True
+                assert context["readOnlyRootFilesystem"] is True
+                assert context["allowPrivilegeEscalation"] is False
 
 
 def test_a_changed_partition_restarts_slurmctld_and_leaves_syncer_and_slurmd_alone():
@@ -231,6 +246,141 @@ def test_a_changed_partition_restarts_slurmctld_and_leaves_syncer_and_slurmd_alo
         ("NodeSet", "compute", True),
     ):
         assert (template(before, kind, name) == template(after, kind, name)) is same, name
+
+
+def _pod_templates(manifests: Sequence[Manifest]) -> dict[str, Mapping[str, object]]:
+    """Pod templates of all workloads that stay, by kind and name."""
+    kinds = ("Deployment", "StatefulSet", "NodeSet")
+    found = [manifest for manifest in manifests if manifest["kind"] in kinds]
+    return {f"{m['kind']}/{m['metadata']['name']}": m["spec"]["template"] for m in found}
+
+
+@pytest.mark.parametrize("chart", ["slurm", "sunkpy"])
+def test_another_version_of_the_chart_restarts_nothing(chart: str, tmp_path: Path):
+    newer = tmp_path / chart
+    shutil.copytree(CHARTS / chart, newer)
+    about = yaml.safe_load((newer / "Chart.yaml").read_text())
+    (newer / "Chart.yaml").write_text(yaml.safe_dump(about | {"version": "9.9.9", "appVersion": "9.9.9"}))
+    text = run_helm("template", "demo", str(newer), "--namespace", "research")
+    after = _pod_templates([manifest for manifest in yaml.safe_load_all(text) if manifest])
+    assert after == _pod_templates(render(chart))
+
+
+@pytest.mark.parametrize(
+    ("values", "restarted"),
+    [
+        ({"partitions": {"night": {"priorityTier": 5}}}, {"slurmctld", "slurmrestd"}),
+        ({"hooks": {"epilogTimeoutSeconds": 7}}, {"slurmctld"}),
+        ({"syncer": {"pollSeconds": 7}}, {"syncer"}),
+        ({"scheduler": {"pollSeconds": 7}}, {"scheduler"}),
+    ],
+)
+def test_a_changed_value_restarts_those_who_read_it(values: dict[str, object], restarted: set[str]):
+    before, after = _pod_templates(render("slurm")), _pod_templates(render("slurm", values))
+    assert {name.rpartition("-")[2] for name in before if before[name] != after[name]} == restarted
+
+
+CORDONED = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}
+CONTROL_PLANE = ("slurmctld", "slurmrestd", "syncer", "scheduler", "operator")
+
+
+def _control_plane(values: dict[str, object] | None = None) -> dict[str, Mapping[str, object]]:
+    """Pod specs by part; the operator is of the other chart."""
+    templates = _pod_templates(render("slurm", values)) | _pod_templates(render("sunkpy"))
+    by_part = {name.rpartition("-")[2]: template["spec"] for name, template in templates.items()}
+    return {part: by_part[part] for part in CONTROL_PLANE}
+
+
+def _leaves_after_s(spec: Mapping[str, object], taint: str) -> list[int | None]:
+    key = f"node.kubernetes.io/{taint}"
+    return [entry.get("tolerationSeconds") for entry in spec["tolerations"] if entry.get("key") == key]
+
+
+def test_when_every_node_is_cordoned_the_control_plane_still_finds_a_place():
+    own = {"key": "dedicated", "operator": "Exists"}
+    for values in ({}, {part: {"tolerations": [own]} for part in CONTROL_PLANE[:-1]}):
+        for part, spec in _control_plane(values).items():
+            assert CORDONED in spec["tolerations"], part
+            assert part == "operator" or not values or own in spec["tolerations"]
+    for name in ("demo-keys", "demo-uninstall"):
+        assert CORDONED in of_kind(render("slurm"), "Job")[name]["spec"]["template"]["spec"]["tolerations"]
+
+
+@pytest.mark.parametrize("taint", ["not-ready", "unreachable"])
+def test_all_but_slurmctld_leave_a_dead_node_soon_and_values_can_say_when(taint: str):
+    seconds = {part: _leaves_after_s(spec, taint) for part, spec in _control_plane().items()}
+    assert seconds == {part: [] if part == "slurmctld" else [60] for part in CONTROL_PLANE}
+    longer = {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "tolerationSeconds": 900}
+    assert _leaves_after_s(_control_plane({"syncer": {"tolerations": [longer]}})["syncer"], taint) == [900]
+
+
+def test_slurmd_pods_are_the_last_to_give_way_and_take_nobodys_place():
+    manifests = render("slurm")
+    classes = of_kind(manifests, "PriorityClass") | of_kind(render("sunkpy"), "PriorityClass")
+    slurmd = of_kind(manifests, "NodeSet")["compute"]["spec"]["template"]["spec"]["priorityClassName"]
+    assert classes[slurmd]["preemptionPolicy"] == "Never"
+    for part, spec in _control_plane().items():
+        assert classes[spec["priorityClassName"]]["value"] > classes[slurmd]["value"] > 1_000_000, part
+
+
+def test_a_class_can_be_chosen_for_a_part_or_none_made():
+    chosen = {"compute": {"priorityClassName": "batch"}, "syncer": {"priorityClassName": "high"}}
+    templates = _pod_templates(render("slurm", chosen))
+    assert templates["NodeSet/compute"]["spec"]["priorityClassName"] == "batch"
+    assert templates["Deployment/demo-syncer"]["spec"]["priorityClassName"] == "high"
+    none = {"priorityClasses": {"create": False}}
+    assert not of_kind(render("slurm", none), "PriorityClass")
+    assert not [
+        name for name, pod in _pod_templates(render("slurm", none)).items() if "priorityClassName" in pod["spec"]
+    ]
+    assert not of_kind(render("sunkpy", {"priorityClass": {"create": False}}), "PriorityClass")
+
+
+def test_no_job_of_an_install_waits_for_a_class_that_is_not_there_yet():
+    for name, job in of_kind(render("slurm"), "Job").items():
+        assert "priorityClassName" not in job["spec"]["template"]["spec"], name
+
+
+def _claim(release: str, values: dict[str, object] | None = None) -> set[str]:
+    """Cluster-wide objects of a release that only one release can have because of the scheduler's name."""
+    names = of_kind(render("slurm", values, release=release), "ClusterRole")
+    return {name for name in names if "scheduler-name" in name}
+
+
+def test_two_schedulers_of_one_name_claim_one_object_so_that_helm_refuses_the_second():
+    assert _claim("alpha") == {"sunkpy:scheduler-name:alpha"}
+    assert _claim("beta", {"scheduler": {"name": "alpha"}}) == _claim("alpha")
+    assert _claim("beta") != _claim("alpha")
+    assert _claim("alpha", {"scheduler": {"enabled": False}}) == set()
+
+
+@pytest.mark.parametrize(
+    ("keys", "made"),
+    [
+        ({}, {"--slurm-secret=demo-slurm-key", "--jwt-secret=demo-jwt-key"}),
+        ({"existingSlurmSecret": "mine"}, {"--jwt-secret=demo-jwt-key"}),
+        ({"existingJwtSecret": "mine"}, {"--slurm-secret=demo-slurm-key"}),
+    ],
+)
+def test_a_key_that_somebody_brings_is_never_made(keys: dict[str, str], made: set[str]):
+    (container,) = of_kind(render("slurm", {"keys": keys}), "Job")["demo-keys"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+    assert {arg for arg in container["args"] if "secret" in arg} == made
+
+
+def test_who_brings_both_keys_needs_no_job_for_them():
+    assert "demo-keys" not in of_kind(render("slurm", OWN_KEYS), "Job")
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_an_uninstall_always_takes_the_nodesets_away_first(waits: bool):
+    manifests = render("slurm", {"uninstall": {"waitForJobs": waits}})
+    job = of_kind(manifests, "Job")["demo-uninstall"]
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+    assert ("--end-jobs" in job["spec"]["template"]["spec"]["containers"][0]["args"]) is not waits
+    verbs = {verb for rule in of_kind(manifests, "Role")["demo-uninstall"]["rules"] for verb in rule["verbs"]}
+    assert ("patch" in verbs) is not waits
 
 
 def test_slurm_conf_says_what_the_values_say():
@@ -261,3 +411,16 @@ def _shellcheck(*scripts: Path) -> None:
     program = Path(sys.executable).with_name("shellcheck")
     done = subprocess.run([program, *scripts], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_pods_get_the_default_partition_and_what_the_admins_map_opens():
+    rule = {"namespaces": ["chem"], "namespaceLabels": {"team": "chem"}, "partitions": ["low"]}
+    config = _scheduler_settings({"scheduler": {"access": [rule]}})
+    assert config.default_partition == "low"
+    assert config.access == (Rule(namespaces=("chem",), namespace_labels={"team": "chem"}, partitions=("low",)),)
+    assert _scheduler_settings({}).access == ()
+
+
+def _scheduler_settings(values: dict[str, object]) -> SchedulerSettings:
+    text = of_kind(render("slurm", values), "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
+    return msgspec.yaml.decode(text, type=SchedulerSettings)

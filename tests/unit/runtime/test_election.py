@@ -13,8 +13,10 @@ class MemoryLock:
     def __init__(self) -> None:
         self.record: LeaseRecord | None = None
         self.broken = False
+        self.reads = 0
 
     async def read(self) -> LeaseRecord | None:
+        self.reads += 1
         if self.broken:
             raise LockUnavailable("unreachable")
         return self.record
@@ -59,6 +61,35 @@ async def test_only_one_of_two_leads_and_the_other_takes_over_when_it_ends() -> 
     await asyncio.gather(first, second)
     assert lock.record is not None
     assert lock.record.holder == ""
+
+
+async def test_a_lease_that_does_not_change_is_free_after_its_duration_by_our_own_clock() -> None:
+    now_s = 100.0
+    lock = MemoryLock()
+    lock.record = LeaseRecord(holder="b/10.0.0.2", version="7")
+    leading = asyncio.Event()
+
+    async def work() -> None:
+        leading.set()
+
+    async def read_twice() -> None:
+        before = lock.reads
+        while lock.reads < before + 2:  # noqa: ASYNC110  the loop under test sleeps by itself
+            await asyncio.sleep(0)
+
+    election = Election(lock, Identity(name="a"), duration_s=12, retry_s=0.001, clock=lambda: now_s)
+    run = asyncio.ensure_future(election.run(work))
+    await asyncio.wait_for(read_twice(), 5)
+    now_s += 12
+    await asyncio.wait_for(read_twice(), 5)
+    lock.record = LeaseRecord(holder="b/10.0.0.2", version="8")  # renewed: the wait begins again
+    await asyncio.wait_for(read_twice(), 5)
+    now_s += 12
+    await asyncio.wait_for(read_twice(), 5)
+    assert not leading.is_set()
+    now_s += 0.1
+    await asyncio.wait_for(run, 5)
+    assert leading.is_set()
 
 
 async def test_a_restarted_process_takes_its_own_lease_at_once() -> None:

@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from prometheus_client import CollectorRegistry
 
-from sunkpy.runtime.queue import WorkQueue, run_workers
+from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
 
 
 async def work_until(
@@ -74,3 +75,36 @@ async def test_the_earlier_of_two_delays_holds() -> None:
     queue.add_after("a", 0)
     queue.add_after("a", 1000)
     assert await asyncio.wait_for(queue.get(), timeout=5) == "a"
+
+
+async def test_each_reconcile_is_counted_with_its_result_and_its_time() -> None:
+    now_s = 100.0
+    queue: WorkQueue[str] = WorkQueue("test")
+    registry = CollectorRegistry()
+    seen: list[str] = []
+    third = asyncio.Event()
+
+    async def reconcile(key: str) -> float | None:
+        nonlocal now_s
+        seen.append(key)
+        if len(seen) == 3:
+            third.set()
+            await asyncio.Event().wait()
+        now_s += 2.0
+        if key == "bad":
+            raise RuntimeError("no")
+        return None
+
+    for key in ("good", "bad", "last"):
+        queue.add(key)
+    metrics = QueueMetrics(registry, clock=lambda: now_s)
+    workers = asyncio.ensure_future(run_workers(queue, reconcile, workers=1, metrics=metrics))
+    await asyncio.wait_for(third.wait(), 5)
+    workers.cancel()
+    await asyncio.gather(workers, return_exceptions=True)
+    counts = [
+        registry.get_sample_value("sunkpy_reconcile_total", {"queue": "test", "result": result})
+        for result in ("ok", "error")
+    ]
+    assert counts == [1, 1]
+    assert registry.get_sample_value("sunkpy_reconcile_seconds_sum", {"queue": "test"}) == 4.0

@@ -122,7 +122,7 @@ async def test_a_placeholder_job_that_nobody_knows_is_found_and_cancelled(world,
 
 
 async def test_a_binding_that_the_apiserver_forbids_gives_the_node_back(world, tmp_path):
-    world.refuse_bindings = True
+    world.api.refuse_bindings = True
     async with leading(world, tmp_path):
         world.add_pod()
         await world.until(lambda: world.submissions)

@@ -4,7 +4,9 @@ from prometheus_client import CollectorRegistry
 from pytest_httpx import HTTPXMock
 
 from sunkpy.slurm import PrometheusRecorder, Slurm, errors
+from sunkpy.slurm.request import Request
 from sunkpy.slurm.transport import Transport
+from sunkpy.slurm.wire import Reply
 from tests.unit.slurm.answers import URL, FixedToken, answer, client, no_sleep, serve, slurm_errors
 
 PING = answer("26.05", "v0.0.45", "ping")
@@ -23,7 +25,9 @@ async def test_a_version_that_is_no_longer_served_is_looked_for_again(httpx_mock
     serve(httpx_mock, PING, NODES, NOT_SERVED, NOT_SERVED, PING, NODES)
     slurm = client()
     await slurm.nodes()
-    await slurm.nodes(attempts=2)
+    with pytest.raises(errors.Unreachable, match=r"does not serve v0\.0\.45"):
+        await slurm.nodes()
+    await slurm.nodes()
     assert httpx_mock.get_requests()[-1].url.path == "/slurm/v0.0.44/nodes/"
 
 
@@ -81,6 +85,25 @@ async def test_node_names_cannot_leave_their_path_segment(httpx_mock: HTTPXMock)
     serve(httpx_mock, answer("26.05", "v0.0.45", "undrain"))
     await client("v0.0.45").undrain_node("a/../b?x")
     assert httpx_mock.get_requests()[0].url.raw_path == b"/slurm/v0.0.45/node/a%2F..%2Fb%3Fx"
+
+
+async def test_accounting_is_asked_below_its_own_root_in_the_version_that_was_found(httpx_mock: HTTPXMock) -> None:
+    accounts = {"accounts": [{"name": "chem"}], "errors": [], "warnings": []}
+    serve(httpx_mock, NOT_SERVED, PING, httpx.Response(200, json=accounts), NODES)
+    transport = Transport(URL, FixedToken(), sleep=no_sleep)
+    request = Request(what="read the accounts", method="GET", endpoint="accounts/", api="slurmdb")
+    await transport.ask(request, Reply)
+    await Slurm(transport).nodes()
+    asked = [sent.url.path for sent in httpx_mock.get_requests()]
+    assert asked[1:] == ["/slurm/v0.0.44/ping/", "/slurmdb/v0.0.44/accounts/", "/slurm/v0.0.44/nodes/"]
+
+
+async def test_what_slurmdbd_refuses_names_its_root(httpx_mock: HTTPXMock) -> None:
+    serve(httpx_mock, slurm_errors(500, 2045))
+    transport = Transport(URL, FixedToken(), version="v0.0.45", sleep=no_sleep)
+    request = Request(what="read account chem", method="GET", endpoint="account/{name}", api="slurmdb", name="chem")
+    with pytest.raises(errors.Rejected, match=r"read account chem: no.*\[slurmdb/account/\{name\}: HTTP 500\]"):
+        await transport.ask(request, Reply)
 
 
 async def test_every_request_is_counted_with_its_outcome(httpx_mock: HTTPXMock) -> None:

@@ -75,11 +75,16 @@ def test_a_typo_is_a_warning_and_the_pod_is_submitted():
 
 
 @pytest.mark.parametrize(
-    ("reason", "is_problem"), [("Priority", False), ("Resources", False), ("BadConstraints", True)]
+    ("reason", "is_problem", "advice"),
+    [
+        ("Priority", False, ""),
+        ("Resources", False, ""),
+        ("BadConstraints", True, " (no node has the features, cpus, memory and GPUs that the pod asks for)"),
+    ],
 )
-def test_a_pending_job_tells_its_reason(reason, is_problem):
+def test_a_pending_job_tells_its_reason(reason, is_problem, advice):
     (report,) = decide_gang(view(make_pod(), job("PENDING", reason=reason, excluded=("n3",))), POLICY)
-    assert (report.is_problem, reason in report.message) == (is_problem, True)
+    assert (report.is_problem, report.message) == (is_problem, f"Slurm job 7 waits: {reason}{advice}")
 
 
 def test_a_pending_job_learns_of_nodes_that_came_and_went():

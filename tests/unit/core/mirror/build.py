@@ -1,7 +1,7 @@
 """Views of one name, short to write."""
 
 from sunkpy.core import names
-from sunkpy.core.mirror import Memory, Sight, View
+from sunkpy.core.mirror import Answer, Memory, View
 from sunkpy.core.model.objects import Condition, Meta, Pod, PodSpec, PodStatus
 from sunkpy.core.model.states import NodeComment, SlurmNode
 
@@ -75,7 +75,7 @@ def make_view(
         name=NAME,
         namespace=NAMESPACE,
         pod=pod,
-        sight=Sight(node=node, number=number, at_s=now_s - age_s, is_trusted=trusted),
+        answer=Answer(node=node, number=number, at_s=now_s - age_s, is_trusted=trusted),
         are_pods_known=pods_known,
         memory=memory or Memory(),
     )

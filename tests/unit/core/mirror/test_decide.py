@@ -295,7 +295,7 @@ def test_an_old_answer_is_shown_but_not_acted_on() -> None:
 
 
 def test_no_answer_yet_is_unknown() -> None:
-    view = msgspec.structs.replace(make_view(make_pod(), None), sight=None)
+    view = msgspec.structs.replace(make_view(make_pod(), None), answer=None)
     assert set(conditions(decide_mirror(view, NOW_S)).values()) == {"Unknown"}
 
 

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from sunkpy.core import names
 from sunkpy.core.mirror import (
+    Answer,
     DeleteSlurmNode,
     DrainNode,
     Memory,
     MirrorAction,
     PatchPod,
     SetComment,
-    Sight,
     UndrainNode,
     View,
     after_writing,
@@ -107,8 +107,8 @@ def test_the_mirror_settles_without_ping_pong(pod: Pod | None, node: SlurmNode |
     quiet = 0
     for number in range(1, ROUNDS + 30):
         now_s += step_s
-        sight = Sight(node=node, number=number, at_s=now_s)
-        view = View(name=NAME, namespace=NAMESPACE, pod=pod, sight=sight, memory=memory)
+        answer = Answer(node=node, number=number, at_s=now_s)
+        view = View(name=NAME, namespace=NAMESPACE, pod=pod, answer=answer, memory=memory)
         decision = decide_mirror(view, now_s)
         for action in decision.actions:
             check(action, node, pod)
@@ -129,8 +129,8 @@ def test_no_wake_up_is_forgotten(pod: Pod | None, node: SlurmNode | None) -> Non
     memory, now_s, number = Memory(), 1000.0, 0
     for _ in range(40):
         number += 1
-        sight = Sight(node=node, number=number, at_s=now_s)
-        decision = decide_mirror(View(name=NAME, namespace=NAMESPACE, pod=pod, sight=sight, memory=memory), now_s)
+        answer = Answer(node=node, number=number, at_s=now_s)
+        decision = decide_mirror(View(name=NAME, namespace=NAMESPACE, pod=pod, answer=answer, memory=memory), now_s)
         for action in decision.actions:
             pod, node = apply(action, pod, node)
         memory = decision.memory
@@ -146,8 +146,8 @@ def test_no_wake_up_is_forgotten(pod: Pod | None, node: SlurmNode | None) -> Non
     else:
         raise AssertionError("never comes to rest")
     much_later_s = now_s + 10_000.0
-    sight = Sight(node=node, number=number + 1, at_s=much_later_s)
-    view = View(name=NAME, namespace=NAMESPACE, pod=pod, sight=sight, memory=memory)
+    answer = Answer(node=node, number=number + 1, at_s=much_later_s)
+    view = View(name=NAME, namespace=NAMESPACE, pod=pod, answer=answer, memory=memory)
     assert decide_mirror(view, much_later_s).actions == ()
 
 
@@ -156,7 +156,7 @@ def test_no_wake_up_is_forgotten(pod: Pod | None, node: SlurmNode | None) -> Non
 def test_old_answers_never_lead_to_a_write(pod: Pod | None, node: SlurmNode | None, ages: list[float]) -> None:
     memory = Memory()
     for number, age_s in enumerate(ages, start=1):
-        sight = Sight(node=node, number=number, at_s=1000.0 - age_s)
-        decision = decide_mirror(View(name=NAME, namespace=NAMESPACE, pod=pod, sight=sight, memory=memory), 1000.0)
+        answer = Answer(node=node, number=number, at_s=1000.0 - age_s)
+        decision = decide_mirror(View(name=NAME, namespace=NAMESPACE, pod=pod, answer=answer, memory=memory), 1000.0)
         assert all(isinstance(action, PatchPod) for action in decision.actions)
         memory = decision.memory

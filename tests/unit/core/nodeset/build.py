@@ -23,7 +23,6 @@ from sunkpy.core.model.objects import (
     SelectorRequirement,
     Taint,
 )
-from sunkpy.core.nodeset.decide import World
 from sunkpy.core.nodeset.slurmd_pod import pod_labels
 from sunkpy.core.nodeset.spec import (
     Gpu,
@@ -34,6 +33,7 @@ from sunkpy.core.nodeset.spec import (
     Template,
     UpdateStrategy,
 )
+from sunkpy.core.nodeset.world import World
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 EARLIER = "2026-11-20T11:00:00Z"

@@ -12,7 +12,7 @@ from sunkpy.core.nodeset.actions import (
     MarkPending,
     RemoveFinalizer,
 )
-from sunkpy.core.nodeset.decide import ANNOTATION_REMOVAL_CAP, decide_nodeset
+from sunkpy.core.nodeset.decide import decide_nodeset
 from tests.unit.core.nodeset.build import NOW, make_node, make_nodeset, make_pod, make_template, make_world
 
 TOKEN = "2026-11-20T11:30:00+00:00/scale-down"
@@ -115,7 +115,7 @@ def test_too_many_leaving_at_once_are_held_until_confirmed():
     plan = decide_nodeset(make_world(nodeset, nodes(10), pods(nodeset, 10)))
     assert plan.actions == []
     assert len(plan.survey.held) == 10
-    confirmed = make_nodeset(template=template, annotations={ANNOTATION_REMOVAL_CAP: "10"})
+    confirmed = make_nodeset(template=template, annotations={names.ANNOTATION_REMOVAL_CAP: "10"})
     assert len(marked(decide_nodeset(make_world(confirmed, nodes(10), pods(confirmed, 10))))) == 10
 
 
@@ -161,13 +161,6 @@ def test_pausing_calls_off_what_has_not_gone_yet():
     nodeset = make_nodeset(paused=True)
     pod = make_pod(nodeset, 1, template_hash="old", token="2026-11-20T11:30:00+00:00/rollout")
     assert [type(action) for action in decide_nodeset(make_world(nodeset, nodes(1), [pod])).actions] == [CancelPending]
-
-
-def test_an_eviction_stays_wanted():
-    nodeset = make_nodeset()
-    token = "2026-11-20T11:30:00+00:00/evicted"
-    pod = make_pod(nodeset, 1, token=token, drained=token)
-    assert deleted(decide_nodeset(make_world(nodeset, nodes(1), [pod]))) == {("gpu-012-001", "drained")}
 
 
 def test_a_failed_pod_is_replaced_with_growing_pauses():

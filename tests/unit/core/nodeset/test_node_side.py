@@ -2,7 +2,7 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Condition
-from sunkpy.core.nodeset.node_side import decide_node, decide_pod_cordon
+from sunkpy.core.nodeset.node_side import NodePatch, decide_node, decide_pod_cordon
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod
 
 NODESET = make_nodeset()
@@ -94,7 +94,7 @@ def test_a_node_in_line_needs_nothing():
         unschedulable=True,
         conditions=first.conditions,
     )
-    assert decide_node(node, pod).is_empty
+    assert decide_node(node, pod) == NodePatch()
 
 
 @pytest.mark.parametrize(

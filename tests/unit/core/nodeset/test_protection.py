@@ -1,6 +1,7 @@
 import pytest
 
-from sunkpy.core.nodeset.protection import LABEL_EVICTABLE, build_budget, decide_evictable
+from sunkpy.core import names
+from sunkpy.core.nodeset.protection import build_budget, decide_evictable
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod
 
 
@@ -19,19 +20,19 @@ from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod
 def test_a_pod_may_be_evicted_from_a_cordoned_drained_and_idle_node_only(unschedulable, drain, running, evictable):
     pod = make_pod(make_nodeset(), 1, drain=drain, running=running)
     node = make_node(1, unschedulable=unschedulable)
-    assert decide_evictable(node, pod) == ({LABEL_EVICTABLE: "true"} if evictable else {})
+    assert decide_evictable(node, pod) == ({names.LABEL_EVICTABLE: "true"} if evictable else {})
 
 
 def test_the_label_goes_when_it_no_longer_holds():
     pod = make_pod(make_nodeset(), 1, drain="True")
-    pod.metadata.labels[LABEL_EVICTABLE] = "true"
-    assert decide_evictable(make_node(1), pod) == {LABEL_EVICTABLE: None}
-    assert decide_evictable(None, pod) == {LABEL_EVICTABLE: None}
+    pod.metadata.labels[names.LABEL_EVICTABLE] = "true"
+    assert decide_evictable(make_node(1), pod) == {names.LABEL_EVICTABLE: None}
+    assert decide_evictable(None, pod) == {names.LABEL_EVICTABLE: None}
     assert decide_evictable(make_node(1, unschedulable=True), pod) == {}
 
 
 def test_the_budget_covers_all_pods_but_the_evictable_ones():
     body = build_budget(make_nodeset())
     assert body["spec"]["minAvailable"] > 10**9
-    assert body["spec"]["selector"]["matchExpressions"] == [{"key": LABEL_EVICTABLE, "operator": "DoesNotExist"}]
+    assert body["spec"]["selector"]["matchExpressions"] == [{"key": names.LABEL_EVICTABLE, "operator": "DoesNotExist"}]
     assert body["metadata"]["ownerReferences"][0]["uid"] == "uid-gpu"

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Condition, Meta, Node, NodeSpec, Pod
+from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.nodeset.actions import CancelPending, CreatePod, DeletePod, MarkPending, RemoveFinalizer
-from sunkpy.core.nodeset.decide import Plan, World, decide_nodeset
+from sunkpy.core.nodeset.decide import Plan, decide_nodeset
 from sunkpy.core.nodeset.node_side import NodePatch, decide_node, decide_pod_cordon
-from sunkpy.core.nodeset.removal import is_cleared, token_of
+from sunkpy.core.nodeset.removal import is_cleared
 from sunkpy.core.nodeset.rollout import is_available, is_updated, max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
+from sunkpy.core.nodeset.world import World
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod, make_template, make_world
 
 PASSES = 80
@@ -247,7 +249,7 @@ def test_node_and_pod_settle_in_two_passes_and_never_feed_each_other(
             pod, names.ANNOTATION_CORDON,
             {**pod.annotations, **decide_pod_cordon(node, pod)}.get(names.ANNOTATION_CORDON),
         )  # fmt: skip
-    assert decide_node(node, pod if has_pod else None).is_empty
+    assert decide_node(node, pod if has_pod else None) == NodePatch()
     assert decide_pod_cordon(node, pod) == {}
     if is_foreign:
         assert node.spec.unschedulable

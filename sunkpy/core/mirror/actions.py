@@ -1,0 +1,61 @@
+"""What the mirror may decide to do. Each action names all it needs; `sunkpy.syncer.execute` carries it out."""
+
+from __future__ import annotations
+
+import msgspec
+
+from sunkpy.core.model.objects import Condition, Pod
+
+
+class DrainNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Set DRAIN with a reason of ours. `is_announced`: a person or the operator asked for it; else it is capped."""
+
+    name: str
+    reason: str
+    is_announced: bool
+
+
+class UndrainNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Lift a drain of ours, if the apiserver still has this pod (by uid) and nothing on it asks for a drain."""
+
+    name: str
+    pod: Pod
+
+
+class SetComment(msgspec.Struct, frozen=True, kw_only=True):
+    """Write whose node this is into Slurm's `Comment`: `core.model.states.NodeComment` as JSON."""
+
+    name: str
+    comment: str
+
+
+class DeleteSlurmNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Make Slurm forget a node of ours, if the apiserver has no pod of that name either. Announced: see DrainNode."""
+
+    name: str
+    is_announced: bool
+
+
+class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
+    """Annotations to set (None removes) and conditions that differ."""
+
+    pod: Pod
+    annotations: dict[str, str | None]
+    conditions: tuple[Condition, ...]
+
+
+MirrorAction = DrainNode | UndrainNode | SetComment | DeleteSlurmNode | PatchPod
+
+SlurmWrite = DrainNode | SetComment | str
+"""A write to Slurm as it is remembered; those without content are remembered by name."""
+
+
+def as_write(action: MirrorAction) -> SlurmWrite | None:
+    """What is remembered of an action; None for those that do not write to Slurm."""
+    match action:
+        case PatchPod():
+            return None
+        case DrainNode() | SetComment():
+            return action
+        case UndrainNode() | DeleteSlurmNode():
+            return type(action).__name__

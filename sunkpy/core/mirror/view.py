@@ -1,0 +1,64 @@
+"""The value that the mirror decides on.
+
+Everything is per Slurm node name, which is also the name of the slurmd pod: `View` is all that is known of one name,
+`Memory` what was seen of it before. Times are seconds of one monotonic clock.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from sunkpy.core.mirror.actions import SlurmWrite
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import SlurmNode
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What Slurm last said of the name; `node` is None when Slurm has no such node.
+
+    `number` counts Slurm's answers, `at_s` is when this one was asked for. `is_trusted` is False when the answer as a
+    whole, all names of it, cannot be believed (see `sunkpy.core.mirror.trust`).
+    """
+
+    node: SlurmNode | None
+    number: int
+    at_s: float
+    is_trusted: bool = True
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that held in answer `number`, about `token`; it is proved when a later answer agrees."""
+
+    token: str
+    number: int
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """What earlier passes saw. An empty one is always safe: it only delays.
+
+    `silent_since_s`: Slurm says NOT_RESPONDING. `unready_since_s`: the pod's containers are not ready although Slurm
+    has the node. `podless_since_s`: there is no pod. `drained`, `deletable`: claims that wait for a second answer.
+    `wrote_at_s`, `wrote`: when Slurm was last written to, and what; older answers do not show it yet.
+    """
+
+    silent_since_s: float | None = None
+    unready_since_s: float | None = None
+    podless_since_s: float | None = None
+    drained: Claim | None = None
+    deletable: Claim | None = None
+    wrote_at_s: float = float("-inf")
+    wrote: tuple[SlurmWrite, ...] = ()
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of one name. `answer` is None before Slurm has answered for the first time.
+
+    `are_pods_known`: the pod watch is up, so a pod that is not seen is not there. `namespace` is ours.
+    """
+
+    name: str
+    namespace: str
+    pod: Pod | None
+    answer: Answer | None
+    are_pods_known: bool = True
+    memory: Memory = Memory()

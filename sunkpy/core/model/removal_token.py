@@ -1,0 +1,49 @@
+"""The token of a removal: the operator's question on a slurmd pod, which the syncer answers by copying it.
+
+It stands in the annotation `sunkpy.dev/pending-deletion` as `<RFC 3339 time>/<cause>`. The time makes each question
+another one, so an answer to an earlier one never counts; the cause is for people, and becomes Slurm's drain reason.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.times import parse_rfc3339
+
+_LONG_AGO = datetime.fromtimestamp(0, UTC)
+
+
+class Token(msgspec.Struct, frozen=True):
+    """When the removal was asked for, and why."""
+
+    since: datetime
+    cause: str
+
+    def encode(self) -> str:
+        """`2026-11-20T12:00:00.000001+00:00/scale-down`."""
+        return f"{self.since.isoformat()}/{self.cause}"
+
+
+def token_of(pod: Pod) -> Token | None:
+    """The removal that is under way, or None.
+
+    A text that is no token (somebody annotated by hand) asks for the removal all the same: the whole text is its
+    cause, and its time is long ago, so that a drain timeout is over.
+    """
+    text = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
+    if text is None:
+        return None
+    since, _, cause = text.partition("/")
+    return Token(_time_of(since), cause or text)
+
+
+def _time_of(text: str) -> datetime:
+    try:
+        since = parse_rfc3339(text)
+    except ValueError:
+        return _LONG_AGO
+    return since if since.tzinfo is not None else _LONG_AGO  # without a zone it cannot be compared

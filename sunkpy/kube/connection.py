@@ -1,0 +1,131 @@
+"""One HTTP exchange with the apiserver.
+
+The official client supplies connection, TLS, kubeconfig and token refresh; bodies are sent and decoded here, because
+its models cost 75 times the time and 20 times the memory of a typed decode. Nothing is retried here: each caller is a
+reconcile that runs again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+from kubernetes.aio import config
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+
+from sunkpy.kube import errors
+
+Json = Mapping[str, object]
+
+_TIMEOUT_S = 20.0
+_CONNECTIONS = 32
+_WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=10, sock_read=100)
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sent; as text it is what an error says was tried."""
+
+    method: str
+    path: str
+    params: Mapping[str, str] = {}
+    body: Json | None = None
+    content_type: str = "application/json"
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class Connection:
+    """To one apiserver, as one identity. Close it when done."""
+
+    def __init__(self, api: ApiClient) -> None:
+        self._api = api
+
+    @classmethod
+    async def open(cls, kubeconfig: Path | None) -> Self:
+        """With the given kubeconfig, else as the pod's service account, else with `$KUBECONFIG`."""
+        settings = Configuration()
+        if kubeconfig is not None:
+            await config.load_kube_config(config_file=str(kubeconfig), client_configuration=settings)
+        else:
+            await _load_ambient(settings)
+        settings.connection_pool_maxsize = _CONNECTIONS
+        settings.retries = None
+        return cls(ApiClient(settings))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._api.close()
+
+    async def send(self, request: Request) -> bytes:
+        """The body of a 2xx answer.
+
+        Raises:
+            KubeError: one of `sunkpy.kube.errors` for anything else.
+        """
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                answer = await self._send(request)
+                content: bytes = await answer.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise errors.Unavailable(str(request), status=0, message=f"no answer: {error!r}") from error
+        if not 200 <= answer.status <= 299:
+            raise errors.from_response(str(request), answer.status, content)
+        return content
+
+    async def stream(self, request: Request, on_open: Callable[[], None]) -> AsyncIterator[bytes]:
+        """The lines of an answer that does not end by itself; `on_open` is called when the server has accepted it.
+
+        Raises:
+            Gone: the version asked for is too old.
+            Unavailable: no byte came for 100 s (bookmarks come each minute or so), or the connection broke.
+        """
+        name = f"WATCH {request.path}"
+        try:
+            answer = await self._send(request, _WATCH_TIMEOUT)
+            if answer.status != 200:
+                raise errors.from_response(name, answer.status, await answer.read())
+            on_open()
+            try:
+                async for line in _lines(answer):
+                    yield line
+            finally:
+                answer.close()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise errors.Unavailable(name, status=0, message=f"watch broke: {error!r}") from error
+
+    async def _send(self, request: Request, timeout: aiohttp.ClientTimeout | None = None) -> aiohttp.ClientResponse:
+        settings = self._api.configuration
+        headers = {"Content-Type": request.content_type, "Accept": "application/json", "User-Agent": "sunkpy"}
+        for auth in (await settings.auth_settings()).values():
+            headers[auth["key"]] = auth["value"]
+        query = f"?{urlencode(request.params)}" if request.params else ""
+        url = f"{settings.host}{request.path}{query}"
+        answer = await self._api.rest_client.request(
+            request.method, url, headers=headers, body=request.body, _request_timeout=timeout
+        )
+        response: aiohttp.ClientResponse = answer.response
+        return response
+
+
+async def _load_ambient(settings: Configuration) -> None:
+    try:
+        config.load_incluster_config(client_configuration=settings)
+    except config.ConfigException:
+        await config.load_kube_config(client_configuration=settings)
+
+
+async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Split a stream at newlines; a line may be longer than any read buffer."""
+    rest = b""
+    async for chunk in answer.content.iter_any():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if line:
+                yield line

@@ -1,0 +1,66 @@
+"""From watches and memory to the one value that a decision looks at: a `World` for a NodeSet, a pair for a Node.
+
+The NodeSet itself is read from the apiserver at the start of each pass, for kopf only says *that* it changed; pods and
+nodes come from the informers. What is old by a moment does no harm: every write is guarded by what it was decided on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from sunkpy.core.model.objects import Key, Node, Pod
+from sunkpy.core.model.times import utc_now
+from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.core.nodeset.world import World
+from sunkpy.kube import errors, paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.informer import Informer
+from sunkpy.operator.memory import Memory
+from sunkpy.operator.pod_index import PodIndex
+
+
+class Collector:
+    """Reads only; the same answers until something changes."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        *,
+        nodes: Informer[Node],
+        pods: PodIndex,
+        memory: Memory,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._kube = kube
+        self._nodes = nodes
+        self._pods = pods
+        self._memory = memory
+        self._now = now
+
+    async def nodeset(self, key: Key) -> NodeSet | None:
+        """The NodeSet as it is at this moment; None when there is none of that name."""
+        try:
+            return await self._kube.get(paths.nodeset(*key), NodeSet)
+        except errors.NotFound:
+            return None
+
+    def world(self, nodeset: NodeSet) -> World:
+        """Everything that a pass over the NodeSet looks at, pods that were only just created included."""
+        return World(
+            nodeset=nodeset,
+            nodes={node.name: node for node in self._nodes.values()},
+            slurmd_pods=self._pods.slurmd_pods(),
+            occupants=self._pods.by_node(),
+            failures=self._memory.failures(nodeset),
+            create_error=self._memory.refusal(nodeset),
+            now=self._now(),
+        )
+
+    def any_node(self) -> Node | None:
+        """Some node, to build an example pod for."""
+        return next(iter(self._nodes.values()), None)
+
+    def node_and_pod(self, name: str) -> tuple[Node | None, Pod | None]:
+        """The Node, and the slurmd pod that is bound to it."""
+        return self._nodes.get("", name), self._pods.slurmd_on(name)

@@ -1,0 +1,167 @@
+"""The actions of a NodeSet decision become writes.
+
+Every write is guarded by what it was decided on (uid, resourceVersion), so acting on an old copy fails instead of
+doing harm, and the next pass repairs what this one could not finish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+from sunkpy.core import names
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.nodeset.actions import (
+    AddFinalizer,
+    CancelPending,
+    CreatePod,
+    DeletePod,
+    FinalizerStep,
+    MarkPending,
+    NodeSetAction,
+    RemovalStep,
+    RemoveFinalizer,
+)
+from sunkpy.core.nodeset.protection import budget_name, build_budget
+from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.kube import errors, paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.events import EventRecorder
+from sunkpy.operator import bodies
+from sunkpy.operator.create import PodCreator
+from sunkpy.operator.memory import Memory
+from sunkpy.operator.metrics import OperatorMetrics
+
+T = TypeVar("T")
+
+_PARALLEL_WRITES = 16
+_TOO_LATE_AGAIN_S = 1.0  # the watch will normally bring the newer object before that
+
+
+class Executor:
+    """Writes NodeSets and slurmd pods; creations are the creator's."""
+
+    def __init__(
+        self, kube: Kube, *, creator: PodCreator, memory: Memory, events: EventRecorder, metrics: OperatorMetrics
+    ) -> None:
+        self._kube = kube
+        self._creator = creator
+        self._memory = memory
+        self._events = events
+        self._metrics = metrics
+        self._log = structlog.get_logger("nodeset")
+
+    async def run(self, nodeset: NodeSet, actions: Sequence[NodeSetAction]) -> float | None:
+        """Do the steps; after how many seconds to look again because one came too late.
+
+        To be awaited at once after the decision: up to the claim nothing here awaits.
+        """
+        with self._memory.claim(actions) as creations:
+            others = [action for action in actions if not isinstance(action, CreatePod)]
+            waits = [await self._run_one(nodeset, action) for action in others if isinstance(action, FinalizerStep)]
+            for batch in _chunks([action for action in others if isinstance(action, RemovalStep)], _PARALLEL_WRITES):
+                waits += await asyncio.gather(*(self._run_one(nodeset, action) for action in batch))
+            await self._creator.create_all(nodeset, creations)
+        await self._tell_removals(nodeset, others)
+        return min((wait_s for wait_s in waits if wait_s is not None), default=None)
+
+    async def guard(self, nodeset: NodeSet) -> None:
+        """Write the disruption budget; once in the life of this process, for nothing of it changes."""
+        if nodeset.is_deleting or self._memory.is_guarded(nodeset):
+            return
+        path = paths.disruption_budget(nodeset.metadata.namespace, budget_name(nodeset))
+        try:
+            await self._kube.apply(path, build_budget(nodeset), field_manager="sunkpy-operator")
+        except (errors.Forbidden, errors.Invalid) as error:
+            # The set must not stay empty for it; but evictions are then not held back.
+            self._log.error("pods are not protected from eviction", nodeset=nodeset.name, error=str(error))
+        self._memory.note_guarded(nodeset)
+
+    async def _run_one(self, nodeset: NodeSet, action: FinalizerStep | RemovalStep) -> float | None:
+        try:
+            return await self._write(nodeset, action)
+        except errors.NotFound:
+            return None  # gone already: the watch will say so
+        except errors.Conflict:
+            return _TOO_LATE_AGAIN_S
+
+    async def _write(self, nodeset: NodeSet, action: FinalizerStep | RemovalStep) -> float | None:
+        match action:
+            case AddFinalizer():
+                await self._set_finalizers(nodeset, [*nodeset.metadata.finalizers, names.FINALIZER_NODESET])
+            case RemoveFinalizer():
+                return await self._let_go(nodeset)
+            case MarkPending(pod, token):
+                await self._mark(pod, token.encode())
+            case CancelPending(pod):
+                await self._mark(pod, None)
+            case DeletePod(pod, why):
+                await self._delete(nodeset, pod, why)
+        return None
+
+    async def _mark(self, pod: Pod, token: str | None) -> None:
+        body = bodies.pod_metadata(pod, annotations={names.ANNOTATION_PENDING_DELETION: token}, as_seen=True)
+        await self._kube.patch(paths.pod(*pod.key), body)
+
+    async def _delete(self, nodeset: NodeSet, pod: Pod, why: str) -> None:
+        version = pod.metadata.resource_version
+        await self._kube.delete(paths.pod(*pod.key), uid=pod.uid, resource_version=version)
+        self._metrics.deleted.labels(*nodeset.key, why).inc()
+        if why == "failed":
+            self._memory.note_failure(nodeset, pod)
+            note = f"pod {pod.name} failed: {pod.status.reason} {pod.status.message}".strip()
+            await self._events.warning(nodeset, names.NODESET_KIND, reason="PodFailed", action="Replace", note=note)
+
+    async def _set_finalizers(self, nodeset: NodeSet, finalizers: Sequence[str]) -> None:
+        metadata = {"resourceVersion": nodeset.metadata.resource_version, "finalizers": list(finalizers)}
+        await self._kube.patch(paths.nodeset(*nodeset.key), {"metadata": metadata})
+
+    async def _let_go(self, nodeset: NodeSet) -> float | None:
+        """Take our finalizer away, after asking the apiserver itself that no pod is left."""
+        path = paths.pods(nodeset.metadata.namespace)
+        if await self._kube.list_objects(path, Pod, label_selector=nodeset.pod_selector):
+            return _TOO_LATE_AGAIN_S
+        kept = [name for name in nodeset.metadata.finalizers if name != names.FINALIZER_NODESET]
+        await self._set_finalizers(nodeset, kept)
+        return None
+
+    async def _tell_removals(self, nodeset: NodeSet, actions: Iterable[NodeSetAction]) -> None:
+        for said, pods in group_removals(actions).items():
+            span = hostlist.compress(pods)
+            self._log.info(said.text, nodeset=nodeset.name, namespace=nodeset.metadata.namespace, pods=span)
+            note = f"{span} {said.text}"
+            await self._events.normal(nodeset, names.NODESET_KIND, reason=said.reason, action="Remove", note=note)
+
+
+class Said(msgspec.Struct, frozen=True):
+    """An Event about pods; the text follows their names."""
+
+    reason: str
+    text: str
+
+
+def group_removals(actions: Iterable[NodeSetAction]) -> dict[Said, list[str]]:
+    """What is said → the pods that it is about: one line for a hundred pods."""
+    groups: dict[Said, list[str]] = {}
+    for action in actions:
+        match action:
+            case MarkPending(pod, token):
+                said = Said("PodsDraining", f"to be removed ({token.cause}) once drained")
+            case CancelPending(pod):
+                said = Said("RemovalCancelled", "stays after all")
+            case DeletePod(pod, why):
+                said = Said("PodsDeleted", f"deleted ({why})")
+            case _:
+                continue
+        groups.setdefault(said, []).append(pod.name)
+    return groups
+
+
+def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

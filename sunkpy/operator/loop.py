@@ -1,0 +1,172 @@
+"""Key → collect → decide → execute, for NodeSets and for Nodes, and which change wakes which key.
+
+watch of NodeSets (kopf) ──┐
+watch of Pods ─────────────┼─▶ Wakes ──┬─▶ queue of NodeSets ─▶ NodeSetLoop.reconcile ─▶ decide_nodeset
+watch of Nodes ────────────┤           └─▶ queue of Nodes ────▶ NodeLoop.reconcile ────▶ decide_node
+resync, now and then ──────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from sunkpy.core.model.objects import Key, Node, Pod
+from sunkpy.core.model.quantity import BadQuantity
+from sunkpy.core.model.times import utc_now
+from sunkpy.core.nodeset.decide import decide_nodeset
+from sunkpy.core.nodeset.node_side import decide_node, decide_pod_cordon
+from sunkpy.core.nodeset.protection import decide_evictable
+from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.core.nodeset.status import report, report_unreadable
+from sunkpy.operator.collect import Collector
+from sunkpy.operator.create import PodCreator
+from sunkpy.operator.execute import Executor
+from sunkpy.operator.memory import Memory
+from sunkpy.operator.metrics import OperatorMetrics
+from sunkpy.operator.node_writer import NodeWriter
+from sunkpy.operator.pod_index import is_slurmd, nodeset_key
+from sunkpy.operator.status_writer import StatusWriter
+from sunkpy.runtime.queue import WorkQueue
+
+_REFUSED_AGAIN_S = 15.0  # a quota or an admission rule may change without any event that we see
+_SETTLE_S = 0.5  # pods come and go in bursts; the room they leave is looked at once per burst
+
+
+class NodeSetLoop:
+    """Keys are NodeSets, by namespace and name; one pass is all that is done for one of them."""
+
+    def __init__(
+        self,
+        *,
+        collector: Collector,
+        creator: PodCreator,
+        executor: Executor,
+        status: StatusWriter,
+        memory: Memory,
+        metrics: OperatorMetrics,
+    ) -> None:
+        self._collector = collector
+        self._creator = creator
+        self._executor = executor
+        self._status = status
+        self._memory = memory
+        self._metrics = metrics
+
+    async def reconcile(self, key: Key) -> float | None:
+        """One pass: the steps, then the status, once.
+
+        Raises:
+            KubeError: the apiserver did not answer, or refuses us a right.
+        """
+        nodeset = await self._collector.nodeset(key)
+        if nodeset is None:
+            self._memory.forget(key)
+            self._metrics.forget(key)
+            return None
+        await self._executor.guard(nodeset)
+        try:
+            await self._creator.vet_template(nodeset, self._collector.any_node())
+            # From here to the claim of `Executor.run` nothing is awaited: two NodeSets never take the same node.
+            world = self._collector.world(nodeset)
+            plan = decide_nodeset(world)
+        except (msgspec.ValidationError, BadQuantity) as error:
+            await self._tell_unreadable(nodeset, str(error))
+            return None
+        late_s = await self._executor.run(nodeset, plan.actions)
+        # What the apiserver refused just now belongs into this pass's report.
+        world = msgspec.structs.replace(world, create_error=self._memory.refusal(nodeset))
+        await self._status.write(nodeset, *report(world, plan))
+        refused_s = _REFUSED_AGAIN_S if world.create_error else None
+        return min((s for s in (late_s, refused_s, plan.requeue_after_s) if s is not None), default=None)
+
+    async def _tell_unreadable(self, nodeset: NodeSet, problem: str) -> None:
+        status, notices = report_unreadable(nodeset, problem, utc_now())
+        await self._status.write(nodeset, status, notices)
+
+
+class NodeLoop:
+    """Keys are Nodes, by name; a pass brings the Node and its slurmd pod in line."""
+
+    def __init__(self, collector: Collector, writer: NodeWriter) -> None:
+        self._collector = collector
+        self._writer = writer
+
+    async def reconcile(self, name: str) -> float | None:
+        """The Node's cordon onto the pod, the pod's facts onto the Node; each side may be missing."""
+        node, pod = self._collector.node_and_pod(name)
+        if pod is not None:
+            annotations, labels = decide_pod_cordon(node, pod), decide_evictable(node, pod)
+            await self._writer.patch_pod(pod, annotations=annotations, labels=labels)
+        if node is not None:
+            return await self._writer.patch_node(node, decide_node(node, pod))
+        return None
+
+
+class Wakes:
+    """The two queues, and who puts which key where."""
+
+    def __init__(self, *, settle_s: float = _SETTLE_S) -> None:
+        self._settle_s = settle_s
+        self.nodesets: WorkQueue[Key] = WorkQueue("nodesets")
+        self.nodes: WorkQueue[str] = WorkQueue("nodes")
+        self._known: set[Key] = set()
+
+    def nodeset_seen(self, nodeset: NodeSet, is_gone: bool) -> None:
+        """kopf tells of a NodeSet, at start and whenever it changes."""
+        if is_gone:
+            self._known.discard(nodeset.key)
+        else:
+            self._known.add(nodeset.key)
+        self.nodesets.add(nodeset.key)
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """A slurmd pod wakes its NodeSet and its Node; any other pod all NodeSets, if it took or left room."""
+        pod = new or old
+        if pod is None:
+            return
+        if not is_slurmd(pod):
+            if _has_room_changed(old, new):
+                self._wake_all_nodesets()
+            return
+        self.nodesets.add(nodeset_key(pod))
+        if pod.spec.node_name:
+            self.nodes.add(pod.spec.node_name)
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """A Node wakes itself, and all NodeSets if it may fit another number of them than before."""
+        node = new or old
+        if node is None:
+            return
+        self.nodes.add(node.name)
+        if old is None or new is None or _fit_facts(old) != _fit_facts(new):
+            self._wake_all_nodesets()
+
+    def resync_nodesets(self, listed: set[Key]) -> None:
+        """Wake all that are listed, and those that were deleted behind a broken watch."""
+        for key in self._known | listed:
+            self.nodesets.add(key)
+        self._known = listed
+
+    def resync_nodes(self, nodes: Iterable[Node]) -> None:
+        """Wake all Nodes, for what no event has told."""
+        for node in nodes:
+            self.nodes.add(node.name)
+
+    def _wake_all_nodesets(self) -> None:
+        for key in self._known:
+            self.nodesets.add_after(key, self._settle_s)
+
+
+def _has_room_changed(old: Pod | None, new: Pod | None) -> bool:
+    return _takes_room(old) != _takes_room(new)
+
+
+def _takes_room(pod: Pod | None) -> bool:
+    return pod is not None and bool(pod.spec.node_name) and not pod.is_finished
+
+
+def _fit_facts(node: Node) -> tuple[object, ...]:
+    """What feasibility and names depend on; a heartbeat changes none of it."""
+    return (node.labels, node.spec, node.status.allocatable, node.status.addresses, node.is_ready)

@@ -1,0 +1,108 @@
+"""What one leader remembers of NodeSets between passes.
+
+No job's safety hangs on it, and a new leader starts without it: it asks about each template again before it rolls one
+out, writes the budgets again, and tries failed pods again after the shortest pause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from sunkpy.core.model.objects import Key, Pod
+from sunkpy.core.nodeset.actions import CreatePod, NodeSetAction
+from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
+from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.operator.pod_index import is_slurmd, nodeset_key
+
+
+@dataclass
+class _Notes:
+    """About one NodeSet. Refusal and vetting are of a template, known by its hash; the budget of a uid."""
+
+    refusal: str = ""
+    refused_hash: str = ""
+    vetted_hash: str = ""
+    guarded_uid: str = ""
+    failures: dict[str, int] = field(default_factory=dict)
+
+
+class Memory:
+    """Refusals, failures and budgets by NodeSet, and the nodes for which a pod is being created."""
+
+    def __init__(self) -> None:
+        self._notes: dict[Key, _Notes] = {}
+        self._claims: set[str] = set()
+
+    def forget(self, key: Key) -> None:
+        """The NodeSet is gone; one of the same name would be another."""
+        self._notes.pop(key, None)
+
+    # ------------------------------------------------------------- templates
+
+    def refusal(self, nodeset: NodeSet) -> str:
+        """What the apiserver said against a pod of the present template, or empty."""
+        notes = self._of(nodeset)
+        return notes.refusal if notes.refused_hash == template_hash(nodeset) else ""
+
+    def note_refusal(self, nodeset: NodeSet, text: str) -> None:
+        """The apiserver has refused a pod of the present template; with an empty text: it has accepted one."""
+        notes = self._of(nodeset)
+        notes.refusal, notes.refused_hash = text, template_hash(nodeset)
+
+    def is_vetted(self, nodeset: NodeSet) -> bool:
+        """The apiserver was asked about the present template and has nothing against it."""
+        return self._of(nodeset).vetted_hash == template_hash(nodeset) and not self.refusal(nodeset)
+
+    def note_vetted(self, nodeset: NodeSet) -> None:
+        """The apiserver was asked about the present template."""
+        self._of(nodeset).vetted_hash = template_hash(nodeset)
+
+    # --------------------------------------------------------------- budgets
+
+    def is_guarded(self, nodeset: NodeSet) -> bool:
+        """The disruption budget of exactly this NodeSet (not of an earlier one of its name) was written."""
+        return self._of(nodeset).guarded_uid == nodeset.uid
+
+    def note_guarded(self, nodeset: NodeSet) -> None:
+        """Its disruption budget was written, or was refused; either way it is not tried again."""
+        self._of(nodeset).guarded_uid = nodeset.uid
+
+    # -------------------------------------------------------------- failures
+
+    def failures(self, nodeset: NodeSet) -> Mapping[str, int]:
+        """Node → how often its pod has failed in a row, as of now."""
+        return dict(self._of(nodeset).failures)
+
+    def note_failure(self, nodeset: NodeSet, pod: Pod) -> None:
+        """The pause before the next pod on its node doubles."""
+        failures = self._of(nodeset).failures
+        failures[node_of(pod)] = failures.get(node_of(pod), 0) + 1
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod that is ready ends the failures on its node: the next pause is the shortest again."""
+        if new is None or not is_slurmd(new) or not new.is_condition_true("Ready"):
+            return
+        notes = self._notes.get(nodeset_key(new))
+        if notes is not None:
+            notes.failures.pop(node_of(new), None)
+
+    # ---------------------------------------------------------------- claims
+
+    @contextmanager
+    def claim(self, actions: Iterable[NodeSetAction]) -> Iterator[list[CreatePod]]:
+        """The creations on nodes that no other NodeSet is filling at this moment; theirs are held meanwhile.
+
+        Enter it without an await since the world was collected: then two NodeSets never both think a node free.
+        """
+        mine = [action for action in actions if isinstance(action, CreatePod) and action.node not in self._claims]
+        nodes = {creation.node for creation in mine}
+        self._claims |= nodes
+        try:
+            yield mine
+        finally:
+            self._claims -= nodes
+
+    def _of(self, nodeset: NodeSet) -> _Notes:
+        return self._notes.setdefault(nodeset.key, _Notes())

@@ -1,0 +1,62 @@
+"""What was decided about a Node and its slurmd pod becomes writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from sunkpy.core import names
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.times import rfc3339, utc_now
+from sunkpy.core.nodeset.node_side import Changes, NodePatch
+from sunkpy.kube import errors, paths
+from sunkpy.kube.client import STRATEGIC_PATCH, Kube
+from sunkpy.kube.events import EventRecorder
+from sunkpy.operator import bodies
+
+_TOO_LATE_AGAIN_S = 0.1  # the watch will normally bring the newer Node before that
+
+
+class NodeWriter:
+    """Patches Nodes, only as they were seen, and the cordon and eviction marks of slurmd pods."""
+
+    def __init__(self, kube: Kube, events: EventRecorder, *, now: Callable[[], datetime] = utc_now) -> None:
+        self._kube = kube
+        self._events = events
+        self._now = now
+
+    async def patch_pod(self, pod: Pod, *, annotations: Changes, labels: Changes) -> None:
+        """Tell the pod what its Node says; nobody else writes these keys, so an older copy will do."""
+        if not annotations and not labels:
+            return
+        body = bodies.pod_metadata(pod, annotations=annotations, labels=labels, as_seen=False)
+        try:
+            await self._kube.patch(paths.pod(*pod.key), body)
+        except errors.NotFound:
+            return  # gone meanwhile: the watch will say so
+
+    async def patch_node(self, node: Node, patch: NodePatch) -> float | None:
+        """Write the patch, if the Node is as it was seen; else after how many seconds to look again."""
+        path = paths.node(node.name)
+        try:
+            if patch.touches_object:
+                await self._kube.patch(path, bodies.node_object(node, patch))
+            if patch.touches_status:
+                body = bodies.node_status(node, patch, rfc3339(self._now()))
+                await self._kube.patch(paths.status(path), body, content_type=STRATEGIC_PATCH)
+        except errors.NotFound:
+            return None
+        except errors.Conflict:
+            return _TOO_LATE_AGAIN_S
+        if patch.unschedulable is not None:
+            await self._tell_cordon(node, patch)
+        return None
+
+    async def _tell_cordon(self, node: Node, patch: NodePatch) -> None:
+        why = patch.annotations.get(names.ANNOTATION_DRAIN) or node.annotations.get(names.ANNOTATION_DRAIN, "")
+        if patch.unschedulable:
+            note = f"cordoned, because the node is drained in Slurm: {why}"
+            await self._events.normal(node, "Node", reason="SlurmCordon", action="Cordon", note=note)
+        else:
+            note = f"uncordoned, because Slurm has lifted the drain: {why}"
+            await self._events.normal(node, "Node", reason="SlurmUncordon", action="Uncordon", note=note)

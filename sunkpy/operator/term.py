@@ -1,0 +1,112 @@
+"""One term of leadership: watches, queues and what works on them. Nothing of it outlives the term."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.kube import errors, paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.events import EventRecorder
+from sunkpy.kube.informer import Informer
+from sunkpy.operator.collect import Collector
+from sunkpy.operator.create import PodCreator
+from sunkpy.operator.execute import Executor
+from sunkpy.operator.feed import follow_nodesets
+from sunkpy.operator.loop import NodeLoop, NodeSetLoop, Wakes
+from sunkpy.operator.memory import Memory
+from sunkpy.operator.metrics import OperatorMetrics
+from sunkpy.operator.node_writer import NodeWriter
+from sunkpy.operator.pod_index import PodIndex
+from sunkpy.operator.settings import OperatorSettings
+from sunkpy.operator.status_writer import StatusWriter
+from sunkpy.runtime.process import Check, Process
+from sunkpy.runtime.queue import run_workers
+
+_CRD_AGAIN_S = 2.0
+
+
+class Term:
+    """The parts are built at once and work in `run`; a task that fails ends all others, and with them the term."""
+
+    def __init__(self, kube: Kube, process: Process, settings: OperatorSettings, metrics: OperatorMetrics) -> None:
+        self._kube = kube
+        self._process = process
+        self._settings = settings
+        self._log = structlog.get_logger("operator")
+        self._pod_watch = Informer(kube, paths.ALL_PODS, Pod)
+        self._node_watch = Informer(kube, paths.NODES, Node)
+        self._wakes = Wakes()
+        pods, memory = PodIndex(), Memory()
+        events = EventRecorder(kube, component="operator", instance=process.identity.name)
+        collector = Collector(kube, nodes=self._node_watch, pods=pods, memory=memory)
+        creator = PodCreator(kube, pods=pods, memory=memory, events=events, metrics=metrics)
+        self._nodeset_loop = NodeSetLoop(
+            collector=collector,
+            creator=creator,
+            executor=Executor(kube, creator=creator, memory=memory, events=events, metrics=metrics),
+            status=StatusWriter(kube, events=events, metrics=metrics),
+            memory=memory,
+            metrics=metrics,
+        )
+        self._node_loop = NodeLoop(collector, NodeWriter(kube, events))
+        # In this order: who is woken by a change finds it in the index.
+        for handler in (pods.update, memory.pod_changed, self._wakes.pod_changed):
+            self._pod_watch.add_handler(handler)
+        self._node_watch.add_handler(self._wakes.node_changed)
+
+    async def run(self) -> None:
+        """Work until cancelled.
+
+        Raises:
+            ExceptionGroup: a watch or the feed has ended for good; the process has to be restarted.
+        """
+        self._process.add_ready_check("pods", _not_listed(self._pod_watch.synced))
+        self._process.add_ready_check("nodes", _not_listed(self._node_watch.synced))
+        await self._wait_for_crd()
+        metrics, workers = self._process.queue_metrics, self._settings.workers
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._pod_watch.run())
+            group.create_task(self._node_watch.run())
+            await self._pod_watch.synced.wait()
+            await self._node_watch.synced.wait()
+            group.create_task(follow_nodesets(self._wakes.nodeset_seen))
+            group.create_task(self._resync())
+            group.create_task(
+                run_workers(self._wakes.nodesets, self._nodeset_loop.reconcile, workers=workers, metrics=metrics)
+            )
+            group.create_task(
+                run_workers(self._wakes.nodes, self._node_loop.reconcile, workers=workers, metrics=metrics)
+            )
+
+    async def _wait_for_crd(self) -> None:
+        """kopf looks once for the resource it is to follow; so the CRD has to be there first."""
+        while True:
+            try:
+                await self._kube.list_objects(paths.ALL_NODESETS, NodeSet)
+            except errors.NotFound:
+                self._log.error("the API has no NodeSets yet: install the CRD (crds/sunkpy.dev_nodesets.yaml)")
+            except errors.KubeError as error:
+                self._log.error("cannot list NodeSets", error=str(error))
+            else:
+                return
+            await asyncio.sleep(_CRD_AGAIN_S)
+
+    async def _resync(self) -> None:
+        """Look at everything now and then, for what no event has told."""
+        while True:
+            try:
+                listed = await self._kube.list_objects(paths.ALL_NODESETS, NodeSet)
+            except errors.KubeError as error:
+                self._log.warning("resync put off", error=str(error))
+            else:
+                self._wakes.resync_nodesets({nodeset.key for nodeset in listed})
+            self._wakes.resync_nodes(self._node_watch.values())
+            await asyncio.sleep(self._settings.resync_seconds)
+
+
+def _not_listed(synced: asyncio.Event) -> Check:
+    return lambda: None if synced.is_set() else "not listed yet"

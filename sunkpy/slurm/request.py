@@ -1,0 +1,45 @@
+"""What is asked of slurmrestd, as a value: everything but the token and the API version, which the transport adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+from urllib.parse import quote
+
+import msgspec
+
+Api = Literal["slurm", "slurmdb"]
+"""Who answers behind slurmrestd: slurmctld (`/slurm/`), or slurmdbd (`/slurmdb/`). Both have the same versions."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One request.
+
+    `what` says to people what is tried, and on what. `endpoint` is a template below the version such as `node/{name}`,
+    which `name` fills in. Only an idempotent request is sent again when nobody answers, `attempts` times in all where
+    that is not left to the transport: for callers that are a loop themselves.
+    """
+
+    what: str
+    method: Literal["GET", "POST", "DELETE"]
+    endpoint: str
+    api: Api = "slurm"
+    name: str | int = ""
+    params: Mapping[str, str | int] = {}
+    body: object = None
+    is_idempotent: bool = True
+    attempts: int | None = None
+
+    @property
+    def label(self) -> str:
+        """The endpoint as metrics and errors name it: without the names of nodes and jobs, so that there are few."""
+        return self.endpoint if self.api == "slurm" else f"{self.api}/{self.endpoint}"
+
+    @property
+    def content(self) -> bytes | None:
+        """The body as JSON; None when there is none."""
+        return None if self.body is None else msgspec.json.encode(self.body)
+
+    def path(self, version: str) -> str:
+        """The path below slurmrestd's address. A name stays within its segment, whatever is in it."""
+        return f"/{self.api}/{version}/{self.endpoint.format(name=quote(str(self.name), safe=''))}"

@@ -1,0 +1,101 @@
+"""What is known of a name, from the watch of slurmd pods and the last answer of Slurm, as one `View`.
+
+An answer of Slurm is judged as a whole when it comes (`judge_answer`): one that misses too many registered nodes is
+not trusted for any name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import structlog
+
+from sunkpy.core import names
+from sunkpy.core.mirror import Answer, Memory, MirrorAction, View, after_writing, find_vanished
+from sunkpy.core.model.objects import Pod
+from sunkpy.kube.informer import Informer
+from sunkpy.slurm import NodeCache
+from sunkpy.syncer.metrics import SyncerMetrics
+
+
+def pod_selector(cluster: str) -> str:
+    """Label selector of the slurmd pods of a Slurm cluster."""
+    return f"{names.LABEL_CLUSTER}={cluster},{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
+
+
+class Collector:
+    """Views by name, and what was remembered of each name. A new leader remembers nothing, and needs nothing."""
+
+    def __init__(self, *, namespace: str, pods: Informer[Pod], nodes: NodeCache, metrics: SyncerMetrics) -> None:
+        self._namespace = namespace
+        self._pods = pods
+        self._nodes = nodes
+        self._metrics = metrics
+        self._memories: dict[str, Memory] = {}
+        self._is_trusted = True
+        self._log = structlog.get_logger("syncer")
+
+    def view(self, name: str) -> View:
+        """All that is known of one name now."""
+        return View(
+            name=name,
+            namespace=self._namespace,
+            pod=self._pods.get(self._namespace, name),
+            answer=self._answer(name),
+            are_pods_known=self._pods.connected,
+            memory=self._memories.get(name, Memory()),
+        )
+
+    def names(self) -> set[str]:
+        """Those that either side knows."""
+        observation = self._nodes.observation
+        return {pod.name for pod in self._pods.values()} | set(observation.nodes if observation else ())
+
+    @property
+    def slurm_node_count(self) -> int:
+        """How many nodes Slurm listed last."""
+        observation = self._nodes.observation
+        return len(observation.nodes) if observation else 0
+
+    def remember(self, name: str, memory: Memory) -> None:
+        """What the next view of the name shall hold; forgotten when neither side knows the name any more."""
+        observation = self._nodes.observation
+        is_known = observation is not None and name in observation.nodes
+        if is_known or self._pods.get(self._namespace, name) is not None:
+            self._memories[name] = memory
+        else:
+            self._memories.pop(name, None)
+
+    def remember_writes(self, name: str, actions: Iterable[MirrorAction], now_s: float) -> None:
+        """Slurm was written to: older answers about the name count no more."""
+        memory = self._memories.get(name, Memory())
+        self._memories[name] = after_writing(memory, actions, now_s)
+
+    def judge_answer(self) -> bool:
+        """Is the newest answer to be believed? True when that has changed: then every name is to be looked at."""
+        observation = self._nodes.observation
+        vanished = find_vanished(self._pods.values(), observation.nodes) if observation else ()
+        was_trusted, self._is_trusted = self._is_trusted, not vanished
+        if self._is_trusted == was_trusted:
+            return False
+        self._metrics.believed.set(1 if self._is_trusted else 0)
+        if self._is_trusted:
+            self._log.info("Slurm lists the registered nodes again")
+        else:
+            self._log.error(
+                "Slurm does not list registered nodes any more: nothing will be changed. Did slurmctld lose its state?",
+                missing=len(vanished),
+                first=vanished[:5],
+            )
+        return True
+
+    def _answer(self, name: str) -> Answer | None:
+        observation = self._nodes.observation
+        if observation is None:
+            return None
+        return Answer(
+            node=observation.nodes.get(name),
+            number=observation.number,
+            at_s=observation.at_s,
+            is_trusted=self._is_trusted,
+        )

@@ -1,0 +1,89 @@
+"""One term of leadership: builds the parts, refuses the wrong Slurm, and mirrors until it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from sunkpy.core.model.objects import Pod
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.events import EventRecorder
+from sunkpy.kube.informer import Informer
+from sunkpy.runtime.process import Process
+from sunkpy.runtime.settings import BadSettings
+from sunkpy.slurm import NodeCache, Slurm
+from sunkpy.slurm.errors import SlurmError
+from sunkpy.syncer.collect import Collector, pod_selector
+from sunkpy.syncer.execute import Executor
+from sunkpy.syncer.loop import MirrorLoop
+from sunkpy.syncer.metrics import SyncerMetrics
+from sunkpy.syncer.settings import SyncerSettings
+
+
+class WrongCluster(BadSettings):
+    """slurmrestd answers for another Slurm cluster than the one in the settings."""
+
+
+class Term:
+    """Made anew for each term. Only the clients, and the cache that metrics read, are older than it.
+
+    `clock` is that of `nodes`: monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        kube: Kube,
+        slurm: Slurm,
+        nodes: NodeCache,
+        settings: SyncerSettings,
+        process: Process,
+        metrics: SyncerMetrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._process = process
+        self._settings = settings
+        self._slurm = slurm
+        self._nodes = nodes
+        namespace = settings.namespace
+        self._pods = Informer(kube, paths.pods(namespace), Pod, label_selector=pod_selector(settings.cluster))
+        events = EventRecorder(kube, component="syncer", instance=process.identity.name)
+        self._loop = MirrorLoop(
+            pods=self._pods,
+            nodes=nodes,
+            collector=Collector(namespace=namespace, pods=self._pods, nodes=nodes, metrics=metrics),
+            executor=Executor(kube=kube, slurm=slurm, events=events, metrics=metrics, namespace=namespace, clock=clock),
+            queue_metrics=process.queue_metrics,
+            clock=clock,
+        )
+
+    async def run(self) -> None:
+        """Mirror until cancelled.
+
+        Raises:
+            WrongCluster: acting on that Slurm would be wrong.
+        """
+        settings = self._settings
+        await self._check_cluster()
+        self._process.log.info(
+            "mirroring", cluster=settings.cluster, namespace=settings.namespace, slurm=settings.slurm.url
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._pods.run())
+            group.create_task(self._nodes.run())
+            group.create_task(self._loop.run())
+
+    async def _check_cluster(self) -> None:
+        """Refuse to mirror into a cluster of another name. One that cannot be reached is not another one."""
+        try:
+            ping = await self._slurm.ping()
+        except SlurmError:
+            return
+        wanted = self._settings.cluster
+        if ping.cluster and ping.cluster != wanted:
+            raise WrongCluster(
+                f"slurmrestd serves Slurm cluster {ping.cluster!r}, the settings say {wanted!r}: "
+                "set `cluster` to Slurm's ClusterName, or `slurm.url` to the right slurmrestd"
+            )

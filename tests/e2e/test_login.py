@@ -1,0 +1,89 @@
+"""The login pod, by trying: a researcher enters as nobody special, and finds no key and no way to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from demo.command import CommandFailed
+from demo.stack import ROOT, USER, Stack
+from demo.waiting import wait
+
+pytestmark = pytest.mark.e2e
+
+RESEARCHER = "e2e-researcher"
+
+
+@pytest.fixture
+def researcher(stack: Stack) -> Iterator[str]:
+    """Somebody who has the chart's Role for the login pod."""
+    role = f"{stack.release}-login"
+    stack.kubectl("create", "rolebinding", RESEARCHER, "-n", stack.namespace, f"--role={role}", f"--user={RESEARCHER}")
+    wait(lambda: _enter(stack, "login", "true") == "", timeout_s=10, what="the binding to count")
+    yield RESEARCHER
+    stack.kubectl("delete", "rolebinding", RESEARCHER, "-n", stack.namespace)
+
+
+def _enter(stack: Stack, container: str, script: str) -> str:
+    """Output of a shell command that a researcher runs in a container of the login pod."""
+    exec_ = ("exec", f"--as={RESEARCHER}", "-n", stack.namespace, f"{stack.release}-login-0", "-c", container, "--")
+    return stack.kubectl(*exec_, "bash", "-c", script)
+
+
+def test_a_researcher_enters_as_a_user_and_uses_slurm(stack: Stack, researcher: str) -> None:
+    assert _enter(stack, "login", "id -un").strip() == USER
+    assert _enter(stack, "login", "squeue --noheader --me; sinfo --noheader --format=%P").split()
+    assert _enter(stack, "login", "srun --time=1 id -un").strip() == USER
+
+
+def test_a_researcher_finds_no_key_and_cannot_become_root(stack: Stack, researcher: str) -> None:
+    found = _enter(
+        stack, "login", "find / -xdev \\( -name '*.key' -o -name token \\) -not -path '/etc/ssl/*' 2>/dev/null; true"
+    )
+    assert [line for line in found.splitlines() if not line.startswith(("/usr/", "/proc/"))] == []
+    assert _enter(stack, "login", "ls /keys /var/run/secrets 2>/dev/null; true") == ""
+    assert _enter(stack, "login", "grep NoNewPrivs /proc/self/status").split()[1] == "1"
+    assert _enter(stack, "login", "touch /run/slurm/x 2>/dev/null || echo refused").strip() == "refused"
+
+
+@pytest.mark.parametrize("container", ["sackd", "make-homes"])
+def test_nobody_is_let_into_another_container_of_the_login_pod(stack: Stack, researcher: str, container: str) -> None:
+    with pytest.raises(CommandFailed, match='only the container "login"'):
+        _enter(stack, container, "true")
+    pod = f"{stack.release}-login-0"
+    with pytest.raises(CommandFailed, match='only the container "login"'):
+        stack.kubectl("exec", "-n", stack.namespace, pod, "-c", container, "--", "true")
+
+
+def test_a_researcher_enters_no_other_pod(stack: Stack, researcher: str) -> None:
+    for pod in (f"{stack.release}-slurmctld-0", stack.slurmd_pods()[0].name):
+        with pytest.raises(CommandFailed, match=r"cannot (get|create) resource"):
+            stack.kubectl("exec", f"--as={researcher}", "-n", stack.namespace, pod, "--", "true")
+
+
+def test_a_reconfigure_of_slurm_ends_no_session(stack: Stack) -> None:
+    def containers() -> list[tuple[str, int]]:
+        statuses = stack.kubectl_json("get", "pod", f"{stack.release}-login-0", "-n", stack.namespace)["status"]
+        return [(status["containerID"], status["restartCount"]) for status in statuses["containerStatuses"]]
+
+    def reconfigured() -> bool:
+        logs = ("logs", f"{stack.release}-login-0", "-n", stack.namespace, "-c", "sackd")
+        return stack.kubectl(*logs).count("reconfigure requested") > count
+
+    logs = stack.kubectl("logs", f"{stack.release}-login-0", "-n", stack.namespace, "-c", "sackd")
+    count, before = logs.count("reconfigure requested"), containers()
+    stack.scontrol("reconfigure")
+    wait(reconfigured, timeout_s=30, what="sackd to have been told")
+    wait(lambda: stack.login("sinfo --noheader"), timeout_s=20, what="Slurm to answer in the login pod")
+    assert containers() == before
+
+
+def test_a_second_cluster_may_not_take_the_name_of_the_scheduler(stack: Stack) -> None:
+    manifest = stack.helm("get", "manifest", stack.release, "-n", stack.namespace)
+    assert f"sunkpy:scheduler-name:{stack.scheduler_name}" in manifest
+    with pytest.raises(CommandFailed, match=r"sunkpy:scheduler-name.*exists and cannot be imported"):
+        stack.helm(
+            "install", "thief", str(ROOT / "charts" / "slurm"), "-n", "default",
+            "--set", f"scheduler.name={stack.scheduler_name}", "--no-hooks", "--dry-run=server",
+        )  # fmt: skip

@@ -1,0 +1,153 @@
+"""Who may talk to whom: a connection is there when the egress of one end and the ingress of the other allow it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from tests.unit.charts.rendering import Manifest, of_kind, render
+
+PARTS = ("slurmctld", "slurmrestd", "syncer", "scheduler", "compute", "login", "keys", "uninstall")
+ANY = 40000  # a port that a kernel chose
+SLURMCTLD, SLURMRESTD, HOOKS, METRICS = 6817, 6820, 8000, 8080
+PEOPLE = {"compute", "login"}
+
+
+def _labels(part: str, release: str = "demo") -> dict[str, str]:
+    return {
+        "app.kubernetes.io/name": "slurm",
+        "app.kubernetes.io/instance": release,
+        "app.kubernetes.io/component": part,
+    }
+
+
+def _matches(selector: Mapping[str, object], labels: Mapping[str, str]) -> bool:
+    return selector["matchLabels"].items() <= labels.items()
+
+
+def _of(policies: Sequence[Manifest], labels: Mapping[str, str]) -> list[Mapping[str, object]]:
+    return [policy["spec"] for policy in policies if _matches(policy["spec"]["podSelector"], labels)]
+
+
+def _lets(rules: Sequence[Mapping[str, object]], side: str, peer: Mapping[str, str], port: int) -> bool:
+    return any(_names_peer(rule.get(side), peer) and _names_port(rule.get("ports"), port) for rule in rules)
+
+
+def _names_peer(peers: Sequence[Mapping[str, object]] | None, labels: Mapping[str, str]) -> bool:
+    """No list is everybody; a namespaceSelector alone is every pod of those namespaces."""
+    if peers is None:
+        return True
+    selectors = [peer["podSelector"] for peer in peers if "podSelector" in peer]
+    return any(_matches(selector, labels) for selector in selectors) or any(
+        peer.get("namespaceSelector") == {} and "podSelector" not in peer for peer in peers
+    )
+
+
+def _names_port(ports: Sequence[Mapping[str, object]] | None, port: int) -> bool:
+    return ports is None or any(entry["port"] == port and entry["protocol"] == "TCP" for entry in ports)
+
+
+def _may_connect(policies: Sequence[Manifest], source: Mapping[str, str], to: Mapping[str, str], port: int) -> bool:
+    out, into = _of(policies, source), _of(policies, to)
+    leaves = not out or any(_lets(spec["egress"], "to", to, port) for spec in out)
+    arrives = not into or any(_lets(spec["ingress"], "from", source, port) for spec in into)
+    return leaves and arrives
+
+
+@pytest.fixture(scope="module")
+def policies() -> list[Manifest]:
+    return list(of_kind(render("slurm"), "NetworkPolicy").values())
+
+
+@pytest.mark.parametrize(
+    ("port", "to", "callers"),
+    [
+        (SLURMCTLD, "slurmctld", {"slurmctld", "slurmrestd", "compute", "login"}),
+        (SLURMRESTD, "slurmrestd", {"syncer", "scheduler"}),
+        (HOOKS, "scheduler", {"compute"}),
+        (6818, "compute", {"slurmctld", "compute", "login"}),
+        (ANY, "compute", {"slurmctld", "compute", "login"}),
+        (ANY, "login", {"slurmctld", "compute", "login"}),
+        (ANY, "slurmctld", set()),
+        (ANY, "slurmrestd", set()),
+        (ANY, "scheduler", set()),
+        (HOOKS, "syncer", set()),
+    ],
+)
+def test_a_part_answers_those_who_need_it(policies: list[Manifest], port: int, to: str, callers: set[str]):
+    reach = {part for part in PARTS if _may_connect(policies, _labels(part), _labels(to), port)}
+    assert reach == callers
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_part_has_a_policy_for_both_directions(policies: list[Manifest], part: str):
+    (spec,) = _of(policies, _labels(part))
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+
+
+@pytest.mark.parametrize(("to", "port"), [("slurmctld", SLURMCTLD), ("slurmrestd", SLURMRESTD), ("scheduler", HOOKS)])
+def test_pods_of_others_reach_nothing_of_slurm(policies: list[Manifest], to: str, port: int):
+    for stranger in ({"app": "notebook"}, _labels("compute", release="other"), _labels("scheduler", release="other")):
+        assert not _may_connect(policies, stranger, _labels(to), port)
+
+
+@pytest.mark.parametrize("part", ["syncer", "scheduler"])
+def test_metrics_are_for_everybody(policies: list[Manifest], part: str):
+    assert _may_connect(policies, {"app": "prometheus"}, _labels(part), METRICS)
+
+
+def test_those_who_speak_to_the_apiserver_reach_it_and_no_one_else_does(policies: list[Manifest]):
+    reach = {
+        part
+        for part in set(PARTS) - PEOPLE
+        if any(_lets(spec["egress"], "to", {}, 6443) for spec in _of(policies, _labels(part)))
+    }
+    assert reach == {"syncer", "scheduler", "keys", "uninstall"}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_everybody_can_ask_for_names(policies: list[Manifest], part: str):
+    ports = [rule["ports"] for spec in _of(policies, _labels(part)) for rule in spec["egress"] if "to" not in rule]
+    assert [entry for entries in ports for entry in entries if entry == {"port": 53, "protocol": "UDP"}]
+
+
+def test_jobs_reach_the_world_but_not_the_credentials_of_their_node(policies: list[Manifest]):
+    for part in PEOPLE:
+        blocks = [
+            peer["ipBlock"]
+            for spec in _of(policies, _labels(part))
+            for rule in spec["egress"]
+            for peer in rule.get("to", [])
+            if "ipBlock" in peer
+        ]
+        assert {"cidr": "0.0.0.0/0", "except": ["169.254.169.254/32"]} in blocks
+
+
+def test_the_values_can_close_jobs_in_and_name_the_apiserver():
+    values = {"networkPolicies": {"jobEgress": [], "apiserver": {"cidrs": ["10.0.0.1/32"], "ports": [6443]}}}
+    closed = list(of_kind(render("slurm", values), "NetworkPolicy").values())
+    assert not _may_connect(closed, _labels("compute"), {"app": "web"}, 443)
+    assert _may_connect(closed, _labels("compute"), _labels("slurmctld"), SLURMCTLD)
+    (syncer,) = _of(closed, _labels("syncer"))
+    (rule,) = [rule for rule in syncer["egress"] if rule["ports"] == [{"port": 6443, "protocol": "TCP"}]]
+    assert rule["to"] == [{"ipBlock": {"cidr": "10.0.0.1/32"}}]
+
+
+@pytest.mark.parametrize(
+    ("chart", "values"),
+    [("slurm", {"networkPolicies": {"enabled": False}}), ("sunkpy", {"networkPolicy": {"enabled": False}})],
+)
+def test_they_can_be_turned_off(chart: str, values: dict[str, object]):
+    assert not of_kind(render(chart, values), "NetworkPolicy")
+
+
+def test_the_operator_answers_metrics_and_reaches_the_apiserver():
+    (policy,) = of_kind(render("sunkpy"), "NetworkPolicy").values()
+    spec = policy["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert spec["ingress"] == [{"ports": [{"port": METRICS, "protocol": "TCP"}]}]
+    assert _lets(spec["egress"], "to", {}, 6443)
+    assert not _lets(spec["egress"], "to", {}, SLURMRESTD)
+    labels = of_kind(render("sunkpy"), "Deployment")["demo-operator"]["spec"]["template"]["metadata"]["labels"]
+    assert _matches(spec["podSelector"], labels)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from sunkpy.install.keys import ensure_keys
+from sunkpy.kube.client import Kube
+
+
+class Api:
+    """An apiserver that knows Secrets: it creates them, and refuses a name that is taken."""
+
+    def __init__(self, *taken: str) -> None:
+        self.taken = set(taken)
+        self.created: dict[str, dict[str, object]] = {}
+
+    async def handle(self, request: web.Request) -> web.Response:
+        assert (request.method, request.path) == ("POST", "/api/v1/namespaces/slurm/secrets")
+        body = await request.json()
+        name = body["metadata"]["name"]
+        if name in self.taken:
+            return web.json_response({"kind": "Status", "reason": "AlreadyExists", "code": 409}, status=409)
+        self.created[name] = body
+        return web.json_response(body, status=201)
+
+
+async def ensure(api: Api, tmp_path: Path, *, slurm_secret: str, jwt_secret: str) -> list[str]:
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", api.handle)
+    server = TestServer(app)
+    await server.start_server()
+    kubeconfig = tmp_path / "kubeconfig"
+    config = {
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": str(server.make_url("")).rstrip("/")}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    }
+    kubeconfig.write_text(json.dumps(config))
+    try:
+        async with await Kube.connect(kubeconfig) as kube:
+            return await ensure_keys(kube, namespace="slurm", slurm_secret=slurm_secret, jwt_secret=jwt_secret)
+    finally:
+        await server.close()
+
+
+async def test_missing_keys_are_made_for_good(tmp_path: Path) -> None:
+    api = Api()
+    said = await ensure(api, tmp_path, slurm_secret="a", jwt_secret="b")
+    assert said == ["Secret slurm/a created", "Secret slurm/b created"]
+    assert [secret["immutable"] for secret in api.created.values()] == [True, True]
+    sizes = {name: len(base64.b64decode(*secret["data"].values())) for name, secret in api.created.items()}
+    assert sizes == {"a": 1024, "b": 32}
+
+
+async def test_a_key_that_is_there_is_kept(tmp_path: Path) -> None:
+    api = Api("a")
+    said = await ensure(api, tmp_path, slurm_secret="a", jwt_secret="b")
+    assert said == ["Secret slurm/a exists: kept", "Secret slurm/b created"]
+    assert set(api.created) == {"b"}
+
+
+async def test_a_key_that_somebody_brings_is_not_made_while_it_is_missing(tmp_path: Path) -> None:
+    api = Api()
+    assert await ensure(api, tmp_path, slurm_secret="", jwt_secret="b") == ["Secret slurm/b created"]
+    assert set(api.created) == {"b"}

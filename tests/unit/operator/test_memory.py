@@ -1,0 +1,84 @@
+import msgspec
+import pytest
+
+from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod
+from sunkpy.operator.memory import Memory
+from tests.unit.core.nodeset.build import make_nodeset, make_pod, make_template
+
+NODESET = make_nodeset()
+
+
+def creation(node):
+    return CreatePod(node, f"gpu-{node}", {})
+
+
+def test_a_node_is_claimed_by_one_nodeset_at_a_time():
+    memory = Memory()
+    with memory.claim([AddFinalizer(), creation("n1")]) as first:
+        with memory.claim([creation("n1"), creation("n2")]) as second:
+            assert [found.node for found in first] == ["n1"]
+            assert [found.node for found in second] == ["n2"]
+        with memory.claim([creation("n1"), creation("n2")]) as third:
+            assert [found.node for found in third] == ["n2"]
+    with memory.claim([creation("n1")]) as last:
+        assert [found.node for found in last] == ["n1"]
+
+
+def test_a_claim_ends_when_the_creation_fails():
+    memory = Memory()
+    with pytest.raises(OSError, match="away"), memory.claim([creation("n1")]):
+        raise OSError("away")
+    with memory.claim([creation("n1")]) as again:
+        assert [found.node for found in again] == ["n1"]
+
+
+def test_a_refusal_is_about_one_template():
+    memory = Memory()
+    memory.note_refusal(NODESET, "image: Required value")
+    assert memory.refusal(NODESET) == "image: Required value"
+    assert memory.refusal(make_nodeset(template=make_template(image="slurmd:2"))) == ""
+    memory.note_refusal(NODESET, "")
+    assert memory.refusal(NODESET) == ""
+
+
+def test_a_template_is_asked_about_once_and_again_while_it_is_refused():
+    memory = Memory()
+    assert not memory.is_vetted(NODESET)
+    memory.note_vetted(NODESET)
+    assert memory.is_vetted(NODESET)
+    assert not memory.is_vetted(make_nodeset(template=make_template(image="slurmd:2")))
+    memory.note_refusal(NODESET, "image: Required value")
+    assert not memory.is_vetted(NODESET)
+
+
+def test_failures_add_up_until_a_pod_of_the_node_is_ready():
+    memory = Memory()
+    failed = make_pod(NODESET, 1, phase="Failed", ready=False)
+    for _ in range(2):
+        memory.note_failure(NODESET, failed)
+    memory.note_failure(NODESET, make_pod(NODESET, 2, phase="Failed"))
+    memory.pod_changed(failed, make_pod(NODESET, 1, ready=False))
+    assert memory.failures(NODESET) == {"n1": 2, "n2": 1}
+    memory.pod_changed(None, make_pod(NODESET, 1))
+    assert memory.failures(NODESET) == {"n2": 1}
+    memory.pod_changed(make_pod(NODESET, 2), None)
+    assert memory.failures(NODESET) == {"n2": 1}
+
+
+def test_a_budget_is_that_of_one_nodeset_not_of_its_name():
+    memory = Memory()
+    memory.note_guarded(NODESET)
+    assert memory.is_guarded(NODESET)
+    again = msgspec.structs.replace(NODESET, metadata=msgspec.structs.replace(NODESET.metadata, uid="another"))
+    assert not memory.is_guarded(again)
+
+
+def test_nothing_is_left_of_a_nodeset_that_is_gone():
+    memory = Memory()
+    memory.note_refusal(NODESET, "no")
+    memory.note_failure(NODESET, make_pod(NODESET, 1))
+    memory.note_guarded(NODESET)
+    memory.forget(NODESET.key)
+    assert memory.refusal(NODESET) == ""
+    assert memory.failures(NODESET) == {}
+    assert not memory.is_guarded(NODESET)

@@ -1,0 +1,84 @@
+from sunkpy.core.model.objects import Meta, Pod, PodSpec
+from sunkpy.operator.pod_index import PodIndex
+from tests.unit.core.nodeset.build import make_nodeset, make_pod
+
+NODESET = make_nodeset()
+
+
+class Clock:
+    def __init__(self):
+        self.now_s = 0.0
+
+    def __call__(self):
+        return self.now_s
+
+
+def found(index):
+    return [pod.name for pod in index.slurmd_pods()]
+
+
+def test_a_created_pod_counts_before_the_watch_has_shown_it():
+    index = PodIndex()
+    index.assume(make_pod(NODESET, 1, bound=False))
+    assert found(index) == ["gpu-012-001"]
+    index.update(None, make_pod(NODESET, 1, bound=False))
+    assert found(index) == ["gpu-012-001"]
+
+
+def test_a_created_pod_that_is_gone_again_is_gone():
+    index = PodIndex()
+    pod = make_pod(NODESET, 1)
+    index.assume(pod)
+    index.update(pod, None)
+    assert found(index) == []
+
+
+def test_a_pod_that_the_watch_never_shows_is_given_up():
+    clock = Clock()
+    index = PodIndex(clock)
+    index.assume(make_pod(NODESET, 1))
+    clock.now_s = 29.0
+    assert found(index) == ["gpu-012-001"]
+    clock.now_s = 31.0
+    assert found(index) == []
+
+
+def test_an_answer_that_is_older_than_the_watch_changes_nothing():
+    index = PodIndex()
+    index.update(None, make_pod(NODESET, 1))
+    index.assume(make_pod(NODESET, 1, bound=False))
+    assert [pod.spec.node_name for pod in index.slurmd_pods()] == ["n1"]
+
+
+def test_a_pod_is_found_on_the_node_it_is_bound_or_pinned_to():
+    index = PodIndex()
+    pinned, bound = make_pod(NODESET, 1, bound=False), make_pod(NODESET, 1)
+    index.update(None, pinned)
+    assert list(index.by_node()["n1"]) == [pinned]
+    assert index.slurmd_on("n1") is None
+    index.update(pinned, bound)
+    assert list(index.on_node("n1")) == [bound]
+    assert index.slurmd_on("n1") == bound
+
+
+def test_pods_of_others_take_room_only_once_they_are_bound():
+    index = PodIndex()
+    waiting = Pod(metadata=Meta(name="web", namespace="default"))
+    bound = Pod(metadata=Meta(name="web", namespace="default"), spec=PodSpec(node_name="n1"))
+    index.update(None, waiting)
+    assert index.by_node() == {}
+    index.update(waiting, bound)
+    assert index.by_node()["n1"] == (bound,)
+    assert found(index) == []
+
+
+def test_of_two_slurmd_pods_on_a_node_the_live_one_then_the_older_speaks_for_it():
+    index = PodIndex()
+    over = make_pod(NODESET, 1, name="over", phase="Failed", created="2026-11-20T09:00:00Z")
+    older = make_pod(NODESET, 1, name="older", created="2026-11-20T10:00:00Z")
+    younger = make_pod(NODESET, 1, name="younger", created="2026-11-20T11:00:00Z")
+    for pod in (younger, over, older):
+        index.update(None, pod)
+    assert index.slurmd_on("n1") == older
+    index.update(older, None)
+    assert index.slurmd_on("n1") == younger
