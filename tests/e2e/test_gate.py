@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from demo.waiting import wait
 
 from demo.stack import Stack
+from devcluster.waiting import wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube import paths
@@ -23,7 +23,7 @@ from sunkpy.kube.client import Kube
 from tests.bench import report
 from tests.e2e import handover, workloads
 from tests.e2e.callers import in_slurmd
-from tests.e2e.handover import LABEL, NAMESPACE, Manner
+from tests.e2e.handover import LABEL, Manner
 from tests.e2e.processes import pids_of
 from tests.e2e.timeline import watching
 
@@ -123,9 +123,9 @@ async def _next_job_waits(stack: Stack, fault: Fault, manner: Manner) -> None:
     name = f"gate-{manner.name}-{int(time.time())}"
     async with (
         await Kube.connect(stack.kubeconfig) as kube,
-        watching(kube, paths.pods(NAMESPACE), Pod, label_selector=f"app={LABEL}") as timeline,
+        watching(kube, paths.pods(workloads.NAMESPACE), Pod, label_selector=f"app={LABEL}") as timeline,
     ):
-        await kube.create(paths.pods(NAMESPACE), _pod_for(stack, slurmd, name, manner))
+        await kube.create(paths.pods(workloads.NAMESPACE), _pod_for(stack, slurmd, name, manner))
         await timeline.first(handover.is_running(name), what=f"{name} Running", timeout_s=60)
         assert _markers(stack, slurmd)
         job = stack.sbatch("-p", "high", "-w", node, "--exclusive", "-o", "handover-%j.out", script=handover.JOB_SCRIPT)

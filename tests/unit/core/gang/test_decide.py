@@ -107,6 +107,10 @@ def test_a_pod_is_not_bound_before_its_job_runs_or_after(state):
     assert Bind not in kinds(decide_gang(view(make_pod(), job(*state, nodes=("n1",)), may_submit=False), POLICY))
 
 
+def test_a_pod_is_not_bound_while_the_prolog_of_its_job_waits_at_the_gate():
+    assert decide_gang(view(make_pod(), job("RUNNING", nodes=("n1",), reason="Prolog")), POLICY) == []
+
+
 def test_a_job_whose_epilog_called_binds_nothing():
     dying = job("RUNNING", prologs=frozenset({"n1"}), epilogs=frozenset({"n1"}))
     assert Bind not in kinds(decide_gang(view(make_pod(), dying), POLICY))
