@@ -1,0 +1,286 @@
+"""One run: plan, load, faults and observer side by side; then quiet, agreement, the empty queue, and the judgement.
+
+`build/reports/chaos.json` has the figures, `chaos-run.json` the plan, what really happened and every violation with its
+evidence, `chaos-story.txt` the worst of them as told at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from demo.stack import Stack
+from demo.waiting import NeverSo, NotYet, wait
+from devcluster import Cluster
+from sunkpy.core import names
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from tests.bench import report
+from tests.bench.chaos.faults import Saboteur
+from tests.bench.chaos.judge import Rule, Violation, is_with_pod, judge
+from tests.bench.chaos.load import LABEL, Load
+from tests.bench.chaos.observer import Watcher
+from tests.bench.chaos.record import CordonSeen, Deletion, Event, Inflicted, Record
+from tests.bench.chaos.schedule import Plan, make_plan
+from tests.bench.chaos.story import tell
+from tests.e2e.agreement import WORKLOADS, node_disagreements, wait_for_agreement
+from tests.e2e.timeline import Timeline, watching
+
+Tell = Callable[[str], None]
+AGREEMENT_S = 30.0
+_AGREEMENT_PATIENCE_S = 240.0
+_EMPTY_PATIENCE_S = 300.0
+_LEAK_PATIENCE_S = 45.0
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How long, by which seed, and whether anything is broken at all."""
+
+    minutes: float = 30.0
+    seed: int = 1
+    with_faults: bool = True
+
+
+class Watched(msgspec.Struct, frozen=True):
+    """The three watches of a run."""
+
+    slurmd: Timeline[Pod]
+    workloads: Timeline[Pod]
+    nodes: Timeline[Node]
+
+
+async def measure(stack: Stack, cluster: Cluster, options: Options, tell_: Tell) -> list[report.Figure]:
+    """Run it on an idle cluster, leave it idle, and write what was seen beside the figures."""
+    wait_for_agreement(stack, timeout_s=60, after="nothing: chaos begins with an idle cluster")
+    slurm_nodes = {pod.spec.node_name: pod.labels[names.LABEL_SLURM_NODE] for pod in stack.slurmd_pods()}
+    plan = make_plan(
+        seed=options.seed, minutes=options.minutes, nodes=sorted(slurm_nodes), with_faults=options.with_faults
+    )
+    tell_(f"seed {plan.seed}: {len(plan.faults)} faults and {len(plan.jobs)} jobs in {plan.quiet_s:.0f} s, then quiet")
+    record, load = await _run(stack, cluster, plan, slurm_nodes, tell_)
+    violations = judge(record)
+    _write(plan, record, load, violations)
+    tell_(tell(record, violations))
+    return figures(record, violations, seed=plan.seed)
+
+
+async def _run(
+    stack: Stack, cluster: Cluster, plan: Plan, slurm_nodes: Mapping[str, str], tell_: Tell
+) -> tuple[Record, Load]:
+    load, saboteur = Load(stack, seed=plan.seed), Saboteur(stack, cluster, slurm_nodes)
+    watcher = Watcher(stack, cluster)
+    load.prepare()
+    started_s = time.time()
+    async with (
+        await Kube.connect(stack.kubeconfig) as kube,
+        watching(kube, paths.pods(stack.namespace), Pod, label_selector=f"{names.LABEL_ROLE}=compute") as slurmd,
+        watching(kube, paths.pods(WORKLOADS), Pod, label_selector=f"app={LABEL}") as workloads,
+        watching(kube, paths.NODES, Node) as nodes,
+    ):
+        watcher.start()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for job in plan.jobs:
+                    tasks.create_task(load.run(job, started_s=started_s))
+                for fault in plan.faults:
+                    tasks.create_task(saboteur.run(fault, started_s=started_s, tell=tell_))
+        finally:
+            await asyncio.to_thread(saboteur.mend_all)
+        tell_(f"{time.time() - started_s:.0f} s: all faults are undone, the load is submitted")
+        agreed_after_s, disagreed = await asyncio.to_thread(_agree, stack)
+        left_over = await asyncio.to_thread(_wait_until_empty, stack)
+        await asyncio.to_thread(load.delete_pods)
+        leaked = await asyncio.to_thread(_leaked, stack)
+        watcher.stop()
+        lines = await asyncio.to_thread(load.lines)
+        await asyncio.to_thread(stack.admin, "scancel", "--quiet", "--user=user1")
+    watched = Watched(slurmd, workloads, nodes)
+    record = Record(
+        started_s=started_s,
+        slurm_nodes=slurm_nodes,
+        samples=tuple(watcher.samples),
+        looks=tuple(watcher.looks),
+        faults=tuple(saboteur.inflicted),
+        jobs=tuple(load.accepted),
+        lines=lines,
+        deletions=deletions(watched.slurmd),
+        cordons=cordons(watched.nodes),
+        pods=pod_events(watched.workloads),
+        deleted_by_run=frozenset(saboteur.deleted_pods),
+        leaked=leaked,
+        left_over=left_over,
+        agreed_after_s=agreed_after_s,
+        disagreed=disagreed,
+    )
+    return record, load
+
+
+# ----------------------------------------------------------------- quiet end
+
+
+def _agree(stack: Stack) -> tuple[float | None, str]:
+    """Seconds until the states of both sides agree, or what still did not when patience ended."""
+
+    def check() -> bool:
+        found = node_disagreements(stack)
+        if found:
+            raise NotYet("; ".join(found))
+        return True
+
+    begun_s = time.monotonic()
+    try:
+        wait(check, timeout_s=_AGREEMENT_PATIENCE_S, what="agreement after the last fault", every_s=0.5)
+    except NeverSo as error:
+        return None, str(error)
+    return time.monotonic() - begun_s, ""
+
+
+def _wait_until_empty(stack: Stack) -> tuple[str, ...]:
+    """What is still in the queue when all that was submitted has had time to end."""
+
+    def check() -> bool:
+        left = stack.squeue("--format=%i %j %T %R").splitlines()
+        if left:
+            raise NotYet("; ".join(left))
+        return True
+
+    try:
+        wait(check, timeout_s=_EMPTY_PATIENCE_S, what="an empty queue", every_s=2.0)
+    except NeverSo as error:
+        return (str(error),)
+    return ()
+
+
+def _leaked(stack: Stack) -> tuple[str, ...]:
+    """Placeholder jobs that are still there although no pod of the load is: none may be."""
+
+    def check() -> bool:
+        left = stack.squeue("--user=k8s", "--format=%i %T %R %k").splitlines()
+        pods = stack.kubectl("get", "pods", "-n", WORKLOADS, "-l", f"app={LABEL}", "-o", "name").splitlines()
+        if left or pods:
+            raise NotYet("\n".join([*(f"job {line}" for line in left), *pods]))
+        return True
+
+    try:
+        wait(check, timeout_s=_LEAK_PATIENCE_S, what="no placeholder job and no pod", every_s=1.0)
+    except NeverSo:
+        pods = {pod.uid for pod in stack.list(Pod, "pods", "-n", WORKLOADS)}
+        left = stack.squeue("--user=k8s", "--format=%i %T %R %k").splitlines()
+        return tuple(f"job {line}" for line in left if line.rsplit(":", 1)[-1] not in pods)
+    return ()
+
+
+# ------------------------------------------------------- what the watches saw
+
+
+def deletions(timeline: Timeline[Pod]) -> tuple[Deletion, ...]:
+    """slurmd pods that were told to go, or went."""
+    found = []
+    for seen in timeline.sightings:
+        pod = seen.new or seen.old
+        is_new = seen.new is None or (seen.new.is_deleting and (seen.old is None or not seen.old.is_deleting))
+        if pod is not None and is_new:
+            found.append(
+                Deletion(
+                    at_s=seen.at_s, pod=pod.name, uid=pod.uid, node=pod.spec.node_name, annotations=pod.annotations
+                )
+            )
+    return tuple(found)
+
+
+def cordons(timeline: Timeline[Node]) -> tuple[CordonSeen, ...]:
+    """Changes of who has cordoned which Node."""
+    found: dict[str, list[CordonSeen]] = {}
+    for seen in timeline.sightings:
+        if seen.new is None:
+            continue
+        by = seen.new.annotations.get(names.ANNOTATION_CORDONED_BY, "")
+        now = CordonSeen(at_s=seen.at_s, node=seen.name, is_cordoned=seen.new.spec.unschedulable, cordoned_by=by)
+        known = found.setdefault(seen.name, [])
+        if not known or (known[-1].is_cordoned, known[-1].cordoned_by) != (now.is_cordoned, now.cordoned_by):
+            known.append(now)
+    return tuple(each for known in found.values() for each in known)
+
+
+def pod_events(timeline: Timeline[Pod]) -> tuple[Event, ...]:
+    """What happened to the pods of the load, as the apiserver told it."""
+    found: list[Event] = []
+    for seen in timeline.sightings:
+        pod = seen.new or seen.old
+        if pod is None:
+            continue
+        node = pod.spec.node_name or "-"
+        old, new = _pod_state(seen.old), _pod_state(seen.new)
+        if old != new:
+            found.append(Event(seen.at_s, f"pod {pod.name} {new}, uid {pod.uid}", node))
+    return tuple(found)
+
+
+def _pod_state(pod: Pod | None) -> str:
+    if pod is None:
+        return "is gone"
+    job = pod.annotations.get(names.ANNOTATION_JOB_ID, "")
+    told = " and told to go" if pod.is_deleting else ""
+    return f"{pod.status.phase}{told}" + (f", job {job}" if job else "")
+
+
+# -------------------------------------------------------------------- reports
+
+
+def figures(record: Record, violations: Sequence[Violation], *, seed: int) -> list[report.Figure]:
+    """The promises of the run, each with its bound."""
+    overlaps = [each for each in violations if each.rule is Rule.OVERLAP]
+    counted = {"overlaps of a pod with another workload": sum(map(is_with_pod, overlaps))}
+    counted["overlaps of two sbatch jobs"] = len(overlaps) - counted["overlaps of a pod with another workload"]
+    counted |= {str(rule): sum(each.rule is rule for each in violations) for rule in Rule if rule is not Rule.OVERLAP}
+    n = len(record.jobs)
+    found = [report.at_most(name, value, unit="", bound=0, n=n, seed=seed) for name, value in counted.items()]
+    agreed_s = _AGREEMENT_PATIENCE_S if record.agreed_after_s is None else record.agreed_after_s
+    found.append(
+        report.at_most(
+            "last fault undone to agreement", agreed_s, unit="s", bound=AGREEMENT_S, n=len(record.faults), seed=seed,
+            limited_by=record.disagreed[:200],
+        )
+    )  # fmt: skip
+    times = [later.at_s - sample.at_s for sample, later in zip(record.samples, record.samples[1:], strict=False)]
+    found.append(
+        report.observed(
+            "samples per second of all nodes, slowest of 20", 1 / report.p95(times), unit="/s", n=len(times)
+        )
+    )
+    found.append(report.observed("jobs still in the queue at the end", len(record.left_over), unit="", n=n))
+    return found
+
+
+class _Run(msgspec.Struct, frozen=True, kw_only=True):
+    """The second report: what was meant to happen, what did, and what was found."""
+
+    plan: Plan
+    started_s: float
+    inflicted: tuple[Inflicted, ...]
+    refused: tuple[str, ...]
+    left_over: tuple[str, ...]
+    disagreed: str
+    violations: tuple[Violation, ...]
+
+
+def _write(plan: Plan, record: Record, load: Load, violations: Sequence[Violation]) -> None:
+    run = _Run(
+        plan=plan,
+        started_s=record.started_s,
+        inflicted=record.faults,
+        refused=tuple(load.refused),
+        left_over=record.left_over,
+        disagreed=record.disagreed,
+        violations=tuple(violations),
+    )
+    folder: Path = report.REPORTS
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "chaos-run.json").write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
+    (folder / "chaos-record.json").write_bytes(msgspec.json.encode(record))
+    (folder / "chaos-story.txt").write_text(tell(record, violations, worst=len(violations)) + "\n")
