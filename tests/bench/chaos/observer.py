@@ -10,6 +10,7 @@ there both times count. Between the two scans all of them lived.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -60,11 +61,12 @@ def seen_twice(first: Sequence[Running], second: Sequence[Running]) -> list[Runn
 
 def _scan_node(node: str, folder: Path) -> Iterator[Running]:
     pids: dict[tuple[Owner, str], list[int]] = {}
-    for procs in folder.glob("kubepods*/**/cgroup.procs"):
-        uid = _POD.search(str(procs))
+    # A walk passes over folders that go meanwhile: pods end all the time.
+    for cgroup, _, _ in os.walk(folder):
+        uid = _POD.search(cgroup)
         if uid is None:
             continue
-        for pid in _read(procs).split():
+        for pid in _read(Path(cgroup, "cgroup.procs")).split():
             owner = owner_of(_read(PROC / pid.decode() / "environ"))
             if owner is not None:
                 pids.setdefault((owner, uid[1].replace("_", "-")), []).append(int(pid))

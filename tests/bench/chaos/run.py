@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -75,6 +76,8 @@ async def _run(
     load, saboteur = Load(stack, seed=plan.seed), Saboteur(stack, cluster, slurm_nodes)
     watcher = Watcher(stack, cluster)
     load.prepare()
+    # A step that waits for a dead apiserver holds its thread: it must not hold up the faults and jobs after it.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=32))
     started_s = time.time()
     async with (
         await Kube.connect(stack.kubeconfig) as kube,
