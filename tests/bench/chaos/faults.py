@@ -33,10 +33,10 @@ _ROLL = "chaos.sunkpy.dev/roll"
 
 
 class Saboteur:
-    """One run's hands on a cluster. `inflicted` grows as faults are undone."""
+    """One run's hands on a cluster. `inflicted` tells what they have done."""
 
     def __init__(self, stack: Stack, cluster: Cluster, slurm_nodes: Mapping[str, str]) -> None:
-        self.inflicted: list[Inflicted] = []
+        self._done: dict[int, Inflicted] = {}
         self.deleted_pods: set[str] = set()
         self._stack = stack
         self._cluster = cluster
@@ -46,18 +46,25 @@ class Saboteur:
         """Wait for its time, do it, wait, undo it. What a cancelled run has not undone is `mend_all`'s."""
         await asyncio.sleep(max(started_s + planned.at_s - time.time(), 0.0))
         begun_s = time.time()
-        done = Inflicted(planned=planned, begun_s=begun_s, held_s=begun_s, slurm_node=self._slurm_node(planned))
         said = await asyncio.to_thread(_patiently, lambda: self._begin(planned))
-        held_s = time.time()
-        self.inflicted.append(done := msgspec.structs.replace(done, held_s=held_s, said=said))
-        tell(f"{held_s - started_s:5.0f} s: {planned.text} for {planned.lasts_s:.0f} s {said}".rstrip())
+        done = Inflicted(
+            planned=planned, begun_s=begun_s, held_s=time.time(), slurm_node=self._slurm_node(planned), said=said
+        )
+        self._done[planned.number] = done
+        tell(f"{done.held_s - started_s:5.0f} s: {planned.text} for {planned.lasts_s:.0f} s {said}".rstrip())
         if not planned.lasts_s:
             return
         await asyncio.sleep(max(started_s + planned.ends_s - time.time(), 0.0))
-        mending_s = time.time()
-        self.inflicted[self.inflicted.index(done)] = (done := msgspec.structs.replace(done, mending_s=mending_s))
-        said = "; ".join(filter(None, [said, await asyncio.to_thread(_patiently, lambda: self._end(planned))]))
-        self.inflicted[self.inflicted.index(done)] = msgspec.structs.replace(done, mended_s=time.time(), said=said)
+        done = msgspec.structs.replace(done, mending_s=time.time())
+        self._done[planned.number] = done
+        more = await asyncio.to_thread(_patiently, lambda: self._end(planned))
+        said = "; ".join(filter(None, (said, more)))
+        self._done[planned.number] = msgspec.structs.replace(done, mended_s=time.time(), said=said)
+
+    @property
+    def inflicted(self) -> tuple[Inflicted, ...]:
+        """What was done so far, in the order of the plan."""
+        return tuple(self._done[number] for number in sorted(self._done))
 
     def mend_all(self) -> None:
         """Undo whatever may still be broken: safe at any time, and at the end of a run that was cut short."""

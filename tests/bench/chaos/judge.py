@@ -15,7 +15,7 @@ import msgspec
 from demo import slurm_text
 from sunkpy.core import names
 from sunkpy.core.model import hostlist
-from tests.bench.chaos.record import Accepted, Inflicted, Line, Owner, Record, Running, Sample, SlurmLook
+from tests.bench.chaos.record import Accepted, Inflicted, Line, Owner, PodSeen, Record, Running, Sample, SlurmLook
 from tests.bench.chaos.schedule import ADMIN_STATES, ENDS_JOBS, Door, Fault
 
 AROUND_S = 90.0
@@ -26,6 +26,7 @@ SHOWN_AFTER_S = 1.0
 NODE_FAULT_ACTS_S = 120.0
 """Slurm notices that a node was away up to `SlurmdTimeout` later, and ends its jobs then."""
 PLACEHOLDERS_OVERLAP_S = 5.0
+WANTED_WITHIN_S = 15.0
 _FLAG_OF = {Fault.DOWN: "DOWN", Fault.DRAIN: "DRAIN", Fault.FAIL: "FAIL"}
 _ENDED_BY_NODE = frozenset({"NODE_FAIL", "FAILED", "BOOT_FAIL", "CANCELLED"})
 
@@ -65,6 +66,7 @@ def judge(record: Record) -> list[Violation]:
         *overlaps(record.samples),
         *busy_deletions(record),
         *lost_jobs(record),
+        *lost_pods(record),
         *bound_twice(record),
         *lifted_drains(record),
         *lifted_cordons(record),
@@ -280,6 +282,65 @@ def _state_text(at_s: float, job: Mapping[str, str]) -> str:
 
 def _line_text(line: Line) -> str:
     return f"{line.at_s:.1f} the script wrote {line.what} on {line.node}, run {line.run}"
+
+
+# ------------------------------------------------------------------- lost pods
+
+
+def lost_pods(record: Record) -> Iterator[Violation]:
+    """Pods that failed, were told to go, or never ended, though neither preemption nor a fault on their node did it."""
+    for job in record.jobs:
+        seen = [pod for pod in record.pods if pod.name == job.name and pod.at_s < record.cleared_s]
+        if job.planned.door is not Door.POD or not seen:
+            continue
+        end = next((pod for pod in seen if pod.is_deleting or pod.phase in ("Failed", "Gone", "Succeeded")), seen[-1])
+        why = why_pod_lost(job, end, record)
+        if why:
+            yield Violation(
+                rule=Rule.LOST,
+                at_s=end.at_s,
+                until_s=end.at_s,
+                node=end.node,
+                text=f"pod {job.name}: {why}",
+                evidence=tuple(
+                    f"{pod.at_s:.1f} {pod.phase} on {pod.node or 'no node'}, job {pod.job or 'none'}, "
+                    f"{'told to go' if pod.is_deleting else 'not told to go'} {pod.why}".rstrip()
+                    for pod in seen
+                ),
+            )
+
+
+def why_pod_lost(job: Accepted, end: PodSeen, record: Record) -> str:
+    """Why the end of a pod is a loss; empty when it is accounted for."""
+    if end.phase == "Succeeded" or (end.is_deleting and job.planned.is_deleted):
+        return ""
+    if not end.is_deleting and end.phase not in ("Failed", "Gone"):
+        return f"still {end.phase} at the end"
+    if node_was_hit(record.faults, end.node, at_s=end.at_s):
+        return ""
+    if end.is_deleting and is_wanted_by_others(record.looks, at_s=end.at_s):
+        return ""
+    return f"{'told to go' if end.is_deleting else end.phase}, though nothing preempts it and no fault hit its node"
+
+
+def node_was_hit(faults: Sequence[Inflicted], node: str, *, at_s: float) -> bool:
+    """A fault for which Slurm may end jobs acted on this Kubernetes node, or did so shortly before."""
+    return any(
+        fault.planned.fault in ENDS_JOBS
+        and fault.planned.target == node
+        and fault.begun_s <= at_s <= fault.last_s + NODE_FAULT_ACTS_S
+        for fault in faults
+    )
+
+
+def is_wanted_by_others(looks: Sequence[SlurmLook], *, at_s: float) -> bool:
+    """A job of the higher partition waited or began around then, so that Slurm may have preempted."""
+    return any(
+        job.get("Partition") == "high" and job["JobState"] in ("PENDING", "RUNNING", "CONFIGURING")
+        for look in looks
+        if abs(look.at_s - at_s) <= WANTED_WITHIN_S
+        for job in look.jobs.values()
+    )
 
 
 # ----------------------------------------------------------------- bound twice

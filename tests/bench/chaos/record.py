@@ -101,6 +101,19 @@ class Deletion(msgspec.Struct, frozen=True, kw_only=True):
     annotations: Mapping[str, str] = {}
 
 
+class PodSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod of the load as the watch showed it after a change; `phase` is Gone when it went."""
+
+    at_s: float
+    name: str
+    uid: str
+    phase: str
+    node: str = ""
+    job: str = ""
+    is_deleting: bool = False
+    why: str = ""
+
+
 class CordonSeen(msgspec.Struct, frozen=True, kw_only=True):
     """A Node as the watch showed it."""
 
@@ -119,7 +132,10 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything seen in a run. `slurm_nodes`: Kubernetes node to the name of its Slurm node."""
+    """Everything seen in a run. `slurm_nodes`: Kubernetes node to the name of its Slurm node.
+
+    From `cleared_s` on the run deletes what is left of its load.
+    """
 
     started_s: float
     slurm_nodes: Mapping[str, str]
@@ -130,7 +146,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     lines: Mapping[str, tuple[Line, ...]] = {}
     deletions: tuple[Deletion, ...] = ()
     cordons: tuple[CordonSeen, ...] = ()
-    pods: tuple[Event, ...] = ()
+    pods: tuple[PodSeen, ...] = ()
+    cleared_s: float = float("inf")
     deleted_by_run: frozenset[str] = frozenset()
     leaked: tuple[str, ...] = ()
     left_over: tuple[str, ...] = ()

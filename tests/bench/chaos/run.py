@@ -26,11 +26,11 @@ from tests.bench.chaos.faults import Saboteur
 from tests.bench.chaos.judge import Rule, Violation, is_with_pod, judge
 from tests.bench.chaos.load import LABEL, Load
 from tests.bench.chaos.observer import Watcher
-from tests.bench.chaos.record import CordonSeen, Deletion, Event, Inflicted, Record
+from tests.bench.chaos.record import CordonSeen, Deletion, Inflicted, PodSeen, Record
 from tests.bench.chaos.schedule import Plan, make_plan
 from tests.bench.chaos.story import tell
 from tests.e2e.agreement import WORKLOADS, node_disagreements, wait_for_agreement
-from tests.e2e.timeline import Timeline, watching
+from tests.e2e.timeline import Sighting, Timeline, watching
 
 Tell = Callable[[str], None]
 AGREEMENT_S = 30.0
@@ -97,6 +97,7 @@ async def _run(
         tell_(f"{time.time() - started_s:.0f} s: all faults are undone, the load is submitted")
         agreed_after_s, disagreed = await asyncio.to_thread(_agree, stack)
         left_over = await asyncio.to_thread(_wait_until_empty, stack)
+        cleared_s = time.time()
         await asyncio.to_thread(load.delete_pods)
         leaked = await asyncio.to_thread(_leaked, stack)
         watcher.stop()
@@ -108,12 +109,13 @@ async def _run(
         slurm_nodes=slurm_nodes,
         samples=tuple(watcher.samples),
         looks=tuple(watcher.looks),
-        faults=tuple(saboteur.inflicted),
+        faults=saboteur.inflicted,
         jobs=tuple(load.accepted),
         lines=lines,
         deletions=deletions(watched.slurmd),
         cordons=cordons(watched.nodes),
-        pods=pod_events(watched.workloads),
+        pods=pods_seen(watched.workloads),
+        cleared_s=cleared_s,
         deleted_by_run=frozenset(saboteur.deleted_pods),
         leaked=leaked,
         left_over=left_over,
@@ -210,26 +212,31 @@ def cordons(timeline: Timeline[Node]) -> tuple[CordonSeen, ...]:
     return tuple(each for known in found.values() for each in known)
 
 
-def pod_events(timeline: Timeline[Pod]) -> tuple[Event, ...]:
-    """What happened to the pods of the load, as the apiserver told it."""
-    found: list[Event] = []
+def pods_seen(timeline: Timeline[Pod]) -> tuple[PodSeen, ...]:
+    """Changes of the pods of the load."""
+    found: dict[str, list[PodSeen]] = {}
     for seen in timeline.sightings:
-        pod = seen.new or seen.old
-        if pod is None:
-            continue
-        node = pod.spec.node_name or "-"
-        old, new = _pod_state(seen.old), _pod_state(seen.new)
-        if old != new:
-            found.append(Event(seen.at_s, f"pod {pod.name} {new}, uid {pod.uid}", node))
-    return tuple(found)
+        now = _pod_seen(seen)
+        known = found.setdefault(seen.name, [])
+        if not known or msgspec.structs.replace(known[-1], at_s=now.at_s) != now:
+            known.append(now)
+    return tuple(each for known in found.values() for each in known)
 
 
-def _pod_state(pod: Pod | None) -> str:
-    if pod is None:
-        return "is gone"
-    job = pod.annotations.get(names.ANNOTATION_JOB_ID, "")
-    told = " and told to go" if pod.is_deleting else ""
-    return f"{pod.status.phase}{told}" + (f", job {job}" if job else "")
+def _pod_seen(seen: Sighting[Pod]) -> PodSeen:
+    pod = seen.new or seen.old
+    assert pod is not None
+    target = pod.condition("DisruptionTarget")
+    return PodSeen(
+        at_s=seen.at_s,
+        name=pod.name,
+        uid=pod.uid,
+        phase=pod.status.phase if seen.new is not None else "Gone",
+        node=pod.spec.node_name,
+        job=pod.annotations.get(names.ANNOTATION_JOB_ID, ""),
+        is_deleting=pod.is_deleting,
+        why=target.message if target is not None else "",
+    )
 
 
 # -------------------------------------------------------------------- reports

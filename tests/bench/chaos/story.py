@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tests.bench.chaos.judge import Violation
-from tests.bench.chaos.record import Event, Owner, Record, SlurmLook
+from tests.bench.chaos.record import Event, Owner, PodSeen, Record, SlurmLook
 
 BEFORE_S = 60.0
 AFTER_S = 15.0
@@ -56,7 +56,7 @@ def chronicle(record: Record) -> list[Event]:
             for each in record.deletions
         ),
         *(Event(each.at_s, _cordon_text(each.is_cordoned, each.cordoned_by), each.node) for each in record.cordons),
-        *record.pods,
+        *(Event(each.at_s, _pod_text(each), each.node or "-") for each in record.pods),
     ]
     return sorted(found, key=lambda event: event.at_s)
 
@@ -105,3 +105,9 @@ def slurm_events(looks: Sequence[SlurmLook], kube_nodes: Mapping[str, str]) -> I
 def _cordon_text(is_cordoned: bool, cordoned_by: str) -> str:
     by = f" by {cordoned_by}" if cordoned_by else ""
     return f"Node is cordoned{by}" if is_cordoned else "Node is not cordoned"
+
+
+def _pod_text(pod: PodSeen) -> str:
+    told = " and told to go" if pod.is_deleting and pod.phase != "Gone" else ""
+    job = f", job {pod.job}" if pod.job else ""
+    return f"pod {pod.name} {pod.phase}{told}{job}" + (f": {pod.why}" if pod.why else "")

@@ -13,6 +13,7 @@ from tests.bench.chaos.record import (
     Inflicted,
     Line,
     Owner,
+    PodSeen,
     Record,
     Running,
     Sample,
@@ -167,6 +168,41 @@ def test_only_jobs_that_can_be_preempted_are_requeued():
     assert "requeued 1 times" in lost(again, lines=(START, END), partition="high")[0]
     assert lost(again, lines=(START, END), partition="low") == []
     assert lost(again, lines=(START, END), faults=(fault(Fault.DOWN_RESUME, from_s=98),)) == []
+
+
+# ------------------------------------------------------------------- lost pods
+
+
+def lost_pod(phase: str, *, is_deleting: bool = False, is_deleted: bool = False, **more: object) -> list[str]:
+    planned = PlannedJob(
+        number=1, at_s=0, door=Door.POD, partition="low", manner=Manner.PROMPT, lasts_s=5, is_deleted=is_deleted
+    )
+    job = Accepted(planned=planned, name="chaos-1-1", asked_s=50)
+    began = PodSeen(at_s=60, name="chaos-1-1", uid="u", phase="Running", node="node-1")
+    end = PodSeen(at_s=110, name="chaos-1-1", uid="u", phase=phase, node="node-1", is_deleting=is_deleting)
+    return [found.text for found in judge.lost_pods(record(jobs=(job,), pods=(began, end), **more))]
+
+
+def test_a_pod_that_succeeds_or_that_its_owner_deletes_is_not_lost():
+    assert lost_pod("Succeeded") == []
+    assert lost_pod("Running", is_deleting=True, is_deleted=True) == []
+
+
+def test_a_pod_that_is_told_to_go_was_preempted_or_is_lost():
+    wanted = look(105, JobState="PENDING", Partition="high")
+    assert lost_pod("Running", is_deleting=True, looks=(wanted,)) == []
+    assert "told to go" in lost_pod("Running", is_deleting=True)[0]
+
+
+def test_a_pod_that_failed_is_lost_unless_a_fault_hit_its_node():
+    assert "Failed" in lost_pod("Failed")[0]
+    assert lost_pod("Failed", faults=(fault(Fault.KILL_SLURMD),)) == []
+    assert lost_pod("Failed", faults=(fault(Fault.KILL_SLURMD, "node-2"),))
+
+
+def test_a_pod_that_never_ended_is_lost_and_what_the_run_clears_away_is_not():
+    assert "still Pending" in lost_pod("Pending")[0]
+    assert lost_pod("Gone", cleared_s=55.0) == []
 
 
 # ----------------------------------------------------------------- bound twice
