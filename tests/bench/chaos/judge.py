@@ -70,7 +70,7 @@ def judge(record: Record) -> list[Violation]:
         *bound_twice(record),
         *lifted_drains(record),
         *lifted_cordons(record),
-        *(Violation(rule=Rule.LEAKED, at_s=end_s, until_s=end_s, text=text) for text in record.leaked),
+        *(Violation(rule=Rule.LEAKED, at_s=end_s, until_s=end_s, text=text) for text in record.ending.leaked),
     ]
     order = list(Rule)
     named = [msgspec.structs.replace(each, faults=faults_around(record.faults, each)) for each in found]
@@ -178,11 +178,10 @@ def _is_under(running: Running, uid: str) -> bool:
 
 def lost_jobs(record: Record) -> Iterator[Violation]:
     """Accepted sbatch jobs whose end neither Slurm's rules nor a fault explains."""
-    ids = job_ids(record.looks)
     for job in record.jobs:
         if job.planned.door is not Door.SBATCH:
             continue
-        states = job_history(record.looks, ids.get(job.name))
+        states = job_history(record.looks, job.name)
         if not states and not job.is_answered:
             continue  # Slurm never had it, and never said that it had
         lines = record.lines.get(job.name, ())
@@ -193,23 +192,22 @@ def lost_jobs(record: Record) -> Iterator[Violation]:
                 rule=Rule.LOST,
                 at_s=at_s,
                 until_s=at_s,
-                text=f"job {ids.get(job.name, '?')} {job.name} (partition {job.planned.partition}): {why}",
+                text=f"job {states[-1][1]['JobId'] if states else '?'} {job.name} (partition {job.planned.partition}): {why}",
                 evidence=(*(_state_text(*each) for each in states[-4:]), *(_line_text(line) for line in lines)),
             )
 
 
-def job_ids(looks: Sequence[SlurmLook]) -> dict[str, int]:
-    """Job name to id."""
-    return {job["JobName"]: job_id for look in looks for job_id, job in look.jobs.items() if "JobName" in job}
+def job_history(looks: Sequence[SlurmLook], name: str) -> list[tuple[float, Mapping[str, str]]]:
+    """The record of a job each time it had changed, and when that was seen.
 
-
-def job_history(looks: Sequence[SlurmLook], job_id: int | None) -> list[tuple[float, Mapping[str, str]]]:
-    """The record of a job each time it had changed, and when that was seen."""
+    By name, which is unique: a slurmctld that lost its last seconds gives their job ids away again.
+    """
     history: list[tuple[float, Mapping[str, str]]] = []
     for look in looks:
-        job = look.jobs.get(job_id) if job_id is not None else None
-        if job is not None and (not history or history[-1][1] != job):
-            history.append((look.at_s, job))
+        for job_id, job in look.jobs.items():
+            known = {"JobId": str(job_id), **job}
+            if job.get("JobName") == name and (not history or history[-1][1] != known):
+                history.append((look.at_s, known))
     return history
 
 
@@ -218,8 +216,8 @@ def why_lost(
 ) -> str:
     """Why the end of a job is a loss; empty when it is accounted for."""
     ended = any(line.what in ("end", "term") for line in lines)
+    young = slurmctld_killed(record.faults, after_s=job.asked_s, within_s=SAVED_AFTER_S)
     if not states:
-        young = slurmctld_killed(record.faults, after_s=job.asked_s, within_s=SAVED_AFTER_S)
         return "" if ended or young else "accepted, and never seen in Slurm"
     final = states[-1][1]
     state, excused = final["JobState"], is_hit(states, lines, record)
@@ -228,7 +226,7 @@ def why_lost(
     if state in ("PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"):
         # Slurm forgets jobs that ended five minutes ago: what was last seen alive may have ended between two looks.
         is_forgotten = states[-1][0] < record.looks[-1].at_s and job_gone(record.looks[-1], final)
-        return "" if is_forgotten and ended else f"still {state} at the end ({final.get('Reason')})"
+        return "" if is_forgotten and (ended or young) else f"still {state} at the end ({final.get('Reason')})"
     if state == "COMPLETED":
         return "" if ended or excused else "COMPLETED, but its script never wrote that it ended"
     if state == "PREEMPTED":
@@ -290,7 +288,7 @@ def _line_text(line: Line) -> str:
 def lost_pods(record: Record) -> Iterator[Violation]:
     """Pods that failed, were told to go, or never ended, though neither preemption nor a fault on their node did it."""
     for job in record.jobs:
-        seen = [pod for pod in record.pods if pod.name == job.name and pod.at_s < record.cleared_s]
+        seen = [pod for pod in record.pods if pod.name == job.name and pod.at_s < record.ending.cleared_s]
         if job.planned.door is not Door.POD or not seen:
             continue
         end = next((pod for pod in seen if pod.is_deleting or pod.phase in ("Failed", "Gone", "Succeeded")), seen[-1])

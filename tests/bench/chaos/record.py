@@ -131,11 +131,21 @@ class Event(msgspec.Struct, frozen=True):
     node: str = ""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything seen in a run. `slurm_nodes`: Kubernetes node to the name of its Slurm node.
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """How the run ended, after the last fault. From `cleared_s` on it deletes what is left of its load.
 
-    From `cleared_s` on the run deletes what is left of its load.
+    `agreed_after_s` is None when the two sides never agreed: `disagreed` says about what.
     """
+
+    agreed_after_s: float | None = None
+    disagreed: str = ""
+    left_over: tuple[str, ...] = ()
+    leaked: tuple[str, ...] = ()
+    cleared_s: float = float("inf")
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything seen in a run. `slurm_nodes`: Kubernetes node to the name of its Slurm node."""
 
     started_s: float
     slurm_nodes: Mapping[str, str]
@@ -147,9 +157,5 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     deletions: tuple[Deletion, ...] = ()
     cordons: tuple[CordonSeen, ...] = ()
     pods: tuple[PodSeen, ...] = ()
-    cleared_s: float = float("inf")
     deleted_by_run: frozenset[str] = frozenset()
-    leaked: tuple[str, ...] = ()
-    left_over: tuple[str, ...] = ()
-    agreed_after_s: float | None = None
-    disagreed: str = ""
+    ending: Ending = Ending()

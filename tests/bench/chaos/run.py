@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from demo.stack import Stack
+from demo.stack import USER, Stack
 from demo.waiting import NeverSo, NotYet, wait
 from devcluster import Cluster
 from sunkpy.core import names
@@ -26,7 +27,7 @@ from tests.bench.chaos.faults import Saboteur
 from tests.bench.chaos.judge import Rule, Violation, is_with_pod, judge
 from tests.bench.chaos.load import LABEL, Load
 from tests.bench.chaos.observer import Watcher
-from tests.bench.chaos.record import CordonSeen, Deletion, Inflicted, PodSeen, Record
+from tests.bench.chaos.record import CordonSeen, Deletion, Ending, Inflicted, PodSeen, Record
 from tests.bench.chaos.schedule import Plan, make_plan
 from tests.bench.chaos.story import tell
 from tests.e2e.agreement import WORKLOADS, node_disagreements, wait_for_agreement
@@ -34,6 +35,7 @@ from tests.e2e.timeline import Sighting, Timeline, watching
 
 Tell = Callable[[str], None]
 AGREEMENT_S = 30.0
+K8S_USER = "k8s"
 _AGREEMENT_PATIENCE_S = 240.0
 _EMPTY_PATIENCE_S = 300.0
 _LEAK_PATIENCE_S = 45.0
@@ -47,12 +49,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     with_faults: bool = True
 
 
-class Watched(msgspec.Struct, frozen=True):
-    """The three watches of a run."""
+class _Cast(NamedTuple):
+    """Who takes part in a run."""
 
-    slurmd: Timeline[Pod]
-    workloads: Timeline[Pod]
-    nodes: Timeline[Node]
+    stack: Stack
+    plan: Plan
+    slurm_nodes: Mapping[str, str]
+    load: Load
+    saboteur: Saboteur
+    watcher: Watcher
 
 
 async def measure(stack: Stack, cluster: Cluster, options: Options, tell_: Tell) -> list[report.Figure]:
@@ -63,69 +68,78 @@ async def measure(stack: Stack, cluster: Cluster, options: Options, tell_: Tell)
         seed=options.seed, minutes=options.minutes, nodes=sorted(slurm_nodes), with_faults=options.with_faults
     )
     tell_(f"seed {plan.seed}: {len(plan.faults)} faults and {len(plan.jobs)} jobs in {plan.quiet_s:.0f} s, then quiet")
-    record, load = await _run(stack, cluster, plan, slurm_nodes, tell_)
+    run = _Cast(
+        stack,
+        plan,
+        slurm_nodes,
+        Load(stack, seed=plan.seed),
+        Saboteur(stack, cluster, slurm_nodes),
+        Watcher(stack, cluster),
+    )
+    run.load.prepare()
+    record = await _run(run, tell_)
     violations = judge(record)
-    _write(plan, record, load, violations)
+    _write(run, record, violations)
     tell_(tell(record, violations))
     return figures(record, violations, seed=plan.seed)
 
 
-async def _run(
-    stack: Stack, cluster: Cluster, plan: Plan, slurm_nodes: Mapping[str, str], tell_: Tell
-) -> tuple[Record, Load]:
-    load, saboteur = Load(stack, seed=plan.seed), Saboteur(stack, cluster, slurm_nodes)
-    watcher = Watcher(stack, cluster)
-    load.prepare()
-    # A step that waits for a dead apiserver holds its thread: it must not hold up the faults and jobs after it.
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=32))
-    started_s = time.time()
+async def _run(run: _Cast, tell_: Tell) -> Record:
+    stack, started_s = run.stack, time.time()
     async with (
         await Kube.connect(stack.kubeconfig) as kube,
         watching(kube, paths.pods(stack.namespace), Pod, label_selector=f"{names.LABEL_ROLE}=compute") as slurmd,
         watching(kube, paths.pods(WORKLOADS), Pod, label_selector=f"app={LABEL}") as workloads,
         watching(kube, paths.NODES, Node) as nodes,
     ):
-        watcher.start()
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for job in plan.jobs:
-                    tasks.create_task(load.run(job, started_s=started_s))
-                for fault in plan.faults:
-                    tasks.create_task(saboteur.run(fault, started_s=started_s, tell=tell_))
-        finally:
-            await asyncio.to_thread(saboteur.mend_all)
+        run.watcher.start()
+        await _carry_out(run, started_s, tell_)
         tell_(f"{time.time() - started_s:.0f} s: all faults are undone, the load is submitted")
-        agreed_after_s, disagreed = await asyncio.to_thread(_agree, stack)
-        left_over = await asyncio.to_thread(_wait_until_empty, stack)
-        cleared_s = time.time()
-        await asyncio.to_thread(load.delete_pods)
-        leaked = await asyncio.to_thread(_leaked, stack)
-        watcher.stop()
-        lines = await asyncio.to_thread(load.lines)
-        await asyncio.to_thread(stack.admin, "scancel", "--quiet", "--user=user1")
-    watched = Watched(slurmd, workloads, nodes)
-    record = Record(
+        ending = await asyncio.to_thread(_settle, stack, run.load)
+        run.watcher.stop()
+    return Record(
         started_s=started_s,
-        slurm_nodes=slurm_nodes,
-        samples=tuple(watcher.samples),
-        looks=tuple(watcher.looks),
-        faults=saboteur.inflicted,
-        jobs=tuple(load.accepted),
-        lines=lines,
-        deletions=deletions(watched.slurmd),
-        cordons=cordons(watched.nodes),
-        pods=pods_seen(watched.workloads),
-        cleared_s=cleared_s,
-        deleted_by_run=frozenset(saboteur.deleted_pods),
-        leaked=leaked,
-        left_over=left_over,
-        agreed_after_s=agreed_after_s,
-        disagreed=disagreed,
+        slurm_nodes=run.slurm_nodes,
+        samples=tuple(run.watcher.samples),
+        looks=tuple(run.watcher.looks),
+        faults=run.saboteur.inflicted,
+        jobs=tuple(run.load.accepted),
+        lines=run.load.lines(),
+        deletions=deletions(slurmd),
+        cordons=cordons(nodes),
+        pods=pods_seen(workloads),
+        deleted_by_run=frozenset(run.saboteur.deleted_pods),
+        ending=ending,
     )
-    return record, load
+
+
+async def _carry_out(run: _Cast, started_s: float, tell_: Tell) -> None:
+    # A step that waits for a dead apiserver holds its thread: it must not hold up the faults and jobs after it.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=32))
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for job in run.plan.jobs:
+                tasks.create_task(run.load.run(job, started_s=started_s))
+            for fault in run.plan.faults:
+                tasks.create_task(run.saboteur.run(fault, started_s=started_s, tell=tell_))
+    finally:
+        await asyncio.to_thread(run.saboteur.mend_all)
 
 
 # ----------------------------------------------------------------- quiet end
+
+
+def _settle(stack: Stack, load: Load) -> Ending:
+    """Wait until both sides agree, the queue is empty and no placeholder is left; leave nothing of the load."""
+    agreed_after_s, disagreed = _agree(stack)
+    left_over = _wait_until_empty(stack)
+    cleared_s = time.time()
+    load.delete_pods()
+    leaked = _leaked(stack)
+    stack.admin("scancel", "--quiet", f"--user={USER},{K8S_USER}")
+    return Ending(
+        agreed_after_s=agreed_after_s, disagreed=disagreed, left_over=left_over, cleared_s=cleared_s, leaked=leaked
+    )
 
 
 def _agree(stack: Stack) -> tuple[float | None, str]:
@@ -165,7 +179,7 @@ def _leaked(stack: Stack) -> tuple[str, ...]:
     """Placeholder jobs that are still there although no pod of the load is: none may be."""
 
     def check() -> bool:
-        left = stack.squeue("--user=k8s", "--format=%i %T %R %k").splitlines()
+        left = stack.squeue(f"--user={K8S_USER}", "--format=%i %T %R %k").splitlines()
         pods = stack.kubectl("get", "pods", "-n", WORKLOADS, "-l", f"app={LABEL}", "-o", "name").splitlines()
         if left or pods:
             raise NotYet("\n".join([*(f"job {line}" for line in left), *pods]))
@@ -175,7 +189,7 @@ def _leaked(stack: Stack) -> tuple[str, ...]:
         wait(check, timeout_s=_LEAK_PATIENCE_S, what="no placeholder job and no pod", every_s=1.0)
     except NeverSo:
         pods = {pod.uid for pod in stack.list(Pod, "pods", "-n", WORKLOADS)}
-        left = stack.squeue("--user=k8s", "--format=%i %T %R %k").splitlines()
+        left = stack.squeue(f"--user={K8S_USER}", "--format=%i %T %R %k").splitlines()
         return tuple(f"job {line}" for line in left if line.rsplit(":", 1)[-1] not in pods)
     return ()
 
@@ -250,11 +264,11 @@ def figures(record: Record, violations: Sequence[Violation], *, seed: int) -> li
     counted |= {str(rule): sum(each.rule is rule for each in violations) for rule in Rule if rule is not Rule.OVERLAP}
     n = len(record.jobs)
     found = [report.at_most(name, value, unit="", bound=0, n=n, seed=seed) for name, value in counted.items()]
-    agreed_s = _AGREEMENT_PATIENCE_S if record.agreed_after_s is None else record.agreed_after_s
+    agreed_s = _AGREEMENT_PATIENCE_S if record.ending.agreed_after_s is None else record.ending.agreed_after_s
     found.append(
         report.at_most(
             "last fault undone to agreement", agreed_s, unit="s", bound=AGREEMENT_S, n=len(record.faults), seed=seed,
-            limited_by=record.disagreed[:200],
+            limited_by=record.ending.disagreed[:200],
         )
     )  # fmt: skip
     times = [later.at_s - sample.at_s for sample, later in zip(record.samples, record.samples[1:], strict=False)]
@@ -263,7 +277,7 @@ def figures(record: Record, violations: Sequence[Violation], *, seed: int) -> li
             "samples per second of all nodes, slowest of 20", 1 / report.p95(times), unit="/s", n=len(times)
         )
     )
-    found.append(report.observed("jobs still in the queue at the end", len(record.left_over), unit="", n=n))
+    found.append(report.observed("jobs still in the queue at the end", len(record.ending.left_over), unit="", n=n))
     return found
 
 
@@ -279,14 +293,14 @@ class _Run(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[Violation, ...]
 
 
-def _write(plan: Plan, record: Record, load: Load, violations: Sequence[Violation]) -> None:
+def _write(cast: _Cast, record: Record, violations: Sequence[Violation]) -> None:
     run = _Run(
-        plan=plan,
+        plan=cast.plan,
         started_s=record.started_s,
         inflicted=record.faults,
-        refused=tuple(load.refused),
-        left_over=record.left_over,
-        disagreed=record.disagreed,
+        refused=tuple(cast.load.refused),
+        left_over=record.ending.left_over,
+        disagreed=record.ending.disagreed,
         violations=tuple(violations),
     )
     folder: Path = report.REPORTS

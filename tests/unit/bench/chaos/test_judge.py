@@ -10,6 +10,7 @@ from tests.bench.chaos.record import (
     Accepted,
     CordonSeen,
     Deletion,
+    Ending,
     Inflicted,
     Line,
     Owner,
@@ -144,6 +145,12 @@ def test_a_job_accepted_right_before_slurmctld_was_killed_may_be_forgotten():
     assert lost(look(100, node="IDLE"), faults=(fault(Fault.KILL, "slurmctld", from_s=90),))
 
 
+def test_a_job_id_that_slurmctld_gave_away_again_is_another_job():
+    other = look(120, JobName="chaos-1-3", JobState="FAILED")
+    assert lost(look(54, JobState="RUNNING"), other, faults=(fault(Fault.KILL, "slurmctld", from_s=55),)) == []
+    assert "still RUNNING" in lost(look(54, JobState="RUNNING"), other)[0]
+
+
 @pytest.mark.parametrize("state", ["PENDING", "RUNNING", "COMPLETING"])
 def test_a_job_that_has_not_ended_when_the_run_does_is_lost(state):
     assert "still" in lost(look(100, JobState=state))[0]
@@ -202,7 +209,7 @@ def test_a_pod_that_failed_is_lost_unless_a_fault_hit_its_node():
 
 def test_a_pod_that_never_ended_is_lost_and_what_the_run_clears_away_is_not():
     assert "still Pending" in lost_pod("Pending")[0]
-    assert lost_pod("Gone", cleared_s=55.0) == []
+    assert lost_pod("Gone", ending=Ending(cleared_s=55.0)) == []
 
 
 # ----------------------------------------------------------------- bound twice
@@ -275,7 +282,7 @@ def test_the_worst_comes_first_with_the_faults_around_it():
         samples=(sample(110, *both), sample(112, *both)),
         looks=(look(120, node="IDLE"),),
         faults=(DRAIN, fault(Fault.RECONFIGURE, "slurmctld", from_s=105), fault(Fault.KILL, "syncer", from_s=5)),
-        leaked=("job 12",),
+        ending=Ending(leaked=("job 12",)),
     )
     found = judge.judge(seen)
     assert [each.rule for each in found] == [Rule.OVERLAP, Rule.FOREIGN, Rule.LEAKED]
