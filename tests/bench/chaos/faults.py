@@ -61,6 +61,14 @@ class Saboteur:
         said = "; ".join(filter(None, (said, more)))
         self._done[planned.number] = msgspec.structs.replace(done, mended_s=time.time(), said=said)
 
+    async def keep_controllers(self, tell: Callable[[str], None]) -> None:
+        """Start again, until cancelled, what of the control plane ends by itself: nobody else does on a devcluster."""
+        while True:
+            await asyncio.sleep(5)
+            with contextlib.suppress(DevclusterError):  # the apiserver is away: next time
+                for name in await asyncio.to_thread(self._cluster.fault.revive_controllers):
+                    tell(f"{name} had ended by itself and was started again")
+
     @property
     def inflicted(self) -> tuple[Inflicted, ...]:
         """What was done so far, in the order of the plan."""

@@ -7,6 +7,7 @@ pass. A violation carries what proves it, and the faults that were at work aroun
 from __future__ import annotations
 
 import enum
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
@@ -26,7 +27,7 @@ SHOWN_AFTER_S = 1.0
 NODE_FAULT_ACTS_S = 120.0
 """Slurm notices that a node was away up to `SlurmdTimeout` later, and ends its jobs then."""
 PLACEHOLDERS_OVERLAP_S = 5.0
-WANTED_WITHIN_S = 15.0
+WATCH_LATE_S = 15.0
 _FLAG_OF = {Fault.DOWN: "DOWN", Fault.DRAIN: "DRAIN", Fault.FAIL: "FAIL"}
 _ENDED_BY_NODE = frozenset({"NODE_FAIL", "FAILED", "BOOT_FAIL", "CANCELLED"})
 
@@ -63,7 +64,7 @@ def judge(record: Record) -> list[Violation]:
     """All violations, the worst first."""
     end_s = _end_s(record)
     found = [
-        *overlaps(record.samples),
+        *overlaps(record.samples, kinds={job.name: kind_text(job) for job in record.jobs}),
         *busy_deletions(record),
         *lost_jobs(record),
         *lost_pods(record),
@@ -102,18 +103,25 @@ class _Open(msgspec.Struct):
     samples: int = 1
 
 
-def overlaps(samples: Sequence[Sample]) -> Iterator[Violation]:
-    """Two owners on one node, for as long as consecutive samples show both."""
+def kind_text(job: Accepted) -> str:
+    """`pod in low, stubborn, grace 8 s`."""
+    planned = job.planned
+    grace = f", grace {planned.grace_s} s" if planned.door is Door.POD else ""
+    return f"{planned.door} in {planned.partition}, {planned.manner}{grace}"
+
+
+def overlaps(samples: Sequence[Sample], *, kinds: Mapping[str, str] | None = None) -> Iterator[Violation]:
+    """Two owners on one node, for as long as consecutive samples show both; `kinds` says what each one is."""
     still: dict[tuple[str, Owner, Owner], _Open] = {}
     for sample in samples:
         now = {(one.node, one.owner, other.owner): (one, other) for one, other in _pairs(sample)}
         for key in [key for key in still if key not in now]:
-            yield _overlap(still.pop(key))
+            yield _overlap(still.pop(key), kinds or {})
         for key, pair in now.items():
             known = still.setdefault(key, _Open(sample.at_s, sample.at_s, pair, 0))
             known.until_s, known.samples = sample.at_s, known.samples + 1
     for known in still.values():
-        yield _overlap(known)
+        yield _overlap(known, kinds or {})
 
 
 def _pairs(sample: Sample) -> Iterator[tuple[Running, Running]]:
@@ -122,7 +130,7 @@ def _pairs(sample: Sample) -> Iterator[tuple[Running, Running]]:
             yield one, other
 
 
-def _overlap(known: _Open) -> Violation:
+def _overlap(known: _Open, kinds: Mapping[str, str]) -> Violation:
     one, other = known.first
     return Violation(
         rule=Rule.OVERLAP,
@@ -133,6 +141,7 @@ def _overlap(known: _Open) -> Violation:
         evidence=(
             f"{known.samples} samples",
             *(f"{each.owner.text}: pids {list(each.pids)} in the cgroup of pod {each.pod_uid}" for each in known.first),
+            *(f"{each.owner.name} is {kinds[each.owner.name]}" for each in known.first if each.owner.name in kinds),
         ),
     )
 
@@ -152,9 +161,15 @@ def busy_deletions(record: Record) -> Iterator[Violation]:
         if deletion.uid in judged or deletion.uid in record.deleted_by_run:
             continue
         judged.add(deletion.uid)
-        before = [sample for sample in record.samples if sample.at_s <= deletion.at_s]
-        running = before[-1].running if before else ()
-        busy = [each for each in running if each.node == deletion.node and _is_under(each, deletion.uid)]
+        running = running_at(record.samples, deletion.at_s)
+        # The watch may tell late: a pod that began meanwhile was not there, while a job in the pod itself was.
+        long = {each.owner for each in running_at(record.samples, deletion.at_s - WATCH_LATE_S)}
+        busy = [
+            each
+            for each in running
+            if each.node == deletion.node
+            and (each.owner in long if each.owner.door == Door.POD else each.pod_uid == deletion.uid)
+        ]
         if busy:
             yield Violation(
                 rule=Rule.BUSY_DELETED,
@@ -163,14 +178,16 @@ def busy_deletions(record: Record) -> Iterator[Violation]:
                 node=deletion.node,
                 text=f"slurmd pod {deletion.pod} was deleted while {', '.join(each.owner.text for each in busy)} ran",
                 evidence=(
-                    *(f"{each.owner.text}: pids {list(each.pids)}, seen at {before[-1].at_s:.2f}" for each in busy),
+                    *(f"{each.owner.text}: pids {list(each.pids)}" for each in busy),
                     *(f"{key}={value}" for key, value in deletion.annotations.items() if key.startswith(names.PREFIX)),
                 ),
             )
 
 
-def _is_under(running: Running, uid: str) -> bool:
-    return running.owner.door == Door.POD or running.pod_uid == uid
+def running_at(samples: Sequence[Sample], at_s: float) -> tuple[Running, ...]:
+    """What the last sample up to then showed."""
+    index = bisect_right(samples, at_s, key=lambda sample: sample.at_s)
+    return samples[index - 1].running if index else ()
 
 
 # ------------------------------------------------------------------- lost jobs
@@ -192,7 +209,7 @@ def lost_jobs(record: Record) -> Iterator[Violation]:
                 rule=Rule.LOST,
                 at_s=at_s,
                 until_s=at_s,
-                text=f"job {states[-1][1]['JobId'] if states else '?'} {job.name} (partition {job.planned.partition}): {why}",
+                text=f"job {job.name} of partition {job.planned.partition}: {why}",
                 evidence=(*(_state_text(*each) for each in states[-4:]), *(_line_text(line) for line in lines)),
             )
 
@@ -274,7 +291,7 @@ def _until(start: Line, lines: Sequence[Line], states: Sequence[tuple[float, Map
 
 
 def _state_text(at_s: float, job: Mapping[str, str]) -> str:
-    shown = ("JobState", "Reason", "Restarts", "NodeList", "ExitCode")
+    shown = ("JobId", "JobState", "Reason", "Restarts", "NodeList", "ExitCode")
     return f"{at_s:.1f} " + " ".join(f"{key}={job.get(key, '')}" for key in shown)
 
 
@@ -316,9 +333,9 @@ def why_pod_lost(job: Accepted, end: PodSeen, record: Record) -> str:
         return f"still {end.phase} at the end"
     if node_was_hit(record.faults, end.node, at_s=end.at_s):
         return ""
-    if end.is_deleting and is_wanted_by_others(record.looks, at_s=end.at_s):
+    if end.is_deleting and was_preempted(record.looks, end.uid):
         return ""
-    return f"{'told to go' if end.is_deleting else end.phase}, though nothing preempts it and no fault hit its node"
+    return f"{'told to go' if end.is_deleting else end.phase}, though Slurm preempted no job of it and no fault hit its node"
 
 
 def node_was_hit(faults: Sequence[Inflicted], node: str, *, at_s: float) -> bool:
@@ -331,14 +348,17 @@ def node_was_hit(faults: Sequence[Inflicted], node: str, *, at_s: float) -> bool
     )
 
 
-def is_wanted_by_others(looks: Sequence[SlurmLook], *, at_s: float) -> bool:
-    """A job of the higher partition waited or began around then, so that Slurm may have preempted."""
+def was_preempted(looks: Sequence[SlurmLook], uid: str) -> bool:
+    """Slurm itself says that it preempted a placeholder job of this pod."""
     return any(
-        job.get("Partition") == "high" and job["JobState"] in ("PENDING", "RUNNING", "CONFIGURING")
-        for look in looks
-        if abs(look.at_s - at_s) <= WANTED_WITHIN_S
-        for job in look.jobs.values()
+        job["JobState"] == "PREEMPTED" and placeholder_of(job) == uid for look in looks for job in look.jobs.values()
     )
+
+
+def placeholder_of(job: Mapping[str, str]) -> str:
+    """Uid of the pod that a job stands for; empty for a job of its own."""
+    comment = job.get("Comment", "")
+    return comment.rsplit(":", 1)[-1] if comment.startswith(names.JOB_COMMENT_PREFIX) else ""
 
 
 # ----------------------------------------------------------------- bound twice
@@ -368,9 +388,9 @@ def running_placeholders(look: SlurmLook) -> dict[str, list[int]]:
     """Pod uid to the placeholder jobs that run for it."""
     found: dict[str, list[int]] = {}
     for job_id, job in look.jobs.items():
-        comment = job.get("Comment", "")
-        if comment.startswith(names.JOB_COMMENT_PREFIX) and job["JobState"] == "RUNNING":
-            found.setdefault(comment.rsplit(":", 1)[-1], []).append(job_id)
+        uid = placeholder_of(job)
+        if uid and job["JobState"] == "RUNNING":
+            found.setdefault(uid, []).append(job_id)
     return found
 
 

@@ -196,9 +196,10 @@ def test_a_pod_that_succeeds_or_that_its_owner_deletes_is_not_lost():
 
 
 def test_a_pod_that_is_told_to_go_was_preempted_or_is_lost():
-    wanted = look(105, JobState="PENDING", Partition="high")
-    assert lost_pod("Running", is_deleting=True, looks=(wanted,)) == []
-    assert "told to go" in lost_pod("Running", is_deleting=True)[0]
+    preempted = look(112, JobState="PREEMPTED", Comment="k8s:default/chaos-1-1:u")
+    others = look(112, JobState="PREEMPTED", Comment="k8s:default/chaos-1-9:v")
+    assert lost_pod("Running", is_deleting=True, looks=(preempted,)) == []
+    assert "told to go" in lost_pod("Running", is_deleting=True, looks=(others,))[0]
 
 
 def test_a_pod_that_failed_is_lost_unless_a_fault_hit_its_node():
