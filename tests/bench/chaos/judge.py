@@ -335,7 +335,8 @@ def why_pod_lost(job: Accepted, end: PodSeen, record: Record) -> str:
         return ""
     if end.is_deleting and was_preempted(record.looks, end.uid):
         return ""
-    return f"{'told to go' if end.is_deleting else end.phase}, though Slurm preempted no job of it and no fault hit its node"
+    how = "told to go" if end.is_deleting else end.phase
+    return f"{how}, though Slurm preempted no job of it and no fault hit its node"
 
 
 def node_was_hit(faults: Sequence[Inflicted], node: str, *, at_s: float) -> bool:
