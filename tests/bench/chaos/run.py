@@ -83,6 +83,9 @@ async def measure(stack: Stack, cluster: Cluster, options: Options, tell_: Tell)
     record = await _run(run, tell_)
     violations = judge(record)
     _write(run, record, violations)
+    # Only now: what a run of half an hour has seen is not lost over its cleaning up.
+    for user in (USER, K8S_USER):
+        stack.admin("scancel", "--quiet", f"--user={user}")
     tell_(tell(record, violations))
     return figures(record, violations, seed=plan.seed)
 
@@ -141,7 +144,6 @@ def _settle(stack: Stack, load: Load) -> Ending:
     cleared_s = time.time()
     load.delete_pods()
     leaked = _leaked(stack)
-    stack.admin("scancel", "--quiet", f"--user={USER},{K8S_USER}")
     return Ending(
         agreed_after_s=agreed_after_s, disagreed=disagreed, left_over=left_over, cleared_s=cleared_s, leaked=leaked
     )
