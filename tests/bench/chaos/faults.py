@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from demo.command import CommandFailed
 from demo.stack import Stack
-from demo.waiting import NeverSo, NotYet, wait
 from devcluster import Cluster, DevclusterError
+from devcluster.shell import CommandFailed
+from devcluster.waiting import NeverSo, NotYet, wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from tests.bench.chaos.record import Inflicted, reason_of

@@ -10,15 +10,15 @@ import asyncio
 import time
 from typing import Final
 
-from demo.command import CommandFailed
 from demo.stack import Stack
-from demo.waiting import NeverSo, wait
+from devcluster.shell import CommandFailed
+from devcluster.waiting import NeverSo, wait
 from sunkpy.core import names
 from tests.bench.chaos.record import Accepted, Line
 from tests.bench.chaos.schedule import Door, Manner, PlannedJob
 from tests.e2e import workloads
-from tests.e2e.agreement import WORKLOADS
 from tests.e2e.handover import whole_node_cpu
+from tests.e2e.workloads import NAMESPACE as WORKLOADS
 
 LABEL: Final = "sunkpy-chaos"
 FOLDER: Final = "chaos"
@@ -71,7 +71,7 @@ class Load:
         body = pod_body(planned, name, stack=self._stack, cpu=self._cpu)
 
         def apply() -> bool:
-            self._stack.apply(body)
+            self._stack.kubectl.apply(body)
             return True
 
         try:

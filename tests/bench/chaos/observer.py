@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from demo import slurm_text
-from demo.command import CommandFailed
 from demo.stack import Stack
 from devcluster import Cluster, cgroups
 from devcluster.errors import DevclusterError
+from devcluster.shell import CommandFailed
 from tests.bench.chaos.record import Owner, Running, Sample, SlurmLook
 
 SAMPLE_EVERY_S = 0.25

@@ -17,8 +17,8 @@ import msgspec
 import structlog
 
 from demo.stack import USER, Stack
-from demo.waiting import NeverSo, NotYet, wait
 from devcluster import Cluster
+from devcluster.waiting import NeverSo, NotYet, wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.kube import paths
@@ -31,8 +31,9 @@ from tests.bench.chaos.observer import Watcher
 from tests.bench.chaos.record import CordonSeen, Deletion, Ending, Inflicted, PodSeen, Record
 from tests.bench.chaos.schedule import Plan, make_plan
 from tests.bench.chaos.story import tell
-from tests.e2e.agreement import WORKLOADS, node_disagreements, wait_for_agreement
 from tests.e2e.timeline import Sighting, Timeline, watching
+from tests.e2e.workloads import NAMESPACE as WORKLOADS
+from tests.e2e.workloads import node_disagreements, wait_for_agreement
 
 Tell = Callable[[str], None]
 AGREEMENT_S = 30.0
@@ -195,7 +196,7 @@ def _leaked(stack: Stack) -> tuple[str, ...]:
     try:
         wait(check, timeout_s=_LEAK_PATIENCE_S, what="no placeholder job and no pod", every_s=1.0)
     except NeverSo:
-        pods = {pod.uid for pod in stack.list(Pod, "pods", "-n", WORKLOADS)}
+        pods = {pod.uid for pod in stack.kubectl.list(Pod, "pods", "-n", WORKLOADS)}
         left = stack.squeue(f"--user={K8S_USER}", "--format=%i %T %R %k").splitlines()
         return tuple(f"job {line}" for line in left if line.rsplit(":", 1)[-1] not in pods)
     return ()
