@@ -31,9 +31,9 @@ from tests.bench.chaos.observer import Watcher
 from tests.bench.chaos.record import CordonSeen, Deletion, Ending, Inflicted, PodSeen, Record
 from tests.bench.chaos.schedule import Plan, make_plan
 from tests.bench.chaos.story import tell
+from tests.e2e.agreement import node_disagreements, wait_for_agreement
 from tests.e2e.timeline import Sighting, Timeline, watching
 from tests.e2e.workloads import NAMESPACE as WORKLOADS
-from tests.e2e.workloads import node_disagreements, wait_for_agreement
 
 Tell = Callable[[str], None]
 AGREEMENT_S = 30.0
