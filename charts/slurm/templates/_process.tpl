@@ -31,7 +31,7 @@ schedulerName: {{ include "slurm.schedulerName" . }}
 defaultPartition: {{ .Values.scheduler.defaultPartition | default (include "slurm.defaultPartition" .) | quote }}
 access: {{ toJson .Values.scheduler.access }}
 gpuResources: {{ toJson .Values.scheduler.gpuResources }}
-hooks: {port: 8000, audience: sunkpy-hooks}
+hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ int .Values.hooks.epilogTimeoutSeconds }}}
 {{- end }}
 
 {{- /* The Deployment of a sunkpy process. Call with (dict "root" $ "part" … "values" … "config" text "ports" dict). */}}

@@ -270,7 +270,7 @@ def test_another_version_of_the_chart_restarts_nothing(chart: str, tmp_path: Pat
     ("values", "restarted"),
     [
         ({"partitions": {"night": {"priorityTier": 5}}}, {"slurmctld", "slurmrestd"}),
-        ({"hooks": {"epilogTimeoutSeconds": 7}}, {"slurmctld"}),
+        ({"hooks": {"epilogTimeoutSeconds": 7}}, {"slurmctld", "scheduler"}),
         ({"syncer": {"pollSeconds": 7}}, {"syncer"}),
         ({"scheduler": {"pollSeconds": 7}}, {"scheduler"}),
     ],
