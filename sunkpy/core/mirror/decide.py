@@ -1,7 +1,7 @@
 """The mirror between slurmd pods and Slurm nodes: one decision per name, both directions.
 
 Ownership ends every loop. Kubernetes' causes become drains whose reason starts with `k8s: `; only those are ever
-changed or lifted. Any other drain is told to the pod, and what the operator makes of it (a cordon of its own) is not
+changed or lifted. What anybody else has set, DRAIN, FAIL or DOWN, is told to the pod, and what the operator makes of it (a cordon of its own) is not
 told back.
 
 Fail closed. When Slurm's answer is stale or not to be believed, nothing is written to Slurm and the pod is only told
@@ -38,7 +38,7 @@ ACT_WITHIN_S = 5.0
 SILENCE_GRACE_S = 10.0
 """Slurm sets NOT_RESPONDING for half a second after each UNDRAIN; only longer silence is told."""
 FOREIGN_DRAIN_KEPT_S = 600.0
-"""How long a node that somebody else drained outlives its pod: a new pod on the same machine finds the drain again."""
+"""How long a node that somebody else holds outlives its pod: a new pod on the same machine finds the drain again."""
 
 REPEAT_AFTER_S = 2.0
 """A write that Slurm took and does not show is not repeated sooner."""
@@ -128,7 +128,7 @@ def _note_deletable(view: View, answer: Answer, memory: Memory, now_s: float) ->
         and view.pod is None
         and view.are_pods_known
         and not node.is_busy
-        and (node.is_drained_by_us or (node.is_drained_by_others and _kept_long_enough(memory, now_s)))
+        and (node.is_drained_by_us or (node.is_held_by_others and _kept_long_enough(memory, now_s)))
     )
     uid = owner.uid if owner else ""
     return msgspec.structs.replace(memory, deletable=_claim(memory.deletable, uid, holds, answer.number))
@@ -173,7 +173,7 @@ def _next_deadline_s(view: View, memory: Memory, now_s: float) -> float | None:
     clocks = (
         (memory.silent_since_s, SILENCE_GRACE_S),
         (memory.unready_since_s, UNREADY_GRACE_S),
-        (memory.podless_since_s if node is not None and node.is_drained_by_others else None, FOREIGN_DRAIN_KEPT_S),
+        (memory.podless_since_s if node is not None and node.is_held_by_others else None, FOREIGN_DRAIN_KEPT_S),
     )
     left = [since_s + grace_s - now_s for since_s, grace_s in clocks if since_s is not None]
     return min((seconds for seconds in left if seconds > 0), default=None)
@@ -217,7 +217,7 @@ def _was_announced(node: SlurmNode) -> bool:
 
 def _drain(node: SlurmNode, cause: DrainCause) -> list[MirrorAction]:
     """Nothing when it is drained for this cause already, or by others: their reason stays."""
-    if node.is_drained_by_others or (node.is_drain and node.reason == cause.reason):
+    if node.is_held_by_others or (node.is_drain and node.reason == cause.reason):
         return []
     is_announced = cause.is_announced or node.is_drain
     return [DrainNode(name=node.name, reason=cause.reason, is_announced=is_announced)]

@@ -20,12 +20,12 @@ def known_conditions(node: SlurmNode | None, *, is_silent: bool) -> tuple[Condit
             _condition(names.CONDITION_NOT_RESPONDING, False, "NoSlurmNode"),
         )
     return (
-        _condition(names.CONDITION_DRAIN, node.is_drain, _drain_word(node), node.reason if node.is_drain else ""),
+        _condition(names.CONDITION_DRAIN, node.is_closed, _drain_word(node), node.reason if node.is_closed else ""),
         _condition(
             names.CONDITION_CORDON,
-            node.is_drained_by_others,
-            "DrainedInSlurm" if node.is_drained_by_others else "NotDrainedInSlurm",
-            node.reason if node.is_drained_by_others else "",
+            node.is_held_by_others,
+            "DrainedInSlurm" if node.is_held_by_others else "NotDrainedInSlurm",
+            node.reason if node.is_held_by_others else "",
         ),
         _condition(names.CONDITION_RUNNING, node.is_busy, "JobsOnNode" if node.is_busy else "NoJobs"),
         _condition(names.CONDITION_NOT_RESPONDING, is_silent, "NotResponding" if is_silent else "Responding"),
@@ -58,7 +58,7 @@ def slurm_annotations(node: SlurmNode | None) -> dict[str, str | None]:
     """State and drain reason, for people: no decision reads them. None removes."""
     return {
         names.ANNOTATION_SLURM_STATE: shown_state(node) if node else None,
-        names.ANNOTATION_DRAIN: (node.reason or "no reason given") if node and node.is_drain else None,
+        names.ANNOTATION_DRAIN: (node.reason or "no reason given") if node and node.is_closed else None,
     }
 
 
@@ -73,7 +73,7 @@ def changed(pod: Pod, annotations: dict[str, str | None]) -> dict[str, str | Non
 
 
 def _drain_word(node: SlurmNode) -> str:
-    if not node.is_drain:
+    if not node.is_closed:
         return "NotDrained"
     return "Draining" if node.is_busy else "Drained"
 

@@ -60,6 +60,19 @@ def decide_twice(pod: Pod | None, node: SlurmNode | None, *, memory: Memory | No
         pytest.param(make_pod(cordon="x"), make_node("IDLE+DRAIN", reason=THEIRS), [], id="a foreign reason stays"),
         pytest.param(make_pod(), make_node("IDLE+DRAIN", reason=THEIRS), [], id="a foreign drain is never lifted"),
         pytest.param(make_pod(), make_node("IDLE+DRAIN", reason=""), [], id="a drain without reason is foreign"),
+        pytest.param(make_pod(cordon="x"), make_node("IDLE+FAIL", reason=THEIRS), [], id="a foreign FAIL stays"),
+        pytest.param(make_pod(cordon="x"), make_node("DOWN", reason=THEIRS), [], id="a foreign DOWN stays"),
+        pytest.param(make_pod(), make_node("DOWN+DRAIN", reason=THEIRS), [], id="DOWN over our drain is theirs"),
+        pytest.param(
+            make_pod(cordon="disk"),
+            make_node("DOWN+NOT_RESPONDING", reason="Not responding"),
+            [("DrainNode", OURS)],
+            id="a silent slurmd is nobody's hold",
+        ),
+        pytest.param(
+            make_pod(), make_node("DOWN+DRAIN", reason=OURS), [("UndrainNode", "")], id="nor blocks the lifting"
+        ),
+        pytest.param(None, make_node("DOWN", reason=THEIRS), [], id="pod gone, DOWN by others: the reason stays"),
         pytest.param(make_pod(), make_node("IDLE+DRAIN", reason=OURS), [("UndrainNode", "")], id="uncordoned"),
         pytest.param(
             make_pod(), make_node("MIXED+DRAIN", reason=OURS), [("UndrainNode", "")], id="uncordoned while busy"
@@ -336,6 +349,9 @@ def test_a_write_without_effect_is_repeated_slowly() -> None:
         (make_node("MIXED+DRAIN", reason=OURS), "True", "False", "True", "True"),
         (make_node("IDLE+DRAIN", reason=THEIRS), "True", "True", "False", "True"),
         (make_node("DOWN"), "False", "False", "False", "False"),
+        (make_node("DOWN", reason=THEIRS), "True", "True", "False", "False"),
+        (make_node("IDLE+FAIL", reason=THEIRS), "True", "True", "False", "False"),
+        (make_node("DOWN", reason="Not responding"), "False", "False", "False", "False"),
         (make_node("IDLE+DRAIN+INVALID_REG", reason="Low RealMemory"), "True", "True", "False", "False"),
         (None, "False", "False", "False", "False"),
     ],

@@ -43,8 +43,8 @@ nodes = st.none() | st.builds(
         "+".join([base, *flags]), reason=reason, comment=comment, alloc_cpus=cpus
     ),
     st.sampled_from(["IDLE", "ALLOCATED", "MIXED", "DOWN", "UNKNOWN", "FUTURE"]),
-    st.lists(st.sampled_from(["DRAIN", "COMPLETING", "NOT_RESPONDING", "INVALID_REG"]), unique=True),
-    st.sampled_from(["", "k8s: cordon: disk", "k8s: pod gone", "k8s: pod pending deletion: x", "bad gpu"]),
+    st.lists(st.sampled_from(["DRAIN", "FAIL", "COMPLETING", "NOT_RESPONDING", "INVALID_REG"]), unique=True),
+    st.sampled_from(["", "k8s: cordon: disk", "k8s: pod gone", "k8s: pod pending deletion: x", "bad gpu", "Not responding"]),
     st.sampled_from(["", "rack 7", make_comment(), make_comment(uid="old"), make_comment(namespace="other")]),
     st.sampled_from([0, 0, 2]),
 )
@@ -66,7 +66,7 @@ def apply(action: MirrorAction, pod: Pod | None, node: SlurmNode | None) -> tupl
             ), node
         case DrainNode():
             assert node is not None
-            return pod, replace(node, state=node.state | {"DRAIN"}, reason=action.reason)
+            return pod, replace(node, state=node.state - {"FAIL"} | {"DRAIN"}, reason=action.reason)
         case UndrainNode():
             assert node is not None
             return pod, replace(node, state=node.state - {"DRAIN"}, reason="")
@@ -83,7 +83,7 @@ def check(action: MirrorAction, node: SlurmNode | None, pod: Pod | None) -> None
         assert node is not None
     if isinstance(action, DrainNode | UndrainNode):
         assert node is not None
-        assert not node.is_drained_by_others, "a foreign reason is never changed"
+        assert not node.is_held_by_others, "a foreign reason is never changed"
     if isinstance(action, DrainNode):
         assert action.reason.startswith(names.REASON_PREFIX)
     if isinstance(action, DeleteSlurmNode):
