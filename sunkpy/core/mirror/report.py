@@ -11,11 +11,14 @@ _NOISE = frozenset({"DYNAMIC_NORM", "PLANNED"})  # true of every node of ours, o
 
 
 def known_conditions(node: SlurmNode | None, *, is_silent: bool) -> tuple[Condition, ...]:
-    """Conditions for a node as Slurm sees it; None when Slurm has no such node."""
+    """Conditions for a node as Slurm sees it; None when Slurm has no such node.
+
+    A Slurm node that does not exist says nothing about its machine: whether it is drained is then not known.
+    """
     if node is None:
         return (
             _condition(names.CONDITION_DRAIN, False, "NoSlurmNode"),
-            _condition(names.CONDITION_CORDON, False, "NoSlurmNode"),
+            Condition(type=names.CONDITION_CORDON, status="Unknown", reason="NoSlurmNode"),
             _condition(names.CONDITION_RUNNING, False, "NoSlurmNode"),
             _condition(names.CONDITION_NOT_RESPONDING, False, "NoSlurmNode"),
         )
@@ -24,7 +27,7 @@ def known_conditions(node: SlurmNode | None, *, is_silent: bool) -> tuple[Condit
         _condition(
             names.CONDITION_CORDON,
             node.is_held_by_others,
-            "DrainedInSlurm" if node.is_held_by_others else "NotDrainedInSlurm",
+            _cordon_word(node),
             node.reason if node.is_held_by_others else "",
         ),
         _condition(names.CONDITION_RUNNING, node.is_busy, "JobsOnNode" if node.is_busy else "NoJobs"),
@@ -70,6 +73,12 @@ def differing(pod: Pod, conditions: tuple[Condition, ...]) -> tuple[Condition, .
 def changed(pod: Pod, annotations: dict[str, str | None]) -> dict[str, str | None]:
     """Those that the pod does not have in this form yet."""
     return {key: value for key, value in annotations.items() if pod.annotations.get(key) != value}
+
+
+def _cordon_word(node: SlurmNode) -> str:
+    if not node.is_held_by_others:
+        return "NotDrainedInSlurm"
+    return names.REASON_INVALID if node.is_invalid else "DrainedInSlurm"
 
 
 def _drain_word(node: SlurmNode) -> str:

@@ -82,6 +82,11 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
         return "NOT_RESPONDING" in self.state
 
     @property
+    def is_invalid(self) -> bool:
+        """What slurmd told of the machine is not what Slurm has on record."""
+        return bool(self.state & {"INVALID", "INVALID_REG"})
+
+    @property
     def is_registered(self) -> bool:
         """Slurmd has registered and the node can be used or only drains."""
         return bool(self.state) and not (self.state & _UNUSABLE)

@@ -11,13 +11,14 @@ from pytest_httpx import HTTPXMock
 
 
 class FakeSlurmrestd:
-    """`nodes` is what Slurm has; `writes` what was asked of it; `is_down` makes it answer 502."""
+    """`nodes` is what Slurm has; `writes` what was asked of it; `is_down` answers 502, `refuse` refuses writes."""
 
     def __init__(self, httpx_mock: HTTPXMock, *, cluster: str = "c1") -> None:
         self.cluster = cluster
         self.nodes: dict[str, dict[str, Any]] = {}
         self.writes: list[str] = []
         self.is_down = False
+        self.refuse = ""
         self.refused = asyncio.Event()
         self._version = 100
         httpx_mock.add_callback(self.handle, is_reusable=True, is_optional=True)
@@ -31,6 +32,11 @@ class FakeSlurmrestd:
     def lose_state(self) -> None:
         """Everything is gone."""
         self.nodes.clear()
+        self._version += 1
+
+    def forget(self, name: str) -> None:
+        """slurmctld has lost its record of one node, or somebody deleted it."""
+        del self.nodes[name]
         self._version += 1
 
     def state(self, name: str) -> str:
@@ -49,11 +55,17 @@ class FakeSlurmrestd:
             if int(request.url.params.get("update_time", 0)) >= self._version:
                 return httpx.Response(304)
             return self.reply(nodes=list(self.nodes.values()), last_update={"set": True, "number": self._version})
+        if request.method == "GET" and name in self.nodes:
+            return self.reply(nodes=[self.nodes[name]])
+        if request.method == "GET":
+            return httpx.Response(404, json={"errors": [{"error_number": 2018, "error": "Invalid node name"}]})
         self.writes.append(f"{request.method} {name} {request.content.decode()}".strip())
         if name not in self.nodes:
             return httpx.Response(
                 500, json={"errors": [{"error_number": 2018, "error": "Invalid node name specified"}]}
             )
+        if self.refuse:
+            return httpx.Response(500, json={"errors": [{"error_number": 2058, "error": self.refuse}]})
         if request.method == "DELETE":
             del self.nodes[name]  # the version does not change: 24.11 and 26.05 answer 304 afterwards
             return self.reply()
