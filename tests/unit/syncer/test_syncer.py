@@ -29,6 +29,9 @@ from tests.unit.syncer.slurmrestd import FakeSlurmrestd
 
 NAME = "gpu-000-001"
 COMMENT = '{"node":"n","namespace":"slurm","pod":"gpu-000-001","uid":"u"}'
+NODESET_REFERENCE = {
+    "apiVersion": "sunkpy.dev/v1alpha1", "kind": "NodeSet", "name": "gpu", "uid": "nodeset-1", "controller": True,
+}  # fmt: skip
 TOKEN = "2026-11-21T00:00:00Z/scale-down"
 
 
@@ -60,6 +63,7 @@ class World:
                 "namespace": "slurm",
                 "labels": {names.LABEL_SLURM_NODE: name, names.LABEL_NODESET: "gpu"},
                 "annotations": annotations,
+                "ownerReferences": [NODESET_REFERENCE],
             },
             "spec": {"nodeName": "node-1"},
             "status": {"phase": "Running", "conditions": [{"type": "ContainersReady", "status": "True"}]},
