@@ -30,8 +30,9 @@ ANNOTATION_DRAINED_AT = PREFIX + "drained-at"  # when that was last true, RFC 33
 # Annotation of NodeSets written by people.
 ANNOTATION_REMOVAL_CAP = PREFIX + "removal-cap"  # how many pods may leave at once since their nodes no longer fit
 
-# Annotation of Nodes written by the operator.
+# Annotations of Nodes written by the operator.
 ANNOTATION_CORDONED_BY = PREFIX + "cordoned-by"
+ANNOTATION_SLURM_DRAIN = PREFIX + "slurm-drain"  # reason of a drain from Slurm's side, as it was last told
 CORDONED_BY_SLURM = "slurm"
 
 # Annotations of the workload pods that Slurm schedules, written by the scheduler.
@@ -49,6 +50,9 @@ READINESS_GATE = PREFIX + "registered"
 
 # Taint that keeps intolerant pods off a node while a Slurm job owns it.
 TAINT_LOCK = PREFIX + "lock"
+
+# Taint of a Node that is drained from Slurm's side, when the operator's policy is to taint.
+TAINT_DRAIN = PREFIX + "drain"
 
 # Finalizer of NodeSets: their pods are drained before they go.
 FINALIZER_NODESET = PREFIX + "nodeset"

@@ -25,6 +25,7 @@ OUR_TOLERATIONS = (
     Toleration(key="node.kubernetes.io/pid-pressure", operator="Exists", effect="NoSchedule"),
     Toleration(key="node.kubernetes.io/unschedulable", operator="Exists", effect="NoSchedule"),
     Toleration(key=names.TAINT_LOCK, operator="Exists"),
+    Toleration(key=names.TAINT_DRAIN, operator="Exists", effect="NoSchedule"),
 )
 
 # The node lifecycle controller sets these on a node that is not Ready; the scheduler waits them out, so do we.

@@ -13,6 +13,7 @@ from sunkpy.core import names
 from sunkpy.core.model import quantity
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.feasibility import OUR_TOLERATIONS
+from sunkpy.core.nodeset.marks import foreign_cordon, start_drained
 from sunkpy.core.nodeset.spec import NodeSet, Reserved
 
 Json = dict[str, object]
@@ -40,6 +41,7 @@ def build_pod(nodeset: NodeSet, node: Node, name: str) -> Json:
     """The body to POST: `name` is the pod, the host name and the Slurm node at once."""
     template = copy.deepcopy(nodeset.spec.template)
     metadata, spec = _child(template, "metadata"), _child(template, "spec")
+    notes = {**_child(metadata, "annotations"), **_told_at_birth(node)}
     spec["hostname"] = name
     spec["affinity"] = _pinned(spec.get("affinity"), node.name)
     spec["tolerations"] = [*_items(spec, "tolerations"), *_missing_tolerations(spec)]
@@ -47,7 +49,18 @@ def build_pod(nodeset: NodeSet, node: Node, name: str) -> Json:
     for container in _items(spec, "containers"):
         if container.get("name") == names.SLURMD_CONTAINER:
             container["env"] = _merged_env(container, slurmd_env(nodeset, node, name))
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(nodeset, metadata, name), "spec": spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(nodeset, {**metadata, "annotations": notes}, name),
+        "spec": spec,
+    }
+
+
+def _told_at_birth(node: Node) -> Json:
+    """Why the Node is cordoned: on the pod before its slurmd registers drained, or the syncer would lift that."""
+    why = foreign_cordon(node)
+    return {names.ANNOTATION_CORDON: why} if why is not None else {}
 
 
 def _metadata(nodeset: NodeSet, template: Json, name: str) -> Json:
@@ -88,6 +101,7 @@ def slurmd_env(nodeset: NodeSet, node: Node, name: str) -> list[Json]:
         "SUNKPY_MEMORY_MIB": str(memory_offered_mib(node, nodeset.spec.reserved)),
         "SUNKPY_GRES": gres_offered(nodeset, node),
         "SUNKPY_FEATURES": ",".join(dict.fromkeys((nodeset.name, *nodeset.spec.features))),
+        "SUNKPY_START_DRAINED": start_drained(node) or "",
         "SUNKPY_COMMENT": json.dumps(comment, separators=(",", ":")),
     }
     uid: Json = {"name": _UID_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}

@@ -107,3 +107,16 @@ def test_the_hash_follows_what_shapes_pods():
         make_nodeset(prefix="h100"),
     ):
         assert template_hash(other) != same
+
+
+def test_on_a_cordoned_node_slurmd_starts_drained_and_the_pod_says_why_from_the_first_moment():
+    node = make_node(1, unschedulable=True, annotations={names.ANNOTATION_DRAIN: "fan"})
+    body = build(node=node)
+    assert env(body)["SUNKPY_START_DRAINED"] == "k8s: cordon: fan"
+    assert body["metadata"]["annotations"] == {names.ANNOTATION_CORDON: "fan"}
+
+
+def test_where_slurm_had_drained_the_node_slurmd_starts_drained_for_the_same_reason():
+    body = build(node=make_node(1, annotations={names.ANNOTATION_SLURM_DRAIN: "bad gpu"}))
+    assert env(body)["SUNKPY_START_DRAINED"] == "bad gpu"
+    assert body["metadata"]["annotations"] == {}
