@@ -19,6 +19,7 @@ ROLE_COMPUTE = "compute"
 
 # Annotations of slurmd Pods written by the operator.
 ANNOTATION_CORDON = PREFIX + "cordon"  # why the Node is cordoned, when it was not by us
+ANNOTATION_OFFERED = PREFIX + "offered"  # what the Node offered when the pod was made
 ANNOTATION_PENDING_DELETION = PREFIX + "pending-deletion"  # token "<RFC 3339 time>/<cause>"
 
 # Annotations of slurmd Pods written by the syncer.
@@ -32,6 +33,7 @@ ANNOTATION_REMOVAL_CAP = PREFIX + "removal-cap"  # how many pods may leave at on
 
 # Annotations of Nodes written by the operator.
 ANNOTATION_CORDONED_BY = PREFIX + "cordoned-by"
+ANNOTATION_EMPTIED = PREFIX + "emptied"  # the slurmd pod was evicted from the cordoned Node; goes with the cordon
 ANNOTATION_SLURM_DRAIN = PREFIX + "slurm-drain"  # reason of a drain from Slurm's side, as it was last told
 CORDONED_BY_SLURM = "slurm"
 

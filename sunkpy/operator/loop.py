@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from sunkpy.core import names
 from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.model.times import utc_now
@@ -176,4 +177,5 @@ def _takes_room(pod: Pod | None) -> bool:
 
 def _fit_facts(node: Node) -> tuple[object, ...]:
     """What feasibility and names depend on; a heartbeat changes none of it."""
-    return (node.labels, node.spec, node.status.allocatable, node.status.addresses, node.is_ready)
+    leaving = (node.is_deleting, names.ANNOTATION_EMPTIED in node.annotations)
+    return (node.labels, node.spec, node.status.allocatable, node.status.addresses, node.is_ready, leaving)

@@ -56,11 +56,12 @@ def decide_node(node: Node, pod: Pod | None, marking: Marking = AS_EVER) -> Node
     """Bring labels, conditions and our cordon or taint of `node` in line with its slurmd pod, if it has one."""
     mark = decide_mark(node, pod, marking)
     remembered = {names.ANNOTATION_PLACED_ON: pod.name} if pod is not None else {}
+    emptied = _decide_emptied(node, pod)
     conditions, gone = _decide_conditions(node, pod, mark)
     taints = node.spec.taints if mark.is_tainted is None else with_taint(node.spec.taints, mark.is_tainted)
     return NodePatch(
         labels=_changes(node.labels, _labels(pod)),
-        annotations=_changes(node.annotations, {**mark.annotations, **remembered}),
+        annotations=_changes(node.annotations, {**mark.annotations, **remembered, **emptied}),
         unschedulable=mark.unschedulable,
         taints=taints if taints != node.spec.taints else None,
         is_held=mark.is_held,
@@ -78,6 +79,15 @@ def decide_pod_cordon(node: Node | None, pod: Pod) -> Changes:
 
 def _changes(present: Mapping[str, str], wanted: Changes) -> Changes:
     return {key: value for key, value in wanted.items() if present.get(key) != value}
+
+
+def _decide_emptied(node: Node, pod: Pod | None) -> Changes:
+    """Remember that the slurmd pod left a cordoned Node by eviction; forget it with the cordon."""
+    if not node.spec.unschedulable:
+        return {names.ANNOTATION_EMPTIED: None}
+    target = pod.condition("DisruptionTarget") if pod is not None and pod.is_deleting else None
+    is_evicted = target is not None and target.status == "True" and target.reason == "EvictionByEvictionAPI"
+    return {names.ANNOTATION_EMPTIED: "evicted"} if is_evicted else {}
 
 
 def _labels(pod: Pod | None) -> Changes:

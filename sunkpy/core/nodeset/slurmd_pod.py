@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -41,7 +41,11 @@ def build_pod(nodeset: NodeSet, node: Node, name: str) -> Json:
     """The body to POST: `name` is the pod, the host name and the Slurm node at once."""
     template = copy.deepcopy(nodeset.spec.template)
     metadata, spec = _child(template, "metadata"), _child(template, "spec")
-    notes = {**_child(metadata, "annotations"), **_told_at_birth(node)}
+    notes = {
+        **_child(metadata, "annotations"),
+        names.ANNOTATION_OFFERED: offer(nodeset, node),
+        **_told_at_birth(node),
+    }
     spec["hostname"] = name
     spec["affinity"] = _pinned(spec.get("affinity"), node.name)
     spec["tolerations"] = [*_items(spec, "tolerations"), *_missing_tolerations(spec)]
@@ -119,6 +123,28 @@ def memory_offered_mib(node: Node, reserved: Reserved) -> int:
     """MiB of the allocatable that are not reserved; at least one."""
     free = quantity.whole(node.status.allocatable.get("memory", "0")) - quantity.whole(str(reserved.memory))
     return max(quantity.mib_down(free), 1)
+
+
+def offer(nodeset: NodeSet, node: Node) -> str:
+    """All that a node tells Slurm through the pod, as one text: `cpus=8 memory=32256 gres=gpu:h100:8`."""
+    cpus, memory = cpus_offered(node, nodeset.spec.reserved), memory_offered_mib(node, nodeset.spec.reserved)
+    return f"cpus={cpus} memory={memory} gres={gres_offered(nodeset, node)}"
+
+
+def find_changed_offers(nodeset: NodeSet, nodes: Mapping[str, Node], pods: Iterable[Pod]) -> dict[str, str]:
+    """Pod uid → what its node offers now, of pods that were made for another offer.
+
+    A node that is not ready reports nothing new; a pod without the annotation is of an older operator.
+    """
+    changed: dict[str, str] = {}
+    for pod in pods:
+        node, made_for = nodes.get(node_of(pod)), pod.annotations.get(names.ANNOTATION_OFFERED)
+        if node is None or made_for is None or not node.is_ready:
+            continue
+        now = offer(nodeset, node)
+        if now != made_for:
+            changed[pod.uid] = now
+    return changed
 
 
 def gres_offered(nodeset: NodeSet, node: Node) -> str:

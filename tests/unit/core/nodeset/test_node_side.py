@@ -131,3 +131,25 @@ def test_only_cordons_of_others_are_told_to_the_pod(unschedulable, annotations, 
 def test_a_node_that_cannot_be_seen_changes_nothing():
     pod = make_pod(NODESET, 1, annotations={names.ANNOTATION_CORDON: "old"})
     assert decide_pod_cordon(None, pod) == {}
+
+
+@pytest.mark.parametrize(
+    ("unschedulable", "reason", "deleting", "noted"),
+    [
+        pytest.param(True, "EvictionByEvictionAPI", True, True, id="evicted from a cordoned Node"),
+        pytest.param(True, "EvictionByEvictionAPI", False, False, id="the eviction was refused"),
+        pytest.param(True, "DeletionByPodGC", True, False, id="went for another cause"),
+        pytest.param(False, "EvictionByEvictionAPI", True, False, id="evicted from an open Node"),
+    ],
+)
+def test_an_evicted_slurmd_pod_is_remembered_with_the_cordon(unschedulable, reason, deleting, noted):
+    target = Condition(type="DisruptionTarget", status="True", reason=reason)
+    pod = make_pod(NODESET, 1, deleting=deleting, cordon=target)
+    found = decide_node(make_node(1, unschedulable=unschedulable), pod)
+    assert found.annotations.get(names.ANNOTATION_EMPTIED) == ("evicted" if noted else None)
+
+
+def test_with_the_cordon_the_memory_of_the_eviction_goes():
+    note = {names.ANNOTATION_EMPTIED: "evicted"}
+    assert decide_node(make_node(1, annotations=note), None).annotations == {names.ANNOTATION_EMPTIED: None}
+    assert decide_node(make_node(1, annotations=note, unschedulable=True), None).annotations == {}
