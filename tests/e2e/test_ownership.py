@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from demo.stack import Stack, wait_until_equal
-from demo.waiting import wait
+from demo.waiting import NeverSo, wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
 from tests.e2e.agreement import wait_for_agreement
@@ -89,7 +89,7 @@ def test_an_evicted_slurmd_pod_stays_away_until_the_node_is_uncordoned(stack: St
         "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", selector, "--timeout=90s", timeout_s=100
     )
     _wait_for_note(stack, pod, names.ANNOTATION_EMPTIED, "evicted")
-    with pytest.raises(TimeoutError):
+    with pytest.raises(NeverSo):
         wait(lambda: _find(stack, pod.name) is not None, timeout_s=10, what="a pod that must not come")
     stack.kubectl("uncordon", node)
     wait_for_agreement(stack, timeout_s=90, after="uncordon")
