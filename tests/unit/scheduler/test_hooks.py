@@ -105,13 +105,14 @@ async def test_a_healthy_pod_outlives_node_fail_until_its_node_is_somebody_elses
         status, answer = await call("epilog", job_id)
         assert (status, answer["done"], answer["kept"]) == (200, True, True)
         assert world.deleted == []
-        asking = asyncio.ensure_future(call("gate", 4711))
+        successor = world.slurm.add_job("RUNNING", "CONFIGURING", comment="", user="alice", nodes="n1")
+        asking = asyncio.ensure_future(call("gate", successor))
         await world.until(lambda: world.deleted == ["web"])
         assert (await asking)[0] == 202
         (condition,) = [c for c in world.pod()["status"]["conditions"] if c["type"] == "DisruptionTarget"]
-        assert condition["message"] == f"Slurm lost job {job_id} and gave n1 to Slurm job 4711"
+        assert condition["message"] == f"Slurm lost job {job_id} and gave n1 to Slurm job {successor}"
         world.pod_is_gone()
-        assert (await call("gate", 4711))[0] == 200
+        assert (await call("gate", successor))[0] == 200
 
 
 async def test_a_placeholder_job_that_nobody_knows_is_found_and_cancelled(world, tmp_path):
