@@ -84,6 +84,7 @@ class JobEntry:
             epilogs=frozenset(self.epilogs),
             missing=self.missing,
             told_s_ago=None if self.told_at is None else now - self.told_at,
+            is_cancelled=self.cancelled_at is not None,
         )
 
     def observe(self, state: frozenset[str] | None, *, asked_at: float) -> bool:

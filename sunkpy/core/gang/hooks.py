@@ -18,7 +18,7 @@ from sunkpy.core.model.states import JobId
 def prolog_waits_for(view: GangView, job: JobId) -> str | None:
     """What the prolog of `job` waits for; None when it may end."""
     own = next((known for known in view.jobs if known.id == job), None)
-    if own is None or not own.is_live:
+    if own is None or not own.is_live or own.is_cancelled:
         return None
     waiting = [pod for pod in view.pods if not is_over(pod) and not pod.spec.node_name and not pod.is_deleting]
     return f"pod {_names(waiting)} is not bound yet" if waiting else None

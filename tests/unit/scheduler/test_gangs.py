@@ -63,6 +63,21 @@ async def test_a_gang_is_handed_over_whole_and_each_node_waits_for_its_own_membe
         assert await epilogs[2] == (200, {"done": True})
 
 
+async def test_when_one_member_is_refused_the_others_are_not_bound_under_the_job_that_is_given_back(world, tmp_path):
+    async with leading(world, tmp_path, families=WITH_TRIO, poll_seconds=3600.0) as server, hook_client(server) as call:
+        for role, number in (("worker", 1), ("leader", 1), ("worker", 2)):
+            add_member(world, role, number)
+        await world.until(lambda: world.submissions)
+        (job_id,) = world.jobs
+        full = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "4"}}}]}
+        world.put("pods", {"metadata": {"name": "daemon", "namespace": "kube-system"}, "spec": full, "status": {}})
+        world.set_job(job_id, "RUNNING", "CONFIGURING", nodes="n[1-3]")
+        answers = await asyncio.gather(*(call("prolog", job_id, node=number) for number in NODES))
+        assert answers == [(200, {"done": True})] * 3
+        assert world.cancelled == [job_id]
+        assert world.bindings == []
+
+
 async def test_a_new_leader_finds_a_gang_under_its_job(world, tmp_path):
     async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
         job_id = await start(world, call)

@@ -179,9 +179,7 @@ async def connections(world, tmp_path):
         slurm_settings = SlurmSettings(
             url=f"http://127.0.0.1:{slurm_port}", version="v0.0.42", user="k8s", token_file=str(tmp_path / "token")
         )
-        settings = SchedulerSettings(
-            cluster="test", namespace="slurm", slurm=slurm_settings, access=(OPEN,)
-        )
+        settings = SchedulerSettings(cluster="test", namespace="slurm", slurm=slurm_settings, access=(OPEN,))
         slurm = Slurm.connect(slurm_settings)
         try:
             async with await Kube.connect(kubeconfig) as kube:
