@@ -29,6 +29,11 @@ class HookAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 NOT_OURS = HookAnswer(done=True, why="not the job of a pod")
+FORGOTTEN = HookAnswer(done=True, why="Slurm does not know the job: pods of it stay", kept=True)
+
+
+class Forgotten(Exception):
+    """Slurm does not know the job, and never told of its end: what the caller says of it proves nothing."""
 
 
 class Denied(Exception):

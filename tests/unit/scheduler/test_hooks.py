@@ -55,6 +55,23 @@ async def test_an_epilog_of_a_job_that_runs_is_not_believed(world, tmp_path, mon
         assert world.deleted == []
 
 
+async def test_an_epilog_of_a_job_that_slurm_has_forgotten_costs_no_pod_its_life_and_the_mark_stays(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.jobs.clear()
+        status, answer = await call("epilog", job_id)
+        assert (status, answer["kept"]) == (200, True)
+        await world.until(lambda: len(world.submissions) == 2)
+        assert world.deleted == []
+
+
+async def test_a_new_leader_lets_no_epilog_take_the_mark_of_a_job_that_nobody_knows(world, tmp_path):
+    world.add_pod(node="node-1", running=True)
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        status, answer = await call("epilog", 4711)
+        assert (status, answer["kept"]) == (200, True)
+
+
 async def test_a_job_id_that_a_pod_claims_for_itself_is_not_adopted(world, tmp_path):
     alices = world.add_job({"metadata": {"namespace": "x", "name": "y", "uid": "z"}}, "RUNNING", user="alice")
     world.add_pod(node="node-1", running=True, annotations={names.ANNOTATION_JOB_ID: str(alices)})
