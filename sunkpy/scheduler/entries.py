@@ -105,6 +105,10 @@ class JobEntry:
                 # Queued again: the hooks of its first run are over.
                 self.prologs.clear()
                 self.epilogs.clear()
+            if "PENDING" in state and "COMPLETING" not in state:
+                # And so are its nodes: one of them may speak for it again only when Slurm gives it anew.
+                self.proved.clear()
+                self.nodes = ()
         return (self.state, self.missing) != before
 
     def read(self, job: SlurmJob, *, nodes: tuple[str, ...], at: float) -> bool:
