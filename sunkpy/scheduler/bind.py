@@ -84,6 +84,7 @@ class Binder:
                 raise Refused(f"the apiserver refuses the binding to node {node}: {error.message}") from error
             raise
         member.assumed = msgspec.structs.replace(assumed, confirmed=True)
+        entry.now_under(action.job)
         entry.fire()
         now = self._clock()
         self._metrics.binds.labels("ok").inc()

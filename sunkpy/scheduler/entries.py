@@ -164,6 +164,11 @@ class GangEntry:
         """A binding was sent of which the apiserver has not said what became of it."""
         return any(member.assumed is not None and not member.assumed.confirmed for member in self.members.values())
 
+    def now_under(self, job: JobId) -> None:
+        """The members run under this job: whoever was given their nodes before has nothing to do with it."""
+        self.bound_to = job
+        self.displaced.clear()
+
     def fire(self) -> None:
         """Wake everybody who waits for a change of this gang."""
         self._changed.set()
