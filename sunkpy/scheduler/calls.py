@@ -33,12 +33,15 @@ class HookAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     over: tuple[JobId, ...] = ()
 
 
-FORGOTTEN = HookAnswer(done=True, why="Slurm no longer knows this job: its pods are left to the gate", kept=True)
 NOT_OURS = HookAnswer(done=True, why="not the job of a pod")
+FORGOTTEN = HookAnswer(done=True, why="Slurm does not know the job: pods of it stay", kept=True)
 
 
 class Forgotten(Exception):
-    """Slurm does not know the job that a node speaks of, or knows another one under its number."""
+    """Slurm does not know the job, and never told of its end, or knows another one under its number.
+
+    What the caller says of it proves nothing.
+    """
 
 
 class Denied(Exception):

@@ -30,7 +30,7 @@ class Claims:
         """The gang and the job that a call is about; None when it is not the job of a pod.
 
         Raises:
-            Forgotten: Slurm does not know that job any more.
+            Forgotten: neither Slurm nor the ledger knows that job, or its number is another job's now.
             Denied: Slurm has not given that job to that node.
             SlurmError: Slurm could not be asked.
         """
@@ -63,16 +63,19 @@ class Claims:
         return entry, own
 
     async def still_runs(self, job: JobEntry) -> bool:
-        """Slurm itself says now that the job has not lost its nodes; never for a job that it does not know.
+        """Slurm itself says now that the job has not lost its nodes.
 
         Raises:
+            Forgotten: it does not know a job of which it never said that it ended: then it orders nodes to end it.
             SlurmError: Slurm could not be asked.
         """
         asked_at = self._clock()
         try:
             found = await self._slurm.job(job.id)
-        except NotFound:
-            return False
+        except NotFound as error:
+            if job.view(asked_at).is_over:
+                return False
+            raise Forgotten from error
         job.read(found, nodes=tuple(hostlist.expand(found.nodes)), at=max(asked_at, job.known_at))
         return found.is_running
 

@@ -44,6 +44,7 @@ class Apiserver:
         self.watched: set[str] = set()
         self.refuse_pods = ""
         self.refuse_bindings = False
+        self.watches_lag = False
         self.bindings: list[tuple[str, str]] = []
         self.deleted: list[str] = []
         self._log: list[_Change] = []
@@ -208,7 +209,7 @@ class Apiserver:
         self.watched.add(collection)
         self.changes.note()
         while True:
-            while position < len(self._log):
+            while position < len(self._log) and not self.watches_lag:
                 change = self._log[position]
                 position += 1
                 event = seen(change, matches) if change.collection == collection and change.version > since else None

@@ -26,6 +26,8 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.eligibility import excluded, explain_eligibility
 
+_GIVEN_BACK = "it was cancelled before, and Slurm has not ended it yet"
+
 TOLD_PATIENCE_S = 15.0
 """How long a placeholder may take to end by itself after it was told, before it is cancelled."""
 
@@ -88,6 +90,9 @@ def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction
     if job is None or job.is_lost:
         return _cover_again(view, gang, others, policy)
     actions = _cancel_all(others, f"the pod was bound by job {job.id}")
+    if holds_its_node(job) and job.is_cancelled:
+        # Slurm may have missed it. The pods that are bound go when it has ended.
+        return [*actions, Cancel(job=job.id, why=_GIVEN_BACK)]
     if holds_its_node(job):
         return actions + _bind(view, gang, job)
     pods = [pod for pod in gang.members if pod.spec.node_name and not is_over(pod)]
@@ -104,6 +109,8 @@ def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy
     if by is not None:
         staying = [pod for pod in gang.members if pod.spec.node_name and not is_over(pod)]
         return [Evict(pod=pod, job=view.bound_to, displaced_by=by) for pod in staying]
+    if others and others[0].is_cancelled:
+        return _cancel_all(others, _GIVEN_BACK)
     if others:
         covers = [
             Cover(pod=pod, job=others[0].id)
@@ -131,6 +138,8 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
     jobs = view.live_jobs
     if not jobs:
         return warnings + _submit(view, gang, policy)
+    if jobs[0].is_cancelled:
+        return warnings + _cancel_all(jobs, _GIVEN_BACK)
     # Two jobs for one gang can come of an answer that was lost: the one that runs, else the oldest, stays.
     actions = warnings + _cancel_all(jobs[1:], f"job {jobs[0].id} is for the same pods")
     job = jobs[0]

@@ -177,8 +177,8 @@ def paths(scheduler: Scheduler) -> list[str]:
 @pytest.mark.parametrize("hook", ["prolog", "epilog"])
 def test_a_hook_says_who_it_is_and_for_which_job(hook: str, hooks: Hooks, scheduler: Scheduler):
     assert hooks.run(hook).returncode == 0
-    asked = (f"/hooks/v1/{hook}", "Bearer secret-token", {"job_id": OWN_JOB, "node": "gpu-012-002", "gang": "k8s:default/pod:uid"})
-    assert scheduler.asked == [asked]
+    said = {"job_id": OWN_JOB, "node": "gpu-012-002", "gang": "k8s:default/pod:uid"}
+    assert scheduler.asked == [(f"/hooks/v1/{hook}", "Bearer secret-token", said)]
 
 
 @pytest.mark.parametrize("hook", ["prolog", "epilog"])
@@ -281,7 +281,8 @@ def test_a_job_waits_for_the_pods_of_jobs_that_were_here_before(comment: str, ho
     scheduler.answers = [202, 503, 202, 200]
     assert hooks.run("prolog", comment=comment).returncode == 0
     assert paths(scheduler) == ["gate"] * 4 + (["prolog"] if comment else [])
-    assert scheduler.asked[0][2] == {"job_id": OWN_JOB, "node": "gpu-012-002", "marked": [7, 8]}
+    said = {"job_id": OWN_JOB, "node": "gpu-012-002", "gang": comment, "marked": [7, 8]}
+    assert scheduler.asked[0][2] == said
     assert 7 in hooks.markers
 
 
@@ -437,3 +438,8 @@ def test_the_token_is_not_on_a_command_line(scripts: dict[str, str]):
     for text in scripts.values():
         (call,) = [part for part in text.split("\n\n") if "curl" in part]
         assert "$token" not in call.partition("<<<")[0].partition("curl")[2]
+
+
+def test_a_comment_with_quotes_after_the_gang_cannot_end_the_question(hooks: Hooks, scheduler: Scheduler):
+    assert hooks.run("epilog", comment='k8s:default/pod:uid say "hi", \\ and more').returncode == 0
+    assert scheduler.asked[0][2]["gang"] == "k8s:default/pod:uid"

@@ -189,9 +189,7 @@ async def connections(world, tmp_path):
         slurm_settings = SlurmSettings(
             url=f"http://127.0.0.1:{slurm_port}", version="v0.0.42", user="k8s", token_file=str(tmp_path / "token")
         )
-        settings = SchedulerSettings(
-            cluster="test", namespace="slurm", slurm=slurm_settings, poll_seconds=0.02, access=(OPEN,)
-        )
+        settings = SchedulerSettings(cluster="test", namespace="slurm", slurm=slurm_settings, access=(OPEN,))
         slurm = Slurm.connect(slurm_settings)
         try:
             async with await Kube.connect(kubeconfig) as kube:
@@ -201,10 +199,10 @@ async def connections(world, tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def leading(world, tmp_path, *, sweep_seconds=600.0, **term):
+async def leading(world, tmp_path, *, sweep_seconds=600.0, poll_seconds=0.02, **term):
     """A scheduler that leads on the world; gives its hook server."""
     async with connections(world, tmp_path) as (kube, slurm, settings):
-        settings = msgspec.structs.replace(settings, sweep_seconds=sweep_seconds)
+        settings = msgspec.structs.replace(settings, sweep_seconds=sweep_seconds, poll_seconds=poll_seconds)
         process = Process("scheduler", settings)
         metrics = SchedulerMetrics(process.registry)
         server = HookServer(port=0, metrics=metrics)

@@ -120,6 +120,26 @@ def test_a_pod_is_not_bound_while_the_prolog_of_its_job_waits_at_the_gate():
     assert decide_gang(view(make_pod(), job("RUNNING", nodes=("n1",), reason="Prolog")), POLICY) == []
 
 
+def test_a_job_that_was_cancelled_gets_no_pod_and_is_cancelled_again_should_slurm_have_missed_it():
+    given_back = job("RUNNING", nodes=("n1",), prologs=frozenset({"n1"}), is_cancelled=True)
+    for gang in (make_pod(), make_pod(node="k1")):
+        (again,) = decide_gang(view(gang, given_back), POLICY)
+        assert (type(again), again.job) == (Cancel, 7)
+    assert prolog_waits_for(view(make_pod(), given_back), 7) is None
+
+
+def test_a_job_that_was_cancelled_is_not_the_one_that_stays():
+    given_back = job("RUNNING", id=5, nodes=("n1",), is_cancelled=True)
+    actions = decide_gang(view(make_pod(), given_back, job("RUNNING", id=6, nodes=("n2",))), POLICY)
+    assert [(type(action), action.job) for action in actions] == [(Cancel, 5), (Bind, 6)]
+
+
+def test_a_job_that_was_cancelled_covers_nothing():
+    lost, given_back = job("NODE_FAIL"), job("RUNNING", id=8, nodes=("n1",), is_cancelled=True)
+    (again,) = decide_gang(view(make_pod(node="k1", running=True), lost, given_back), POLICY)
+    assert (type(again), again.job) == (Cancel, 8)
+
+
 def test_a_job_whose_epilog_called_binds_nothing():
     dying = job("RUNNING", prologs=frozenset({"n1"}), epilogs=frozenset({"n1"}))
     assert Bind not in kinds(decide_gang(view(make_pod(), dying), POLICY))
