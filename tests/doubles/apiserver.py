@@ -47,6 +47,7 @@ class Apiserver:
         self.watches_lag = False
         self.bindings: list[tuple[str, str]] = []
         self.deleted: list[str] = []
+        self.read: list[str] = []
         self._log: list[_Change] = []
         self._version = 0
 
@@ -131,6 +132,8 @@ class Apiserver:
         """A request for one object."""
         if "fieldManager" in request.query:
             return web.json_response(self.put(key[0], await request.json()))
+        if request.method == "GET":
+            self.read.append(key[2])
         if key not in self.objects:
             return refusal(404, "NotFound")
         if request.method == "GET":

@@ -12,11 +12,13 @@ if is_placeholder; then
   fi
 fi
 
-# Other jobs that are marked, as a list with commas. A node without has no pods, and asks nobody.
-others=
+# Other jobs that are marked, as a list with commas. A node without has no pods, and asks nobody. A mark under the number
+# of a job that brings no pods is an older job's: Slurm counts anew when it has lost its state.
+others= own=
+if is_placeholder; then own=$SLURM_JOB_ID; fi
 for found in "$markers"/*; do
   job=${found##*/}
-  [[ $found == "$marker" || ! $job =~ ^[0-9]+$ ]] || others+=${others:+,}$job
+  [[ $own == "$job" || ! $job =~ ^[0-9]+$ ]] || others+=${others:+,}$job
 done
 
 # The scheduler names the jobs that are over and whose pods have left: their markers have done their work.

@@ -46,7 +46,8 @@ def gate_waits_for(
     `told_of`: the jobs of which Slurm has just told; one that it did not mention holds nothing. None: not asked yet.
     """
     own = view.bound_job
-    is_own_gang = any(known.id == job for known in view.jobs)
+    # Not one that Slurm forgot: it counts anew then, and the caller may be somebody else under the same id.
+    is_own_gang = any(known.id == job and known.is_live for known in view.jobs)
     if is_own_gang:
         return None
     is_told = own is not None and (told_of is None or own.id in told_of)

@@ -54,8 +54,10 @@ async def test_a_gang_is_handed_over_whole_and_each_node_waits_for_its_own_membe
         world.set_job(job_id, "PREEMPTED", "COMPLETING")
         epilogs = {number: asyncio.ensure_future(call("epilog", job_id, node=number)) for number in NODES}
         await world.until(lambda: sorted(world.deleted) == ["leader-1", "worker-1", "worker-2"])
+        world.api.read.clear()
         world.pod_is_gone("leader-1")
         assert await epilogs[1] == (200, {"done": True})
+        assert set(world.api.read) == {"leader-1"}  # of the others it is known that they are elsewhere
         assert not epilogs[2].done()
         world.pod_is_gone("worker-2")
         assert await epilogs[3] == (200, {"done": True})

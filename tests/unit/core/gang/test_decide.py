@@ -140,6 +140,11 @@ def test_a_job_that_was_cancelled_covers_nothing():
     assert (type(again), again.job) == (Cancel, 8)
 
 
+def test_the_gate_does_not_take_a_job_under_the_id_of_a_forgotten_one_for_the_pods_own():
+    forgotten = job("RUNNING", missing=2)
+    assert gate_waits_for(view(make_pod(node="k1", running=True), forgotten), 7, "n1") is not None
+
+
 def test_a_job_whose_epilog_called_binds_nothing():
     dying = job("RUNNING", prologs=frozenset({"n1"}), epilogs=frozenset({"n1"}))
     assert Bind not in kinds(decide_gang(view(make_pod(), dying), POLICY))
