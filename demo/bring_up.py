@@ -142,7 +142,16 @@ def slurm_values(stack: Stack) -> Mapping[str, object]:
     """Values of charts/slurm."""
     # Pretend device files are only made where the real ones are not there.
     gpus = {"gpu": {"resource": GPU, "type": "h100"}, "fakeGpus": True}
-    return {"images": dict(stack.images), "nodeSets": {stack.nodeset: gpus}}
+    open_to = {key: ["*"] for key in ("partitions", "accounts", "qos", "reservations")}
+    values: dict[str, object] = {
+        "images": dict(stack.images),
+        "nodeSets": {stack.nodeset: gpus},
+        "scheduler": {"access": [{"namespaces": ["default"], **open_to}]},
+    }
+    if stack.bin_dir is not None:
+        # The nodes of a devcluster are this machine: what they keep goes with the cluster's folder.
+        values["hooks"] = {"markersHostPath": str(stack.kubeconfig.parent / "markers")}
+    return values
 
 
 def fingerprint(chart: Path, values: Mapping[str, object]) -> str:

@@ -115,6 +115,8 @@ def kubelet_config(layout: Layout, node: NodeLayout) -> dict[str, object]:
         "nodeStatusReportFrequency": "1m",
         "nodeLeaseDurationSeconds": 20,
         "syncFrequency": "10s",
+        # A program that tests kill again and again comes back soon, not after minutes.
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "5s"},
         "shutdownGracePeriod": "0s",
         "enableServer": True,
     }

@@ -25,6 +25,7 @@ ANNOTATION_PENDING_DELETION = PREFIX + "pending-deletion"  # token "<RFC 3339 ti
 ANNOTATION_SLURM_STATE = PREFIX + "slurm-state"  # "IDLE+DRAIN"
 ANNOTATION_DRAIN = PREFIX + "drain"  # Slurm's drain reason; on a Node: the reason of a cordon
 ANNOTATION_DRAINED = PREFIX + "drained"  # the pending-deletion token it answers
+ANNOTATION_DRAINED_AT = PREFIX + "drained-at"  # when that was last true, RFC 3339
 
 # Annotation of NodeSets written by people.
 ANNOTATION_REMOVAL_CAP = PREFIX + "removal-cap"  # how many pods may leave at once since their nodes no longer fit
@@ -43,6 +44,7 @@ CONDITION_CORDON = "SlurmCordon"
 CONDITION_RUNNING = "SlurmRunning"
 CONDITION_NOT_RESPONDING = "SlurmNotResponding"
 SLURM_CONDITIONS = (CONDITION_DRAIN, CONDITION_CORDON, CONDITION_RUNNING, CONDITION_NOT_RESPONDING)
+REASON_INVALID = "InvalidInSlurm"  # of CONDITION_CORDON: Slurm itself refuses what slurmd told of the machine
 READINESS_GATE = PREFIX + "registered"
 
 # Taint that keeps intolerant pods off a node while a Slurm job owns it.

@@ -41,9 +41,11 @@ class Collector:
     async def nodeset(self, key: Key) -> NodeSet | None:
         """The NodeSet as it is at this moment; None when there is none of that name."""
         try:
-            return await self._kube.get(paths.nodeset(*key), NodeSet)
+            nodeset = await self._kube.get(paths.nodeset(*key), NodeSet)
         except errors.NotFound:
             return None
+        self._pods.know(nodeset.uid)
+        return nodeset
 
     def world(self, nodeset: NodeSet) -> World:
         """Everything that a pass over the NodeSet looks at, pods that were only just created included."""

@@ -97,7 +97,7 @@ class PodCreator:
             pod = await self._kube.get(paths.pod(nodeset.metadata.namespace, creation.name), Pod)
         except errors.NotFound:
             return ""
-        if nodeset.owns(pod.labels, pod.metadata.namespace):
+        if nodeset.owns(pod):
             self._pods.assume(pod)
             return ""
         return f"pod {creation.name} exists and is not of this NodeSet: delete it, or choose another podNamePrefix"

@@ -124,7 +124,7 @@ class Executor:
     async def _let_go(self, nodeset: NodeSet) -> float | None:
         """Take our finalizer away, after asking the apiserver itself that no pod is left."""
         path = paths.pods(nodeset.metadata.namespace)
-        if await self._kube.list_objects(path, Pod, label_selector=nodeset.pod_selector):
+        if any(map(nodeset.owns, await self._kube.list_objects(path, Pod, label_selector=nodeset.pod_selector))):
             return _TOO_LATE_AGAIN_S
         kept = [name for name in nodeset.metadata.finalizers if name != names.FINALIZER_NODESET]
         await self._set_finalizers(nodeset, kept)

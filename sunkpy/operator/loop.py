@@ -26,7 +26,7 @@ from sunkpy.operator.execute import Executor
 from sunkpy.operator.memory import Memory
 from sunkpy.operator.metrics import OperatorMetrics
 from sunkpy.operator.node_writer import NodeWriter
-from sunkpy.operator.pod_index import is_slurmd, nodeset_key
+from sunkpy.operator.pod_index import nodeset_key
 from sunkpy.operator.status_writer import StatusWriter
 from sunkpy.runtime.queue import WorkQueue
 
@@ -126,11 +126,12 @@ class Wakes:
         pod = new or old
         if pod is None:
             return
-        if not is_slurmd(pod):
+        key = nodeset_key(pod)
+        if key is None:
             if _has_room_changed(old, new):
                 self._wake_all_nodesets()
             return
-        self.nodesets.add(nodeset_key(pod))
+        self.nodesets.add(key)
         if pod.spec.node_name:
             self.nodes.add(pod.spec.node_name)
 

@@ -14,7 +14,7 @@ from sunkpy.core.model.objects import Key, Pod
 from sunkpy.core.nodeset.actions import CreatePod, NodeSetAction
 from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
 from sunkpy.core.nodeset.spec import NodeSet
-from sunkpy.operator.pod_index import is_slurmd, nodeset_key
+from sunkpy.operator.pod_index import nodeset_key
 
 
 @dataclass
@@ -82,9 +82,10 @@ class Memory:
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A pod that is ready ends the failures on its node: the next pause is the shortest again."""
-        if new is None or not is_slurmd(new) or not new.is_condition_true("Ready"):
+        key = nodeset_key(new) if new is not None else None
+        if new is None or key is None or not new.is_condition_true("Ready"):
             return
-        notes = self._notes.get(nodeset_key(new))
+        notes = self._notes.get(key)
         if notes is not None:
             notes.failures.pop(node_of(new), None)
 

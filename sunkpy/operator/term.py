@@ -40,7 +40,8 @@ class Term:
         self._pod_watch = Informer(kube, paths.ALL_PODS, Pod)
         self._node_watch = Informer(kube, paths.NODES, Node)
         self._wakes = Wakes()
-        pods, memory = PodIndex(), Memory()
+        self._pods = pods = PodIndex()
+        memory = Memory()
         events = EventRecorder(kube, component="operator", instance=process.identity.name)
         collector = Collector(kube, nodes=self._node_watch, pods=pods, memory=memory)
         creator = PodCreator(kube, pods=pods, memory=memory, events=events, metrics=metrics)
@@ -73,7 +74,7 @@ class Term:
             group.create_task(self._node_watch.run())
             await self._pod_watch.synced.wait()
             await self._node_watch.synced.wait()
-            group.create_task(follow_nodesets(self._wakes.nodeset_seen))
+            group.create_task(follow_nodesets(self._nodeset_seen))
             group.create_task(self._resync())
             group.create_task(
                 run_workers(self._wakes.nodesets, self._nodeset_loop.reconcile, workers=workers, metrics=metrics)
@@ -86,14 +87,20 @@ class Term:
         """kopf looks once for the resource it is to follow; so the CRD has to be there first."""
         while True:
             try:
-                await self._kube.list_objects(paths.ALL_NODESETS, NodeSet)
+                listed = await self._kube.list_objects(paths.ALL_NODESETS, NodeSet)
             except errors.NotFound:
                 self._log.error("the API has no NodeSets yet: install the CRD (crds/sunkpy.dev_nodesets.yaml)")
             except errors.KubeError as error:
                 self._log.error("cannot list NodeSets", error=str(error))
             else:
+                for nodeset in listed:
+                    self._pods.know(nodeset.uid)
                 return
             await asyncio.sleep(_CRD_AGAIN_S)
+
+    def _nodeset_seen(self, nodeset: NodeSet, is_gone: bool) -> None:
+        self._pods.know(nodeset.uid)
+        self._wakes.nodeset_seen(nodeset, is_gone)
 
     async def _resync(self) -> None:
         """Look at everything now and then, for what no event has told."""

@@ -13,6 +13,7 @@ from sunkpy.core import names
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.quantity import BadQuantity
+from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes
 from sunkpy.kube import paths
@@ -89,7 +90,7 @@ class Cluster:
         """The slurmd pods by Slurm node, and by Kubernetes node."""
         if self._indexed is None:
             self._indexed = (defaultdict(list), defaultdict(list))
-            for pod in self.slurmd_pods.values():
+            for pod in filter(is_slurmd, self.slurmd_pods.values()):
                 self._indexed[0][pod.labels.get(names.LABEL_SLURM_NODE, "")].append(pod)
                 self._indexed[1][pod.spec.node_name].append(pod)
         return self._indexed
@@ -110,7 +111,9 @@ class Cluster:
 
     def _all_candidates(self) -> list[Candidate]:
         if self._candidates is None:
-            self._candidates = [candidate for pod in self.slurmd_pods.values() if (candidate := self._candidate(pod))]
+            self._candidates = [
+                c for pod in filter(is_slurmd, self.slurmd_pods.values()) if (c := self._candidate(pod))
+            ]
         return self._candidates
 
     def _candidate(self, pod: Pod) -> Candidate | None:

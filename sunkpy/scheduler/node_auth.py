@@ -8,6 +8,7 @@ import cachetools
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.kube.client import Kube
 from sunkpy.scheduler.calls import Denied
 from sunkpy.scheduler.cluster import Cluster
@@ -36,7 +37,7 @@ class NodeAuth:
             raise Denied(401, "send the pod's projected token: Authorization: Bearer …")
         name, uid = await self._pod_of(token)
         pod = self._cluster.slurmd_pods.get(self._cluster.namespace, name)
-        if pod is None or pod.uid != uid:
+        if pod is None or pod.uid != uid or not is_slurmd(pod):
             raise Denied(403, f"the token belongs to pod {name or '(none)'}, which is no slurmd pod of this cluster")
         own = pod.labels.get(names.LABEL_SLURM_NODE, "")
         if own != slurm_node:

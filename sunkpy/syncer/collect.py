@@ -13,6 +13,7 @@ import structlog
 from sunkpy.core import names
 from sunkpy.core.mirror import Answer, Memory, MirrorAction, View, after_writing, find_vanished
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.kube.informer import Informer
 from sunkpy.slurm import NodeCache
 from sunkpy.syncer.metrics import SyncerMetrics
@@ -40,7 +41,7 @@ class Collector:
         return View(
             name=name,
             namespace=self._namespace,
-            pod=self._pods.get(self._namespace, name),
+            pod=self._pod(name),
             answer=self._answer(name),
             are_pods_known=self._pods.connected,
             memory=self._memories.get(name, Memory()),
@@ -49,7 +50,9 @@ class Collector:
     def names(self) -> set[str]:
         """Those that either side knows."""
         observation = self._nodes.observation
-        return {pod.name for pod in self._pods.values()} | set(observation.nodes if observation else ())
+        return {pod.name for pod in filter(is_slurmd, self._pods.values())} | set(
+            observation.nodes if observation else ()
+        )
 
     @property
     def slurm_node_count(self) -> int:
@@ -61,7 +64,7 @@ class Collector:
         """What the next view of the name shall hold; forgotten when neither side knows the name any more."""
         observation = self._nodes.observation
         is_known = observation is not None and name in observation.nodes
-        if is_known or self._pods.get(self._namespace, name) is not None:
+        if is_known or self._pod(name) is not None:
             self._memories[name] = memory
         else:
             self._memories.pop(name, None)
@@ -74,7 +77,7 @@ class Collector:
     def judge_answer(self) -> bool:
         """Is the newest answer to be believed? True when that has changed: then every name is to be looked at."""
         observation = self._nodes.observation
-        vanished = find_vanished(self._pods.values(), observation.nodes) if observation else ()
+        vanished = find_vanished(filter(is_slurmd, self._pods.values()), observation.nodes) if observation else ()
         was_trusted, self._is_trusted = self._is_trusted, not vanished
         if self._is_trusted == was_trusted:
             return False
@@ -88,6 +91,11 @@ class Collector:
                 first=vanished[:5],
             )
         return True
+
+    def _pod(self, name: str) -> Pod | None:
+        """The slurmd pod of that name; a pod that only carries the labels of one is none."""
+        pod = self._pods.get(self._namespace, name)
+        return pod if pod is not None and is_slurmd(pod) else None
 
     def _answer(self, name: str) -> Answer | None:
         observation = self._nodes.observation

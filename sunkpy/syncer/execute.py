@@ -1,7 +1,9 @@
 """Carries out what the mirror decided. Each write may be repeated, and each is guarded.
 
 The watch of pods may lag, so what would do harm (lifting a drain, draining or deleting for want of a pod) is checked
-with the apiserver itself. What nobody announced comes out of a budget: a misread world does little harm.
+with the apiserver itself. The poll of Slurm lags by up to a second, so the node is read again right before each write
+(`core.mirror.recheck`). What nobody announced comes out of a budget: a misread world does little harm. What was not
+done after all is given back to it, so refusals do not hold up what could be done.
 """
 
 from __future__ import annotations
@@ -11,16 +13,20 @@ from collections.abc import Callable
 
 import structlog
 
+from sunkpy.core import names
 from sunkpy.core.mirror import (
     Budget,
     DeleteSlurmNode,
     DrainNode,
     MirrorAction,
     PatchPod,
+    RestoreDrain,
     SetComment,
     UndrainNode,
+    still_holds,
 )
 from sunkpy.core.mirror.drain_cause import Want, drain_cause
+from sunkpy.core.mirror.recheck import SlurmAction
 from sunkpy.core.model.conditions import as_json, stamped
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.times import rfc3339, utc_now
@@ -29,7 +35,7 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.slurm import NodeChange, Slurm
-from sunkpy.slurm import errors as slurm_errors
+from sunkpy.slurm.errors import NotFound
 from sunkpy.syncer.metrics import SyncerMetrics
 
 
@@ -57,7 +63,7 @@ class Executor:
 
     async def spend_budget(self, action: MirrorAction, pod: Pod | None, *, nodes: int) -> bool:
         """May it be done now? What nobody announced is taken from the budget of so many Slurm nodes, or put off."""
-        if not isinstance(action, DrainNode | DeleteSlurmNode) or action.is_announced:
+        if isinstance(action, PatchPod) or not _is_budgeted(action):
             return True
         self._budget, is_allowed = self._budget.spend(nodes=nodes, now_s=self._clock())
         if not is_allowed:
@@ -65,41 +71,70 @@ class Executor:
         return is_allowed
 
     async def run(self, action: MirrorAction, pod: Pod | None) -> bool:
-        """Carry out one action; True when Slurm was written to.
+        """Carry out one action; True when Slurm was written to, or is another than it was when this was decided.
 
         Raises:
             KubeError, SlurmError: not done; decide again later.
         """
-        match action:
-            case PatchPod():
-                await self._patch_pod(action)
+        if isinstance(action, PatchPod):
+            await self._patch_pod(action)
+            return False
+        is_done = False
+        try:
+            if not await self._has_consent(action, pod):
                 return False
-            case DrainNode(name=name, reason=reason):
-                if pod is None and await self._pod(name) is not None:
-                    return False
-                await self._slurm.drain_node(name, reason)
-                await self._tell(action, pod, "SlurmNodeDrained", f"Slurm node {name} drained: {reason}")
-            case UndrainNode(name=name, pod=decided_on):
-                if not await self._may_lift(name, decided_on):
-                    return False
-                await self._slurm.undrain_node(name)
-                await self._tell(action, pod, "SlurmNodeUndrained", f"Slurm node {name} takes jobs again")
-            case SetComment(name=name, comment=comment):
-                await self._slurm.update_node(name, NodeChange(comment=comment))
-                await self._tell(action, None, "SlurmNodeOwned", comment)
-            case DeleteSlurmNode(name=name):
-                return await self._delete(action, name)
+            is_done = await self._write_to_slurm(action)
+        except NotFound:
+            if not isinstance(action, DeleteSlurmNode):
+                raise
+        finally:
+            if not is_done and _is_budgeted(action):
+                self._budget = self._budget.give_back()
+        if is_done:
+            await self._tell_write(action, pod)
         return True
 
-    async def _delete(self, action: MirrorAction, name: str) -> bool:
-        if await self._pod(name) is not None:
+    async def _has_consent(self, action: SlurmAction, pod: Pod | None) -> bool:
+        """The apiserver itself, which the watch may lag behind, has nothing against it."""
+        match action:
+            case DrainNode(name=name) if pod is None:
+                return await self._pod(name) is None
+            case DeleteSlurmNode(name=name):
+                return await self._pod(name) is None
+            case UndrainNode(name=name, pod=decided_on):
+                return await self._may_lift(name, decided_on)
+            case _:
+                return True
+
+    async def _write_to_slurm(self, action: SlurmAction) -> bool:
+        """False when somebody else was faster: then the next answer is decided on."""
+        if not still_holds(action, await self._slurm.node(action.name)):
+            self._log.info("Slurm node has changed meanwhile, decided again", node=action.name)
             return False
-        try:
-            await self._slurm.delete_node(name)
-        except slurm_errors.NotFound:
-            return True
-        await self._tell(action, None, "SlurmNodeDeleted", f"Slurm node {name} deleted: its pod is gone")
+        match action:
+            case DrainNode(name=name, reason=reason) | RestoreDrain(name=name, reason=reason):
+                await self._slurm.drain_node(name, reason)
+            case UndrainNode(name=name):
+                await self._slurm.undrain_node(name)
+            case SetComment(name=name, comment=comment):
+                await self._slurm.update_node(name, NodeChange(comment=comment))
+            case DeleteSlurmNode(name=name):
+                await self._slurm.delete_node(name)
         return True
+
+    async def _tell_write(self, action: SlurmAction, pod: Pod | None) -> None:
+        match action:
+            case DrainNode(name=name, reason=reason):
+                await self._tell(action, pod, "SlurmNodeDrained", f"Slurm node {name} drained: {reason}")
+            case RestoreDrain(name=name, reason=reason):
+                note = f"Slurm lost its record of node {name} and with it this drain, which is put back: {reason}"
+                await self._tell(action, pod, "SlurmDrainRestored", note)
+            case UndrainNode(name=name):
+                await self._tell(action, pod, "SlurmNodeUndrained", f"Slurm node {name} takes jobs again")
+            case SetComment(comment=comment):
+                await self._tell(action, None, "SlurmNodeOwned", comment)
+            case DeleteSlurmNode(name=name):
+                await self._tell(action, None, "SlurmNodeDeleted", f"Slurm node {name} deleted: its pod is gone")
 
     async def _may_lift(self, name: str, decided_on: Pod) -> bool:
         """The watch may lag: ask the apiserver whether nothing speaks for the drain any more."""
@@ -116,8 +151,9 @@ class Executor:
         """Annotations and conditions in one write: the status subresource of pods takes both."""
         pod = action.pod
         now = rfc3339(utc_now())
+        annotations = action.annotations | ({names.ANNOTATION_DRAINED_AT: now} if action.renews_receipt else {})
         body: dict[str, object] = {
-            "metadata": {"uid": pod.uid, "annotations": action.annotations},
+            "metadata": {"uid": pod.uid, "annotations": annotations},
             "status": {"conditions": [as_json(stamped(c, pod.condition(c.type), now)) for c in action.conditions]},
         }
         path = paths.status(paths.pod(pod.metadata.namespace, pod.name))
@@ -127,7 +163,7 @@ class Executor:
             return
         self._metrics.actions.labels("PatchPod").inc()
 
-    async def _tell_capped(self, action: DrainNode | DeleteSlurmNode, pod: Pod | None) -> None:
+    async def _tell_capped(self, action: SlurmAction, pod: Pod | None) -> None:
         kind = type(action).__name__
         note = f"{kind} {action.name} put off: too many nodes lost their pods or their readiness within a minute"
         self._metrics.capped.labels(kind).inc()
@@ -141,3 +177,7 @@ class Executor:
         self._log.info(note, action=kind)
         if pod is not None:
             await self._events.normal(pod, "Pod", reason=reason, action=kind, note=note)
+
+
+def _is_budgeted(action: MirrorAction) -> bool:
+    return isinstance(action, DrainNode | DeleteSlurmNode) and not action.is_announced

@@ -20,7 +20,7 @@ Body = dict[str, Any]
 
 
 class Slurmrestd:
-    """What Slurm has, and what was asked of it. `is_down` makes it answer 502."""
+    """What Slurm has, and what was asked of it. `is_down` makes it answer 502, `refuse` refuse writes to nodes."""
 
     def __init__(self, changes: Changes | None = None, *, cluster: str = "c1") -> None:
         self.changes = changes or Changes()
@@ -33,6 +33,7 @@ class Slurmrestd:
         self.signals: list[tuple[int, str]] = []
         self.cancelled: list[int] = []
         self.is_down = False
+        self.refuse = ""
         self.refused = asyncio.Event()
         self.reject_submit: int | None = None
         self.lose_next_answer = False
@@ -51,6 +52,12 @@ class Slurmrestd:
     def state(self, name: str) -> str:
         """As scontrol prints it."""
         return "+".join(self.nodes[name]["state"])
+
+    def forget(self, name: str) -> None:
+        """slurmctld has lost its record of one node, or somebody deleted it."""
+        del self.nodes[name]
+        self._version += 1
+        self.changes.note()
 
     def lose_state(self) -> None:
         """Every node is gone."""
@@ -78,6 +85,7 @@ class Slurmrestd:
         app = web.Application(middlewares=[self._gate])
         app.router.add_get(f"{API}/ping/", self._ping)
         app.router.add_get(f"{API}/nodes/", self._nodes)
+        app.router.add_get(f"{API}/node/{{name}}", self._node)
         app.router.add_post(f"{API}/node/{{name}}", self._update_node)
         app.router.add_delete(f"{API}/node/{{name}}", self._delete_node)
         app.router.add_get(f"{API}/partitions/", self._partitions)
@@ -106,11 +114,17 @@ class Slurmrestd:
             return web.Response(status=304)
         return self._reply(nodes=list(self.nodes.values()), last_update={"set": True, "number": self._version})
 
+    async def _node(self, request: web.Request) -> web.Response:
+        node = self.nodes.get(request.match_info["name"])
+        return failure(404, 2018) if node is None else self._reply(nodes=[node])
+
     async def _update_node(self, request: web.Request) -> web.Response:
         name, change = request.match_info["name"], await request.json()
         self.writes.append(f"POST {name} {await request.text()}")
         if name not in self.nodes:
             return failure(500, 2018)
+        if self.refuse:
+            return failure(500, 2058)
         state = set(self.nodes[name]["state"]) | {"DRAIN"} & set(change.get("state", ()))
         state -= {"DRAIN"} if "UNDRAIN" in change.get("state", ()) else set()
         self.put(name, *sorted(state), **{key: change[key].strip() for key in ("reason", "comment") if key in change})
@@ -119,6 +133,8 @@ class Slurmrestd:
     async def _delete_node(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         self.writes.append(f"DELETE {name}")
+        if self.refuse:
+            return failure(500, 2058)
         found = self.nodes.pop(name, None)
         self.changes.note()
         return failure(500, 2018) if found is None else self._reply()

@@ -8,7 +8,7 @@ gap, and a negative one is an overlap.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -102,11 +102,13 @@ async def _occupy(stack: Stack, kube: Kube, timeline: Timeline[Pod], *, number: 
             ),
         )
     for name in pods:
-        await timeline.first(_runs(name), what=f"{name} Running", timeout_s=60)
+        await timeline.first(is_running(name), what=f"{name} Running", timeout_s=60)
     return _placed(timeline, pods)
 
 
-def _runs(name: str):
+def is_running(name: str) -> Callable[[Sighting[Pod]], bool]:
+    """The change by which a pod runs."""
+
     def is_it(seen: Sighting[Pod]) -> bool:
         return seen.name == name and seen.new is not None and seen.new.status.phase == "Running"
 
@@ -121,9 +123,9 @@ def _placed(timeline: Timeline[Pod], pods: Sequence[str]) -> dict[str, str]:
     return placed
 
 
-def job_start(stack: Stack, job: int) -> tuple[float, str]:
+def job_start(stack: Stack, job: int, *, timeout_s: float = 90) -> tuple[float, str]:
     """When the job's script began, and on which Slurm node; the job has completed."""
-    stack.wait_for_job(job, "COMPLETED", timeout_s=90)
+    stack.wait_for_job(job, "COMPLETED", timeout_s=timeout_s)
     start, node = stack.login(f"cat handover-{job}.out; rm -f handover-{job}.out").split()
     return float(start), node
 

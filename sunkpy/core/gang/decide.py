@@ -22,11 +22,15 @@ from sunkpy.core.gang.actions import (
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.request import Policy, plan_job
 from sunkpy.core.gang.view import GangView, JobView, holds_its_node, is_over
+from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.eligibility import excluded, explain_eligibility
 
 TOLD_PATIENCE_S = 15.0
 """How long a placeholder may take to end by itself after it was told, before it is cancelled."""
+
+DEFAULT_GRACE_S = 30.0
+"""What the apiserver gives a pod that does not say."""
 
 NEVER_STARTS = {
     "BadConstraints": "no node has the features, cpus, memory and GPUs that the pod asks for",
@@ -123,6 +127,7 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
         for problem in gang.problems
         if not problem.fatal
     ]
+    warnings += [_grace_warning(pod, policy) for pod in gang.members if _grace_s(pod) > policy.epilog_timeout_s]
     jobs = view.live_jobs
     if not jobs:
         return warnings + _submit(view, gang, policy)
@@ -136,6 +141,19 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
     if job.is_pending:
         actions += _tend_pending(view, gang, job)
     return actions
+
+
+def _grace_s(pod: Pod) -> float:
+    grace_s = pod.spec.termination_grace_period_seconds
+    return DEFAULT_GRACE_S if grace_s is None else grace_s
+
+
+def _grace_warning(pod: Pod, policy: Policy) -> Warn:
+    note = (
+        f"its grace period of {_grace_s(pod):.0f} s is longer than an epilog waits ({policy.epilog_timeout_s:.0f} s, "
+        "hooks.epilogTimeoutSeconds of the Slurm cluster): if it uses it up, Slurm drains the node"
+    )
+    return Warn(pod=pod, reason="GraceTooLong", note=note)
 
 
 def _bind(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:

@@ -15,6 +15,9 @@ from sunkpy.core.placement.eligibility import Eligibility
 MISSING_OBSERVATIONS = 2
 """So many fresh answers of Slurm without the job prove that it does not know it."""
 
+WAITS_FOR_PROLOG = "Prolog"
+"""Reason of a job whose prologs still run (man squeue, JOB REASON CODES)."""
+
 _BEFORE_SCRIPT = frozenset({"CONFIGURING", "POWER_UP_NODE", "STAGE_OUT"})
 
 
@@ -94,7 +97,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
             return ()
         if self.prologs:
             return tuple(sorted(self.prologs))
-        return self.nodes if self.is_script_running else ()
+        # A prolog that waits at the gate has not asked for the pods yet, and they must not come before it does.
+        return self.nodes if self.is_script_running and self.reason != WAITS_FOR_PROLOG else ()
 
 
 class GangView(msgspec.Struct, frozen=True, kw_only=True):

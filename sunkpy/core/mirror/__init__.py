@@ -1,7 +1,16 @@
 """Mirror of slurmd pods and Slurm nodes: `decide_mirror(View, now) -> Decision`, all values, no I/O."""
 
-from sunkpy.core.mirror.actions import DeleteSlurmNode, DrainNode, MirrorAction, PatchPod, SetComment, UndrainNode
+from sunkpy.core.mirror.actions import (
+    DeleteSlurmNode,
+    DrainNode,
+    MirrorAction,
+    PatchPod,
+    RestoreDrain,
+    SetComment,
+    UndrainNode,
+)
 from sunkpy.core.mirror.decide import Decision, after_writing, decide_mirror
+from sunkpy.core.mirror.recheck import still_holds
 from sunkpy.core.mirror.trust import Budget, find_vanished
 from sunkpy.core.mirror.view import Answer, Claim, Memory, View
 
@@ -15,10 +24,12 @@ __all__ = [
     "Memory",
     "MirrorAction",
     "PatchPod",
+    "RestoreDrain",
     "SetComment",
     "UndrainNode",
     "View",
     "after_writing",
     "decide_mirror",
     "find_vanished",
+    "still_holds",
 ]

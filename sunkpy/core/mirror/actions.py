@@ -22,6 +22,13 @@ class UndrainNode(msgspec.Struct, frozen=True, kw_only=True):
     pod: Pod
 
 
+class RestoreDrain(msgspec.Struct, frozen=True, kw_only=True):
+    """Put back a drain that somebody else had set and that Slurm has lost, with its reason as it stood."""
+
+    name: str
+    reason: str
+
+
 class SetComment(msgspec.Struct, frozen=True, kw_only=True):
     """Write whose node this is into Slurm's `Comment`: `core.model.states.NodeComment` as JSON."""
 
@@ -30,23 +37,31 @@ class SetComment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeleteSlurmNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Make Slurm forget a node of ours, if the apiserver has no pod of that name either. Announced: see DrainNode."""
+    """Make Slurm forget a node of ours, drained for `reason`, if the apiserver has no pod of that name either.
+
+    `is_announced`: see DrainNode.
+    """
 
     name: str
+    reason: str
     is_announced: bool
 
 
 class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
-    """Annotations to set (None removes) and conditions that differ."""
+    """Annotations to set (None removes) and conditions that differ.
+
+    `renews_receipt`: a receipt stands in the annotations, or stays there, and gets the time of this write.
+    """
 
     pod: Pod
     annotations: dict[str, str | None]
     conditions: tuple[Condition, ...]
+    renews_receipt: bool = False
 
 
-MirrorAction = DrainNode | UndrainNode | SetComment | DeleteSlurmNode | PatchPod
+MirrorAction = DrainNode | UndrainNode | RestoreDrain | SetComment | DeleteSlurmNode | PatchPod
 
-SlurmWrite = DrainNode | SetComment | str
+SlurmWrite = DrainNode | RestoreDrain | SetComment | str
 """A write to Slurm as it is remembered; those without content are remembered by name."""
 
 
@@ -55,7 +70,7 @@ def as_write(action: MirrorAction) -> SlurmWrite | None:
     match action:
         case PatchPod():
             return None
-        case DrainNode() | SetComment():
+        case DrainNode() | RestoreDrain() | SetComment():
             return action
         case UndrainNode() | DeleteSlurmNode():
             return type(action).__name__

@@ -1,8 +1,8 @@
 """The mirror between slurmd pods and Slurm nodes: one decision per name, both directions.
 
 Ownership ends every loop. Kubernetes' causes become drains whose reason starts with `k8s: `; only those are ever
-changed or lifted. Any other drain is told to the pod, and what the operator makes of it (a cordon of its own) is not
-told back.
+changed or lifted. What anybody else has set, DRAIN, FAIL or DOWN, is told to the pod, and what the operator makes of it
+(a cordon of its own) is not told back. When Slurm loses it with its record of the node, it is put back (`lost_drain`).
 
 Fail closed. When Slurm's answer is stale or not to be believed, nothing is written to Slurm and the pod is only told
 that nothing is known. What cannot be undone (a pod that may go, a Slurm node that is forgotten) needs two answers of
@@ -22,11 +22,13 @@ from sunkpy.core.mirror.actions import (
     DrainNode,
     MirrorAction,
     PatchPod,
+    RestoreDrain,
     SetComment,
     UndrainNode,
     as_write,
 )
 from sunkpy.core.mirror.drain_cause import UNREADY_GRACE_S, DrainCause, Want, drain_cause
+from sunkpy.core.mirror.lost_drain import lost_drain
 from sunkpy.core.mirror.view import Answer, Claim, Memory, View
 from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.states import NodeComment, SlurmNode
@@ -38,7 +40,9 @@ ACT_WITHIN_S = 5.0
 SILENCE_GRACE_S = 10.0
 """Slurm sets NOT_RESPONDING for half a second after each UNDRAIN; only longer silence is told."""
 FOREIGN_DRAIN_KEPT_S = 600.0
-"""How long a node that somebody else drained outlives its pod: a new pod on the same machine finds the drain again."""
+"""How long a node that somebody else holds outlives its pod: a new pod on the same machine finds the drain again."""
+RENEW_RECEIPT_S = 10.0
+"""A receipt that stands is written anew with its time, so that the operator may disbelieve old ones."""
 
 REPEAT_AFTER_S = 2.0
 """A write that Slurm took and does not show is not repeated sooner."""
@@ -70,7 +74,9 @@ def decide_mirror(view: View, now_s: float) -> Decision:
     memory = _note_deletable(view, answer, memory, now_s)
     actions: list[MirrorAction] = []
     if view.pod is not None:
-        actions += _tell_pod(view.pod, answer, memory, now_s)
+        told = _tell_pod(view.pod, answer, memory, now_s)
+        memory = _note_receipt(told, memory, now_s)
+        actions += told
     if may_act and answer.node is not None:
         may_delete = _is_proved(memory.deletable, answer.number)
         actions += _tell_slurm(view, answer.node, cause, may_delete=may_delete)
@@ -128,10 +134,16 @@ def _note_deletable(view: View, answer: Answer, memory: Memory, now_s: float) ->
         and view.pod is None
         and view.are_pods_known
         and not node.is_busy
-        and (node.is_drained_by_us or (node.is_drained_by_others and _kept_long_enough(memory, now_s)))
+        and (node.is_drained_by_us or (node.is_held_by_others and _kept_long_enough(memory, now_s)))
     )
     uid = owner.uid if owner else ""
     return msgspec.structs.replace(memory, deletable=_claim(memory.deletable, uid, holds, answer.number))
+
+
+def _note_receipt(told: tuple[PatchPod, ...], memory: Memory, now_s: float) -> Memory:
+    if not any(patch.renews_receipt for patch in told):
+        return memory
+    return msgspec.structs.replace(memory, receipt_at_s=now_s)
 
 
 def _kept_long_enough(memory: Memory, now_s: float) -> bool:
@@ -173,7 +185,8 @@ def _next_deadline_s(view: View, memory: Memory, now_s: float) -> float | None:
     clocks = (
         (memory.silent_since_s, SILENCE_GRACE_S),
         (memory.unready_since_s, UNREADY_GRACE_S),
-        (memory.podless_since_s if node is not None and node.is_drained_by_others else None, FOREIGN_DRAIN_KEPT_S),
+        (memory.podless_since_s if node is not None and node.is_held_by_others else None, FOREIGN_DRAIN_KEPT_S),
+        (memory.receipt_at_s if memory.drained is not None else None, RENEW_RECEIPT_S),
     )
     left = [since_s + grace_s - now_s for since_s, grace_s in clocks if since_s is not None]
     return min((seconds for seconds in left if seconds > 0), default=None)
@@ -183,17 +196,23 @@ def _next_deadline_s(view: View, memory: Memory, now_s: float) -> float | None:
 
 
 def _tell_slurm(view: View, node: SlurmNode, cause: DrainCause, *, may_delete: bool) -> list[MirrorAction]:
-    """Drain, lift, comment, delete: at most one change of the drain per pass."""
+    """Restore, drain, lift, comment, delete: at most one change of the drain per pass.
+
+    The comment comes after a lost drain is put back, for it is what a new record is known by not having.
+    """
     if "FUTURE" in node.state:
         return []
     if view.pod is None:
         return _tell_slurm_of_no_pod(view, node, cause, may_delete=may_delete)
     actions: list[MirrorAction] = []
+    lost = lost_drain(view.pod, node)
+    if lost is not None:
+        actions.append(RestoreDrain(name=node.name, reason=lost))
     comment = _comment(view.pod).encode()
     is_free = not node.comment or node.owner is not None
     if view.pod.spec.node_name and node.is_registered and is_free and node.comment != comment:
         actions.append(SetComment(name=node.name, comment=comment))
-    if cause.want is Want.DRAIN:
+    if cause.want is Want.DRAIN and lost is None:
         actions += _drain(node, cause)
     elif cause.want is Want.LIFT and node.is_drained_by_us and view.are_pods_known:
         actions.append(UndrainNode(name=node.name, pod=view.pod))
@@ -205,7 +224,7 @@ def _tell_slurm_of_no_pod(view: View, node: SlurmNode, cause: DrainCause, *, may
     if owner is None or owner.namespace != view.namespace or not view.are_pods_known:
         return []
     if may_delete:
-        return [DeleteSlurmNode(name=node.name, is_announced=_was_announced(node))]
+        return [DeleteSlurmNode(name=node.name, reason=node.reason, is_announced=_was_announced(node))]
     if node.is_drained_by_us and _was_announced(node):
         return []  # keep the reason that tells why the pod went
     return _drain(node, cause)
@@ -217,7 +236,7 @@ def _was_announced(node: SlurmNode) -> bool:
 
 def _drain(node: SlurmNode, cause: DrainCause) -> list[MirrorAction]:
     """Nothing when it is drained for this cause already, or by others: their reason stays."""
-    if node.is_drained_by_others or (node.is_drain and node.reason == cause.reason):
+    if node.is_held_by_others or (node.is_drain and node.reason == cause.reason):
         return []
     is_announced = cause.is_announced or node.is_drain
     return [DrainNode(name=node.name, reason=cause.reason, is_announced=is_announced)]
@@ -254,18 +273,31 @@ def _tell_pod(pod: Pod, answer: Answer, memory: Memory, now_s: float) -> tuple[P
     silent_for_s = _since(memory.silent_since_s, now_s)
     is_silent = memory.silent_since_s is not None and silent_for_s >= SILENCE_GRACE_S
     conditions = report.known_conditions(node, is_silent=is_silent)
+    annotations = report.slurm_annotations(node)
+    if lost_drain(pod, node) is not None:
+        conditions = tuple(c for c in conditions if c.type != names.CONDITION_CORDON)
+        del annotations[names.ANNOTATION_DRAIN]
     if memory.silent_since_s is None or is_silent:
         conditions += (report.registered_condition(node),)
-    annotations = report.slurm_annotations(node)
     claim = memory.drained
     is_drained = claim is not None and _is_proved(claim, answer.number)
-    annotations[names.ANNOTATION_DRAINED] = claim.token if claim is not None and is_drained else None
-    return _patch(pod, annotations, conditions)
+    token = claim.token if claim is not None and is_drained else None
+    annotations[names.ANNOTATION_DRAINED] = token
+    renews = token is not None and _is_receipt_due(pod, token, now_s - memory.receipt_at_s)
+    return _patch(pod, annotations, conditions, renews_receipt=renews)
 
 
-def _patch(pod: Pod, annotations: dict[str, str | None], conditions: tuple[Condition, ...]) -> tuple[PatchPod, ...]:
+def _is_receipt_due(pod: Pod, token: str, age_s: float) -> bool:
+    stands = pod.annotations.get(names.ANNOTATION_DRAINED) == token and names.ANNOTATION_DRAINED_AT in pod.annotations
+    return not stands or age_s >= RENEW_RECEIPT_S
+
+
+def _patch(
+    pod: Pod, annotations: dict[str, str | None], conditions: tuple[Condition, ...], *, renews_receipt: bool = False
+) -> tuple[PatchPod, ...]:
     new_annotations = report.changed(pod, annotations)
     new_conditions = report.differing(pod, conditions)
-    if not new_annotations and not new_conditions:
+    if not new_annotations and not new_conditions and not renews_receipt:
         return ()
-    return (PatchPod(pod=pod, annotations=new_annotations, conditions=new_conditions),)
+    patch = PatchPod(pod=pod, annotations=new_annotations, conditions=new_conditions, renews_receipt=renews_receipt)
+    return (patch,)

@@ -11,21 +11,24 @@ _NOISE = frozenset({"DYNAMIC_NORM", "PLANNED"})  # true of every node of ours, o
 
 
 def known_conditions(node: SlurmNode | None, *, is_silent: bool) -> tuple[Condition, ...]:
-    """Conditions for a node as Slurm sees it; None when Slurm has no such node."""
+    """Conditions for a node as Slurm sees it; None when Slurm has no such node.
+
+    A Slurm node that does not exist says nothing about its machine: whether it is drained is then not known.
+    """
     if node is None:
         return (
             _condition(names.CONDITION_DRAIN, False, "NoSlurmNode"),
-            _condition(names.CONDITION_CORDON, False, "NoSlurmNode"),
+            Condition(type=names.CONDITION_CORDON, status="Unknown", reason="NoSlurmNode"),
             _condition(names.CONDITION_RUNNING, False, "NoSlurmNode"),
             _condition(names.CONDITION_NOT_RESPONDING, False, "NoSlurmNode"),
         )
     return (
-        _condition(names.CONDITION_DRAIN, node.is_drain, _drain_word(node), node.reason if node.is_drain else ""),
+        _condition(names.CONDITION_DRAIN, node.is_closed, _drain_word(node), node.reason if node.is_closed else ""),
         _condition(
             names.CONDITION_CORDON,
-            node.is_drained_by_others,
-            "DrainedInSlurm" if node.is_drained_by_others else "NotDrainedInSlurm",
-            node.reason if node.is_drained_by_others else "",
+            node.is_held_by_others,
+            _cordon_word(node),
+            node.reason if node.is_held_by_others else "",
         ),
         _condition(names.CONDITION_RUNNING, node.is_busy, "JobsOnNode" if node.is_busy else "NoJobs"),
         _condition(names.CONDITION_NOT_RESPONDING, is_silent, "NotResponding" if is_silent else "Responding"),
@@ -58,7 +61,7 @@ def slurm_annotations(node: SlurmNode | None) -> dict[str, str | None]:
     """State and drain reason, for people: no decision reads them. None removes."""
     return {
         names.ANNOTATION_SLURM_STATE: shown_state(node) if node else None,
-        names.ANNOTATION_DRAIN: (node.reason or "no reason given") if node and node.is_drain else None,
+        names.ANNOTATION_DRAIN: (node.reason or "no reason given") if node and node.is_closed else None,
     }
 
 
@@ -72,8 +75,14 @@ def changed(pod: Pod, annotations: dict[str, str | None]) -> dict[str, str | Non
     return {key: value for key, value in annotations.items() if pod.annotations.get(key) != value}
 
 
+def _cordon_word(node: SlurmNode) -> str:
+    if not node.is_held_by_others:
+        return "NotDrainedInSlurm"
+    return names.REASON_INVALID if node.is_invalid else "DrainedInSlurm"
+
+
 def _drain_word(node: SlurmNode) -> str:
-    if not node.is_drain:
+    if not node.is_closed:
         return "NotDrained"
     return "Draining" if node.is_busy else "Drained"
 

@@ -44,6 +44,10 @@ class Budget(msgspec.Struct, frozen=True):
             return Budget(recent), False
         return Budget((*recent, now_s)), True
 
+    def give_back(self) -> Budget:
+        """The budget as if the newest action had not been done: it was refused, or proved needless."""
+        return Budget(self.spent_at_s[:-1])
+
 
 def _slurm_name(pod: Pod) -> str:
     return pod.labels.get(names.LABEL_SLURM_NODE, pod.name)

@@ -38,7 +38,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
     `silent_since_s`: Slurm says NOT_RESPONDING. `unready_since_s`: the pod's containers are not ready although Slurm
     has the node. `podless_since_s`: there is no pod. `drained`, `deletable`: claims that wait for a second answer.
-    `wrote_at_s`, `wrote`: when Slurm was last written to, and what; older answers do not show it yet.
+    `receipt_at_s`: when the receipt was last written. `wrote_at_s`, `wrote`: when Slurm was last written to, and what;
+    older answers do not show it yet.
     """
 
     silent_since_s: float | None = None
@@ -46,6 +47,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     podless_since_s: float | None = None
     drained: Claim | None = None
     deletable: Claim | None = None
+    receipt_at_s: float = float("-inf")
     wrote_at_s: float = float("-inf")
     wrote: tuple[SlurmWrite, ...] = ()
 

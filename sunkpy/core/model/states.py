@@ -19,6 +19,10 @@ _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 _UNUSABLE = frozenset({"DOWN", "FUTURE", "UNKNOWN", "ERROR", "INVALID", "INVALID_REG", "NOT_RESPONDING", "FAIL"})
 
 
+_SLURM_ITSELF = ("Not responding", "Node unexpectedly rebooted")
+"""What slurmctld writes when it gives a node up by itself; nobody holds the node by it."""
+
+
 class NodeComment(msgspec.Struct, frozen=True, kw_only=True):
     """Whose Slurm node this is; the JSON in `Comment`."""
 
@@ -58,9 +62,14 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.state & _BUSY) or self.alloc_cpus > 0
 
     @property
+    def is_closed(self) -> bool:
+        """No new job may start, because somebody wants it so."""
+        return self.is_drain or self.is_held_by_others
+
+    @property
     def is_drained(self) -> bool:
-        """Drain is set and nothing is left on the node."""
-        return self.is_drain and not self.is_busy
+        """Closed, and nothing is left on the node."""
+        return self.is_closed and not self.is_busy
 
     @property
     def is_down(self) -> bool:
@@ -73,6 +82,11 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
         return "NOT_RESPONDING" in self.state
 
     @property
+    def is_invalid(self) -> bool:
+        """What slurmd told of the machine is not what Slurm has on record."""
+        return bool(self.state & {"INVALID", "INVALID_REG"})
+
+    @property
     def is_registered(self) -> bool:
         """Slurmd has registered and the node can be used or only drains."""
         return bool(self.state) and not (self.state & _UNUSABLE)
@@ -80,12 +94,25 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_drained_by_us(self) -> bool:
         """The drain carries a reason that sunkpy wrote."""
-        return self.is_drain and self.reason.startswith(names.REASON_PREFIX)
+        return self.is_drain and self._is_reason_ours and "FAIL" not in self.state
 
     @property
-    def is_drained_by_others(self) -> bool:
-        """The drain was set by an admin, a health check, Slurm itself…: never ours to change."""
-        return self.is_drain and not self.reason.startswith(names.REASON_PREFIX)
+    def is_held_by_others(self) -> bool:
+        """DRAIN, FAIL or DOWN was set by an admin, a health check, an Epilog…: never ours to change or to lift.
+
+        Setting DRAIN clears FAIL and replaces the reason of any of the three, lifting it then leaves none
+        (slurmctld, update_node). sunkpy sets no FAIL, so that flag is foreign whatever the reason says; a node that
+        Slurm gave up by itself is DOWN without a reason, or with one of `_SLURM_ITSELF`.
+        """
+        if "FAIL" in self.state:
+            return True
+        if self._is_reason_ours:
+            return False
+        return self.is_drain or (self.is_down and bool(self.reason) and not self.reason.startswith(_SLURM_ITSELF))
+
+    @property
+    def _is_reason_ours(self) -> bool:
+        return self.reason.startswith(names.REASON_PREFIX)
 
     @property
     def state_text(self) -> str:

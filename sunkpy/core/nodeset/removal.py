@@ -1,8 +1,9 @@
 """How a slurmd pod goes, and why it does not go under a running job.
 
 The operator writes a token on the pod (`sunkpy.dev/pending-deletion: <time>/<cause>`). The syncer drains the Slurm
-node and, when Slurm has said "drained and idle" twice, copies the token letter by letter to `sunkpy.dev/drained`. Only
-a pod whose two annotations are equal is deleted, and not while its condition `SlurmRunning` is True (`_live_step`).
+node and, when Slurm has said "drained and idle" twice, copies the token letter by letter to `sunkpy.dev/drained`, and
+says with `sunkpy.dev/drained-at` when that was last so. Only a pod whose first two annotations are equal and whose
+third is young is deleted, and not while its condition `SlurmRunning` is True (`_live_step`).
 Taking the token away calls the removal off; a later token is another one, so an old answer never counts for a new
 question. The delete itself names uid and resourceVersion, so it fails when the pod has changed since.
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
@@ -26,6 +27,9 @@ from sunkpy.core.model.times import backoff_s, parse_rfc3339
 from sunkpy.core.nodeset.actions import CancelPending, DeletePod, MarkPending, RemovalStep
 from sunkpy.core.nodeset.slurmd_pod import node_of
 from sunkpy.core.nodeset.world import World
+
+RECEIPT_HOLDS_S = 30.0
+"""How long a receipt is believed. The syncer renews one that stands every 10 s; the rest is for clocks that differ."""
 
 _FAILED_PAUSE_MAX_S = 300.0
 
@@ -66,17 +70,28 @@ def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalSte
         return CancelPending(pod) if token is not None else None
     if token is None:
         return MarkPending(pod, Token(world.now, cause))
-    if is_cleared(pod) and not pod.is_condition_true(names.CONDITION_RUNNING):
+    if is_cleared(pod, world.now) and not pod.is_condition_true(names.CONDITION_RUNNING):
         return DeletePod(pod, "drained")
     if _is_overdue(world, pod) and world.nodeset.spec.drain_timeout_policy == "Force":
         return DeletePod(pod, "drain-timeout")
     return None
 
 
-def is_cleared(pod: Pod) -> bool:
-    """The syncer has answered exactly the token that is on the pod: nothing runs there any more."""
+def is_cleared(pod: Pod, now: datetime) -> bool:
+    """The syncer has answered exactly the token that is on the pod, lately: nothing runs there any more.
+
+    Who drained the node may open it again, and a syncer that is away takes no receipt back; so an old one is none.
+    """
     token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
-    return token is not None and pod.annotations.get(names.ANNOTATION_DRAINED) == token
+    return token is not None and pod.annotations.get(names.ANNOTATION_DRAINED) == token and _is_fresh(pod, now)
+
+
+def _is_fresh(pod: Pod, now: datetime) -> bool:
+    try:
+        since = parse_rfc3339(pod.annotations.get(names.ANNOTATION_DRAINED_AT, ""))
+        return (now - since).total_seconds() < RECEIPT_HOLDS_S
+    except (ValueError, TypeError):
+        return False  # no time, or one without a zone
 
 
 def _timeout_left_s(world: World, pod: Pod) -> float | None:

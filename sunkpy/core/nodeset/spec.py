@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.model.objects import Condition, KubeObject, PodSpec, Wire
+from sunkpy.core.model.objects import Condition, KubeObject, Pod, PodSpec, Wire
+from sunkpy.core.model.slurmd import nodeset_owner
 
 Template = dict[str, object]
 """A pod template exactly as written: it is copied into pods, so nothing may be lost in a typed decode."""
@@ -111,9 +112,10 @@ class NodeSet(KubeObject, frozen=True, kw_only=True):
         """
         return msgspec.convert(_with_text_quantities(self.spec.template.get("spec", {})), PodSpec)
 
-    def owns(self, labels: dict[str, str], namespace: str) -> bool:
-        """A slurmd pod with these labels belongs to this NodeSet."""
-        return namespace == self.metadata.namespace and labels.get(names.LABEL_NODESET) == self.name
+    def owns(self, pod: Pod) -> bool:
+        """The pod is controlled by this NodeSet, and not by an earlier one of its name."""
+        owner = nodeset_owner(pod)
+        return owner is not None and owner.uid == self.uid and pod.metadata.namespace == self.metadata.namespace
 
 
 def _with_text_quantities(value: object, *, in_resources: bool = False) -> object:

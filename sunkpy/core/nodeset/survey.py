@@ -105,14 +105,7 @@ def _rivals(foreign: Sequence[Pod], primary: Mapping[str, Pod]) -> dict[str, str
 
 
 def _others(world: World, node: Node) -> list[Pod]:
-    return [
-        pod
-        for pod in world.occupants.get(node.name, ())
-        if not (
-            pod.labels.get(names.LABEL_ROLE) == names.ROLE_COMPUTE
-            and world.nodeset.owns(pod.labels, pod.metadata.namespace)
-        )
-    ]
+    return [pod for pod in world.occupants.get(node.name, ()) if not world.nodeset.owns(pod)]
 
 
 def _may_stay(exclusion: Exclusion | None) -> bool:

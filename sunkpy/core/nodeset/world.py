@@ -30,12 +30,9 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def own_pods(self) -> list[Pod]:
         """The slurmd pods of this NodeSet, whatever node they are on and however old their template."""
-        return [pod for pod in self.slurmd_pods if self._is_own(pod)]
+        return [pod for pod in self.slurmd_pods if self.nodeset.owns(pod)]
 
     @property
     def foreign_pods(self) -> list[Pod]:
         """The slurmd pods of all other NodeSets: their nodes and names are taken."""
-        return [pod for pod in self.slurmd_pods if not self._is_own(pod)]
-
-    def _is_own(self, pod: Pod) -> bool:
-        return self.nodeset.owns(pod.labels, pod.metadata.namespace)
+        return [pod for pod in self.slurmd_pods if not self.nodeset.owns(pod)]

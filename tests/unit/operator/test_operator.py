@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sunkpy.core import names
+from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.kube.client import Kube
 from sunkpy.operator.metrics import OperatorMetrics
 from sunkpy.operator.settings import OperatorSettings
@@ -44,6 +45,12 @@ def nodeset(**spec: Any) -> dict[str, Any]:
 def token(api: Apiserver, pod: str) -> str | None:
     found = api.find("pods", pod)
     return found["metadata"].get("annotations", {}).get(names.ANNOTATION_PENDING_DELETION) if found else None
+
+
+def receipt(token: str | None) -> dict[str, Any]:
+    """What the syncer writes when the Slurm node is empty and closed."""
+    notes = {names.ANNOTATION_DRAINED: token, names.ANNOTATION_DRAINED_AT: rfc3339(utc_now())}
+    return {"metadata": {"annotations": notes}}
 
 
 def report(api: Apiserver, pod: str, **conditions: str) -> None:
@@ -95,7 +102,7 @@ async def test_a_pod_goes_only_when_its_token_is_answered(api):
     report(api, "gpu-012-002")
     api.change(*NODESETS, {"spec": {"replicas": 1}})
     await api.until(lambda: token(api, "gpu-012-002"))
-    answer = {"metadata": {"annotations": {names.ANNOTATION_DRAINED: token(api, "gpu-012-002")}}}
+    answer = receipt(token(api, "gpu-012-002"))
     api.change("pods", "slurm", "gpu-012-002", answer)
     await api.until(lambda: api.names("pods") == ["gpu-012-001"])
 
@@ -107,7 +114,7 @@ async def test_deleting_a_nodeset_drains_before_it_lets_go(api):
     api.change(*NODESETS, {"metadata": {"deletionTimestamp": "2026-11-20T12:00:00Z"}})
     await api.until(lambda: (token(api, "gpu-012-001") or "").endswith("/nodeset-deleted"))
     assert NODESETS in api.objects
-    answer = {"metadata": {"annotations": {names.ANNOTATION_DRAINED: token(api, "gpu-012-001")}}}
+    answer = receipt(token(api, "gpu-012-001"))
     api.change("pods", "slurm", "gpu-012-001", answer)
     await api.until(lambda: NODESETS not in api.objects)
     assert api.names("pods") == []

@@ -130,3 +130,13 @@ async def test_a_binding_that_the_apiserver_forbids_gives_the_node_back(world, t
         world.set_job(job_id, "RUNNING", nodes="n1")
         await world.until(lambda: world.cancelled == [job_id])
         assert "the apiserver refuses the binding to node node-1" in world.notes("FailedScheduling")[-1]
+
+
+async def test_a_pod_with_the_labels_of_a_slurmd_pod_speaks_for_no_node(world, tmp_path):
+    pod = world.api.find("pods", "slurmd-2")
+    pod["metadata"]["ownerReferences"] = []
+    world.put("pods", pod)
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        status, answer = await call("epilog", 1, node=2)
+        assert status == 403
+        assert "no slurmd pod" in answer["why"]

@@ -29,6 +29,11 @@ __all__ = ["World", "connections", "leading", "serving"]
 OPEN = Rule(namespaces=("*",), partitions=("*",), accounts=("*",), qos=("*",), reservations=("*",))
 
 
+NODESET_REFERENCE = {
+    "apiVersion": "sunkpy.dev/v1alpha1", "kind": "NodeSet", "name": "gpu", "uid": "nodeset-1", "controller": True,
+}  # fmt: skip
+
+
 class World:
     """Both servers, what they hold, and what was asked of them."""
 
@@ -65,7 +70,12 @@ class World:
         self.put(
             "pods",
             {
-                "metadata": {"name": f"slurmd-{number}", "namespace": "slurm", "labels": labels},
+                "metadata": {
+                    "name": f"slurmd-{number}",
+                    "namespace": "slurm",
+                    "labels": labels,
+                    "ownerReferences": [NODESET_REFERENCE],
+                },
                 "spec": {"nodeName": f"node-{number}", "schedulerName": "default-scheduler"},
                 "status": {"phase": "Running"},
             },

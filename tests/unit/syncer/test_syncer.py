@@ -17,6 +17,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import NodeCache, Slurm
+from sunkpy.slurm.errors import SlurmError
 from sunkpy.syncer.execute import Executor
 from sunkpy.syncer.metrics import NodeCollector, SyncerMetrics
 from sunkpy.syncer.settings import SyncerSettings
@@ -26,6 +27,10 @@ from tests.doubles.serving import Changes, answering, serving
 from tests.doubles.slurmrestd import Slurmrestd
 
 NAME = "gpu-000-001"
+COMMENT = '{"node":"n","namespace":"slurm","pod":"gpu-000-001","uid":"u"}'
+NODESET_REFERENCE = {
+    "apiVersion": "sunkpy.dev/v1alpha1", "kind": "NodeSet", "name": "gpu", "uid": "nodeset-1", "controller": True,
+}  # fmt: skip
 TOKEN = "2026-11-21T00:00:00Z/scale-down"
 
 
@@ -54,6 +59,7 @@ class World:
                     names.LABEL_NODESET: "gpu",
                 },
                 "annotations": annotations,
+                "ownerReferences": [NODESET_REFERENCE],
             },
             "spec": {"nodeName": "node-1"},
             "status": {"phase": "Running", "conditions": [{"type": "ContainersReady", "status": "True"}]},
@@ -88,6 +94,9 @@ class World:
             process=self.process,
             metrics=self.metrics,
         )
+
+    def executor(self) -> Executor:
+        return Executor(kube=self.kube, slurm=self.client, events=_NoEvents(), metrics=self.metrics, namespace="slurm")
 
     @contextlib.asynccontextmanager
     async def syncing(self) -> AsyncIterator[None]:
@@ -167,6 +176,7 @@ async def test_a_job_finishes_before_its_pod_may_go_and_the_node_goes_last(world
         assert world.annotation(names.ANNOTATION_DRAINED) is None
         world.slurm.put(NAME, "IDLE", "DRAIN")
         await world.until(lambda: world.annotation(names.ANNOTATION_DRAINED) == TOKEN)
+        assert world.annotation(names.ANNOTATION_DRAINED_AT)
         world.delete_pod()
         await world.until(lambda: NAME not in world.slurm.nodes)
         assert world.nodes.observation is not None
@@ -248,15 +258,65 @@ async def test_the_apiserver_has_the_last_word(world: World, pod: dict[str, str]
         metadata=msgspec.convert({"name": NAME, "uid": world.api.find("pods", NAME)["metadata"]["uid"]}, _meta())
     )
     actions: dict[str, Any] = {
-        "delete": DeleteSlurmNode(name=NAME, is_announced=True),
+        "delete": DeleteSlurmNode(name=NAME, reason="k8s: cordon: y", is_announced=True),
         "drain": DrainNode(name=NAME, reason="k8s: pod gone", is_announced=False),
         "undrain": UndrainNode(name=NAME, pod=seen),
     }
-    executor = Executor(
-        kube=world.kube, slurm=world.client, events=_NoEvents(), metrics=world.metrics, namespace="slurm"
-    )
+    executor = world.executor()
     assert await executor.run(actions[action], seen if action == "undrain" else None) is False
     assert world.slurm.writes == []
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        DrainNode(name=NAME, reason="k8s: cordon: y", is_announced=True),
+        DeleteSlurmNode(name=NAME, reason="k8s: pod gone", is_announced=False),
+    ],
+    ids=["drain", "delete"],
+)
+async def test_a_drain_set_between_poll_and_write_is_not_overwritten(
+    world: World, action: DrainNode | DeleteSlurmNode
+) -> None:
+    world.slurm.put(NAME, "IDLE", "DRAIN", reason="bad gpu", comment=COMMENT)
+    executor = world.executor()
+    assert await executor.run(action, Pod() if isinstance(action, DrainNode) else None), "to be read again"
+    assert world.slurm.writes == []
+    assert world.slurm.nodes[NAME]["reason"] == "bad gpu"
+
+
+async def test_refused_deletions_use_up_no_budget(world: World) -> None:
+    """A reserved node cannot be deleted: Slurm says so each time, and others must get their turn."""
+    world.slurm.put(NAME, "IDLE", "DRAIN", reason="k8s: pod gone", comment=COMMENT)
+    world.slurm.refuse = "Nodes busy"
+    action = DeleteSlurmNode(name=NAME, reason="k8s: pod gone", is_announced=False)
+    executor = world.executor()
+    for _ in range(20):
+        assert await executor.spend_budget(action, None, nodes=3)
+        with pytest.raises(SlurmError):
+            await executor.run(action, None)
+    world.slurm.refuse = ""
+    assert await executor.spend_budget(action, None, nodes=3)
+    assert await executor.run(action, None)
+    assert NAME not in world.slurm.nodes
+
+
+async def test_a_drain_that_slurm_lost_with_its_record_is_put_back(world: World) -> None:
+    world.add_pod()
+    world.add_pod("gpu-000-002")
+    world.slurm.put(NAME, "IDLE", "DRAIN", reason="bad gpu")
+    world.slurm.put("gpu-000-002")
+    async with world.syncing():
+        await world.until(lambda: world.condition(names.CONDITION_CORDON) == "True")
+        await world.until(lambda: bool(world.slurm.nodes[NAME]["comment"]))
+        world.slurm.forget(NAME)
+        await world.until(lambda: world.condition(names.CONDITION_DRAIN) == "False")
+        assert world.condition(names.CONDITION_CORDON) == "True"
+        world.slurm.put(NAME)
+        await world.until(lambda: world.slurm.nodes[NAME]["reason"] == "bad gpu")
+        await world.until(lambda: bool(world.slurm.nodes[NAME]["comment"]))
+        assert world.condition(names.CONDITION_CORDON) == "True"
+    assert "SlurmDrainRestored" in world.api.reasons()
 
 
 def _meta() -> Any:

@@ -8,12 +8,20 @@ from sunkpy.core.mirror import (
     DrainNode,
     Memory,
     PatchPod,
+    RestoreDrain,
     SetComment,
     UndrainNode,
     after_writing,
     decide_mirror,
+    still_holds,
 )
-from sunkpy.core.mirror.decide import ACT_WITHIN_S, FOREIGN_DRAIN_KEPT_S, SILENCE_GRACE_S, STALE_AFTER_S
+from sunkpy.core.mirror.decide import (
+    ACT_WITHIN_S,
+    FOREIGN_DRAIN_KEPT_S,
+    RENEW_RECEIPT_S,
+    SILENCE_GRACE_S,
+    STALE_AFTER_S,
+)
 from sunkpy.core.mirror.drain_cause import UNREADY_GRACE_S
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
@@ -60,6 +68,19 @@ def decide_twice(pod: Pod | None, node: SlurmNode | None, *, memory: Memory | No
         pytest.param(make_pod(cordon="x"), make_node("IDLE+DRAIN", reason=THEIRS), [], id="a foreign reason stays"),
         pytest.param(make_pod(), make_node("IDLE+DRAIN", reason=THEIRS), [], id="a foreign drain is never lifted"),
         pytest.param(make_pod(), make_node("IDLE+DRAIN", reason=""), [], id="a drain without reason is foreign"),
+        pytest.param(make_pod(cordon="x"), make_node("IDLE+FAIL", reason=THEIRS), [], id="a foreign FAIL stays"),
+        pytest.param(make_pod(cordon="x"), make_node("DOWN", reason=THEIRS), [], id="a foreign DOWN stays"),
+        pytest.param(make_pod(), make_node("DOWN+DRAIN", reason=THEIRS), [], id="DOWN over our drain is theirs"),
+        pytest.param(
+            make_pod(cordon="disk"),
+            make_node("DOWN+NOT_RESPONDING", reason="Not responding"),
+            [("DrainNode", OURS)],
+            id="a silent slurmd is nobody's hold",
+        ),
+        pytest.param(
+            make_pod(), make_node("DOWN+DRAIN", reason=OURS), [("UndrainNode", "")], id="nor blocks the lifting"
+        ),
+        pytest.param(None, make_node("DOWN", reason=THEIRS), [], id="pod gone, DOWN by others: the reason stays"),
         pytest.param(make_pod(), make_node("IDLE+DRAIN", reason=OURS), [("UndrainNode", "")], id="uncordoned"),
         pytest.param(
             make_pod(), make_node("MIXED+DRAIN", reason=OURS), [("UndrainNode", "")], id="uncordoned while busy"
@@ -207,6 +228,91 @@ def test_a_foreign_drain_serves_safe_deletion_too() -> None:
     assert kinds(decision) == []
 
 
+def test_a_receipt_that_stands_is_renewed_now_and_then() -> None:
+    node = make_node("IDLE+DRAIN", reason="k8s: pod pending deletion: scale-down")
+    first = decide_twice(make_pod(pending=TOKEN), node)
+    assert [a.renews_receipt for a in first.actions if isinstance(a, PatchPod)] == [True]
+    told = {k: v for k, v in annotations(first).items() if v is not None} | {names.ANNOTATION_DRAINED_AT: "then"}
+    pod = make_pod(pending=TOKEN, annotations=told)
+    patch = next(a for a in first.actions if isinstance(a, PatchPod))
+    conditions = pod.status.conditions + patch.conditions
+    pod = msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=conditions))
+    soon = decide_mirror(make_view(pod, node, number=3, memory=first.memory), NOW_S)
+    assert soon.actions == ()
+    assert soon.again_s == RENEW_RECEIPT_S
+    later_s = NOW_S + RENEW_RECEIPT_S
+    later = decide_mirror(make_view(pod, node, number=4, memory=soon.memory, now_s=later_s), later_s)
+    assert later.actions == (PatchPod(pod=pod, annotations={}, conditions=(), renews_receipt=True),)
+
+
+# ---------------------------------------------------------------------------------------------- drains that Slurm lost
+
+
+REMEMBERED = {names.ANNOTATION_DRAIN: THEIRS}
+
+
+def test_a_slurm_node_that_is_not_there_says_nothing_of_its_machine() -> None:
+    pod = make_pod(annotations=REMEMBERED)
+    decision = decide_mirror(make_view(pod, None), NOW_S)
+    assert names.CONDITION_CORDON not in conditions(decision)
+    assert names.ANNOTATION_DRAIN not in annotations(decision)
+    without = decide_mirror(make_view(make_pod(), None), NOW_S)
+    assert conditions(without)[names.CONDITION_CORDON] == "Unknown"
+
+
+@pytest.mark.parametrize("unreadable", [False, True], ids=["at once", "after an outage"])
+def test_a_drain_that_slurm_lost_is_put_back_as_it_stood(unreadable: bool) -> None:
+    pod = make_pod(annotations=REMEMBERED)
+    if unreadable:
+        assert names.ANNOTATION_DRAIN not in annotations(decide_mirror(make_view(pod, None, trusted=False), NOW_S))
+    decision = decide_mirror(make_view(pod, make_node(comment="")), NOW_S)
+    assert kinds(decision) == ["RestoreDrain", "SetComment"]
+    assert to_slurm(decision)[0].reason == THEIRS
+    assert names.CONDITION_CORDON not in conditions(decision)
+
+
+@pytest.mark.parametrize(
+    ("remembered", "node"),
+    [
+        pytest.param({}, make_node(comment=""), id="nothing was known"),
+        pytest.param({names.ANNOTATION_DRAIN: OURS}, make_node(comment=""), id="it was ours"),
+        pytest.param(REMEMBERED, make_node(), id="the record is the old one: it was lifted"),
+        pytest.param(REMEMBERED, make_node("IDLE+DRAIN", reason="worse", comment=""), id="drained already"),
+    ],
+)
+def test_only_what_was_lost_is_put_back(remembered: dict[str, str], node: SlurmNode) -> None:
+    assert "RestoreDrain" not in kinds(decide_mirror(make_view(make_pod(annotations=remembered), node), NOW_S))
+
+
+# ---------------------------------------------------------------------------------- a node that changed since the poll
+
+
+@pytest.mark.parametrize(
+    ("action", "node", "holds"),
+    [
+        (DrainNode(name="n", reason=OURS, is_announced=True), make_node(), True),
+        (DrainNode(name="n", reason=OURS, is_announced=True), make_node("DOWN", reason="Not responding"), True),
+        (DrainNode(name="n", reason=OURS, is_announced=True), make_node("IDLE+DRAIN", reason=THEIRS), False),
+        (DrainNode(name="n", reason=OURS, is_announced=True), make_node("IDLE+FAIL", reason=THEIRS), False),
+        (DrainNode(name="n", reason=OURS, is_announced=True), make_node("DOWN", reason=THEIRS), False),
+        (DrainNode(name="n", reason=OURS, is_announced=True), make_node("IDLE+DRAIN", reason=OURS), False),
+        (UndrainNode(name="n", pod=make_pod()), make_node("IDLE+DRAIN", reason=OURS), True),
+        (UndrainNode(name="n", pod=make_pod()), make_node("IDLE+DRAIN", reason=THEIRS), False),
+        (UndrainNode(name="n", pod=make_pod()), make_node(), False),
+        (RestoreDrain(name="n", reason=THEIRS), make_node(), True),
+        (RestoreDrain(name="n", reason=THEIRS), make_node("IDLE+DRAIN", reason="worse"), False),
+        (SetComment(name="n", comment="{}"), make_node(comment=""), True),
+        (SetComment(name="n", comment="{}"), make_node(comment="rack 7"), False),
+        (DeleteSlurmNode(name="n", reason=OURS, is_announced=True), make_node("IDLE+DRAIN", reason=OURS), True),
+        (DeleteSlurmNode(name="n", reason=OURS, is_announced=True), make_node("MIXED+DRAIN", reason=OURS), False),
+        (DeleteSlurmNode(name="n", reason=OURS, is_announced=True), make_node("IDLE+DRAIN", reason=THEIRS), False),
+        (DeleteSlurmNode(name="n", reason=OURS, is_announced=True), make_node(), False),
+    ],
+)
+def test_nobody_elses_word_of_this_moment_is_overwritten(action, node: SlurmNode, holds: bool) -> None:
+    assert still_holds(action, node) is holds
+
+
 # ------------------------------------------------------------------------------------------- Slurm nodes without a pod
 
 
@@ -215,14 +321,14 @@ def test_a_drained_node_is_forgotten_after_two_answers() -> None:
     first = decide_mirror(make_view(None, node), NOW_S)
     assert kinds(first) == []
     second = decide_mirror(make_view(None, node, number=2, memory=first.memory), NOW_S)
-    assert to_slurm(second) == [DeleteSlurmNode(name=node.name, is_announced=True)]
+    assert to_slurm(second) == [DeleteSlurmNode(name=node.name, reason=node.reason, is_announced=True)]
 
 
 def test_a_node_whose_pod_went_unannounced_is_drained_first_and_counts_towards_the_cap() -> None:
     drained = decide_mirror(make_view(None, make_node()), NOW_S)
     assert to_slurm(drained) == [DrainNode(name="gpu-000-001", reason="k8s: pod gone", is_announced=False)]
     gone = decide_twice(None, make_node("IDLE+DRAIN", reason="k8s: pod gone"))
-    assert to_slurm(gone) == [DeleteSlurmNode(name="gpu-000-001", is_announced=False)]
+    assert to_slurm(gone) == [DeleteSlurmNode(name="gpu-000-001", reason="k8s: pod gone", is_announced=False)]
 
 
 @pytest.mark.parametrize("state", ["ALLOCATED+DRAIN", "MIXED+DRAIN", "IDLE+COMPLETING+DRAIN"])
@@ -336,8 +442,11 @@ def test_a_write_without_effect_is_repeated_slowly() -> None:
         (make_node("MIXED+DRAIN", reason=OURS), "True", "False", "True", "True"),
         (make_node("IDLE+DRAIN", reason=THEIRS), "True", "True", "False", "True"),
         (make_node("DOWN"), "False", "False", "False", "False"),
+        (make_node("DOWN", reason=THEIRS), "True", "True", "False", "False"),
+        (make_node("IDLE+FAIL", reason=THEIRS), "True", "True", "False", "False"),
+        (make_node("DOWN", reason="Not responding"), "False", "False", "False", "False"),
         (make_node("IDLE+DRAIN+INVALID_REG", reason="Low RealMemory"), "True", "True", "False", "False"),
-        (None, "False", "False", "False", "False"),
+        (None, "False", "Unknown", "False", "False"),
     ],
     ids=lambda value: value.state_text if isinstance(value, SlurmNode) else str(value),
 )  # fmt: skip

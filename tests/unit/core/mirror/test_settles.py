@@ -12,11 +12,13 @@ from sunkpy.core.mirror import (
     Memory,
     MirrorAction,
     PatchPod,
+    RestoreDrain,
     SetComment,
     UndrainNode,
     View,
     after_writing,
     decide_mirror,
+    still_holds,
 )
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
@@ -43,8 +45,10 @@ nodes = st.none() | st.builds(
         "+".join([base, *flags]), reason=reason, comment=comment, alloc_cpus=cpus
     ),
     st.sampled_from(["IDLE", "ALLOCATED", "MIXED", "DOWN", "UNKNOWN", "FUTURE"]),
-    st.lists(st.sampled_from(["DRAIN", "COMPLETING", "NOT_RESPONDING", "INVALID_REG"]), unique=True),
-    st.sampled_from(["", "k8s: cordon: disk", "k8s: pod gone", "k8s: pod pending deletion: x", "bad gpu"]),
+    st.lists(st.sampled_from(["DRAIN", "FAIL", "COMPLETING", "NOT_RESPONDING", "INVALID_REG"]), unique=True),
+    st.sampled_from(
+        ["", "k8s: cordon: disk", "k8s: pod gone", "k8s: pod pending deletion: x", "bad gpu", "Not responding"]
+    ),
     st.sampled_from(["", "rack 7", make_comment(), make_comment(uid="old"), make_comment(namespace="other")]),
     st.sampled_from([0, 0, 2]),
 )
@@ -59,6 +63,7 @@ def apply(action: MirrorAction, pod: Pod | None, node: SlurmNode | None) -> tupl
             kept = {k: v for k, v in (pod.annotations | action.annotations).items() if v is not None}
             told = {c.type for c in action.conditions}
             conditions = tuple(c for c in pod.status.conditions if c.type not in told) + action.conditions
+            kept |= {names.ANNOTATION_DRAINED_AT: "now"} if action.renews_receipt else {}
             return replace(
                 pod,
                 metadata=replace(pod.metadata, annotations=kept),
@@ -66,10 +71,13 @@ def apply(action: MirrorAction, pod: Pod | None, node: SlurmNode | None) -> tupl
             ), node
         case DrainNode():
             assert node is not None
-            return pod, replace(node, state=node.state | {"DRAIN"}, reason=action.reason)
+            return pod, replace(node, state=node.state - {"FAIL"} | {"DRAIN"}, reason=action.reason)
         case UndrainNode():
             assert node is not None
             return pod, replace(node, state=node.state - {"DRAIN"}, reason="")
+        case RestoreDrain():
+            assert node is not None
+            return pod, replace(node, state=node.state | {"DRAIN"}, reason=action.reason)
         case SetComment():
             assert node is not None
             return pod, replace(node, comment=action.comment)
@@ -77,13 +85,22 @@ def apply(action: MirrorAction, pod: Pod | None, node: SlurmNode | None) -> tupl
             return pod, None
 
 
+def is_renewal(action: MirrorAction) -> bool:
+    """A receipt that stands is written anew for as long as it stands."""
+    return isinstance(action, PatchPod) and not action.annotations and not action.conditions
+
+
 def check(action: MirrorAction, node: SlurmNode | None, pod: Pod | None) -> None:
     """What must hold of every action, whatever led to it."""
-    if isinstance(action, DrainNode | UndrainNode | DeleteSlurmNode):
+    if isinstance(action, DrainNode | UndrainNode | RestoreDrain | DeleteSlurmNode):
         assert node is not None
+        assert still_holds(action, node)
     if isinstance(action, DrainNode | UndrainNode):
         assert node is not None
-        assert not node.is_drained_by_others, "a foreign reason is never changed"
+        assert not node.is_held_by_others, "a foreign reason is never changed"
+    if isinstance(action, RestoreDrain):
+        assert not node.is_closed, "a drain that stands is not put back"
+        assert not action.reason.startswith(names.REASON_PREFIX)
     if isinstance(action, DrainNode):
         assert action.reason.startswith(names.REASON_PREFIX)
     if isinstance(action, DeleteSlurmNode):
@@ -113,11 +130,11 @@ def test_the_mirror_settles_without_ping_pong(pod: Pod | None, node: SlurmNode |
         for action in decision.actions:
             check(action, node, pod)
             pod, node = apply(action, pod, node)
-        drains += sum(isinstance(action, DrainNode | UndrainNode) for action in decision.actions)
+        drains += sum(isinstance(action, DrainNode | RestoreDrain | UndrainNode) for action in decision.actions)
         memory = decision.memory
         if decision.actions:
             memory = after_writing(memory, decision.actions, now_s)
-        quiet = 0 if decision.actions else quiet + 1
+        quiet = quiet + 1 if all(map(is_renewal, decision.actions)) else 0
     assert quiet >= ROUNDS, "it comes to rest"
     assert drains <= 2, "at most one change per cause: for the cause of now, and for one that a grace held back"
 
@@ -134,6 +151,8 @@ def test_no_wake_up_is_forgotten(pod: Pod | None, node: SlurmNode | None) -> Non
         for action in decision.actions:
             pod, node = apply(action, pod, node)
         memory = decision.memory
+        if decision.actions and all(map(is_renewal, decision.actions)):
+            break
         if decision.actions:
             memory = after_writing(memory, decision.actions, now_s)
             now_s += 1.0
@@ -148,7 +167,7 @@ def test_no_wake_up_is_forgotten(pod: Pod | None, node: SlurmNode | None) -> Non
     much_later_s = now_s + 10_000.0
     answer = Answer(node=node, number=number + 1, at_s=much_later_s)
     view = View(name=NAME, namespace=NAMESPACE, pod=pod, answer=answer, memory=memory)
-    assert decide_mirror(view, much_later_s).actions == ()
+    assert all(map(is_renewal, decide_mirror(view, much_later_s).actions))
 
 
 @settings(max_examples=100, deadline=None)

@@ -39,7 +39,29 @@ def test_cpus_in_use_make_a_node_busy_whatever_its_state_says() -> None:
 )
 def test_a_drain_is_ours_only_with_our_prefix(reason: str, ours: bool) -> None:
     node = make_node("IDLE+DRAIN", reason=reason)
-    assert (node.is_drained_by_us, node.is_drained_by_others) == (ours, not ours)
+    assert (node.is_drained_by_us, node.is_held_by_others) == (ours, not ours)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "theirs"),
+    [
+        pytest.param("IDLE+FAIL", "bad gpu", True, id="FAIL"),
+        pytest.param("IDLE+FAIL", "k8s: cordon", True, id="FAIL without a reason of its own, on a drain of ours"),
+        pytest.param("DOWN", "bad gpu", True, id="DOWN"),
+        pytest.param("DOWN+NOT_RESPONDING", "power supply", True, id="DOWN, and slurmd went away too"),
+        pytest.param("DOWN", "Not responding", False, id="Slurm heard nothing"),
+        pytest.param("DOWN+NOT_RESPONDING", "Not responding", False, id="and still does not"),
+        pytest.param("DOWN+DRAIN", "Not responding", True, id="a drain without a reason before"),
+        pytest.param("DOWN", "", False, id="DOWN after our drain was lifted"),
+        pytest.param("DOWN+DRAIN", "k8s: cordon", False, id="ours, then slurmd went away"),
+        pytest.param("IDLE", "bad gpu", False, id="an old reason on an open node"),
+    ],
+)
+def test_what_an_admin_set_is_held_whatever_flag_it_stands_on(state: str, reason: str, theirs: bool) -> None:
+    node = make_node(state, reason=reason)
+    assert node.is_held_by_others is theirs
+    assert not (theirs and node.is_drained_by_us)
+    assert node.is_closed is (theirs or node.is_drain)
 
 
 @pytest.mark.parametrize("comment", ["", "rack 7", "{}", "[1]", '{"node": 3}'])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+import msgspec
+
 from sunkpy.core import names
 from sunkpy.core.model.objects import (
     Affinity,
@@ -17,6 +19,7 @@ from sunkpy.core.model.objects import (
     NodeSelectorTerm,
     NodeSpec,
     NodeStatus,
+    OwnerReference,
     Pod,
     PodSpec,
     PodStatus,
@@ -135,6 +138,7 @@ def make_pod(
     cordon: Condition | None = None,
     token: str | None = None,
     drained: str | None = None,
+    drained_at: str = "2026-11-20T11:59:59Z",
     created: str = EARLIER,
     deleting: bool = False,
     phase: str = "Running",
@@ -147,7 +151,11 @@ def make_pod(
     labels = pod_labels(nodeset, name)
     if template_hash is not None:
         labels[names.LABEL_TEMPLATE_HASH] = template_hash
-    marks = {names.ANNOTATION_PENDING_DELETION: token, names.ANNOTATION_DRAINED: drained}
+    marks = {
+        names.ANNOTATION_PENDING_DELETION: token,
+        names.ANNOTATION_DRAINED: drained,
+        names.ANNOTATION_DRAINED_AT: drained_at if drained is not None else None,
+    }
     conditions = {
         "Ready": "True" if ready else "False",
         names.CONDITION_RUNNING: running,
@@ -160,6 +168,7 @@ def make_pod(
             namespace="slurm",
             uid=f"uid-{name}-{created}",
             labels=labels,
+            owner_references=(msgspec.convert({**nodeset.reference, "controller": True}, OwnerReference),),
             annotations={**(annotations or {}), **{key: value for key, value in marks.items() if value is not None}},
             creation_timestamp=created,
             deletion_timestamp=EARLIER if deleting else None,

@@ -1,5 +1,6 @@
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from sunkpy.core import names
@@ -229,3 +230,26 @@ def test_a_template_that_the_apiserver_refuses_costs_no_pod():
     nodeset = make_nodeset()
     found = pods(nodeset, 2, template_hash="old")
     assert decide_nodeset(make_world(nodeset, nodes(2), found, create_error="image: Required value")).actions == []
+
+
+@pytest.mark.parametrize(
+    ("drained_at", "is_believed"),
+    [
+        pytest.param("2026-11-20T11:59:31Z", True, id="29 s old: the syncer renews it every 10 s"),
+        pytest.param("2026-11-20T12:00:09Z", True, id="from a clock that is ahead"),
+        pytest.param("2026-11-20T11:59:30Z", False, id="30 s old: the syncer is away, the admin may have resumed"),
+        pytest.param("", False, id="no time"),
+        pytest.param("2026-11-20T11:59:59", False, id="no zone"),
+    ],
+)
+def test_a_receipt_is_believed_only_while_it_is_young(drained_at, is_believed):
+    nodeset = make_nodeset(replicas=0)
+    pod = make_pod(nodeset, 1, token=TOKEN, drained=TOKEN, drained_at=drained_at)
+    assert bool(deleted(decide_nodeset(make_world(nodeset, nodes(1), [pod])))) is is_believed
+
+
+def test_a_pod_of_an_earlier_nodeset_of_this_name_is_not_ours():
+    nodeset = make_nodeset()
+    earlier = msgspec.structs.replace(nodeset, metadata=msgspec.structs.replace(nodeset.metadata, uid="earlier"))
+    assert not nodeset.owns(make_pod(earlier, 1))
+    assert nodeset.owns(make_pod(nodeset, 1))

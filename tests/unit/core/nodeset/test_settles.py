@@ -101,6 +101,7 @@ def apply(world: World, plan: Plan) -> tuple[World, bool]:
 def step_time(world: World, *, jobs_end: bool) -> World:
     """Kubelet and syncer do their part: terminating pods go, others become ready; idle marked ones are answered."""
     pods = []
+    now = world.now + timedelta(seconds=30)
     for pod in world.slurmd_pods:
         if pod.is_deleting:
             continue
@@ -111,14 +112,15 @@ def step_time(world: World, *, jobs_end: bool) -> World:
             pod, **{"Ready": "True", names.CONDITION_RUNNING: "True" if is_busy else "False"}
         )  # fmt: skip
         answer = pod.annotations.get(names.ANNOTATION_PENDING_DELETION) if token and not is_busy else None
-        pods.append(with_annotation(told if not pod.is_finished else pod, names.ANNOTATION_DRAINED, answer))
-    return msgspec.structs.replace(world, slurmd_pods=tuple(pods), now=world.now + timedelta(seconds=30))
+        told = with_annotation(told if not pod.is_finished else pod, names.ANNOTATION_DRAINED, answer)
+        pods.append(with_annotation(told, names.ANNOTATION_DRAINED_AT, now.isoformat() if answer else None))
+    return msgspec.structs.replace(world, slurmd_pods=tuple(pods), now=now)
 
 
 def check_step(world: World, plan: Plan) -> None:
     for action in plan.actions:
         if isinstance(action, DeletePod) and not action.pod.is_finished:
-            assert is_cleared(action.pod)
+            assert is_cleared(action.pod, world.now)
             assert not action.pod.is_condition_true(names.CONDITION_RUNNING)
 
 

@@ -1,0 +1,28 @@
+"""Does a write still hold for the node as Slurm shows it at this moment?
+
+Between the poll that a decision rests on and its write lies up to a second, and admins, health checks and Epilogs write
+too. So the executor reads the node once more right before each write. What it does not let through is decided again on
+the next answer.
+"""
+
+from __future__ import annotations
+
+from sunkpy.core.mirror.actions import DeleteSlurmNode, DrainNode, RestoreDrain, SetComment, UndrainNode
+from sunkpy.core.model.states import SlurmNode
+
+SlurmAction = DrainNode | UndrainNode | RestoreDrain | SetComment | DeleteSlurmNode
+
+
+def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
+    """Nobody else's word is changed, and nothing is done twice."""
+    match action:
+        case DrainNode(reason=reason):
+            return not node.is_held_by_others and not (node.is_drain and node.reason == reason)
+        case UndrainNode():
+            return node.is_drained_by_us
+        case RestoreDrain():
+            return not node.is_closed
+        case SetComment():
+            return not node.comment or node.owner is not None
+        case DeleteSlurmNode(reason=reason):
+            return node.is_drained and node.reason == reason and node.owner is not None

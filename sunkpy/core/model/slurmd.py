@@ -1,0 +1,25 @@
+"""Which pods are slurmd pods: those that a NodeSet controls.
+
+Labels are anybody's to write, in any namespace. An owner reference is written too, but the garbage collector deletes
+what names an owner that does not exist, and the operator, who knows the NodeSets, compares uids as well.
+"""
+
+from __future__ import annotations
+
+from sunkpy.core import names
+from sunkpy.core.model.objects import OwnerReference, Pod
+
+
+def nodeset_owner(pod: Pod) -> OwnerReference | None:
+    """The NodeSet that controls the pod, as the pod says."""
+    return next((owner for owner in pod.metadata.owner_references if _is_nodeset(owner)), None)
+
+
+def is_slurmd(pod: Pod) -> bool:
+    """A pod of some NodeSet."""
+    return nodeset_owner(pod) is not None
+
+
+def _is_nodeset(owner: OwnerReference) -> bool:
+    group = owner.api_version.partition("/")[0]
+    return owner.controller and group == names.API_GROUP and owner.kind == names.NODESET_KIND
