@@ -19,6 +19,7 @@ ROLE_COMPUTE = "compute"
 
 # Annotations of slurmd Pods written by the operator.
 ANNOTATION_CORDON = PREFIX + "cordon"  # why the Node is cordoned, when it was not by us
+ANNOTATION_OFFERED = PREFIX + "offered"  # what the Node offered when the pod was made
 ANNOTATION_PENDING_DELETION = PREFIX + "pending-deletion"  # token "<RFC 3339 time>/<cause>"
 
 # Annotations of slurmd Pods written by the syncer.
@@ -30,8 +31,10 @@ ANNOTATION_DRAINED_AT = PREFIX + "drained-at"  # when that was last true, RFC 33
 # Annotation of NodeSets written by people.
 ANNOTATION_REMOVAL_CAP = PREFIX + "removal-cap"  # how many pods may leave at once since their nodes no longer fit
 
-# Annotation of Nodes written by the operator.
+# Annotations of Nodes written by the operator.
 ANNOTATION_CORDONED_BY = PREFIX + "cordoned-by"
+ANNOTATION_EMPTIED = PREFIX + "emptied"  # the slurmd pod was evicted from the cordoned Node; goes with the cordon
+ANNOTATION_SLURM_DRAIN = PREFIX + "slurm-drain"  # reason of a drain from Slurm's side, as it was last told
 CORDONED_BY_SLURM = "slurm"
 
 # Annotations of the workload pods that Slurm schedules, written by the scheduler.
@@ -49,6 +52,9 @@ READINESS_GATE = PREFIX + "registered"
 
 # Taint that keeps intolerant pods off a node while a Slurm job owns it.
 TAINT_LOCK = PREFIX + "lock"
+
+# Taint of a Node that is drained from Slurm's side, when the operator's policy is to taint.
+TAINT_DRAIN = PREFIX + "drain"
 
 # Finalizer of NodeSets: their pods are drained before they go.
 FINALIZER_NODESET = PREFIX + "nodeset"

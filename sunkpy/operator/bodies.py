@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from sunkpy.core.model.conditions import as_json, stamped
 from sunkpy.core.model.objects import Condition, Node, Pod
-from sunkpy.core.nodeset.node_side import Changes, NodePatch
+from sunkpy.core.nodeset.marks import Changes
+from sunkpy.core.nodeset.node_side import NodePatch
 from sunkpy.core.nodeset.spec import NodeSetStatus
 
 Json = dict[str, object]
@@ -27,16 +30,19 @@ def pod_metadata(pod: Pod, *, annotations: Changes = _NONE, labels: Changes = _N
 
 
 def node_object(node: Node, patch: NodePatch) -> Json:
-    """Labels, annotations and cordon of a Node, only if it is as it was seen."""
+    """Labels, annotations, cordon and taints of a Node, only if it is as it was seen."""
     metadata: Json = {"uid": node.uid, "resourceVersion": node.metadata.resource_version}
     if patch.labels:
         metadata["labels"] = dict(patch.labels)
     if patch.annotations:
         metadata["annotations"] = dict(patch.annotations)
     body: Json = {"metadata": metadata}
+    spec: Json = {}
     if patch.unschedulable is not None:
-        body["spec"] = {"unschedulable": patch.unschedulable}
-    return body
+        spec["unschedulable"] = patch.unschedulable
+    if patch.taints is not None:
+        spec["taints"] = msgspec.to_builtins(patch.taints)
+    return {**body, "spec": spec} if spec else body
 
 
 def node_status(node: Node, patch: NodePatch, now: str) -> Json:

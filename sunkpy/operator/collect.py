@@ -11,6 +11,7 @@ from datetime import datetime
 
 from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.model.times import utc_now
+from sunkpy.core.nodeset.slurmd_pod import find_changed_offers
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.nodeset.world import World
 from sunkpy.kube import errors, paths
@@ -49,10 +50,16 @@ class Collector:
 
     def world(self, nodeset: NodeSet) -> World:
         """Everything that a pass over the NodeSet looks at, pods that were only just created included."""
+        nodes = {node.name: node for node in self._nodes.values()}
+        slurmd_pods = self._pods.slurmd_pods()
+        changed = find_changed_offers(nodeset, nodes, filter(nodeset.owns, slurmd_pods))
+        changed_offers, settle_in_s = self._memory.lasting_offers(nodeset, changed)
         return World(
             nodeset=nodeset,
-            nodes={node.name: node for node in self._nodes.values()},
-            slurmd_pods=self._pods.slurmd_pods(),
+            nodes=nodes,
+            slurmd_pods=slurmd_pods,
+            changed_offers=changed_offers,
+            offers_settle_in_s=settle_in_s,
             occupants=self._pods.by_node(),
             failures=self._memory.failures(nodeset),
             create_error=self._memory.refusal(nodeset),

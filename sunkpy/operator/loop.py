@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from sunkpy.core import names
 from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.model.times import utc_now
@@ -23,6 +24,7 @@ from sunkpy.core.nodeset.status import report, report_unreadable
 from sunkpy.operator.collect import Collector
 from sunkpy.operator.create import PodCreator
 from sunkpy.operator.execute import Executor
+from sunkpy.operator.marks import Marks
 from sunkpy.operator.memory import Memory
 from sunkpy.operator.metrics import OperatorMetrics
 from sunkpy.operator.node_writer import NodeWriter
@@ -89,8 +91,9 @@ class NodeSetLoop:
 class NodeLoop:
     """Keys are Nodes, by name; a pass brings the Node and its slurmd pod in line."""
 
-    def __init__(self, collector: Collector, writer: NodeWriter) -> None:
+    def __init__(self, collector: Collector, marks: Marks, writer: NodeWriter) -> None:
         self._collector = collector
+        self._marks = marks
         self._writer = writer
 
     async def reconcile(self, name: str) -> float | None:
@@ -99,9 +102,13 @@ class NodeLoop:
         if pod is not None:
             annotations, labels = decide_pod_cordon(node, pod), decide_evictable(node, pod)
             await self._writer.patch_pod(pod, annotations=annotations, labels=labels)
-        if node is not None:
-            return await self._writer.patch_node(node, decide_node(node, pod))
-        return None
+            node, pod = self._collector.node_and_pod(name)
+        if node is None:
+            return None
+        patch = decide_node(node, pod, self._marks.marking(node, pod))
+        if patch.marks:
+            self._marks.note(node)
+        return await self._writer.patch_node(node, patch)
 
 
 class Wakes:
@@ -170,4 +177,5 @@ def _takes_room(pod: Pod | None) -> bool:
 
 def _fit_facts(node: Node) -> tuple[object, ...]:
     """What feasibility and names depend on; a heartbeat changes none of it."""
-    return (node.labels, node.spec, node.status.allocatable, node.status.addresses, node.is_ready)
+    leaving = (node.is_deleting, names.ANNOTATION_EMPTIED in node.annotations)
+    return (node.labels, node.spec, node.status.allocatable, node.status.addresses, node.is_ready, leaving)

@@ -6,7 +6,8 @@ out, writes the budgets again, and tries failed pods again after the shortest pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -16,22 +17,29 @@ from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.operator.pod_index import nodeset_key
 
+OFFER_LASTS_S = 60.0
+
 
 @dataclass
 class _Notes:
-    """About one NodeSet. Refusal and vetting are of a template, known by its hash; the budget of a uid."""
+    """About one NodeSet. Refusal and vetting are of a template, known by its hash; the budget of a uid.
+
+    `offers`: pod uid → what its node offers now instead of what the pod was made for, and since when.
+    """
 
     refusal: str = ""
     refused_hash: str = ""
     vetted_hash: str = ""
     guarded_uid: str = ""
     failures: dict[str, int] = field(default_factory=dict)
+    offers: dict[str, tuple[str, float]] = field(default_factory=dict)
 
 
 class Memory:
-    """Refusals, failures and budgets by NodeSet, and the nodes for which a pod is being created."""
+    """Refusals, failures, budgets and changed offers by NodeSet, and the nodes for which a pod is being created."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._notes: dict[Key, _Notes] = {}
         self._claims: set[str] = set()
 
@@ -88,6 +96,23 @@ class Memory:
         notes = self._notes.get(key)
         if notes is not None:
             notes.failures.pop(node_of(new), None)
+
+    # ---------------------------------------------------------------- offers
+
+    def lasting_offers(self, nodeset: NodeSet, changed: Mapping[str, str]) -> tuple[frozenset[str], float | None]:
+        """The pods (by uid) whose nodes have offered the same other thing for `OFFER_LASTS_S`.
+
+        And after how many seconds there may be more of them. A device plugin that restarts offers nothing for a moment.
+        """
+        notes, now_s = self._of(nodeset), self._clock()
+        known = notes.offers
+        notes.offers = {
+            uid: known[uid] if uid in known and known[uid][0] == offer else (offer, now_s)
+            for uid, offer in changed.items()
+        }
+        left_s = {uid: since_s + OFFER_LASTS_S - now_s for uid, (_, since_s) in notes.offers.items()}
+        lasting = frozenset(uid for uid, seconds in left_s.items() if seconds <= 0)
+        return lasting, min((seconds for seconds in left_s.values() if seconds > 0), default=None)
 
     # ---------------------------------------------------------------- claims
 

@@ -8,12 +8,14 @@ from datetime import datetime
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.times import rfc3339, utc_now
-from sunkpy.core.nodeset.node_side import Changes, NodePatch
+from sunkpy.core.nodeset.marks import Changes
+from sunkpy.core.nodeset.node_side import NodePatch
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.operator import bodies
 
+_HELD_AGAIN_S = 15.0
 _TOO_LATE_AGAIN_S = 0.1  # the watch will normally bring the newer Node before that
 
 
@@ -36,7 +38,11 @@ class NodeWriter:
             return  # gone meanwhile: the watch will say so
 
     async def patch_node(self, node: Node, patch: NodePatch) -> float | None:
-        """Write the patch, if the Node is as it was seen; else after how many seconds to look again."""
+        """Write the patch, if the Node is as it was seen.
+
+        Returns:
+            After how many seconds to look again, because the Node was not as seen, or because its mark is held.
+        """
         path = paths.node(node.name)
         try:
             if patch.touches_object:
@@ -50,7 +56,11 @@ class NodeWriter:
             return _TOO_LATE_AGAIN_S
         if patch.unschedulable is not None:
             await self._tell_cordon(node, patch)
-        return None
+        if not patch.is_held:
+            return None
+        note = "drained in Slurm and left open, for too many Nodes are closed because of Slurm already"
+        await self._events.warning(node, "Node", reason="TooManyAtOnce", action="Cordon", note=note)
+        return _HELD_AGAIN_S
 
     async def _tell_cordon(self, node: Node, patch: NodePatch) -> None:
         why = patch.annotations.get(names.ANNOTATION_DRAIN) or node.annotations.get(names.ANNOTATION_DRAIN, "")

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from sunkpy.runtime.settings import ProcessSettings
+from typing import Annotated
+
+import msgspec
+
+from sunkpy.core.nodeset.marks import DrainPolicy
+from sunkpy.runtime.settings import ProcessSettings, Settings
+
+
+class SlurmDrainSettings(Settings, frozen=True, kw_only=True):
+    """What drains from Slurm's side do to Nodes, and to how many at once: a percentage of the pool, at least three."""
+
+    policy: DrainPolicy = DrainPolicy.CORDON
+    max_percent: Annotated[int, msgspec.Meta(ge=0, le=100)] = 20
 
 
 class OperatorSettings(ProcessSettings, frozen=True, kw_only=True):
@@ -13,3 +25,4 @@ class OperatorSettings(ProcessSettings, frozen=True, kw_only=True):
 
     resync_seconds: int = 60
     workers: int = 4
+    slurm_drains: SlurmDrainSettings = SlurmDrainSettings()

@@ -17,6 +17,7 @@ from sunkpy.operator.create import PodCreator
 from sunkpy.operator.execute import Executor
 from sunkpy.operator.feed import follow_nodesets
 from sunkpy.operator.loop import NodeLoop, NodeSetLoop, Wakes
+from sunkpy.operator.marks import Marks
 from sunkpy.operator.memory import Memory
 from sunkpy.operator.metrics import OperatorMetrics
 from sunkpy.operator.node_writer import NodeWriter
@@ -53,7 +54,9 @@ class Term:
             memory=memory,
             metrics=metrics,
         )
-        self._node_loop = NodeLoop(collector, NodeWriter(kube, events))
+        self._node_loop = NodeLoop(
+            collector, Marks(self._node_watch.values, settings.slurm_drains), NodeWriter(kube, events)
+        )
         # In this order: who is woken by a change finds it in the index.
         for handler in (pods.update, memory.pod_changed, self._wakes.pod_changed):
             self._pod_watch.add_handler(handler)

@@ -8,10 +8,15 @@ from sunkpy.core.model.states import JobId
 
 
 class HookCall(msgspec.Struct, frozen=True):
-    """The body of a call. `marked`: the jobs that have left a mark on the node, told when the gate is asked."""
+    """The body of a call.
+
+    `gang` is what the node knows of the job's comment: when slurmctld lost its state Slurm counts anew, and another
+    job gets the number. `marked`: the jobs that have left a mark on the node, told when the gate is asked.
+    """
 
     job_id: JobId
     node: str
+    gang: str = ""
     marked: tuple[JobId, ...] = ()
 
 
@@ -28,7 +33,12 @@ class HookAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     over: tuple[JobId, ...] = ()
 
 
+FORGOTTEN = HookAnswer(done=True, why="Slurm no longer knows this job: its pods are left to the gate", kept=True)
 NOT_OURS = HookAnswer(done=True, why="not the job of a pod")
+
+
+class Forgotten(Exception):
+    """Slurm does not know the job that a node speaks of, or knows another one under its number."""
 
 
 class Denied(Exception):

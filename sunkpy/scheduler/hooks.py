@@ -16,7 +16,7 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.view import has_left_node
 from sunkpy.core.model.objects import Pod
 from sunkpy.runtime.queue import WorkQueue
-from sunkpy.scheduler.calls import NOT_OURS, HookAnswer, HookCall
+from sunkpy.scheduler.calls import FORGOTTEN, NOT_OURS, Forgotten, HookAnswer, HookCall
 from sunkpy.scheduler.claims import Claims
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.entries import GangEntry
@@ -68,7 +68,10 @@ class Hooks:
             SlurmError, KubeError: what has to be known could not be read.
         """
         ask = {"prolog": self.prolog, "epilog": self.epilog, "gate": self._gate.ask}[hook]
-        return await ask(call, caller)
+        try:
+            return await ask(call, caller)
+        except Forgotten:
+            return FORGOTTEN
 
     async def prolog(self, call: HookCall, caller: Pod) -> HookAnswer:
         """Note that the job has this node, and wait until its pods are bound."""

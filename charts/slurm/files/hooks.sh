@@ -12,6 +12,10 @@ say() { echo "$hook of job $SLURM_JOB_ID: $*" >&2; }
 
 is_placeholder() { [[ ${SLURM_JOB_COMMENT:-} == k8s:* ]]; }
 
+# Whose job it is, the only part of the comment that cannot end a text in JSON.
+gang=
+[[ ! ${SLURM_JOB_COMMENT:-} =~ ^k8s:[a-z0-9-]+/[a-z0-9.-]+:[A-Za-z0-9-]+ ]] || gang=${BASH_REMATCH[0]}
+
 # Without the file nobody knows whether there is a scheduler to ask.
 # shellcheck source=/dev/null
 read_settings() { [ -r "$settings_file" ] && . "$settings_file"; }
@@ -25,7 +29,7 @@ ask() {
     --connect-timeout 3 --max-time 30 \
     --location --location-trusted --post301 --post302 --post303 --max-redirs 4 --noproxy '*' \
     --request POST --header 'Content-Type: application/json' --config - \
-    --data "{\"job_id\": $SLURM_JOB_ID, \"node\": \"$SLURMD_NODENAME\"${2:-}}" \
+    --data "{\"job_id\": $SLURM_JOB_ID, \"node\": \"$SLURMD_NODENAME\", \"gang\": \"$gang\"${2:-}}" \
     "$SUNKPY_HOOKS_URL/hooks/v1/$1" <<< "header = \"Authorization: Bearer $token\""
 }
 

@@ -23,7 +23,8 @@ AuthAltParameters=jwt_key=/etc/slurm/jwt.key
 SlurmctldParameters={{ join "," $parts }}
 SlurmdParameters=config_overrides
 MaxNodeCount={{ int .Values.slurmConfig.maxNodeCount }}
-ReturnToService=2
+# A node that was silent comes back by itself; one that an admin set DOWN stays DOWN until they resume it.
+ReturnToService=1
 SlurmdTimeout={{ int .Values.slurmConfig.slurmdTimeoutSeconds }}
 TreeWidth=65533
 GresTypes=gpu

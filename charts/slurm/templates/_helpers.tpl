@@ -44,14 +44,17 @@ priorityClassName: {{ . }}
 {{ if .root.Values.priorityClasses.create }}{{ .root.Release.Namespace }}-{{ .root.Release.Name }}-{{ .role }}{{ end }}
 {{- end }}
 
-{{- /* Placement of what Slurm needs to work at all. A drain of every node in Slurm cordons every node: what moves then
-must still find a place. Processes without a volume leave a dead node after a minute, unless values say otherwise; one
+{{- /* Placement of what Slurm needs to work at all. Drains in Slurm cordon nodes, or taint them: what moves then must
+still find a place. Processes without a volume leave a dead node after a minute, unless values say otherwise; one
 with a volume ("stays" true) is not hurried, see docs/decisions. Call with (dict "root" $ "values" … ["stays" true]). */}}
 {{- define "slurm.controlPlacement" -}}
 {{- $own := .values.tolerations | default list }}
 {{- $said := list }}
 {{- range $own }}{{ $said = append $said (.key | default "") }}{{ end }}
-{{- $all := list (dict "key" "node.kubernetes.io/unschedulable" "operator" "Exists" "effect" "NoSchedule") }}
+{{- $all := list }}
+{{- range list "node.kubernetes.io/unschedulable" "sunkpy.dev/drain" }}
+{{- $all = append $all (dict "key" . "operator" "Exists" "effect" "NoSchedule") }}
+{{- end }}
 {{- if not .stays }}
 {{- range list "not-ready" "unreachable" }}
 {{- $key := printf "node.kubernetes.io/%s" . }}

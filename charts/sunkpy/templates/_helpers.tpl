@@ -19,6 +19,9 @@ app.kubernetes.io/component: operator
 {{- define "sunkpy.config" -}}
 namespace: {{ .Release.Namespace }}
 resyncSeconds: {{ .Values.resyncSeconds }}
+slurmDrains:
+  policy: {{ .Values.slurmDrains.policy }}
+  maxPercent: {{ .Values.slurmDrains.maxPercent }}
 leaderElection:
   leaseName: {{ include "sunkpy.name" . }}
 log:
@@ -36,6 +39,7 @@ A dead node is left after a minute, unless values say otherwise. */}}
 {{- $said := list }}
 {{- range .Values.tolerations }}{{ $said = append $said (.key | default "") }}{{ end -}}
 - {key: node.kubernetes.io/unschedulable, operator: Exists, effect: NoSchedule}
+- {key: sunkpy.dev/drain, operator: Exists, effect: NoSchedule}
 {{- range list "not-ready" "unreachable" }}
 {{- $key := printf "node.kubernetes.io/%s" . }}
 {{- if not (or (has $key $said) (has "" $said)) }}

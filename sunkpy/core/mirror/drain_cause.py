@@ -7,13 +7,12 @@ import enum
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.model.drain_reason import cordon_reason, our_reason
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.removal_token import token_of
 
 UNREADY_GRACE_S = 10.0
 """How long a pod's containers may be unready before their node is drained: a restart of slurmd is not an outage."""
-
-REASON_LIMIT = 200
 
 
 class Want(enum.Enum):
@@ -51,7 +50,7 @@ def drain_cause(pod: Pod | None, *, unready_for_s: float) -> DrainCause:
         return _drain("pod pending deletion: deleted")
     cordon = pod.annotations.get(names.ANNOTATION_CORDON)
     if cordon is not None:
-        return _drain(f"cordon: {cordon}" if cordon else "cordon")
+        return DrainCause(Want.DRAIN, cordon_reason(cordon))
     if pod.is_condition_true("ContainersReady"):
         return DrainCause(Want.LIFT)
     if unready_for_s >= UNREADY_GRACE_S or pod.is_finished:
@@ -60,6 +59,4 @@ def drain_cause(pod: Pod | None, *, unready_for_s: float) -> DrainCause:
 
 
 def _drain(text: str, *, is_announced: bool = True) -> DrainCause:
-    """One line without spare blanks, as Slurm gives it back: else it would look like another reason for ever."""
-    line = " ".join(text.split())[:REASON_LIMIT].rstrip()
-    return DrainCause(Want.DRAIN, names.REASON_PREFIX + line, is_announced)
+    return DrainCause(Want.DRAIN, our_reason(text), is_announced)

@@ -106,6 +106,7 @@ class Taint(Wire, frozen=True, kw_only=True):
     key: str
     value: str = ""
     effect: str = ""
+    time_added: str | None = None
 
 
 class SelectorRequirement(Wire, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.nodeset.actions import AddFinalizer, NodeSetAction, RemoveFinalizer
 from sunkpy.core.nodeset.creation import plan_creations
 from sunkpy.core.nodeset.removal import RemovalCause, find_overdue, next_look_s, plan_removals, removal_order
-from sunkpy.core.nodeset.rollout import choose_for_rollout, max_unavailable
+from sunkpy.core.nodeset.rollout import choose_for_rollout, is_stranded, is_updated, max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
 from sunkpy.core.nodeset.survey import Survey, make_survey
 from sunkpy.core.nodeset.world import World
@@ -89,11 +89,13 @@ def _choose_wanted_gone(world: World, survey: Survey, desired: int) -> dict[str,
     strategy = world.nodeset.spec.update_strategy
     if _may_roll(world):
         total = min(desired, survey.possible)
+        wanted_hash = template_hash(world.nodeset)
         outdated = choose_for_rollout(
             [pod for pod in survey.staying if pod.name not in gone],
-            wanted_hash=template_hash(world.nodeset),
+            is_current=lambda pod: is_updated(pod, wanted_hash) and pod.uid not in world.changed_offers,
             total=total,
             limit=max_unavailable(strategy, total),
+            stranded={pod.name for pod in survey.staying if is_stranded(pod, world.nodes.get(node_of(pod)))},
         )
         gone |= dict.fromkeys(sorted(outdated), RemovalCause.ROLLOUT)
     return gone

@@ -25,10 +25,14 @@ OUR_TOLERATIONS = (
     Toleration(key="node.kubernetes.io/pid-pressure", operator="Exists", effect="NoSchedule"),
     Toleration(key="node.kubernetes.io/unschedulable", operator="Exists", effect="NoSchedule"),
     Toleration(key=names.TAINT_LOCK, operator="Exists"),
+    Toleration(key=names.TAINT_DRAIN, operator="Exists", effect="NoSchedule"),
 )
 
 # The node lifecycle controller sets these on a node that is not Ready; the scheduler waits them out, so do we.
 _PASSING_TAINTS = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+
+# Whoever sets these removes the node next, whatever a pod tolerates.
+_LAST_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
 
 
 class Rule(enum.Enum):
@@ -37,6 +41,7 @@ class Rule(enum.Enum):
     SELECTOR = ("does not match nodeSelector", "do not match nodeSelector")
     AFFINITY = ("does not match nodeAffinity", "do not match nodeAffinity")
     TAINT = ("has an untolerated taint", "have untolerated taints")
+    EMPTIED = ("is being emptied", "are being emptied")
     RIVAL = ("belongs to another NodeSet", "belong to another NodeSet")
     RESOURCE = ("lacks", "lack")
 
@@ -72,7 +77,22 @@ def decide_fit(
         return Exclusion(Rule.AFFINITY)
     if rival is not None:
         return Exclusion(Rule.RIVAL, detail=rival)
+    emptied = _decide_emptied(node)
+    if emptied is not None:
+        return emptied
     return _decide_taints(node, template) or _decide_gpu(node, gpu_resource) or _decide_room(node, template, occupants)
+
+
+def _decide_emptied(node: Node) -> Exclusion | None:
+    """A pod that was evicted must not come back before the machine goes: whoever empties the node would never end."""
+    if node.is_deleting:
+        return Exclusion(Rule.EMPTIED, detail="it is being deleted", may_stay=True)
+    last = next((taint.key for taint in node.spec.taints if taint.key in _LAST_TAINTS), None)
+    if last is not None:
+        return Exclusion(Rule.EMPTIED, detail=last, may_stay=True)
+    if node.spec.unschedulable and names.ANNOTATION_EMPTIED in node.annotations:
+        return Exclusion(Rule.EMPTIED, detail="cordoned and drained by kubectl or a controller", may_stay=True)
+    return None
 
 
 def _decide_taints(node: Node, template: PodSpec) -> Exclusion | None:

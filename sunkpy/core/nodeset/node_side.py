@@ -1,8 +1,8 @@
 """What a slurmd pod says of its Node, and what the Node says to the pod.
 
-Ownership ends every loop. Pod → Node: labels, conditions, and a cordon that carries `cordoned-by: slurm`. Node → Pod:
-the cordon that anybody else has set. A cordon of ours is never told to the pod, so it cannot come back as a Slurm
-drain; a cordon of others is never lifted.
+Ownership ends every loop. Pod → Node: labels, conditions, and a cordon that carries `cordoned-by: slurm`, or a taint
+(`marks`). Node → Pod: the cordon that anybody else has set. A cordon of ours is never told to the pod, so it cannot
+come back as a Slurm drain; a cordon of others is never lifted.
 
 When the pod is gone the labels and conditions go, but **our cordon stays**: it stands for a drain with a reason in
 Slurm ("bad GPU"), and a pod that is gone says nothing about the machine. The next slurmd pod on the node reports
@@ -17,30 +17,34 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.model.conditions import says_the_same
-from sunkpy.core.model.objects import Condition, Node, Pod
-
-Changes = Mapping[str, str | None]
-"""Key → new value, or None to remove it."""
-
-DEFAULT_CORDON_REASON = "node cordoned"
+from sunkpy.core.model.objects import Condition, Node, Pod, Taint
+from sunkpy.core.nodeset.marks import AS_EVER, Changes, Mark, Marking, decide_mark, foreign_cordon, with_taint
 
 
 class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
     """What has to change on a Node; empty parts are left alone.
 
-    `conditions` are to be merged by type; `gone_conditions` are types to remove.
+    `conditions` are to be merged by type; `gone_conditions` are types to remove. `is_held`: the Node would be cordoned
+    or tainted, if there were not too many already.
     """
 
     labels: Changes = {}
     annotations: Changes = {}
     unschedulable: bool | None = None
+    taints: tuple[Taint, ...] | None = None
+    is_held: bool = False
     conditions: tuple[Condition, ...] = ()
     gone_conditions: tuple[str, ...] = ()
 
     @property
     def touches_object(self) -> bool:
-        """One write: metadata and cordon."""
-        return bool(self.labels or self.annotations) or self.unschedulable is not None
+        """One write: metadata, cordon and taints."""
+        return bool(self.labels or self.annotations) or self.unschedulable is not None or self.taints is not None
+
+    @property
+    def marks(self) -> bool:
+        """The Node is cordoned or tainted by this."""
+        return bool(self.unschedulable) or bool(self.taints)
 
     @property
     def touches_status(self) -> bool:
@@ -48,15 +52,19 @@ class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.conditions or self.gone_conditions)
 
 
-def decide_node(node: Node, pod: Pod | None) -> NodePatch:
-    """Bring labels, conditions and our cordon of `node` in line with its slurmd pod, if it has one."""
-    cordon, unschedulable = _decide_cordon(node, pod)
+def decide_node(node: Node, pod: Pod | None, marking: Marking = AS_EVER) -> NodePatch:
+    """Bring labels, conditions and our cordon or taint of `node` in line with its slurmd pod, if it has one."""
+    mark = decide_mark(node, pod, marking)
     remembered = {names.ANNOTATION_PLACED_ON: pod.name} if pod is not None else {}
-    conditions, gone = _decide_conditions(node, pod)
+    emptied = _decide_emptied(node, pod)
+    conditions, gone = _decide_conditions(node, pod, mark)
+    taints = node.spec.taints if mark.is_tainted is None else with_taint(node.spec.taints, mark.is_tainted)
     return NodePatch(
         labels=_changes(node.labels, _labels(pod)),
-        annotations=_changes(node.annotations, {**cordon, **remembered}),
-        unschedulable=unschedulable,
+        annotations=_changes(node.annotations, {**mark.annotations, **remembered, **emptied}),
+        unschedulable=mark.unschedulable,
+        taints=taints if taints != node.spec.taints else None,
+        is_held=mark.is_held,
         conditions=conditions,
         gone_conditions=gone,
     )
@@ -66,15 +74,20 @@ def decide_pod_cordon(node: Node | None, pod: Pod) -> Changes:
     """The annotation `sunkpy.dev/cordon` of a slurmd pod, as changes; a Node that cannot be seen changes nothing."""
     if node is None:
         return {}
-    is_ours = node.annotations.get(names.ANNOTATION_CORDONED_BY) == names.CORDONED_BY_SLURM
-    reason = None
-    if node.spec.unschedulable and not is_ours:
-        reason = node.annotations.get(names.ANNOTATION_DRAIN) or DEFAULT_CORDON_REASON
-    return _changes(pod.annotations, {names.ANNOTATION_CORDON: reason})
+    return _changes(pod.annotations, {names.ANNOTATION_CORDON: foreign_cordon(node)})
 
 
 def _changes(present: Mapping[str, str], wanted: Changes) -> Changes:
     return {key: value for key, value in wanted.items() if present.get(key) != value}
+
+
+def _decide_emptied(node: Node, pod: Pod | None) -> Changes:
+    """Remember that the slurmd pod left a cordoned Node by eviction; forget it with the cordon."""
+    if not node.spec.unschedulable:
+        return {names.ANNOTATION_EMPTIED: None}
+    target = pod.condition("DisruptionTarget") if pod is not None and pod.is_deleting else None
+    is_evicted = target is not None and target.status == "True" and target.reason == "EvictionByEvictionAPI"
+    return {names.ANNOTATION_EMPTIED: "evicted"} if is_evicted else {}
 
 
 def _labels(pod: Pod | None) -> Changes:
@@ -89,11 +102,15 @@ def _labels(pod: Pod | None) -> Changes:
     }
 
 
-def _decide_conditions(node: Node, pod: Pod | None) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
+def _decide_conditions(node: Node, pod: Pod | None, mark: Mark) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
     present = {type_: node.condition(type_) for type_ in names.SLURM_CONDITIONS}
     if pod is None:
         return (), tuple(type_ for type_, condition in present.items() if condition is not None)
     reported = {type_: _reported(pod, type_) for type_ in names.SLURM_CONDITIONS}
+    if mark.is_held:
+        drain = reported[names.CONDITION_CORDON]
+        message = f"{drain.message} (left open, for too many Nodes are closed because of Slurm already)".strip()
+        reported[names.CONDITION_CORDON] = msgspec.structs.replace(drain, reason="TooManyAtOnce", message=message)
     changed = [new for type_, new in reported.items() if not says_the_same(present[type_], new)]
     return tuple(changed), ()
 
@@ -105,24 +122,3 @@ def _reported(pod: Pod, type_: str) -> Condition:
             type=type_, status="Unknown", reason="NotReported", message=f"pod {pod.name} has no such condition yet"
         )
     return condition
-
-
-def _decide_cordon(node: Node, pod: Pod | None) -> tuple[Changes, bool | None]:
-    """Changes of the two cordon annotations, and of `unschedulable` (None: leave it)."""
-    is_ours = node.annotations.get(names.ANNOTATION_CORDONED_BY) == names.CORDONED_BY_SLURM
-    released: Changes = {names.ANNOTATION_CORDONED_BY: None, names.ANNOTATION_DRAIN: None} if is_ours else {}
-    condition = pod.condition(names.CONDITION_CORDON) if pod is not None else None
-    match condition.status if condition else "Unknown":
-        case "True" if is_ours or not node.spec.unschedulable:
-            reason = (condition.message if condition else "") or "drained in Slurm"
-            held: Changes = {
-                names.ANNOTATION_CORDONED_BY: names.CORDONED_BY_SLURM,
-                names.ANNOTATION_DRAIN: reason,
-            }
-            return held, None if node.spec.unschedulable else True
-        case "False" if is_ours:
-            return released, False if node.spec.unschedulable else None
-        case "Unknown" if is_ours and not node.spec.unschedulable:
-            return released, None  # a person has lifted the cordon: nothing of ours is left to remember
-        case _:
-            return {}, None

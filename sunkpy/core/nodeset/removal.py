@@ -124,6 +124,7 @@ def next_look_s(world: World, pods: Sequence[Pod]) -> float | None:
     """The soonest moment at which time alone changes the decision."""
     waits = [left_s for pod in pods if (left_s := _timeout_left_s(world, pod)) is not None]
     waits += [_pause_left_s(world, pod) for pod in pods if pod.is_finished and not pod.is_deleting]
+    waits += [world.offers_settle_in_s] if world.offers_settle_in_s is not None else []
     return min((wait_s for wait_s in waits if wait_s > 0), default=None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -13,6 +13,7 @@ from sunkpy.core import names
 from sunkpy.core.model import quantity
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.feasibility import OUR_TOLERATIONS
+from sunkpy.core.nodeset.marks import foreign_cordon, start_drained
 from sunkpy.core.nodeset.spec import NodeSet, Reserved
 
 Json = dict[str, object]
@@ -40,6 +41,11 @@ def build_pod(nodeset: NodeSet, node: Node, name: str) -> Json:
     """The body to POST: `name` is the pod, the host name and the Slurm node at once."""
     template = copy.deepcopy(nodeset.spec.template)
     metadata, spec = _child(template, "metadata"), _child(template, "spec")
+    notes = {
+        **_child(metadata, "annotations"),
+        names.ANNOTATION_OFFERED: offer(nodeset, node),
+        **_told_at_birth(node),
+    }
     spec["hostname"] = name
     spec["affinity"] = _pinned(spec.get("affinity"), node.name)
     spec["tolerations"] = [*_items(spec, "tolerations"), *_missing_tolerations(spec)]
@@ -47,7 +53,18 @@ def build_pod(nodeset: NodeSet, node: Node, name: str) -> Json:
     for container in _items(spec, "containers"):
         if container.get("name") == names.SLURMD_CONTAINER:
             container["env"] = _merged_env(container, slurmd_env(nodeset, node, name))
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(nodeset, metadata, name), "spec": spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(nodeset, {**metadata, "annotations": notes}, name),
+        "spec": spec,
+    }
+
+
+def _told_at_birth(node: Node) -> Json:
+    """Why the Node is cordoned: on the pod before its slurmd registers drained, or the syncer would lift that."""
+    why = foreign_cordon(node)
+    return {names.ANNOTATION_CORDON: why} if why is not None else {}
 
 
 def _metadata(nodeset: NodeSet, template: Json, name: str) -> Json:
@@ -88,6 +105,7 @@ def slurmd_env(nodeset: NodeSet, node: Node, name: str) -> list[Json]:
         "SUNKPY_MEMORY_MIB": str(memory_offered_mib(node, nodeset.spec.reserved)),
         "SUNKPY_GRES": gres_offered(nodeset, node),
         "SUNKPY_FEATURES": ",".join(dict.fromkeys((nodeset.name, *nodeset.spec.features))),
+        "SUNKPY_START_DRAINED": start_drained(node) or "",
         "SUNKPY_COMMENT": json.dumps(comment, separators=(",", ":")),
     }
     uid: Json = {"name": _UID_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
@@ -105,6 +123,28 @@ def memory_offered_mib(node: Node, reserved: Reserved) -> int:
     """MiB of the allocatable that are not reserved; at least one."""
     free = quantity.whole(node.status.allocatable.get("memory", "0")) - quantity.whole(str(reserved.memory))
     return max(quantity.mib_down(free), 1)
+
+
+def offer(nodeset: NodeSet, node: Node) -> str:
+    """All that a node tells Slurm through the pod, as one text: `cpus=8 memory=32256 gres=gpu:h100:8`."""
+    cpus, memory = cpus_offered(node, nodeset.spec.reserved), memory_offered_mib(node, nodeset.spec.reserved)
+    return f"cpus={cpus} memory={memory} gres={gres_offered(nodeset, node)}"
+
+
+def find_changed_offers(nodeset: NodeSet, nodes: Mapping[str, Node], pods: Iterable[Pod]) -> dict[str, str]:
+    """Pod uid → what its node offers now, of pods that were made for another offer.
+
+    A node that is not ready reports nothing new; a pod without the annotation is of an older operator.
+    """
+    changed: dict[str, str] = {}
+    for pod in pods:
+        node, made_for = nodes.get(node_of(pod)), pod.annotations.get(names.ANNOTATION_OFFERED)
+        if node is None or made_for is None or not node.is_ready:
+            continue
+        now = offer(nodeset, node)
+        if now != made_for:
+            changed[pod.uid] = now
+    return changed
 
 
 def gres_offered(nodeset: NodeSet, node: Node) -> str:

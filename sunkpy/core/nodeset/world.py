@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
 
 import msgspec
@@ -16,7 +16,9 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
 
     `slurmd_pods` are those of all NodeSets; `occupants` lists the pods on a node (any pods; those of this NodeSet are
     left out here); `failures` counts by node how often its pod has failed in a row; `create_error` is what the
-    apiserver said when it last refused a pod of the present template, tried or only asked about.
+    apiserver said when it last refused a pod of the present template, tried or only asked about. `changed_offers` has
+    the uids of own pods whose nodes have offered something else than they were made for, for a while;
+    `offers_settle_in_s` is when another one may join them.
     """
 
     nodeset: NodeSet
@@ -25,6 +27,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     occupants: Mapping[str, Sequence[Pod]] = {}
     failures: Mapping[str, int] = {}
     create_error: str = ""
+    changed_offers: Set[str] = frozenset()
+    offers_settle_in_s: float | None = None
     now: datetime
 
     @property

@@ -177,7 +177,7 @@ def paths(scheduler: Scheduler) -> list[str]:
 @pytest.mark.parametrize("hook", ["prolog", "epilog"])
 def test_a_hook_says_who_it_is_and_for_which_job(hook: str, hooks: Hooks, scheduler: Scheduler):
     assert hooks.run(hook).returncode == 0
-    asked = (f"/hooks/v1/{hook}", "Bearer secret-token", {"job_id": OWN_JOB, "node": "gpu-012-002"})
+    asked = (f"/hooks/v1/{hook}", "Bearer secret-token", {"job_id": OWN_JOB, "node": "gpu-012-002", "gang": "k8s:default/pod:uid"})
     assert scheduler.asked == [asked]
 
 

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod
-from sunkpy.operator.memory import Memory
+from sunkpy.operator.memory import OFFER_LASTS_S, Memory
 from tests.unit.core.nodeset.build import make_nodeset, make_pod, make_template
 
 NODESET = make_nodeset()
@@ -82,3 +82,15 @@ def test_nothing_is_left_of_a_nodeset_that_is_gone():
     assert memory.refusal(NODESET) == ""
     assert memory.failures(NODESET) == {}
     assert not memory.is_guarded(NODESET)
+
+
+def test_an_offer_counts_as_changed_when_it_has_lasted():
+    now_s = 0.0
+    memory = Memory(lambda: now_s)
+    assert memory.lasting_offers(NODESET, {"a": "gres="}) == (frozenset(), OFFER_LASTS_S)
+    now_s = 20.0
+    assert memory.lasting_offers(NODESET, {"a": "gres=", "b": "gres="})[1] == OFFER_LASTS_S - 20.0
+    now_s = OFFER_LASTS_S
+    assert memory.lasting_offers(NODESET, {"a": "gres=", "b": "gres="})[0] == {"a"}
+    assert memory.lasting_offers(NODESET, {"a": "gres=gpu:4"})[0] == frozenset(), "another change starts anew"
+    assert memory.lasting_offers(NODESET, {}) == (frozenset(), None)

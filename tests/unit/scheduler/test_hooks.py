@@ -140,3 +140,20 @@ async def test_a_pod_with_the_labels_of_a_slurmd_pod_speaks_for_no_node(world, t
         status, answer = await call("epilog", 1, node=2)
         assert status == 403
         assert "no slurmd pod" in answer["why"]
+
+
+async def test_an_epilog_of_a_job_whose_number_slurm_gave_away_costs_no_pod_its_node(world, tmp_path):
+    """slurmctld lost its state and counts anew: job 100 was that of another pod, on another node."""
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        status, answer = await call("epilog", job_id, node=2, gang="k8s:default/earlier:uid-earlier")
+        assert (status, answer["done"], answer["kept"]) == (200, True, True)
+        status, answer = await call("epilog", job_id, node=1, gang="k8s:default/earlier:uid-earlier")
+        assert (status, answer["kept"]) == (200, True)
+        assert world.deleted == []
+
+
+async def test_the_mark_of_a_job_that_slurm_does_not_know_stays_for_the_gate(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        assert (await call("epilog", 4711))[1]["kept"]
+        assert await call("gate", 5000, marked=[4711]) == (200, {"done": True, "over": [4711]})

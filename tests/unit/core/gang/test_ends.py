@@ -32,8 +32,15 @@ def test_every_end_has_a_reason_and_a_text(state, reason, text):
     assert (cause.reason, cause.message) == (reason, f"Slurm job 12 {text}")
 
 
-def choose(*jobs, **named):
-    return choose_preemptor(jobs, node="n1", tiers=TIERS, named={int(k[1:]): frozenset(v) for k, v in named.items()})
+def choose(*jobs, preempted="lowest", **named):
+    lately = {int(k[1:]): frozenset(v) for k, v in named.items()}
+    ended = SlurmJob(id=99, partition=preempted)
+    return choose_preemptor(jobs, node="n1", preempted=ended, tiers=TIERS, named=lately)
+
+
+def test_a_job_that_cannot_preempt_is_never_named():
+    assert choose(pending(1, partition="low"), preempted="low") is None
+    assert choose(pending(1, partition="low"), pending(2, partition="high"), preempted="low").id == 2
 
 
 def test_the_higher_tier_wins_then_priority_then_age():

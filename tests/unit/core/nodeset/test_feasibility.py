@@ -5,6 +5,8 @@ from sunkpy.core.model.objects import Container, Node, Pod, PodSpec, PodStatus, 
 from sunkpy.core.nodeset.feasibility import Exclusion, Rule, decide_fit, explain_exclusions
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_template
 
+EVICTED = {names.ANNOTATION_EMPTIED: "evicted"}
+
 
 def judge(node: Node, *, occupants: tuple[Pod, ...] = (), rival: str | None = None, gpu: str | None = None, **spec):
     template = make_nodeset(template=make_template(**spec)).pod_spec
@@ -105,3 +107,32 @@ def test_finished_pods_take_no_room():
     live, done = Pod(spec=spec), Pod(spec=spec, status=PodStatus(phase="Succeeded"))
     assert judge(make_node(1), requests={"cpu": "8"}, occupants=(live,)) is not None
     assert judge(make_node(1), requests={"cpu": "8"}, occupants=(done,)) is None
+
+
+EVERYTHING = [{"operator": "Exists"}]
+
+
+@pytest.mark.parametrize(
+    ("node", "fits"),
+    [
+        pytest.param(make_node(1, unschedulable=True), True, id="cordoned only"),
+        pytest.param(make_node(1, annotations=EVICTED), True, id="uncordoned since"),
+        pytest.param(
+            make_node(1, unschedulable=True, annotations=EVICTED), False, id="cordoned, and its pod was evicted"
+        ),
+        pytest.param(
+            make_node(1, taints=(Taint(key="karpenter.sh/disrupted", effect="NoSchedule"),)), False, id="karpenter"
+        ),
+        pytest.param(
+            make_node(1, taints=(Taint(key="ToBeDeletedByClusterAutoscaler", effect="NoSchedule"),)),
+            False,
+            id="cluster autoscaler",
+        ),
+    ],
+)
+def test_a_node_that_is_being_emptied_gets_no_pod_and_keeps_the_one_it_has(node, fits):
+    found = judge(node, tolerations=EVERYTHING)
+    assert (found is None) is fits
+    if found is not None:
+        assert found.rule is Rule.EMPTIED
+        assert found.may_stay

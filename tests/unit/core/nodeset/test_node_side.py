@@ -6,8 +6,13 @@ from sunkpy.core.nodeset.node_side import NodePatch, decide_node, decide_pod_cor
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod
 
 NODESET = make_nodeset()
-OURS = {names.ANNOTATION_CORDONED_BY: "slurm", names.ANNOTATION_DRAIN: "bad gpu"}
-LIFTED = {names.ANNOTATION_CORDONED_BY: None, names.ANNOTATION_DRAIN: None}
+TOLD = {names.ANNOTATION_SLURM_DRAIN: "bad gpu"}
+OURS = {names.ANNOTATION_CORDONED_BY: "slurm", names.ANNOTATION_DRAIN: "bad gpu", **TOLD}
+LIFTED = {names.ANNOTATION_CORDONED_BY: None, names.ANNOTATION_DRAIN: None, names.ANNOTATION_SLURM_DRAIN: None}
+A_PERSONS = {**OURS, names.ANNOTATION_DRAIN: "new dimm"}
+TAKEN_OVER = {names.ANNOTATION_CORDONED_BY: None}
+FORGOTTEN = {names.ANNOTATION_SLURM_DRAIN: None}
+OF_BEFORE = {names.ANNOTATION_CORDONED_BY: "slurm", names.ANNOTATION_DRAIN: "bad gpu"}
 
 
 def slurm_cordon(status, reason="bad gpu"):
@@ -29,13 +34,21 @@ def cordon_changes(found):
         pytest.param("True", False, {}, True, OURS, id="drained in Slurm: cordon"),
         pytest.param("True", True, OURS, None, {}, id="ours already"),
         pytest.param("True", False, OURS, True, {}, id="uncordoned by a person, still drained: again"),
-        pytest.param("True", True, {}, None, {}, id="cordoned by somebody else: leave it theirs"),
+        pytest.param("True", True, {}, None, TOLD, id="cordoned by somebody else: leave it theirs"),
+        pytest.param("True", True, OF_BEFORE, None, TOLD, id="ours, of an operator that wrote two annotations"),
+        pytest.param("True", True, A_PERSONS, None, TAKEN_OVER, id="a person's words on our cordon: theirs now"),
+        pytest.param("Unknown", True, A_PERSONS, None, TAKEN_OVER, id="also while nothing is known"),
+        pytest.param("False", True, A_PERSONS, None, TAKEN_OVER | FORGOTTEN, id="and when the drain ends"),
+        pytest.param("False", True, TOLD, None, FORGOTTEN, id="theirs by now: not lifted"),
+        pytest.param("False", False, TOLD, None, FORGOTTEN, id="remembered, and over"),
+        pytest.param(None, False, TOLD, None, {}, id="remembered while nobody tells"),
         pytest.param("False", True, OURS, False, LIFTED, id="lifted in Slurm: lift ours"),
         pytest.param("False", True, {}, None, {}, id="not ours: never lifted"),
         pytest.param("False", False, OURS, None, LIFTED, id="lifted on both sides: forget"),
         pytest.param("Unknown", True, OURS, None, {}, id="unknown lifts nothing"),
         pytest.param(None, True, OURS, None, {}, id="a new pod has not reported yet"),
         pytest.param("Unknown", False, {}, None, {}, id="unknown cordons nothing"),
+        pytest.param("Unknown", False, OURS, None, LIFTED, id="lifted by a person while nobody tells: forget"),
     ],
 )
 def test_cordons_follow_ownership(slurm, unschedulable, annotations, sets, changes):
@@ -47,7 +60,7 @@ def test_cordons_follow_ownership(slurm, unschedulable, annotations, sets, chang
 def test_a_new_reason_is_taken_over():
     node = make_node(1, unschedulable=True, annotations=OURS)
     found = decide_node(node, make_pod(NODESET, 1, cordon=slurm_cordon("True", "worse")))
-    assert cordon_changes(found) == {names.ANNOTATION_DRAIN: "worse"}
+    assert cordon_changes(found) == {names.ANNOTATION_DRAIN: "worse", names.ANNOTATION_SLURM_DRAIN: "worse"}
     assert found.unschedulable is None
 
 
@@ -118,3 +131,25 @@ def test_only_cordons_of_others_are_told_to_the_pod(unschedulable, annotations, 
 def test_a_node_that_cannot_be_seen_changes_nothing():
     pod = make_pod(NODESET, 1, annotations={names.ANNOTATION_CORDON: "old"})
     assert decide_pod_cordon(None, pod) == {}
+
+
+@pytest.mark.parametrize(
+    ("unschedulable", "reason", "deleting", "noted"),
+    [
+        pytest.param(True, "EvictionByEvictionAPI", True, True, id="evicted from a cordoned Node"),
+        pytest.param(True, "EvictionByEvictionAPI", False, False, id="the eviction was refused"),
+        pytest.param(True, "DeletionByPodGC", True, False, id="went for another cause"),
+        pytest.param(False, "EvictionByEvictionAPI", True, False, id="evicted from an open Node"),
+    ],
+)
+def test_an_evicted_slurmd_pod_is_remembered_with_the_cordon(unschedulable, reason, deleting, noted):
+    target = Condition(type="DisruptionTarget", status="True", reason=reason)
+    pod = make_pod(NODESET, 1, deleting=deleting, cordon=target)
+    found = decide_node(make_node(1, unschedulable=unschedulable), pod)
+    assert found.annotations.get(names.ANNOTATION_EMPTIED) == ("evicted" if noted else None)
+
+
+def test_with_the_cordon_the_memory_of_the_eviction_goes():
+    note = {names.ANNOTATION_EMPTIED: "evicted"}
+    assert decide_node(make_node(1, annotations=note), None).annotations == {names.ANNOTATION_EMPTIED: None}
+    assert decide_node(make_node(1, annotations=note, unschedulable=True), None).annotations == {}

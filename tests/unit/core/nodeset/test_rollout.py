@@ -1,9 +1,11 @@
 import pytest
 
+from sunkpy.core import names
+from sunkpy.core.model.objects import Condition
 from sunkpy.core.nodeset.removal import removal_order
-from sunkpy.core.nodeset.rollout import choose_for_rollout, max_unavailable
+from sunkpy.core.nodeset.rollout import choose_for_rollout, is_stranded, is_updated, max_unavailable
 from sunkpy.core.nodeset.spec import RollingUpdate, UpdateStrategy
-from tests.unit.core.nodeset.build import EARLIER, make_nodeset, make_pod
+from tests.unit.core.nodeset.build import EARLIER, make_node, make_nodeset, make_pod
 
 NODESET = make_nodeset()
 TOKEN = "2026-11-20T11:30:00+00:00/rollout"
@@ -17,8 +19,15 @@ def new(number, **kwargs):
     return make_pod(NODESET, number, template_hash="new", **kwargs)
 
 
-def choose(pods, *, limit, total=None):
-    return choose_for_rollout(pods, wanted_hash="new", total=len(pods) if total is None else total, limit=limit)
+def choose(pods, *, limit, total=None, nodes=None):
+    stranded = {pod.name for pod in pods if is_stranded(pod, (nodes or {}).get(pod.spec.node_name, make_node(1)))}
+    return choose_for_rollout(
+        pods,
+        is_current=lambda pod: is_updated(pod, "new"),
+        total=len(pods) if total is None else total,
+        limit=limit,
+        stranded=stranded,
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,3 +87,37 @@ def test_a_pod_on_its_way_out_counts():
 
 def test_nothing_outdated_nothing_chosen():
     assert choose([new(1), new(2, created=EARLIER)], limit=5) == frozenset()
+
+
+DEAD = {"n1": make_node(1, ready=False)}
+HELD = Condition(type=names.CONDITION_CORDON, status="True", reason="DrainedInSlurm", message="bad gpu")
+INVALID = Condition(type=names.CONDITION_CORDON, status="True", reason=names.REASON_INVALID)
+
+
+@pytest.mark.parametrize(
+    ("stuck", "nodes"),
+    [
+        pytest.param(old(1, ready=False), DEAD, id="its machine is dead"),
+        pytest.param(old(1, ready=False, token=TOKEN), DEAD, id="marked, and then its machine died"),
+        pytest.param(old(1, ready=False, deleting=True), DEAD, id="nobody is there to end it"),
+        pytest.param(new(1, ready=False), DEAD, id="the new pod waits for a dead kubelet"),
+        pytest.param(new(1, ready=False, cordon=HELD), {}, id="an admin holds the node DOWN"),
+    ],
+)
+def test_what_cannot_move_does_not_block_the_roll(stuck, nodes):
+    assert choose([stuck, old(2), old(3)], limit=1, nodes=nodes) - {stuck.name} == {"gpu-012-002"}
+
+
+def test_a_mark_that_the_roll_has_set_stays_when_the_machine_dies():
+    assert "gpu-012-001" in choose([old(1, ready=False, token=TOKEN), old(2)], limit=1, nodes=DEAD)
+
+
+def test_a_template_that_slurm_refuses_stops_the_roll():
+    assert choose([new(1, ready=False, cordon=INVALID), old(2)], limit=1) == frozenset()
+
+
+def test_many_dead_machines_are_no_accident_and_stop_the_roll():
+    nodes = {f"n{n}": make_node(n, ready=False) for n in range(4)}
+    pods = [new(n, ready=False) for n in range(4)] + [old(n) for n in range(4, 10)]
+    assert choose(pods[2:], limit=1, nodes=nodes, total=8), "two of eight: a fifth, rounded up"
+    assert choose(pods, limit=1, nodes=nodes) == frozenset()

@@ -5,9 +5,9 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.nodeset.slurmd_pod import build_pod, gres_offered, node_of, template_hash
+from sunkpy.core.nodeset.slurmd_pod import build_pod, find_changed_offers, gres_offered, node_of, template_hash
 from sunkpy.core.nodeset.spec import Gpu
-from tests.unit.core.nodeset.build import make_node, make_nodeset, make_template
+from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod, make_template
 
 
 def build(nodeset=None, node=None):
@@ -46,7 +46,7 @@ def test_labels_owner_gate_and_tolerations():
     metadata, spec = body["metadata"], body["spec"]
     assert metadata["labels"]["app"] == "x"
     assert metadata["labels"][names.LABEL_ROLE] == "compute"
-    assert metadata["annotations"] == {"a": "b"}
+    assert metadata["annotations"]["a"] == "b"
     assert metadata["ownerReferences"][0]["uid"] == "uid-gpu"
     assert spec["readinessGates"] == [{"conditionType": names.READINESS_GATE}]
     keys = [toleration["key"] for toleration in spec["tolerations"]]
@@ -107,3 +107,28 @@ def test_the_hash_follows_what_shapes_pods():
         make_nodeset(prefix="h100"),
     ):
         assert template_hash(other) != same
+
+
+def test_on_a_cordoned_node_slurmd_starts_drained_and_the_pod_says_why_from_the_first_moment():
+    node = make_node(1, unschedulable=True, annotations={names.ANNOTATION_DRAIN: "fan"})
+    body = build(node=node)
+    assert env(body)["SUNKPY_START_DRAINED"] == "k8s: cordon: fan"
+    assert body["metadata"]["annotations"][names.ANNOTATION_CORDON] == "fan"
+
+
+def test_where_slurm_had_drained_the_node_slurmd_starts_drained_for_the_same_reason():
+    body = build(node=make_node(1, annotations={names.ANNOTATION_SLURM_DRAIN: "bad gpu"}))
+    assert env(body)["SUNKPY_START_DRAINED"] == "bad gpu"
+    assert names.ANNOTATION_CORDON not in body["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "ready", "is_changed"),
+    [("2", True, False), ("3", True, True), ("0", True, True), ("3", False, False)],
+)
+def test_gpus_that_come_or_go_make_another_offer(gpus, ready, is_changed):
+    nodeset = make_nodeset(gpu=Gpu())
+    made = build(nodeset, make_node(1, allocatable={"nvidia.com/gpu": "2"}))["metadata"]["annotations"]
+    pods = [make_pod(nodeset, 1, annotations=made), make_pod(nodeset, 2)]
+    nodes = {f"n{n}": make_node(n, allocatable={"nvidia.com/gpu": gpus}, ready=ready) for n in (1, 2)}
+    assert set(find_changed_offers(nodeset, nodes, pods)) == ({pods[0].uid} if is_changed else set())

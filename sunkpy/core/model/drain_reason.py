@@ -1,0 +1,18 @@
+"""The reasons that sunkpy writes into Slurm: all start with `k8s: `, and that makes a drain ours."""
+
+from __future__ import annotations
+
+from sunkpy.core import names
+
+REASON_LIMIT = 200
+
+
+def our_reason(text: str) -> str:
+    """One line without spare blanks, as Slurm gives it back: else it would look like another reason for ever."""
+    line = " ".join(text.split())[:REASON_LIMIT].rstrip()
+    return names.REASON_PREFIX + line
+
+
+def cordon_reason(why: str) -> str:
+    """Of a Node that somebody cordoned in Kubernetes."""
+    return our_reason(f"cordon: {why}" if why else "cordon")

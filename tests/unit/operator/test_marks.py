@@ -1,0 +1,45 @@
+from sunkpy.core import names
+from sunkpy.core.model.objects import Condition
+from sunkpy.core.nodeset.marks import DrainPolicy
+from sunkpy.operator.marks import Marks
+from sunkpy.operator.settings import SlurmDrainSettings
+from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod
+
+OURS = {names.ANNOTATION_CORDONED_BY: "slurm"}
+
+
+def pool(size, *, cordoned=0):
+    labels = {names.LABEL_CLUSTER: "c1"}
+    return [
+        make_node(n, labels=labels, unschedulable=n < cordoned, annotations=OURS if n < cordoned else {})
+        for n in range(size)
+    ]
+
+
+def rooms(nodes, *, percent=20):
+    """Of each Node that is drained in Slurm, asked about one after the other: may it be cordoned?"""
+    marks = Marks(lambda: nodes, SlurmDrainSettings(policy=DrainPolicy.CORDON, max_percent=percent))
+    drained = Condition(type=names.CONDITION_CORDON, status="True", message="all")
+    found = []
+    for number, node in enumerate(nodes):
+        has_room = marks.marking(node, make_pod(make_nodeset(), number, cordon=drained)).has_room
+        if has_room:
+            marks.note(node)
+        found.append(has_room)
+    return found
+
+
+def test_a_drain_of_all_nodes_cordons_a_fifth_of_them_though_the_watch_shows_none_yet():
+    assert sum(rooms(pool(40))) == 8
+
+
+def test_three_may_be_cordoned_in_a_small_pool():
+    assert sum(rooms(pool(6))) == 3
+
+
+def test_what_is_cordoned_already_counts():
+    assert rooms(pool(10, cordoned=3))[3:] == [False] * 7
+
+
+def test_a_person_may_raise_the_cap():
+    assert sum(rooms(pool(40), percent=100)) == 40
