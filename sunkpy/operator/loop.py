@@ -106,8 +106,8 @@ class NodeLoop:
         if node is None:
             return None
         patch = decide_node(node, pod, self._marks.marking(node, pod))
-        if patch.marks:
-            self._marks.note(node)
+        if patch.marks and pod is not None:
+            self._marks.note(node, pod)
         return await self._writer.patch_node(node, patch)
 
 

@@ -23,19 +23,26 @@ class Marks:
     def __init__(self, nodes: Callable[[], Iterable[Node]], settings: SlurmDrainSettings) -> None:
         self._nodes = nodes
         self._settings = settings
-        self._under_way: set[str] = set()
+        self._under_way: dict[str, str] = {}
 
     def marking(self, node: Node, pod: Pod | None) -> Marking:
         """The policy, and whether this Node may be marked too; decide on it and `note` without an await between."""
-        self._under_way.discard(node.name)
+        self._under_way.pop(node.name, None)
         if pod is None or is_marked(node) or not pod.is_condition_true(names.CONDITION_CORDON):
             return Marking(policy=self._settings.policy)
-        cluster = pod.labels.get(names.LABEL_CLUSTER)
-        pool = [other for other in self._nodes() if other.labels.get(names.LABEL_CLUSTER) == cluster]
-        marked = [other for other in pool if is_marked(other) or other.name in self._under_way]
-        cap = max(MARKED_FLOOR, math.ceil(self._settings.max_percent * len(pool) / 100))
-        return Marking(policy=self._settings.policy, has_room=len(marked) < cap)
+        cluster = pod.labels.get(names.LABEL_CLUSTER, "")
+        nodes = list(self._nodes())
+        pool = sum(other.labels.get(names.LABEL_CLUSTER) == cluster for other in nodes)
+        marked = sum(self._is_marked_for(other, cluster) for other in nodes)
+        cap = max(MARKED_FLOOR, math.ceil(self._settings.max_percent * pool / 100))
+        return Marking(policy=self._settings.policy, has_room=marked < cap)
 
-    def note(self, node: Node) -> None:
+    def note(self, node: Node, pod: Pod) -> None:
         """This Node is being marked: it counts although the watch does not show it yet."""
-        self._under_way.add(node.name)
+        self._under_way[node.name] = pod.labels.get(names.LABEL_CLUSTER, "")
+
+    def _is_marked_for(self, node: Node, cluster: str) -> bool:
+        """A Node whose slurmd pod is gone has no label any more, and its cordon stays: it counts for every cluster."""
+        if self._under_way.get(node.name) == cluster:
+            return True
+        return is_marked(node) and node.labels.get(names.LABEL_CLUSTER, cluster) == cluster

@@ -22,9 +22,10 @@ def rooms(nodes, *, percent=20):
     drained = Condition(type=names.CONDITION_CORDON, status="True", message="all")
     found = []
     for number, node in enumerate(nodes):
-        has_room = marks.marking(node, make_pod(make_nodeset(), number, cordon=drained)).has_room
+        pod = make_pod(make_nodeset(), number, cordon=drained)
+        has_room = marks.marking(node, pod).has_room
         if has_room:
-            marks.note(node)
+            marks.note(node, pod)
         found.append(has_room)
     return found
 
@@ -43,3 +44,9 @@ def test_what_is_cordoned_already_counts():
 
 def test_a_person_may_raise_the_cap():
     assert sum(rooms(pool(40), percent=100)) == 40
+
+
+def test_a_node_that_is_not_labelled_yet_or_any_more_counts_too():
+    assert sum(rooms([make_node(n) for n in range(6)])) == 3
+    left = [make_node(n, unschedulable=True, annotations=OURS) for n in range(90, 93)]
+    assert rooms([*left, *pool(5)])[3:] == [False] * 5
