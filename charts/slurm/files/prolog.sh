@@ -14,7 +14,7 @@ fi
 
 # Other jobs that are marked, as a list with commas. A node without has no pods, and asks nobody. A mark under the number
 # of a job that brings no pods is an older job's: Slurm counts anew when it has lost its state.
-others= own=
+others='' own=''
 if is_placeholder; then own=$SLURM_JOB_ID; fi
 for found in "$markers"/*; do
   job=${found##*/}
