@@ -98,11 +98,11 @@ class JobPoller:
 
 
 def _needs_details(job: JobEntry, now: float) -> bool:
-    """Why it waits, now and then; where it runs, when no prolog has told; whose it is, when it came back."""
+    """Why it waits, now and then; where it runs, when not all prologs have told; whose it is, when it came back."""
     if job.reappeared:
         return now - job.read_at >= _REASON_EACH_S
     if "PENDING" in job.state:
         return now >= max(job.known_at + _FIRST_REASON_S, job.read_at + _REASON_EACH_S)
-    if "RUNNING" not in job.state or job.prologs:
+    if "RUNNING" not in job.state or (job.nodes and job.prologs.keys() >= set(job.nodes)):
         return False
     return not job.nodes or (job.reason == WAITS_FOR_PROLOG and now - job.read_at >= _REASON_EACH_S)

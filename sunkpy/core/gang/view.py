@@ -97,10 +97,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         """The nodes that Slurm has given it for pods to come, once it has started; empty before."""
         if not self.is_live or self.is_suspended or self.is_cancelled:
             return ()
-        if self.prologs:
-            return tuple(sorted(self.prologs))
-        # A prolog that waits at the gate has not asked for the pods yet, and they must not come before it does.
-        return self.nodes if self.is_script_running and self.reason != WAITS_FOR_PROLOG else ()
+        # A prolog that waits at the gate has not asked for the pods yet, and they must not come before it does. When
+        # all are through, those that nobody heard count too: another leader did, or the call was lost.
+        if self.nodes and self.is_script_running and self.reason != WAITS_FOR_PROLOG:
+            return self.nodes
+        return tuple(sorted(self.prologs))
 
 
 class GangView(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sunkpy.scheduler import gate
+from sunkpy.scheduler import gate, job_poll
 from tests.unit.core.gang.trio import WITH_TRIO, labels
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading
@@ -64,6 +64,22 @@ async def test_a_gang_is_handed_over_whole_and_each_node_waits_for_its_own_membe
         assert not epilogs[2].done()
         world.pod_is_gone("worker-1")
         assert await epilogs[2] == (200, {"done": True})
+
+
+async def test_a_gang_of_which_one_prolog_alone_was_heard_is_bound_when_all_are_through(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(job_poll, "_REASON_EACH_S", 0.05)
+    async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
+        for role, number in (("worker", 1), ("leader", 1), ("worker", 2)):
+            add_member(world, role, number)
+        await world.until(lambda: world.submissions)
+        (job_id,) = world.jobs
+        world.set_job(job_id, "RUNNING", nodes="n[1-3]", state_reason="Prolog")
+        prolog = asyncio.ensure_future(call("prolog", job_id, node=2))
+        done, _ = await asyncio.wait({prolog}, timeout=0.2)
+        assert (done, world.bindings) == (set(), [])
+        world.set_job(job_id, "RUNNING", nodes="n[1-3]", state_reason="None")
+        assert await prolog == (200, {"done": True})
+        assert len(world.bindings) == 3
 
 
 async def test_when_one_member_is_refused_the_others_are_not_bound_under_the_job_that_is_given_back(world, tmp_path):

@@ -145,6 +145,12 @@ def test_the_gate_does_not_take_a_job_under_the_id_of_a_forgotten_one_for_the_po
     assert gate_waits_for(view(make_pod(node="k1", running=True), forgotten), 7, "n1") is not None
 
 
+@pytest.mark.parametrize(("reason", "nodes"), [("Prolog", ("n2",)), ("", ("n3", "n1", "n2"))])
+def test_prologs_that_nobody_heard_count_when_all_are_through(reason, nodes):
+    started = job("RUNNING", reason=reason, nodes=("n3", "n1", "n2"), prologs=frozenset({"n2"}))
+    assert started.start_nodes == nodes
+
+
 def test_a_job_whose_epilog_called_binds_nothing():
     dying = job("RUNNING", prologs=frozenset({"n1"}), epilogs=frozenset({"n1"}))
     assert Bind not in kinds(decide_gang(view(make_pod(), dying), POLICY))
