@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator
 
 import pytest
-from demo.waiting import NeverSo, wait
 
-from demo.stack import Stack, wait_until_equal
+from demo.stack import Stack
+from devcluster.waiting import NeverSo, wait, wait_until_equal
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
 from tests.e2e.agreement import wait_for_agreement
@@ -166,7 +166,7 @@ def _find(stack: Stack, name: str) -> Pod | None:
 
 
 def _node(stack: Stack, pod: Pod) -> Node:
-    return stack.get(Node, "node", pod.spec.node_name)
+    return stack.kubectl.get(Node, "node", pod.spec.node_name)
 
 
 def _note(stack: Stack, pod: Pod, key: str) -> str | None:
@@ -193,7 +193,7 @@ def _wait_for_note(stack: Stack, pod: Pod, key: str, wanted: str | None) -> None
 
 @contextlib.contextmanager
 def _applied(stack: Stack, body: dict[str, object], name: str) -> Iterator[None]:
-    stack.apply(body)
+    stack.kubectl.apply(body)
     try:
         yield
     finally:

@@ -297,7 +297,7 @@ def test_markers_of_jobs_whose_pods_have_left_are_forgotten(body: bytes, hooks: 
 def test_a_marker_under_the_number_of_a_job_without_pods_is_an_older_jobs(hooks: Hooks, scheduler: Scheduler):
     hooks.mark(OWN_JOB)
     assert hooks.run("prolog", comment="").returncode == 0
-    assert scheduler.asked[0][2] == {"job_id": OWN_JOB, "node": "gpu-012-002", "marked": [OWN_JOB]}
+    assert scheduler.asked[0][2] == {"job_id": OWN_JOB, "node": "gpu-012-002", "gang": "", "marked": [OWN_JOB]}
 
 
 def test_two_jobs_on_a_node_wait_for_each_other_only_at_the_gate(hooks: Hooks, scheduler: Scheduler):

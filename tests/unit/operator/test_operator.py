@@ -193,27 +193,27 @@ async def test_evictions_are_held_back_until_a_cordoned_node_is_drained_and_idle
 
 async def test_a_drain_of_all_nodes_in_slurm_leaves_some_open(api):
     for number in (3, 4, 5):
-        await api.put("nodes", node(number))
-    await api.put("nodesets", nodeset())
+        api.put("nodes", node(number))
+    api.put("nodesets", nodeset())
     await api.until(lambda: len(api.names("pods")) == 5)
     for pod in api.names("pods"):
-        await report(api, pod, **{names.CONDITION_CORDON: "True"})
+        report(api, pod, **{names.CONDITION_CORDON: "True"})
 
     def noted() -> list[str]:
         nodes = [api.find("nodes", name) for name in api.names("nodes")]
         return [n["metadata"].get("annotations", {}).get(names.ANNOTATION_SLURM_DRAIN) for n in nodes]
 
     await api.until(lambda: noted() == ["bad gpu"] * 5)
-    await api.until(lambda: "TooManyAtOnce" in api.notes())
+    await api.until(lambda: "TooManyAtOnce" in api.reasons())
     assert sum(bool(api.find("nodes", name)["spec"].get("unschedulable")) for name in api.names("nodes")) == 3
 
 
 async def test_a_pod_that_only_has_the_labels_of_a_slurmd_pod_keeps_no_nodeset_off(api):
     labels = {names.LABEL_ROLE: "compute", names.LABEL_NODESET: "x", names.LABEL_CLUSTER: "c1"}
     meta = {"name": "impostor", "namespace": "mallory", "labels": labels}
-    await api.put("pods", {"metadata": meta, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}})
-    await api.put("nodesets", nodeset())
+    api.put("pods", {"metadata": meta, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}})
+    api.put("nodesets", nodeset())
     await api.until(lambda: {"gpu-012-001", "gpu-012-002"} <= set(api.names("pods")))
-    await report(api, "gpu-012-001")
+    report(api, "gpu-012-001")
     await api.until(lambda: api.find("nodes", "n1")["metadata"]["labels"].get(names.LABEL_POD) == "gpu-012-001")
     assert api.find("nodes", "n1")["metadata"]["labels"][names.LABEL_NODESET] == "gpu"
