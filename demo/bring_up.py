@@ -21,10 +21,11 @@ import yaml
 from demo import command
 from demo.report import Tell
 from demo.stack import JOBS, OPERATOR_NAMESPACE, ROOT, SUITES, Stack
-from demo.waiting import NotYet, wait
 from demo.workload import GPU, INFERENCE
 from demo.workload import NAMESPACE as DEMO
 from devcluster import Cluster
+from devcluster.shell import CommandFailed, run
+from devcluster.waiting import NotYet, wait
 
 GPUS_PER_NODE: Final = 2
 _IMAGES: Final = ROOT / "build" / "images"
@@ -104,7 +105,7 @@ def publish(images: Mapping[str, Image]) -> Mapping[str, str]:
     refs = {key: f"{registry}/{image.ref.rpartition('/')[2]}" for key, image in images.items()}
     for key, image in images.items():
         source = f"docker-archive:{image.archive}:{image.ref}"
-        command.run("buildah", "push", source, f"docker://{refs[key]}", timeout_s=600)
+        run(["buildah", "push", source, f"docker://{refs[key]}"], timeout_s=600)
     return refs
 
 
@@ -141,7 +142,16 @@ def slurm_values(stack: Stack) -> Mapping[str, object]:
     """Values of charts/slurm."""
     # Pretend device files are only made where the real ones are not there.
     gpus = {"gpu": {"resource": GPU, "type": "h100"}, "fakeGpus": True}
-    return {"images": dict(stack.images), "nodeSets": {stack.nodeset: gpus}}
+    open_to = {key: ["*"] for key in ("partitions", "accounts", "qos", "reservations")}
+    values: dict[str, object] = {
+        "images": dict(stack.images),
+        "nodeSets": {stack.nodeset: gpus},
+        "scheduler": {"access": [{"namespaces": ["default"], **open_to}]},
+    }
+    if stack.bin_dir is not None:
+        # The nodes of a devcluster are this machine: what they keep goes with the cluster's folder.
+        values["hooks"] = {"markersHostPath": str(stack.kubeconfig.parent / "markers")}
+    return values
 
 
 def fingerprint(chart: Path, values: Mapping[str, object]) -> str:
@@ -168,7 +178,7 @@ def is_installed(stack: Stack, release: str, namespace: str, mark: str) -> bool:
     """This very chart with these very values is deployed, and nobody has put it to sleep."""
     try:
         out = stack.helm("status", release, "--namespace", namespace, "--output", "json")
-    except command.CommandFailed:
+    except CommandFailed:
         return False
     info = msgspec.json.decode(out, type=_Release).info
     return info.status == "deployed" and info.description == mark and not is_asleep(stack, namespace)

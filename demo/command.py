@@ -1,52 +1,12 @@
-"""Run a program and say clearly what went wrong when it does."""
+"""Programs that take long: told line by line, or begun early and asked for a time at their end."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
-
-class CommandFailed(Exception):
-    """A program ended with an error, or did not end in time."""
-
-    def __init__(self, command: Sequence[str], *, code: int | None, output: str) -> None:
-        self.command = tuple(command)
-        self.code = code
-        self.output = output.strip()
-        how = "did not end in time" if code is None else f"ended with {code}"
-        super().__init__(f"{_shown(command)} {how}: {self.output[-2000:] or 'no output'}")
-
-
-def run(
-    *command: str,
-    stdin: str | None = None,
-    env: Mapping[str, str] | None = None,
-    timeout_s: float = 60,
-) -> str:
-    """Standard output of a program.
-
-    Raises:
-        CommandFailed: it ended with an error, or ran for more than `timeout_s`.
-    """
-    try:
-        done = subprocess.run(
-            command,
-            input=stdin if stdin is not None else "",
-            env=dict(os.environ) | dict(env or {}),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise CommandFailed(command, code=None, output=f"nothing after {timeout_s:.0f} s") from error
-    except FileNotFoundError as error:
-        raise CommandFailed(command, code=127, output=f"{command[0]} is not installed") from error
-    if done.returncode != 0:
-        raise CommandFailed(command, code=done.returncode, output=done.stderr or done.stdout)
-    return done.stdout
+from devcluster.shell import CommandFailed, failed
 
 
 def follow(*command: str, tell: Callable[[str], None]) -> None:
@@ -62,12 +22,7 @@ def follow(*command: str, tell: Callable[[str], None]) -> None:
             tell(line.rstrip())
             last = [*last[-20:], line]
     if process.returncode != 0:
-        raise CommandFailed(command, code=process.returncode, output="".join(last))
-
-
-def _shown(command: Sequence[str]) -> str:
-    text = " ".join(command)
-    return text if len(text) <= 200 else f"{text[:200]}…"
+        raise failed(command, process.returncode, "".join(last))
 
 
 class Remote:
@@ -96,9 +51,8 @@ class Remote:
         except subprocess.TimeoutExpired as error:
             self._process.kill()
             self._process.communicate()
-            raise CommandFailed(self._command, code=None, output=f"nothing after {self._timeout_s:.0f} s") from error
+            how = f"did not end within {self._timeout_s:g} s"
+            raise CommandFailed(self._command, how, code=None) from error
         if self._process.returncode != 0:
-            raise CommandFailed(
-                self._command, code=self._process.returncode, output=(errors or out).decode(errors="replace")
-            )
+            raise failed(self._command, self._process.returncode, (errors or out).decode(errors="replace"))
         return float(out.split()[-1])

@@ -6,23 +6,20 @@ administrator beside slurmctld. `demo.bring_up` makes a `Stack`.
 
 from __future__ import annotations
 
-import json
-import os
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
-
-import msgspec
+from typing import Final
 
 from demo import command, slurm_text
-from demo.waiting import NotYet, wait
+from devcluster import shell
+from devcluster.kubectl import Kubectl
+from devcluster.waiting import NotYet, wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
 
-T = TypeVar("T")
-Json = dict[str, object]
 ROOT: Final = Path(__file__).resolve().parent.parent
 SUITES: Final = ("trixie", "sid")
 OPERATOR_NAMESPACE: Final = "sunkpy-system"
@@ -30,24 +27,6 @@ USER: Final = "user1"
 """Who everybody is in the login pod."""
 JOBS: Final = "demo"
 """Name of all jobs that the demo submits."""
-
-
-class NodeSetStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """The numbers in the status of a NodeSet."""
-
-    desired_number_scheduled: int = 0
-    number_feasible: int = 0
-    current_number_scheduled: int = 0
-    number_ready: int = 0
-    observed_generation: int = 0
-
-
-class _NodeSet(msgspec.Struct, frozen=True):
-    status: NodeSetStatus = NodeSetStatus()
-
-
-class _List(msgspec.Struct, frozen=True):
-    items: list[msgspec.Raw] = []
 
 
 class Stack:
@@ -65,18 +44,9 @@ class Stack:
         self.kubeconfig = kubeconfig
         self.bin_dir = bin_dir
         self.images = dict(images)
-        path = os.environ["PATH"] if bin_dir is None else f"{bin_dir}:{os.environ['PATH']}"
-        self._env = {"KUBECONFIG": str(kubeconfig), "PATH": path}
+        self.kubectl = Kubectl(kubeconfig, bin_dir)
 
     # ------------------------------------------------------------ Kubernetes
-
-    def kubectl(self, *args: str, input: str | None = None, timeout_s: float = 60) -> str:
-        """Standard output of kubectl.
-
-        Raises:
-            CommandFailed: with what kubectl said.
-        """
-        return command.run("kubectl", *args, stdin=input, env=self._env, timeout_s=timeout_s)
 
     def helm(self, *args: str, timeout_s: float = 360) -> str:
         """Standard output of helm.
@@ -84,32 +54,7 @@ class Stack:
         Raises:
             CommandFailed: with what helm said.
         """
-        return command.run("helm", *args, env=self._env, timeout_s=timeout_s)
-
-    @property
-    def env(self) -> dict[str, str]:
-        """Environment in which kubectl and helm find this cluster."""
-        return dict(self._env)
-
-    def kubectl_json(self, *args: str) -> Json:
-        """What `kubectl … -o json` prints, as plain dicts and lists."""
-        value: Json = json.loads(self.kubectl(*args, "-o", "json"))
-        return value
-
-    def get(self, type_: type[T], *args: str) -> T:
-        """One object, typed: `get(Pod, "pod", name, "-n", namespace)`."""
-        return msgspec.json.decode(self.kubectl("get", *args, "-o", "json"), type=type_)
-
-    def list(self, type_: type[T], *args: str) -> Sequence[T]:
-        """All objects of a kind, typed: `list(Pod, "pods", "-l", "app=x")`."""
-        found = msgspec.json.decode(self.kubectl("get", *args, "-o", "json"), type=_List)
-        decoder = msgspec.json.Decoder(type_)
-        return [decoder.decode(item) for item in found.items]
-
-    def apply(self, *manifests: Mapping[str, object]) -> None:
-        """Create or update objects, server-side."""
-        whole = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
-        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=json.dumps(whole))
+        return shell.run(["helm", *args], env=self.kubectl.env, timeout_s=timeout_s)
 
     def events(self, namespace: str, about: str) -> Sequence[str]:
         """`<reason>: <message>` of each Event about an object, oldest first."""
@@ -121,22 +66,22 @@ class Stack:
 
     def nodes(self) -> Sequence[Node]:
         """Kubernetes nodes that have a slurmd pod of this Slurm cluster."""
-        return self.list(Node, "nodes", "-l", f"{names.LABEL_CLUSTER}={self.cluster}")
+        return self.kubectl.list(Node, "nodes", "-l", f"{names.LABEL_CLUSTER}={self.cluster}")
 
     def slurmd_pods(self) -> Sequence[Pod]:
         """The slurmd pods, by name."""
-        return self.list(Pod, "pods", "-n", self.namespace, "-l", f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}")
+        return self.kubectl.list(Pod, "pods", "-n", self.namespace, "-l", f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}")
 
     def nodeset_status(self) -> NodeSetStatus:
         """What the operator says about the NodeSet."""
-        return self.get(_NodeSet, "nodeset", self.nodeset, "-n", self.namespace).status
+        return self.kubectl.get(NodeSet, "nodeset", self.nodeset, "-n", self.namespace).status
 
     # ------------------------------------------------------------------ Slurm
 
-    def login(self, script: str, *, input: str | None = None, timeout_s: float = 60) -> str:
+    def login(self, script: str, *, stdin: str = "", timeout_s: float = 60) -> str:
         """Run a shell command in the login pod, as the user that everybody is there, in the home directory."""
         exec_ = ("exec", "-i", "-n", self.namespace, f"{self.release}-login-0", "-c", "login", "--")
-        return self.kubectl(*exec_, "bash", "-l", "-c", script, input=input, timeout_s=timeout_s)
+        return self.kubectl(*exec_, "bash", "-l", "-c", script, stdin=stdin, timeout_s=timeout_s)
 
     def admin(self, *args: str, timeout_s: float = 60) -> str:
         """Run a program as Slurm's administrator, beside slurmctld."""
@@ -146,7 +91,7 @@ class Stack:
     def sbatch(self, *args: str, script: str) -> int:
         """Submit a batch script from the login pod; the job's id."""
         options = " ".join(shlex.quote(arg) for arg in args)
-        out = self.login(f"sbatch --parsable {options}", input=f"#!/bin/bash\n{script}\n")
+        out = self.login(f"sbatch --parsable {options}", stdin=f"#!/bin/bash\n{script}\n")
         return int(out.split(";")[0])
 
     def squeue(self, *args: str) -> str:
@@ -205,7 +150,9 @@ class Stack:
         )
         pod = f"{self.release}-slurmctld-0"
         exec_ = ("kubectl", "exec", "-n", self.namespace, pod, "-c", "slurmctld", "--")
-        return command.Remote(*exec_, "bash", "-c", f"echo ready; {loop}", env=self._env, timeout_s=timeout_s + 15)
+        return command.Remote(
+            *exec_, "bash", "-c", f"echo ready; {loop}", env=self.kubectl.env, timeout_s=timeout_s + 15
+        )
 
     def clock_skew_s(self) -> float:
         """Clock beside slurmctld minus the clock here, to about half the time of one kubectl exec."""
@@ -213,30 +160,7 @@ class Stack:
         there_s = float(self.admin("date", "+%s.%N"))
         return 0.0 if before_s <= there_s <= time.time() else there_s - (before_s + time.time()) / 2
 
-    def rest(self, path: str, *, method: str = "GET", body: Mapping[str, object] | None = None) -> Json:
-        """Ask slurmrestd directly, as the administrator: `rest("/slurm/v0.0.42/nodes/")`."""
-        send = "" if body is None else f"-H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
-        script = (
-            "export $(scontrol token username=slurm lifespan=60); "
-            f'curl -sS -m 20 -X {method} -H "X-SLURM-USER-TOKEN: $SLURM_JWT" {send} '
-            f"http://{self.release}-slurmrestd.{self.namespace}:6820{path}"
-        )
-        value: Json = json.loads(self.admin("bash", "-c", script))
-        return value
-
     def cancel_jobs(self, ids: Sequence[int]) -> None:
         """Cancel jobs; those that have ended already are none of our concern."""
         if ids:
             self.admin("scancel", "--quiet", *(str(id_) for id_ in ids))
-
-
-def wait_until_equal(read: Callable[[], T], wanted: T, *, timeout_s: float, what: str) -> T:
-    """Wait until a read gives the wanted value, and show the last one when it never does."""
-
-    def check() -> tuple[T]:
-        got = read()
-        if got != wanted:
-            raise NotYet(f"{got!r}, wanted {wanted!r}")
-        return (got,)
-
-    return wait(check, timeout_s=timeout_s, what=what)[0]

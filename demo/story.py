@@ -10,8 +10,8 @@ from typing import Final
 from demo import slurm_text, workload
 from demo.report import Tell
 from demo.stack import JOBS, USER, Stack
-from demo.waiting import NotYet, wait
 from demo.watch import Watch, watching
+from devcluster.waiting import NotYet, wait
 from sunkpy.core import names
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Node, Pod
@@ -138,7 +138,7 @@ def step_deployment(stack: Stack, tell: Tell) -> str:
     """Inference pods with Slurm as their scheduler run where Slurm placed their jobs, and answer."""
     replicas = len(stack.slurm_nodes())
     start_s = time.time()
-    stack.apply(
+    stack.kubectl.apply(
         workload.namespace(workload.NAMESPACE),
         *workload.inference(image=stack.images["sunkpy"], replicas=replicas, scheduler_name=stack.scheduler_name),
     )
@@ -154,7 +154,7 @@ def step_deployment(stack: Stack, tell: Tell) -> str:
 
 def ready_inference(stack: Stack, replicas: int) -> Sequence[Pod]:
     """The inference pods once exactly that many are there and Ready."""
-    pods = stack.list(Pod, "pods", "-n", workload.NAMESPACE, "-l", f"app={workload.INFERENCE}")
+    pods = stack.kubectl.list(Pod, "pods", "-n", workload.NAMESPACE, "-l", f"app={workload.INFERENCE}")
     pods = [pod for pod in pods if not pod.is_deleting and not pod.is_finished]
     up = [pod for pod in pods if pod.is_condition_true("Ready")]
     if not len(up) == len(pods) == replicas:
@@ -315,8 +315,8 @@ def _check_drain_shows(stack: Stack, pod: Pod, node: Node, reason: str) -> None:
     )
 
     def shown() -> bool:
-        now = stack.get(Pod, "pod", pod.name, "-n", stack.namespace)
-        of_node = stack.get(Node, "node", node.name).condition(names.CONDITION_CORDON)
+        now = stack.kubectl.get(Pod, "pod", pod.name, "-n", stack.namespace)
+        of_node = stack.kubectl.get(Node, "node", node.name).condition(names.CONDITION_CORDON)
         of_pod = now.condition(names.CONDITION_CORDON)
         for holder, condition in (("pod", of_pod), ("node", of_node)):
             if condition is None or condition.status != "True" or reason not in condition.message:
@@ -381,7 +381,7 @@ def stop_inference(stack: Stack) -> None:
     stack.kubectl("delete", "deployment", workload.INFERENCE, "-n", workload.NAMESPACE, "--ignore-not-found", "--wait")
 
     def none_left() -> bool:
-        pods = stack.list(Pod, "pods", "-n", workload.NAMESPACE)
+        pods = stack.kubectl.list(Pod, "pods", "-n", workload.NAMESPACE)
         jobs = stack.squeue("--user=k8s", "--format=%i %T").split("\n")
         if pods or any(jobs):
             raise NotYet(f"pods {[pod.name for pod in pods]}, jobs {jobs}")

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from demo.stack import Stack
-from demo.waiting import NeverSo
+from devcluster.waiting import NeverSo
 from sunkpy.core.model.objects import KubeObject, Meta
 
 O = TypeVar("O", bound=KubeObject)  # noqa: E741
@@ -116,7 +116,7 @@ def watching(stack: Stack, type_: type[O], path: str, *, label_selector: str = "
     decoder = msgspec.json.Decoder(type_)
     process = subprocess.Popen(
         ("kubectl", "get", "--raw", f"{path}?{query}&watch=1&resourceVersion={listed.metadata.resource_version}"),
-        env=dict(os.environ) | stack.env,
+        env={**os.environ, **stack.kubectl.env},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )

@@ -13,7 +13,8 @@ from pathlib import Path
 from devcluster import cgroups, mounts, network
 from devcluster.errors import DevclusterError
 from devcluster.layout import Layout
-from devcluster.process import marked_pids, start_ticks, wait_until
+from devcluster.process import marked_pids, start_ticks
+from devcluster.waiting import wait_until
 
 SHORT_LIVED = frozenset({"openssl", "mount", "umount", "unshare", "nsenter", "ctr"})
 CONTAINER_LOGS = Path("/var/log/containers")

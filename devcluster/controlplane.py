@@ -7,8 +7,9 @@ from devcluster.api import Api, ApiError
 from devcluster.binaries import Binaries
 from devcluster.errors import DevclusterError
 from devcluster.layout import CLUSTER_DOMAIN, Layout
-from devcluster.process import Daemon, Daemons, wait_until
+from devcluster.process import Daemon, Daemons
 from devcluster.state import write_atomically
+from devcluster.waiting import wait_until
 
 APISERVER = "kube-apiserver"
 PROGRAMS = ("etcd", APISERVER, "kube-controller-manager", "kube-scheduler", "coredns")

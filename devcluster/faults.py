@@ -48,6 +48,17 @@ class Faults:
         names = [self._layout.node(number).name for number in range(1, self._spec.nodes + 1)]
         controlplane.start_apiserver(self._layout, self._binaries, self._daemons, node_names=names)
 
+    def revive_controllers(self) -> list[str]:
+        """Start what ended by itself of the control plane, as a kubelet would elsewhere; the names of what had.
+
+        kube-scheduler does: a pod of the same name on another node than its cache says is a reason to exit.
+        """
+        dead = [name for name in controlplane.PROGRAMS if self._daemons.pid(name) is None]
+        if dead and controlplane.APISERVER not in dead:
+            controlplane.start_rest(self._layout, self._binaries, self._daemons, Api(self._layout.kubeconfig))
+            return dead
+        return []
+
     def _node(self, name: str) -> NodeLayout:
         for number in range(1, self._spec.nodes + 1):
             if self._layout.node(number).name == name:

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from devcluster.errors import DevclusterError
-from devcluster.process import wait_until
 from devcluster.shell import run, succeeds
+from devcluster.waiting import wait_until
 
 
 def parse_mounts_below(mountinfo: str, folder: Path) -> list[Path]:

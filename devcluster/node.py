@@ -13,8 +13,9 @@ from devcluster.binaries import Binaries
 from devcluster.errors import DevclusterError
 from devcluster.images import PAUSE_IMAGE
 from devcluster.layout import CLUSTER_DOMAIN, Layout, NodeLayout
-from devcluster.process import Daemon, Daemons, wait_until
+from devcluster.process import Daemon, Daemons
 from devcluster.state import write_atomically
+from devcluster.waiting import wait_until
 
 GPU_RESOURCE = "nvidia.com/gpu"
 CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
@@ -114,6 +115,8 @@ def kubelet_config(layout: Layout, node: NodeLayout) -> dict[str, object]:
         "nodeStatusReportFrequency": "1m",
         "nodeLeaseDurationSeconds": 20,
         "syncFrequency": "10s",
+        # A program that tests kill again and again comes back soon, not after minutes.
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "5s"},
         "shutdownGracePeriod": "0s",
         "enableServer": True,
     }

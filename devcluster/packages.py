@@ -49,7 +49,7 @@ def ensure(*, progress: Callable[[str], None]) -> None:
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         raise DevclusterError(f"programs are missing; install them with: apt-get install {' '.join(missing)}")
     progress(f"installing {' '.join(missing)}")
-    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    env = {"DEBIAN_FRONTEND": "noninteractive"}
     run(["apt-get", "update", "-q"], env=env, timeout_s=600)
     run(["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing], env=env, timeout_s=1800)
     still = missing_packages(is_there)

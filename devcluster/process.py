@@ -7,14 +7,14 @@ cluster's folder in their environment and live in the cluster's cgroup, so none 
 import contextlib
 import os
 import signal
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from devcluster.errors import DevclusterError
 from devcluster.state import write_atomically
+from devcluster.waiting import wait_until
 
 RUN_MARK = "SUNKPY_DEVCLUSTER_RUN"
 
@@ -165,13 +165,3 @@ class Daemons:
             raise DevclusterError(
                 f"{name} ended right after its start; the end of {self.logs / name}.log:\n{self.tail(name)}"
             )
-
-
-def wait_until(condition: Callable[[], bool], *, timeout_s: float, every_s: float = 0.05) -> bool:
-    """Ask ``condition`` until it holds; False when ``timeout_s`` have passed."""
-    end = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(every_s)
-    return True

@@ -12,6 +12,7 @@ import msgspec
 from sunkpy.kube import paths
 from sunkpy.kube.connection import Connection, Json, Request
 from sunkpy.kube.tokens import TokenReview, TokenReviewAnswer
+from sunkpy.runtime.deadline import Deadline, unlimited
 
 T = TypeVar("T")
 
@@ -39,9 +40,12 @@ class Kube:
         self._connection = connection
 
     @classmethod
-    async def connect(cls, kubeconfig: Path | None = None) -> Self:
-        """Connect with the given kubeconfig, else as the pod's service account, else with `$KUBECONFIG`."""
-        return cls(await Connection.open(kubeconfig))
+    async def connect(cls, kubeconfig: Path | None = None, *, deadline: Deadline = unlimited) -> Self:
+        """Connect with the given kubeconfig, else as the pod's service account, else with `$KUBECONFIG`.
+
+        Writes are sent until the deadline only; after it they raise LeaseOver.
+        """
+        return cls(await Connection.open(kubeconfig, deadline=deadline))
 
     async def __aenter__(self) -> Self:
         return self

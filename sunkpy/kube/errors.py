@@ -7,7 +7,8 @@ KubeError
 ├── Gone            410: the resourceVersion of a watch or list is too old
 ├── Invalid         400, 422: the apiserver refuses the object itself
 ├── TooMany         429: eviction refused by a disruption budget, or the server asks to slow down
-└── Unavailable     no answer, or 5xx: worth another try
+├── Unavailable     no answer, or 5xx: worth another try
+└── LeaseOver       not sent, for this process does not lead any more
 """
 
 from __future__ import annotations
@@ -54,6 +55,10 @@ class TooMany(KubeError):
 
 class Unavailable(KubeError):
     """No answer, or 5xx: nothing is known about whether the request was carried out."""
+
+
+class LeaseOver(KubeError):
+    """A write after the lease has run out. It was not sent; the process is about to end."""
 
 
 _BY_STATUS: dict[int, type[KubeError]] = {

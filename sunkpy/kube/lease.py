@@ -2,9 +2,14 @@
 
 The holder's clock is never compared with ours: a lease counts as expired when it has not changed for its duration as
 seen from here, as client-go does.
+
+Give it a client of its own: with a deadline nothing could be taken before the lease is held, and calls that hang must
+not use up the connections that its renewal needs.
 """
 
 from __future__ import annotations
+
+import math
 
 from sunkpy.core.model.objects import KubeObject, Wire
 from sunkpy.core.model.times import rfc3339_micro, utc_now
@@ -15,6 +20,7 @@ from sunkpy.runtime.election import LeaseRecord, LockUnavailable
 
 class _Spec(Wire, frozen=True, kw_only=True):
     holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
     acquire_time: str | None = None
     lease_transitions: int | None = None
 
@@ -42,11 +48,12 @@ class KubeLease:
         return LeaseRecord(
             holder=lease.spec.holder_identity or "",
             version=lease.metadata.resource_version,
+            duration_s=lease.spec.lease_duration_seconds or 0,
             transitions=lease.spec.lease_transitions or 0,
             acquired=lease.spec.acquire_time or "",
         )
 
-    async def write(self, *, holder: str, duration_s: int, previous: LeaseRecord | None) -> bool:
+    async def write(self, *, holder: str, duration_s: float, previous: LeaseRecord | None) -> bool:
         """Take, renew or (with an empty holder) release the lease; False when somebody else was faster."""
         body = self._body(holder, duration_s, previous)
         try:
@@ -60,7 +67,7 @@ class KubeLease:
             raise LockUnavailable(str(error)) from error
         return True
 
-    def _body(self, holder: str, duration_s: int, previous: LeaseRecord | None) -> dict[str, object]:
+    def _body(self, holder: str, duration_s: float, previous: LeaseRecord | None) -> dict[str, object]:
         now = rfc3339_micro(utc_now())
         same = previous is not None and previous.holder == holder
         metadata = {"name": self._name, "namespace": self._namespace}
@@ -68,7 +75,7 @@ class KubeLease:
             metadata["resourceVersion"] = previous.version
         spec = {
             "holderIdentity": holder,
-            "leaseDurationSeconds": duration_s,
+            "leaseDurationSeconds": math.ceil(duration_s),
             "acquireTime": previous.acquired if same and previous and previous.acquired else now,
             "renewTime": now,
             "leaseTransitions": (previous.transitions if previous else 0) + (0 if same else 1),

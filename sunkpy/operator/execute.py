@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
+import msgspec
 import structlog
 
 from sunkpy.core import names
@@ -130,24 +131,31 @@ class Executor:
         return None
 
     async def _tell_removals(self, nodeset: NodeSet, actions: Iterable[NodeSetAction]) -> None:
-        for (reason, text), pods in group_removals(actions).items():
+        for said, pods in group_removals(actions).items():
             span = hostlist.compress(pods)
-            self._log.info(text, nodeset=nodeset.name, namespace=nodeset.metadata.namespace, pods=span)
-            note = f"{span} {text}"
-            await self._events.normal(nodeset, names.NODESET_KIND, reason=reason, action="Remove", note=note)
+            self._log.info(said.text, nodeset=nodeset.name, namespace=nodeset.metadata.namespace, pods=span)
+            note = f"{span} {said.text}"
+            await self._events.normal(nodeset, names.NODESET_KIND, reason=said.reason, action="Remove", note=note)
 
 
-def group_removals(actions: Iterable[NodeSetAction]) -> dict[tuple[str, str], list[str]]:
-    """(reason, text) of an Event → the pods that it is about: one line for a hundred pods."""
-    groups: dict[tuple[str, str], list[str]] = {}
+class Said(msgspec.Struct, frozen=True):
+    """An Event about pods; the text follows their names."""
+
+    reason: str
+    text: str
+
+
+def group_removals(actions: Iterable[NodeSetAction]) -> dict[Said, list[str]]:
+    """What is said → the pods that it is about: one line for a hundred pods."""
+    groups: dict[Said, list[str]] = {}
     for action in actions:
         match action:
             case MarkPending(pod, token):
-                said = ("PodsDraining", f"to be removed ({token.cause}) once drained")
+                said = Said("PodsDraining", f"to be removed ({token.cause}) once drained")
             case CancelPending(pod):
-                said = ("RemovalCancelled", "stays after all")
+                said = Said("RemovalCancelled", "stays after all")
             case DeletePod(pod, why):
-                said = ("PodsDeleted", f"deleted ({why})")
+                said = Said("PodsDeleted", f"deleted ({why})")
             case _:
                 continue
         groups.setdefault(said, []).append(pod.name)

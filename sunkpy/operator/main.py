@@ -26,9 +26,9 @@ def main(config_path: Path) -> None:
 async def _serve(process: Process, settings: OperatorSettings) -> None:
     election = settings.leader_election
     metrics = OperatorMetrics(process.registry)
-    async with await Kube.connect() as kube:
+    async with await Kube.connect() as lock, await Kube.connect(deadline=process.remaining_s) as kube:
         lease = KubeLease(
-            kube,
+            lock,
             namespace=election.namespace or settings.namespace,
             name=election.lease_name or "sunkpy-operator",
         )

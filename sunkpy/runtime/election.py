@@ -1,20 +1,47 @@
 """Leader election: one of several replicas works, the others stand by.
 
-Source of the rule: client-go's leaderelection. The lock counts as free when it has not changed for its duration by our
-own clock. A leader that cannot renew in time raises `LeadershipLost`, and the process ends: half a leader is worse
-than none. A restarted process takes its own old lease at once (a pod's name is the identity, and its previous
-container is dead).
+Source of the rules: client-go's leaderelection. Clocks are never compared, only how long something took.
+
+    0         1/4        1/2        3/4         7/8          1   of the holder's lease
+    ├──────────┼──────────┼──────────┼───────────┼───────────┤
+    renewal    renews                work is     the process  another takes the lease: it has seen no change
+    was sent   each 1/4              cancelled   is ended     for that long
+
+* Others count from the moment they *see* a renewal, the leader from the one it *sent* it, which is earlier. So no delay
+  of any call makes two of them work at once, and a renewal whose answer was lost only makes the others wait longer.
+* The last eighth is for clocks of different speed. A standby waits for the duration that the holder wrote, not for its
+  own, so that replicas with different settings agree.
+* A call gets a quarter of the lease and never more than what is left of it, so that one connection that hangs does not
+  use up the lease.
+* From 3/4 on `remaining_s` is 0: no more writes (see `sunkpy.runtime.deadline`). Work that does not stop when it is
+  cancelled is stopped by the watchdog.
+* A leader that lost its lease raises `LeadershipLost`, and the process ends: half a leader is worse than none.
+* A name that holds the lease already takes it at once, without a wait. So a name must not be borne by two processes
+  that are alive: that of a pod is not, for its container is started again only after the last one is dead.
+* A lease that somebody deletes counts as held until its time is over, for all who have seen it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 import structlog
+
+from sunkpy.runtime.watchdog import Watchdog
+
+T = TypeVar("T")
+
+# Parts of a lease.
+_RENEW: Final = 1 / 4
+_CALL: Final = 1 / 4
+_RETRY: Final = 1 / 12
+_WORK: Final = 3 / 4
+_LIVE: Final = 7 / 8
 
 
 class LockUnavailable(Exception):
@@ -26,10 +53,11 @@ class LeadershipLost(Exception):
 
 
 class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What the lock says: holder (empty when free) and a version that changes with each write."""
+    """What the lock says: holder (empty when free), for how long, and a version that changes with each write."""
 
     holder: str
     version: str
+    duration_s: float
     transitions: int = 0
     acquired: str = ""
 
@@ -38,16 +66,16 @@ class Lock(Protocol):
     """Where the lease is kept. Both methods raise LockUnavailable."""
 
     async def read(self) -> LeaseRecord | None:
-        """The record, or None when nobody ever held the lock."""
+        """The record, or None when there is none."""
 
-    async def write(self, *, holder: str, duration_s: int, previous: LeaseRecord | None) -> bool:
+    async def write(self, *, holder: str, duration_s: float, previous: LeaseRecord | None) -> bool:
         """Replace the record if it still is `previous`; False when it is not."""
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """Who stands for election.
 
-    `name` is unique among the replicas and outlives a restart; `address` tells where the leader can be reached.
+    `name` is borne by one living process at a time; `address` tells where the leader can be reached.
     """
 
     name: str
@@ -66,8 +94,8 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 class Election:
     """Runs for leader, then works, and gives the lease back at the end.
 
-    The lease is free for others after `duration_s` without a change; it is renewed each `renew_s`, tried each
-    `retry_s`. `leader` is the identity that was last seen to lead (ours included), or None.
+    `duration_s` is how long the lease lasts; all other times follow from it. `leader` is the identity that was last
+    seen to lead (ours included), or None.
     """
 
     def __init__(
@@ -75,93 +103,125 @@ class Election:
         lock: Lock,
         identity: Identity,
         *,
-        duration_s: int = 12,
-        renew_s: float = 3.0,
-        retry_s: float = 1.0,
+        watchdog: Watchdog,
+        duration_s: float = 12.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lock = lock
         self._identity = identity
+        self._watchdog = watchdog
         self._duration_s = duration_s
-        self._renew_s = renew_s
-        self._retry_s = retry_s
         self._clock = clock
+        self._works_until_s = -math.inf
         self._log = structlog.get_logger("leader").bind(identity=str(identity))
         self.leader: Identity | None = None
-        self.is_leader = False
+
+    @property
+    def is_leader(self) -> bool:
+        """May this process work?"""
+        return self.remaining_s() > 0
+
+    def remaining_s(self) -> float:
+        """For how long this process may still work and write; 0 when it does not lead. A `Deadline`."""
+        return max(0.0, self._works_until_s - self._clock())
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
         """Stand by until elected, then run `work` until it ends, is cancelled or leadership is lost.
 
         Raises:
-            LeadershipLost: `work` has been cancelled; end the process.
+            LeadershipLost: `work` has been cancelled; end the process soon, for the watchdog stays armed.
         """
         await self._acquire()
         self._log.info("leading")
-        self.is_leader = True
-        try:
-            await self._work_while_renewing(work)
-        finally:
-            self.is_leader = False
-            await asyncio.shield(self._release())
-
-    async def _work_while_renewing(self, work: Callable[[], Awaitable[None]]) -> None:
         working = asyncio.ensure_future(work())
         renewing = asyncio.ensure_future(self._renew())
         try:
             done, _ = await asyncio.wait({working, renewing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (working, renewing):
-                task.cancel()
+            working.cancel()
+            renewing.cancel()
             await asyncio.gather(working, renewing, return_exceptions=True)
+            if self.is_leader:
+                self._works_until_s = -math.inf
+                self._watchdog.disarm()
+                await asyncio.shield(self._release())
         for task in done:
             task.result()
+
+    # ------------------------------------------------------------ standing by
 
     async def _acquire(self) -> None:
         seen: LeaseRecord | None = None
         seen_at_s = self._clock()
         while True:
             try:
-                record = await self._lock.read()
-                if record is None or seen is None or record.version != seen.version:
+                record = await self._call(self._lock.read())
+                if record is not None and (seen is None or record.version != seen.version):
                     seen, seen_at_s = record, self._clock()
-                if self._may_take(record, age_s=self._clock() - seen_at_s) and await self._write(record):
+                if self._may_take(seen, age_s=self._clock() - seen_at_s) and await self._take(record):
                     return
             except LockUnavailable as error:
                 self._log.warning("cannot run for leader yet", error=str(error))
-            await asyncio.sleep(self._retry_s)
+            await asyncio.sleep(_RETRY * self._duration_s)
 
-    def _may_take(self, record: LeaseRecord | None, *, age_s: float) -> bool:
-        if record is None or not record.holder:
+    def _may_take(self, seen: LeaseRecord | None, *, age_s: float) -> bool:
+        if seen is None or not seen.holder:
             return True
-        self.leader = Identity.parse(record.holder)
-        return self.leader.name == self._identity.name or age_s > self._duration_s
+        self.leader = Identity.parse(seen.holder)
+        return self._is_ours(seen) or age_s > (seen.duration_s or self._duration_s)
 
-    async def _write(self, previous: LeaseRecord | None) -> bool:
-        taken = await self._lock.write(holder=str(self._identity), duration_s=self._duration_s, previous=previous)
-        if taken:
-            self.leader = self._identity
-        return taken
+    # ---------------------------------------------------------------- leading
 
     async def _renew(self) -> None:
-        renewed_at_s = self._clock()
+        pause_s = _RENEW * self._duration_s
         while True:
-            await asyncio.sleep(self._renew_s)
-            try:
-                record = await self._lock.read()
-                if record is None or Identity.parse(record.holder).name != self._identity.name:
-                    raise LeadershipLost(f"the lease is held by {record.holder if record else 'nobody'}")
-                if await self._write(record):
-                    renewed_at_s = self._clock()
-            except LockUnavailable as error:
-                self._log.warning("lease not renewed", error=str(error))
-            if self._clock() - renewed_at_s > self._duration_s - self._renew_s:
-                raise LeadershipLost(f"the lease was not renewed for {self._duration_s - self._renew_s:.0f} s")
+            await asyncio.sleep(min(pause_s, self.remaining_s()))
+            if not self.is_leader:
+                raise LeadershipLost(f"the lease was not renewed for {_WORK * self._duration_s:g} s")
+            pause_s = (_RENEW if await self._is_renewed() else _RETRY) * self._duration_s
+
+    async def _is_renewed(self) -> bool:
+        try:
+            record = await self._call(self._lock.read())
+            if record is None or not self._is_ours(record):
+                self._works_until_s = -math.inf
+                raise LeadershipLost(f"the lease is held by {(record and record.holder) or 'nobody'}")
+            return await self._take(record)
+        except LockUnavailable as error:
+            self._log.warning("lease not renewed", error=str(error), remaining_s=round(self.remaining_s(), 1))
+            return False
+
+    def _is_ours(self, record: LeaseRecord) -> bool:
+        return Identity.parse(record.holder).name == self._identity.name
 
     async def _release(self) -> None:
+        """Let others take the lease at once. Only when the work has ended."""
         try:
-            record = await self._lock.read()
-            if record is not None and Identity.parse(record.holder).name == self._identity.name:
-                await self._lock.write(holder="", duration_s=1, previous=record)
+            record = await self._call(self._lock.read())
+            if record is not None and self._is_ours(record):
+                await self._call(self._lock.write(holder="", duration_s=1, previous=record))
         except LockUnavailable as error:
             self._log.warning("lease not released; it expires by itself", error=str(error))
+
+    # ----------------------------------------------------------------- the lock
+
+    async def _take(self, previous: LeaseRecord | None) -> bool:
+        """Take or renew the lease. It counts from before the request, for nobody can have seen it earlier."""
+        sent_at_s = self._clock()
+        write = self._lock.write(holder=str(self._identity), duration_s=self._duration_s, previous=previous)
+        taken = await self._call(write)
+        if taken:
+            self.leader = self._identity
+            self._works_until_s = sent_at_s + _WORK * self._duration_s
+            self._watchdog.arm(sent_at_s + _LIVE * self._duration_s - self._clock())
+        return taken
+
+    async def _call(self, call: Awaitable[T]) -> T:
+        limit_s = _CALL * self._duration_s
+        if self._works_until_s > -math.inf:  # elected: never longer than the lease, were it over this very moment
+            limit_s = min(limit_s, self.remaining_s())
+        try:
+            async with asyncio.timeout(limit_s):
+                return await call
+        except TimeoutError as error:
+            raise LockUnavailable(f"no answer within {limit_s:.1f} s") from error

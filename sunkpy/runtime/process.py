@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
 import os
 import signal
 import socket
 import sys
+import uuid
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -19,6 +21,7 @@ from prometheus_client.aiohttp import make_aiohttp_handler
 from sunkpy.runtime.election import Election, Identity, LeadershipLost, Lock
 from sunkpy.runtime.queue import QueueMetrics
 from sunkpy.runtime.settings import LogSettings, ProcessSettings
+from sunkpy.runtime.watchdog import ExitWatchdog
 
 Check = Callable[[], str | None]
 """Says what is wrong, or None."""
@@ -34,7 +37,7 @@ class Process:
         self.name = name
         self.settings = settings
         self.identity = Identity(
-            name=os.environ.get("POD_NAME", socket.gethostname()), address=os.environ.get("POD_IP", "")
+            name=os.environ.get("POD_NAME") or _unique_name(), address=os.environ.get("POD_IP", "")
         )
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
@@ -49,6 +52,12 @@ class Process:
         """Not ready while the check says something."""
         self._ready_checks[name] = check
 
+    def remaining_s(self) -> float:
+        """For how long this replica leads, as the `Deadline` of all its writes; without end when election is off."""
+        if not self.settings.leader_election.enabled:
+            return math.inf
+        return self.election.remaining_s() if self.election is not None else 0.0
+
     async def lead(self, lock: Lock, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work` while this replica leads; at once when leader election is off.
 
@@ -60,7 +69,7 @@ class Process:
             self._leader_gauge.set(1)
             await work()
             return
-        self.election = Election(lock, self.identity, duration_s=settings.duration_seconds)
+        self.election = Election(lock, self.identity, watchdog=ExitWatchdog(), duration_s=settings.duration_seconds)
         self._leader_gauge.set_function(lambda: float(self.election is not None and self.election.is_leader))
         await self.election.run(work)
 
@@ -117,6 +126,11 @@ async def _run(process: Process, body: Callable[[Process], Awaitable[None]]) -> 
             raise
     finally:
         await runner.cleanup()
+
+
+def _unique_name() -> str:
+    """Outside of a pod: no other process may bear this name, not even the next one of this machine."""
+    return f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
 
 
 def _health(checks: dict[str, Check]) -> Callable[[web.Request], Awaitable[web.Response]]:

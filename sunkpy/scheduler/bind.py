@@ -66,8 +66,9 @@ class Binder:
 
     async def _send(self, entry: GangEntry, action: act.Bind, node: str) -> None:
         job, member = entry.jobs[action.job], entry.member(action.pod)
-        if not job.view(self._clock()).is_live:
-            return  # an epilog or a poll was faster
+        known = job.view(self._clock())
+        if not known.is_live or known.is_cancelled:
+            return  # an epilog or a poll was faster, or another member was refused
         was_bound_to = entry.bound_to
         assumed = Assumption(job=action.job, node=node, slurm_node=action.slurm_node)
         member.assumed, entry.bound_to = assumed, action.job
@@ -83,6 +84,7 @@ class Binder:
                 raise Refused(f"the apiserver refuses the binding to node {node}: {error.message}") from error
             raise
         member.assumed = msgspec.structs.replace(assumed, confirmed=True)
+        entry.now_under(action.job)
         entry.fire()
         now = self._clock()
         self._metrics.binds.labels("ok").inc()

@@ -8,10 +8,15 @@ from sunkpy.core.model.states import JobId
 
 
 class HookCall(msgspec.Struct, frozen=True):
-    """The body of a call. `marked`: the jobs that have left a mark on the node, told when the gate is asked."""
+    """The body of a call.
+
+    `gang` is what the node knows of the job's comment: when slurmctld lost its state Slurm counts anew, and another
+    job gets the number. `marked`: the jobs that have left a mark on the node, told when the gate is asked.
+    """
 
     job_id: JobId
     node: str
+    gang: str = ""
     marked: tuple[JobId, ...] = ()
 
 
@@ -29,6 +34,14 @@ class HookAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 NOT_OURS = HookAnswer(done=True, why="not the job of a pod")
+FORGOTTEN = HookAnswer(done=True, why="Slurm does not know the job: pods of it stay", kept=True)
+
+
+class Forgotten(Exception):
+    """Slurm does not know the job, and never told of its end, or knows another one under its number.
+
+    What the caller says of it proves nothing.
+    """
 
 
 class Denied(Exception):

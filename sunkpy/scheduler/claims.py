@@ -10,7 +10,7 @@ from collections.abc import Callable
 from sunkpy.core.gang.identity import parse_comment
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import SlurmJob
-from sunkpy.scheduler.calls import Denied, HookCall
+from sunkpy.scheduler.calls import Denied, Forgotten, HookCall
 from sunkpy.scheduler.entries import GangEntry, JobEntry
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.slurm import Slurm
@@ -30,20 +30,27 @@ class Claims:
         """The gang and the job that a call is about; None when it is not the job of a pod.
 
         Raises:
+            Forgotten: neither Slurm nor the ledger knows that job, or its number is another job's now.
             Denied: Slurm has not given that job to that node.
             SlurmError: Slurm could not be asked.
         """
+        meant = parse_comment(call.gang)
         entry = self._ledger.by_job(call.job_id)
         known = entry.jobs.get(call.job_id) if entry is not None else None
-        if entry is not None and known is not None and call.node in known.proved:
+        is_meant = entry is not None and meant in (None, entry.id)
+        if entry is not None and known is not None and is_meant and call.node in known.proved:
             return entry, known
         asked_at = self._clock()
         try:
             job = await self._slurm.job(call.job_id)
         except NotFound:
-            # Forgotten meanwhile: what it said of its nodes before still holds.
-            return (entry, known) if entry is not None and known is not None and call.node in known.nodes else None
+            # What it said of its nodes before it was forgotten still holds.
+            if entry is not None and known is not None and is_meant and call.node in known.nodes:
+                return entry, known
+            raise Forgotten from None
         gang = parse_comment(job.comment)
+        if meant is not None and gang != meant:
+            raise Forgotten
         if gang is None or job.user != self._user:
             return None
         nodes = tuple(hostlist.expand(job.nodes))
@@ -56,16 +63,19 @@ class Claims:
         return entry, own
 
     async def still_runs(self, job: JobEntry) -> bool:
-        """Slurm itself says now that the job has not lost its nodes; never for a job that it does not know.
+        """Slurm itself says now that the job has not lost its nodes.
 
         Raises:
+            Forgotten: it does not know a job of which it never said that it ended: then it orders nodes to end it.
             SlurmError: Slurm could not be asked.
         """
         asked_at = self._clock()
         try:
             found = await self._slurm.job(job.id)
-        except NotFound:
-            return False
+        except NotFound as error:
+            if job.view(asked_at).is_over:
+                return False
+            raise Forgotten from error
         job.read(found, nodes=tuple(hostlist.expand(found.nodes)), at=max(asked_at, job.known_at))
         return found.is_running
 

@@ -30,13 +30,14 @@ class EndCauses:
         state: frozenset[str] = frozenset()
         try:
             async with asyncio.timeout(_WITHIN_S):
-                state = (await self._slurm.job(job)).state
-                preemptor = await self._preemptor(node) if "PREEMPTED" in state else None
+                ended = await self._slurm.job(job)
+                state = ended.state
+                preemptor = await self._preemptor(ended, node) if "PREEMPTED" in state else None
                 return ends.cause_of_end(job, state, preemptor)
         except (SlurmError, TimeoutError):
             return ends.cause_of_end(job, state)
 
-    async def _preemptor(self, node: str) -> SlurmJob | None:
+    async def _preemptor(self, preempted: SlurmJob, node: str) -> SlurmJob | None:
         limit = asyncio.Semaphore(_IN_FLIGHT)
 
         async def read(job: JobId) -> SlurmJob | None:
@@ -52,7 +53,7 @@ class EndCauses:
         if not tiers:  # a partition may list its nodes as ALL or by a NodeSet
             tiers = {p.name: p.priority_tier for p in partitions}
         preemptor = ends.choose_preemptor(
-            [job for job in found if job is not None], node=node, tiers=tiers, named=self._named
+            [job for job in found if job is not None], node=node, preempted=preempted, tiers=tiers, named=self._named
         )
         if preemptor is not None:
             self._named[preemptor.id] = self._named.get(preemptor.id, frozenset()) | {node}

@@ -84,6 +84,7 @@ class JobEntry:
             epilogs=frozenset(self.epilogs),
             missing=self.missing,
             told_s_ago=None if self.told_at is None else now - self.told_at,
+            is_cancelled=self.cancelled_at is not None,
         )
 
     def observe(self, state: frozenset[str] | None, *, asked_at: float) -> bool:
@@ -104,6 +105,10 @@ class JobEntry:
                 # Queued again: the hooks of its first run are over.
                 self.prologs.clear()
                 self.epilogs.clear()
+            if "PENDING" in state and "COMPLETING" not in state:
+                # And so are its nodes: one of them may speak for it again only when Slurm gives it anew.
+                self.proved.clear()
+                self.nodes = ()
         return (self.state, self.missing) != before
 
     def read(self, job: SlurmJob, *, nodes: tuple[str, ...], at: float) -> bool:
@@ -158,6 +163,11 @@ class GangEntry:
     def is_binding_open(self) -> bool:
         """A binding was sent of which the apiserver has not said what became of it."""
         return any(member.assumed is not None and not member.assumed.confirmed for member in self.members.values())
+
+    def now_under(self, job: JobId) -> None:
+        """The members run under this job: whoever was given their nodes before has nothing to do with it."""
+        self.bound_to = job
+        self.displaced.clear()
 
     def fire(self) -> None:
         """Wake everybody who waits for a change of this gang."""

@@ -57,7 +57,7 @@ class Executor:
             case act.Bind():
                 await self._bind(entry, action)
             case act.Cover(pod=pod, job=job):
-                entry.bound_to = job
+                entry.now_under(job)
                 await self._pods.note_job(pod, job)
             case act.Finish():
                 await self._jobs.finish(entry, action)

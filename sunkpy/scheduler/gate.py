@@ -3,17 +3,23 @@
 Asked only on nodes where a placeholder job has left a mark, for Slurm forgets an epilog that was cut short. A pod whose
 own job was lost, not ended, is let live as long as its node is nobody else's: when it is, and no new job came to cover
 the pod meanwhile, the pod has to go.
+
+What the ledger remembers may be a poll old, or as old as an outage of Slurm, and the watch may not show a binding yet.
+So before it opens, Slurm itself is asked for the states of the jobs that have a mark or a pod there, and the gangs of
+the marks are looked at, with the bindings that were sent for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
 
 import structlog
 
 from sunkpy.core.gang.hooks import gate_waits_for
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.view import has_left_node
+from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, is_job_ended
 from sunkpy.runtime.queue import WorkQueue
@@ -23,6 +29,9 @@ from sunkpy.scheduler.entries import GangEntry
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.members import MemberIndex
 from sunkpy.slurm import Slurm
+from sunkpy.slurm.errors import NotFound
+
+States = Mapping[JobId, frozenset[str]]
 
 COVER_PATIENCE_S = 10.0
 _LONG_POLL_S = 20.0
@@ -60,45 +69,73 @@ class Gate:
         while True:
             blocked = self._blocked(call, caller.spec.node_name)
             if blocked is None:
-                return HookAnswer(done=True, over=await self._over(call.marked))
+                states = await self._states(call, caller.spec.node_name)
+                blocked = self._blocked(call, caller.spec.node_name, states)
+                if blocked is None:
+                    return HookAnswer(done=True, over=self._over(call.marked, states))
             entry, why = blocked
             waited_s = self._clock() - began
             if entry is not None and waited_s >= COVER_PATIENCE_S:
-                self._displace(entry, call)
+                await self._displace(entry, call)
             if waited_s >= _LONG_POLL_S:
                 return HookAnswer(done=False, why=why)
             if entry is None:
-                return HookAnswer(done=False, why=why)
-            await entry.next_change().wait_for(_LOOK_AGAIN_S)
+                await asyncio.sleep(_LOOK_AGAIN_S)
+            else:
+                await entry.next_change().wait_for(_LOOK_AGAIN_S)
 
-    def _blocked(self, call: HookCall, node: str) -> tuple[GangEntry | None, str] | None:
-        """The first gang on the node that keeps the gate shut, and why."""
+    def _blocked(self, call: HookCall, node: str, states: States | None = None) -> tuple[GangEntry | None, str] | None:
+        """The first gang that keeps the gate shut, and why; `states`: what Slurm has just said, if it was asked."""
         for pod in self._members.on_node(node):
-            entry = self._ledger.get(self._members.id_of(pod))
-            if entry is None:
-                if not has_left_node(pod):
-                    return None, f"pod {'/'.join(pod.key)} is on the node and its gang is not known yet"
-                continue
-            why = gate_waits_for(self._collector.view(entry), call.job_id, call.node)
+            if self._ledger.get(self._members.id_of(pod)) is None and not has_left_node(pod):
+                return None, f"pod {'/'.join(pod.key)} is on the node and its gang is not known yet"
+        for entry in self._near(call, node):
+            why = gate_waits_for(self._collector.view(entry), call.job_id, call.node, told_of=states)
             if why is not None:
                 return entry, why
         return None
 
-    def _displace(self, entry: GangEntry, call: HookCall) -> None:
+    def _near(self, call: HookCall, node: str) -> list[GangEntry]:
+        """Gangs that have a pod on the node, as far as the watch shows, or a mark there."""
+        on_node = (self._ledger.get(self._members.id_of(pod)) for pod in self._members.on_node(node))
+        marked = (self._ledger.by_job(job) for job in call.marked)
+        return list({entry.id: entry for entry in (*on_node, *marked) if entry is not None}.values())
+
+    async def _states(self, call: HookCall, node: str) -> States:
+        """What Slurm says now of the jobs that have a mark or a pod on the node; the ledger learns it."""
+        near = self._near(call, node)
+        asked_for = set(call.marked) | {entry.bound_to for entry in near if entry.bound_to is not None}
+        if not asked_for:
+            return {}
+        asked_at = self._clock()
+        states = await self._slurm.jobs_state(sorted(asked_for))
+        for job, state in states.items():
+            entry = self._ledger.by_job(job)
+            if entry is not None and entry.jobs[job].observe(state, asked_at=asked_at):
+                self._queue.add(entry.id)
+        return states
+
+    async def _displace(self, entry: GangEntry, call: HookCall) -> None:
         """Slurm has given the node to this job. Of a gang whose job was lost, the pods there go."""
         own = self._collector.view(entry).bound_job
-        if (own is None or own.is_lost) and call.node not in entry.displaced:
-            self._log.warning("displaced", gang=str(entry.id), node=call.node, by=call.job_id)
-            entry.displaced[call.node] = call.job_id
-            self._queue.add(entry.id)
+        if (own is not None and not own.is_lost) or call.node in entry.displaced or not await self._has_node(call):
+            return
+        self._log.warning("displaced", gang=str(entry.id), node=call.node, by=call.job_id)
+        entry.displaced[call.node] = call.job_id
+        self._queue.add(entry.id)
 
-    async def _over(self, marked: tuple[JobId, ...]) -> tuple[JobId, ...]:
+    async def _has_node(self, call: HookCall) -> bool:
+        """The job that asks was not cancelled meanwhile, and no node says so of a job that is not there."""
+        try:
+            job = await self._slurm.job(call.job_id)
+        except NotFound:
+            return False
+        return not job.is_ended and call.node in hostlist.expand(job.nodes)
+
+    def _over(self, marked: tuple[JobId, ...], states: States) -> tuple[JobId, ...]:
         """The marks of jobs that hold nothing: ended, or not known to Slurm at all. Asked once the gate is open."""
-        unknown = [job for job in marked if not self._holds(job)]
-        if not unknown:
-            return ()
-        states = await self._slurm.jobs_state(unknown)
-        return tuple(job for job in unknown if job not in states or is_job_ended(states[job]))
+        ended = (job for job in marked if job not in states or is_job_ended(states[job]))
+        return tuple(job for job in ended if not self._holds(job))
 
     def _holds(self, job: JobId) -> bool:
         """A gang is known to live under the job, or to have been bound under it and to be there still."""

@@ -16,7 +16,7 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.view import has_left_node
 from sunkpy.core.model.objects import Pod
 from sunkpy.runtime.queue import WorkQueue
-from sunkpy.scheduler.calls import NOT_OURS, HookAnswer, HookCall
+from sunkpy.scheduler.calls import FORGOTTEN, NOT_OURS, Forgotten, HookAnswer, HookCall
 from sunkpy.scheduler.claims import Claims
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.entries import GangEntry
@@ -68,7 +68,10 @@ class Hooks:
             SlurmError, KubeError: what has to be known could not be read.
         """
         ask = {"prolog": self.prolog, "epilog": self.epilog, "gate": self._gate.ask}[hook]
-        return await ask(call, caller)
+        try:
+            return await ask(call, caller)
+        except Forgotten:
+            return FORGOTTEN
 
     async def prolog(self, call: HookCall, caller: Pod) -> HookAnswer:
         """Note that the job has this node, and wait until its pods are bound."""
@@ -124,10 +127,16 @@ class Hooks:
         return HookAnswer(done=True, why="its pods stay: the job was lost, not ended", kept=True) if kept else answer
 
     async def _still_there(self, entry: GangEntry, caller: Pod) -> str | None:
-        """The last word is the apiserver's own, for a watch may lag: is a pod on the caller's node after all?"""
+        """The last word is the apiserver's own, for a watch may lag: is a pod on the caller's node after all?
+
+        A pod never changes its node: those that were seen elsewhere are not asked for, or the epilogs of a gang would
+        cost the square of its size.
+        """
+        known = self._members.pods_of(entry.id)
+        elsewhere = {pod.uid for pod in known if pod.spec.node_name not in ("", caller.spec.node_name)}
         left = [
             "/".join(pod.key)
-            for pod in await self._pods.left_of(entry, id_of=self._members.id_of)
+            for pod in await self._pods.left_of(entry, id_of=self._members.id_of, but=elsewhere)
             if pod.spec.node_name == caller.spec.node_name and not has_left_node(pod)
         ]
         return f"pod {', '.join(left)} is not gone yet" if left else None

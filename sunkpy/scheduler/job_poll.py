@@ -8,6 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from sunkpy.core.gang.identity import parse_comment
+from sunkpy.core.gang.view import WAITS_FOR_PROLOG
 from sunkpy.core.model import hostlist
 from sunkpy.scheduler.entries import GangEntry, JobEntry
 from sunkpy.scheduler.ledger import Ledger
@@ -97,9 +98,11 @@ class JobPoller:
 
 
 def _needs_details(job: JobEntry, now: float) -> bool:
-    """Why it waits, now and then; where it runs, once, when no prolog has told; whose it is, when it came back."""
+    """Why it waits, now and then; where it runs, when not all prologs have told; whose it is, when it came back."""
     if job.reappeared:
         return now - job.read_at >= _REASON_EACH_S
     if "PENDING" in job.state:
         return now >= max(job.known_at + _FIRST_REASON_S, job.read_at + _REASON_EACH_S)
-    return "RUNNING" in job.state and not job.nodes and not job.prologs
+    if "RUNNING" not in job.state or (job.nodes and job.prologs.keys() >= set(job.nodes)):
+        return False
+    return not job.nodes or (job.reason == WAITS_FOR_PROLOG and now - job.read_at >= _REASON_EACH_S)

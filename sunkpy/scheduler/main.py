@@ -30,11 +30,12 @@ async def _body(process: Process, settings: SchedulerSettings) -> None:
     server = HookServer(port=settings.hooks.port, metrics=metrics)
     server.leader = lambda: other_leader(process.election.leader if process.election else None, own=process.identity)
     runner = await serve_app(server.app(), settings.hooks.port)
-    slurm = Slurm.connect(settings.slurm, recorder=PrometheusRecorder(process.registry))
+    recorder = PrometheusRecorder(process.registry)
+    slurm = Slurm.connect(settings.slurm, recorder=recorder, deadline=process.remaining_s)
     try:
-        async with await Kube.connect() as kube:
+        async with await Kube.connect() as lock, await Kube.connect(deadline=process.remaining_s) as kube:
             lease = KubeLease(
-                kube,
+                lock,
                 namespace=settings.leader_election.namespace or settings.namespace,
                 name=settings.leader_election.lease_name or f"{settings.cluster}-scheduler",
             )

@@ -43,6 +43,8 @@ class MemberIndex:
             if not self._pods.get(id):
                 self._pods.pop(id, None)
             self._by_node.get(old.spec.node_name, {}).pop(old.uid, None)
+            if not self._by_node.get(old.spec.node_name):
+                self._by_node.pop(old.spec.node_name, None)
         if new is not None:
             if new.spec.node_name:
                 self._by_node.setdefault(new.spec.node_name, {})[new.uid] = new

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
 from sunkpy.core import names
 from sunkpy.core.gang.ends import EndCause
@@ -38,8 +38,10 @@ class PodWriter:
             return None
         return found if found.uid == uid else None
 
-    async def left_of(self, entry: GangEntry, *, id_of: Callable[[Pod], GangId]) -> list[Pod]:
+    async def left_of(self, entry: GangEntry, *, id_of: Callable[[Pod], GangId], but: Container[str] = ()) -> list[Pod]:
         """The pods of a gang that the apiserver has now; those it once said were gone are not asked for again.
+
+        `but`: uids of those that need not be asked for.
 
         A leader that knows a gang by its job alone looks through the namespace: a watch with another selector may
         never have shown its pods.
@@ -51,7 +53,7 @@ class PodWriter:
                     entry.member(pod)
         left = []
         for uid, member in tuple(entry.members.items()):
-            if not member.is_gone:
+            if not member.is_gone and uid not in but:
                 found = await self.read(member.key, uid)
                 member.is_gone = found is None
                 left += [found] if found is not None else []

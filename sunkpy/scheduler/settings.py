@@ -10,10 +10,11 @@ from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings
 
 
 class HooksSettings(Settings, frozen=True, kw_only=True):
-    """Where prologs and epilogs call, and the audience that their tokens must have."""
+    """Where prologs and epilogs call, the audience that their tokens must have, and how long an epilog waits."""
 
     port: int = 8000
     audience: str = names.HOOKS_AUDIENCE
+    epilog_timeout_seconds: float = 3600.0
 
 
 class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):

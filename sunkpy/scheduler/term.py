@@ -107,7 +107,11 @@ class Term:
             members=self._members,
             ledger=self._ledger,
             queue=self._queue,
-            policy=Policy(gpu_resources=settings.gpu_resources, default_partition=settings.default_partition),
+            policy=Policy(
+                gpu_resources=settings.gpu_resources,
+                default_partition=settings.default_partition,
+                epilog_timeout_s=settings.hooks.epilog_timeout_seconds,
+            ),
             metrics=self._metrics,
             clock=self._clock,
         )

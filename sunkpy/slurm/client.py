@@ -10,6 +10,7 @@ from typing import Self
 
 import msgspec
 
+from sunkpy.runtime.deadline import Deadline, unlimited
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import wire
 from sunkpy.slurm.auth import token_source
@@ -44,10 +45,12 @@ class Slurm(NodeCalls, JobCalls):
         self._transport = transport
 
     @classmethod
-    def connect(cls, settings: SlurmSettings, *, recorder: Recorder | None = None) -> Self:
-        """A client for these settings. Sends nothing yet."""
+    def connect(
+        cls, settings: SlurmSettings, *, recorder: Recorder | None = None, deadline: Deadline = unlimited
+    ) -> Self:
+        """A client for these settings. Sends nothing yet, and no write after the deadline: that raises LeaseOver."""
         tokens = token_source(settings)
-        return cls(Transport(settings.url, tokens, version=settings.version, recorder=recorder))
+        return cls(Transport(settings.url, tokens, version=settings.version, recorder=recorder, deadline=deadline))
 
     async def close(self) -> None:
         """Close all connections."""

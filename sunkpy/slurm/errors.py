@@ -7,7 +7,8 @@
     ├── Busy           the node still has jobs, or the job is just changing state: ask again later
     ├── AlreadyDone    the job has ended; what was asked for is moot
     ├── Rejected       Slurm understood and said no (bad partition, feature, transition…): change the request
-    └── Malformed      the answer is not one this client can read
+    ├── Malformed      the answer is not one this client can read
+    └── LeaseOver      not sent, for this process does not lead any more
 
 The HTTP status is not the result: slurmrestd answers 200 to a DELETE of an unknown job and 500 to a bad state string.
 Numbers: `slurm/slurm_errno.h`, the same ones in 24.11 and 26.05 unless noted.
@@ -87,6 +88,10 @@ class Rejected(SlurmError):
 
 class Malformed(SlurmError):
     """The answer could not be read."""
+
+
+class LeaseOver(SlurmError):
+    """A write after the lease has run out. It was not sent; the process is about to end."""
 
 
 _UNREACHABLE = frozenset({

@@ -31,6 +31,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int | None = None
 
     @property
+    def is_write(self) -> bool:
+        """Does it change anything in Slurm?"""
+        return self.method != "GET"
+
+    @property
     def label(self) -> str:
         """The endpoint as metrics and errors name it: without the names of nodes and jobs, so that there are few."""
         return self.endpoint if self.api == "slurm" else f"{self.api}/{self.endpoint}"

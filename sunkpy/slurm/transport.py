@@ -3,6 +3,7 @@
 * Success is 2xx *and* no `errors`; anything else becomes an error of `sunkpy.slurm.errors`.
 * A refused token is renewed and the request sent once more, whatever its method: a refused request did nothing.
 * Only idempotent requests are sent again when nobody answered.
+* A write has no more time than its deadline leaves, each time that it is sent (see `sunkpy.runtime.deadline`).
 * The API version is found by asking for the newest known one first. slurmrestd answers 404 to versions it lacks; when
   it does so later (it was upgraded or rolled back) the version is looked for again.
 """
@@ -10,6 +11,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
@@ -18,9 +20,10 @@ import httpx
 import msgspec
 import tenacity
 
+from sunkpy.runtime.deadline import OVER, Deadline, unlimited
 from sunkpy.slurm import wire
 from sunkpy.slurm.auth import TokenSource
-from sunkpy.slurm.errors import Malformed, SlurmError, Unauthorized, Unreachable, classify
+from sunkpy.slurm.errors import LeaseOver, Malformed, SlurmError, Unauthorized, Unreachable, classify
 from sunkpy.slurm.recorder import Recorder, Silent
 from sunkpy.slurm.request import Request
 
@@ -47,6 +50,7 @@ class Transport:
         version: str = "auto",
         attempts: int = 4,
         recorder: Recorder | None = None,
+        deadline: Deadline = unlimited,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.url = url.rstrip("/")
@@ -55,6 +59,7 @@ class Transport:
         self._is_version_fixed = version != "auto"
         self._attempts = attempts
         self._recorder = recorder or Silent()
+        self._deadline = deadline
         self._sleep = sleep
         self._http = httpx.AsyncClient(base_url=self.url, timeout=_TIMEOUT, limits=_LIMITS, trust_env=False)
         self._discovery = asyncio.Lock()
@@ -135,11 +140,15 @@ class Transport:
         if request.body is not None:
             headers["Content-Type"] = "application/json"
         path = request.path(version)
+        limit_s = self._deadline() if request.is_write else math.inf
+        if limit_s <= 0:
+            raise LeaseOver(request.what, endpoint=request.label, text=OVER)
         try:
-            return await self._http.request(
-                request.method, path, params=request.params or None, content=request.content, headers=headers
-            )
-        except httpx.TransportError as error:
+            async with asyncio.timeout(limit_s):
+                return await self._http.request(
+                    request.method, path, params=request.params or None, content=request.content, headers=headers
+                )
+        except (httpx.TransportError, TimeoutError) as error:
             raise Unreachable(
                 request.what,
                 endpoint=path,

@@ -26,14 +26,15 @@ def main(config_path: Path) -> None:
 
 async def _body(process: Process, settings: SyncerSettings) -> None:
     metrics = SyncerMetrics(process.registry)
-    slurm = Slurm.connect(settings.slurm, recorder=PrometheusRecorder(process.registry))
+    recorder = PrometheusRecorder(process.registry)
+    slurm = Slurm.connect(settings.slurm, recorder=recorder, deadline=process.remaining_s)
     nodes = NodeCache(slurm, poll_s=settings.poll_seconds)
     process.registry.register(NodeCollector(nodes))
     try:
-        async with await Kube.connect() as kube:
+        async with await Kube.connect() as lock, await Kube.connect(deadline=process.remaining_s) as kube:
             election = settings.leader_election
             lease = KubeLease(
-                kube,
+                lock,
                 namespace=election.namespace or settings.namespace,
                 name=election.lease_name or f"sunkpy-syncer-{settings.cluster}",
             )

@@ -8,14 +8,20 @@ import os
 import click
 
 from demo import story
-from demo.bring_up import bring_up
+from demo.bring_up import bring_up, own_cluster
 from tests.bench import latency, report
+from tests.bench.chaos import run as chaos
+
+QUICK_MINUTES = 5.0
 
 
 @click.command()
-@click.argument("name", type=click.Choice(["all", "latency"]), default="all")
-@click.option("--quick", is_flag=True, help="A few rounds of each, to see that it works.")
-def main(name: str, *, quick: bool) -> None:
+@click.argument("name", type=click.Choice(["all", "latency", "chaos"]), default="all")
+@click.option("--quick", is_flag=True, help="A few rounds, or five minutes of chaos.")
+@click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
+@click.option("--seed", default=1, show_default=True, help="chaos: the same seed makes the same faults and jobs.")
+@click.option("--faults/--no-faults", default=True, help="chaos: without faults nothing may be found.")
+def main(name: str, *, quick: bool, minutes: float, seed: int, faults: bool) -> None:
     """Measure, and write build/reports/<name>.json."""
     rounds = latency.Rounds(start=3, handover=3, drain=3) if quick else latency.Rounds()
     suite, cluster = os.environ.get("SLURM_SUITE", "trixie"), os.environ.get("SUNKPY_CLUSTER", "sunkpy")
@@ -23,6 +29,12 @@ def main(name: str, *, quick: bool) -> None:
     story.reset(stack)
     if name in ("all", "latency"):
         report.write("latency", asyncio.run(latency.measure(stack, rounds)))
+    if name in ("all", "chaos"):
+        own = own_cluster(cluster)
+        if own is None:
+            raise click.ClickException("chaos breaks nodes and the apiserver: it runs on a development cluster alone")
+        options = chaos.Options(minutes=QUICK_MINUTES if quick else minutes, seed=seed, with_faults=faults)
+        report.write("chaos", asyncio.run(chaos.measure(stack, own, options, click.echo)))
 
 
 if __name__ == "__main__":

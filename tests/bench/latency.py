@@ -14,7 +14,7 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -30,8 +30,8 @@ from tests.e2e import handover, processes, workloads
 from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.slurm_access import slurm_client
 from tests.e2e.timeline import Timeline, watching
+from tests.polling import until
 
-NAMESPACE = handover.NAMESPACE
 MACHINE = "two shared cores run the whole cluster"
 _LABELS = {"app": "sunkpy-bench"}
 _POLL_S = 0.02
@@ -68,7 +68,7 @@ async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, rounds: Rounds)
     n = rounds.start
     pods: list[float] = []
     jobs: list[float] = []
-    async with watching(kube, paths.pods(NAMESPACE), Pod, label_selector="app=sunkpy-bench") as timeline:
+    async with watching(kube, paths.pods(workloads.NAMESPACE), Pod, label_selector="app=sunkpy-bench") as timeline:
         for number, fraction in enumerate(_moments(n, rounds.seed)):
             await _wait_for_fraction(fraction)
             pods.append(await _time_pod(stack, kube, timeline, f"bench-{number}"))
@@ -113,14 +113,14 @@ async def _time_pod(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str
     image, scheduler = stack.images["sunkpy"], stack.scheduler_name
     body = workloads.pod(name, image=image, scheduler=scheduler, labels=_LABELS, command=["sleep", "60"], grace_s=0)
     created_s = time.time()
-    await kube.create(paths.pods(NAMESPACE), body)
+    await kube.create(paths.pods(workloads.NAMESPACE), body)
     bound = await timeline.first(
         lambda seen: seen.name == name and seen.new is not None and bool(seen.new.spec.node_name),
         what=f"{name} bound",
         timeout_s=60,
         since_s=created_s,
     )
-    await kube.delete(paths.pod(NAMESPACE, name))
+    await kube.delete(paths.pod(workloads.NAMESPACE, name))
     await timeline.gone(name, since_s=created_s)
     return bound.at_s - created_s
 
@@ -278,7 +278,7 @@ async def _until_node(slurm: Slurm, name: str, is_so: Callable[[SlurmNode], bool
     async def check() -> bool:
         return is_so(await slurm.node(name))
 
-    await _poll(check, what=f"Slurm node {name}", every_s=_POLL_S)
+    await until(check, timeout_s=60, what=f"Slurm node {name}", every_s=_POLL_S)
 
 
 async def _idle(slurm: Slurm) -> None:
@@ -288,10 +288,4 @@ async def _idle(slurm: Slurm) -> None:
         jobs = (await slurm.jobs_state()).values()
         return all(is_job_ended(state) and "COMPLETING" not in state for state in jobs)
 
-    await _poll(check, what="an idle queue", every_s=0.1)
-
-
-async def _poll(check: Callable[[], Awaitable[bool]], *, what: str, every_s: float) -> None:
-    async with asyncio.timeout(60):
-        while not await check():  # noqa: ASYNC110  Slurm has no watch
-            await asyncio.sleep(every_s)
+    await until(check, timeout_s=60, what="an idle queue")

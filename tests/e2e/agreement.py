@@ -7,16 +7,20 @@ from collections.abc import Iterator, Mapping
 
 from demo import slurm_text
 from demo.stack import OPERATOR_NAMESPACE, Stack
-from demo.waiting import NotYet, wait
+from devcluster.waiting import NotYet, wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
-
-WORKLOADS = "default"
+from tests.e2e import workloads
 
 
 def disagreements(stack: Stack) -> list[str]:
     """Empty when every NodeSet, node, pod, job and process agrees."""
-    return [*_nodesets(stack), *_nodes(stack), *_jobs(stack), *_processes(stack)]
+    return [*node_disagreements(stack), *_jobs(stack)]
+
+
+def node_disagreements(stack: Stack) -> list[str]:
+    """Those about NodeSets, nodes and our own processes alone: they hold while jobs come and go."""
+    return [*_nodesets(stack), *_nodes(stack), *_processes(stack)]
 
 
 def wait_for_agreement(stack: Stack, *, timeout_s: float, after: str) -> float:
@@ -38,7 +42,7 @@ def wait_for_agreement(stack: Stack, *, timeout_s: float, after: str) -> float:
 
 
 def _nodesets(stack: Stack) -> Iterator[str]:
-    listed = stack.kubectl_json("get", "nodesets", "-n", stack.namespace)
+    listed = stack.kubectl.json("nodesets", "-n", stack.namespace)
     for nodeset in listed["items"]:
         status, name = nodeset.get("status", {}), nodeset["metadata"]["name"]
         wanted = status.get("desiredNumberScheduled")
@@ -68,7 +72,7 @@ def _nodes(stack: Stack) -> Iterator[str]:
 
 
 def _jobs(stack: Stack) -> Iterator[str]:
-    pods = {pod.uid: pod for pod in stack.list(Pod, "pods", "-n", WORKLOADS) if _is_ours(stack, pod)}
+    pods = {pod.uid: pod for pod in stack.kubectl.list(Pod, "pods", "-n", workloads.NAMESPACE) if _is_ours(stack, pod)}
     jobs = live_jobs_by_pod_uid(stack)
     for uid in jobs.keys() - pods.keys():
         yield f"job {jobs[uid]} stands for a pod that is gone"
@@ -95,6 +99,6 @@ def live_jobs_by_pod_uid(stack: Stack) -> Mapping[str, list[int]]:
 
 def _processes(stack: Stack) -> Iterator[str]:
     for namespace in (stack.namespace, OPERATOR_NAMESPACE):
-        for pod in stack.list(Pod, "pods", "-n", namespace):
+        for pod in stack.kubectl.list(Pod, "pods", "-n", namespace):
             if not pod.is_finished and not pod.is_condition_true("Ready"):
                 yield f"pod {namespace}/{pod.name} is not Ready"

@@ -74,10 +74,10 @@ def slurmd_token(stack: Stack, pod: str) -> str:
     return in_slurmd(stack, pod, "cat /var/run/secrets/sunkpy/token").strip()
 
 
-def in_slurmd(stack: Stack, pod: str, script: str, *, stdin: str | None = None) -> str:
+def in_slurmd(stack: Stack, pod: str, script: str, *, stdin: str = "") -> str:
     """Output of a shell command in the slurmd container of a pod."""
     exec_ = ("exec", "-i", "-n", stack.namespace, pod, "-c", names.SLURMD_CONTAINER, "--")
-    return stack.kubectl(*exec_, "bash", "-c", script, input=stdin)
+    return stack.kubectl(*exec_, "bash", "-c", script, stdin=stdin)
 
 
 def call_hook(

@@ -10,7 +10,7 @@ import pytest
 from demo import story
 from demo.bring_up import bring_up
 from demo.stack import USER, Stack
-from demo.waiting import NotYet, wait
+from devcluster.waiting import NotYet, wait
 from sunkpy.core.model.objects import Pod
 
 CLUSTER = os.environ.get("SUNKPY_CLUSTER", "sunkpy")
@@ -49,7 +49,7 @@ def clean(request: pytest.FixtureRequest) -> Iterator[None]:
 def sweep(stack: Stack) -> None:
     """Take away the jobs and pods that a failed test has left, or every test after it waits for them."""
     stack.admin("scancel", "--quiet", f"--user={USER}")
-    for pod in stack.list(Pod, "pods", "-A", f"--field-selector=spec.schedulerName={stack.scheduler_name}"):
+    for pod in stack.kubectl.list(Pod, "pods", "-A", f"--field-selector=spec.schedulerName={stack.scheduler_name}"):
         stack.kubectl("delete", "pod", pod.name, "-n", pod.metadata.namespace, "--ignore-not-found", "--wait=false")
 
 
@@ -64,7 +64,7 @@ def nothing_left(stack: Stack) -> bool:
         f"Slurm node {name} {node['State']}" for name, node in stack.slurm_nodes().items() if not story.is_idle(node)
     ]
     left += [f"node {node.name} cordoned" for node in stack.nodes() if node.spec.unschedulable]
-    pods = stack.list(Pod, "pods", "-A", f"--field-selector=spec.schedulerName={stack.scheduler_name}")
+    pods = stack.kubectl.list(Pod, "pods", "-A", f"--field-selector=spec.schedulerName={stack.scheduler_name}")
     left += [f"pod {pod.metadata.namespace}/{pod.name}" for pod in pods]
     if left:
         raise NotYet("; ".join(left))

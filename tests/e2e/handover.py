@@ -8,7 +8,7 @@ gap, and a negative one is an overlap.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -20,7 +20,6 @@ from sunkpy.kube.client import Kube
 from tests.e2e import workloads
 from tests.e2e.timeline import Sighting, Timeline, watching
 
-NAMESPACE = "default"
 LABEL = "sunkpy-handover"
 JOB_SCRIPT = 'date +%s.%N; echo "$SLURMD_NODENAME"; sleep 0.3'
 
@@ -69,7 +68,7 @@ def whole_node_cpu(stack: Stack) -> str:
 
 async def run_round(stack: Stack, kube: Kube, *, number: int, manner: Manner) -> list[Handover]:
     """Occupy every Slurm node with a pod, preempt all of them, and tell what was measured on each node."""
-    async with watching(kube, paths.pods(NAMESPACE), Pod, label_selector=f"app={LABEL}") as timeline:
+    async with watching(kube, paths.pods(workloads.NAMESPACE), Pod, label_selector=f"app={LABEL}") as timeline:
         pods = await _occupy(stack, kube, timeline, number=number, manner=manner)
         jobs = await asyncio.gather(*(asyncio.to_thread(_submit, stack, node) for node in pods))
         for name in pods.values():
@@ -91,7 +90,7 @@ async def _occupy(stack: Stack, kube: Kube, timeline: Timeline[Pod], *, number: 
     pods = [f"handover-{number}-{index}" for index in range(len(stack.slurm_nodes()))]
     for name in pods:
         await kube.create(
-            paths.pods(NAMESPACE),
+            paths.pods(workloads.NAMESPACE),
             workloads.living_pod(
                 name,
                 image=stack.images["sunkpy"],
@@ -103,11 +102,13 @@ async def _occupy(stack: Stack, kube: Kube, timeline: Timeline[Pod], *, number: 
             ),
         )
     for name in pods:
-        await timeline.first(_runs(name), what=f"{name} Running", timeout_s=60)
+        await timeline.first(is_running(name), what=f"{name} Running", timeout_s=60)
     return _placed(timeline, pods)
 
 
-def _runs(name: str):
+def is_running(name: str) -> Callable[[Sighting[Pod]], bool]:
+    """The change by which a pod runs."""
+
     def is_it(seen: Sighting[Pod]) -> bool:
         return seen.name == name and seen.new is not None and seen.new.status.phase == "Running"
 
@@ -122,9 +123,9 @@ def _placed(timeline: Timeline[Pod], pods: Sequence[str]) -> dict[str, str]:
     return placed
 
 
-def job_start(stack: Stack, job: int) -> tuple[float, str]:
+def job_start(stack: Stack, job: int, *, timeout_s: float = 90) -> tuple[float, str]:
     """When the job's script began, and on which Slurm node; the job has completed."""
-    stack.wait_for_job(job, "COMPLETED", timeout_s=90)
+    stack.wait_for_job(job, "COMPLETED", timeout_s=timeout_s)
     start, node = stack.login(f"cat handover-{job}.out; rm -f handover-{job}.out").split()
     return float(start), node
 

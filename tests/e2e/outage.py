@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from demo.stack import Stack
-from demo.waiting import NotYet, wait
+from devcluster.waiting import NotYet, wait
 from tests.e2e.processes import pods_of
 
 

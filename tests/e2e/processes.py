@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from demo.stack import OPERATOR_NAMESPACE, Stack
-from demo.waiting import wait
+from devcluster.waiting import wait
 from sunkpy.core.model.objects import Pod
 
 PROC = Path("/proc")
@@ -46,7 +46,7 @@ def _runs(pid: int, program: str) -> bool:
 def pods_of(stack: Stack, part: str) -> list[Pod]:
     """All pods of one part: operator, syncer, scheduler, slurmrestd or slurmctld."""
     namespace = OPERATOR_NAMESPACE if part == "operator" else stack.namespace
-    return [pod for pod in stack.list(Pod, "pods", "-n", namespace) if f"-{part}-" in f"-{pod.name}-"]
+    return [pod for pod in stack.kubectl.list(Pod, "pods", "-n", namespace) if f"-{part}-" in f"-{pod.name}-"]
 
 
 def kill(stack: Stack, part: str) -> list[str]:

@@ -18,7 +18,7 @@ _JWT_KEY = "jwt.key"
 
 def jwt_key(stack: Stack) -> bytes:
     """The key that signs Slurm's tokens, from the Secret of the release."""
-    secrets = stack.kubectl_json("get", "secrets", "-n", stack.namespace)["items"]
+    secrets = stack.kubectl.json("secrets", "-n", stack.namespace)["items"]
     found = (secret["data"][_JWT_KEY] for secret in secrets if _JWT_KEY in secret.get("data", {}))
     return base64.b64decode(next(found))
 

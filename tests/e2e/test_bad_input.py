@@ -12,13 +12,13 @@ from pathlib import Path
 import jwt
 import pytest
 
-from demo.command import CommandFailed
 from demo.stack import ROOT, Stack
-from demo.waiting import NotYet, wait
+from devcluster.shell import CommandFailed
+from devcluster.waiting import NotYet, wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from tests.e2e import workloads
-from tests.e2e.agreement import WORKLOADS, live_jobs_by_pod_uid, wait_for_agreement
+from tests.e2e.agreement import live_jobs_by_pod_uid, wait_for_agreement
 from tests.e2e.outage import slurmrestd_down
 from tests.e2e.slurm_access import jwt_key, rest_url
 
@@ -30,13 +30,12 @@ SLEEP = ["sleep", "300"]
 @contextlib.contextmanager
 def _pod(stack: Stack, name: str, **wish: object) -> Iterator[str]:
     """A pod for Slurm to place; it is gone, and its job with it, at the end."""
-    annotations = wish.pop("annotations", {})
-    body = workloads.pod(name, image=stack.images["sunkpy"], scheduler=stack.scheduler_name, command=SLEEP, **wish)
-    stack.apply(body | {"metadata": {"name": name, "namespace": WORKLOADS, "annotations": annotations}})
+    image, scheduler = stack.images["sunkpy"], stack.scheduler_name
+    stack.kubectl.apply(workloads.pod(name, image=image, scheduler=scheduler, command=SLEEP, **wish))
     try:
         yield name
     finally:
-        stack.kubectl("delete", "pod", name, "-n", WORKLOADS, "--ignore-not-found", "--wait=true")
+        stack.kubectl("delete", "pod", name, "-n", workloads.NAMESPACE, "--ignore-not-found", "--wait=true")
         wait_for_agreement(stack, timeout_s=60, after=f"the end of {name}")
 
 
@@ -49,16 +48,6 @@ def _wait_for_event(stack: Stack, namespace: str, about: str, *words: str, timeo
         raise NotYet("\n".join(events) or "no Event")
 
     return wait(said, timeout_s=timeout_s, what=f"an Event about {about} with {words}")
-
-
-def _wait_for_running(stack: Stack, name: str) -> Pod:
-    def runs() -> Pod | None:
-        pod = stack.get(Pod, "pod", name, "-n", WORKLOADS)
-        return pod if pod.status.phase == "Running" else None
-
-    pod = wait(runs, timeout_s=60, what=f"{name} Running")
-    assert pod is not None
-    return pod
 
 
 def test_a_nodeset_that_fits_no_node_says_why(stack: Stack) -> None:
@@ -76,10 +65,10 @@ def test_a_nodeset_that_fits_no_node_says_why(stack: Stack) -> None:
             },
         },
     }
-    stack.apply(nodeset)
+    stack.kubectl.apply(nodeset)
     try:
         event = _wait_for_event(stack, stack.namespace, "nowhere", "nodeSelector")
-        status = stack.kubectl_json("get", "nodeset", "nowhere", "-n", stack.namespace)["status"]
+        status = stack.kubectl.json("nodeset", "nowhere", "-n", stack.namespace)["status"]
         feasible = next(c for c in status["conditions"] if c["type"] == "Feasible")
         assert feasible["status"] == "False", event
         assert "do not match nodeSelector" in feasible["message"]
@@ -92,21 +81,21 @@ def test_a_nodeset_that_fits_no_node_says_why(stack: Stack) -> None:
 def test_an_unknown_partition_is_named_and_the_pod_runs_once_it_is_corrected(stack: Stack) -> None:
     partition = f"{names.PREFIX}partition"
     with _pod(stack, "bad-partition", annotations={partition: "nope"}) as name:
-        _wait_for_event(stack, WORKLOADS, name, "FailedScheduling", "nope", "partition")
-        pod = stack.get(Pod, "pod", name, "-n", WORKLOADS)
+        _wait_for_event(stack, workloads.NAMESPACE, name, "FailedScheduling", "nope", "partition")
+        pod = stack.kubectl.get(Pod, "pod", name, "-n", workloads.NAMESPACE)
         scheduled = pod.condition("PodScheduled")
         assert scheduled is not None
         assert (scheduled.status, "nope" in scheduled.message) == ("False", True), scheduled
-        stack.kubectl("annotate", "pod", name, "-n", WORKLOADS, "--overwrite", f"{partition}=high")
-        _wait_for_running(stack, name)
+        stack.kubectl("annotate", "pod", name, "-n", workloads.NAMESPACE, "--overwrite", f"{partition}=high")
+        workloads.wait_for_running(stack, name)
         (job,) = live_jobs_by_pod_uid(stack)[pod.uid]
         assert stack.job(job)["Partition"] == "high"
 
 
 def test_a_pod_that_is_too_big_for_every_node_says_so_and_holds_no_job(stack: Stack) -> None:
     with _pod(stack, "too-big", cpu="1000") as name:
-        _wait_for_event(stack, WORKLOADS, name, "FailedScheduling", "cpu", "1000")
-        uid = stack.get(Pod, "pod", name, "-n", WORKLOADS).uid
+        _wait_for_event(stack, workloads.NAMESPACE, name, "FailedScheduling", "cpu", "1000")
+        uid = stack.kubectl.get(Pod, "pod", name, "-n", workloads.NAMESPACE).uid
         assert uid not in live_jobs_by_pod_uid(stack)
 
 
@@ -145,9 +134,9 @@ def test_a_pod_made_while_slurmrestd_is_down_is_told_and_runs_when_it_is_back(st
     with contextlib.ExitStack() as outage:
         outage.enter_context(slurmrestd_down(stack))
         with _pod(stack, "no-slurm") as name:
-            _wait_for_event(stack, WORKLOADS, name, "slurmrestd")
+            _wait_for_event(stack, workloads.NAMESPACE, name, "slurmrestd")
             outage.close()
-            _wait_for_running(stack, name)
+            workloads.wait_for_running(stack, name)
 
 
 def _signed(stack: Stack, *, expires_s: int) -> str:
@@ -162,14 +151,14 @@ def _syncer(stack: Stack, folder: Path, token: Path) -> Iterator[Path]:
     config.write_text(
         f"""
 cluster: {stack.cluster}
-namespace: {WORKLOADS}
+namespace: {workloads.NAMESPACE}
 slurm: {{url: "{rest_url(stack)}", user: slurm, tokenFile: "{token}"}}
 leaderElection: {{enabled: false}}
 http: {{port: {_free_port()}}}
 """
     )
     command = [str(ROOT / ".venv/bin/sunkpy"), "syncer", "--config", str(config)]
-    with log.open("wb") as out, subprocess.Popen(command, env=os.environ | stack.env, stderr=out) as process:
+    with log.open("wb") as out, subprocess.Popen(command, env=os.environ | stack.kubectl.env, stderr=out) as process:
         try:
             yield log
         finally:

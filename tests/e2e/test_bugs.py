@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from demo.stack import Stack, wait_until_equal
-from demo.waiting import wait
+from demo.stack import Stack
+from devcluster.waiting import wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from tests.e2e import handover, workloads
-from tests.e2e.agreement import WORKLOADS, wait_for_agreement
+from tests.e2e.agreement import wait_for_agreement
+from tests.e2e.drains import wait_for_drain
 from tests.e2e.outage import scaled_to_zero
 
 pytestmark = pytest.mark.e2e
@@ -18,11 +19,11 @@ pytestmark = pytest.mark.e2e
 def test_a_drain_is_lifted_by_a_syncer_that_did_not_see_the_uncordon(stack: Stack) -> None:
     pod = sorted(stack.slurmd_pods(), key=lambda pod: pod.name)[0]
     stack.kubectl("cordon", pod.spec.node_name)
-    _wait_for_drain(stack, pod, wanted=True)
+    wait_for_drain(stack, pod, wanted=True, timeout_s=20)
     with scaled_to_zero(stack, "syncer"):
         stack.kubectl("uncordon", pod.spec.node_name)
         _wait_until_told(stack, pod)
-    _wait_for_drain(stack, pod, wanted=False)
+    wait_for_drain(stack, pod, wanted=False, timeout_s=20)
 
 
 def test_a_node_whose_slurmd_is_deleted_by_hand_is_not_used_before_the_pod_there_is_gone(stack: Stack) -> None:
@@ -37,8 +38,8 @@ def test_a_node_whose_slurmd_is_deleted_by_hand_is_not_used_before_the_pod_there
         grace_s=6,
         labels={},
     )
-    stack.apply(body | {"metadata": {"name": name, "namespace": WORKLOADS}})
-    running = _wait_for_running(stack, name)
+    stack.kubectl.apply(body)
+    running = workloads.wait_for_running(stack, name)
     slurm_node = running.annotations[names.ANNOTATION_PLACED_ON]
     stack.kubectl("delete", "pod", slurm_node, "-n", stack.namespace, "--grace-period=2", "--wait=false")
     job = stack.sbatch(
@@ -49,26 +50,9 @@ def test_a_node_whose_slurmd_is_deleted_by_hand_is_not_used_before_the_pod_there
     wait_for_agreement(stack, timeout_s=60, after="a slurmd pod was deleted by hand")
 
 
-def _wait_for_drain(stack: Stack, pod: Pod, *, wanted: bool) -> None:
-    name = pod.labels[names.LABEL_SLURM_NODE]
-    wait_until_equal(
-        lambda: "DRAIN" in stack.slurm_nodes()[name]["State"], wanted, timeout_s=20, what=f"Slurm node {name} drained"
-    )
-
-
 def _wait_until_told(stack: Stack, pod: Pod) -> None:
     def is_told() -> bool:
-        found = stack.get(Pod, "pod", pod.name, "-n", stack.namespace)
+        found = stack.kubectl.get(Pod, "pod", pod.name, "-n", stack.namespace)
         return names.ANNOTATION_CORDON not in found.annotations
 
     wait(is_told, timeout_s=20, what=f"the operator tells {pod.name} that its node is open again")
-
-
-def _wait_for_running(stack: Stack, name: str) -> Pod:
-    def runs() -> Pod | None:
-        pod = stack.get(Pod, "pod", name, "-n", WORKLOADS)
-        return pod if pod.status.phase == "Running" else None
-
-    pod = wait(runs, timeout_s=60, what=f"{name} Running")
-    assert pod is not None
-    return pod

@@ -7,15 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from demo.stack import Stack, wait_until_equal
-from demo.waiting import wait
+from demo.stack import Stack
+from devcluster.waiting import wait, wait_until_equal
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from tests.bench import report
 from tests.e2e import processes, workloads
-from tests.e2e.agreement import WORKLOADS, live_jobs_by_pod_uid, wait_for_agreement
+from tests.e2e.agreement import live_jobs_by_pod_uid, wait_for_agreement
+from tests.e2e.drains import is_drained, wait_for_drain
 from tests.e2e.outage import slurmrestd_down
 from tests.e2e.timeline import watching
 
@@ -33,13 +34,13 @@ async def test_every_part_may_be_killed_while_a_job_and_a_pod_run(stack: Stack, 
     job = stack.sbatch("-n1", "-c1", "--mem=16", "-o", "faults.out", script=JOB_UNTIL_TOLD)
     request.addfinalizer(lambda: stack.cancel_jobs([job]))
     pod = _start_pod(stack, "faults")
-    request.addfinalizer(lambda: stack.kubectl("delete", "pod", "faults", "-n", WORKLOADS, "--wait=true"))
+    request.addfinalizer(lambda: stack.kubectl("delete", "pod", "faults", "-n", workloads.NAMESPACE, "--wait=true"))
     stack.wait_for_job(job, "RUNNING", timeout_s=60)
     placeholder = live_jobs_by_pod_uid(stack)[pod.uid]
     async with (
         await Kube.connect(stack.kubeconfig) as kube,
         watching(kube, paths.pods(stack.namespace), Pod, label_selector=f"{names.LABEL_ROLE}=compute") as slurmd,
-        watching(kube, paths.pods(WORKLOADS), Pod) as bound,
+        watching(kube, paths.pods(workloads.NAMESPACE), Pod) as bound,
     ):
         figures = []
         for part in ("operator", "syncer", "scheduler", "slurmrestd", "slurmctld"):
@@ -64,7 +65,7 @@ async def test_while_slurm_cannot_be_read_no_drain_is_lifted_and_nothing_is_dele
     stack.scontrol("update", f"nodename={slurm_node}", "state=drain", "reason=disk")
     stack.kubectl("cordon", kube_node)
     _wait_for_cordon(stack, by_slurm.spec.node_name, wanted=True)
-    _wait_for_drain(stack, by_kube, wanted=True)
+    wait_for_drain(stack, by_kube, wanted=True, timeout_s=30)
     async with (
         await Kube.connect(stack.kubeconfig) as kube,
         watching(kube, paths.pods(stack.namespace), Pod, label_selector=f"{names.LABEL_ROLE}=compute") as slurmd,
@@ -74,10 +75,10 @@ async def test_while_slurm_cannot_be_read_no_drain_is_lifted_and_nothing_is_dele
             stack.scontrol("update", f"nodename={slurm_node}", "state=resume")
             with pytest.raises(TimeoutError):
                 await slurmd.first(lambda seen: seen.new is None, what="a deletion", timeout_s=BLIND_S)
-            assert _is_drained(stack, by_kube)
-            assert stack.get(Node, "node", by_slurm.spec.node_name).spec.unschedulable
+            assert is_drained(stack, by_kube)
+            assert stack.kubectl.get(Node, "node", by_slurm.spec.node_name).spec.unschedulable
         assert slurmd.deletions() == []
-        _wait_for_drain(stack, by_kube, wanted=False)
+        wait_for_drain(stack, by_kube, wanted=False, timeout_s=30)
         _wait_for_cordon(stack, by_slurm.spec.node_name, wanted=False)
         wait_for_agreement(stack, timeout_s=60, after="slurmrestd is back")
 
@@ -98,40 +99,27 @@ async def test_a_scale_down_that_slurm_could_not_see_is_done_when_it_can(stack: 
 
 
 def _start_pod(stack: Stack, name: str) -> Pod:
-    stack.apply(
-        workloads.pod(name, image=stack.images["sunkpy"], scheduler=stack.scheduler_name, command=UNTIL_TOLD)
-        | {"metadata": {"name": name, "namespace": WORKLOADS}}
-    )
-
-    def runs() -> Pod | None:
-        pod = stack.get(Pod, "pod", name, "-n", WORKLOADS)
-        return pod if pod.status.phase == "Running" else None
-
-    pod = wait(runs, timeout_s=60, what=f"{name} Running")
-    assert pod is not None
-    return pod
+    image, scheduler = stack.images["sunkpy"], stack.scheduler_name
+    stack.kubectl.apply(workloads.pod(name, image=image, scheduler=scheduler, command=UNTIL_TOLD))
+    return workloads.wait_for_running(stack, name)
 
 
 def _finish(stack: Stack, job: int, pod: str) -> str:
     (workloads.STAMPS / "finish").touch()
     stack.login("touch finish-faults")
-    stack.kubectl("wait", f"pod/{pod}", "-n", WORKLOADS, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=30s")
+    stack.kubectl(
+        "wait", f"pod/{pod}", "-n", workloads.NAMESPACE, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=30s"
+    )
     stack.wait_for_job(job, "COMPLETED", timeout_s=30)
     return stack.login("cat faults.out; rm -f faults.out finish-faults").strip()
 
 
-def _is_drained(stack: Stack, pod: Pod) -> bool:
-    return "DRAIN" in stack.slurm_nodes()[pod.labels[names.LABEL_SLURM_NODE]]["State"]
-
-
-def _wait_for_drain(stack: Stack, pod: Pod, *, wanted: bool) -> None:
-    what = f"Slurm node of {pod.name} drained"
-    wait_until_equal(lambda: _is_drained(stack, pod), wanted, timeout_s=30, what=what)
-
-
 def _wait_for_cordon(stack: Stack, node: str, *, wanted: bool) -> None:
     wait_until_equal(
-        lambda: stack.get(Node, "node", node).spec.unschedulable, wanted, timeout_s=30, what=f"{node} unschedulable"
+        lambda: stack.kubectl.get(Node, "node", node).spec.unschedulable,
+        wanted,
+        timeout_s=30,
+        what=f"{node} unschedulable",
     )
 
 
@@ -145,7 +133,7 @@ def _wait_for_mark(stack: Stack) -> None:
 @contextlib.contextmanager
 def _one_node_fewer(stack: Stack) -> Iterator[None]:
     nodeset, namespace = f"nodeset/{stack.nodeset}", stack.namespace
-    before = stack.kubectl_json("get", nodeset, "-n", namespace)["spec"].get("replicas")  # type: ignore[attr-defined]
+    before = stack.kubectl.json(nodeset, "-n", namespace)["spec"].get("replicas")  # type: ignore[attr-defined]
     fewer = len(stack.slurmd_pods()) - 1
     stack.kubectl("scale", nodeset, "-n", namespace, f"--replicas={fewer}")
     try:

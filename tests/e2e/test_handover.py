@@ -43,5 +43,5 @@ async def test_a_preempted_pod_says_which_job_took_its_place(stack: Stack) -> No
     async with await Kube.connect(stack.kubeconfig) as kube:
         measured = await handover.run_round(stack, kube, number=99, manner=PROMPT)
     for one in measured:
-        events = "\n".join(stack.events(handover.NAMESPACE, one.pod))
+        events = "\n".join(stack.events(workloads.NAMESPACE, one.pod))
         assert any(f"job {other.job}" in events for other in measured), events

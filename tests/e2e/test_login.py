@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from demo.command import CommandFailed
 from demo.stack import ROOT, USER, Stack
-from demo.waiting import wait
+from devcluster.shell import CommandFailed
+from devcluster.waiting import wait
 
 pytestmark = pytest.mark.e2e
 
@@ -64,7 +64,7 @@ def test_a_researcher_enters_no_other_pod(stack: Stack, researcher: str) -> None
 
 def test_a_reconfigure_of_slurm_ends_no_session(stack: Stack) -> None:
     def containers() -> list[tuple[str, int]]:
-        statuses = stack.kubectl_json("get", "pod", f"{stack.release}-login-0", "-n", stack.namespace)["status"]
+        statuses = stack.kubectl.json("pod", f"{stack.release}-login-0", "-n", stack.namespace)["status"]
         return [(status["containerID"], status["restartCount"]) for status in statuses["containerStatuses"]]
 
     def reconfigured() -> bool:

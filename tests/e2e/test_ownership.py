@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator
 
 import pytest
+from demo.waiting import NeverSo, wait
 
 from demo.stack import Stack, wait_until_equal
-from demo.waiting import NeverSo, wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
 from tests.e2e.agreement import wait_for_agreement

@@ -11,7 +11,6 @@ from demo.stack import Stack
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from tests.e2e import workloads
-from tests.e2e.agreement import WORKLOADS
 from tests.e2e.callers import Apiserver, call_hook, in_slurmd, service_account_of, slurmd_token, token_of
 from tests.e2e.processes import pods_of
 
@@ -30,13 +29,11 @@ def slurmd_pod(stack: Stack) -> Pod:
 def impostor(stack: Stack) -> Iterator[str]:
     """A pod of another namespace that wears the labels of a slurmd pod."""
     victim = sorted(stack.slurmd_pods(), key=lambda pod: pod.name)[0]
-    body = workloads.pod(
-        "impostor", image=stack.images["sunkpy"], scheduler="default-scheduler", command=["sleep", "600"]
-    )
     labels = {key: value for key, value in victim.labels.items() if key != names.LABEL_NODESET}
-    stack.apply(body | {"metadata": {"name": "impostor", "namespace": WORKLOADS, "labels": labels}})
+    image, scheduler, command = stack.images["sunkpy"], "default-scheduler", ["sleep", "600"]
+    stack.kubectl.apply(workloads.pod("impostor", image=image, scheduler=scheduler, command=command, labels=labels))
     yield "impostor"
-    stack.kubectl("delete", "pod", "impostor", "-n", WORKLOADS, "--wait=true")
+    stack.kubectl("delete", "pod", "impostor", "-n", workloads.NAMESPACE, "--wait=true")
 
 
 @pytest.mark.parametrize("part", ["syncer", "scheduler"])
@@ -72,7 +69,7 @@ def test_per_cluster_processes_may_not_read_secrets_or_start_anything(stack: Sta
 def test_the_rights_of_the_syncer_end_at_its_namespace(stack: Stack) -> None:
     account = service_account_of(stack, pods_of(stack, "syncer")[0].name)
     who = f"system:serviceaccount:{stack.namespace}:{account}"
-    listed = stack.kubectl("auth", "can-i", "--list", f"--as={who}", "-n", WORKLOADS)
+    listed = stack.kubectl("auth", "can-i", "--list", f"--as={who}", "-n", workloads.NAMESPACE)
     rights = [line for line in listed.splitlines()[1:] if line.strip() and "selfsubject" not in line]
     assert not [line for line in rights if line.split()[0].startswith(("pods", "nodes", "nodesets", "leases"))], listed
 
@@ -156,7 +153,7 @@ def test_a_token_of_no_pod_is_refused(stack: Stack, slurmd_pod: Pod) -> None:
 
 def test_a_pod_that_wears_the_labels_of_a_slurmd_pod_is_refused(stack: Stack, slurmd_pod: Pod, impostor: str) -> None:
     token = stack.kubectl(
-        "create", "token", "default", "-n", WORKLOADS, f"--audience={names.HOOKS_AUDIENCE}",
+        "create", "token", "default", "-n", workloads.NAMESPACE, f"--audience={names.HOOKS_AUDIENCE}",
         "--bound-object-kind=Pod", f"--bound-object-name={impostor}",
     )  # fmt: skip
     own = slurmd_pod.labels[names.LABEL_SLURM_NODE]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from demo.stack import OPERATOR_NAMESPACE, Stack
-from tests.e2e.agreement import WORKLOADS
+from tests.e2e.workloads import NAMESPACE as WORKLOADS
 from tests.unit.docs.rights_table import CLUSTER, OWN, Right, rights_in_the_docs, rights_of_rules
 
 pytestmark = pytest.mark.e2e
@@ -20,7 +20,7 @@ def _answered(stack: Stack, user: str, namespace: str) -> set[Right]:
         "kind": "SelfSubjectRulesReview",
         "spec": {"namespace": namespace},
     }
-    out = stack.kubectl("create", f"--as={user}", "-f", "-", "-o", "json", input=json.dumps(review))
+    out = stack.kubectl("create", "--validate=false", f"--as={user}", "-f", "-", "-o", "json", stdin=json.dumps(review))
     return set(rights_of_rules(OWN, json.loads(out)["status"]["resourceRules"]))
 
 

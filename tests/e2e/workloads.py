@@ -5,6 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from demo.stack import Stack
+from devcluster.waiting import NotYet, wait
+from sunkpy.core.model.objects import Pod
+
+NAMESPACE = "default"
+
 STAMPS = Path("/var/tmp/sunkpy-stamps", os.environ.get("SUNKPY_CLUSTER", "sunkpy"))
 """Folder of the machine that all nodes of a devcluster share; clusters side by side have one each."""
 
@@ -71,7 +77,12 @@ def pod(
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "labels": labels or {}, "annotations": annotations or {}},
+        "metadata": {
+            "name": name,
+            "namespace": NAMESPACE,
+            "labels": labels or {},
+            "annotations": annotations or {},
+        },
         "spec": {
             "schedulerName": scheduler,
             "restartPolicy": "Never",
@@ -81,6 +92,22 @@ def pod(
             "volumes": [{"name": "stamps", "hostPath": {"path": str(STAMPS), "type": "DirectoryOrCreate"}}],
         },
     }
+
+
+def wait_for_running(stack: Stack, name: str) -> Pod:
+    """The pod once it runs.
+
+    Raises:
+        NeverSo: it does not, within a minute.
+    """
+
+    def running() -> Pod:
+        found = stack.kubectl.get(Pod, "pod", name, "-n", NAMESPACE)
+        if found.status.phase != "Running":
+            raise NotYet(found.status.phase)
+        return found
+
+    return wait(running, timeout_s=60, what=f"pod {name} Running")
 
 
 def last_stamp_s(name: str) -> float:

@@ -1,5 +1,40 @@
-# Epilog: a job that stands for pods has ended. The node stays COMPLETING, and so nobody else's, until this returns:
-# wait for the pods to be gone. Failing drains the node, which is right when a pod may still be there.
+# Epilog of every job. The node stays COMPLETING, and so nobody else's, until this returns. Failing drains the node, which
+# is right when a pod or a process of the job may still be there.
 hook=epilog
-ask_until_done "$SUNKPY_EPILOG_TIMEOUT_S" || exit 1
+
+# Processes of the job's user that carry the job's number. Without cgroups one that became a daemon has left Slurm's sight.
+# Other jobs of the same user carry another number. Root's are left alone: Slurm's own are among them.
+left_processes() {
+  local file pid uid
+  grep -lzsxF "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/[0-9]*/environ | while read -r file; do
+    pid=${file#/proc/} pid=${pid%/environ}
+    uid=$(sed -n 's/^Uid:\t\([0-9]*\).*/\1/p' "/proc/$pid/status" 2> /dev/null)
+    [ "$uid" != "$SLURM_JOB_UID" ] || echo "$pid"
+  done
+}
+
+# SIGTERM, and SIGKILL when KillWait is over, as Slurm does with those that it sees.
+end_processes() {
+  local signal=TERM pids
+  SECONDS=0
+  while pids=$(left_processes) && [ -n "$pids" ]; do
+    [ "$SECONDS" -lt "$SUNKPY_KILL_WAIT_S" ] || signal=KILL
+    [ "$SECONDS" -lt $((SUNKPY_KILL_WAIT_S + 20)) ] || fail "processes do not end: ${pids//$'\n'/ }"
+    [ "$signal" != "${sent:-}" ] || [ "$signal" = KILL ] || { sleep 0.1; continue; }
+    sent=$signal
+    say "SIG$signal to what the job left: ${pids//$'\n'/ }"
+    # shellcheck disable=SC2086
+    kill "-$signal" $pids 2> /dev/null
+    sleep 0.1
+  done
+}
+
+if [ "${SLURM_JOB_UID:-0}" != 0 ]; then end_processes; fi
+
+is_placeholder || exit 0
+read_settings || fail "no $settings_file, and pods may be here"
+[ -n "${SUNKPY_HOOKS_URL:-}" ] || exit 0
+ask_until_done epilog "$SUNKPY_EPILOG_TIMEOUT_S" "$SUNKPY_EPILOG_TIMEOUT_S" || fail "$why"
+# Kept: the job is over for Slurm, and pods stay.
+[[ $body =~ \"kept\":\ *true ]] || rm -f "$marker"
 exit 0

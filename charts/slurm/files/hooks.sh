@@ -1,55 +1,77 @@
-# Shared by prolog.sh and epilog.sh: ask the scheduler until it says that its work on this node is done.
-# Slurm runs them as root in the slurmd pod with an empty environment; start-slurmd left what they need in a file.
+# Shared by prolog.sh and epilog.sh, which Slurm runs as root in the slurmd pod with an empty environment: start-slurmd
+# left what they need in a file. Each marker is an empty file named like the placeholder job that pods may be here for.
 
-PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+umask 077
+export PATH=${SUNKPY_PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 token_file=${SUNKPY_TOKEN_FILE:-/var/run/secrets/sunkpy/token}
-
-# Only jobs that stand for pods are ours.
-case ${SLURM_JOB_COMMENT:-} in
-  k8s:*) ;;
-  *) exit 0 ;;
-esac
-# shellcheck source=/dev/null
-. "${SUNKPY_HOOKS_ENV:-/etc/sunkpy/hooks.env}" || exit 0
-[ -n "${SUNKPY_HOOKS_URL:-}" ] || exit 0
+settings_file=${SUNKPY_HOOKS_ENV:-/etc/sunkpy/hooks.env}
+markers=${SUNKPY_MARKERS:-/var/lib/sunkpy/markers}
+marker=$markers/$SLURM_JOB_ID
 
 say() { echo "$hook of job $SLURM_JOB_ID: $*" >&2; }
 
-# One question. Prints the HTTP status, 000 when nobody answered. The token goes through a pipe: what is on a command
-# line can be read by everybody in the pod.
+is_placeholder() { [[ ${SLURM_JOB_COMMENT:-} == k8s:* ]]; }
+
+# Whose job it is, the only part of the comment that cannot end a text in JSON.
+gang=
+[[ ! ${SLURM_JOB_COMMENT:-} =~ ^k8s:[a-z0-9-]+/[a-z0-9.-]+:[A-Za-z0-9-]+ ]] || gang=${BASH_REMATCH[0]}
+
+# Without the file nobody knows whether there is a scheduler to ask.
+# shellcheck source=/dev/null
+read_settings() { [ -r "$settings_file" ] && . "$settings_file"; }
+
+# One question, $1, about this job, and what else to say: prints the body, and in a last line the HTTP status, 000 when nobody answered. The token goes through
+# a pipe: what is on a command line can be read by everybody in the pod.
 ask() {
   local token
   token=$(< "$token_file") || { echo 000; return; }
-  curl --silent --show-error --output /dev/null --write-out '%{http_code}' \
+  curl --silent --show-error --write-out '\n%{http_code}' \
     --connect-timeout 3 --max-time 30 \
     --location --location-trusted --post301 --post302 --post303 --max-redirs 4 --noproxy '*' \
     --request POST --header 'Content-Type: application/json' --config - \
-    --data "{\"job_id\": $SLURM_JOB_ID, \"node\": \"$SLURMD_NODENAME\"}" \
-    "$SUNKPY_HOOKS_URL/hooks/v1/$hook" <<< "header = \"Authorization: Bearer $token\""
+    --data "{\"job_id\": $SLURM_JOB_ID, \"node\": \"$SLURMD_NODENAME\", \"gang\": \"$gang\"${2:-}}" \
+    "$SUNKPY_HOOKS_URL/hooks/v1/$1" <<< "header = \"Authorization: Bearer $token\""
 }
 
-# Ask until done, $1 seconds at most. Returns 0: done; 1: refused; 2: out of time.
+# Ask $1 until done, $2 seconds at most, of which at most $3 in a row without an answer; $4 is said as well. A refusal is believed when it
+# has lasted: the scheduler may not have seen this slurmd pod yet. Leaves the last answer in `body`, and what was wrong
+# in `why`.
 ask_until_done() {
-  local limit=$1 pause=0.1 status
+  local question=$1 limit=$2 outage=$3 pause=0.1 status heard=0 refused=''
   SECONDS=0
   while :; do
-    status=$(ask)
+    body=$(ask "$question" "${4:-}")
+    status=${body##*$'\n'} body=${body%$'\n'*}
     case $status in
       200) return 0 ;;
-      202) pause=0.1 ;; # the scheduler held the question as long as it could: ask again at once
-      400 | 401 | 403 | 404)
-        say "the scheduler refused with HTTP $status"
-        return 1
+      202) pause=0.1 heard=$SECONDS refused='' why="not done after $limit s" ;;
+      400 | 401 | 403)
+        : "${refused:=$SECONDS}"
+        heard=$SECONDS why="the scheduler refused with HTTP $status"
+        [ $((SECONDS - refused)) -lt "$SUNKPY_REFUSAL_S" ] && [ "$status" != 400 ] || break
         ;;
-      *)
-        say "no answer (HTTP $status), next try in $pause s"
-        sleep "$pause"
-        case $pause in 0.1) pause=0.3 ;; 0.3) pause=1 ;; 1) pause=3 ;; esac
-        ;;
+      *) refused='' why="no answer for $outage s (HTTP $status)" ;;
     esac
-    if [ "$SECONDS" -ge "$limit" ]; then
-      say "not done after $limit s"
-      return 2
-    fi
+    if [ "$SECONDS" -ge "$limit" ] || [ $((SECONDS - heard)) -ge "$outage" ]; then break; fi
+    [ "$status" = 202 ] && continue # the scheduler held the question as long as it could: ask again at once
+    say "HTTP $status, next try in $pause s"
+    sleep "$pause"
+    case $pause in 0.1) pause=0.3 ;; 0.3) pause=1 ;; 1) pause=3 ;; esac
   done
+  [[ $status != 202 || ! $body =~ \"why\":\ *\"([^\"\\]*)\" ]] || why+=": ${BASH_REMATCH[1]}"
+  say "$why"
+  return 1
+}
+
+# Fail, which drains the node, under a reason of our own. Slurm would keep one that is there already, and the syncer
+# lifts those that start with "k8s: "; a drain that a person set stays as it is.
+fail() {
+  local record
+  say "$*"
+  record=$(timeout 10 scontrol -o show node "$SLURMD_NODENAME" 2> /dev/null)
+  if [[ ! $record =~ \ State=[^\ ]*DRAIN || $record == *" Reason=k8s: "* ]]; then
+    timeout 10 scontrol update "nodename=$SLURMD_NODENAME" state=drain "reason=sunkpy $hook: $*" ||
+      say "cannot set the reason of $SLURMD_NODENAME"
+  fi
+  exit 1
 }

@@ -1,4 +1,9 @@
-{{- $parts := list "enable_configless" "reconfig_on_restart" | concat .Values.slurmConfig.slurmctldParameters -}}
+{{- $modes := list .Values.slurmConfig.extra }}
+{{- range .Values.partitions }}{{ $modes = append $modes (printf "PreemptMode=%s %s" (.preemptMode | default "OFF") (.extra | default "")) }}{{ end }}
+{{- if regexMatch "(?i)preemptmode\\s*=\\s*[^\\s#]*(suspend|gang)" (join "\n" $modes) }}
+{{- fail "preemptMode SUSPEND and GANG start the next job beside the one that they stop, whose pods are still there: use REQUEUE, CANCEL or OFF" }}
+{{- end -}}
+{{- $parts := list "enable_configless" | concat .Values.slurmConfig.slurmctldParameters -}}
 ClusterName={{ include "slurm.cluster" . }}
 SlurmctldHost={{ .Release.Name }}-slurmctld-0({{ .Release.Name }}-slurmctld)
 SlurmUser=slurm
@@ -18,7 +23,8 @@ AuthAltParameters=jwt_key=/etc/slurm/jwt.key
 SlurmctldParameters={{ join "," $parts }}
 SlurmdParameters=config_overrides
 MaxNodeCount={{ int .Values.slurmConfig.maxNodeCount }}
-ReturnToService=2
+# A node that was silent comes back by itself; one that an admin set DOWN stays DOWN until they resume it.
+ReturnToService=1
 SlurmdTimeout={{ int .Values.slurmConfig.slurmdTimeoutSeconds }}
 TreeWidth=65533
 GresTypes=gpu
@@ -45,6 +51,8 @@ SchedulerParameters={{ join "," . }}
 # Alloc: the Prolog runs on every node as soon as the job has it. Not Serial: one pod that takes its time to end would
 # hold up every other job that starts or ends on its node.
 PrologFlags=Alloc
+# A Prolog may wait long for pods to leave; a batch job that has not begun after this time is missing.
+BatchStartTimeout=60
 Prolog=prolog.sh
 Epilog=epilog.sh
 KillWait={{ int .Values.slurmConfig.killWaitSeconds }}

@@ -93,6 +93,9 @@ capabilities: {drop: [ALL]}
 {{ .root.Files.Get "files/hooks.sh" }}
 : "${SUNKPY_PROLOG_TIMEOUT_S:={{ .root.Values.hooks.prologTimeoutSeconds }}}"
 : "${SUNKPY_EPILOG_TIMEOUT_S:={{ .root.Values.hooks.epilogTimeoutSeconds }}}"
+: "${SUNKPY_OUTAGE_TIMEOUT_S:={{ .root.Values.hooks.outageTimeoutSeconds }}}"
+: "${SUNKPY_REFUSAL_S:=30}"
+: "${SUNKPY_KILL_WAIT_S:={{ .root.Values.slurmConfig.killWaitSeconds }}}"
 
 {{ .root.Files.Get (printf "files/%s.sh" .name) }}
 {{- end }}

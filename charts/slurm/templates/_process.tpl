@@ -20,12 +20,18 @@ pollSeconds: {{ .values.pollSeconds }}
 {{ include "slurm.commonConfig" (dict "root" $ "part" "syncer" "user" "slurm" "values" .Values.syncer) }}
 {{- end }}
 
+{{- /* The partition of pods that name none, when the scheduler's values do not say: Slurm's own default. */}}
+{{- define "slurm.defaultPartition" -}}
+{{- range $name, $partition := .Values.partitions }}{{ if $partition.default }}{{ $name }}{{ end }}{{ end -}}
+{{- end }}
+
 {{- define "slurm.schedulerConfig" -}}
 {{ include "slurm.commonConfig" (dict "root" $ "part" "scheduler" "user" "k8s" "values" .Values.scheduler) }}
 schedulerName: {{ include "slurm.schedulerName" . }}
-defaultPartition: {{ .Values.scheduler.defaultPartition | quote }}
+defaultPartition: {{ .Values.scheduler.defaultPartition | default (include "slurm.defaultPartition" .) | quote }}
+access: {{ toJson .Values.scheduler.access }}
 gpuResources: {{ toJson .Values.scheduler.gpuResources }}
-hooks: {port: 8000, audience: sunkpy-hooks}
+hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ int .Values.hooks.epilogTimeoutSeconds }}}
 {{- end }}
 
 {{- /* The Deployment of a sunkpy process. Call with (dict "root" $ "part" … "values" … "config" text "ports" dict). */}}

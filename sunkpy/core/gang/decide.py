@@ -22,11 +22,17 @@ from sunkpy.core.gang.actions import (
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.request import Policy, plan_job
 from sunkpy.core.gang.view import GangView, JobView, holds_its_node, is_over
+from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.eligibility import excluded, explain_eligibility
 
+_GIVEN_BACK = "it was cancelled before, and Slurm has not ended it yet"
+
 TOLD_PATIENCE_S = 15.0
 """How long a placeholder may take to end by itself after it was told, before it is cancelled."""
+
+DEFAULT_GRACE_S = 30.0
+"""What the apiserver gives a pod that does not say."""
 
 NEVER_STARTS = {
     "BadConstraints": "no node has the features, cpus, memory and GPUs that the pod asks for",
@@ -84,6 +90,9 @@ def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction
     if job is None or job.is_lost:
         return _cover_again(view, gang, others, policy)
     actions = _cancel_all(others, f"the pod was bound by job {job.id}")
+    if holds_its_node(job) and job.is_cancelled:
+        # Slurm may have missed it. The pods that are bound go when it has ended.
+        return [*actions, Cancel(job=job.id, why=_GIVEN_BACK)]
     if holds_its_node(job):
         return actions + _bind(view, gang, job)
     pods = [pod for pod in gang.members if pod.spec.node_name and not is_over(pod)]
@@ -100,6 +109,8 @@ def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy
     if by is not None:
         staying = [pod for pod in gang.members if pod.spec.node_name and not is_over(pod)]
         return [Evict(pod=pod, job=view.bound_to, displaced_by=by) for pod in staying]
+    if others and others[0].is_cancelled:
+        return _cancel_all(others, _GIVEN_BACK)
     if others:
         covers = [
             Cover(pod=pod, job=others[0].id)
@@ -123,9 +134,12 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
         for problem in gang.problems
         if not problem.fatal
     ]
+    warnings += [_grace_warning(pod, policy) for pod in gang.members if _grace_s(pod) > policy.epilog_timeout_s]
     jobs = view.live_jobs
     if not jobs:
         return warnings + _submit(view, gang, policy)
+    if jobs[0].is_cancelled:
+        return warnings + _cancel_all(jobs, _GIVEN_BACK)
     # Two jobs for one gang can come of an answer that was lost: the one that runs, else the oldest, stays.
     actions = warnings + _cancel_all(jobs[1:], f"job {jobs[0].id} is for the same pods")
     job = jobs[0]
@@ -136,6 +150,19 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
     if job.is_pending:
         actions += _tend_pending(view, gang, job)
     return actions
+
+
+def _grace_s(pod: Pod) -> float:
+    grace_s = pod.spec.termination_grace_period_seconds
+    return DEFAULT_GRACE_S if grace_s is None else grace_s
+
+
+def _grace_warning(pod: Pod, policy: Policy) -> Warn:
+    note = (
+        f"its grace period of {_grace_s(pod):.0f} s is longer than an epilog waits ({policy.epilog_timeout_s:.0f} s, "
+        "hooks.epilogTimeoutSeconds of the Slurm cluster): if it uses it up, Slurm drains the node"
+    )
+    return Warn(pod=pod, reason="GraceTooLong", note=note)
 
 
 def _bind(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:

@@ -68,16 +68,22 @@ def choose_preemptor(
     candidates: Iterable[SlurmJob],
     *,
     node: str,
+    preempted: SlurmJob,
     tiers: Mapping[str, int],
     named: Mapping[JobId, frozenset[str]],
 ) -> SlurmJob | None:
     """The pending job for which Slurm makes room on `node`: planned there if Slurm says so, else the first in line.
 
+    Only a job of a higher tier than that of the `preempted` one can be meant (preempt/partition_prio).
+
     Args:
         tiers: priority tier of each partition that has the node; Slurm orders by tier, then priority, then age.
         named: the nodes for which each job was named lately; one that has all its nodes needs no more.
     """
-    usable = [job for job in candidates if job.is_pending and _may_use(job, node, tiers, named)]
+    above = _tier(preempted, tiers)
+    usable = [
+        job for job in candidates if job.is_pending and _tier(job, tiers) > above and _may_use(job, node, tiers, named)
+    ]
     planned = [job for job in usable if node in hostlist.expand(job.scheduled_nodes) or node in job.required_nodes]
     return min(planned or usable, key=lambda job: (-_tier(job, tiers), -job.priority, job.id), default=None)
 

@@ -8,6 +8,8 @@ placeholder jobs may have brought pods: it opens when none is left there whose o
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from sunkpy.core.gang.view import GangView, has_left_node, holds_its_node, is_over
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
@@ -16,7 +18,7 @@ from sunkpy.core.model.states import JobId
 def prolog_waits_for(view: GangView, job: JobId) -> str | None:
     """What the prolog of `job` waits for; None when it may end."""
     own = next((known for known in view.jobs if known.id == job), None)
-    if own is None or not own.is_live:
+    if own is None or not own.is_live or own.is_cancelled:
         return None
     waiting = [pod for pod in view.pods if not is_over(pod) and not pod.spec.node_name and not pod.is_deleting]
     return f"pod {_names(waiting)} is not bound yet" if waiting else None
@@ -36,11 +38,20 @@ def epilog_keeps_pods(view: GangView, job: JobId) -> bool:
     return own is not None and own.id == job and own.is_lost
 
 
-def gate_waits_for(view: GangView, job: JobId, slurm_node: str) -> str | None:
-    """What `job`, which has been given the node, waits for in one gang that has a pod there; None when nothing."""
+def gate_waits_for(
+    view: GangView, job: JobId, slurm_node: str, *, told_of: Container[JobId] | None = None
+) -> str | None:
+    """What `job`, which has been given the node, waits for in one gang that has a pod there; None when nothing.
+
+    `told_of`: the jobs of which Slurm has just told; one that it did not mention holds nothing. None: not asked yet.
+    """
     own = view.bound_job
-    is_own_gang = any(known.id == job for known in view.jobs)
-    if is_own_gang or (own is not None and not own.is_lost and holds_its_node(own)):
+    # Not one that Slurm forgot: it counts anew then, and the caller may be somebody else under the same id.
+    is_own_gang = any(known.id == job and known.is_live for known in view.jobs)
+    if is_own_gang:
+        return None
+    is_told = own is not None and (told_of is None or own.id in told_of)
+    if own is not None and is_told and not own.is_lost and holds_its_node(own):
         return None
     left = [pod for pod in view.pods if view.placed.get(pod.uid) == slurm_node and not has_left_node(pod)]
     return f"pod {_names(left)} of an earlier job is not gone yet" if left else None

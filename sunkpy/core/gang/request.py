@@ -47,10 +47,14 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings that decisions need. `gpu_resources`: extended resource → GRES name, as {"nvidia.com/gpu": "gpu"}."""
+    """Settings that decisions need. `gpu_resources`: extended resource → GRES name, as {"nvidia.com/gpu": "gpu"}.
+
+    `epilog_timeout_s`: how long an epilog waits for pods to be gone before it drains the node.
+    """
 
     gpu_resources: Mapping[str, str]
     default_partition: str = ""
+    epilog_timeout_s: float = 3600.0
 
 
 def plan_job(

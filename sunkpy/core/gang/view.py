@@ -15,6 +15,9 @@ from sunkpy.core.placement.eligibility import Eligibility
 MISSING_OBSERVATIONS = 2
 """So many fresh answers of Slurm without the job prove that it does not know it."""
 
+WAITS_FOR_PROLOG = "Prolog"
+"""Reason of a job whose prologs still run (man squeue, JOB REASON CODES)."""
+
 _BEFORE_SCRIPT = frozenset({"CONFIGURING", "POWER_UP_NODE", "STAGE_OUT"})
 
 
@@ -22,7 +25,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A placeholder job. `state` is empty until Slurm has told it once.
 
     `prologs` and `epilogs` are the Slurm nodes whose hook has called for this job; `missing` counts fresh answers of
-    Slurm, one after another, that did not contain the job.
+    Slurm, one after another, that did not contain the job. `is_cancelled`: Slurm has taken our order to end it, and its
+    state may not show it yet.
     """
 
     id: JobId
@@ -34,6 +38,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     epilogs: frozenset[str] = frozenset()
     missing: int = 0
     told_s_ago: float | None = None
+    is_cancelled: bool = False
 
     @property
     def is_lost(self) -> bool:
@@ -89,12 +94,14 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def start_nodes(self) -> tuple[str, ...]:
-        """The nodes that Slurm has given it, once it has started; empty before."""
-        if not self.is_live or self.is_suspended:
+        """The nodes that Slurm has given it for pods to come, once it has started; empty before."""
+        if not self.is_live or self.is_suspended or self.is_cancelled:
             return ()
-        if self.prologs:
-            return tuple(sorted(self.prologs))
-        return self.nodes if self.is_script_running else ()
+        # A prolog that waits at the gate has not asked for the pods yet, and they must not come before it does. When
+        # all are through, those that nobody heard count too: another leader did, or the call was lost.
+        if self.nodes and self.is_script_running and self.reason != WAITS_FOR_PROLOG:
+            return self.nodes
+        return tuple(sorted(self.prologs))
 
 
 class GangView(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,8 +131,8 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def live_jobs(self) -> tuple[JobView, ...]:
-        """Jobs that hold or may come to hold resources: running first, then oldest first."""
-        return tuple(sorted((j for j in self.jobs if j.is_live), key=lambda j: (j.is_pending, j.id)))
+        """Jobs that hold or may come to hold resources: running first, then oldest first; last those that we end."""
+        return tuple(sorted((j for j in self.jobs if j.is_live), key=lambda j: (j.is_cancelled, j.is_pending, j.id)))
 
     @property
     def is_bound(self) -> bool:

@@ -8,7 +8,8 @@ import pytest
 from devcluster import Cluster
 from devcluster.binaries import find_go
 from devcluster.images import one_file_image
-from tests.integration.devcluster.pods import PROBE, ROOT, Kubectl
+from devcluster.kubectl import Kubectl
+from tests.integration.devcluster.pods import PROBE, ROOT, kubectl_of
 
 HERE = Path(__file__).parent
 
@@ -46,4 +47,4 @@ def cluster(probe: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def kubectl(cluster: Cluster) -> Kubectl:
-    return Kubectl(cluster)
+    return kubectl_of(cluster)

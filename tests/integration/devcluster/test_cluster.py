@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from devcluster import Cluster, DevclusterError
-from tests.integration.devcluster.pods import Kubectl, eventually, probe_pod
+from devcluster.kubectl import Kubectl
+from devcluster.shell import CommandFailed
+from devcluster.waiting import wait
+from tests.integration.devcluster.pods import kubectl_of, probe_pod
 
 pytestmark = pytest.mark.integration
 
@@ -16,7 +19,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture(scope="module", autouse=True)
 def _pods(cluster: Cluster) -> None:
     """A claim, two pods on node-1 and one on node-2 that share it, and a Service in front of each node's."""
-    kubectl = Kubectl(cluster)
+    kubectl = kubectl_of(cluster)
     shared = {
         "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "shared"}}],
         "container": {"volumeMounts": [{"name": "v", "mountPath": "/v"}]},
@@ -47,7 +50,7 @@ def _pods(cluster: Cluster) -> None:
 
 
 def test_nodes_are_ready_and_dressed(cluster: Cluster, kubectl: Kubectl):
-    nodes = {item["metadata"]["name"]: item for item in kubectl.get("nodes")["items"]}
+    nodes = {item["metadata"]["name"]: item for item in kubectl.json("nodes")["items"]}
     assert set(nodes) == {"node-1", "node-2"}
     assert nodes["node-2"]["metadata"]["labels"]["zone"] == "b"
     assert {item["status"]["allocatable"]["nvidia.com/gpu"] for item in nodes.values()} == {"2"}
@@ -64,17 +67,17 @@ def test_nodes_are_ready_and_dressed(cluster: Cluster, kubectl: Kubectl):
     ],
 )
 def test_pods_reach_each_other_by_name(kubectl: Kubectl, pod: str, url: str, answer: str):
-    eventually(
-        lambda: kubectl.run("exec", pod, "--", "/probe", "get", url).stdout == answer,
-        within_s=15,
+    wait(
+        lambda: kubectl("exec", pod, "--", "/probe", "get", url) == answer,
+        timeout_s=15,
         what=f"{pod} -> {url}",
     )
 
 
 def test_this_machine_reaches_pods_and_services(kubectl: Kubectl):
     for address in (
-        f"{kubectl.get('pod', 'b')['status']['podIP']}:8080",
-        kubectl.get("service", "b")["spec"]["clusterIP"],
+        f"{kubectl.json('pod', 'b')['status']['podIP']}:8080",
+        kubectl.json("service", "b")["spec"]["clusterIP"],
     ):
         with urllib.request.urlopen(f"http://{address}", timeout=5) as answer:
             assert answer.read() == b"b"
@@ -92,12 +95,12 @@ def test_a_volume_is_shared_by_nodes_and_goes_with_its_claim(cluster: Cluster, k
     }
     kubectl.apply(one_off)
     kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/one-off", "--timeout=20s")
-    volume = kubectl.get("pvc", "one-off")["spec"]["volumeName"]
+    volume = kubectl.json("pvc", "one-off")["spec"]["volumeName"]
     folder = cluster.layout.volumes / volume
     assert folder.is_dir()
     kubectl("delete", "pvc", "one-off")
-    eventually(lambda: not folder.exists(), within_s=15, what="the folder goes")
-    eventually(lambda: bool(kubectl.run("get", "pv", volume).returncode), within_s=15, what="the volume goes")
+    wait(lambda: not folder.exists(), timeout_s=15, what="the folder goes")
+    wait(lambda: not kubectl("get", "pv", volume, "--ignore-not-found"), timeout_s=15, what="the volume goes")
 
 
 def test_a_pods_token_says_on_which_node_it_runs(kubectl: Kubectl):
@@ -111,8 +114,10 @@ def test_a_pods_token_says_on_which_node_it_runs(kubectl: Kubectl):
 
 
 def test_rights_are_checked(kubectl: Kubectl):
-    assert kubectl.run("auth", "can-i", "list", "nodes", "--as=system:serviceaccount:default:default").returncode == 1
-    assert kubectl.run("auth", "can-i", "list", "nodes").returncode == 0
+    with pytest.raises(CommandFailed) as refused:
+        kubectl("auth", "can-i", "list", "nodes", "--as=system:serviceaccount:default:default")
+    assert refused.value.code == 1
+    assert kubectl("auth", "can-i", "list", "nodes") == "yes\n"
 
 
 def test_a_gpu_is_counted(kubectl: Kubectl):
@@ -123,9 +128,9 @@ def test_a_gpu_is_counted(kubectl: Kubectl):
     kubectl.apply(*pods)
 
     def phases() -> list[str]:
-        return sorted(kubectl.get("pod", f"gpu-{n}")["status"]["phase"] for n in range(3))
+        return sorted(kubectl.json("pod", f"gpu-{n}")["status"]["phase"] for n in range(3))
 
-    eventually(lambda: phases() == ["Pending", "Running", "Running"], within_s=30, what="two of three fit")
+    wait(lambda: phases() == ["Pending", "Running", "Running"], timeout_s=30, what="two of three fit")
     kubectl("delete", "pod", "gpu-0", "gpu-1", "gpu-2", "--now")
 
 

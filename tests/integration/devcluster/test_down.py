@@ -11,7 +11,8 @@ import pytest
 
 from devcluster import Cluster, DevclusterError
 from devcluster.state import Spec, save_spec
-from tests.integration.devcluster.pods import PROBE, ROOT, Kubectl, eventually, probe_pod
+from devcluster.waiting import wait
+from tests.integration.devcluster.pods import PROBE, ROOT, kubectl_of, probe_pod
 from tests.integration.devcluster.traces import shared_traces, traces
 
 pytestmark = pytest.mark.integration
@@ -23,7 +24,7 @@ def with_a_pod(name: str, probe: Path) -> Cluster:
     cluster.down()
     cluster.up(1)
     cluster.load([probe])
-    kubectl = Kubectl(cluster)
+    kubectl = kubectl_of(cluster)
     pod = probe_pod("a", node="node-1", volumes=[{"name": "m", "emptyDir": {"medium": "Memory"}}])
     pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "m", "mountPath": "/m"}]
     kubectl.apply(pod)
@@ -92,7 +93,7 @@ def test_down_after_up_was_killed_half_way(moment: str):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    eventually(sign.exists, within_s=60, what=f"{sign} is there")
+    wait(sign.exists, timeout_s=60, what=f"{sign} is there", every_s=0.05)
     up.kill()
     up.wait()
     bridge = cluster.layout.bridge
@@ -108,7 +109,7 @@ def test_up_finishes_what_a_killed_up_began(probe: Path):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    eventually((ROOT / "half" / "proc" / "etcd").exists, within_s=60, what="etcd is started")
+    wait((ROOT / "half" / "proc" / "etcd").exists, timeout_s=60, what="etcd is started", every_s=0.05)
     up.kill()
     up.wait()
     try:
@@ -123,16 +124,16 @@ def test_two_clusters_side_by_side_do_not_see_each_other(standing: Cluster, prob
     other.up(1)
     try:
         assert other.spec.slot != standing.spec.slot
-        assert not Kubectl(other).get("pods")["items"]
+        assert not kubectl_of(other).json("pods")["items"]
         other.load([probe])
-        Kubectl(other).apply(probe_pod("b", node="node-1"))
-        Kubectl(other)("wait", "--for=condition=Ready", "pod/b", "--timeout=60s")
+        kubectl_of(other).apply(probe_pod("b", node="node-1"))
+        kubectl_of(other)("wait", "--for=condition=Ready", "pod/b", "--timeout=60s")
     finally:
         other.down()
     # taking one down leaves the other as it was
     assert all(standing.processes().values())
-    assert Kubectl(standing)("exec", "a", "--", "/probe", "get", "http://127.0.0.1:8080") == "a"
-    assert PROBE in Kubectl(standing)("get", "pod", "a", "-o", "jsonpath={.spec.containers[0].image}")
+    assert kubectl_of(standing)("exec", "a", "--", "/probe", "get", "http://127.0.0.1:8080") == "a"
+    assert PROBE in kubectl_of(standing)("get", "pod", "a", "-o", "jsonpath={.spec.containers[0].image}")
 
 
 def test_a_cluster_whose_slot_was_taken_meanwhile_keeps_its_hands_off(standing: Cluster):
@@ -144,14 +145,14 @@ def test_a_cluster_whose_slot_was_taken_meanwhile_keeps_its_hands_off(standing: 
     stale.down()
     assert not (ROOT / "stale").exists()
     assert all(standing.processes().values())
-    assert Kubectl(standing)("exec", "a", "--", "/probe", "get", "http://127.0.0.1:8080") == "a"
+    assert kubectl_of(standing)("exec", "a", "--", "/probe", "get", "http://127.0.0.1:8080") == "a"
 
 
 def test_simulated_nodes_come_and_go(standing: Cluster):
     standing.up(kwok_nodes=3)
-    kubectl = Kubectl(standing)
+    kubectl = kubectl_of(standing)
     kubectl("wait", "--for=condition=Ready", "node", "-l", "kwok.x-k8s.io/node=fake", "--timeout=60s")
-    assert len(kubectl.get("nodes")["items"]) == 4
+    assert len(kubectl.json("nodes")["items"]) == 4
     standing.up(kwok_nodes=0)
-    assert len(kubectl.get("nodes")["items"]) == 1
+    assert len(kubectl.json("nodes")["items"]) == 1
     assert standing.processes().keys().isdisjoint({"kwok"})

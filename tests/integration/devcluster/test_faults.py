@@ -8,26 +8,28 @@ import pytest
 
 from devcluster import Cluster
 from devcluster.api import ApiError
-from tests.integration.devcluster.pods import Kubectl, eventually, probe_pod
+from devcluster.kubectl import Kubectl
+from devcluster.waiting import wait
+from tests.integration.devcluster.pods import kubectl_of, probe_pod
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _pods(cluster: Cluster) -> None:
-    kubectl = Kubectl(cluster)
+    kubectl = kubectl_of(cluster)
     gpu = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
     kubectl.apply(probe_pod("a", node="node-1", container=gpu), probe_pod("b", node="node-2"))
     kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=60s")
 
 
 def is_ready(kubectl: Kubectl, node: str) -> bool:
-    conditions = kubectl.get("node", node)["status"]["conditions"]
+    conditions = kubectl.json("node", node)["status"]["conditions"]
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 def container(kubectl: Kubectl, pod: str) -> str:
-    return kubectl.get("pod", pod)["status"]["containerStatuses"][0]["containerID"]
+    return kubectl.json("pod", pod)["status"]["containerStatuses"][0]["containerID"]
 
 
 @pytest.mark.parametrize("fault", ["kubelet", "network"])
@@ -38,12 +40,12 @@ def test_a_lost_node_turns_not_ready_and_comes_back_as_it_was(cluster: Cluster, 
         "network": (cluster.fault.cut, cluster.fault.mend),
     }[fault]
     lose("node-1")
-    eventually(lambda: not is_ready(kubectl, "node-1"), within_s=40, what="node-1 NotReady")
+    wait(lambda: not is_ready(kubectl, "node-1"), timeout_s=40, what="node-1 NotReady")
     assert is_ready(kubectl, "node-2")
     find("node-1")
-    eventually(lambda: is_ready(kubectl, "node-1"), within_s=30, what="node-1 Ready again")
+    wait(lambda: is_ready(kubectl, "node-1"), timeout_s=30, what="node-1 Ready again")
     assert container(kubectl, "a") == before
-    assert kubectl.get("node", "node-1")["status"]["allocatable"]["nvidia.com/gpu"] == "2"
+    assert kubectl.json("node", "node-1")["status"]["allocatable"]["nvidia.com/gpu"] == "2"
 
 
 def test_pods_outlive_the_apiserver(cluster: Cluster, kubectl: Kubectl):
@@ -67,13 +69,13 @@ def test_up_starts_what_was_killed_and_pods_outlive_it(cluster: Cluster, kubectl
             os.kill(pid, signal.SIGKILL)
     cluster.up()
     assert all(cluster.processes().values())
-    eventually(lambda: is_ready(kubectl, "node-1") and is_ready(kubectl, "node-2"), within_s=30, what="nodes Ready")
+    wait(lambda: is_ready(kubectl, "node-1") and is_ready(kubectl, "node-2"), timeout_s=30, what="nodes Ready")
     assert {pod: container(kubectl, pod) for pod in ("a", "b")} == before
-    assert kubectl.get("node", "node-1")["status"]["allocatable"]["nvidia.com/gpu"] == "2"
+    assert kubectl.json("node", "node-1")["status"]["allocatable"]["nvidia.com/gpu"] == "2"
     # and the cluster still takes new pods, on the network
     kubectl.apply(probe_pod("new", node="node-1"))
     kubectl("wait", "--for=condition=Ready", "pod/new", "--timeout=60s")
-    address = kubectl.get("pod", "new")["status"]["podIP"]
+    address = kubectl.json("pod", "new")["status"]["podIP"]
     assert kubectl("exec", "b", "--", "/probe", "get", f"http://{address}:8080") == "new"
     kubectl("delete", "pod", "new", "--now")
 
@@ -82,10 +84,10 @@ def test_up_mends_a_network_that_somebody_took_apart(cluster: Cluster, kubectl: 
     subprocess.run(["ip", "link", "del", cluster.layout.bridge], check=True)
     subprocess.run(["ip", "link", "del", cluster.layout.node(2).veth], check=True)
     cluster.up()
-    eventually(lambda: is_ready(kubectl, "node-2"), within_s=30, what="node-2 Ready")
-    address = kubectl.get("pod", "b")["status"]["podIP"]
-    eventually(
-        lambda: kubectl.run("exec", "a", "--", "/probe", "get", f"http://{address}:8080").stdout == "b",
-        within_s=15,
+    wait(lambda: is_ready(kubectl, "node-2"), timeout_s=30, what="node-2 Ready")
+    address = kubectl.json("pod", "b")["status"]["podIP"]
+    wait(
+        lambda: kubectl("exec", "a", "--", "/probe", "get", f"http://{address}:8080") == "b",
+        timeout_s=15,
         what="a reaches b again",
     )

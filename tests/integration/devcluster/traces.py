@@ -1,15 +1,11 @@
 """What a cluster can leave behind on a machine, as a set of lines to compare before and after."""
 
 import json
-import subprocess
 from pathlib import Path
 
 from devcluster.node import answers
 from devcluster.process import marked_pids
-
-
-def _output(*argv: str) -> str:
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+from devcluster.shell import run
 
 
 def traces(home: Path, bridge: str) -> set[str]:
@@ -22,10 +18,10 @@ def traces(home: Path, bridge: str) -> set[str]:
         except (FileNotFoundError, ProcessLookupError):
             continue
     mounts = {f"mount {line}" for line in Path("/proc/self/mountinfo").read_text().splitlines() if f" {home}" in line}
-    links = {f"link {link['ifname']}" for link in json.loads(_output("ip", "-j", "link")) if bridge in link["ifname"]}
-    routes = {f"route {line}" for line in _output("ip", "route", "show", "table", "all").splitlines() if bridge in line}
+    links = {f"link {link['ifname']}" for link in json.loads(run(["ip", "-j", "link"])) if bridge in link["ifname"]}
+    routes = {f"route {line}" for line in run(["ip", "route", "show", "table", "all"]).splitlines() if bridge in line}
     slot = f"sunkpy-devcluster-{bridge.removeprefix('skd')}"
-    rules = {f"rule {line}" for line in _output("iptables-save").splitlines() if slot in line.split()}
+    rules = {f"rule {line}" for line in run(["iptables-save"]).splitlines() if slot in line.split()}
     cgroups = {
         f"cgroup {path}"
         for path in [*Path("/sys/fs/cgroup").glob("*/*"), *Path("/sys/fs/cgroup").glob("*")]

@@ -9,8 +9,9 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from devcluster.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 NODE = "gpu-000-001"
@@ -115,13 +116,15 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _wait_for_port(port: int, slurm: RealSlurm) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+    def listens() -> bool:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
         except OSError:
-            time.sleep(0.1)
+            return False
+        return True
+
+    if wait_until(listens, timeout_s=30, every_s=0.1):
+        return
     said = slurm.logs()
     slurm.stop()
     raise TimeoutError(f"slurmrestd does not listen:\n{said}")

@@ -12,6 +12,7 @@ from sunkpy.core.model.states import JobId, NodeComment
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import JobSubmission, NodeCache, NodeChange, NodesSnapshot, NotModified, Slurm, errors
 from tests.integration.slurm.daemons import NODE, RealSlurm
+from tests.polling import until
 
 pytestmark = pytest.mark.integration
 
@@ -34,7 +35,7 @@ def connect(real: RealSlurm, user: str) -> Slurm:
 @pytest.fixture
 async def admin(real: RealSlurm) -> AsyncIterator[Slurm]:
     slurm = connect(real, "slurm")
-    await until(real, lambda: is_usable(slurm))
+    await happens(real, lambda: is_usable(slurm))
     yield slurm
     await slurm.close()
 
@@ -46,13 +47,11 @@ async def submitter(real: RealSlurm) -> AsyncIterator[Slurm]:
     await slurm.close()
 
 
-async def until(real: RealSlurm, holds: Callable[[], Awaitable[bool]], timeout_s: float = 20) -> None:
+async def happens(real: RealSlurm, check: Callable[[], Awaitable[bool]]) -> None:
     try:
-        async with asyncio.timeout(timeout_s):
-            while not await holds():  # noqa: ASYNC110 - Slurm has no watch
-                await asyncio.sleep(0.1)
-    except TimeoutError:
-        raise AssertionError(f"did not happen within {timeout_s} s:\n{real.logs()}") from None
+        await until(check, timeout_s=20, what="what the test waits for")
+    except TimeoutError as error:
+        raise AssertionError(f"{error}:\n{real.logs()}") from None
 
 
 async def is_usable(slurm: Slurm) -> bool:
@@ -98,7 +97,7 @@ async def test_a_drain_is_set_replaced_seen_and_lifted_with_its_reason(real: Rea
     assert (seen.nodes[NODE].is_drained, seen.nodes[NODE].reason) == (True, "k8s: cordon: fan")
     await admin.undrain_node(NODE)
     assert (await admin.node(NODE)).reason == ""
-    await until(real, lambda: is_usable(admin))
+    await happens(real, lambda: is_usable(admin))
 
 
 async def test_a_node_that_is_down_stays_down_when_its_drain_is_lifted(real: RealSlurm, admin: Slurm) -> None:
@@ -108,7 +107,7 @@ async def test_a_node_that_is_down_stays_down_when_its_drain_is_lifted(real: Rea
     node = await admin.node(NODE)
     assert (node.is_down, node.is_drain) == (True, False)
     await admin.update_node(NODE, NodeChange(state=("RESUME",)))
-    await until(real, lambda: is_usable(admin))
+    await happens(real, lambda: is_usable(admin))
 
 
 async def test_the_comment_says_whose_node_it_is(admin: Slurm) -> None:
@@ -122,13 +121,13 @@ async def test_a_placeholder_ends_as_it_is_told(
     real: RealSlurm, admin: Slurm, submitter: Slurm, signal: str, exit_code: int
 ) -> None:
     job_id = (await submitter.submit_job(job())).job_id
-    await until(real, lambda: _is(submitter, job_id, "is_running"))
+    await happens(real, lambda: _is(submitter, job_id, "is_running"))
     assert (await admin.node(NODE)).is_busy
     with pytest.raises(errors.Busy):
         await admin.delete_node(NODE)
     await asyncio.sleep(0.3)  # the script has to reach its traps
     await submitter.signal_job(job_id, signal)
-    await until(real, lambda: _is(submitter, job_id, "is_ended"))
+    await happens(real, lambda: _is(submitter, job_id, "is_ended"))
     ended = await submitter.job(job_id)
     assert (ended.exit_code, ended.user, ended.comment) == (exit_code, "k8s", "k8s:default/web-0:uid")
     with pytest.raises(errors.AlreadyDone):

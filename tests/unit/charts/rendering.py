@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
 from devcluster.binaries import HELM, KUBERNETES_VERSION, Binaries
+from devcluster.shell import CommandFailed, run
+from devcluster.state import default_cache
 
 ROOT = Path(__file__).resolve().parents[3]
 CHARTS = ROOT / "charts"
@@ -30,7 +30,7 @@ def helm() -> str:
     found = shutil.which("helm")
     if found:
         return found
-    binaries = Binaries(Path(os.environ.get("SUNKPY_CACHE") or Path.home() / ".cache" / "sunkpy"))
+    binaries = Binaries(default_cache())
     binaries.ensure([HELM], progress=print)
     return str(binaries.helm / "helm")
 
@@ -41,16 +41,11 @@ def run_helm(*args: str, values: Mapping[str, object] | None = None) -> str:
     Raises:
         Refused: helm failed.
     """
-    done = subprocess.run(
-        [helm(), *args, "--kube-version", KUBERNETES_VERSION, "--values", "-"],
-        input=yaml.safe_dump(values or {}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise Refused(done.stderr)
-    return done.stdout
+    whole = [helm(), *args, "--kube-version", KUBERNETES_VERSION, "--values", "-"]
+    try:
+        return run(whole, stdin=yaml.safe_dump(values or {}))
+    except CommandFailed as error:
+        raise Refused(error.output) from error
 
 
 def render(chart: str, values: Mapping[str, object] | None = None, *, release: str = "demo") -> Sequence[Manifest]:

@@ -19,6 +19,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import kubernetes_validate
 
+from sunkpy.core.gang.access import Rule
 from sunkpy.operator.settings import OperatorSettings
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.syncer.settings import SyncerSettings
@@ -145,6 +146,10 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ("slurm", {"nodeSets": {"H100": {}}}, "H100"),
         ("slurm", {"nodeSets": {"a": {"reserved": {"memory": "8 GB"}}}}, "memory"),
         ("slurm", {"slurmConfig": {"cgroup": "v3"}}, "cgroup"),
+        ("slurm", {"partitions": {"low": {"preemptMode": "SUSPEND"}}}, "SUSPEND and GANG start the next job beside"),
+        ("slurm", {"partitions": {"low": {"extra": "preemptmode=gang"}}}, "SUSPEND and GANG start the next job beside"),
+        ("slurm", {"slurmConfig": {"extra": "PreemptMode = SUSPEND,GANG"}}, "SUSPEND and GANG start the next job"),
+        ("slurm", {"hooks": {"markersHostPath": "../tmp"}}, "markersHostPath"),
         ("slurm", {"partitions": {"low": {"extra": "A=1\nInclude /etc/shadow"}}}, "extra"),
         ("sunkpy", {"resyncSecond": 5}, "resyncSecond"),
         ("slurm", {"networkPolicies": {"apiserver": {"cidr": []}}}, "cidr"),
@@ -158,6 +163,20 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
 def test_a_wrong_value_is_refused_by_name(chart: str, values: dict[str, object], says: str):
     with pytest.raises(Refused, match=says):
         render(chart, values)
+
+
+def test_markers_lie_on_the_machine_apart_for_each_cluster_and_node():
+    spec = of_kind(render("slurm", FULL), "NodeSet")["h100"]["spec"]["template"]["spec"]
+    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "markers"]
+    assert volume["hostPath"] == {"path": "/var/lib/sunkpy/research-sk", "type": "DirectoryOrCreate"}
+    (mount,) = [mount for mount in spec["containers"][0]["volumeMounts"] if mount["name"] == "markers"]
+    assert mount["subPathExpr"] == "$(SUNKPY_KUBE_NODE)"
+
+
+def test_daemons_that_start_themselves_anew_are_called_by_their_full_path():
+    for script in (ROOT / "slurm-images" / "bin").glob("start-*"):
+        (start,) = [line for line in script.read_text().splitlines() if line.startswith("exec ")]
+        assert "/usr/sbin/" in start, script
 
 
 def test_only_the_operator_may_write_nodes():
@@ -251,7 +270,7 @@ def test_another_version_of_the_chart_restarts_nothing(chart: str, tmp_path: Pat
     ("values", "restarted"),
     [
         ({"partitions": {"night": {"priorityTier": 5}}}, {"slurmctld", "slurmrestd"}),
-        ({"hooks": {"epilogTimeoutSeconds": 7}}, {"slurmctld"}),
+        ({"hooks": {"epilogTimeoutSeconds": 7}}, {"slurmctld", "scheduler"}),
         ({"syncer": {"pollSeconds": 7}}, {"syncer"}),
         ({"scheduler": {"pollSeconds": 7}}, {"scheduler"}),
     ],
@@ -392,3 +411,16 @@ def _shellcheck(*scripts: Path) -> None:
     program = Path(sys.executable).with_name("shellcheck")
     done = subprocess.run([program, *scripts], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_pods_get_the_default_partition_and_what_the_admins_map_opens():
+    rule = {"namespaces": ["chem"], "namespaceLabels": {"team": "chem"}, "partitions": ["low"]}
+    config = _scheduler_settings({"scheduler": {"access": [rule]}})
+    assert config.default_partition == "low"
+    assert config.access == (Rule(namespaces=("chem",), namespace_labels={"team": "chem"}, partitions=("low",)),)
+    assert _scheduler_settings({}).access == ()
+
+
+def _scheduler_settings(values: dict[str, object]) -> SchedulerSettings:
+    text = of_kind(render("slurm", values), "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
+    return msgspec.yaml.decode(text, type=SchedulerSettings)

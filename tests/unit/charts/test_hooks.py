@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,6 +17,22 @@ import pytest
 from tests.unit.charts.rendering import of_kind, render
 
 LEADER = "/leader"
+NOBODY = 65534
+OWN_JOB = 12
+UNHELD = {"SUNKPY_REFUSAL_S": "0"}
+NO_TIME = {
+    "SUNKPY_PROLOG_TIMEOUT_S": "0",
+    "SUNKPY_EPILOG_TIMEOUT_S": "0",
+    "SUNKPY_OUTAGE_TIMEOUT_S": "0",
+}
+
+# Remembers what it was told; shows a node as the file `node` says. A reason is one argument, so its spaces count.
+SCONTROL = """#!/bin/bash
+case $* in
+  *show*) cat "${0%/*}/node" ;;
+  *) printf '%s\\n' "${@: -1}" >> "${0%/*}/reasons" ;;
+esac
+"""
 
 
 @dataclass
@@ -22,8 +40,10 @@ class Scheduler:
     """Answers in order, the last one for ever; remembers what was asked. 0 hangs up without an answer."""
 
     answers: list[int] = field(default_factory=lambda: [200])
+    body: bytes = b""
     asked: list[tuple[str, str, object]] = field(default_factory=list)
     port: int = 0
+    when_asked: Callable[[], None] = lambda: None
 
 
 @pytest.fixture
@@ -33,6 +53,7 @@ def scheduler() -> Iterator[Scheduler]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
+            state.when_asked()
             state.asked.append((self.path, self.headers["Authorization"], json.loads(body)))
             status = state.answers.pop(0) if len(state.answers) > 1 else state.answers[0]
             if status == 0:
@@ -40,8 +61,9 @@ def scheduler() -> Iterator[Scheduler]:
             self.send_response(status)
             if status == 307:
                 self.send_header("Location", f"http://127.0.0.1:{state.port}{LEADER}{self.path}")
-            self.send_header("Content-Length", "0")
+            self.send_header("Content-Length", str(len(state.body)))
             self.end_headers()
+            self.wfile.write(state.body)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -63,19 +85,69 @@ class Hooks:
     folder: Path
     port: int
 
-    def run(self, hook: str, *, comment: str = "k8s:default/pod:uid", **env: str) -> subprocess.CompletedProcess[str]:
-        """Run one as slurmd would: with nothing in the environment but Slurm's variables."""
-        settings = {"SUNKPY_HOOKS_URL": f"http://127.0.0.1:{self.port}", **env}
+    @property
+    def markers(self) -> set[int]:
+        return {int(path.name) for path in (self.folder / "markers").iterdir()}
+
+    @property
+    def reasons(self) -> list[str]:
+        """What the hooks have made the node's reason, in order."""
+        told = self.folder / "reasons"
+        return [line.removeprefix("reason=") for line in told.read_text().splitlines()] if told.exists() else []
+
+    def mark(self, *jobs: int) -> None:
+        for job in jobs:
+            (self.folder / "markers" / str(job)).touch()
+
+    def show_node(self, record: str) -> None:
+        (self.folder / "node").write_text(f"NodeName=gpu-012-002 {record} Comment=\n")
+
+    def set_up(self, **settings: str) -> None:
+        settings = {"SUNKPY_HOOKS_URL": f"http://127.0.0.1:{self.port}", **settings}
         (self.folder / "hooks.env").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        slurm = {"SLURM_JOB_COMMENT": comment, "SLURM_JOB_ID": "12", "SLURMD_NODENAME": "gpu-012-002"}
+
+    def start(
+        self,
+        hook: str,
+        *,
+        comment: str = "k8s:default/pod:uid",
+        job: int = OWN_JOB,
+        uid: int = 0,
+        kill_wait_s: int = 30,
+    ) -> subprocess.Popen[str]:
+        """Start one as slurmd would: with nothing in the environment but Slurm's variables."""
+        slurm = {
+            "SLURM_JOB_COMMENT": comment,
+            "SLURM_JOB_ID": str(job),
+            "SLURM_JOB_UID": str(uid),
+            "SLURMD_NODENAME": "gpu-012-002",
+        }
         ours = {
             "SUNKPY_HOOKS_ENV": str(self.folder / "hooks.env"),
             "SUNKPY_TOKEN_FILE": str(self.folder / "token"),
+            "SUNKPY_MARKERS": str(self.folder / "markers"),
+            "SUNKPY_PATH": f"{self.folder}:/usr/bin:/bin",
+            "SUNKPY_KILL_WAIT_S": str(kill_wait_s),
         }
-        script = str(self.folder / f"{hook}.sh")
-        return subprocess.run(
-            ["bash", script], env=slurm | ours, capture_output=True, text=True, timeout=30, check=False
+        return subprocess.Popen(
+            ["bash", str(self.folder / f"{hook}.sh")],
+            env=slurm | ours,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
+
+    def run(
+        self, hook: str, *, comment: str = "k8s:default/pod:uid", job: int = OWN_JOB, **settings: str
+    ) -> subprocess.CompletedProcess[str]:
+        self.set_up(**settings)
+        return finished(self.start(hook, comment=comment, job=job))
+
+
+def finished(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    out, err = process.communicate(timeout=30)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 @pytest.fixture(scope="module")
@@ -89,18 +161,30 @@ def hooks(tmp_path: Path, scheduler: Scheduler, scripts: dict[str, str]) -> Hook
     for name, text in scripts.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "token").write_text("secret-token\n")
-    return Hooks(folder=tmp_path, port=scheduler.port)
+    (tmp_path / "scontrol").write_text(SCONTROL)
+    (tmp_path / "scontrol").chmod(0o755)
+    (tmp_path / "markers").mkdir()
+    hooks = Hooks(folder=tmp_path, port=scheduler.port)
+    hooks.show_node("State=IDLE")
+    hooks.set_up()
+    return hooks
+
+
+def paths(scheduler: Scheduler) -> list[str]:
+    return [path.removeprefix("/hooks/v1/") for path, *_ in scheduler.asked]
 
 
 @pytest.mark.parametrize("hook", ["prolog", "epilog"])
 def test_a_hook_says_who_it_is_and_for_which_job(hook: str, hooks: Hooks, scheduler: Scheduler):
     assert hooks.run(hook).returncode == 0
-    asked = (f"/hooks/v1/{hook}", "Bearer secret-token", {"job_id": 12, "node": "gpu-012-002"})
-    assert scheduler.asked == [asked]
+    said = {"job_id": OWN_JOB, "node": "gpu-012-002", "gang": "k8s:default/pod:uid"}
+    assert scheduler.asked == [(f"/hooks/v1/{hook}", "Bearer secret-token", said)]
 
 
 @pytest.mark.parametrize("hook", ["prolog", "epilog"])
-@pytest.mark.parametrize("answers", [[202, 202, 200], [503, 200], [0, 200], [500, 202, 200]])
+@pytest.mark.parametrize(
+    "answers", [[202, 202, 200], [503, 200], [0, 200], [500, 202, 200], [401, 200], [403, 202, 200]]
+)
 def test_a_hook_asks_until_it_is_done(hook: str, answers: list[int], hooks: Hooks, scheduler: Scheduler):
     scheduler.answers = list(answers)
     assert hooks.run(hook).returncode == 0
@@ -117,9 +201,9 @@ def test_a_hook_follows_to_the_leader_with_body_and_token(hook: str, hooks: Hook
 
 @pytest.mark.parametrize(("hook", "code"), [("prolog", 0), ("epilog", 1)])
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refusal_is_final(hook: str, code: int, status: int, hooks: Hooks, scheduler: Scheduler):
+def test_a_refusal_that_lasts_is_believed(hook: str, code: int, status: int, hooks: Hooks, scheduler: Scheduler):
     scheduler.answers = [status]
-    done = hooks.run(hook)
+    done = hooks.run(hook, **UNHELD)
     assert (done.returncode, len(scheduler.asked)) == (code, 1)
     assert str(status) in done.stderr
 
@@ -128,27 +212,240 @@ def test_a_refusal_is_final(hook: str, code: int, status: int, hooks: Hooks, sch
 @pytest.mark.parametrize("status", [202, 503])
 def test_a_hook_ends_when_its_time_is_up(hook: str, code: int, status: int, hooks: Hooks, scheduler: Scheduler):
     scheduler.answers = [status]
-    limits = {"SUNKPY_PROLOG_TIMEOUT_S": "0", "SUNKPY_EPILOG_TIMEOUT_S": "0"}
-    assert hooks.run(hook, **limits).returncode == code
+    assert hooks.run(hook, **NO_TIME).returncode == code
     assert scheduler.asked
 
 
 @pytest.mark.parametrize("hook", ["prolog", "epilog"])
 @pytest.mark.parametrize("comment", ["", "my job", "ak8s:x"])
-def test_other_jobs_are_none_of_its_concern(hook: str, comment: str, hooks: Hooks, scheduler: Scheduler):
+def test_other_jobs_on_a_node_without_pods_ask_nobody(hook: str, comment: str, hooks: Hooks, scheduler: Scheduler):
     assert hooks.run(hook, comment=comment).returncode == 0
-    assert scheduler.asked == []
+    assert (scheduler.asked, hooks.markers) == ([], set())
+
+
+@pytest.mark.parametrize("hook", ["prolog", "epilog"])
+def test_without_a_scheduler_there_is_nobody_to_ask(hook: str, hooks: Hooks, scheduler: Scheduler):
+    assert hooks.run(hook, SUNKPY_HOOKS_URL="").returncode == 0
+    assert (scheduler.asked, hooks.markers) == ([], set())
 
 
 @pytest.mark.parametrize(("hook", "code"), [("prolog", 0), ("epilog", 1)])
 def test_a_missing_token_does_not_pass_for_done(hook: str, code: int, hooks: Hooks, scheduler: Scheduler):
     (hooks.folder / "token").unlink()
-    limits = {"SUNKPY_PROLOG_TIMEOUT_S": "0", "SUNKPY_EPILOG_TIMEOUT_S": "0"}
-    assert hooks.run(hook, **limits).returncode == code
+    assert hooks.run(hook, **NO_TIME).returncode == code
     assert scheduler.asked == []
+
+
+# ------------------------------------------------------------------------------------------------ markers and the gate
+
+
+def test_a_placeholder_is_marked_before_anybody_is_asked(hooks: Hooks, scheduler: Scheduler):
+    seen: list[set[int]] = []
+    scheduler.when_asked = lambda: seen.append(hooks.markers)
+    assert hooks.run("prolog").returncode == 0
+    assert (paths(scheduler), seen) == (["prolog"], [{OWN_JOB}])
+
+
+def test_only_a_successful_epilog_takes_its_own_marker_away(hooks: Hooks, scheduler: Scheduler):
+    hooks.mark(OWN_JOB, 7)
+    scheduler.answers = [202]
+    assert hooks.run("epilog", **NO_TIME).returncode == 1
+    assert hooks.markers == {OWN_JOB, 7}
+    scheduler.answers = [200]
+    assert hooks.run("epilog").returncode == 0
+    assert hooks.markers == {7}
+
+
+def test_an_epilog_keeps_the_marker_of_pods_that_stay(hooks: Hooks, scheduler: Scheduler):
+    hooks.mark(OWN_JOB)
+    scheduler.body = b'{"done":true,"kept":true}'
+    assert hooks.run("epilog").returncode == 0
+    assert hooks.markers == {OWN_JOB}
+
+
+def test_an_epilog_cut_short_leaves_the_marker(hooks: Hooks, scheduler: Scheduler):
+    hooks.mark(OWN_JOB)
+    asked = threading.Event()
+    scheduler.when_asked = asked.set
+    scheduler.answers = [503]
+    epilog = hooks.start("epilog")
+    assert asked.wait(10)
+    os.killpg(epilog.pid, signal.SIGKILL)
+    finished(epilog)
+    assert hooks.markers == {OWN_JOB}
+
+
+@pytest.mark.parametrize("comment", ["", "k8s:default/pod:uid"])
+def test_a_job_waits_for_the_pods_of_jobs_that_were_here_before(comment: str, hooks: Hooks, scheduler: Scheduler):
+    hooks.mark(7, 8)
+    scheduler.answers = [202, 503, 202, 200]
+    assert hooks.run("prolog", comment=comment).returncode == 0
+    assert paths(scheduler) == ["gate"] * 4 + (["prolog"] if comment else [])
+    said = {"job_id": OWN_JOB, "node": "gpu-012-002", "gang": comment, "marked": [7, 8]}
+    assert scheduler.asked[0][2] == said
+    assert 7 in hooks.markers
+
+
+@pytest.mark.parametrize("body", [b'{"done":true,"over":[7,9,12]}', b'{"done": true, "over": [7, 9, 12]}'])
+def test_markers_of_jobs_whose_pods_have_left_are_forgotten(body: bytes, hooks: Hooks, scheduler: Scheduler):
+    hooks.mark(7, 8, 9)
+    scheduler.body = body
+    assert hooks.run("prolog").returncode == 0
+    assert hooks.markers == {8, OWN_JOB}
+
+
+def test_a_marker_under_the_number_of_a_job_without_pods_is_an_older_jobs(hooks: Hooks, scheduler: Scheduler):
+    hooks.mark(OWN_JOB)
+    assert hooks.run("prolog", comment="").returncode == 0
+    assert scheduler.asked[0][2] == {"job_id": OWN_JOB, "node": "gpu-012-002", "marked": [OWN_JOB]}
+
+
+def test_two_jobs_on_a_node_wait_for_each_other_only_at_the_gate(hooks: Hooks, scheduler: Scheduler):
+    assert hooks.run("prolog", job=12).returncode == 0
+    assert hooks.run("prolog", job=13).returncode == 0
+    assert paths(scheduler) == ["prolog", "gate", "prolog"]
+    assert hooks.run("epilog", job=12).returncode == 0
+    assert hooks.markers == {13}
+
+
+@pytest.mark.parametrize(
+    ("answer", "limits", "says"),
+    [
+        (202, {"SUNKPY_EPILOG_TIMEOUT_S": "0"}, "not done after 0 s: pod default/a is not gone yet"),
+        (503, {"SUNKPY_OUTAGE_TIMEOUT_S": "0"}, "no answer for 0 s (HTTP 503)"),
+        (0, {"SUNKPY_OUTAGE_TIMEOUT_S": "0"}, "no answer for 0 s (HTTP 000)"),
+        (404, {"SUNKPY_OUTAGE_TIMEOUT_S": "0"}, "no answer for 0 s (HTTP 404)"),
+        (403, UNHELD, "the scheduler refused with HTTP 403"),
+    ],
+)
+def test_a_gate_that_does_not_open_keeps_the_job_out_and_says_why(
+    answer: int, limits: dict[str, str], says: str, hooks: Hooks, scheduler: Scheduler
+):
+    hooks.mark(7)
+    scheduler.answers = [answer]
+    scheduler.body = b'{"done":false,"why":"pod default/a is not gone yet"}'
+    done = hooks.run("prolog", comment="", **limits)
+    assert done.returncode == 1
+    assert hooks.reasons == [f"sunkpy gate: {says}"]
+    assert hooks.markers == {7}
+
+
+def test_an_outage_counts_from_the_last_answer(hooks: Hooks, scheduler: Scheduler):
+    hooks.mark(7)
+    scheduler.answers = [202, 202, 503]
+    hooks.run("prolog", comment="", SUNKPY_OUTAGE_TIMEOUT_S="1")
+    assert paths(scheduler)[:3] == ["gate"] * 3
+    assert hooks.reasons == ["sunkpy gate: no answer for 1 s (HTTP 503)"]
+
+
+@pytest.mark.parametrize("comment", ["", "k8s:default/pod:uid"])
+def test_a_marked_node_without_settings_keeps_jobs_out(comment: str, hooks: Hooks, scheduler: Scheduler):
+    hooks.mark(7)
+    (hooks.folder / "hooks.env").unlink()
+    assert finished(hooks.start("prolog", comment=comment)).returncode == 1
+    assert hooks.reasons[0].startswith("sunkpy ")
+
+
+def test_a_marked_node_without_a_scheduler_keeps_jobs_out(hooks: Hooks):
+    hooks.mark(7)
+    assert hooks.run("prolog", comment="", SUNKPY_HOOKS_URL="").returncode == 1
+    assert hooks.reasons == [f"sunkpy gate: no scheduler to ask, and pods may be here: see {hooks.folder}/markers"]
+
+
+def test_a_placeholder_that_cannot_be_marked_gets_no_pods(hooks: Hooks, scheduler: Scheduler):
+    (hooks.folder / "markers").rmdir()
+    (hooks.folder / "markers").write_text("not a folder")
+    assert hooks.run("prolog").returncode == 1
+    assert scheduler.asked == []
+    assert hooks.reasons == [f"sunkpy prolog: cannot write {hooks.folder}/markers/12, so no pod may come here"]
+
+
+def test_a_folder_that_an_older_pod_lacks_is_made(hooks: Hooks):
+    (hooks.folder / "markers").rmdir()
+    assert hooks.run("prolog").returncode == 0
+    assert hooks.markers == {OWN_JOB}
+
+
+# -------------------------------------------------------------------------------------------------- a failing epilog
+
+
+def test_an_epilog_without_settings_does_not_give_the_node_away(hooks: Hooks):
+    (hooks.folder / "hooks.env").unlink()
+    assert finished(hooks.start("epilog")).returncode == 1
+    assert hooks.reasons == [f"sunkpy epilog: no {hooks.folder}/hooks.env, and pods may be here"]
+
+
+@pytest.mark.parametrize(
+    ("record", "ours"),
+    [
+        ("State=IDLE", True),
+        ("State=DOWN Reason=Not responding [slurm@2026-01-01]", True),
+        ("State=MIXED+DRAIN Reason=k8s: cordon: node cordoned [slurm@2026-01-01]", True),
+        ("State=IDLE+DRAIN Reason=disk broken [root@2026-01-01]", False),
+    ],
+)
+def test_a_failing_epilog_gives_its_own_reason_but_never_takes_a_persons(
+    record: str, ours: bool, hooks: Hooks, scheduler: Scheduler
+):
+    scheduler.answers = [403]
+    hooks.show_node(record)
+    assert hooks.run("epilog", **UNHELD).returncode == 1
+    assert hooks.reasons == (["sunkpy epilog: the scheduler refused with HTTP 403"] if ours else [])
+
+
+# ---------------------------------------------------------------------------------- processes that outlived their job
+
+
+@pytest.fixture
+def daemons() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts processes of user `NOBODY`, as a job would have left them."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(job: int, script: str = "exec sleep 60") -> subprocess.Popen[bytes]:
+        daemon = subprocess.Popen(
+            ["bash", "-c", f"{script}"], env={"SLURM_JOB_ID": str(job), "PATH": "/usr/bin:/bin"}, user=NOBODY
+        )
+        started.append(daemon)
+        return daemon
+
+    yield start
+    for daemon in started:
+        daemon.kill()
+        daemon.wait()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as another user")
+def test_an_epilog_ends_what_a_job_left_and_nothing_of_another_job(
+    hooks: Hooks, daemons: Callable[..., subprocess.Popen[bytes]]
+):
+    left, other, longer = daemons(OWN_JOB), daemons(13), daemons(120)
+    assert finished(hooks.start("epilog", comment="", uid=NOBODY)).returncode == 0
+    assert left.wait(5) == -signal.SIGTERM
+    assert (other.poll(), longer.poll()) == (None, None)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as another user")
+def test_what_ignores_sigterm_is_killed_after_kill_wait(hooks: Hooks, daemons: Callable[..., subprocess.Popen[bytes]]):
+    left = daemons(OWN_JOB, "trap '' TERM; exec sleep 60")
+    assert finished(hooks.start("epilog", comment="", uid=NOBODY, kill_wait_s=1)).returncode == 0
+    assert left.wait(5) == -signal.SIGKILL
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as another user")
+def test_processes_of_another_user_with_the_same_number_are_not_touched(
+    hooks: Hooks, daemons: Callable[..., subprocess.Popen[bytes]]
+):
+    forged = daemons(OWN_JOB)
+    assert finished(hooks.start("epilog", comment="", uid=NOBODY - 1)).returncode == 0
+    assert forged.poll() is None
 
 
 def test_the_token_is_not_on_a_command_line(scripts: dict[str, str]):
     for text in scripts.values():
         (call,) = [part for part in text.split("\n\n") if "curl" in part]
         assert "$token" not in call.partition("<<<")[0].partition("curl")[2]
+
+
+def test_a_comment_with_quotes_after_the_gang_cannot_end_the_question(hooks: Hooks, scheduler: Scheduler):
+    assert hooks.run("epilog", comment='k8s:default/pod:uid say "hi", \\ and more').returncode == 0
+    assert scheduler.asked[0][2]["gang"] == "k8s:default/pod:uid"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from demo.waiting import NeverSo
 from demo.watch import Watch
+from devcluster.waiting import NeverSo
 from sunkpy.core.model.objects import Pod
 
 SCRIPT = """

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
+from tests.doubles.serving import Handler, answering
 
 PODS = "/api/v1/pods"
 
@@ -60,27 +60,9 @@ class Script:
 
 
 @asynccontextmanager
-async def connected(handler: Callable[[web.Request], object], tmp_path: Path) -> AsyncIterator[Kube]:
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handler)  # type: ignore[arg-type]
-    server = TestServer(app)
-    await server.start_server()
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(
-        json.dumps(
-            {
-                "current-context": "c",
-                "clusters": [{"name": "c", "cluster": {"server": str(server.make_url("")).rstrip("/")}}],
-                "users": [{"name": "u", "user": {"token": "t"}}],
-                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            }
-        )
-    )
-    try:
-        async with await Kube.connect(kubeconfig) as kube:
-            yield kube
-    finally:
-        await server.close()
+async def connected(handler: Handler, tmp_path: Path) -> AsyncIterator[Kube]:
+    async with answering(handler, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
+        yield kube
 
 
 async def follow(script: Script, tmp_path: Path) -> list[tuple[str, str]]:

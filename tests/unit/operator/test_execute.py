@@ -1,6 +1,6 @@
 from sunkpy.core.model.removal_token import Token
 from sunkpy.core.nodeset.actions import AddFinalizer, CancelPending, CreatePod, DeletePod, MarkPending
-from sunkpy.operator.execute import group_removals
+from sunkpy.operator.execute import Said, group_removals
 from tests.unit.core.nodeset.build import NOW, make_nodeset, make_pod
 
 NODESET = make_nodeset()
@@ -22,9 +22,9 @@ def test_pods_that_go_for_one_reason_are_told_together():
         CreatePod("n7", "gpu-012-007", {}),
     ]
     assert group_removals(actions) == {
-        ("PodsDraining", "to be removed (rollout) once drained"): ["gpu-012-001", "gpu-012-003"],
-        ("PodsDraining", "to be removed (scale-down) once drained"): ["gpu-012-002"],
-        ("RemovalCancelled", "stays after all"): ["gpu-012-004"],
-        ("PodsDeleted", "deleted (drained)"): ["gpu-012-005"],
-        ("PodsDeleted", "deleted (failed)"): ["gpu-012-006"],
+        Said("PodsDraining", "to be removed (rollout) once drained"): ["gpu-012-001", "gpu-012-003"],
+        Said("PodsDraining", "to be removed (scale-down) once drained"): ["gpu-012-002"],
+        Said("RemovalCancelled", "stays after all"): ["gpu-012-004"],
+        Said("PodsDeleted", "deleted (drained)"): ["gpu-012-005"],
+        Said("PodsDeleted", "deleted (failed)"): ["gpu-012-006"],
     }

@@ -15,7 +15,8 @@ from sunkpy.operator.metrics import OperatorMetrics
 from sunkpy.operator.settings import OperatorSettings
 from sunkpy.operator.term import Term
 from sunkpy.runtime.process import Process
-from tests.unit.operator.apiserver import Apiserver, serving
+from tests.doubles.apiserver import Apiserver
+from tests.doubles.serving import answering
 
 NODESETS = ("nodesets", "slurm", "gpu")
 TRUE = {names.READINESS_GATE: "True", "Ready": "True", names.CONDITION_RUNNING: "False"}
@@ -52,19 +53,19 @@ def receipt(token: str | None) -> dict[str, Any]:
     return {"metadata": {"annotations": notes}}
 
 
-async def report(api: Apiserver, pod: str, **conditions: str) -> None:
+def report(api: Apiserver, pod: str, **conditions: str) -> None:
     """What kubelet and syncer would write."""
     told = [{"type": type_, "status": status, "message": "bad gpu"} for type_, status in {**TRUE, **conditions}.items()]
-    await api.change("pods", "slurm", pod, {"spec": {"nodeName": f"n{int(pod[-3:])}"}, "status": {"conditions": told}})
+    api.change("pods", "slurm", pod, {"spec": {"nodeName": f"n{int(pod[-3:])}"}, "status": {"conditions": told}})
 
 
 @pytest.fixture
 async def api(tmp_path, monkeypatch):
     """An apiserver with two nodes, and the operator at work on it."""
     server = Apiserver()
-    await server.put("nodes", node(1))
-    await server.put("nodes", node(2))
-    async with serving(server, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
+    server.put("nodes", node(1))
+    server.put("nodes", node(2))
+    async with answering(server.handle, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
         running = Process("operator", OperatorSettings())
         term = Term(kube, running, OperatorSettings(), OperatorMetrics(running.registry))
@@ -80,10 +81,10 @@ async def api(tmp_path, monkeypatch):
 
 
 async def test_a_nodeset_gets_its_pods_and_reports_them(api):
-    await api.put("nodesets", nodeset())
+    api.put("nodesets", nodeset())
     await api.until(lambda: api.names("pods") == ["gpu-012-001", "gpu-012-002"])
     for pod in api.names("pods"):
-        await report(api, pod)
+        report(api, pod)
     await api.until(lambda: api.objects[NODESETS].get("status", {}).get("numberReady") == 2)
     assert api.objects[NODESETS]["metadata"]["finalizers"] == [names.FINALIZER_NODESET]
     assert not any("kopf" in key for key in api.objects[NODESETS]["metadata"].get("annotations", {}))
@@ -95,39 +96,39 @@ async def test_a_nodeset_gets_its_pods_and_reports_them(api):
 
 
 async def test_a_pod_goes_only_when_its_token_is_answered(api):
-    await api.put("nodesets", nodeset())
+    api.put("nodesets", nodeset())
     await api.until(lambda: len(api.names("pods")) == 2)
-    await report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "True"})
-    await report(api, "gpu-012-002")
-    await api.change(*NODESETS, {"spec": {"replicas": 1}})
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "True"})
+    report(api, "gpu-012-002")
+    api.change(*NODESETS, {"spec": {"replicas": 1}})
     await api.until(lambda: token(api, "gpu-012-002"))
     answer = receipt(token(api, "gpu-012-002"))
-    await api.change("pods", "slurm", "gpu-012-002", answer)
+    api.change("pods", "slurm", "gpu-012-002", answer)
     await api.until(lambda: api.names("pods") == ["gpu-012-001"])
 
 
 async def test_deleting_a_nodeset_drains_before_it_lets_go(api):
-    await api.put("nodesets", nodeset(replicas=1))
+    api.put("nodesets", nodeset(replicas=1))
     await api.until(lambda: api.names("pods") == ["gpu-012-001"])
     await api.until(lambda: api.objects[NODESETS]["metadata"].get("finalizers"))
-    await api.change(*NODESETS, {"metadata": {"deletionTimestamp": "2026-11-20T12:00:00Z"}})
+    api.change(*NODESETS, {"metadata": {"deletionTimestamp": "2026-11-20T12:00:00Z"}})
     await api.until(lambda: (token(api, "gpu-012-001") or "").endswith("/nodeset-deleted"))
     assert NODESETS in api.objects
     answer = receipt(token(api, "gpu-012-001"))
-    await api.change("pods", "slurm", "gpu-012-001", answer)
+    api.change("pods", "slurm", "gpu-012-001", answer)
     await api.until(lambda: NODESETS not in api.objects)
     assert api.names("pods") == []
 
 
 async def test_a_template_that_is_refused_is_told_and_takes_no_pod(api):
-    await api.put("nodesets", nodeset())
+    api.put("nodesets", nodeset())
     await api.until(lambda: len(api.names("pods")) == 2)
     for pod in api.names("pods"):
-        await report(api, pod)
+        report(api, pod)
     api.refuse_pods = "spec.containers[0].image: Required value"
     template = {"spec": {"containers": [{"name": "slurmd", "image": ""}]}}
-    await api.change(*NODESETS, {"spec": {"template": template}})
-    await api.until(lambda: "CreateFailed" in api.notes())
+    api.change(*NODESETS, {"spec": {"template": template}})
+    await api.until(lambda: "CreateFailed" in api.reasons())
     assert api.names("pods") == ["gpu-012-001", "gpu-012-002"]
     assert token(api, "gpu-012-001") is None
 
@@ -135,18 +136,18 @@ async def test_a_template_that_is_refused_is_told_and_takes_no_pod(api):
 async def test_a_nodeset_that_fits_nowhere_says_why(api):
     template = nodeset()["spec"]["template"]
     template["spec"]["nodeSelector"] = {"pool": "cpu"}
-    await api.put("nodesets", nodeset(template=template))
-    await api.until(lambda: "NoNodeFits" in api.notes())
+    api.put("nodesets", nodeset(template=template))
+    await api.until(lambda: "NoNodeFits" in api.reasons())
     assert api.names("pods") == []
 
 
 async def test_two_nodesets_never_share_a_node(api):
     other = nodeset()
     other["metadata"]["name"] = "cpu"
-    await api.put("nodesets", nodeset())
-    await api.put("nodesets", other)
+    api.put("nodesets", nodeset())
+    api.put("nodesets", other)
     await api.until(lambda: len(api.names("pods")) == 2)
-    await api.put("nodes", node(3))
+    api.put("nodes", node(3))
     await api.until(lambda: len(api.names("pods")) == 3)
     used = [
         pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
@@ -157,36 +158,36 @@ async def test_two_nodesets_never_share_a_node(api):
 
 
 async def test_cordons_travel_both_ways_by_ownership(api):
-    await api.put("nodesets", nodeset(replicas=1))
+    api.put("nodesets", nodeset(replicas=1))
     await api.until(lambda: api.names("pods") == ["gpu-012-001"])
-    await report(api, "gpu-012-001", **{names.CONDITION_CORDON: "True"})
+    report(api, "gpu-012-001", **{names.CONDITION_CORDON: "True"})
     await api.until(lambda: api.find("nodes", "n1")["spec"].get("unschedulable"))
     n1 = api.find("nodes", "n1")
     assert n1["metadata"]["annotations"][names.ANNOTATION_CORDONED_BY] == "slurm"
-    await report(api, "gpu-012-001", **{names.CONDITION_CORDON: "False"})
+    report(api, "gpu-012-001", **{names.CONDITION_CORDON: "False"})
     await api.until(lambda: not api.find("nodes", "n1")["spec"].get("unschedulable"))
     assert names.ANNOTATION_CORDON not in api.find("pods", "gpu-012-001")["metadata"].get("annotations", {})
-    await api.change("nodes", "", "n1", {"spec": {"unschedulable": True}})
+    api.change("nodes", "", "n1", {"spec": {"unschedulable": True}})
     await api.until(
         lambda: api.find("pods", "gpu-012-001")["metadata"].get("annotations", {}).get(names.ANNOTATION_CORDON)
     )
 
 
 async def test_a_failed_pod_is_replaced(api):
-    await api.put("nodesets", nodeset(replicas=1))
+    api.put("nodesets", nodeset(replicas=1))
     await api.until(lambda: api.names("pods") == ["gpu-012-001"])
     first = api.find("pods", "gpu-012-001")["metadata"]["uid"]
-    await api.change("pods", "slurm", "gpu-012-001", {"status": {"phase": "Failed", "reason": "OutOfcpu"}})
+    api.change("pods", "slurm", "gpu-012-001", {"status": {"phase": "Failed", "reason": "OutOfcpu"}})
     await api.until(lambda: (pod := api.find("pods", "gpu-012-001")) and pod["metadata"]["uid"] != first)
-    assert "PodFailed" in api.notes()
+    assert "PodFailed" in api.reasons()
 
 
 async def test_evictions_are_held_back_until_a_cordoned_node_is_drained_and_idle(api):
-    await api.put("nodesets", nodeset(replicas=1))
+    api.put("nodesets", nodeset(replicas=1))
     await api.until(lambda: api.names("pods") == ["gpu-012-001"])
     assert api.names("poddisruptionbudgets") == ["gpu-slurmd"]
-    await api.change("nodes", "", "n1", {"spec": {"unschedulable": True}})
-    await report(api, "gpu-012-001", **{names.CONDITION_DRAIN: "True", names.CONDITION_RUNNING: "False"})
+    api.change("nodes", "", "n1", {"spec": {"unschedulable": True}})
+    report(api, "gpu-012-001", **{names.CONDITION_DRAIN: "True", names.CONDITION_RUNNING: "False"})
     await api.until(lambda: api.find("pods", "gpu-012-001")["metadata"]["labels"].get("sunkpy.dev/evictable"))
 
 

@@ -55,6 +55,23 @@ async def test_an_epilog_of_a_job_that_runs_is_not_believed(world, tmp_path, mon
         assert world.deleted == []
 
 
+async def test_an_epilog_of_a_job_that_slurm_has_forgotten_costs_no_pod_its_life_and_the_mark_stays(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.jobs.clear()
+        status, answer = await call("epilog", job_id)
+        assert (status, answer["kept"]) == (200, True)
+        await world.until(lambda: len(world.submissions) == 2)
+        assert world.deleted == []
+
+
+async def test_a_new_leader_lets_no_epilog_take_the_mark_of_a_job_that_nobody_knows(world, tmp_path):
+    world.add_pod(node="node-1", running=True)
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        status, answer = await call("epilog", 4711)
+        assert (status, answer["kept"]) == (200, True)
+
+
 async def test_a_job_id_that_a_pod_claims_for_itself_is_not_adopted(world, tmp_path):
     alices = world.add_job({"metadata": {"namespace": "x", "name": "y", "uid": "z"}}, "RUNNING", user="alice")
     world.add_pod(node="node-1", running=True, annotations={names.ANNOTATION_JOB_ID: str(alices)})
@@ -105,13 +122,14 @@ async def test_a_healthy_pod_outlives_node_fail_until_its_node_is_somebody_elses
         status, answer = await call("epilog", job_id)
         assert (status, answer["done"], answer["kept"]) == (200, True, True)
         assert world.deleted == []
-        asking = asyncio.ensure_future(call("gate", 4711))
+        successor = world.slurm.add_job("RUNNING", "CONFIGURING", comment="", user="alice", nodes="n1")
+        asking = asyncio.ensure_future(call("gate", successor))
         await world.until(lambda: world.deleted == ["web"])
         assert (await asking)[0] == 202
         (condition,) = [c for c in world.pod()["status"]["conditions"] if c["type"] == "DisruptionTarget"]
-        assert condition["message"] == f"Slurm lost job {job_id} and gave n1 to Slurm job 4711"
+        assert condition["message"] == f"Slurm lost job {job_id} and gave n1 to Slurm job {successor}"
         world.pod_is_gone()
-        assert (await call("gate", 4711))[0] == 200
+        assert (await call("gate", successor))[0] == 200
 
 
 async def test_a_placeholder_job_that_nobody_knows_is_found_and_cancelled(world, tmp_path):
@@ -122,7 +140,7 @@ async def test_a_placeholder_job_that_nobody_knows_is_found_and_cancelled(world,
 
 
 async def test_a_binding_that_the_apiserver_forbids_gives_the_node_back(world, tmp_path):
-    world.refuse_bindings = True
+    world.api.refuse_bindings = True
     async with leading(world, tmp_path):
         world.add_pod()
         await world.until(lambda: world.submissions)
@@ -133,10 +151,27 @@ async def test_a_binding_that_the_apiserver_forbids_gives_the_node_back(world, t
 
 
 async def test_a_pod_with_the_labels_of_a_slurmd_pod_speaks_for_no_node(world, tmp_path):
-    pod = world.objects["pods"]["slurm", "slurmd-2"]
+    pod = world.api.find("pods", "slurmd-2")
     pod["metadata"]["ownerReferences"] = []
     world.put("pods", pod)
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         status, answer = await call("epilog", 1, node=2)
         assert status == 403
         assert "no slurmd pod" in answer["why"]
+
+
+async def test_an_epilog_of_a_job_whose_number_slurm_gave_away_costs_no_pod_its_node(world, tmp_path):
+    """slurmctld lost its state and counts anew: job 100 was that of another pod, on another node."""
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        status, answer = await call("epilog", job_id, node=2, gang="k8s:default/earlier:uid-earlier")
+        assert (status, answer["done"], answer["kept"]) == (200, True, True)
+        status, answer = await call("epilog", job_id, node=1, gang="k8s:default/earlier:uid-earlier")
+        assert (status, answer["kept"]) == (200, True)
+        assert world.deleted == []
+
+
+async def test_the_mark_of_a_job_that_slurm_does_not_know_stays_for_the_gate(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        assert (await call("epilog", 4711))[1]["kept"]
+        assert await call("gate", 5000, marked=[4711]) == (200, {"done": True, "over": [4711]})

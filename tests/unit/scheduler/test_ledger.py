@@ -38,6 +38,16 @@ def test_a_job_that_is_queued_again_forgets_the_hooks_of_its_first_run():
     assert not entry.view(4.0).is_over
 
 
+def test_a_job_that_is_queued_again_has_no_node_until_slurm_gives_it_one_anew():
+    entry = job(state=RUNNING, nodes=("n1",), proved={"n1"})
+    entry.observe(frozenset({"PENDING", "COMPLETING"}), asked_at=1.0)
+    assert (entry.nodes, entry.proved) == (("n1",), {"n1"})  # its epilogs still call
+    entry.observe(PENDING, asked_at=2.0)
+    entry.observe(RUNNING, asked_at=3.0)
+    assert entry.view(4.0).start_nodes == ()
+    assert entry.proved == set()
+
+
 def test_one_answer_without_the_job_proves_nothing_and_one_with_it_begins_anew():
     entry = job(state=RUNNING)
     for state in (None, RUNNING, None):

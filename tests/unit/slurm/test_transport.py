@@ -1,9 +1,13 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 from pytest_httpx import HTTPXMock
 
-from sunkpy.slurm import PrometheusRecorder, Slurm, errors
+from sunkpy.core.model.states import JobId
+from sunkpy.slurm import JobSubmission, PrometheusRecorder, Slurm, errors
 from sunkpy.slurm.request import Request
 from sunkpy.slurm.transport import Transport
 from sunkpy.slurm.wire import Reply
@@ -120,3 +124,50 @@ async def test_every_request_is_counted_with_its_outcome(httpx_mock: HTTPXMock) 
 
     assert (count("ping/", "503"), count("ping/", "ok"), count("node/{name}", "2018")) == (1, 1, 1)
     assert registry.get_sample_value("sunkpy_slurm_retries_total", {"endpoint": "ping/"}) == 1
+
+
+Write = Callable[[Slurm], Awaitable[object]]
+WRITES: dict[str, Write] = {
+    "submit": lambda slurm: slurm.submit_job(JobSubmission(name="j", script="#!/bin/sh", comment="c")),
+    "exclude": lambda slurm: slurm.exclude_nodes(JobId(1), ["n1"]),
+    "signal": lambda slurm: slurm.signal_job(JobId(1), "USR1"),
+    "cancel": lambda slurm: slurm.cancel_job(JobId(1)),
+    "drain": lambda slurm: slurm.drain_node("n1", reason="x"),
+    "delete": lambda slurm: slurm.delete_node("n1"),
+}
+
+
+def leading(left_s: float) -> Slurm:
+    return Slurm(Transport(URL, FixedToken(), version="v0.0.45", sleep=no_sleep, deadline=lambda: left_s))
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
+async def test_a_write_after_the_lease_is_not_sent_and_says_why(httpx_mock: HTTPXMock, write: Write) -> None:
+    with pytest.raises(errors.LeaseOver, match="the lease has run out"):
+        await write(leading(0.0))
+    assert httpx_mock.get_requests() == []
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
+async def test_a_write_has_no_more_time_than_is_left(httpx_mock: HTTPXMock, write: Write) -> None:
+    async def never(_: httpx.Request) -> httpx.Response:
+        await asyncio.Event().wait()
+        raise AssertionError("nothing wakes it")
+
+    httpx_mock.add_callback(never, is_reusable=True)
+    async with asyncio.timeout(10):
+        with pytest.raises(errors.Unreachable, match="no answer"):
+            await write(leading(0.02))
+
+
+async def test_a_write_that_is_tried_again_asks_again_what_is_left(httpx_mock: HTTPXMock) -> None:
+    left_s = iter([5.0, 0.0])
+    httpx_mock.add_callback(lambda _: httpx.Response(502, text="bad gateway"))
+    slurm = Slurm(Transport(URL, FixedToken(), version="v0.0.45", sleep=no_sleep, deadline=lambda: next(left_s)))
+    with pytest.raises(errors.LeaseOver):
+        await slurm.drain_node("n1", reason="x")
+
+
+async def test_a_read_needs_no_lease(httpx_mock: HTTPXMock) -> None:
+    serve(httpx_mock, NODES)
+    assert await leading(0.0).nodes()

@@ -9,8 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiohttp import web
-from pytest_httpx import HTTPXMock
 
 from sunkpy.core import names
 from sunkpy.core.mirror import DeleteSlurmNode, DrainNode, UndrainNode
@@ -24,8 +22,9 @@ from sunkpy.syncer.execute import Executor
 from sunkpy.syncer.metrics import NodeCollector, SyncerMetrics
 from sunkpy.syncer.settings import SyncerSettings
 from sunkpy.syncer.term import Term, WrongCluster
-from tests.unit.operator.apiserver import Apiserver, Body, merged, merged_conditions, refusal, serving
-from tests.unit.syncer.slurmrestd import FakeSlurmrestd
+from tests.doubles.apiserver import Apiserver
+from tests.doubles.serving import Changes, answering, serving
+from tests.doubles.slurmrestd import Slurmrestd
 
 NAME = "gpu-000-001"
 COMMENT = '{"node":"n","namespace":"slurm","pod":"gpu-000-001","uid":"u"}'
@@ -35,47 +34,44 @@ NODESET_REFERENCE = {
 TOKEN = "2026-11-21T00:00:00Z/scale-down"
 
 
-class PodApiserver(Apiserver):
-    """One whose status subresource of pods takes annotations too, as the real one does."""
-
-    async def _patch(self, key: tuple[str, str, str], body: Body, sub: str) -> web.Response:
-        old = self.objects[key]
-        if body["metadata"].get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
-            return refusal(409, "Conflict")
-        conditions = merged_conditions(old, body)
-        patch = {"metadata": {"annotations": body["metadata"]["annotations"]}, "status": {"conditions": conditions}}
-        await self._store(key, merged(old, patch), "MODIFIED")
-        return web.json_response(self.objects[key])
-
-
 class World:
     """Both sides, and the syncer between them."""
 
-    def __init__(self, api: PodApiserver, slurm: FakeSlurmrestd, kube: Kube, client: Slurm, nodes: NodeCache) -> None:
-        self.api, self.slurm, self.kube, self.client, self.nodes = api, slurm, kube, client, nodes
+    def __init__(self, changes: Changes) -> None:
+        self.changes = changes
+        self.api = Apiserver(changes)
+        self.slurm = Slurmrestd(changes)
+        self.kube: Kube
+        self.client: Slurm
+        self.nodes: NodeCache
         self.process = Process("syncer", settings())
         self.metrics = SyncerMetrics(self.process.registry)
 
-    async def add_pod(self, name: str = NAME, **annotations: str) -> None:
+    def add_pod(self, name: str = NAME, **annotations: str) -> None:
         body = {
             "metadata": {
                 "name": name,
                 "namespace": "slurm",
-                "labels": {names.LABEL_SLURM_NODE: name, names.LABEL_NODESET: "gpu"},
+                "labels": {
+                    names.LABEL_ROLE: names.ROLE_COMPUTE,
+                    names.LABEL_CLUSTER: "c1",
+                    names.LABEL_SLURM_NODE: name,
+                    names.LABEL_NODESET: "gpu",
+                },
                 "annotations": annotations,
                 "ownerReferences": [NODESET_REFERENCE],
             },
             "spec": {"nodeName": "node-1"},
             "status": {"phase": "Running", "conditions": [{"type": "ContainersReady", "status": "True"}]},
         }
-        await self.api.put("pods", body)
+        self.api.put("pods", body)
 
-    async def annotate(self, name: str = NAME, **annotations: str | None) -> None:
+    def annotate(self, name: str = NAME, **annotations: str | None) -> None:
         notes = {names.PREFIX + key.replace("_", "-"): value for key, value in annotations.items()}
-        await self.api.change("pods", "slurm", name, {"metadata": {"annotations": notes}})
+        self.api.change("pods", "slurm", name, {"metadata": {"annotations": notes}})
 
-    async def delete_pod(self, name: str = NAME) -> None:
-        await self.api._store(("pods", "slurm", name), self.api.objects["pods", "slurm", name], "DELETED")
+    def delete_pod(self, name: str = NAME) -> None:
+        self.api.remove("pods", "slurm", name)
 
     def annotation(self, key: str, name: str = NAME) -> str | None:
         found = self.api.find("pods", name)
@@ -86,12 +82,8 @@ class World:
         return next((c["status"] for c in found["status"]["conditions"] if c["type"] == type_), None)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait for either side to reach a state; each answer of Slurm is a chance to look."""
-        async with asyncio.timeout(8):
-            while not holds():
-                changed = asyncio.Event()
-                self.nodes.add_listener(lambda _, changed=changed: changed.set())
-                await changed.wait()
+        """Wait for either side to reach a state."""
+        await self.changes.until(holds, within_s=8)
 
     def term(self) -> Term:
         return Term(
@@ -123,18 +115,24 @@ def settings() -> SyncerSettings:
 
 
 @pytest.fixture
-async def world(tmp_path, httpx_mock: HTTPXMock) -> AsyncIterator[World]:
+async def world(tmp_path) -> AsyncIterator[World]:
     key = tmp_path / "jwt.key"
     key.write_bytes(b"k" * 32)
-    api, slurm = PodApiserver(), FakeSlurmrestd(httpx_mock)
-    client = Slurm.connect(SlurmSettings(url="http://slurmrestd", version="v0.0.45", jwt_key_file=str(key)))
-    async with serving(api, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
-        yield World(api, slurm, kube, client, NodeCache(client, poll_s=0.05))
-    await client.close()
+    world = World(Changes())
+    async with (
+        answering(world.api.handle, tmp_path) as kubeconfig,
+        serving(world.slurm.app()) as port,
+        await Kube.connect(kubeconfig) as world.kube,
+    ):
+        url = f"http://127.0.0.1:{port}"
+        world.client = Slurm.connect(SlurmSettings(url=url, version="v0.0.45", jwt_key_file=str(key)))
+        world.nodes = NodeCache(world.client, poll_s=0.05)
+        yield world
+        await world.client.close()
 
 
 async def test_a_registered_node_is_told_to_its_pod_and_gets_its_comment(world: World) -> None:
-    await world.add_pod()
+    world.add_pod()
     world.slurm.put(NAME)
     async with world.syncing():
         await world.until(lambda: world.condition(names.READINESS_GATE) == "True")
@@ -143,20 +141,20 @@ async def test_a_registered_node_is_told_to_its_pod_and_gets_its_comment(world: 
 
 
 async def test_a_cordon_becomes_a_drain_and_is_lifted_with_it(world: World) -> None:
-    await world.add_pod()
+    world.add_pod()
     world.slurm.put(NAME)
     async with world.syncing():
-        await world.annotate(cordon="disk")
+        world.annotate(cordon="disk")
         await world.until(lambda: world.slurm.nodes[NAME]["reason"] == "k8s: cordon: disk")
         await world.until(lambda: world.condition(names.CONDITION_DRAIN) == "True")
         assert world.condition(names.CONDITION_CORDON) == "False"
-        await world.annotate(cordon=None)
+        world.annotate(cordon=None)
         await world.until(lambda: world.slurm.state(NAME) == "IDLE")
-    assert {"SlurmNodeDrained", "SlurmNodeUndrained"} <= set(world.api.notes())
+        await world.until(lambda: {"SlurmNodeDrained", "SlurmNodeUndrained"} <= set(world.api.reasons()))
 
 
 async def test_a_drain_in_slurm_is_told_and_left_alone(world: World) -> None:
-    await world.add_pod()
+    world.add_pod()
     world.slurm.put(NAME)
     async with world.syncing():
         await world.until(lambda: world.condition(names.READINESS_GATE) == "True")
@@ -169,17 +167,17 @@ async def test_a_drain_in_slurm_is_told_and_left_alone(world: World) -> None:
 
 
 async def test_a_job_finishes_before_its_pod_may_go_and_the_node_goes_last(world: World) -> None:
-    await world.add_pod()
+    world.add_pod()
     world.slurm.put(NAME, "ALLOCATED")
     async with world.syncing():
-        await world.annotate(pending_deletion=TOKEN)
+        world.annotate(pending_deletion=TOKEN)
         await world.until(lambda: world.slurm.state(NAME) == "ALLOCATED+DRAIN")
         await world.until(lambda: world.condition(names.CONDITION_RUNNING) == "True")
         assert world.annotation(names.ANNOTATION_DRAINED) is None
         world.slurm.put(NAME, "IDLE", "DRAIN")
         await world.until(lambda: world.annotation(names.ANNOTATION_DRAINED) == TOKEN)
         assert world.annotation(names.ANNOTATION_DRAINED_AT)
-        await world.delete_pod()
+        world.delete_pod()
         await world.until(lambda: NAME not in world.slurm.nodes)
         assert world.nodes.observation is not None
         await world.until(lambda: world.nodes.observation is not None and not world.nodes.observation.nodes)
@@ -187,7 +185,7 @@ async def test_a_job_finishes_before_its_pod_may_go_and_the_node_goes_last(world
 
 
 async def test_a_new_leader_adopts_what_it_finds(world: World) -> None:
-    await world.add_pod(**{names.ANNOTATION_PENDING_DELETION: TOKEN})
+    world.add_pod(**{names.ANNOTATION_PENDING_DELETION: TOKEN})
     world.slurm.put(NAME, "IDLE", "DRAIN", reason="k8s: pod pending deletion: scale-down")
     world.slurm.put("gpu-000-009", comment='{"node":"n","namespace":"slurm","pod":"gpu-000-009","uid":"u"}')
     async with world.syncing():
@@ -198,7 +196,7 @@ async def test_a_new_leader_adopts_what_it_finds(world: World) -> None:
 async def test_nothing_is_written_while_slurmctld_has_lost_its_state(world: World) -> None:
     nodes = [f"gpu-000-{number:03}" for number in range(3)]
     for name in nodes:
-        await world.add_pod(name)
+        world.add_pod(name)
         world.slurm.put(name)
     async with world.syncing():
         for name in nodes:
@@ -208,7 +206,7 @@ async def test_nothing_is_written_while_slurmctld_has_lost_its_state(world: Worl
         world.slurm.lose_state()
         for name in nodes:
             await world.until(lambda name=name: world.condition(names.CONDITION_DRAIN, name) == "Unknown")
-            await world.annotate(name, pending_deletion=TOKEN)
+            world.annotate(name, pending_deletion=TOKEN)
         seen = world.nodes.observation
         assert seen is not None
         await world.until(
@@ -222,12 +220,12 @@ async def test_nothing_is_written_while_slurmctld_has_lost_its_state(world: Worl
 
 
 async def test_an_unreadable_slurm_changes_nothing_and_work_goes_on_afterwards(world: World) -> None:
-    await world.add_pod()
+    world.add_pod()
     world.slurm.put(NAME)
     async with world.syncing():
         await world.until(lambda: world.condition(names.READINESS_GATE) == "True")
         world.slurm.is_down = True
-        await world.annotate(cordon="disk")
+        world.annotate(cordon="disk")
         await world.slurm.refused.wait()
         world.slurm.is_down = False
         await world.until(lambda: "DRAIN" in world.slurm.state(NAME))
@@ -254,7 +252,7 @@ class _NoEvents:
 )
 async def test_the_apiserver_has_the_last_word(world: World, pod: dict[str, str], action: str) -> None:
     """The watch may lag behind: what it did not see yet must not be undone."""
-    await world.add_pod(**pod)
+    world.add_pod(**pod)
     world.slurm.put(NAME, "IDLE", "DRAIN", reason="k8s: cordon: y")
     seen = Pod(
         metadata=msgspec.convert({"name": NAME, "uid": world.api.find("pods", NAME)["metadata"]["uid"]}, _meta())
@@ -304,8 +302,8 @@ async def test_refused_deletions_use_up_no_budget(world: World) -> None:
 
 
 async def test_a_drain_that_slurm_lost_with_its_record_is_put_back(world: World) -> None:
-    await world.add_pod()
-    await world.add_pod("gpu-000-002")
+    world.add_pod()
+    world.add_pod("gpu-000-002")
     world.slurm.put(NAME, "IDLE", "DRAIN", reason="bad gpu")
     world.slurm.put("gpu-000-002")
     async with world.syncing():
@@ -318,7 +316,7 @@ async def test_a_drain_that_slurm_lost_with_its_record_is_put_back(world: World)
         await world.until(lambda: world.slurm.nodes[NAME]["reason"] == "bad gpu")
         await world.until(lambda: bool(world.slurm.nodes[NAME]["comment"]))
         assert world.condition(names.CONDITION_CORDON) == "True"
-    assert "SlurmDrainRestored" in world.api.notes()
+    assert "SlurmDrainRestored" in world.api.reasons()
 
 
 def _meta() -> Any:

@@ -69,17 +69,31 @@ def test_a_bad_annotation_keeps_the_pod_from_being_submitted():
     assert "sunkpy.dev/time-limit" in report.message
 
 
+def test_a_grace_period_that_no_epilog_waits_for_is_told_before_it_costs_a_node():
+    warn, submit = decide_gang(view(make_pod(termination_grace_period_seconds=7200)), POLICY)
+    assert (warn.reason, type(submit)) == ("GraceTooLong", Submit)
+    assert warn.note == (
+        "its grace period of 7200 s is longer than an epilog waits (3600 s, hooks.epilogTimeoutSeconds of the Slurm "
+        "cluster): if it uses it up, Slurm drains the node"
+    )
+
+
 def test_a_typo_is_a_warning_and_the_pod_is_submitted():
     actions = decide_gang(view(make_pod(annotations={"sunkpy.dev/partiton": "high"})), POLICY)
     assert kinds(actions) == [Warn, Submit]
 
 
 @pytest.mark.parametrize(
-    ("reason", "is_problem"), [("Priority", False), ("Resources", False), ("BadConstraints", True)]
+    ("reason", "is_problem", "advice"),
+    [
+        ("Priority", False, ""),
+        ("Resources", False, ""),
+        ("BadConstraints", True, " (no node has the features, cpus, memory and GPUs that the pod asks for)"),
+    ],
 )
-def test_a_pending_job_tells_its_reason(reason, is_problem):
+def test_a_pending_job_tells_its_reason(reason, is_problem, advice):
     (report,) = decide_gang(view(make_pod(), job("PENDING", reason=reason, excluded=("n3",))), POLICY)
-    assert (report.is_problem, reason in report.message) == (is_problem, True)
+    assert (report.is_problem, report.message) == (is_problem, f"Slurm job 7 waits: {reason}{advice}")
 
 
 def test_a_pending_job_learns_of_nodes_that_came_and_went():
@@ -100,6 +114,41 @@ def test_a_pod_is_bound_late_when_the_prolog_went_by_unheard():
 @pytest.mark.parametrize("state", [(), ("RUNNING", "CONFIGURING"), ("RUNNING", "COMPLETING"), ("CANCELLED",)])
 def test_a_pod_is_not_bound_before_its_job_runs_or_after(state):
     assert Bind not in kinds(decide_gang(view(make_pod(), job(*state, nodes=("n1",)), may_submit=False), POLICY))
+
+
+def test_a_pod_is_not_bound_while_the_prolog_of_its_job_waits_at_the_gate():
+    assert decide_gang(view(make_pod(), job("RUNNING", nodes=("n1",), reason="Prolog")), POLICY) == []
+
+
+def test_a_job_that_was_cancelled_gets_no_pod_and_is_cancelled_again_should_slurm_have_missed_it():
+    given_back = job("RUNNING", nodes=("n1",), prologs=frozenset({"n1"}), is_cancelled=True)
+    for gang in (make_pod(), make_pod(node="k1")):
+        (again,) = decide_gang(view(gang, given_back), POLICY)
+        assert (type(again), again.job) == (Cancel, 7)
+    assert prolog_waits_for(view(make_pod(), given_back), 7) is None
+
+
+def test_a_job_that_was_cancelled_is_not_the_one_that_stays():
+    given_back = job("RUNNING", id=5, nodes=("n1",), is_cancelled=True)
+    actions = decide_gang(view(make_pod(), given_back, job("RUNNING", id=6, nodes=("n2",))), POLICY)
+    assert [(type(action), action.job) for action in actions] == [(Cancel, 5), (Bind, 6)]
+
+
+def test_a_job_that_was_cancelled_covers_nothing():
+    lost, given_back = job("NODE_FAIL"), job("RUNNING", id=8, nodes=("n1",), is_cancelled=True)
+    (again,) = decide_gang(view(make_pod(node="k1", running=True), lost, given_back), POLICY)
+    assert (type(again), again.job) == (Cancel, 8)
+
+
+def test_the_gate_does_not_take_a_job_under_the_id_of_a_forgotten_one_for_the_pods_own():
+    forgotten = job("RUNNING", missing=2)
+    assert gate_waits_for(view(make_pod(node="k1", running=True), forgotten), 7, "n1") is not None
+
+
+@pytest.mark.parametrize(("reason", "nodes"), [("Prolog", ("n2",)), ("", ("n3", "n1", "n2"))])
+def test_prologs_that_nobody_heard_count_when_all_are_through(reason, nodes):
+    started = job("RUNNING", reason=reason, nodes=("n3", "n1", "n2"), prologs=frozenset({"n2"}))
+    assert started.start_nodes == nodes
 
 
 def test_a_job_whose_epilog_called_binds_nothing():

@@ -17,22 +17,30 @@ def test_a_preempted_pod_learns_which_job_took_its_place():
 
 
 @pytest.mark.parametrize(
-    ("state", "reason"),
+    ("state", "reason", "text"),
     [
-        ({"TIMEOUT"}, "SlurmJobTimeout"),
-        ({"CANCELLED", "COMPLETING"}, "SlurmJobCancelled"),
-        ({"NODE_FAIL"}, "SlurmNodeFail"),
-        ({"COMPLETED"}, "SlurmJobEnded"),
-        ({"SUSPENDED"}, "SlurmJobSuspended"),
-        (set(), "SlurmJobEnded"),
+        ({"TIMEOUT"}, "SlurmJobTimeout", "reached its time limit"),
+        ({"CANCELLED", "COMPLETING"}, "SlurmJobCancelled", "was cancelled"),
+        ({"NODE_FAIL"}, "SlurmNodeFail", "lost its node"),
+        ({"COMPLETED"}, "SlurmJobEnded", "ended"),
+        ({"SUSPENDED"}, "SlurmJobSuspended", "was suspended, which pods cannot be"),
+        (set(), "SlurmJobEnded", "ended"),
     ],
 )
-def test_every_end_has_a_reason(state, reason):
-    assert cause_of_end(12, frozenset(state)).reason == reason
+def test_every_end_has_a_reason_and_a_text(state, reason, text):
+    cause = cause_of_end(12, frozenset(state))
+    assert (cause.reason, cause.message) == (reason, f"Slurm job 12 {text}")
 
 
-def choose(*jobs, **named):
-    return choose_preemptor(jobs, node="n1", tiers=TIERS, named={int(k[1:]): frozenset(v) for k, v in named.items()})
+def choose(*jobs, preempted="lowest", **named):
+    lately = {int(k[1:]): frozenset(v) for k, v in named.items()}
+    ended = SlurmJob(id=99, partition=preempted)
+    return choose_preemptor(jobs, node="n1", preempted=ended, tiers=TIERS, named=lately)
+
+
+def test_a_job_that_cannot_preempt_is_never_named():
+    assert choose(pending(1, partition="low"), preempted="low") is None
+    assert choose(pending(1, partition="low"), pending(2, partition="high"), preempted="low").id == 2
 
 
 def test_the_higher_tier_wins_then_priority_then_age():

@@ -60,12 +60,18 @@ def test_a_pod_says_it_before_its_owner():
 def test_a_bad_value_is_fatal_and_names_the_annotation():
     _, problems = read_options([{"sunkpy.dev/time-limit": "soon"}])
     assert [(p.annotation, p.fatal) for p in problems] == [("sunkpy.dev/time-limit", True)]
+    assert str(problems[0]) == (
+        "annotation sunkpy.dev/time-limit: 'soon' is not a time limit: "
+        "write minutes, hours:minutes:seconds, days-hours:minutes, 30m, 2h or UNLIMITED"
+    )
 
 
 def test_a_typo_is_told_with_the_name_that_was_meant():
     _, problems = read_options([{"sunkpy.dev/partiton": "high"}])
     assert not problems[0].fatal
-    assert "did you mean sunkpy.dev/partition?" in str(problems[0])
+    assert str(problems[0]) == (
+        "annotation sunkpy.dev/partiton: not known and ignored; did you mean sunkpy.dev/partition?"
+    )
 
 
 def test_annotations_of_other_owners_and_our_own_notes_are_no_typos():
@@ -77,3 +83,5 @@ def test_annotations_of_other_owners_and_our_own_notes_are_no_typos():
 def test_names_with_strange_characters_are_refused(value):
     _, problems = read_options([{"sunkpy.dev/account": value}])
     assert problems[0].fatal
+    allowed = "letters, digits and _ . @ : - only"
+    assert str(problems[0]) == f"annotation sunkpy.dev/account: {value!r} is not a name: {allowed}"

@@ -79,18 +79,21 @@ def test_an_event_is_said_once_and_a_time_kept_while_the_status_lasts():
 
 
 def test_what_is_going_on_is_told():
+    older = "of an older template stay until the roll is resumed or they are deleted"
+    failed = {"phase": "Failed", "reason": "OutOfcpu"}
     cases = [
-        (make_nodeset(replicas=0), {"token": TOKEN}, "Scaling"),
-        (make_nodeset(), {"template_hash": "old"}, "RollingOut"),
-        (make_nodeset(paused=True), {"template_hash": "old"}, "Paused"),
-        (make_nodeset(strategy="OnDelete"), {"template_hash": "old"}, "OnDelete"),
-        (make_nodeset(), {"ready": False}, "WaitingForReady"),
-        (make_nodeset(), {"phase": "Failed", "reason": "OutOfcpu"}, "PodsFailed"),
-        (make_nodeset(deleting=True), {}, "TearingDown"),
+        (make_nodeset(replicas=0), {"token": TOKEN}, "Scaling", "waiting for Slurm to drain gpu-012-001"),
+        (make_nodeset(), {"template_hash": "old"}, "RollingOut", "0 of 1 updated; choosing pods to remove"),
+        (make_nodeset(paused=True), {"template_hash": "old"}, "Paused", f"gpu-012-001 {older}"),
+        (make_nodeset(strategy="OnDelete"), {"template_hash": "old"}, "OnDelete", f"gpu-012-001 {older}"),
+        (make_nodeset(), {"ready": False}, "WaitingForReady", "gpu-012-001 not ready; 1 of 1 updated"),
+        (make_nodeset(), failed, "PodsFailed", "gpu-012-001 failed (OutOfcpu); tried again later"),
+        (make_nodeset(deleting=True), {}, "TearingDown", "choosing pods to remove"),
     ]
-    for nodeset, pod, reason in cases:
+    for nodeset, pod, reason, text in cases:
         status, _ = status_of(make_world(nodeset, [make_node(1)], [make_pod(nodeset, 1, **pod)]))
-        assert status.condition("Progressing").reason == reason
+        progressing = status.condition("Progressing")
+        assert (progressing.reason, progressing.message) == (reason, text)
 
 
 def test_a_refused_pod_is_a_condition_and_an_event():
@@ -105,15 +108,21 @@ def test_held_removals_say_how_to_go_on():
     nodes = [make_node(n) for n in range(1, 8)]
     status, notices = status_of(make_world(nodeset, nodes, [make_pod(nodeset, n) for n in range(1, 8)]))
     assert said(status, "RemovalHeld") == ("True", "TooManyAtOnce")
-    assert "sunkpy.dev/removal-cap=7" in status.condition("RemovalHeld").message
-    assert {notice.reason for notice in notices} >= {"TooManyAtOnce"}
+    text = status.condition("RemovalHeld").message
+    assert text == (
+        "the nodes of gpu-012-[001-007] no longer fit: 7 do not match nodeSelector. More than 5 at once are not "
+        "removed unasked: restore the nodes' labels or the template, or confirm with: "
+        "kubectl annotate nodeset … sunkpy.dev/removal-cap=7"
+    )
+    assert ("TooManyAtOnce", text) in {(notice.reason, notice.message) for notice in notices}
 
 
 def test_an_overdue_drain_is_told():
     nodeset = make_nodeset(replicas=0, drain_timeout_s=60)
     status, notices = status_of(make_world(nodeset, [make_node(1)], [make_pod(nodeset, 1, token=TOKEN)]))
     assert said(status, "DrainTimeout") == ("True", "DrainTimeout")
-    assert "DrainTimeout" in {notice.reason for notice in notices}
+    text = "gpu-012-001 not drained after 60 s; they wait on for their jobs (drainTimeoutPolicy: Wait)"
+    assert ("DrainTimeout", text) in {(notice.reason, notice.message) for notice in notices}
 
 
 def test_pods_on_nodes_that_do_not_fit_are_misscheduled_and_not_current():

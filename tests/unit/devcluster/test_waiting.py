@@ -1,7 +1,7 @@
 import pytest
 
-from demo.command import CommandFailed
-from demo.waiting import NeverSo, NotYet, wait
+from devcluster.shell import CommandFailed
+from devcluster.waiting import NeverSo, NotYet, wait
 
 
 def test_the_first_true_value_is_returned() -> None:
@@ -10,7 +10,7 @@ def test_the_first_true_value_is_returned() -> None:
 
 
 def test_a_command_that_fails_counts_as_not_yet() -> None:
-    answers = iter([CommandFailed(["kubectl"], code=1, output="not found"), True])
+    answers = iter([CommandFailed(["kubectl"], "failed", code=1, output="not found"), True])
 
     def check() -> bool:
         answer = next(answers)

@@ -1,0 +1,33 @@
+"""The last means against work that outlives its lease: the process ends, whatever its event loop is doing."""
+
+from __future__ import annotations
+
+import faulthandler
+import sys
+from typing import Protocol
+
+
+class Watchdog(Protocol):
+    """Ends the process unless it is armed again, or disarmed, in time."""
+
+    def arm(self, after_s: float) -> None:
+        """End the process in so many seconds; replaces what was set before."""
+
+    def disarm(self) -> None:
+        """Let the process live."""
+
+
+class ExitWatchdog:
+    """Exit code 1, and on stderr where each thread stood.
+
+    The wait is in a thread outside of the interpreter: code that never returns to the event loop, or holds the
+    interpreter, does not stop it.
+    """
+
+    def arm(self, after_s: float) -> None:
+        """See Watchdog."""
+        faulthandler.dump_traceback_later(max(after_s, 0.001), exit=True, file=sys.__stderr__ or 2)
+
+    def disarm(self) -> None:
+        """See Watchdog."""
+        faulthandler.cancel_dump_traceback_later()

@@ -1,0 +1,207 @@
+"""Carry out the faults of a plan, undo each, and note when each really held.
+
+An admin works beside slurmctld, a person with kubectl; both can only do so while the apiserver and slurmctld answer, so
+a step that cannot be done yet is tried again for a while, as a person would. What is noted is when it was done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from demo.stack import Stack
+from devcluster import Cluster, DevclusterError
+from devcluster.shell import CommandFailed
+from devcluster.waiting import NeverSo, NotYet, wait
+from sunkpy.core import names
+from sunkpy.core.model.objects import Pod
+from tests.bench.chaos.record import Inflicted, reason_of
+from tests.bench.chaos.schedule import ADMIN_STATES, Fault, PlannedFault
+from tests.e2e import processes
+
+PATIENCE_S = 100.0
+"""Longer than the longest fault: slurmctld may be on the node that is cut off."""
+_UNDONE_ALREADY = ("Invalid node state specified", "Invalid node name specified")
+_ROLL = "chaos.sunkpy.dev/roll"
+
+
+class Saboteur:
+    """One run's hands on a cluster. `inflicted` tells what they have done."""
+
+    def __init__(self, stack: Stack, cluster: Cluster, slurm_nodes: Mapping[str, str]) -> None:
+        self._done: dict[int, Inflicted] = {}
+        self.deleted_pods: set[str] = set()
+        self._stack = stack
+        self._cluster = cluster
+        self._slurm_nodes = slurm_nodes
+
+    async def run(self, planned: PlannedFault, *, started_s: float, tell: Callable[[str], None]) -> None:
+        """Wait for its time, do it, wait, undo it. What a cancelled run has not undone is `mend_all`'s."""
+        await asyncio.sleep(max(started_s + planned.at_s - time.time(), 0.0))
+        begun_s = time.time()
+        said = await asyncio.to_thread(_patiently, lambda: self._begin(planned))
+        done = Inflicted(
+            planned=planned, begun_s=begun_s, held_s=time.time(), slurm_node=self._slurm_node(planned), said=said
+        )
+        self._done[planned.number] = done
+        tell(f"{done.held_s - started_s:5.0f} s: {planned.text} for {planned.lasts_s:.0f} s {said}".rstrip())
+        if not planned.lasts_s:
+            return
+        await asyncio.sleep(max(started_s + planned.ends_s - time.time(), 0.0))
+        done = msgspec.structs.replace(done, mending_s=time.time())
+        self._done[planned.number] = done
+        more = await asyncio.to_thread(_patiently, lambda: self._end(planned))
+        said = "; ".join(filter(None, (said, more)))
+        self._done[planned.number] = msgspec.structs.replace(done, mended_s=time.time(), said=said)
+
+    async def keep_controllers(self, tell: Callable[[str], None]) -> None:
+        """Start again, until cancelled, what of the control plane ends by itself: nobody else does on a devcluster."""
+        while True:
+            await asyncio.sleep(5)
+            with contextlib.suppress(DevclusterError):  # the apiserver is away: next time
+                for name in await asyncio.to_thread(self._cluster.fault.revive_controllers):
+                    tell(f"{name} had ended by itself and was started again")
+
+    @property
+    def inflicted(self) -> tuple[Inflicted, ...]:
+        """What was done so far, in the order of the plan."""
+        return tuple(self._done[number] for number in sorted(self._done))
+
+    def mend_all(self) -> None:
+        """Undo whatever may still be broken: safe at any time, and at the end of a run that was cut short."""
+        for node in self._cluster.nodes():
+            self._cluster.fault.mend(node.name)
+        if not all(self._cluster.processes().values()):
+            self._cluster.up()
+        for node in self._stack.nodes():
+            if node.spec.unschedulable and node.annotations.get(names.ANNOTATION_DRAIN, "").startswith("chaos"):
+                self._uncordon(node.name)
+        for name, slurm in self._stack.slurm_nodes().items():
+            if slurm.get("Reason", "").startswith("chaos"):
+                _patiently(lambda name=name: self._stack.scontrol("update", f"nodename={name}", "state=resume"))
+        _patiently(lambda: self._patch_nodeset({"spec": {"replicas": None}}))
+
+    def _slurm_node(self, planned: PlannedFault) -> str:
+        return self._slurm_nodes.get(planned.target, "")
+
+    # ------------------------------------------------------------------ begin
+
+    def _begin(self, planned: PlannedFault) -> str:
+        """Do it; what is worth telling about it."""
+        fault, target, faults = planned.fault, planned.target, self._cluster.fault
+        match fault:
+            case Fault.KILL:
+                return self._kill(target)
+            case Fault.KILL_SLURMD:
+                return _kill_processes(self._slurmd_pod(target), program="slurmd")
+            case Fault.DELETE_SLURMD:
+                return self._delete_slurmd(target)
+            case Fault.APISERVER:
+                faults.kill_apiserver()
+            case Fault.KUBELET:
+                faults.kubelet_stop(target)
+            case Fault.CUT:
+                faults.cut(target)
+            case Fault.DOWN | Fault.DRAIN | Fault.FAIL:
+                return self._set_state(planned, ADMIN_STATES[fault])
+            case Fault.DOWN_RESUME:
+                self._set_state(planned, "down")
+                return self._set_state(planned, "resume")
+            case Fault.RECONFIGURE:
+                return self._stack.scontrol("reconfigure")
+            case Fault.CORDON:
+                self._cordon(target, reason_of(planned))
+            case Fault.SCALE:
+                self._patch_nodeset({"spec": {"replicas": len(self._slurm_nodes) - 1}})
+            case Fault.ROLL:
+                self._patch_nodeset({"spec": {"template": {"metadata": {"annotations": {_ROLL: str(time.time())}}}}})
+        return ""
+
+    def _kill(self, part: str) -> str:
+        pods = processes.pods_of(self._stack, part)
+        return ", ".join(_kill_processes(pod, program=part) for pod in pods)
+
+    def _slurmd_pod(self, node: str) -> Pod:
+        found = [pod for pod in self._stack.slurmd_pods() if pod.spec.node_name == node]
+        if not found:
+            raise DevclusterError(f"there is no slurmd pod on {node} now")
+        return found[0]
+
+    def _delete_slurmd(self, node: str) -> str:
+        pod = self._slurmd_pod(node)
+        self.deleted_pods.add(pod.uid)
+        how = ("--grace-period=0", "--force", "--wait=false")
+        self._stack.kubectl("delete", "pod", pod.name, "-n", self._stack.namespace, *how)
+        return f"pod {pod.name} uid {pod.uid}"
+
+    def _set_state(self, planned: PlannedFault, state: str) -> str:
+        why = () if state == "resume" else (f"reason={reason_of(planned)}",)
+        try:
+            return self._stack.scontrol("update", f"nodename={self._slurm_node(planned)}", f"state={state}", *why)
+        except CommandFailed as error:
+            # Somebody else has lifted it, or the node is not there: trying again changes nothing, the judge sees it.
+            if any(text in error.output for text in _UNDONE_ALREADY):
+                return f"scontrol state={state}: {error.output}"
+            raise
+
+    def _cordon(self, node: str, reason: str) -> None:
+        # One write: a person's script that says why at once.
+        patch = {"metadata": {"annotations": {names.ANNOTATION_DRAIN: reason}}, "spec": {"unschedulable": True}}
+        self._stack.kubectl("patch", "node", node, "--type=merge", "-p", json.dumps(patch))
+
+    def _patch_nodeset(self, patch: Mapping[str, object]) -> str:
+        nodeset, namespace = f"nodeset/{self._stack.nodeset}", self._stack.namespace
+        return self._stack.kubectl("patch", nodeset, "-n", namespace, "--type=merge", "-p", json.dumps(patch))
+
+    # -------------------------------------------------------------------- end
+
+    def _end(self, planned: PlannedFault) -> str:
+        fault, target, faults = planned.fault, planned.target, self._cluster.fault
+        match fault:
+            case Fault.APISERVER:
+                faults.start_apiserver()
+            case Fault.KUBELET:
+                faults.kubelet_start(target)
+            case Fault.CUT:
+                faults.mend(target)
+            case Fault.DOWN | Fault.DRAIN | Fault.FAIL:
+                return self._set_state(planned, "resume")
+            case Fault.CORDON:
+                self._uncordon(target)
+            case Fault.SCALE:
+                self._patch_nodeset({"spec": {"replicas": None}})
+        return ""
+
+    def _uncordon(self, node: str) -> None:
+        patch = {"metadata": {"annotations": {names.ANNOTATION_DRAIN: None}}, "spec": {"unschedulable": None}}
+        self._stack.kubectl("patch", "node", node, "--type=merge", "-p", json.dumps(patch))
+
+
+def _kill_processes(pod: Pod, *, program: str) -> str:
+    pids = processes.pids_of(pod, program=program)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # the end of process 1 of a container is the end of all others
+            os.kill(pid, signal.SIGKILL)
+    return f"pod {pod.name} pids {pids}"
+
+
+def _patiently(step: Callable[[], str]) -> str:
+    """Do a step, again and again while it fails; what it said, or why it never worked."""
+
+    def attempt() -> tuple[str]:
+        try:
+            return (step(),)
+        except DevclusterError as error:
+            raise NotYet(str(error)) from error
+
+    try:
+        return wait(attempt, timeout_s=PATIENCE_S, what="this step of the run", every_s=1.0)[0].strip()
+    except NeverSo as error:
+        return f"NOT DONE: {error}"

@@ -1,0 +1,484 @@
+"""What must not be, found in the record of a run. Pure: a record in, violations with their evidence out.
+
+Nothing is held against the system that Slurm's own rules or a fault of the run explain; each rule says what it lets
+pass. A violation carries what proves it, and the faults that were at work around it.
+"""
+
+from __future__ import annotations
+
+import enum
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+
+import msgspec
+
+from demo import slurm_text
+from sunkpy.core import names
+from sunkpy.core.model import hostlist
+from tests.bench.chaos.record import Accepted, Inflicted, Line, Owner, PodSeen, Record, Running, Sample, SlurmLook
+from tests.bench.chaos.schedule import ADMIN_STATES, ENDS_JOBS, Door, Fault
+
+AROUND_S = 90.0
+"""A fault is named with a violation that it may have caused so long after its end."""
+SAVED_AFTER_S = 10.0
+"""slurmctld writes its state a few seconds after each change: what is younger may be lost when it is killed."""
+SHOWN_AFTER_S = 1.0
+NODE_FAULT_ACTS_S = 120.0
+"""Slurm notices that a node was away up to `SlurmdTimeout` later, and ends its jobs then."""
+PLACEHOLDERS_OVERLAP_S = 5.0
+WATCH_LATE_S = 15.0
+_FLAG_OF = {Fault.DOWN: "DOWN", Fault.DRAIN: "DRAIN", Fault.FAIL: "FAIL"}
+_ENDED_BY_NODE = frozenset({"NODE_FAIL", "FAILED", "BOOT_FAIL", "CANCELLED"})
+
+
+class Rule(enum.StrEnum):
+    """What must hold, worst breach first."""
+
+    OVERLAP = "overlaps"
+    BUSY_DELETED = "busy slurmd pods deleted"
+    LOST = "jobs lost"
+    BOUND_TWICE = "pods bound twice"
+    FOREIGN = "foreign drains, cordons, DOWN, FAIL lifted"
+    LEAKED = "placeholder jobs leaked"
+
+
+class Violation(msgspec.Struct, frozen=True, kw_only=True):
+    """One breach: when and where, in words, with what proves it. `node` is the Kubernetes node, if it is about one."""
+
+    rule: Rule
+    at_s: float
+    until_s: float
+    text: str
+    node: str = ""
+    evidence: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+
+    @property
+    def lasted_s(self) -> float:
+        """How long it provably lasted."""
+        return self.until_s - self.at_s
+
+
+def judge(record: Record) -> list[Violation]:
+    """All violations, the worst first."""
+    end_s = _end_s(record)
+    found = [
+        *overlaps(record.samples, kinds={job.name: kind_text(job) for job in record.jobs}),
+        *busy_deletions(record),
+        *lost_jobs(record),
+        *lost_pods(record),
+        *bound_twice(record),
+        *lifted_drains(record),
+        *lifted_cordons(record),
+        *(Violation(rule=Rule.LEAKED, at_s=end_s, until_s=end_s, text=text) for text in record.ending.leaked),
+    ]
+    order = list(Rule)
+    named = [msgspec.structs.replace(each, faults=faults_around(record.faults, each)) for each in found]
+    return sorted(named, key=lambda each: (order.index(each.rule), -each.lasted_s, each.at_s))
+
+
+def faults_around(faults: Sequence[Inflicted], violation: Violation) -> tuple[str, ...]:
+    """Faults that acted during a violation or shortly before, and how long before it they began and ended."""
+    return tuple(
+        f"{fault.planned.text}: {fault.begun_s - violation.at_s:+.1f} to {fault.last_s - violation.at_s:+.1f} s"
+        for fault in sorted(faults, key=lambda fault: fault.begun_s)
+        if fault.begun_s <= violation.until_s and fault.last_s + AROUND_S >= violation.at_s
+    )
+
+
+def _end_s(record: Record) -> float:
+    return record.looks[-1].at_s if record.looks else record.started_s
+
+
+# ------------------------------------------------------------------- overlaps
+
+
+class _Open(msgspec.Struct):
+    """An overlap that the last sample still showed."""
+
+    at_s: float
+    until_s: float
+    first: tuple[Running, Running]
+    samples: int = 1
+
+
+def kind_text(job: Accepted) -> str:
+    """`pod in low, stubborn, grace 8 s`."""
+    planned = job.planned
+    grace = f", grace {planned.grace_s} s" if planned.door is Door.POD else ""
+    return f"{planned.door} in {planned.partition}, {planned.manner}{grace}"
+
+
+def overlaps(samples: Sequence[Sample], *, kinds: Mapping[str, str] | None = None) -> Iterator[Violation]:
+    """Two owners on one node, for as long as consecutive samples show both; `kinds` says what each one is."""
+    still: dict[tuple[str, Owner, Owner], _Open] = {}
+    for sample in samples:
+        now = {(one.node, one.owner, other.owner): (one, other) for one, other in _pairs(sample)}
+        for key in [key for key in still if key not in now]:
+            yield _overlap(still.pop(key), kinds or {})
+        for key, pair in now.items():
+            known = still.setdefault(key, _Open(sample.at_s, sample.at_s, pair, 0))
+            known.until_s, known.samples = sample.at_s, known.samples + 1
+    for known in still.values():
+        yield _overlap(known, kinds or {})
+
+
+def _pairs(sample: Sample) -> Iterator[tuple[Running, Running]]:
+    for one, other in combinations(sorted(sample.running, key=lambda each: each.owner), 2):
+        if one.node == other.node and one.owner != other.owner:
+            yield one, other
+
+
+def _overlap(known: _Open, kinds: Mapping[str, str]) -> Violation:
+    one, other = known.first
+    return Violation(
+        rule=Rule.OVERLAP,
+        at_s=known.at_s,
+        until_s=known.until_s,
+        node=one.node,
+        text=f"{one.owner.text} and {other.owner.text} ran on {one.node} for {known.until_s - known.at_s:.1f} s",
+        evidence=(
+            f"{known.samples} samples",
+            *(f"{each.owner.text}: pids {list(each.pids)} in the cgroup of pod {each.pod_uid}" for each in known.first),
+            *(f"{each.owner.name} is {kinds[each.owner.name]}" for each in known.first if each.owner.name in kinds),
+        ),
+    )
+
+
+def is_with_pod(violation: Violation) -> bool:
+    """One of the two was a pod: Slurm alone cannot have done it."""
+    return any(line.startswith(f"{Door.POD} ") for line in violation.evidence)
+
+
+# ------------------------------------------------------------ busy slurmd pods
+
+
+def busy_deletions(record: Record) -> Iterator[Violation]:
+    """A slurmd pod was deleted, not by the run, while the load ran in it or beside it."""
+    judged: set[str] = set()
+    for deletion in sorted(record.deletions, key=lambda each: each.at_s):
+        if deletion.uid in judged or deletion.uid in record.deleted_by_run:
+            continue
+        judged.add(deletion.uid)
+        running = running_at(record.samples, deletion.at_s)
+        # The watch may tell late: a pod that began meanwhile was not there, while a job in the pod itself was.
+        long = {each.owner for each in running_at(record.samples, deletion.at_s - WATCH_LATE_S)}
+        busy = [
+            each
+            for each in running
+            if each.node == deletion.node
+            and (each.owner in long if each.owner.door == Door.POD else each.pod_uid == deletion.uid)
+        ]
+        if busy:
+            yield Violation(
+                rule=Rule.BUSY_DELETED,
+                at_s=deletion.at_s,
+                until_s=deletion.at_s,
+                node=deletion.node,
+                text=f"slurmd pod {deletion.pod} was deleted while {', '.join(each.owner.text for each in busy)} ran",
+                evidence=(
+                    *(f"{each.owner.text}: pids {list(each.pids)}" for each in busy),
+                    *(f"{key}={value}" for key, value in deletion.annotations.items() if key.startswith(names.PREFIX)),
+                ),
+            )
+
+
+def running_at(samples: Sequence[Sample], at_s: float) -> tuple[Running, ...]:
+    """What the last sample up to then showed."""
+    index = bisect_right(samples, at_s, key=lambda sample: sample.at_s)
+    return samples[index - 1].running if index else ()
+
+
+# ------------------------------------------------------------------- lost jobs
+
+
+def lost_jobs(record: Record) -> Iterator[Violation]:
+    """Accepted sbatch jobs whose end neither Slurm's rules nor a fault explains."""
+    for job in record.jobs:
+        if job.planned.door is not Door.SBATCH:
+            continue
+        states = job_history(record.looks, job.name)
+        if not states and not job.is_answered:
+            continue  # Slurm never had it, and never said that it had
+        lines = record.lines.get(job.name, ())
+        why = why_lost(job, states, lines, record)
+        if why:
+            at_s = states[-1][0] if states else job.asked_s
+            yield Violation(
+                rule=Rule.LOST,
+                at_s=at_s,
+                until_s=at_s,
+                text=f"job {job.name} of partition {job.planned.partition}: {why}",
+                evidence=(*(_state_text(*each) for each in states[-4:]), *(_line_text(line) for line in lines)),
+            )
+
+
+def job_history(looks: Sequence[SlurmLook], name: str) -> list[tuple[float, Mapping[str, str]]]:
+    """The record of a job each time it had changed, and when that was seen.
+
+    By name, which is unique: a slurmctld that lost its last seconds gives their job ids away again.
+    """
+    history: list[tuple[float, Mapping[str, str]]] = []
+    for look in looks:
+        for job_id, job in look.jobs.items():
+            known = {"JobId": str(job_id), **job}
+            if job.get("JobName") == name and (not history or history[-1][1] != known):
+                history.append((look.at_s, known))
+    return history
+
+
+def why_lost(
+    job: Accepted, states: Sequence[tuple[float, Mapping[str, str]]], lines: Sequence[Line], record: Record
+) -> str:
+    """Why the end of a job is a loss; empty when it is accounted for."""
+    ended = any(line.what in ("end", "term") for line in lines)
+    young = slurmctld_killed(record.faults, after_s=job.asked_s, within_s=SAVED_AFTER_S)
+    if not states:
+        return "" if ended or young else "accepted, and never seen in Slurm"
+    final = states[-1][1]
+    state, excused = final["JobState"], is_hit(states, lines, record)
+    if int(final.get("Restarts", "0")) and job.planned.partition == "high" and not excused:
+        return f"requeued {final['Restarts']} times, though nothing preempts it and no fault hit its node"
+    if state in ("PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"):
+        # Slurm forgets jobs that ended five minutes ago: what was last seen alive may have ended between two looks.
+        is_forgotten = states[-1][0] < record.looks[-1].at_s and job_gone(record.looks[-1], final)
+        return "" if is_forgotten and (ended or young) else f"still {state} at the end ({final.get('Reason')})"
+    if state == "COMPLETED":
+        return "" if ended or excused else "COMPLETED, but its script never wrote that it ended"
+    if state == "PREEMPTED":
+        return "" if job.planned.partition == "low" else "preempted, though nothing preempts its partition"
+    if state in _ENDED_BY_NODE and excused:
+        return ""
+    return f"ended as {state}, exit code {final.get('ExitCode')}, and no fault hit its node"
+
+
+def job_gone(look: SlurmLook, job: Mapping[str, str]) -> bool:
+    """The last look does not show the job any more."""
+    return all(other.get("JobName") != job.get("JobName") for other in look.jobs.values())
+
+
+def slurmctld_killed(faults: Sequence[Inflicted], *, after_s: float, within_s: float) -> bool:
+    """slurmctld was killed so soon after that it may not have saved what it had just been told."""
+    return any(
+        fault.planned.fault is Fault.KILL
+        and fault.planned.target == "slurmctld"
+        and after_s <= fault.held_s <= after_s + within_s
+        for fault in faults
+    )
+
+
+def is_hit(states: Sequence[tuple[float, Mapping[str, str]]], lines: Sequence[Line], record: Record) -> bool:
+    """A fault for which Slurm may end jobs struck a node while the job was, or could have been, there."""
+    spans = [(line.node, line.at_s - 5, _until(line, lines, states)) for line in lines if line.what == "start"]
+    spans += [(node, at_s - 10, at_s + 10) for at_s, job in states for node in hostlist.expand(_node_list(job)) if node]
+    return any(
+        fault.slurm_node == node and fault.begun_s <= until_s and fault.last_s + NODE_FAULT_ACTS_S >= from_s
+        for fault in record.faults
+        if fault.planned.fault in ENDS_JOBS
+        for node, from_s, until_s in spans
+    )
+
+
+def _node_list(job: Mapping[str, str]) -> str:
+    listed = job.get("NodeList", "")
+    return "" if listed == "(null)" else listed
+
+
+def _until(start: Line, lines: Sequence[Line], states: Sequence[tuple[float, Mapping[str, str]]]) -> float:
+    later = [line.at_s for line in lines if line.at_s > start.at_s]
+    return min(later) if later else states[-1][0]
+
+
+def _state_text(at_s: float, job: Mapping[str, str]) -> str:
+    shown = ("JobId", "JobState", "Reason", "Restarts", "NodeList", "ExitCode")
+    return f"{at_s:.1f} " + " ".join(f"{key}={job.get(key, '')}" for key in shown)
+
+
+def _line_text(line: Line) -> str:
+    return f"{line.at_s:.1f} the script wrote {line.what} on {line.node}, run {line.run}"
+
+
+# ------------------------------------------------------------------- lost pods
+
+
+def lost_pods(record: Record) -> Iterator[Violation]:
+    """Pods that failed, were told to go, or never ended, though neither preemption nor a fault on their node did it."""
+    for job in record.jobs:
+        seen = [pod for pod in record.pods if pod.name == job.name and pod.at_s < record.ending.cleared_s]
+        if job.planned.door is not Door.POD or not seen:
+            continue
+        end = next((pod for pod in seen if pod.is_deleting or pod.phase in ("Failed", "Gone", "Succeeded")), seen[-1])
+        why = why_pod_lost(job, end, record)
+        if why:
+            yield Violation(
+                rule=Rule.LOST,
+                at_s=end.at_s,
+                until_s=end.at_s,
+                node=end.node,
+                text=f"pod {job.name}: {why}",
+                evidence=tuple(
+                    f"{pod.at_s:.1f} {pod.phase} on {pod.node or 'no node'}, job {pod.job or 'none'}, "
+                    f"{'told to go' if pod.is_deleting else 'not told to go'} {pod.why}".rstrip()
+                    for pod in seen
+                ),
+            )
+
+
+def why_pod_lost(job: Accepted, end: PodSeen, record: Record) -> str:
+    """Why the end of a pod is a loss; empty when it is accounted for."""
+    if end.phase == "Succeeded" or (end.is_deleting and job.planned.is_deleted):
+        return ""
+    if not end.is_deleting and end.phase not in ("Failed", "Gone"):
+        return f"still {end.phase} at the end"
+    if node_was_hit(record.faults, end.node, at_s=end.at_s):
+        return ""
+    if end.is_deleting and was_preempted(record.looks, end.uid):
+        return ""
+    how = "told to go" if end.is_deleting else end.phase
+    return f"{how}, though Slurm preempted no job of it and no fault hit its node"
+
+
+def node_was_hit(faults: Sequence[Inflicted], node: str, *, at_s: float) -> bool:
+    """A fault for which Slurm may end jobs acted on this Kubernetes node, or did so shortly before."""
+    return any(
+        fault.planned.fault in ENDS_JOBS
+        and fault.planned.target == node
+        and fault.begun_s <= at_s <= fault.last_s + NODE_FAULT_ACTS_S
+        for fault in faults
+    )
+
+
+def was_preempted(looks: Sequence[SlurmLook], uid: str) -> bool:
+    """Slurm itself says that it preempted a placeholder job of this pod."""
+    return any(
+        job["JobState"] == "PREEMPTED" and placeholder_of(job) == uid for look in looks for job in look.jobs.values()
+    )
+
+
+def placeholder_of(job: Mapping[str, str]) -> str:
+    """Uid of the pod that a job stands for; empty for a job of its own."""
+    comment = job.get("Comment", "")
+    return comment.rsplit(":", 1)[-1] if comment.startswith(names.JOB_COMMENT_PREFIX) else ""
+
+
+# ----------------------------------------------------------------- bound twice
+
+
+def bound_twice(record: Record) -> Iterator[Violation]:
+    """A pod ran on two nodes, or two placeholder jobs ran for it at the same time for longer than a change-over."""
+    yield from _on_two_nodes(record.samples)
+    since: dict[str, float] = {}
+    told: set[str] = set()
+    for look in record.looks:
+        running = running_placeholders(look)
+        since = {uid: since.get(uid, look.at_s) for uid, jobs in running.items() if len(jobs) > 1}
+        for uid, begun_s in since.items():
+            if look.at_s - begun_s >= PLACEHOLDERS_OVERLAP_S and uid not in told:
+                told.add(uid)
+                yield Violation(
+                    rule=Rule.BOUND_TWICE,
+                    at_s=begun_s,
+                    until_s=look.at_s,
+                    text=f"pod uid {uid} has running placeholder jobs {running[uid]}",
+                    evidence=tuple(_state_text(look.at_s, look.jobs[job_id]) for job_id in running[uid]),
+                )
+
+
+def running_placeholders(look: SlurmLook) -> dict[str, list[int]]:
+    """Pod uid to the placeholder jobs that run for it."""
+    found: dict[str, list[int]] = {}
+    for job_id, job in look.jobs.items():
+        uid = placeholder_of(job)
+        if uid and job["JobState"] == "RUNNING":
+            found.setdefault(uid, []).append(job_id)
+    return found
+
+
+def _on_two_nodes(samples: Sequence[Sample]) -> Iterator[Violation]:
+    where: dict[Owner, Running] = {}
+    told: set[Owner] = set()
+    for sample in samples:
+        for each in sample.running:
+            first = where.setdefault(each.owner, each)
+            if each.owner.door == Door.POD and first.node != each.node and each.owner not in told:
+                told.add(each.owner)
+                text = f"{each.owner.text} ran on {first.node} and on {each.node}"
+                evidence = tuple(f"{one.node}: pids {list(one.pids)}" for one in (first, each))
+                yield Violation(
+                    rule=Rule.BOUND_TWICE, at_s=sample.at_s, until_s=sample.at_s, text=text, evidence=evidence
+                )
+
+
+# ------------------------------------------------- what others set stays theirs
+
+
+def lifted_drains(record: Record) -> Iterator[Violation]:
+    """An admin's drain, DOWN or FAIL was gone, or had another reason, before the admin lifted it."""
+    for fault in record.faults:
+        if fault.planned.fault not in ADMIN_STATES or "NOT DONE" in fault.said:
+            continue
+        if slurmctld_killed(record.faults, after_s=fault.held_s, within_s=SAVED_AFTER_S):
+            continue  # slurmctld never saved it
+        until_s = fault.mending_s or _end_s(record)
+        for look in record.looks:
+            if not fault.held_s + SHOWN_AFTER_S <= look.at_s < until_s - SHOWN_AFTER_S:
+                continue
+            node = look.nodes.get(fault.slurm_node)
+            # A record that is not there says nothing; one that comes back without the drain does.
+            lost = "" if node is None else what_is_lost(fault, node)
+            if lost:
+                yield _lifted(record, fault, look, lost)
+                break
+
+
+def what_is_lost(fault: Inflicted, node: Mapping[str, str]) -> str:
+    """What of an admin's word a node's record lacks; empty when all of it stands."""
+    flag = _FLAG_OF[fault.planned.fault]
+    if not any(seen.startswith(flag) for seen in slurm_text.node_flags(node)):
+        return f"{flag} is gone"
+    reason = node.get("Reason", "")
+    return "" if reason.startswith(f"{fault.reason} [") or reason == fault.reason else f"reason is {reason!r} now"
+
+
+def _lifted(record: Record, fault: Inflicted, look: SlurmLook, lost: str) -> Violation:
+    node = look.nodes[fault.slurm_node]
+    before = [other for other in record.looks if other.at_s < look.at_s and fault.slurm_node in other.nodes]
+    shown = [f"{other.at_s:.1f} {dict(other.nodes[fault.slurm_node])}" for other in before[-2:]]
+    return Violation(
+        rule=Rule.FOREIGN,
+        at_s=look.at_s,
+        until_s=look.at_s,
+        node=fault.planned.target,
+        text=f"{fault.planned.text} ({fault.slurm_node}) did not stand: {lost} "
+        f"{look.at_s - fault.held_s:.1f} s after it was set, {(fault.mending_s or look.at_s) - look.at_s:.1f} s before "
+        "the admin lifted it",
+        evidence=(*shown, f"{look.at_s:.1f} {dict(node)}"),
+    )
+
+
+def lifted_cordons(record: Record) -> Iterator[Violation]:
+    """A person's cordon was gone before that person lifted it."""
+    for fault in record.faults:
+        if fault.planned.fault is not Fault.CORDON or "NOT DONE" in fault.said:
+            continue
+        until_s = fault.mending_s or _end_s(record)
+        seen = [
+            node
+            for node in record.cordons
+            if node.node == fault.planned.target and fault.held_s < node.at_s < until_s and not node.is_cordoned
+        ]
+        if seen:
+            yield Violation(
+                rule=Rule.FOREIGN,
+                at_s=seen[0].at_s,
+                until_s=seen[0].at_s,
+                node=fault.planned.target,
+                text=f"{fault.planned.text} did not stand: uncordoned {seen[0].at_s - fault.held_s:.1f} s after it was "
+                f"set, {until_s - seen[0].at_s:.1f} s before the person lifted it",
+                evidence=tuple(
+                    f"{node.at_s:.1f} cordoned={node.is_cordoned} cordoned-by={node.cordoned_by!r}"
+                    for node in record.cordons
+                    if node.node == fault.planned.target and abs(node.at_s - seen[0].at_s) < 10
+                ),
+            )

@@ -1,0 +1,131 @@
+"""Jobs of both doors, each of which takes a whole node, so that two on one node are an overlap by construction.
+
+Every process of them carries `CHAOS_POD` or `CHAOS_JOB` in its environment; every batch script writes when it starts,
+is told to end, and ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from demo.stack import Stack
+from devcluster.shell import CommandFailed
+from devcluster.waiting import NeverSo, wait
+from sunkpy.core import names
+from tests.bench.chaos.record import Accepted, Line
+from tests.bench.chaos.schedule import Door, Manner, PlannedJob
+from tests.e2e import workloads
+from tests.e2e.handover import whole_node_cpu
+from tests.e2e.workloads import NAMESPACE as WORKLOADS
+
+LABEL: Final = "sunkpy-chaos"
+FOLDER: Final = "chaos"
+PATIENCE_S = 60.0
+_TRAPS = {
+    Manner.PROMPT: "trap 'said term; exit 0' TERM",
+    Manner.TIDY: "trap 'said term; sleep 1.5; exit 0' TERM",
+    Manner.STUBBORN: "trap '' TERM",
+    Manner.DAEMON: "trap 'said term; exit 0' TERM; setsid sleep 20 &",
+}
+
+
+class Load:
+    """The load of one run. `accepted` is what Slurm or Kubernetes took, `refused` what they would not."""
+
+    def __init__(self, stack: Stack, *, seed: int) -> None:
+        self.accepted: list[Accepted] = []
+        self.refused: list[str] = []
+        self._stack = stack
+        self._seed = seed
+        self._cpu = whole_node_cpu(stack)
+
+    def prepare(self) -> None:
+        """An empty folder for what the scripts write."""
+        self._stack.login(f"rm -rf {FOLDER}; mkdir {FOLDER}")
+
+    async def run(self, planned: PlannedJob, *, started_s: float) -> None:
+        """Wait for its time, submit it, and delete it when that is planned."""
+        await asyncio.sleep(max(started_s + planned.at_s - time.time(), 0.0))
+        name = f"chaos-{self._seed}-{planned.number}"
+        submit = self._sbatch if planned.door is Door.SBATCH else self._create
+        await asyncio.to_thread(submit, planned, name)
+        if planned.is_deleted:
+            await asyncio.sleep(planned.lasts_s)
+            await asyncio.to_thread(self.delete_pods, name)
+
+    def _sbatch(self, planned: PlannedJob, name: str) -> None:
+        asked_s, is_answered = time.time(), True
+        options = ("-p", planned.partition, "-J", name, "-N1", "--exclusive", "-o", "/dev/null")
+        try:
+            self._stack.sbatch(*options, f"--export=ALL,CHAOS_JOB={name}", script=batch_script(planned))
+        except CommandFailed as error:
+            # It may have been taken all the same: Slurm will show it under its name.
+            self.refused.append(f"{name}: {error}")
+            is_answered = False
+        self.accepted.append(Accepted(planned=planned, name=name, asked_s=asked_s, is_answered=is_answered))
+
+    def _create(self, planned: PlannedJob, name: str) -> None:
+        asked_s = time.time()
+        body = pod_body(planned, name, stack=self._stack, cpu=self._cpu)
+
+        def apply() -> bool:
+            self._stack.kubectl.apply(body)
+            return True
+
+        try:
+            wait(apply, timeout_s=PATIENCE_S, what=f"pod {name} created", every_s=1.0)
+        except NeverSo as error:
+            self.refused.append(f"{name}: {error}")
+            return
+        self.accepted.append(Accepted(planned=planned, name=name, asked_s=asked_s))
+
+    def delete_pods(self, *which: str) -> None:
+        """Delete pods of the load by name, or all of them."""
+        selection = which or ("-l", f"app={LABEL}")
+
+        def delete() -> bool:
+            self._stack.kubectl("delete", "pod", "-n", WORKLOADS, *selection, "--ignore-not-found", "--wait=false")
+            return True
+
+        wait(delete, timeout_s=PATIENCE_S, what="pods of the load deleted", every_s=1.0)
+
+    def lines(self) -> dict[str, tuple[Line, ...]]:
+        """What each batch script wrote, by the name of its job."""
+        return read_lines(self._stack.login(f"cd {FOLDER} && grep -H '' * || true"))
+
+
+def batch_script(planned: PlannedJob) -> str:
+    """A script that lasts as planned and says so in a file of its own; `wait` lets the trap act at once."""
+    return "\n".join((
+        f'said() {{ echo "$1 $(date +%s.%N) $SLURMD_NODENAME ${{SLURM_RESTART_COUNT:-0}}" >> ~/{FOLDER}/$CHAOS_JOB; }}',
+        "said start",
+        _TRAPS[planned.manner],
+        f"sleep {planned.lasts_s} & wait $!",
+        "said end",
+    ))  # fmt: skip
+
+
+def read_lines(text: str) -> dict[str, tuple[Line, ...]]:
+    """`grep -H` over the files of the scripts; a line that was cut short by a kill is left out."""
+    found: dict[str, list[Line]] = {}
+    for line in text.splitlines():
+        name, _, said = line.partition(":")
+        words = said.split()
+        if len(words) == 4 and words[3].isdigit():
+            found.setdefault(name, []).append(
+                Line(what=words[0], at_s=float(words[1]), node=words[2], run=int(words[3]))
+            )
+    return {name: tuple(lines) for name, lines in found.items()}
+
+
+def pod_body(planned: PlannedJob, name: str, *, stack: Stack, cpu: str) -> dict[str, object]:
+    """A pod that lasts as planned, unless it is told to end and obeys."""
+    script = f"said() {{ :; }}; {_TRAPS[planned.manner]}; sleep {planned.lasts_s} & wait $!"
+    command = ["env", f"CHAOS_POD={name}", "bash", "-c", script]
+    image, scheduler = stack.images["sunkpy"], stack.scheduler_name
+    body = workloads.pod(name, image=image, scheduler=scheduler, cpu=cpu, command=command, grace_s=planned.grace_s)
+    annotations = {f"{names.PREFIX}partition": planned.partition}
+    metadata = {"name": name, "namespace": WORKLOADS, "labels": {"app": LABEL}, "annotations": annotations}
+    return body | {"metadata": metadata}

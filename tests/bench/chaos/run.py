@@ -1,0 +1,316 @@
+"""One run: plan, load, faults and observer side by side; then quiet, agreement, the empty queue, and the judgement.
+
+`build/reports/chaos.json` has the figures, `chaos-run.json` the plan, what really happened and every violation with its
+evidence, `chaos-story.txt` the worst of them as told at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from demo.stack import USER, Stack
+from devcluster import Cluster
+from devcluster.waiting import NeverSo, NotYet, wait
+from sunkpy.core import names
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from tests.bench import report
+from tests.bench.chaos.faults import Saboteur
+from tests.bench.chaos.judge import Rule, Violation, is_with_pod, judge
+from tests.bench.chaos.load import LABEL, Load
+from tests.bench.chaos.observer import Watcher
+from tests.bench.chaos.record import CordonSeen, Deletion, Ending, Inflicted, PodSeen, Record
+from tests.bench.chaos.schedule import Plan, make_plan
+from tests.bench.chaos.story import tell
+from tests.e2e.agreement import node_disagreements, wait_for_agreement
+from tests.e2e.timeline import Sighting, Timeline, watching
+from tests.e2e.workloads import NAMESPACE as WORKLOADS
+
+Tell = Callable[[str], None]
+AGREEMENT_S = 30.0
+K8S_USER = "k8s"
+_AGREEMENT_PATIENCE_S = 240.0
+_EMPTY_PATIENCE_S = 300.0
+_LEAK_PATIENCE_S = 45.0
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How long, by which seed, and whether anything is broken at all."""
+
+    minutes: float = 30.0
+    seed: int = 1
+    with_faults: bool = True
+
+
+class _Cast(NamedTuple):
+    """Who takes part in a run."""
+
+    stack: Stack
+    plan: Plan
+    slurm_nodes: Mapping[str, str]
+    load: Load
+    saboteur: Saboteur
+    watcher: Watcher
+
+
+async def measure(stack: Stack, cluster: Cluster, options: Options, tell_: Tell) -> list[report.Figure]:
+    """Run it on an idle cluster, leave it idle, and write what was seen beside the figures."""
+    # The run's own watches break with the apiserver, again and again and on purpose.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
+    wait_for_agreement(stack, timeout_s=60, after="nothing: chaos begins with an idle cluster")
+    slurm_nodes = {pod.spec.node_name: pod.labels[names.LABEL_SLURM_NODE] for pod in stack.slurmd_pods()}
+    plan = make_plan(
+        seed=options.seed, minutes=options.minutes, nodes=sorted(slurm_nodes), with_faults=options.with_faults
+    )
+    tell_(f"seed {plan.seed}: {len(plan.faults)} faults and {len(plan.jobs)} jobs in {plan.quiet_s:.0f} s, then quiet")
+    run = _Cast(
+        stack,
+        plan,
+        slurm_nodes,
+        Load(stack, seed=plan.seed),
+        Saboteur(stack, cluster, slurm_nodes),
+        Watcher(stack, cluster),
+    )
+    run.load.prepare()
+    record = await _run(run, tell_)
+    violations = judge(record)
+    _write(run, record, violations)
+    # Only now: what a run of half an hour has seen is not lost over its cleaning up.
+    for user in (USER, K8S_USER):
+        stack.admin("scancel", "--quiet", f"--user={user}")
+    tell_(tell(record, violations))
+    return figures(record, violations, seed=plan.seed)
+
+
+async def _run(run: _Cast, tell_: Tell) -> Record:
+    stack, started_s = run.stack, time.time()
+    async with (
+        await Kube.connect(stack.kubeconfig) as kube,
+        watching(kube, paths.pods(stack.namespace), Pod, label_selector=f"{names.LABEL_ROLE}=compute") as slurmd,
+        watching(kube, paths.pods(WORKLOADS), Pod, label_selector=f"app={LABEL}") as workloads,
+        watching(kube, paths.NODES, Node) as nodes,
+    ):
+        run.watcher.start()
+        await _carry_out(run, started_s, tell_)
+        tell_(f"{time.time() - started_s:.0f} s: all faults are undone, the load is submitted")
+        ending = await asyncio.to_thread(_settle, stack, run.load)
+        run.watcher.stop()
+    return Record(
+        started_s=started_s,
+        slurm_nodes=run.slurm_nodes,
+        samples=tuple(run.watcher.samples),
+        looks=tuple(run.watcher.looks),
+        faults=run.saboteur.inflicted,
+        jobs=tuple(run.load.accepted),
+        lines=run.load.lines(),
+        deletions=deletions(slurmd),
+        cordons=cordons(nodes),
+        pods=pods_seen(workloads),
+        deleted_by_run=frozenset(run.saboteur.deleted_pods),
+        ending=ending,
+    )
+
+
+async def _carry_out(run: _Cast, started_s: float, tell_: Tell) -> None:
+    # A step that waits for a dead apiserver holds its thread: it must not hold up the faults and jobs after it.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=32))
+    keeper = asyncio.create_task(run.saboteur.keep_controllers(tell_))
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for job in run.plan.jobs:
+                tasks.create_task(run.load.run(job, started_s=started_s))
+            for fault in run.plan.faults:
+                tasks.create_task(run.saboteur.run(fault, started_s=started_s, tell=tell_))
+    finally:
+        keeper.cancel()
+        await asyncio.to_thread(run.saboteur.mend_all)
+
+
+# ----------------------------------------------------------------- quiet end
+
+
+def _settle(stack: Stack, load: Load) -> Ending:
+    """Wait until both sides agree, the queue is empty and no placeholder is left; leave nothing of the load."""
+    agreed_after_s, disagreed = _agree(stack)
+    left_over = _wait_until_empty(stack)
+    cleared_s = time.time()
+    load.delete_pods()
+    leaked = _leaked(stack)
+    return Ending(
+        agreed_after_s=agreed_after_s, disagreed=disagreed, left_over=left_over, cleared_s=cleared_s, leaked=leaked
+    )
+
+
+def _agree(stack: Stack) -> tuple[float | None, str]:
+    """Seconds until the states of both sides agree, or what still did not when patience ended."""
+
+    def check() -> bool:
+        found = node_disagreements(stack)
+        if found:
+            raise NotYet("; ".join(found))
+        return True
+
+    begun_s = time.monotonic()
+    try:
+        wait(check, timeout_s=_AGREEMENT_PATIENCE_S, what="agreement after the last fault", every_s=0.5)
+    except NeverSo as error:
+        return None, str(error)
+    return time.monotonic() - begun_s, ""
+
+
+def _wait_until_empty(stack: Stack) -> tuple[str, ...]:
+    """What is still in the queue when all that was submitted has had time to end."""
+
+    def check() -> bool:
+        left = stack.squeue("--format=%i %j %T %R").splitlines()
+        if left:
+            raise NotYet("; ".join(left))
+        return True
+
+    try:
+        wait(check, timeout_s=_EMPTY_PATIENCE_S, what="an empty queue", every_s=2.0)
+    except NeverSo as error:
+        return (str(error),)
+    return ()
+
+
+def _leaked(stack: Stack) -> tuple[str, ...]:
+    """Placeholder jobs that are still there although no pod of the load is: none may be."""
+
+    def check() -> bool:
+        left = stack.squeue(f"--user={K8S_USER}", "--format=%i %T %R %k").splitlines()
+        pods = stack.kubectl("get", "pods", "-n", WORKLOADS, "-l", f"app={LABEL}", "-o", "name").splitlines()
+        if left or pods:
+            raise NotYet("\n".join([*(f"job {line}" for line in left), *pods]))
+        return True
+
+    try:
+        wait(check, timeout_s=_LEAK_PATIENCE_S, what="no placeholder job and no pod", every_s=1.0)
+    except NeverSo:
+        pods = {pod.uid for pod in stack.kubectl.list(Pod, "pods", "-n", WORKLOADS)}
+        left = stack.squeue(f"--user={K8S_USER}", "--format=%i %T %R %k").splitlines()
+        return tuple(f"job {line}" for line in left if line.rsplit(":", 1)[-1] not in pods)
+    return ()
+
+
+# ------------------------------------------------------- what the watches saw
+
+
+def deletions(timeline: Timeline[Pod]) -> tuple[Deletion, ...]:
+    """slurmd pods that were told to go, or went."""
+    found = []
+    for seen in timeline.sightings:
+        pod = seen.new or seen.old
+        is_new = seen.new is None or (seen.new.is_deleting and (seen.old is None or not seen.old.is_deleting))
+        if pod is not None and is_new:
+            found.append(
+                Deletion(
+                    at_s=seen.at_s, pod=pod.name, uid=pod.uid, node=pod.spec.node_name, annotations=pod.annotations
+                )
+            )
+    return tuple(found)
+
+
+def cordons(timeline: Timeline[Node]) -> tuple[CordonSeen, ...]:
+    """Changes of who has cordoned which Node."""
+    found: dict[str, list[CordonSeen]] = {}
+    for seen in timeline.sightings:
+        if seen.new is None:
+            continue
+        by = seen.new.annotations.get(names.ANNOTATION_CORDONED_BY, "")
+        now = CordonSeen(at_s=seen.at_s, node=seen.name, is_cordoned=seen.new.spec.unschedulable, cordoned_by=by)
+        known = found.setdefault(seen.name, [])
+        if not known or (known[-1].is_cordoned, known[-1].cordoned_by) != (now.is_cordoned, now.cordoned_by):
+            known.append(now)
+    return tuple(each for known in found.values() for each in known)
+
+
+def pods_seen(timeline: Timeline[Pod]) -> tuple[PodSeen, ...]:
+    """Changes of the pods of the load."""
+    found: dict[str, list[PodSeen]] = {}
+    for seen in timeline.sightings:
+        now = _pod_seen(seen)
+        known = found.setdefault(seen.name, [])
+        if not known or msgspec.structs.replace(known[-1], at_s=now.at_s) != now:
+            known.append(now)
+    return tuple(each for known in found.values() for each in known)
+
+
+def _pod_seen(seen: Sighting[Pod]) -> PodSeen:
+    pod = seen.new or seen.old
+    assert pod is not None
+    target = pod.condition("DisruptionTarget")
+    return PodSeen(
+        at_s=seen.at_s,
+        name=pod.name,
+        uid=pod.uid,
+        phase=pod.status.phase if seen.new is not None else "Gone",
+        node=pod.spec.node_name,
+        job=pod.annotations.get(names.ANNOTATION_JOB_ID, ""),
+        is_deleting=pod.is_deleting,
+        why=target.message if target is not None else "",
+    )
+
+
+# -------------------------------------------------------------------- reports
+
+
+def figures(record: Record, violations: Sequence[Violation], *, seed: int) -> list[report.Figure]:
+    """The promises of the run, each with its bound."""
+    overlaps = [each for each in violations if each.rule is Rule.OVERLAP]
+    counted = {"overlaps of a pod with another workload": sum(map(is_with_pod, overlaps))}
+    counted["overlaps of two sbatch jobs"] = len(overlaps) - counted["overlaps of a pod with another workload"]
+    counted |= {str(rule): sum(each.rule is rule for each in violations) for rule in Rule if rule is not Rule.OVERLAP}
+    n = len(record.jobs)
+    found = [report.at_most(name, value, unit="", bound=0, n=n, seed=seed) for name, value in counted.items()]
+    agreed_s = _AGREEMENT_PATIENCE_S if record.ending.agreed_after_s is None else record.ending.agreed_after_s
+    found.append(
+        report.at_most(
+            "last fault undone to agreement", agreed_s, unit="s", bound=AGREEMENT_S, n=len(record.faults), seed=seed,
+            limited_by=record.ending.disagreed[:200],
+        )
+    )  # fmt: skip
+    times = [later.at_s - sample.at_s for sample, later in zip(record.samples, record.samples[1:], strict=False)]
+    found.append(
+        report.observed("time between two samples of all nodes, p95", report.p95(times), unit="s", n=len(times))
+    )
+    found.append(report.observed("jobs still in the queue at the end", len(record.ending.left_over), unit="", n=n))
+    return found
+
+
+class _Run(msgspec.Struct, frozen=True, kw_only=True):
+    """The second report: what was meant to happen, what did, and what was found."""
+
+    plan: Plan
+    started_s: float
+    inflicted: tuple[Inflicted, ...]
+    refused: tuple[str, ...]
+    left_over: tuple[str, ...]
+    disagreed: str
+    violations: tuple[Violation, ...]
+
+
+def _write(cast: _Cast, record: Record, violations: Sequence[Violation]) -> None:
+    run = _Run(
+        plan=cast.plan,
+        started_s=record.started_s,
+        inflicted=record.faults,
+        refused=tuple(cast.load.refused),
+        left_over=record.ending.left_over,
+        disagreed=record.ending.disagreed,
+        violations=tuple(violations),
+    )
+    folder: Path = report.REPORTS
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "chaos-run.json").write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
+    (folder / "chaos-record.json").write_bytes(msgspec.json.encode(record))
+    (folder / "chaos-story.txt").write_text(tell(record, violations, worst=len(violations)) + "\n")

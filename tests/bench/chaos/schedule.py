@@ -1,0 +1,244 @@
+"""What a run does and when, from the seed alone: which faults, on whom, for how long, and which jobs of both doors.
+
+Pure: the same seed, length and number of nodes give the same plan, so that what a run found can be looked for again.
+What the cluster makes of the plan is another matter: a fault that needs the apiserver waits for it, and the run notes
+when each thing really happened.
+
+Faults are drawn from a bag that holds every kind, so that a few minutes see all of them once and half an hour each of
+them often; at most `AT_ONCE` last at the same time, and none meets another that would undo it.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Sequence
+
+import msgspec
+
+AT_ONCE = 3
+FIRST_FAULT_S = 20.0
+_GAP_S = (5.0, 16.0)
+_REST_S = 30.0
+"""A part that was hit is left alone for so long after it was mended, except by faults of another sort."""
+
+
+class Fault(enum.StrEnum):
+    """What is done to the cluster. Those on a node name the Kubernetes node, kills of a part name the part."""
+
+    KILL = "kill -9"
+    KILL_SLURMD = "kill -9 slurmd"
+    DELETE_SLURMD = "force-delete slurmd pod"
+    APISERVER = "kill apiserver"
+    KUBELET = "kill kubelet"
+    CUT = "cut network"
+    DOWN = "admin down"
+    DRAIN = "admin drain"
+    FAIL = "admin fail"
+    DOWN_RESUME = "admin down and resume"
+    RECONFIGURE = "reconfigure"
+    CORDON = "person cordons"
+    SCALE = "scale NodeSet"
+    ROLL = "roll NodeSet"
+
+
+PARTS = ("operator", "syncer", "scheduler", "slurmctld", "slurmrestd")
+ADMIN_STATES = {Fault.DOWN: "down", Fault.DRAIN: "drain", Fault.FAIL: "fail"}
+ENDS_JOBS = frozenset({Fault.KILL_SLURMD, Fault.DELETE_SLURMD, Fault.CUT, Fault.DOWN, Fault.DOWN_RESUME})
+"""Faults on a node for which Slurm may end the jobs there."""
+
+_LASTS_S = {
+    Fault.APISERVER: (3.0, 12.0),
+    Fault.KUBELET: (5.0, 30.0),
+    # Slurm gives a node up after a minute of silence: some cuts are shorter, some longer.
+    Fault.CUT: (10.0, 80.0),
+    Fault.DOWN: (10.0, 40.0),
+    Fault.DRAIN: (10.0, 60.0),
+    Fault.FAIL: (10.0, 40.0),
+    Fault.CORDON: (10.0, 60.0),
+    Fault.SCALE: (20.0, 60.0),
+    # Nothing undoes a roll: this is the time it is given, as it waits for running jobs.
+    Fault.ROLL: (60.0, 60.0),
+}
+_OF_CLUSTER = {
+    Fault.APISERVER: "apiserver",
+    Fault.RECONFIGURE: "slurmctld",
+    Fault.SCALE: "NodeSet",
+    Fault.ROLL: "NodeSet",
+}
+_BAG: Sequence[tuple[Fault, str]] = (
+    *((Fault.KILL, part) for part in PARTS),
+    *((fault, "") for fault in Fault if fault is not Fault.KILL),
+    # What has broken the hand-over before is tried twice as often.
+    *((fault, "") for fault in (Fault.KILL_SLURMD, Fault.DOWN_RESUME, Fault.RECONFIGURE, Fault.CORDON, Fault.DRAIN)),
+    (Fault.KILL, "scheduler"),
+)
+
+
+class Door(enum.StrEnum):
+    """By which door a job comes."""
+
+    POD = "pod"
+    SBATCH = "sbatch"
+
+
+class Manner(enum.StrEnum):
+    """How a workload takes SIGTERM. DAEMON ends at once, and leaves a process of its own behind."""
+
+    PROMPT = "prompt"
+    TIDY = "tidy"
+    STUBBORN = "stubborn"
+    DAEMON = "daemon"
+
+
+class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault that begins `at_s` after the start and is undone `lasts_s` later; 0: there is nothing to undo."""
+
+    number: int
+    at_s: float
+    fault: Fault
+    target: str
+    lasts_s: float = 0.0
+
+    @property
+    def ends_s(self) -> float:
+        """When it is undone, in seconds after the start."""
+        return self.at_s + self.lasts_s
+
+    @property
+    def text(self) -> str:
+        """`#7 cut network node-2`."""
+        return f"#{self.number} {self.fault} {self.target}"
+
+
+class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A workload that takes a whole node for `lasts_s`; one that `is_deleted` is deleted so long after its creation."""
+
+    number: int
+    at_s: float
+    door: Door
+    partition: str
+    manner: Manner
+    lasts_s: float
+    grace_s: int = 0
+    is_deleted: bool = False
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a run does. From `quiet_s` on it only watches, until `end_s` or until everything has ended."""
+
+    seed: int
+    quiet_s: float
+    end_s: float
+    faults: tuple[PlannedFault, ...]
+    jobs: tuple[PlannedJob, ...]
+
+
+def make_plan(*, seed: int, minutes: float, nodes: Sequence[str], with_faults: bool = True) -> Plan:
+    """The plan of a run on these Kubernetes nodes; without faults the jobs are the same, but none misbehaves."""
+    end_s = minutes * 60
+    quiet_s = end_s - min(max(end_s / 10, 75.0), 180.0)
+    rng = random.Random(seed)
+    jobs = plan_jobs(rng, until_s=quiet_s - 30, nodes=len(nodes), are_long=minutes >= 10, misbehave=with_faults)
+    faults = plan_faults(random.Random(seed), until_s=quiet_s, nodes=nodes) if with_faults else ()
+    return Plan(seed=seed, quiet_s=quiet_s, end_s=end_s, faults=faults, jobs=jobs)
+
+
+# --------------------------------------------------------------------- faults
+
+
+def plan_faults(rng: random.Random, *, until_s: float, nodes: Sequence[str]) -> tuple[PlannedFault, ...]:
+    """Faults in order of time, all undone by `until_s`."""
+    planned: list[PlannedFault] = []
+    bag: list[tuple[Fault, str]] = []
+    at_s = FIRST_FAULT_S
+    while at_s < until_s:
+        bag = bag or rng.sample(_BAG, len(_BAG))
+        drawn = _draw(rng, bag, planned, at_s=at_s, until_s=until_s, nodes=nodes)
+        if drawn is not None:
+            planned.append(drawn)
+        at_s = round(at_s + rng.uniform(*_GAP_S), 1)
+    return tuple(planned)
+
+
+def _draw(
+    rng: random.Random,
+    bag: list[tuple[Fault, str]],
+    planned: Sequence[PlannedFault],
+    *,
+    at_s: float,
+    until_s: float,
+    nodes: Sequence[str],
+) -> PlannedFault | None:
+    """Take the first fault out of the bag that may begin now; None when none may."""
+    if sum(other.ends_s > at_s for other in planned) >= AT_ONCE:
+        return None
+    node = rng.choice(nodes)
+    for index, (fault, part) in enumerate(bag):
+        lasts_s = round(rng.uniform(*_LASTS_S[fault]), 1) if fault in _LASTS_S else 0.0
+        target = part or _OF_CLUSTER.get(fault, node)
+        new = PlannedFault(number=len(planned) + 1, at_s=at_s, fault=fault, target=target, lasts_s=lasts_s)
+        if new.ends_s <= until_s and not any(clash(new, other) for other in planned):
+            del bag[index]
+            return new
+    return None
+
+
+def clash(new: PlannedFault, old: PlannedFault) -> bool:
+    """Both act on the same thing, so that one would undo the other or strike what has not come back yet."""
+    if claim(new) != claim(old):
+        return False
+    return new.at_s < old.ends_s + _REST_S
+
+
+def claim(planned: PlannedFault) -> str:
+    """What a fault has for itself while it lasts: a part, the slurmd, the network or the Slurm state of a node…"""
+    match planned.fault:
+        case Fault.KILL_SLURMD | Fault.DELETE_SLURMD:
+            return f"slurmd {planned.target}"
+        case Fault.DOWN | Fault.DRAIN | Fault.FAIL | Fault.DOWN_RESUME:
+            return f"Slurm state {planned.target}"
+        case Fault.CUT | Fault.KUBELET | Fault.CORDON:
+            return f"{planned.fault} {planned.target}"
+        case _:
+            return planned.target
+
+
+# ----------------------------------------------------------------------- jobs
+
+
+def plan_jobs(
+    rng: random.Random, *, until_s: float, nodes: int, are_long: bool, misbehave: bool
+) -> tuple[PlannedJob, ...]:
+    """Jobs of both doors, about as many as the nodes can take; the queue is seldom empty."""
+    planned: list[PlannedJob] = []
+    at_s = 5.0
+    while at_s < until_s:
+        planned.append(_plan_job(rng, number=len(planned) + 1, at_s=at_s, are_long=are_long, misbehave=misbehave))
+        at_s = round(at_s + rng.uniform(3.0, 8.0) * 3 / nodes, 1)
+    return tuple(planned)
+
+
+def _plan_job(rng: random.Random, *, number: int, at_s: float, are_long: bool, misbehave: bool) -> PlannedJob:
+    # Every draw happens for every job, so that a change of one rule does not shift all later jobs.
+    kind, is_deleted = rng.random(), rng.random() < 0.3
+    manner = rng.choices(list(Manner), weights=(4, 2, 4, 1))[0]
+    lasts_s, grace_s = round(rng.uniform(3.0, 20.0), 1), _grace_s(rng, are_long=are_long)
+    if kind < 0.5:
+        # Long enough that jobs of the higher partition find pods to preempt.
+        lasts_s = round(2.5 * lasts_s, 1)
+        manner = Manner.STUBBORN if manner is Manner.DAEMON else manner
+        return PlannedJob(
+            number=number, at_s=at_s, door=Door.POD, partition="low", manner=manner, lasts_s=lasts_s,
+            grace_s=grace_s, is_deleted=is_deleted,
+        )  # fmt: skip
+    if manner is Manner.DAEMON and not misbehave:
+        manner = Manner.PROMPT
+    partition = "low" if kind < 0.7 else "high"
+    return PlannedJob(number=number, at_s=at_s, door=Door.SBATCH, partition=partition, manner=manner, lasts_s=lasts_s)
+
+
+def _grace_s(rng: random.Random, *, are_long: bool) -> int:
+    """1 to 60 s; in short runs, which have no time for many, long ones are rare."""
+    is_long, short_s, long_s = rng.random() < (0.3 if are_long else 0.08), rng.randint(1, 15), rng.randint(16, 60)
+    return long_s if is_long else short_s

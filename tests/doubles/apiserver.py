@@ -1,0 +1,311 @@
+"""A small apiserver in memory: versions, preconditions, finalizers, selectors, patches, watches, discovery.
+
+It keeps what it is sent and does nothing by itself: a test moves the cluster on with `put`, `change` and `remove`, as
+kubelets and other clients would.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+from tests.doubles.serving import Changes
+
+GROUP = "/apis/sunkpy.dev/v1alpha1"
+COLLECTIONS = ("pods", "nodes", "nodesets", "leases", "events", "poddisruptionbudgets")
+KUBELET = "example.com/kubelet"
+"""Finalizer of a pod that a kubelet has to end first: a deletion only marks it, `remove` takes it away."""
+
+Body = dict[str, Any]
+Key = tuple[str, str, str]
+Matcher = Callable[[Body], bool]
+
+
+class _Change(NamedTuple):
+    version: int
+    collection: str
+    old: Body | None
+    new: Body | None
+    last: Body
+    """What the object looks like now, or looked like in the end."""
+
+
+class Apiserver:
+    """What a test sees and changes of the cluster; `objects` is keyed by (collection, namespace, name)."""
+
+    def __init__(self, changes: Changes | None = None) -> None:
+        self.changes = changes or Changes()
+        self.objects: dict[Key, Body] = {}
+        self.watched: set[str] = set()
+        self.refuse_pods = ""
+        self.refuse_bindings = False
+        self.watches_lag = False
+        self.bindings: list[tuple[str, str]] = []
+        self.deleted: list[str] = []
+        self.read: list[str] = []
+        self._log: list[_Change] = []
+        self._version = 0
+
+    # ----------------------------------------------------- what tests use
+
+    def put(self, collection: str, body: Body) -> Body:
+        """Create or replace, as another client would; a copy of what is stored."""
+        meta = body.setdefault("metadata", {})
+        key = (collection, meta.get("namespace", ""), meta["name"])
+        known = self.objects.get(key, {"metadata": {}})["metadata"].get("uid")
+        meta.setdefault("uid", known or self._new_uid())
+        return copy.deepcopy(self._store(key, body))
+
+    def change(self, collection: str, namespace: str, name: str, patch: Body) -> None:
+        """Merge a patch, as another client would."""
+        key = (collection, namespace, name)
+        self._store(key, merged(self.objects[key], patch))
+
+    def remove(self, collection: str, namespace: str, name: str) -> None:
+        """The object is gone, whatever its finalizers."""
+        self._store((collection, namespace, name), None)
+
+    def find(self, collection: str, name: str) -> Body | None:
+        """By name, in whatever namespace."""
+        return next((o for (c, _, n), o in self.objects.items() if (c, n) == (collection, name)), None)
+
+    def names(self, collection: str) -> list[str]:
+        """Names of a collection."""
+        return sorted(n for c, _, n in self.objects if c == collection)
+
+    def events(self) -> list[Body]:
+        """All Events, oldest first."""
+        return [o for (c, _, _), o in self.objects.items() if c == "events"]
+
+    def reasons(self) -> list[str]:
+        """Reasons of all Events."""
+        return [event["reason"] for event in self.events()]
+
+    async def until(self, condition: Callable[[], Any]) -> None:
+        """Wait for a state of the cluster; fails after a while."""
+        await self.changes.until(condition)
+
+    # ------------------------------------------------------------ storage
+
+    def _new_uid(self) -> str:
+        return f"uid-{self._version + 1}"
+
+    def _store(self, key: Key, body: Body | None) -> Body:
+        """Keep a copy under the next version, or forget the object; tells the watches."""
+        self._version += 1
+        old = self.objects.get(key)
+        kept = copy.deepcopy(self.objects.pop(key) if body is None else body)
+        kept["metadata"] |= {"resourceVersion": str(self._version), "name": key[2]}
+        kept["metadata"] |= {"namespace": key[1]} if key[1] else {}
+        kept["metadata"].setdefault("creationTimestamp", "2026-11-20T12:00:00Z")
+        if body is not None:
+            self.objects[key] = kept
+        self._log.append(_Change(self._version, key[0], old, None if body is None else kept, kept))
+        self.changes.note()
+        return kept
+
+    # --------------------------------------------------------------- HTTP
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer any request."""
+        if found := discovery(request.path):
+            return web.json_response(found)
+        if request.path.endswith("/tokenreviews"):
+            return self._review(await request.json())
+        collection, namespace, name, sub = parsed(request.path)
+        if request.method == "GET" and not name:
+            matches = matcher(namespace, request.query)
+            if "watch" in request.query:
+                return await self._watch(request, collection, matches)
+            items = [o for (c, _, _), o in self.objects.items() if c == collection and matches(o)]
+            return web.json_response({"metadata": {"resourceVersion": str(self._version)}, "items": items})
+        if request.method == "POST" and not name:
+            return await self._create(request, collection, namespace)
+        return await self._one(request, (collection, namespace, name), sub)
+
+    async def _one(self, request: web.Request, key: Key, sub: str) -> web.Response:
+        """A request for one object."""
+        if "fieldManager" in request.query:
+            return web.json_response(self.put(key[0], await request.json()))
+        if request.method == "GET":
+            self.read.append(key[2])
+        if key not in self.objects:
+            return refusal(404, "NotFound")
+        if request.method == "GET":
+            return web.json_response(self.objects[key])
+        body = await request.json()
+        if request.method == "DELETE":
+            return self._delete(key, body)
+        return self._bind(key, body) if sub == "binding" else self._patch(key, body, sub, request.content_type)
+
+    async def _create(self, request: web.Request, collection: str, namespace: str) -> web.Response:
+        body = await request.json()
+        key = (collection, namespace, body["metadata"]["name"])
+        if collection == "pods" and self.refuse_pods:
+            return refusal(422, "Invalid", self.refuse_pods)
+        if key in self.objects:
+            return refusal(409, "AlreadyExists")
+        if "dryRun" not in request.query:
+            body["metadata"].setdefault("uid", self._new_uid())
+            body = self._store(key, body)
+        return web.json_response(body, status=201)
+
+    def _patch(self, key: Key, body: Body, sub: str, content_type: str) -> web.Response:
+        old, meta = self.objects[key], body.get("metadata", {})
+        known = old["metadata"]
+        if any(meta.get(field, known[field]) != known[field] for field in ("uid", "resourceVersion")):
+            return refusal(409, "Conflict")
+        # The status of a custom resource is written alone; that of a pod may bring annotations along.
+        parts = ("metadata", "status") if key[0] in ("pods", "nodes") else ("status",)
+        body = {k: v for k, v in body.items() if (k in parts if sub == "status" else k != "status")}
+        if "strategic" in content_type and "conditions" in body.get("status", {}):
+            body["status"] = body["status"] | {"conditions": merged_conditions(old, body)}
+        new = merged(old, body)
+        is_over = new["metadata"].get("deletionTimestamp") and not new["metadata"].get("finalizers")
+        kept = self._store(key, new)
+        if is_over:
+            self._store(key, None)
+        return web.json_response(kept)
+
+    def _delete(self, key: Key, options: Body) -> web.Response:
+        meta = self.objects[key]["metadata"]
+        if any(meta[field] != value for field, value in options.get("preconditions", {}).items()):
+            return refusal(409, "Conflict")
+        self.deleted.append(key[2])
+        if meta.get("finalizers"):
+            self.change(*key, {"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}})
+        else:
+            self._store(key, None)
+        return web.json_response({})
+
+    def _bind(self, key: Key, binding: Body) -> web.Response:
+        pod = self.objects[key]
+        if self.refuse_bindings:
+            return refusal(403, "Forbidden", "no")
+        if pod["spec"].get("nodeName") or pod["metadata"]["uid"] != binding["metadata"]["uid"]:
+            return refusal(409, "Conflict", "cannot bind")
+        self.bindings.append((key[2], binding["target"]["name"]))
+        annotations = binding["metadata"].get("annotations", {})
+        self.change(*key, {"metadata": {"annotations": annotations}, "spec": {"nodeName": binding["target"]["name"]}})
+        return web.json_response({"status": "Success"}, status=201)
+
+    def _review(self, review: Body) -> web.Response:
+        """The token `slurmd-1` is that of the pod of this name."""
+        token = review["spec"]["token"]
+        pod = self.find("pods", token)
+        if pod is None:
+            return web.json_response({"status": {"authenticated": False, "error": "unknown token"}})
+        meta, bound = pod["metadata"], "authentication.kubernetes.io/pod-"
+        extra = {f"{bound}name": [token], f"{bound}uid": [meta["uid"]]}
+        user = {"username": f"system:serviceaccount:{meta['namespace']}:slurmd", "extra": extra}
+        return web.json_response({"status": {"authenticated": True, "user": user}})
+
+    async def _watch(self, request: web.Request, collection: str, matches: Matcher) -> web.StreamResponse:
+        position, since = 0, int(request.query["resourceVersion"])
+        response = web.StreamResponse()
+        await response.prepare(request)
+        self.watched.add(collection)
+        self.changes.note()
+        while True:
+            while position < len(self._log) and not self.watches_lag:
+                change = self._log[position]
+                position += 1
+                event = seen(change, matches) if change.collection == collection and change.version > since else None
+                if event:
+                    await response.write(json.dumps(event).encode() + b"\n")
+            await self.changes.wait()
+
+
+def seen(change: _Change, matches: Matcher) -> Body | None:
+    """The event of a watch with selectors: an object that stops to match is gone for it."""
+    was = change.old is not None and matches(change.old)
+    if change.new is not None and matches(change.new):
+        return {"type": "MODIFIED" if was else "ADDED", "object": change.new}
+    return {"type": "DELETED", "object": change.last} if was else None
+
+
+def matcher(namespace: str, query: Any) -> Matcher:
+    """Whether an object is in the namespace, if any, and matches labelSelector and fieldSelector (`=` and `!=`)."""
+    labels = [term.split("=") for term in query.get("labelSelector", "").split(",") if term]
+    fields = [term for term in query.get("fieldSelector", "").split(",") if term]
+
+    def matches(body: Body) -> bool:
+        meta = body["metadata"]
+        return (
+            namespace in ("", meta.get("namespace", ""))
+            and all(meta.get("labels", {}).get(key) == value for key, value in labels)
+            and all(has_field(body, term) for term in fields)
+        )
+
+    return matches
+
+
+def has_field(body: Body, term: str) -> bool:
+    """One term of a field selector, such as `spec.nodeName!=`."""
+    path, operator, value = re.match(r"([\w.]+)(!?=)(.*)", term).groups()  # type: ignore[union-attr]
+    found: Any = body
+    for part in path.split("."):
+        found = found.get(part, {}) if isinstance(found, dict) else {}
+    return ((found or "") == value) == (operator == "=")
+
+
+def merged(old: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(old, dict) or not isinstance(patch, dict):
+        return patch
+    result = {**old, **{k: merged(old.get(k, {}) if isinstance(v, dict) else None, v) for k, v in patch.items()}}
+    return {k: v for k, v in result.items() if v is not None}
+
+
+def merged_conditions(old: Body, patch: Body) -> list[Body]:
+    """The strategic merge of conditions: by type."""
+    found = {c["type"]: c for c in old.get("status", {}).get("conditions", [])}
+    for condition in patch["status"]["conditions"]:
+        if condition.get("$patch") == "delete":
+            found.pop(condition["type"], None)
+        else:
+            found[condition["type"]] = condition
+    return list(found.values())
+
+
+def parsed(path: str) -> tuple[str, str, str, str]:
+    """Collection, namespace, name, subresource."""
+    parts = path.strip("/").split("/")
+    namespace = ""
+    if "namespaces" in parts:
+        at = parts.index("namespaces")
+        namespace = parts[at + 1]
+        parts = parts[:at] + parts[at + 2 :]
+    at = next(i for i, part in enumerate(parts) if part in COLLECTIONS)
+    rest = [*parts[at + 1 :], "", ""]
+    return parts[at], namespace, rest[0], rest[1]
+
+
+def refusal(status: int, reason: str, message: str = "") -> web.Response:
+    """A Status object."""
+    return web.json_response({"kind": "Status", "reason": reason, "message": message or reason}, status=status)
+
+
+def discovery(path: str) -> Body | None:
+    """What kopf asks for before it follows a resource."""
+    version = {"groupVersion": "sunkpy.dev/v1alpha1", "version": "v1alpha1"}
+    resource = {
+        "name": "nodesets", "singularName": "nodeset", "namespaced": True, "kind": "NodeSet",
+        "verbs": ["get", "list", "watch", "patch"],
+    }  # fmt: skip
+    core = [resource | {"name": "namespaces", "kind": "Namespace"}, resource | {"name": "events", "kind": "Event"}]
+    crds = [resource | {"name": "customresourcedefinitions", "kind": "CustomResourceDefinition"}]
+    extensions = {"groupVersion": "apiextensions.k8s.io/v1", "version": "v1"}
+    groups = [("sunkpy.dev", version), ("apiextensions.k8s.io", extensions)]
+    return {
+        "/api": {"versions": ["v1"]},
+        "/api/v1": {"resources": core},
+        "/apis": {"groups": [{"name": n, "versions": [v], "preferredVersion": v} for n, v in groups]},
+        "/apis/apiextensions.k8s.io/v1": {"resources": crds},
+        GROUP: {"groupVersion": "sunkpy.dev/v1alpha1", "resources": [resource]},
+    }.get(path.rstrip("/"))

@@ -1,0 +1,77 @@
+"""Serve a double over real HTTP, and wait for what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from aiohttp import web
+
+T = TypeVar("T")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_LOOK_AGAIN_S = 0.01
+
+
+class Changes:
+    """Wakes those who wait for a state of a double."""
+
+    def __init__(self) -> None:
+        self._next = asyncio.Event()
+
+    def note(self) -> None:
+        """Something has changed."""
+        self._next.set()
+        self._next = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Until the next change."""
+        await self._next.wait()
+
+    async def until(self, condition: Callable[[], T], *, within_s: float = 30.0) -> T:
+        """First true value of `condition`; looks after each change, and each 10 ms at what is not part of a double.
+
+        Raises:
+            TimeoutError: it was never true.
+        """
+        async with asyncio.timeout(within_s):
+            while not (found := condition()):
+                changed = asyncio.ensure_future(self.wait())
+                await asyncio.wait({changed}, timeout=_LOOK_AGAIN_S)
+                changed.cancel()
+            return found
+
+
+@asynccontextmanager
+async def serving(app: web.Application) -> AsyncIterator[int]:
+    """Serve an application on a free port, which is given."""
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def answering(handler: Handler, folder: Path) -> AsyncIterator[Path]:
+    """Have every request for an apiserver answered by a handler; gives a kubeconfig for it, kept in the folder."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handler)
+    async with serving(app) as port:
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(
+            json.dumps(
+                {
+                    "current-context": "c",
+                    "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+                    "users": [{"name": "u", "user": {"token": "t"}}],
+                    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                }
+            )
+        )
+        yield kubeconfig

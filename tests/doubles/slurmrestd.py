@@ -1,0 +1,191 @@
+"""A small slurmrestd in memory: nodes that are drained, commented and deleted, jobs that are submitted and cancelled.
+
+It keeps what it is sent and does nothing by itself: a test moves Slurm on with `put`, `add_job` and `set_job`. Reads of
+the nodes know If-Modified-Since, and a deleted node leaves the version as it is, as 24.11 and 26.05 do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from tests.doubles.serving import Changes
+
+API = "/slurm/{version}"
+Body = dict[str, Any]
+
+
+class Slurmrestd:
+    """What Slurm has, and what was asked of it. `is_down` makes it answer 502, `refuse` refuse writes to nodes."""
+
+    def __init__(self, changes: Changes | None = None, *, cluster: str = "c1") -> None:
+        self.changes = changes or Changes()
+        self.cluster = cluster
+        self.nodes: dict[str, Body] = {}
+        self.jobs: dict[int, Body] = {}
+        self.tiers = {"low": 1, "high": 10}
+        self.writes: list[str] = []
+        self.submissions: list[Body] = []
+        self.signals: list[tuple[int, str]] = []
+        self.cancelled: list[int] = []
+        self.is_down = False
+        self.refuse = ""
+        self.refused = asyncio.Event()
+        self.reject_submit: int | None = None
+        self.lose_next_answer = False
+        self._version = 100
+        self._ids = itertools.count(100)
+
+    # ----------------------------------------------------- what tests use
+
+    def put(self, name: str, *state: str, **fields: Any) -> None:
+        """Create or change a node, as slurmd or an admin would."""
+        old = self.nodes.get(name, {"name": name, "state": ["IDLE"], "reason": "", "comment": ""})
+        self.nodes[name] = old | fields | ({"state": list(state)} if state else {})
+        self._version += 1
+        self.changes.note()
+
+    def state(self, name: str) -> str:
+        """As scontrol prints it."""
+        return "+".join(self.nodes[name]["state"])
+
+    def forget(self, name: str) -> None:
+        """slurmctld has lost its record of one node, or somebody deleted it."""
+        del self.nodes[name]
+        self._version += 1
+        self.changes.note()
+
+    def lose_state(self) -> None:
+        """Every node is gone."""
+        self.nodes.clear()
+        self._version += 1
+        self.changes.note()
+
+    def add_job(self, *states: str, comment: str, user: str = "k8s", **fields: Any) -> int:
+        """A job that somebody has submitted; its id."""
+        job_id = next(self._ids)
+        known = {"job_id": job_id, "job_state": list(states), "comment": comment, "user_name": user, "partition": "low"}
+        self.jobs[job_id] = known | fields
+        self.changes.note()
+        return job_id
+
+    def set_job(self, job_id: int, *states: str, **fields: Any) -> None:
+        """Slurm has moved the job on."""
+        self.jobs[job_id] |= {"job_state": list(states), **fields}
+        self.changes.note()
+
+    # --------------------------------------------------------------- HTTP
+
+    def app(self) -> web.Application:
+        """All endpoints, in whatever version."""
+        app = web.Application(middlewares=[self._gate])
+        app.router.add_get(f"{API}/ping/", self._ping)
+        app.router.add_get(f"{API}/nodes/", self._nodes)
+        app.router.add_get(f"{API}/node/{{name}}", self._node)
+        app.router.add_post(f"{API}/node/{{name}}", self._update_node)
+        app.router.add_delete(f"{API}/node/{{name}}", self._delete_node)
+        app.router.add_get(f"{API}/partitions/", self._partitions)
+        app.router.add_get(f"{API}/jobs/state/", self._states)
+        app.router.add_get(f"{API}/jobs/", self._all_jobs)
+        app.router.add_post(f"{API}/job/submit", self._submit)
+        app.router.add_get(f"{API}/job/{{id}}", self._job)
+        app.router.add_post(f"{API}/job/{{id}}", self._update_job)
+        app.router.add_delete(f"{API}/job/{{id}}", self._kill)
+        return app
+
+    @web.middleware
+    async def _gate(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        if self.is_down:
+            self.refused.set()
+            return failure(502, 1800)
+        return await handler(request)
+
+    async def _ping(self, _: web.Request) -> web.Response:
+        return self._reply(pings=[{"responding": True}])
+
+    async def _nodes(self, request: web.Request) -> web.Response:
+        if int(request.query.get("update_time", 0)) >= self._version:
+            return web.Response(status=304)
+        return self._reply(nodes=list(self.nodes.values()), last_update={"set": True, "number": self._version})
+
+    async def _node(self, request: web.Request) -> web.Response:
+        node = self.nodes.get(request.match_info["name"])
+        return failure(404, 2018) if node is None else self._reply(nodes=[node])
+
+    async def _update_node(self, request: web.Request) -> web.Response:
+        name, change = request.match_info["name"], await request.json()
+        self.writes.append(f"POST {name} {await request.text()}")
+        if name not in self.nodes:
+            return failure(500, 2018)
+        if self.refuse:
+            return failure(500, 2058)
+        state = set(self.nodes[name]["state"]) | {"DRAIN"} & set(change.get("state", ()))
+        state -= {"DRAIN"} if "UNDRAIN" in change.get("state", ()) else set()
+        self.put(name, *sorted(state), **{key: change[key].strip() for key in ("reason", "comment") if key in change})
+        return self._reply()
+
+    async def _delete_node(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        self.writes.append(f"DELETE {name}")
+        if self.refuse:
+            return failure(500, 2058)
+        found = self.nodes.pop(name, None)
+        self.changes.note()
+        return failure(500, 2018) if found is None else self._reply()
+
+    async def _partitions(self, _: web.Request) -> web.Response:
+        return self._reply(partitions=[{"name": name, "priority": {"tier": tier}} for name, tier in self.tiers.items()])
+
+    async def _states(self, _: web.Request) -> web.Response:
+        return self._reply(jobs=[{"job_id": str(id_), "state": job["job_state"]} for id_, job in self.jobs.items()])
+
+    async def _all_jobs(self, _: web.Request) -> web.Response:
+        return self._reply(jobs=list(self.jobs.values()), last_update={"set": True, "number": 1})
+
+    async def _submit(self, request: web.Request) -> web.Response:
+        if self.reject_submit:
+            return failure(422, self.reject_submit)
+        job = (await request.json())["job"]
+        self.submissions.append(job)
+        excluded = ",".join(job.get("excluded_nodes", ()))
+        job_id = self.add_job("PENDING", comment=job["comment"], excluded_nodes=excluded)
+        if self.lose_next_answer:
+            self.lose_next_answer = False
+            return failure(504, 1803)
+        return self._reply(job_id=job_id)
+
+    async def _job(self, request: web.Request) -> web.Response:
+        job = self.jobs.get(int(request.match_info["id"]))
+        return failure(404, 2017) if job is None else self._reply(jobs=[job])
+
+    async def _update_job(self, request: web.Request) -> web.Response:
+        excluded = (await request.json())["excluded_nodes"]
+        self.jobs[int(request.match_info["id"])]["excluded_nodes"] = ",".join(excluded)
+        self.changes.note()
+        return self._reply()
+
+    async def _kill(self, request: web.Request) -> web.Response:
+        job_id = int(request.match_info["id"])
+        if signal := request.query.get("signal"):
+            self.signals.append((job_id, signal))
+        else:
+            self.cancelled.append(job_id)
+            if job_id in self.jobs:
+                self.jobs[job_id]["job_state"] = ["CANCELLED"]
+        self.changes.note()
+        return self._reply()
+
+    def _reply(self, **body: Any) -> web.Response:
+        meta = {"slurm": {"cluster": self.cluster, "release": "26.05.5"}}
+        return web.json_response(body | {"meta": meta, "errors": [], "warnings": []})
+
+
+def failure(status: int, number: int) -> web.Response:
+    """An answer with one error of Slurm, by its number."""
+    return web.json_response({"errors": [{"error_number": number, "error": "no"}]}, status=status)

@@ -1,0 +1,91 @@
+"""What a deadline does to requests, against a server that never answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from sunkpy.core.model.objects import Pod
+from sunkpy.kube import errors
+from sunkpy.kube.client import Kube
+from tests.doubles.serving import answering
+
+POD = "/api/v1/namespaces/d/pods/a"
+
+
+class Silence:
+    """Keeps each request waiting; `left_s` is what the lease has left."""
+
+    def __init__(self, left_s: float) -> None:
+        self.left_s = left_s
+        self.received: list[str] = []
+        self.answers = False
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.received.append(request.method)
+        if not self.answers:
+            await asyncio.Event().wait()
+        return web.json_response({"metadata": {"name": "a"}})
+
+    @asynccontextmanager
+    async def connected(self, folder: Path) -> AsyncIterator[Kube]:
+        async with (
+            answering(self.handle, folder) as kubeconfig,
+            await Kube.connect(kubeconfig, deadline=lambda: self.left_s) as kube,
+        ):
+            yield kube
+
+
+async def write(kube: Kube, kind: str) -> None:
+    match kind:
+        case "create":
+            await kube.create("/api/v1/namespaces/d/pods", {})
+        case "patch":
+            await kube.patch(POD, {})
+        case "apply":
+            await kube.apply(POD, {}, field_manager="test")
+        case "delete":
+            await kube.delete(POD, uid="u")
+        case "bind":
+            await kube.bind("d", "a", uid="u", node="n", annotations={})
+
+
+WRITES = ["create", "patch", "apply", "delete", "bind"]
+
+
+@pytest.mark.parametrize("kind", WRITES)
+async def test_a_write_has_no_more_time_than_is_left(tmp_path: Path, kind: str) -> None:
+    silence = Silence(left_s=0.05)
+    async with silence.connected(tmp_path) as kube, asyncio.timeout(10):
+        with pytest.raises(errors.Unavailable, match="no answer"):
+            await write(kube, kind)
+    assert len(silence.received) == 1
+
+
+@pytest.mark.parametrize("kind", WRITES)
+async def test_a_write_after_the_lease_is_not_sent_and_says_why(tmp_path: Path, kind: str) -> None:
+    silence = Silence(left_s=0.0)
+    async with silence.connected(tmp_path) as kube:
+        with pytest.raises(errors.LeaseOver, match="the lease has run out"):
+            await write(kube, kind)
+    assert silence.received == []
+
+
+async def test_a_read_needs_no_lease(tmp_path: Path) -> None:
+    silence = Silence(left_s=0.0)
+    silence.answers = True
+    async with silence.connected(tmp_path) as kube:
+        assert (await kube.get(POD, Pod)).name == "a"
+
+
+async def test_calls_that_hang_do_not_keep_a_write_from_its_end(tmp_path: Path) -> None:
+    """All connections are taken: the wait for one counts as well."""
+    silence = Silence(left_s=0.2)
+    async with silence.connected(tmp_path) as kube, asyncio.timeout(10):
+        results = await asyncio.gather(*(kube.patch(POD, {}) for _ in range(80)), return_exceptions=True)
+    assert {type(result) for result in results} == {errors.Unavailable}

@@ -1,0 +1,49 @@
+"""What a process tells of its own leadership."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+
+import pytest
+
+from sunkpy.runtime.process import Process
+from sunkpy.runtime.settings import LeaderElectionSettings, ProcessSettings
+from tests.unit.runtime.replicas import DistantLock, Store, Ways
+
+
+def lock() -> DistantLock:
+    return DistantLock(Store(), itertools.repeat(Ways()))
+
+
+async def test_writes_may_be_sent_only_while_the_process_leads() -> None:
+    process = Process("syncer", ProcessSettings())
+    assert process.remaining_s() == 0
+    while_leading: list[float] = []
+
+    async def work() -> None:
+        while_leading.append(process.remaining_s())
+
+    await process.lead(lock(), work)
+    assert 8 < while_leading[0] <= 9
+    assert process.remaining_s() == 0
+
+
+async def test_without_an_election_there_is_no_deadline() -> None:
+    process = Process("syncer", ProcessSettings(leader_election=LeaderElectionSettings(enabled=False)))
+    assert process.remaining_s() == math.inf
+    await process.lead(lock(), lambda: asyncio.sleep(0))
+
+
+def test_in_a_pod_a_process_bears_the_name_of_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_NAME", "syncer-0")
+    monkeypatch.setenv("POD_IP", "10.0.0.1")
+    assert str(Process("syncer", ProcessSettings()).identity) == "syncer-0/10.0.0.1"
+
+
+def test_elsewhere_no_two_processes_bear_the_same_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name takes its own lease at once: two processes of a machine must not."""
+    monkeypatch.delenv("POD_NAME", raising=False)
+    names = {Process("syncer", ProcessSettings()).identity.name for _ in range(2)}
+    assert len(names) == 2

@@ -1,0 +1,95 @@
+"""The gate while the scheduler knows less than Slurm and the apiserver do."""
+
+import asyncio
+
+import pytest
+
+from sunkpy.scheduler import gate
+from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
+from tests.unit.scheduler.world import World, leading
+
+NEVER_S = 3600.0
+SHUT = (202, {"done": False, "why": "pod default/web of an earlier job is not gone yet"})
+
+
+@pytest.fixture
+def world():
+    world = World()
+    world.add_node(1)
+    world.add_node(2)
+    return world
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    """The gate waits for nothing: what it does after its patience is seen at once."""
+    monkeypatch.setattr(gate, "COVER_PATIENCE_S", 0.0)
+    monkeypatch.setattr(gate, "_LONG_POLL_S", 0.3)
+    monkeypatch.setattr(gate, "_LOOK_AGAIN_S", 0.02)
+
+
+async def test_the_gate_believes_slurm_and_not_the_last_poll(world, tmp_path):
+    async with leading(world, tmp_path, poll_seconds=NEVER_S) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.set_job(job_id, "CANCELLED", nodes="n1")
+        assert await call("gate", 4711, marked=[job_id]) == SHUT
+        await world.until(lambda: world.deleted == ["web"])
+        world.pod_is_gone()
+        assert (await call("gate", 4711, marked=[job_id]))[0] == 200
+
+
+async def test_the_gate_asks_slurm_about_the_job_of_a_pod_that_has_no_mark(world, tmp_path):
+    async with leading(world, tmp_path, poll_seconds=NEVER_S) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.set_job(job_id, "CANCELLED", nodes="n1")
+        assert await call("gate", 4711) == SHUT
+
+
+async def test_the_gate_is_shut_while_slurm_cannot_be_asked_whether_the_job_of_a_pod_runs(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.slurm_is_up = False
+        assert (await call("gate", 4711, marked=[job_id]))[0] == 503
+
+
+async def test_the_gate_is_shut_for_a_job_that_slurm_has_just_forgotten(world, tmp_path):
+    async with leading(world, tmp_path, poll_seconds=NEVER_S) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.jobs.clear()
+        assert await call("gate", 4711, marked=[job_id]) == SHUT
+        assert world.deleted == []
+
+
+async def test_the_gate_counts_a_binding_that_the_watch_does_not_show(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        world.add_pod()
+        await world.until(lambda: world.submissions)
+        (job_id,) = world.jobs
+        world.set_job(job_id, "RUNNING", "CONFIGURING", nodes="n1")
+        world.api.watches_lag = True
+        assert await call("prolog", job_id) == (200, {"done": True})
+        world.set_job(job_id, "CANCELLED", nodes="n1")
+        assert await call("gate", 4711, marked=[job_id]) == SHUT
+
+
+async def test_a_job_that_has_not_got_the_node_displaces_nobody(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.set_job(job_id, "NODE_FAIL", nodes="n1")
+        await world.until(lambda: len(world.submissions) == 2)
+        cancelled = world.slurm.add_job("CANCELLED", comment="", user="alice", nodes="n1")
+        elsewhere = world.slurm.add_job("RUNNING", comment="", user="alice", nodes="n2")
+        for other in (4711, cancelled, elsewhere):
+            assert await call("gate", other, marked=[job_id]) == SHUT
+        assert world.deleted == []
+
+
+async def test_a_pod_of_a_gang_that_nobody_remembers_is_waited_for_without_haste(world, tmp_path):
+    world.add_pod(node="node-1")
+    world.pod_ends("Succeeded")
+    being_torn_down = {"deletionTimestamp": "2026-11-21T00:00:00Z", "deletionGracePeriodSeconds": 30}
+    world.api.change("pods", "default", "web", {"metadata": being_torn_down})
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        began = asyncio.get_running_loop().time()
+        assert (await call("gate", 4711))[0] == 202
+        assert asyncio.get_running_loop().time() - began >= 0.3
