@@ -59,7 +59,10 @@ def decide_mark(node: Node, pod: Pod | None, marking: Marking) -> Mark:
     condition = pod.condition(names.CONDITION_CORDON) if pod is not None else None
     match condition.status if condition else "Unknown":
         case "True":
-            return _mark(node, (condition.message if condition else "") or "drained in Slurm", marking)
+            reason = (condition.message if condition else "") or "drained in Slurm"
+            # What Slurm refuses of one slurmd says nothing of the next one, which may start open.
+            is_refused = condition is not None and condition.reason == names.REASON_INVALID
+            return _mark(node, reason, {names.ANNOTATION_SLURM_DRAIN: None if is_refused else reason}, marking)
         case "False":
             return _unmark(node, {names.ANNOTATION_SLURM_DRAIN: None})
         case _:
@@ -96,24 +99,22 @@ def with_taint(taints: tuple[Taint, ...], is_tainted: bool) -> tuple[Taint, ...]
     return (*others, DRAIN_TAINT) if is_tainted else others
 
 
-def _mark(node: Node, reason: str, marking: Marking) -> Mark:
-    told: Changes = {names.ANNOTATION_SLURM_DRAIN: reason}
+def _mark(node: Node, reason: str, told: Changes, marking: Marking) -> Mark:
     if marking.policy is DrainPolicy.CORDON:
-        return _cordon(node, reason, marking)
+        return _cordon(node, reason, told, has_room=marking.has_room)
     is_wanted = marking.policy is DrainPolicy.TAINT
     lifted = _unmark(node, told)
     is_tainted = is_wanted and (marking.has_room or _has_taint(node))
     return msgspec.structs.replace(lifted, is_tainted=is_tainted, is_held=is_wanted and not is_tainted)
 
 
-def _cordon(node: Node, reason: str, marking: Marking) -> Mark:
-    told: Changes = {names.ANNOTATION_SLURM_DRAIN: reason}
+def _cordon(node: Node, reason: str, told: Changes, *, has_room: bool) -> Mark:
     ours: Changes = {**told, names.ANNOTATION_CORDONED_BY: names.CORDONED_BY_SLURM, names.ANNOTATION_DRAIN: reason}
     if _is_wanted_by_a_person(node):
         return Mark(annotations={**told, names.ANNOTATION_CORDONED_BY: None}, is_tainted=False)
     if node.spec.unschedulable:
         return Mark(annotations=ours if _is_ours(node) else told, is_tainted=False)
-    if marking.has_room:
+    if has_room:
         return Mark(annotations=ours, unschedulable=True, is_tainted=False)
     return Mark(annotations={**(_RELEASED if _is_ours(node) else {}), **told}, is_tainted=False, is_held=True)
 
@@ -148,11 +149,9 @@ def _is_wanted_by_a_person(node: Node) -> bool:
 
 
 def _remembered(node: Node) -> str | None:
-    if not _is_ours(node):
-        return node.annotations.get(names.ANNOTATION_SLURM_DRAIN)
-    if not node.spec.unschedulable:
+    if _is_ours(node) and not node.spec.unschedulable:
         return None  # a person has lifted our cordon while nobody could tell
-    return node.annotations.get(names.ANNOTATION_SLURM_DRAIN) or node.annotations.get(names.ANNOTATION_DRAIN)
+    return node.annotations.get(names.ANNOTATION_SLURM_DRAIN)
 
 
 def _has_taint(node: Node) -> bool:

@@ -108,3 +108,11 @@ def test_a_cordon_that_anybody_else_wants_is_never_lifted(slurm, text, told, by,
     if foreign_cordon(node) is not None:
         assert patch.unschedulable is None
         assert patch.annotations.get(names.ANNOTATION_DRAIN, "kept") == "kept"
+
+
+def test_what_slurm_refuses_of_one_slurmd_is_not_held_against_the_next():
+    refused = Condition(type=names.CONDITION_CORDON, status="True", reason=names.REASON_INVALID, message="1 < 2 GPUs")
+    patch = decide_node(make_node(1, annotations=TOLD), make_pod(NODESET, 1, cordon=refused))
+    assert patch.unschedulable
+    assert patch.annotations[names.ANNOTATION_SLURM_DRAIN] is None
+    assert patch.annotations[names.ANNOTATION_DRAIN] == "1 < 2 GPUs"
