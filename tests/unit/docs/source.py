@@ -13,6 +13,7 @@ from sunkpy.core import names
 ROOT = Path(__file__).resolve().parents[3]
 TREES = [ast.parse(path.read_text()) for path in sorted((ROOT / "sunkpy").rglob("*.py"))]
 REASON = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]+)*")
+STATUSES = {"True", "False", "Unknown"}  # of conditions
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -141,4 +142,4 @@ def _texts_of(function: _Function) -> set[str]:
     tables = [ASSIGNED[n.id] for n in ast.walk(function) if isinstance(n, ast.Name) and n.id in ASSIGNED]
     nodes = (node for root in (function, *tables) for node in ast.walk(root))
     texts = (n.value for n in nodes if isinstance(n, ast.Constant) and id(n) not in elsewhere)
-    return {text for text in texts if isinstance(text, str) and REASON.fullmatch(text)}
+    return {text for text in texts if isinstance(text, str) and REASON.fullmatch(text) and text not in STATUSES}
