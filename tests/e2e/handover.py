@@ -70,7 +70,7 @@ async def run_round(stack: Stack, kube: Kube, *, number: int, manner: Manner) ->
     """Occupy every Slurm node with a pod, preempt all of them, and tell what was measured on each node."""
     async with watching(kube, paths.pods(workloads.NAMESPACE), Pod, label_selector=f"app={LABEL}") as timeline:
         pods = await _occupy(stack, kube, timeline, number=number, manner=manner)
-        jobs = await asyncio.gather(*(asyncio.to_thread(_submit, stack, node) for node in pods))
+        jobs = await asyncio.gather(*(asyncio.to_thread(submit, stack, node) for node in pods))
         for name in pods.values():
             await timeline.gone(name, timeout_s=90)
         starts = await asyncio.gather(*(asyncio.to_thread(job_start, stack, job) for job in jobs))
@@ -80,7 +80,8 @@ async def run_round(stack: Stack, kube: Kube, *, number: int, manner: Manner) ->
         ]
 
 
-def _submit(stack: Stack, node: str) -> int:
+def submit(stack: Stack, node: str) -> int:
+    """A job of the higher partition that wants a whole node."""
     return stack.sbatch("-p", "high", "-w", node, "--exclusive", "-o", "handover-%j.out", script=JOB_SCRIPT)
 
 
