@@ -167,7 +167,7 @@ def _grace_warning(pod: Pod, policy: Policy) -> Warn:
 
 def _bind(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
     """Members without a node onto the nodes of the job that no member has, in rank order."""
-    if len(job.start_nodes) < gang.minimum:
+    if len(job.start_nodes) < gang.places:
         return []
     taken = set(view.placed.values())
     free = [node for node in job.start_nodes if node not in taken]
@@ -189,7 +189,7 @@ def _tend_pending(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
 
 
 def _submit(view: GangView, gang: Gang, policy: Policy) -> list[GangAction]:
-    if any(pod.spec.scheduling_gates for pod in gang.members) or len(gang.members) < gang.minimum:
+    if any(pod.spec.scheduling_gates for pod in gang.members) or not gang.is_complete:
         return []
     fatal = [str(problem) for problem in gang.problems if problem.fatal]
     if fatal:

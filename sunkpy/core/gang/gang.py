@@ -3,6 +3,10 @@
 Which pods belong together is the business of a *family* of workloads (`sunkpy.core.gang.families`). A family answers
 two questions: whose gang is this pod (`identify`, asked of one pod as soon as it is seen), and what does the gang look
 like (`assemble`, asked with all its pods that are there). Everything else, here and in the shell, knows gangs only.
+
+A gang has *roles* (leader, worker …) and each role a number of *places*. Both come from what the owner declares, not
+from the pods that happen to exist: the job holds a place for a pod that appears only when others run. *Members* are the
+pods that are there.
 """
 
 from __future__ import annotations
@@ -13,33 +17,121 @@ import msgspec
 
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.options import JobOptions, Problem
-from sunkpy.core.model.objects import KubeObject, Pod
+from sunkpy.core.model.objects import Key, Kind, Owner, Pod, PodSpec
+
+ANY_PLACE = -1
+"""Index of a member whose family does not tell the places of its role apart."""
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod of a role; `index` is its place there, from 0."""
+
+    pod: Pod
+    index: int = ANY_PLACE
+
+
+class Role(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods of one kind within a gang.
+
+    Args:
+        places: how many pods the job holds room for, whether they are there or not.
+        first: how many of them must exist before the job is submitted; the others appear when these run.
+        members: those that are there, in rank order.
+        shape: what each pod will ask for, by the owner's template; None: as the members that are there.
+        decides: the exit codes of its pods are the job's. A parameter server's are not: it ends when it is stopped.
+    """
+
+    name: str
+    places: int
+    first: int
+    members: tuple[Member, ...]
+    shape: PodSpec | None = None
+    decides: bool = True
+
+
+class Suspension(msgspec.Struct, frozen=True, kw_only=True):
+    """An owner that can be told to take its pods back and bring them later: the field `path` of `owner`, true."""
+
+    owner: Owner
+    path: tuple[str, ...] = ("spec", "suspend")
 
 
 class Gang(msgspec.Struct, frozen=True, kw_only=True):
     """Pods that become one Slurm job.
 
-    `members` are the pods that are there, in rank order; fewer than `minimum` are not submitted.
+    Args:
+        kind: what people call it: `JobSet default/train`, stage `workers`.
+        roles: in rank order; the leader's first.
+        one_per_node: no two members on a node.
+        expects_more: the owner will make more pods for this gang although those that are there have ended.
+        never_queues: its pods belong on the node that their affinity names, at once and without a job (DaemonSet).
+        final_because: why the owner does not bring evicted pods back; empty when it does.
+        suspension: how the owner can be suspended instead, if it can.
+        refused: what Slurm cannot give it, by name; it is not submitted.
     """
 
     id: GangId
-    members: tuple[Pod, ...]
-    minimum: int
-    options: JobOptions
+    roles: tuple[Role, ...]
+    options: JobOptions = JobOptions()
     problems: tuple[Problem, ...] = ()
+    kind: str = ""
+    one_per_node: bool = False
+    expects_more: bool = False
+    never_queues: bool = False
+    final_because: str = ""
+    suspension: Suspension | None = None
+    refused: str = ""
+
+    @property
+    def members(self) -> tuple[Pod, ...]:
+        """The pods that are there, in rank order."""
+        return tuple(member.pod for role in self.roles for member in role.members)
+
+    @property
+    def places(self) -> int:
+        """How many pods the job holds room for."""
+        return sum(role.places for role in self.roles)
+
+    @property
+    def is_complete(self) -> bool:
+        """The pods that must exist before the job is submitted are there."""
+        return bool(self.members) and all(len(role.members) >= role.first for role in self.roles)
 
 
-Owners = Sequence[KubeObject]
-"""The objects above a pod, nearest first, as far as they could be read."""
+Owners = Sequence[Owner]
+"""What stands above a pod, as far as it could be read: its controllers, nearest first, then what it refers to."""
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True):
+    """An object that a pod names in a label or annotation, without being owned by it."""
+
+    kind: Kind
+    key: Key
+
+
+def _refers_to_nothing(_: Pod) -> tuple[Reference, ...]:
+    return ()
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of workload.
 
-    `identify` gives the gang of a pod, or None when the pod is not of this family; it looks at nothing that changes
-    during the pod's life. `assemble` gets at least one pod; pods and owners are as they are now.
+    Args:
+        identify: the gang of a pod, or None when the pod is not of this family. It looks at nothing that changes during
+            the pod's life.
+        assemble: the gang as it is now; gets at least one pod, and the owners of the first.
+        reads: kinds of owners of which it needs more than metadata. A pod below one of them waits until it was read.
+        refers: objects that a pod of this family names.
     """
 
     name: str
     identify: Callable[[Pod, Owners], GangId | None]
     assemble: Callable[[GangId, Sequence[Pod], Owners], Gang]
+    reads: tuple[Kind, ...] = ()
+    refers: Callable[[Pod], tuple[Reference, ...]] = _refers_to_nothing
+
+
+def solo(id: GangId, pod: Pod, options: JobOptions, problems: tuple[Problem, ...] = ()) -> Gang:
+    """A gang of one."""
+    role = Role(name="pod", places=1, first=1, members=(Member(pod=pod, index=0),))
+    return Gang(id=id, roles=(role,), options=options, problems=problems, kind=f"Pod {id}")

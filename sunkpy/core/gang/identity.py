@@ -2,6 +2,9 @@
 
 It is the only link that counts: written with the submit, readable in every prolog and epilog, and looked up before a
 gang is submitted again. The annotation on the pod is for people and for finding the job quickly.
+
+An owner can have several gangs: units of it (a group of a LeaderWorkerSet, a stage of a JobSet) and generations (all
+pods made anew after a restart). They stand behind the uid: `k8s:<namespace>/<name>:<uid>/<unit>@<generation>`.
 """
 
 from __future__ import annotations
@@ -15,30 +18,45 @@ from sunkpy.core import names
 
 _FORM: Final = re.compile(
     re.escape(names.JOB_COMMENT_PREFIX)
-    + r"(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9.-]+):(?P<uid>[A-Za-z0-9-]+)(?: |$)"
+    + r"(?P<namespace>[a-z0-9-]+)/(?P<name>[A-Za-z0-9._-]+):(?P<uid>[A-Za-z0-9-]+)"
+    + r"(?:/(?P<unit>[A-Za-z0-9._-]+))?(?:@(?P<generation>[A-Za-z0-9._-]+))?(?: |$)"
 )
+_TOKEN: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class GangId(msgspec.Struct, frozen=True, kw_only=True):
     """Identity of a gang: namespace, name and uid of the object that makes its pods belong together.
 
-    For a plain pod that is the pod itself.
+    For a plain pod that is the pod itself. `unit` tells apart the gangs of one owner that live side by side,
+    `generation` those that follow one another: the later waits until the earlier is gone.
     """
 
     namespace: str
     name: str
     uid: str
+    unit: str = ""
+    generation: str = ""
 
     def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
+        unit = f" ({self.unit})" if self.unit else ""
+        return f"{self.namespace}/{self.name}{unit}"
 
     def comment(self, text: str = "") -> str:
         """The job's comment; `text` is what the user wants to see there."""
-        own = f"{names.JOB_COMMENT_PREFIX}{self.namespace}/{self.name}:{self.uid}"
+        unit = f"/{self.unit}" if self.unit else ""
+        generation = f"@{self.generation}" if self.generation else ""
+        own = f"{names.JOB_COMMENT_PREFIX}{self.namespace}/{self.name}:{self.uid}{unit}{generation}"
         return f"{own} {text}" if text else own
+
+
+def token(text: str) -> str:
+    """A text as it may stand in a comment: a uid, unit or generation made of a label or annotation."""
+    return _TOKEN.sub("-", text)[:63]
 
 
 def parse_comment(comment: str) -> GangId | None:
     """Whose job it is, or None when the comment is not one of ours."""
     match = _FORM.match(comment)
-    return GangId(**match.groupdict()) if match else None
+    if match is None:
+        return None
+    return GangId(**{name: value or "" for name, value in match.groupdict().items()})

@@ -72,7 +72,7 @@ def plan_job(
     return JobRequest(
         name=gang.id.name,
         comment=gang.id.comment(options.comment),
-        nodes=len(gang.members),
+        nodes=gang.places,
         cpus_per_node=whole_cpus(needs),
         memory_mib_per_node=max(MINIMUM_MEMORY_MIB, quantity.mib_up(needs.get("memory", 0))),
         gres_per_node=gres(needs, gpu_resources=policy.gpu_resources, gpu_type=options.gpu_type),

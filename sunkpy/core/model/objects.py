@@ -6,7 +6,11 @@ does not break the decode. Quantities stay strings here; `sunkpy.core.model.quan
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
+
+T = TypeVar("T")
 
 Key = tuple[str, str]
 """Namespace and name of an object; the namespace is empty for cluster-scoped ones."""
@@ -77,6 +81,44 @@ class KubeObject(Wire, frozen=True, kw_only=True):
     def is_deleting(self) -> bool:
         """Deletion was asked for; the object is still there."""
         return self.metadata.deletion_timestamp is not None
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of object, in whichever version the apiserver prefers; `group` is empty for Kubernetes' first ones."""
+
+    group: str
+    kind: str
+
+
+class Owner(KubeObject, frozen=True, kw_only=True):
+    """An object of any kind that makes or groups pods; `spec` and `status` as they came."""
+
+    api_version: str = ""
+    kind: str = ""
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+    @property
+    def is_a(self) -> Kind:
+        """What it is, whatever its version."""
+        group, _, version = self.api_version.rpartition("/")
+        return Kind(group=group if version else "", kind=self.kind)
+
+    def spec_as(self, type_: type[T]) -> T:
+        """The spec, read as `type_`.
+
+        Raises:
+            msgspec.ValidationError: it does not look like that.
+        """
+        return msgspec.json.decode(self.spec, type=type_)
+
+    def status_as(self, type_: type[T]) -> T:
+        """The status, read as `type_`.
+
+        Raises:
+            msgspec.ValidationError: it does not look like that.
+        """
+        return msgspec.json.decode(self.status, type=type_)
 
 
 class Condition(Wire, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sunkpy.core.gang.gang import Family, Gang, Owners
+from sunkpy.core.gang.gang import Family, Gang, Owners, solo
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.options import read_options
 from sunkpy.core.model.objects import Pod
@@ -16,7 +16,7 @@ def _identify(pod: Pod, _owners: Owners) -> GangId:
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     options, problems = read_options([pods[0].annotations, *(owner.annotations for owner in owners)])
-    return Gang(id=id, members=tuple(pods), minimum=1, options=options, problems=problems)
+    return solo(id, pods[0], options, problems)
 
 
 FAMILY = Family(name="plain pod", identify=_identify, assemble=_assemble)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from sunkpy.core.gang.families import FAMILIES
-from sunkpy.core.gang.gang import Family, Gang
+from sunkpy.core.gang.gang import Family, Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.options import read_options
 
-SIZE = 3
-ROLES = ("leader", "worker")
+PLACES = {"leader": 1, "worker": 2}
 
 
 def _identify(pod, owners):
@@ -17,9 +16,15 @@ def _identify(pod, owners):
 
 
 def _assemble(id, pods, owners):
-    ranked = sorted(pods, key=lambda pod: (ROLES.index(pod.labels["example.com/role"]), pod.name))
-    options, problems = read_options([ranked[0].annotations])
-    return Gang(id=id, members=tuple(ranked), minimum=SIZE, options=options, problems=problems)
+    options, problems = read_options([min(pods, key=lambda pod: pod.name).annotations])
+    roles = tuple(_role(name, places, pods) for name, places in PLACES.items())
+    return Gang(id=id, roles=roles, options=options, problems=problems)
+
+
+def _role(name, places, pods):
+    own = sorted((pod for pod in pods if pod.labels["example.com/role"] == name), key=lambda pod: pod.name)
+    members = tuple(Member(pod=pod, index=index) for index, pod in enumerate(own))
+    return Role(name=name, places=places, first=places, members=members)
 
 
 TRIO = Family(name="trio", identify=_identify, assemble=_assemble)

@@ -1,0 +1,76 @@
+"""Workloads as an apiserver would show them: owners from manifests, pods as the operators make them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from sunkpy.core.gang import families
+from sunkpy.core.model.objects import Owner, Pod
+
+MANIFESTS = Path(__file__).resolve().parents[6] / "shared" / "manifests"
+
+
+def manifest(name):
+    """The documents of one of the collected manifests."""
+    return [document for document in yaml.safe_load_all((MANIFESTS / name).read_text()) if document]
+
+
+def owner(document, **metadata):
+    """A document as the apiserver keeps it: with namespace and uid."""
+    meta = {"namespace": "default", "uid": f"uid-of-{document['metadata'].get('name', 'it')}", **document["metadata"]}
+    return msgspec.json.decode(json.dumps(document | {"metadata": meta | metadata}, default=str), type=Owner)
+
+
+def pod(name, *, owned_by=(), template=None, labels=None, annotations=None, spec=None, status=None, **metadata):
+    """A pod made by its first owner from a template of it."""
+    template = template or {}
+    meta = template.get("metadata") or {}
+    references = [
+        {
+            "apiVersion": each.api_version,
+            "kind": each.kind,
+            "name": each.name,
+            "uid": each.uid,
+            "controller": number == 0,
+        }
+        for number, each in enumerate(owned_by[:1])
+    ]
+    body = {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-of-{name}",
+            "labels": (meta.get("labels") or {}) | (labels or {}),
+            "annotations": (meta.get("annotations") or {}) | (annotations or {}),
+            "ownerReferences": references,
+            **metadata,
+        },
+        "spec": (template.get("spec") or {}) | (spec or {}),
+        "status": status or {"phase": "Pending"},
+    }
+    return msgspec.json.decode(json.dumps(body, default=str), type=Pod)
+
+
+def gang(pods, owners=(), *, known=families.FAMILIES):
+    """The gang of the first pod, made of those of `pods` that belong to it."""
+    id = families.identify(pods[0], owners, families=known)
+    own = [each for each in pods if families.identify(each, owners, families=known) == id]
+    return families.assemble(id, own, owners, families=known)
+
+
+def gangs(pods, owners=(), *, known=families.FAMILIES):
+    """All gangs of the pods, in the order of their first pod."""
+    ids = dict.fromkeys(families.identify(each, owners, families=known) for each in pods)
+    return [
+        families.assemble(id, [p for p in pods if families.identify(p, owners, families=known) == id], owners)
+        for id in ids
+    ]
+
+
+def places(gang):
+    """Role → (places, first, names of the members in rank order)."""
+    return {role.name: (role.places, role.first, [(m.pod.name, m.index) for m in role.members]) for role in gang.roles}
