@@ -11,7 +11,7 @@ pods that are there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -24,7 +24,10 @@ ANY_PLACE = -1
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod of a role; `index` is its place there, from 0."""
+    """A pod of a role; `index` is its place there, from 0.
+
+    Two can have the same index: one that has ended or is being deleted, and the one that was made in its stead.
+    """
 
     pod: Pod
     index: int = ANY_PLACE
@@ -116,6 +119,9 @@ def _refers_to_nothing(_: Pod) -> tuple[Reference, ...]:
 class Family(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of workload.
 
+    A pod that `assemble` gives no place (there are more than the owner's minimum, and the family does not number them)
+    becomes a gang of its own, with the unit `extra_unit(pod)`.
+
     Args:
         identify: the gang of a pod, or None when the pod is not of this family. It looks at nothing that changes during
             the pod's life.
@@ -131,7 +137,29 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     refers: Callable[[Pod], tuple[Reference, ...]] = _refers_to_nothing
 
 
+def extra_unit(pod: Pod) -> str:
+    """Unit of a pod beyond the places of its gang: elastic, a job of its own, the first to be preempted, alone."""
+    return f"extra-{pod.uid}"
+
+
 def solo(id: GangId, pod: Pod, options: JobOptions, problems: tuple[Problem, ...] = ()) -> Gang:
     """A gang of one."""
     role = Role(name="pod", places=1, first=1, members=(Member(pod=pod, index=0),))
     return Gang(id=id, roles=(role,), options=options, problems=problems, kind=f"Pod {id}")
+
+
+def ranked(pods: Iterable[Pod], index_of: Callable[[Pod], int]) -> tuple[Member, ...]:
+    """Members of a role whose family numbers them."""
+    members = (Member(pod=pod, index=index_of(pod)) for pod in pods)
+    return tuple(sorted(members, key=lambda member: (member.index, member.pod.metadata.creation_timestamp)))
+
+
+def by_seniority(pods: Iterable[Pod], places: int) -> tuple[Member, ...]:
+    """Members of a role whose family does not number them: bound ones first, then the oldest, as many as have places.
+
+    Those that have ended are members too and take no place.
+    """
+    pods = sorted(pods, key=lambda pod: (not pod.spec.node_name, pod.metadata.creation_timestamp, pod.name))
+    over = [pod for pod in pods if pod.is_finished]
+    living = [pod for pod in pods if not pod.is_finished]
+    return tuple(Member(pod=pod) for pod in (*over, *living[:places]))
