@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Generic, TypeVar
 
 import msgspec
@@ -24,6 +25,9 @@ T = TypeVar("T", bound=KubeObject)
 Handler = Callable[[T | None, T | None], None]
 """Called with (old, new): (None, x) added, (x, y) changed, (x, None) deleted. Must not block or raise."""
 
+Keep = Callable[[T], T]
+"""What of an object stays in the store."""
+
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 0.2, 10.0
 
 
@@ -37,6 +41,10 @@ class _Error(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+def _whole(item: T) -> T:
+    return item
+
+
 class Informer(Generic[T]):
     """List + watch of one collection.
 
@@ -44,11 +52,19 @@ class Informer(Generic[T]):
     """
 
     def __init__(
-        self, kube: Kube, path: str, item_type: type[T], *, label_selector: str = "", field_selector: str = ""
+        self,
+        kube: Kube,
+        path: str,
+        item_type: type[T],
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        keep: Keep[T] = _whole,
     ) -> None:
         self._kube = kube
         self._selection = paths.Selection(path, label_selector, field_selector)
         self._type = item_type
+        self._keep = keep
         self._decoder = msgspec.json.Decoder(item_type)
         self._store: dict[Key, T] = {}
         self._handlers: list[Handler[T]] = []
@@ -140,6 +156,33 @@ class Informer(Generic[T]):
         if new is None:
             del self._store[key]
         else:
-            self._store[key] = new
+            new = self._store[key] = self._keep(new)
         for handler in self._handlers:
             handler(old, new)
+
+
+class Together(Generic[T]):
+    """Informers of parts of one collection that have no object in common, as if they were one.
+
+    A field selector knows no "or": who wants the pods of several schedulers watches once for each.
+    """
+
+    def __init__(self, parts: Iterable[Informer[T]]) -> None:
+        self.parts = tuple(parts)
+
+    def add_handler(self, handler: Handler[T]) -> None:
+        """Hear of each change in any part."""
+        for part in self.parts:
+            part.add_handler(handler)
+
+    def get(self, namespace: str, name: str) -> T | None:
+        """The object as last seen; of two under one name, which had different schedulers, the later."""
+        found = [item for part in self.parts if (item := part.get(namespace, name)) is not None]
+        return max(found, key=lambda item: item.metadata.creation_timestamp, default=None)
+
+    def values(self) -> Iterator[T]:
+        """All objects as last seen. Do not await while iterating."""
+        return chain.from_iterable(part.values() for part in self.parts)
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self.parts)

@@ -13,6 +13,7 @@ import structlog
 from sunkpy.core import names
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.view import is_over
+from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.scheduler.cluster import Cluster
@@ -48,10 +49,14 @@ class Adoption:
     async def run(self) -> None:
         """Take over what is there; waits for Slurm as long as it must."""
         jobs = await self._all_jobs()
+        self._members.note_extras(jobs)
         self._note(jobs)
-        for pod in self._cluster.pods.values():
-            if pod.spec.node_name and (not is_over(pod) or self._members.id_of(pod) in jobs):
-                self._adopt_bound(pod, jobs)
+        bound = [pod for pod in self._cluster.pods.values() if pod.spec.node_name]
+        await self._members.wait_for_bound()
+        for pod in bound:
+            id = self._members.find_id(pod) or self._by_comment(pod, jobs)
+            if id is not None and (not is_over(pod) or id in jobs):
+                self._adopt_bound(pod, id, jobs)
         self._log.info("adopted", gangs=len(self._ledger), pods=len(self._cluster.pods))
 
     async def sweep(self) -> list[GangId]:
@@ -88,13 +93,28 @@ class Adoption:
                 self._log.warning("jobs cannot be read: waiting", error=error.message)
                 await asyncio.sleep(_AGAIN_S)
 
-    def _adopt_bound(self, pod: Pod, jobs: Jobs) -> None:
+    def _by_comment(self, pod: Pod, jobs: Jobs) -> GangId | None:
+        """The gang of a pod above which something could not be read, proved by the job that has its node.
+
+        A pod of another namespace cannot get under the job by writing its id.
+        """
+        noted = pod.annotations.get(names.ANNOTATION_JOB_ID, "")
+        node = self._cluster.slurm_node_on(pod.spec.node_name)
+        for id, found in jobs.items():
+            if id.namespace == pod.metadata.namespace and any(
+                str(job.id) == noted and node in hostlist.expand(job.nodes) for job in found
+            ):
+                self._log.warning("gang known by its job alone", pod="/".join(pod.key), gang=str(id))
+                self._members.adopt(pod, id)
+                return id
+        return None
+
+    def _adopt_bound(self, pod: Pod, id: GangId, jobs: Jobs) -> None:
         """Under which job was this pod bound? Its annotation tells, but only comment and user of a job prove it.
 
         Anybody who may edit the pod can write another job's id there.
         """
         noted = pod.annotations.get(names.ANNOTATION_JOB_ID, "")
-        id = self._members.id_of(pod)
         entry = self._ledger.ensure(id)
         entry.member(pod)
         own = sorted(jobs.get(id, ()), key=lambda job: (str(job.id) == noted, job.is_running, job.id))

@@ -18,7 +18,7 @@ from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
-from sunkpy.kube.informer import Informer
+from sunkpy.kube.informer import Informer, Together
 from sunkpy.scheduler.occupancy import Occupancy
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import NodeCache
@@ -38,8 +38,9 @@ class Cluster:
         self._eligible: dict[bytes, Eligibility] = {}
         self._indexed: tuple[dict[str, list[Pod]], dict[str, list[Pod]]] | None = None
         self._candidates: list[Candidate] | None = None
-        self.occupancy = Occupancy(kube, scheduler_name=settings.scheduler_name, on_change=self._invalidate)
-        self.pods = Informer(kube, paths.ALL_PODS, Pod, field_selector=f"spec.schedulerName={settings.scheduler_name}")
+        self.occupancy = Occupancy(kube, scheduler_names=settings.scheduler_names, on_change=self._invalidate)
+        by_name = (f"spec.schedulerName={name}" for name in settings.scheduler_names)
+        self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=ours) for ours in by_name)
         self.nodes = Informer(kube, paths.NODES, Node)
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
         self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels)
@@ -63,7 +64,8 @@ class Cluster:
 
     def _watched(self) -> Iterable[Informer[Pod] | Informer[Node] | Informer[KubeObject]]:
         """Namespaces only where a rule of the admin's map looks at their labels."""
-        yield from (self.pods, self.nodes, self.slurmd_pods)
+        yield from self.pods.parts
+        yield from (self.nodes, self.slurmd_pods)
         if any(rule.namespace_labels for rule in self._settings.access):
             yield self._namespaces
 

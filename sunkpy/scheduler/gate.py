@@ -87,7 +87,7 @@ class Gate:
     def _blocked(self, call: HookCall, node: str, states: States | None = None) -> tuple[GangEntry | None, str] | None:
         """The first gang that keeps the gate shut, and why; `states`: what Slurm has just said, if it was asked."""
         for pod in self._members.on_node(node):
-            if self._ledger.get(self._members.id_of(pod)) is None and not has_left_node(pod):
+            if self._ledger.get(self._members.find_id(pod)) is None and not has_left_node(pod):
                 return None, f"pod {'/'.join(pod.key)} is on the node and its gang is not known yet"
         for entry in self._near(call, node):
             why = gate_waits_for(self._collector.view(entry), call.job_id, call.node, told_of=states)
@@ -97,7 +97,7 @@ class Gate:
 
     def _near(self, call: HookCall, node: str) -> list[GangEntry]:
         """Gangs that have a pod on the node, as far as the watch shows, or a mark there."""
-        on_node = (self._ledger.get(self._members.id_of(pod)) for pod in self._members.on_node(node))
+        on_node = (self._ledger.get(self._members.find_id(pod)) for pod in self._members.on_node(node))
         marked = (self._ledger.by_job(job) for job in call.marked)
         return list({entry.id: entry for entry in (*on_node, *marked) if entry is not None}.values())
 

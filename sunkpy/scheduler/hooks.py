@@ -136,7 +136,7 @@ class Hooks:
         elsewhere = {pod.uid for pod in known if pod.spec.node_name not in ("", caller.spec.node_name)}
         left = [
             "/".join(pod.key)
-            for pod in await self._pods.left_of(entry, id_of=self._members.id_of, but=elsewhere)
+            for pod in await self._pods.left_of(entry, id_of=self._members.resolve, but=elsewhere)
             if pod.spec.node_name == caller.spec.node_name and not has_left_node(pod)
         ]
         return f"pod {', '.join(left)} is not gone yet" if left else None

@@ -24,9 +24,9 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._gangs)
 
-    def get(self, id: GangId) -> GangEntry | None:
+    def get(self, id: GangId | None) -> GangEntry | None:
         """The gang, if it is known."""
-        return self._gangs.get(id)
+        return self._gangs.get(id) if id is not None else None
 
     def ensure(self, id: GangId) -> GangEntry:
         """The gang, made known if it was not."""

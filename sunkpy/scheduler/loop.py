@@ -104,7 +104,7 @@ class GangLoop:
 
         A watch with another selector, or one that has missed something, must not cost anybody a node.
         """
-        for pod in await self._pods.left_of(entry, id_of=self._members.id_of):
+        for pod in await self._pods.left_of(entry, id_of=self._members.resolve):
             if not is_over(pod):
                 self._log.warning("pod is not watched but there: its job stays", gang=str(entry.id), pod=pod.name)
                 return False

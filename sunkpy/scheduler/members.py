@@ -1,51 +1,240 @@
-"""Which pods belong to which gang, kept from the watch of the pods that name this scheduler."""
+"""Which pods belong to which gang, kept from the watch of the pods that name this scheduler.
+
+A pod is identified once, when it is known what stands above it, and its identity stays: no change of a label or of an
+owner moves it to another gang. Until then it is kept aside; it is on its node all the same. The one pod that moves is
+an extra: there are more pods than places, so it becomes a gang of its own, for good.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+import msgspec
 
 from sunkpy.core.gang import families
 from sunkpy.core.gang.families import FAMILIES, Families
-from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.gang import Gang, extra_pod, extra_unit
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.objects import Owner, Pod
+from sunkpy.kube.informer import Handler
+from sunkpy.scheduler.owners import Owners
+
+LEFT_OUT_S: Final = 2.0
+"""So long a pod must have had no place to be an extra: the owner that declares more may be seen a little later."""
+
+_RESOLVE_S: Final = 5.0
+
+
+class Listener(Protocol):
+    """Who hears of what happens between pods and gangs; must not block."""
+
+    def owner_changed(self, id: GangId) -> None:
+        """Something above the gang's pods has changed."""
+
+    def kept_aside(self, pod: Pod) -> None:
+        """It is not known yet to which gang the pod belongs; told again when that was looked at in vain."""
+
+    def left_out(self, id: GangId) -> None:
+        """A pod of the gang has no place; after `LEFT_OUT_S` the gang should be looked at again."""
+
+    def parted(self, pod: Pod, base: GangId) -> None:
+        """The pod is an extra from now on, and no member of `base` any more."""
 
 
 class MemberIndex:
     """Pods by gang. A handler of the informer, and the only place in the shell that asks the families."""
 
-    def __init__(self, known: Families = FAMILIES) -> None:
+    def __init__(
+        self, known: Families = FAMILIES, *, owners: Owners, listener: Listener, clock: Callable[[], float]
+    ) -> None:
         self._families = known
+        self._owners = owners
+        self._listener = listener
+        self._clock = clock
+        self._handlers: list[Handler[Pod]] = []
         self._pods: dict[GangId, dict[str, Pod]] = {}
         self._by_node: dict[str, dict[str, Pod]] = {}
+        self._ids: dict[str, GangId] = {}
+        self._aside: dict[str, Pod] = {}
+        self._extras: dict[str, GangId] = {}
+        self._left_out_at: dict[str, float] = {}
+        owners.on_change = self._owner_changed
+
+    def add_handler(self, handler: Handler[Pod]) -> None:
+        """Hear of each change of a pod that is identified; of one that becomes so, as if it had just come."""
+        self._handlers.append(handler)
+
+    # ------------------------------------------------------------- questions
 
     def id_of(self, pod: Pod) -> GangId:
-        """The gang that a pod belongs to."""
-        return families.identify(pod, families=self._families)
+        """The gang of a pod that the handlers are told of.
+
+        Raises:
+            KeyError: it is not identified yet, or not watched.
+        """
+        return self._ids[pod.uid]
+
+    def find_id(self, pod: Pod) -> GangId | None:
+        """The gang of a pod; None while that is not known."""
+        return self._ids.get(pod.uid)
+
+    async def resolve(self, pod: Pod) -> GangId | None:
+        """The gang of a pod that may not be watched; None when it could not be found out in a few seconds."""
+        if pod.uid in self._ids:
+            return self._ids[pod.uid]
+        owners = await self._owners.wait_for(pod, within_s=_RESOLVE_S)
+        return self._identify(pod, owners) if owners is not None else None
+
+    async def wait_for_bound(self) -> None:
+        """Return when it is known of every bound pod where it belongs, or after a few seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_RESOLVE_S):
+                while any(pod.spec.node_name for pod in self._aside.values()):
+                    await self._owners.changed()
 
     def pods_of(self, id: GangId) -> Sequence[Pod]:
         """The pods of a gang that are there, in no order."""
         return tuple(self._pods.get(id, {}).values())
 
+    def identified(self) -> Sequence[Pod]:
+        """All pods of which it is known where they belong."""
+        return [pod for pods in self._pods.values() for pod in pods.values()]
+
     def on_node(self, node: str) -> Sequence[Pod]:
-        """The pods of all gangs that are bound to a Kubernetes node."""
+        """The pods that are bound to a Kubernetes node, those kept aside included."""
         return tuple(self._by_node.get(node, {}).values())
 
+    def aside(self, uid: str) -> Pod | None:
+        """A pod of which it is not known yet where it belongs."""
+        return self._aside.get(uid)
+
     def assemble(self, id: GangId, pods: Sequence[Pod]) -> Gang | None:
-        """The gang made of these pods; None when there are none."""
-        return families.assemble(id, pods, families=self._families) if pods else None
+        """The gang made of these pods, with what its owners say now; None when there are none.
+
+        Pods for which it has no place become gangs of their own on the way.
+        """
+        if not pods:
+            return None
+        gang = families.assemble(id, pods, self._owners.of(pods[0]) or (), families=self._families)
+        self._part(gang, pods)
+        return gang
+
+    # --------------------------------------------------------------- changes
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
         """Follow one change of the informer's store."""
+        if old is not None and new is not None and old.uid != new.uid:
+            self.update(old, None)
+            old = None
+        self._index_node(old, new)
+        pod = new or old
+        assert pod is not None
+        if pod.uid not in self._ids:
+            self._place(pod, is_there=new is not None)
+            return
+        self._index(pod, is_there=new is not None)
+        self._tell(old, new)
+        if new is None:
+            self._forget(pod)
+
+    def adopt(self, pod: Pod, id: GangId) -> None:
+        """The job of a gang proves that this pod, kept aside, is its own."""
+        if pod.uid in self._aside:
+            self._settle(pod, id)
+
+    def note_extras(self, ids: Iterable[GangId]) -> None:
+        """Jobs tell which pods have become extras under an earlier leader."""
+        for id in ids:
+            if (uid := extra_pod(id)) and uid not in self._extras:
+                self._extras[uid] = id
+                base = self._ids.get(uid)
+                pod = self._pods.get(base, {}).get(uid) if base is not None else None
+                if pod is not None:
+                    self._move(pod, id)
+
+    def _place(self, pod: Pod, *, is_there: bool) -> None:
+        """A pod that is not identified: do it now, keep it aside, or forget it."""
+        if not is_there:
+            self._forget(pod)
+        elif (owners := self._owners.of(pod)) is not None:
+            self._settle(pod, self._identify(pod, owners))
+        else:
+            self._aside[pod.uid] = pod
+            self._listener.kept_aside(pod)
+
+    def _identify(self, pod: Pod, owners: Sequence[Owner]) -> GangId:
+        return self._extras.get(pod.uid) or families.identify(pod, owners, families=self._families)
+
+    def _settle(self, pod: Pod, id: GangId) -> None:
+        self._aside.pop(pod.uid, None)
+        self._ids[pod.uid] = id
+        self._index(pod, is_there=True)
+        self._tell(None, pod)
+
+    def _owner_changed(self, uid: str) -> None:
+        if uid in self._aside:
+            self._place(self._aside[uid], is_there=True)
+        elif uid in self._ids:
+            self._listener.owner_changed(self._ids[uid])
+
+    def _part(self, gang: Gang, pods: Sequence[Pod]) -> None:
+        """Make extras of the pods that have had no place for a while.
+
+        Not while a member is being deleted, for its place may be theirs, and never of a pod that is bound.
+        """
+        members = {pod.uid for pod in gang.members}
+        left = [pod for pod in pods if pod.uid not in members and not _holds_something(pod)]
+        for uid in members & self._left_out_at.keys():
+            del self._left_out_at[uid]
+        if not left or not gang.is_complete or any(pod.is_deleting for pod in gang.members):
+            return
+        now = self._clock()
+        for pod in left:
+            since = self._left_out_at.setdefault(pod.uid, now)
+            if now - since >= LEFT_OUT_S:
+                del self._left_out_at[pod.uid]
+                self._move(pod, msgspec.structs.replace(gang.id, unit=extra_unit(pod)))
+            else:
+                self._listener.left_out(gang.id)
+
+    def _move(self, pod: Pod, id: GangId) -> None:
+        """To its own gang, for the rest of its life."""
+        base = self._ids[pod.uid]
+        pod = self._pods[base][pod.uid]  # as the watch has it, without what is assumed of it
+        self._index(pod, is_there=False)
+        self._extras[pod.uid] = id
+        self._listener.parted(pod, base)
+        self._settle(pod, id)
+
+    def _index(self, pod: Pod, *, is_there: bool) -> None:
+        id = self._ids[pod.uid]
+        if is_there:
+            self._pods.setdefault(id, {})[pod.uid] = pod
+            return
+        self._pods.get(id, {}).pop(pod.uid, None)
+        if not self._pods.get(id):
+            self._pods.pop(id, None)
+
+    def _index_node(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None:
-            id = self.id_of(old)
-            self._pods.get(id, {}).pop(old.uid, None)
-            if not self._pods.get(id):
-                self._pods.pop(id, None)
             self._by_node.get(old.spec.node_name, {}).pop(old.uid, None)
             if not self._by_node.get(old.spec.node_name):
                 self._by_node.pop(old.spec.node_name, None)
-        if new is not None:
-            if new.spec.node_name:
-                self._by_node.setdefault(new.spec.node_name, {})[new.uid] = new
-            self._pods.setdefault(self.id_of(new), {})[new.uid] = new
+        if new is not None and new.spec.node_name:
+            self._by_node.setdefault(new.spec.node_name, {})[new.uid] = new
+
+    def _tell(self, old: Pod | None, new: Pod | None) -> None:
+        for handler in self._handlers:
+            handler(old, new)
+
+    def _forget(self, pod: Pod) -> None:
+        for known in (self._ids, self._aside, self._extras, self._left_out_at):
+            known.pop(pod.uid, None)
+        self._owners.forget(pod.uid)
+
+
+def _holds_something(pod: Pod) -> bool:
+    return bool(pod.spec.node_name) or pod.is_finished or pod.is_deleting

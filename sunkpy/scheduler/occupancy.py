@@ -8,7 +8,7 @@ an informer on every pod of a large cluster would cost more memory than everythi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import structlog
 
@@ -25,9 +25,9 @@ _EACH_S = 60.0
 class Occupancy:
     """Requests of other pods by node. `on_change` is called when a node's have changed."""
 
-    def __init__(self, kube: Kube, *, scheduler_name: str, on_change: Callable[[], None]) -> None:
+    def __init__(self, kube: Kube, *, scheduler_names: Collection[str], on_change: Callable[[], None]) -> None:
         self._kube = kube
-        self._scheduler_name = scheduler_name
+        self._scheduler_names = scheduler_names
         self._on_change = on_change
         self._taken: dict[str, matching.Amounts] = {}
         self._log = structlog.get_logger("occupancy")
@@ -55,7 +55,8 @@ class Occupancy:
         Raises:
             KubeError: the pods could not be listed.
         """
-        others = f"spec.schedulerName!={self._scheduler_name},status.phase!=Succeeded,status.phase!=Failed"
+        ours = ",".join(f"spec.schedulerName!={name}" for name in self._scheduler_names)
+        others = f"{ours},status.phase!=Succeeded,status.phase!=Failed"
         by_node: dict[str, list[Pod]] = {}
         for pod in await self._kube.list_objects(paths.ALL_PODS, Pod, field_selector=others):
             if pod.spec.node_name:
@@ -70,7 +71,7 @@ class Occupancy:
     def _sum(self, pods: Iterable[Pod]) -> matching.Amounts:
         total: matching.Amounts = {}
         for pod in pods:
-            if pod.spec.scheduler_name != self._scheduler_name and not pod.is_finished:
+            if pod.spec.scheduler_name not in self._scheduler_names and not pod.is_finished:
                 total = matching.added(total, _requests(pod))
         return total
 

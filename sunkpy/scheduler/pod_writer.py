@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 
 from sunkpy.core import names
 from sunkpy.core.gang.ends import EndCause
@@ -14,6 +14,9 @@ from sunkpy.kube import errors, paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.scheduler.entries import Assumption, GangEntry
+
+Resolve = Callable[[Pod], Awaitable[GangId | None]]
+"""Finds the gang of a pod; None when that is not known."""
 
 POD_SCHEDULED = "PodScheduled"
 DISRUPTION_TARGET = "DisruptionTarget"
@@ -38,7 +41,7 @@ class PodWriter:
             return None
         return found if found.uid == uid else None
 
-    async def left_of(self, entry: GangEntry, *, id_of: Callable[[Pod], GangId], but: Container[str] = ()) -> list[Pod]:
+    async def left_of(self, entry: GangEntry, *, id_of: Resolve, but: Container[str] = ()) -> list[Pod]:
         """The pods of a gang that the apiserver has now; those it once said were gone are not asked for again.
 
         `but`: uids of those that need not be asked for.
@@ -49,7 +52,7 @@ class PodWriter:
         if not entry.members:
             namespace = await self._kube.list_objects(paths.pods(entry.id.namespace), Pod)
             for pod in namespace:
-                if id_of(pod) == entry.id:
+                if await _belongs(pod, entry, id_of):
                     entry.member(pod)
         left = []
         for uid, member in tuple(entry.members.items()):
@@ -101,6 +104,14 @@ class PodWriter:
         condition = as_json(stamped(new, pod.condition(type_), rfc3339(utc_now())))
         body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
         await self._kube.patch(paths.status(_path(pod)), body, content_type=STRATEGIC_PATCH)
+
+
+async def _belongs(pod: Pod, entry: GangEntry, id_of: Resolve) -> bool:
+    """It is of this gang; while that cannot be told, it is when it says that it runs under a job of the gang."""
+    id = await id_of(pod)
+    if id is not None:
+        return id == entry.id
+    return pod.annotations.get(names.ANNOTATION_JOB_ID, "") in {str(job) for job in entry.jobs}
 
 
 def _path(pod: Pod) -> str:

@@ -20,16 +20,23 @@ class HooksSettings(Settings, frozen=True, kw_only=True):
 class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     """The scheduler of one Slurm cluster. `namespace` is where its slurmd pods are.
 
-    `gpu_resources` maps extended resources of pods to names of Slurm's GRES. `sweep_seconds`: how often all jobs are
-    read, to find placeholder jobs that nobody knows. `access`: what the pods of each namespace may ask for.
+    `aliases` are other names by which pods may call this scheduler. `gpu_resources` maps extended resources of pods to
+    names of Slurm's GRES. `sweep_seconds`: how often all jobs are read, to find placeholder jobs that nobody knows.
+    `access`: what the pods of each namespace may ask for.
     """
 
     cluster: str
     slurm: SlurmSettings
     scheduler_name: str = "slurm"
+    aliases: tuple[str, ...] = ()
     default_partition: str = ""
     gpu_resources: dict[str, str] = msgspec.field(default_factory=lambda: {"nvidia.com/gpu": "gpu"})
     poll_seconds: float = 1.0
     sweep_seconds: float = 600.0
     access: tuple[Rule, ...] = ()
     hooks: HooksSettings = HooksSettings()
+
+    @property
+    def scheduler_names(self) -> tuple[str, ...]:
+        """Every name that makes a pod ours, each once."""
+        return tuple(dict.fromkeys((self.scheduler_name, *self.aliases)))

@@ -13,6 +13,7 @@ import structlog
 
 from sunkpy.core.gang.families import FAMILIES, Families
 from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.owners import kinds_read
 from sunkpy.core.gang.request import Policy
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
@@ -33,8 +34,11 @@ from sunkpy.scheduler.job_search import JobSearch
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.loop import GangLoop
 from sunkpy.scheduler.members import MemberIndex
+from sunkpy.scheduler.membership import Membership
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.node_auth import NodeAuth
+from sunkpy.scheduler.owner_watch import OwnerWatches
+from sunkpy.scheduler.owners import Owners
 from sunkpy.scheduler.pod_writer import PodWriter
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.scheduler.submit import JobWriter
@@ -68,13 +72,22 @@ class Term:
         self._log = structlog.get_logger("leader")
         self._ledger = Ledger(clock)
         self._queue: WorkQueue[GangId] = WorkQueue("gangs")
-        self._members = MemberIndex(families)
         self._search = JobSearch(slurm, user=settings.slurm.user, clock=clock)
         self._slurm_nodes = NodeCache(slurm, poll_s=_NODES_EACH_S)
         self._cluster = Cluster(kube, self._slurm_nodes, settings, on_nodes=lambda: self._loop.nodes_changed())
-        self._cluster.pods.add_handler(self._members.update)
         self._slurm_nodes.add_listener(self._slurm_answered)
         self._pods = PodWriter(kube, EventRecorder(kube, component="scheduler", instance=process.identity.name))
+        self._watches = OwnerWatches(
+            kube,
+            reads=kinds_read(families),
+            pods=self._cluster.pods,
+            clock=clock,
+            metrics=process.queue_metrics,
+        )
+        owners = Owners(self._watches, families)
+        self._membership = Membership(owners=owners, pods=self._pods, ledger=self._ledger, queue=self._queue)
+        self._members = MemberIndex(families, owners=owners, listener=self._membership, clock=clock)
+        self._cluster.pods.add_handler(self._members.update)
         self._collector = Collector(cluster=self._cluster, members=self._members, settings=settings, clock=clock)
         self._loop = self._make_loop()
         self._hooks = self._make_hooks()
@@ -145,12 +158,14 @@ class Term:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._cluster.run())
+                group.create_task(self._watches.run())
                 await self._cluster.synced()
                 adoption = self._make_adoption()
                 await adoption.run()
-                self._cluster.pods.add_handler(self._loop.pod_changed)
-                for pod in self._cluster.pods.values():
+                self._members.add_handler(self._loop.pod_changed)
+                for pod in self._members.identified():
                     self._loop.pod_changed(None, pod)
+                group.create_task(self._membership.run(self._members, self._process.queue_metrics))
                 server.hooks = self._hooks
                 group.create_task(self._make_poller().run())
                 group.create_task(self._sweep(adoption))

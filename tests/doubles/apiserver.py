@@ -45,6 +45,8 @@ class Apiserver:
         self.refuse_pods = ""
         self.refuse_bindings = False
         self.watches_lag = False
+        self.forbidden: set[str] = set()
+        self.kinds: dict[str, Body] = {}
         self.bindings: list[tuple[str, str]] = []
         self.deleted: list[str] = []
         self.read: list[str] = []
@@ -60,6 +62,10 @@ class Apiserver:
         known = self.objects.get(key, {"metadata": {}})["metadata"].get("uid")
         meta.setdefault("uid", known or self._new_uid())
         return copy.deepcopy(self._store(key, body))
+
+    def define(self, api_version: str, kind: str, plural: str, *, namespaced: bool = True) -> None:
+        """Serve one kind more, as with a CRD that was installed."""
+        self.kinds[plural] = {"name": plural, "kind": kind, "namespaced": namespaced, "groupVersion": api_version}
 
     def change(self, collection: str, namespace: str, name: str, patch: Body) -> None:
         """Merge a patch, as another client would."""
@@ -113,11 +119,15 @@ class Apiserver:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer any request."""
-        if found := discovery(request.path):
+        if found := discovery(request.path) or self._discovery(request.path):
             return web.json_response(found)
         if request.path.endswith("/tokenreviews"):
             return self._review(await request.json())
         collection, namespace, name, sub = parsed(request.path)
+        if collection in self.forbidden:
+            return refusal(403, "Forbidden", f"{collection} is forbidden: no right to list it")
+        if collection not in (*COLLECTIONS, *self.kinds):
+            return refusal(404, "NotFound")
         if request.method == "GET" and not name:
             matches = matcher(namespace, request.query)
             if "watch" in request.query:
@@ -127,6 +137,15 @@ class Apiserver:
         if request.method == "POST" and not name:
             return await self._create(request, collection, namespace)
         return await self._one(request, (collection, namespace, name), sub)
+
+    def _discovery(self, path: str) -> Body | None:
+        """The group, or the version of a group, of a kind that was defined."""
+        own = [kind for kind in self.kinds.values() if kind["groupVersion"] == path.split("/", 2)[2]]
+        if own:
+            return {"resources": own}
+        versions = [kind["groupVersion"] for kind in self.kinds.values()]
+        found = [{"groupVersion": v} for v in versions if path == f"/apis/{v.partition('/')[0]}"]
+        return {"versions": found, "preferredVersion": found[0]} if found else None
 
     async def _one(self, request: web.Request, key: Key, sub: str) -> web.Response:
         """A request for one object."""
@@ -281,9 +300,8 @@ def parsed(path: str) -> tuple[str, str, str, str]:
         at = parts.index("namespaces")
         namespace = parts[at + 1]
         parts = parts[:at] + parts[at + 2 :]
-    at = next(i for i, part in enumerate(parts) if part in COLLECTIONS)
-    rest = [*parts[at + 1 :], "", ""]
-    return parts[at], namespace, rest[0], rest[1]
+    rest = [*parts[2 if parts[0] == "api" else 3 :], "", "", ""]
+    return rest[0], namespace, rest[1], rest[2]
 
 
 def refusal(status: int, reason: str, message: str = "") -> web.Response:

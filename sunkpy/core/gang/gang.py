@@ -19,6 +19,8 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.options import JobOptions, Problem
 from sunkpy.core.model.objects import Key, Kind, Owner, Pod, PodSpec
 
+_EXTRA = "extra-"
+
 ANY_PLACE = -1
 """Index of a member whose family does not tell the places of its role apart."""
 
@@ -139,7 +141,12 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 
 def extra_unit(pod: Pod) -> str:
     """Unit of a pod beyond the places of its gang: elastic, a job of its own, the first to be preempted, alone."""
-    return f"extra-{pod.uid}"
+    return f"{_EXTRA}{pod.uid}"
+
+
+def extra_pod(id: GangId) -> str:
+    """Uid of the pod that is this gang, beyond the places of another; empty for all other gangs."""
+    return id.unit.removeprefix(_EXTRA) if id.unit.startswith(_EXTRA) else ""
 
 
 def solo(id: GangId, pod: Pod, options: JobOptions, problems: tuple[Problem, ...] = ()) -> Gang:

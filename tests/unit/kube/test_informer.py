@@ -8,13 +8,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from aiohttp import web
 
-from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.objects import Meta, Pod
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
-from sunkpy.kube.informer import Informer
+from sunkpy.kube.informer import Informer, Together
+from tests.doubles.apiserver import Apiserver
 from tests.doubles.serving import Handler, answering
 
 PODS = "/api/v1/pods"
@@ -166,3 +168,34 @@ async def test_a_delete_carries_its_preconditions(tmp_path: Path) -> None:
         await kube.delete("/api/v1/namespaces/d/pods/a", uid="u", resource_version="7", grace_period_s=3)
     assert bodies[0]["preconditions"] == {"uid": "u", "resourceVersion": "7"}
     assert bodies[0]["gracePeriodSeconds"] == 3
+
+
+async def test_parts_of_a_collection_look_like_one(tmp_path: Path) -> None:
+    api = Apiserver()
+    async with answering(api.handle, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
+        names = ("slurm", "sunk-scheduler")
+        parts = [Informer(kube, PODS, Pod, field_selector=f"spec.schedulerName={name}") for name in names]
+        together, heard = Together(parts), []
+        together.add_handler(lambda old, new: heard.append((old is not None, new is not None)))
+        tasks = [asyncio.ensure_future(part.run()) for part in parts]
+        for number, name in enumerate((*names, "default-scheduler")):
+            body = {"metadata": {"name": f"p{number}", "namespace": "d"}, "spec": {"schedulerName": name}}
+            api.put("pods", body)
+        await api.until(lambda: len(together) == 2)
+        assert sorted(item.name for item in together.values()) == ["p0", "p1"]
+        assert together.get("d", "p1") is not None
+        assert together.get("d", "p2") is None
+        assert heard == [(False, True)] * 2
+        for task in tasks:
+            task.cancel()
+
+
+async def test_only_what_is_kept_of_an_object_is_in_the_store(tmp_path: Path) -> None:
+    api = Apiserver()
+    api.put("pods", {"metadata": {"name": "p", "namespace": "d", "labels": {"a": "b"}}})
+    async with answering(api.handle, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
+        informer = Informer(kube, PODS, Pod, keep=lambda item: msgspec.structs.replace(item, metadata=Meta(name="p")))
+        task = asyncio.ensure_future(informer.run())
+        await informer.synced.wait()
+        assert [item.labels for item in informer.values()] == [{}]
+        task.cancel()

@@ -21,9 +21,7 @@ def world():
 
 
 def add_member(world, role, number):
-    pod = world.add_pod(f"{role}-{number}")
-    pod["metadata"]["labels"] = labels(role)
-    return world.put("pods", pod)
+    return world.add_pod(f"{role}-{number}", labels=labels(role))
 
 
 async def start(world, call):

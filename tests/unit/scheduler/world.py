@@ -34,6 +34,13 @@ NODESET_REFERENCE = {
 }  # fmt: skip
 
 
+def reference(owner):
+    """How a pod or another object names the controller that made it."""
+    meta = owner["metadata"]
+    kind = {"apiVersion": owner["apiVersion"], "kind": owner["kind"]}
+    return kind | {"name": meta["name"], "uid": meta["uid"], "controller": True}
+
+
 class World:
     """Both servers, what they hold, and what was asked of them."""
 
@@ -82,10 +89,14 @@ class World:
         )
         self.slurm.put(f"n{number}")
 
-    def add_pod(self, name="web", *, cpu="1", annotations=None, node="", running=False, **spec):
+    def add_pod(
+        self, name="web", *, cpu="1", annotations=None, labels=None, node="", running=False, owner=None, **spec
+    ):
         containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
         status = {"phase": "Running", "containerStatuses": [{"name": "c", "state": {"running": {}}}]}
-        metadata = {"name": name, "namespace": "default", "finalizers": [KUBELET]}
+        metadata = {"name": name, "namespace": "default", "finalizers": [KUBELET], "labels": dict(labels or {})}
+        if owner is not None:
+            metadata["ownerReferences"] = [reference(owner)]
         return self.put(
             "pods",
             {

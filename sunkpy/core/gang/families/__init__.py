@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from sunkpy.core.gang.families import plain_pod
-from sunkpy.core.gang.gang import Family, Gang, Owners
+from sunkpy.core.gang.gang import Family, Gang, Owners, extra_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
 
@@ -25,6 +25,8 @@ def identify(pod: Pod, owners: Owners = (), *, families: Families = FAMILIES) ->
 
 def assemble(id: GangId, pods: Sequence[Pod], owners: Owners = (), *, families: Families = FAMILIES) -> Gang:
     """The gang `id` as made of `pods`, of which there is at least one; all belong to it."""
+    if extra_pod(id):
+        return plain_pod.FAMILY.assemble(id, pods, owners)
     family, _ = _family_of(pods[0], owners, families)
     return family.assemble(id, pods, owners)
 

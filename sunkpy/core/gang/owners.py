@@ -1,0 +1,116 @@
+"""The way up from a pod: its controllers, nearest first, then the objects that its family says it names.
+
+What is up there is somebody else's to look up; here is only which object to look for next, and when all are found.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Container, Iterable
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.gang import Family, Owners
+from sunkpy.core.model.objects import Kind, KubeObject, Owner, OwnerReference, Pod
+
+MOST_CONTROLLERS: Final = 6
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """An object above a pod. With `uid` it is that one and no other of its name; without, whoever has the name."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    uid: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind.kind} {self.namespace}/{self.name}"
+
+    def leads_to(self, owner: KubeObject) -> bool:
+        """This is the object that is meant."""
+        return self.uid in ("", owner.uid)
+
+
+class Absence(enum.Enum):
+    """Why an object is not at hand."""
+
+    UNKNOWN = "not seen yet"
+    GONE = "does not exist"
+    UNREADABLE = "its kind cannot be read"
+
+
+Look = Callable[[Link], Owner | Absence]
+
+
+class Above(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands above a pod. `waits_for`: without this object, and why it is not there, the pod belongs nowhere."""
+
+    links: tuple[Link, ...] = ()
+    owners: Owners = ()
+    waits_for: Link | None = None
+    absence: Absence = Absence.UNKNOWN
+
+
+def kinds_read(families: Iterable[Family]) -> frozenset[Kind]:
+    """Kinds without which some family cannot tell what a pod is."""
+    return frozenset(kind for family in families for kind in family.reads)
+
+
+def climb(pod: Pod, families: Iterable[Family], look: Look) -> Above:
+    """Everything above a pod, or what has to be found first.
+
+    A controller that is gone ends the chain: its pods are about to be collected. One that cannot be read ends it too,
+    and costs its annotations, unless a family needs it. An object that is named must be there, if a family reads it.
+    """
+    families = tuple(families)
+    needed = kinds_read(families)
+    chain = _controllers(pod, needed, look)
+    if chain.waits_for is not None:
+        return chain
+    links, owners = list(chain.links), list(chain.owners)
+    for link in _named_by(pod, families):
+        found = look(link)
+        if isinstance(found, Owner):
+            owners.append(found)
+        elif link.kind in needed or found is Absence.UNKNOWN:
+            return Above(links=(*links, link), waits_for=link, absence=found)
+        else:
+            continue
+        links.append(link)
+    return Above(links=tuple(links), owners=tuple(owners))
+
+
+def _controllers(pod: Pod, needed: Container[Kind], look: Look) -> Above:
+    links: list[Link] = []
+    owners: list[Owner] = []
+    below: KubeObject = pod
+    while len(owners) < MOST_CONTROLLERS and (reference := _controller_of(below)) is not None:
+        link = _link(reference, pod.metadata.namespace)
+        found = look(link)
+        if isinstance(found, Owner):
+            links.append(link)
+            owners.append(found)
+            below = found
+        elif found is Absence.UNKNOWN or (found is Absence.UNREADABLE and link.kind in needed):
+            return Above(links=(*links, link), waits_for=link, absence=found)
+        else:
+            break
+    return Above(links=tuple(links), owners=tuple(owners))
+
+
+def _controller_of(child: KubeObject) -> OwnerReference | None:
+    return next((reference for reference in child.metadata.owner_references if reference.controller), None)
+
+
+def _link(reference: OwnerReference, namespace: str) -> Link:
+    group, _, _ = reference.api_version.rpartition("/")
+    kind = Kind(group=group, kind=reference.kind)
+    return Link(kind=kind, namespace=namespace, name=reference.name, uid=reference.uid)
+
+
+def _named_by(pod: Pod, families: Iterable[Family]) -> Iterable[Link]:
+    """Each object once, though several families may know its name."""
+    named = (reference for family in families for reference in family.refers(pod))
+    return dict.fromkeys(Link(kind=each.kind, namespace=each.key[0], name=each.key[1]) for each in named)

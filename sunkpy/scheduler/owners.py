@@ -1,0 +1,119 @@
+"""What stands above each pod, and which pods are below an object that changes.
+
+A pod's way up is found once and then stays: what an owner says is always its newest word, and of one that was deleted
+the last, for as long as a pod below it is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from sunkpy.core.gang import gang
+from sunkpy.core.gang.families import FAMILIES, Families
+from sunkpy.core.gang.owners import Above, Absence, Link, climb
+from sunkpy.core.model.objects import Kind, Owner, Pod
+from sunkpy.scheduler.owner_watch import OwnerWatches
+
+
+class Owners:
+    """Of the pods that were asked for; `on_change` is called with the uid of a pod above which something changed."""
+
+    def __init__(self, watches: OwnerWatches, families: Families = FAMILIES) -> None:
+        self._watches = watches
+        self._families = families
+        self._above: dict[str, Above] = {}
+        self._below: dict[Link, set[str]] = {}
+        self._links: dict[tuple[Kind, str], set[Link]] = {}
+        self._last: dict[Link, Owner] = {}
+        self._change = asyncio.Event()
+        self.on_change: Callable[[str], None] = lambda uid: None
+        watches.on_change = self._changed
+
+    def of(self, pod: Pod) -> gang.Owners | None:
+        """What stands above the pod; None while that is not known."""
+        above = self._above.get(pod.uid)
+        if above is None or above.waits_for is not None:
+            above = self._climb(pod)
+        if above.waits_for is not None:
+            return None
+        return tuple(self._newest(link) for link in above.links)
+
+    async def wait_for(self, pod: Pod, *, within_s: float) -> gang.Owners | None:
+        """As `of`, of a pod that nobody watches; None when it was not known in time."""
+        is_watched = pod.uid in self._above
+        try:
+            async with asyncio.timeout(within_s):
+                while (found := self.of(pod)) is None:
+                    await self.changed()
+                return found
+        except TimeoutError:
+            return None
+        finally:
+            if not is_watched:
+                self.forget(pod.uid)
+
+    async def changed(self) -> None:
+        """Return when something has changed above some pod."""
+        await self._change.wait()
+
+    def why_unknown(self, uid: str) -> str:
+        """In words for people, why it is not known what stands above a pod; empty when it is."""
+        above = self._above.get(uid)
+        if above is None or above.waits_for is None:
+            return ""
+        link, absence = above.waits_for, above.absence
+        if absence is Absence.UNREADABLE:
+            return f"it belongs to {link}, and {self._watches.why_unreadable(link.kind)}"
+        if absence is Absence.GONE:
+            return f"it belongs to {link}, which does not exist"
+        return f"it belongs to {link}, which could not be read yet"
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        above = self._above.pop(uid, None)
+        if above is not None:
+            self._let_go(uid, above.links)
+
+    def _climb(self, pod: Pod) -> Above:
+        before = self._above.get(pod.uid)
+        above = climb(pod, self._families, self._watches.look)
+        self._above[pod.uid] = above
+        for link in above.links:
+            self._below.setdefault(link, set()).add(pod.uid)
+            self._links.setdefault((link.kind, link.name), set()).add(link)
+        for link, owner in zip(above.links, above.owners, strict=False):
+            self._last[link] = owner
+        if before is not None:
+            self._let_go(pod.uid, set(before.links) - set(above.links))
+        return above
+
+    def _let_go(self, uid: str, links: Iterable[Link]) -> None:
+        """The pod is not below these objects any more; what nobody is below is forgotten."""
+        for link in links:
+            self._below[link].discard(uid)
+            if self._below[link]:
+                continue
+            del self._below[link]
+            self._last.pop(link, None)
+            self._watches.forget(link)
+            named = self._links[link.kind, link.name]
+            named.discard(link)
+            if not named:
+                del self._links[link.kind, link.name]
+
+    def _newest(self, link: Link) -> Owner:
+        return self._watches.seen(link) or self._last[link]
+
+    def _changed(self, kind: Kind, name: str) -> None:
+        links = self._links.get((kind, name), set()) if name else {link for link in self._below if link.kind == kind}
+        if not links:
+            return
+        for link in tuple(links):
+            owner = self._watches.seen(link)
+            if owner is not None:
+                self._last[link] = owner
+            for uid in tuple(self._below.get(link, ())):
+                self.on_change(uid)
+        self._change.set()
+        self._change = asyncio.Event()

@@ -1,0 +1,216 @@
+"""Owners of pods through the whole scheduler: found, waited for, followed, and told of when they cannot be read."""
+
+import msgspec
+import pytest
+
+from sunkpy.core.gang import families
+from sunkpy.core.gang.families import FAMILIES
+from sunkpy.core.gang.gang import Family, Gang, Reference, Role, by_seniority
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.options import read_options
+from sunkpy.core.model.objects import Kind
+from sunkpy.scheduler import members, membership, owner_watch
+from tests.unit.scheduler.test_scheduler import hook_client
+from tests.unit.scheduler.world import World, leading, reference
+
+CREW = Kind(group="example.com", kind="Crew")
+GROUP = Kind(group="groups.example.com", kind="Group")
+
+
+class CrewSpec(msgspec.Struct):
+    """As many pods as `size`."""
+
+    size: int = 1
+
+
+def identify(pod, owners):
+    crew = next((owner for owner in owners if owner.is_a in (CREW, GROUP)), None)
+    return GangId(namespace=pod.metadata.namespace, name=crew.name, uid=crew.uid) if crew else None
+
+
+def assemble(id, pods, owners):
+    crew = next(owner for owner in owners if owner.is_a in (CREW, GROUP))
+    size = crew.spec_as(CrewSpec).size
+    options, problems = read_options([pods[0].annotations, *(owner.annotations for owner in owners)])
+    role = Role(name="worker", places=size, first=size, members=by_seniority(pods, size))
+    return Gang(id=id, roles=(role,), options=options, problems=problems)
+
+
+def refers(pod):
+    name = pod.labels.get("example.com/group")
+    return (Reference(kind=GROUP, key=(pod.metadata.namespace, name)),) if name else ()
+
+
+KNOWN = (Family(name="crew", identify=identify, assemble=assemble, reads=(CREW, GROUP), refers=refers), *FAMILIES)
+
+
+@pytest.fixture
+def world(monkeypatch):
+    monkeypatch.setattr(owner_watch, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(members, "LEFT_OUT_S", 0.05)
+    monkeypatch.setattr(membership, "LEFT_OUT_S", 0.06)
+    monkeypatch.setattr(membership, "TELL_AFTER_S", 0.05)
+    world = World()
+    for number in (1, 2, 3):
+        world.add_node(number)
+    world.api.define("example.com/v1", "Crew", "crews")
+    world.api.define("apps/v1", "ReplicaSet", "replicasets")
+    world.api.define("apps/v1", "Deployment", "deployments")
+    return world
+
+
+def add(world, plural, kind, api_version, name, *, spec=None, annotations=None, owner=None, **metadata):
+    meta = {"name": name, "namespace": "default", "annotations": annotations or {}, **metadata}
+    if owner is not None:
+        meta["ownerReferences"] = [reference(owner)]
+    body = {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec or {}}
+    return world.put(plural, body)
+
+
+def add_crew(world, size=2, **fields):
+    return add(world, "crews", "Crew", "example.com/v1", "band", spec={"size": size}, **fields)
+
+
+def comments(world):
+    return [job["comment"] for job in world.submissions]
+
+
+async def test_a_pod_that_is_seen_before_its_owner_waits_for_it(world, tmp_path):
+    crew = {"apiVersion": "example.com/v1", "kind": "Crew", "metadata": {"name": "band", "uid": "crew-1"}}
+    async with leading(world, tmp_path, families=KNOWN):
+        world.add_pod("a", owner=crew)
+        world.add_pod("b", owner=crew)
+        add_crew(world, uid="crew-1")
+        await world.until(lambda: world.submissions)
+        assert comments(world) == ["k8s:default/band:crew-1"]
+        assert world.submissions[0]["minimum_nodes"] == 2
+
+
+async def test_an_owner_that_is_gone_ends_the_chain(world, tmp_path):
+    crew = {"apiVersion": "example.com/v1", "kind": "Crew", "metadata": {"name": "band", "uid": "gone"}}
+    add_crew(world)  # the same name, but not the object that made the pod
+    async with leading(world, tmp_path, families=KNOWN):
+        pod = world.add_pod("a", owner=crew)
+        await world.until(lambda: world.submissions)
+        assert comments(world) == [f"k8s:default/a:{pod['metadata']['uid']}"]
+
+
+async def test_annotations_are_read_from_all_controllers_above(world, tmp_path):
+    note = {"sunkpy.dev/partition": "high"}
+    deployment = add(world, "deployments", "Deployment", "apps/v1", "web", annotations=note)
+    replicas = add(world, "replicasets", "ReplicaSet", "apps/v1", "web-1", owner=deployment)
+    async with leading(world, tmp_path, families=KNOWN):
+        world.add_pod("web-1-x", owner=replicas)
+        await world.until(lambda: world.submissions)
+        assert world.submissions[0]["partition"] == "high"
+
+
+async def test_a_kind_that_may_not_be_read_costs_its_annotations_and_no_more(world, tmp_path):
+    world.api.forbidden.add("replicasets")
+    replicas = add(world, "replicasets", "ReplicaSet", "apps/v1", "web-1", annotations={"sunkpy.dev/partition": "high"})
+    async with leading(world, tmp_path, families=KNOWN):
+        world.add_pod("web-1-x", owner=replicas)
+        await world.until(lambda: world.submissions)
+        assert "partition" not in world.submissions[0]
+
+
+async def test_a_pod_waits_for_a_kind_that_its_family_needs_and_says_which_right_is_missing(world, tmp_path):
+    world.api.forbidden.add("crews")
+    async with leading(world, tmp_path, families=KNOWN):
+        world.add_pod("a", owner=add_crew(world, size=1))
+        await world.until(lambda: world.notes("OwnerUnknown"))
+        assert world.notes("OwnerUnknown") == [
+            "not scheduled yet: it belongs to Crew default/band, and the scheduler may not read crews.example.com: "
+            "crews is forbidden: no right to list it"
+        ]
+        assert world.submissions == []
+
+
+async def test_a_kind_whose_definition_comes_later_is_found_later(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(owner_watch, "AGAIN_S", 0.05)
+    monkeypatch.setattr("sunkpy.kube.discovery._ABSENT_S", 0.05)
+    async with leading(world, tmp_path, families=KNOWN):
+        world.add_pod("a", labels={"example.com/group": "band"})
+        await world.until(lambda: world.notes("OwnerUnknown"))
+        assert world.notes("OwnerUnknown") == [
+            "not scheduled yet: it belongs to Group default/band, and the apiserver knows no kind Group of "
+            "groups.example.com: its CRD is not installed"
+        ]
+        world.api.define("groups.example.com/v1", "Group", "groups")
+        add(world, "groups", "Group", "groups.example.com/v1", "band", spec={"size": 1}, uid="group-1")
+        await world.until(lambda: world.submissions)
+        assert comments(world) == ["k8s:default/band:group-1"]
+
+
+async def test_a_named_object_that_does_not_exist_is_waited_for(world, tmp_path):
+    world.api.define("groups.example.com/v1", "Group", "groups")
+    async with leading(world, tmp_path, families=KNOWN):
+        world.add_pod("a", labels={"example.com/group": "band"})
+        gone = "not scheduled yet: it belongs to Group default/band, which does not exist"
+        await world.until(lambda: gone in world.notes("OwnerUnknown"))
+        add(world, "groups", "Group", "groups.example.com/v1", "band", spec={"size": 1}, uid="group-1")
+        await world.until(lambda: world.submissions)
+
+
+async def test_a_change_of_the_owner_wakes_the_gang(world, tmp_path):
+    crew = add_crew(world, size=3)
+    async with leading(world, tmp_path, families=KNOWN):
+        world.add_pod("a", owner=crew)
+        world.add_pod("b", owner=crew)
+        await world.until(lambda: world.api.watched >= {"crews"})
+        assert world.submissions == []
+        world.api.change("crews", "default", "band", {"spec": {"size": 2}})
+        await world.until(lambda: world.submissions)
+        assert world.submissions[0]["minimum_nodes"] == 2
+
+
+async def test_a_pod_beyond_the_places_becomes_a_gang_of_its_own_and_a_new_leader_knows(world, tmp_path):
+    crew = add_crew(world, size=1)
+    async with leading(world, tmp_path, families=KNOWN):
+        world.add_pod("a", owner=crew)
+        await world.until(lambda: len(world.submissions) == 1)
+        extra = world.add_pod("b", owner=crew)
+        await world.until(lambda: len(world.submissions) == 2)
+        uid = crew["metadata"]["uid"]
+        assert comments(world)[1] == f"k8s:default/band:{uid}/extra-{extra['metadata']['uid']}"
+    async with leading(world, tmp_path, families=KNOWN) as server, hook_client(server) as call:
+        world.pod_is_gone("a")
+        world.set_job(max(world.jobs), "RUNNING", nodes="n2")
+        assert await call("prolog", max(world.jobs), node=2) == (200, {"done": True})
+        assert world.bindings == [("b", "node-2")]
+    assert len(world.submissions) == 2
+
+
+async def test_a_pod_waits_for_the_place_of_a_member_that_is_being_deleted(world, tmp_path):
+    crew = add_crew(world, size=1)
+    async with leading(world, tmp_path, families=KNOWN):
+        world.add_pod("a", owner=crew)
+        await world.until(lambda: world.submissions)
+        world.api.change("pods", "default", "a", {"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}})
+        world.add_pod("b", owner=crew)
+        await world.until(lambda: world.cancelled == [] and world.pod("b"))
+        world.pod_is_gone("a")
+        await world.until(lambda: world.submissions)
+        assert not [comment for comment in comments(world) if "extra" in comment]
+
+
+async def test_a_bound_pod_whose_owner_cannot_be_read_keeps_its_job_by_the_comment(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(members, "_RESOLVE_S", 0.1)
+    crew = add_crew(world, size=1)
+    world.api.forbidden.add("crews")
+    world.add_pod("a", owner=crew, node="node-1", running=True, annotations={"sunkpy.dev/job-id": "7"})
+    comment = f"k8s:default/band:{crew['metadata']['uid']}"
+    job = world.slurm.add_job("RUNNING", user="k8s", comment=comment, nodes="n1")
+    world.api.change("pods", "default", "a", {"metadata": {"annotations": {"sunkpy.dev/job-id": str(job)}}})
+    async with leading(world, tmp_path, families=KNOWN):
+        world.pod_ends("Succeeded", "a")
+        await world.until(lambda: world.signals == [(job, "USR1")])
+    assert world.cancelled == []
+
+
+def test_an_extra_is_a_gang_of_one_whatever_its_family():
+    from tests.unit.core.gang.pods import make_pod
+
+    pod = make_pod()
+    gang = families.assemble(GangId(namespace="d", name="band", uid="u", unit=f"extra-{pod.uid}"), [pod])
+    assert (gang.places, gang.members) == (1, (pod,))
