@@ -52,7 +52,7 @@ class Adoption:
         self._members.note_extras(jobs)
         self._note(jobs)
         bound = [pod for pod in self._cluster.pods.values() if pod.spec.node_name]
-        await self._members.wait_for_bound()
+        await self._members.wait_for_owners()
         for pod in bound:
             id = self._members.find_id(pod) or self._by_comment(pod, jobs)
             if id is not None and (not is_over(pod) or id in jobs):

@@ -26,6 +26,7 @@ LEFT_OUT_S: Final = 2.0
 """So long a pod must have had no place to be an extra: the owner that declares more may be seen a little later."""
 
 _RESOLVE_S: Final = 5.0
+_FIRST_LOOK_S: Final = 15.0
 
 
 class Listener(Protocol):
@@ -88,11 +89,11 @@ class MemberIndex:
         owners = await self._owners.wait_for(pod, within_s=_RESOLVE_S)
         return self._identify(pod, owners) if owners is not None else None
 
-    async def wait_for_bound(self) -> None:
-        """Return when it is known of every bound pod where it belongs, or after a few seconds."""
+    async def wait_for_owners(self) -> None:
+        """Return when it is known of every pod where it belongs, or why that cannot be known; or after a while."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_RESOLVE_S):
-                while any(pod.spec.node_name for pod in self._aside.values()):
+            async with asyncio.timeout(_FIRST_LOOK_S):
+                while any(self._owners.is_looking(uid) for uid in self._aside):
                     await self._owners.changed()
 
     def pods_of(self, id: GangId) -> Sequence[Pod]:

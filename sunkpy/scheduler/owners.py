@@ -53,6 +53,11 @@ class Owners:
             if not is_watched:
                 self.forget(pod.uid)
 
+    def is_looking(self, uid: str) -> bool:
+        """What stands above the pod is not known yet, and will be without anybody's help."""
+        above = self._above.get(uid)
+        return above is not None and above.waits_for is not None and above.absence is Absence.UNKNOWN
+
     async def changed(self) -> None:
         """Return when something has changed above some pod."""
         await self._change.wait()

@@ -194,8 +194,7 @@ async def test_a_pod_waits_for_the_place_of_a_member_that_is_being_deleted(world
         assert not [comment for comment in comments(world) if "extra" in comment]
 
 
-async def test_a_bound_pod_whose_owner_cannot_be_read_keeps_its_job_by_the_comment(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(members, "_RESOLVE_S", 0.1)
+async def test_a_bound_pod_whose_owner_cannot_be_read_keeps_its_job_by_the_comment(world, tmp_path):
     crew = add_crew(world, size=1)
     world.api.forbidden.add("crews")
     world.add_pod("a", owner=crew, node="node-1", running=True, annotations={"sunkpy.dev/job-id": "7"})
