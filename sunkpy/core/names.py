@@ -41,6 +41,12 @@ CORDONED_BY_SLURM = "slurm"
 ANNOTATION_JOB_ID = PREFIX + "job-id"
 ANNOTATION_PLACED_ON = PREFIX + "slurm-node"
 
+# Annotations of workload pods written by people: which pods are a gang.
+ANNOTATION_GANG = PREFIX + "gang"  # its name within the namespace
+ANNOTATION_GANG_SIZE = PREFIX + "gang-size"  # how many pods, or:
+ANNOTATION_GANG_ROLES = PREFIX + "gang-roles"  # how many of each role, as "leader=1,worker=4"
+ANNOTATION_GANG_ROLE = PREFIX + "gang-role"  # which of the roles this pod has
+
 # Conditions of slurmd Pods (written by the syncer) and of Nodes (copied by the operator).
 CONDITION_DRAIN = "SlurmDrain"
 CONDITION_CORDON = "SlurmCordon"

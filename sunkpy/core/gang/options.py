@@ -182,11 +182,16 @@ _OPTIONS: Final[dict[str, _Option]] = {
     "gpu-type": _Option("gpu_type", _word),
 }
 
-_NOT_OPTIONS: Final = frozenset({names.ANNOTATION_JOB_ID, names.ANNOTATION_PLACED_ON})
+_NOT_OPTIONS: Final = frozenset({
+    names.ANNOTATION_JOB_ID,
+    names.ANNOTATION_PLACED_ON,
+    names.ANNOTATION_GANG,
+    names.ANNOTATION_GANG_SIZE,
+    names.ANNOTATION_GANG_ROLES,
+    names.ANNOTATION_GANG_ROLE,
+})  # fmt: skip
 _NOT_YET: Final = {
     names.PREFIX + "user": "jobs of pods run as the scheduler's own Slurm user for now; use account to charge them",
-    names.PREFIX + "gang": "gangs of several pods are not supported yet; this pod is scheduled alone",
-    names.PREFIX + "gang-size": "gangs of several pods are not supported yet; this pod is scheduled alone",
 }
 
 

@@ -178,10 +178,39 @@ class NodeAffinity(Wire, frozen=True, kw_only=True):
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
 
 
+class LabelSelector(Wire, frozen=True, kw_only=True):
+    """All labels and all lines must match; an empty one matches everything."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+
+
+class PodAffinityTerm(Wire, frozen=True, kw_only=True):
+    """Pods near which, or away from which, a pod must be: those of `label_selector`, none when it is missing.
+
+    `topology_key` is the node label whose equal value means near.
+    """
+
+    label_selector: LabelSelector | None = None
+    topology_key: str = ""
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+
+
+class PodAffinity(Wire, frozen=True, kw_only=True):
+    """Only the required part binds; all its terms must hold. The same form serves anti-affinity."""
+
+    required: tuple[PodAffinityTerm, ...] = msgspec.field(
+        default=(), name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
 class Affinity(Wire, frozen=True, kw_only=True):
-    """Affinity of a pod; pod affinity is not read."""
+    """Affinity of a pod to nodes and to other pods."""
 
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
 
 
 class Resources(Wire, frozen=True, kw_only=True):
@@ -191,11 +220,20 @@ class Resources(Wire, frozen=True, kw_only=True):
     limits: dict[str, str] = {}
 
 
+class ContainerPort(Wire, frozen=True, kw_only=True):
+    """A port; with a host port it takes that port of the node."""
+
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
+
+
 class Container(Wire, frozen=True, kw_only=True):
     """A container or init container; an init container with restartPolicy Always is a sidecar."""
 
     name: str = ""
     resources: Resources = Resources()
+    ports: tuple[ContainerPort, ...] = ()
     restart_policy: str | None = None
 
 
@@ -203,6 +241,26 @@ class SchedulingGate(Wire, frozen=True, kw_only=True):
     """While one is there, no scheduler may touch the pod."""
 
     name: str = ""
+
+
+class ResourceClaim(Wire, frozen=True, kw_only=True):
+    """Devices that a scheduler has to allocate to the pod (dynamic resource allocation)."""
+
+    name: str = ""
+
+
+class WorkloadReference(Wire, frozen=True, kw_only=True):
+    """The group of a Workload that a pod belongs to (Kubernetes 1.35)."""
+
+    name: str = ""
+    pod_group: str = ""
+    pod_group_replica_key: str = ""
+
+
+class SchedulingGroup(Wire, frozen=True, kw_only=True):
+    """The PodGroup that a pod belongs to (Kubernetes 1.36 and later)."""
+
+    pod_group_name: str = ""
 
 
 class PodSpec(Wire, frozen=True, kw_only=True):
@@ -222,6 +280,9 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     active_deadline_seconds: int | None = None
     restart_policy: str = "Always"
     priority: int | None = None
+    resource_claims: tuple[ResourceClaim, ...] = ()
+    workload_ref: WorkloadReference | None = None
+    scheduling_group: SchedulingGroup | None = None
 
 
 class Terminated(Wire, frozen=True, kw_only=True):

@@ -1,6 +1,8 @@
 """The families of workloads, one module each. The first that knows a pod has it; the last one takes every pod.
 
-A new family is a module with its `FAMILY`, and one entry in `FAMILIES`.
+A new family is a module with its `FAMILY`, and one entry in `FAMILIES`. Their order says who is believed: what must
+never queue, what a person wrote on the pods, the kinds whose owners declare sizes, groups by name (whose counts are
+sometimes copied from an owner, and wrong), then pods that stand for themselves.
 """
 
 from __future__ import annotations
@@ -8,14 +10,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sunkpy.core.gang.families import plain_pod
-from sunkpy.core.gang.gang import Family, Gang, Owners, extra_pod
+import msgspec
+
+from sunkpy.core.gang.families import (
+    annotated,
+    argo_workflow,
+    armada,
+    batch_job,
+    daemon_set,
+    generic,
+    native_group,
+    plain_pod,
+    pod_group,
+    yunikorn,
+)
+from sunkpy.core.gang.families.grouping import top, unsized
+from sunkpy.core.gang.gang import Family, Gang, Owners, extra_unit
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
 
 Families = Sequence[Family]
 
-FAMILIES: Final[Families] = (plain_pod.FAMILY,)
+FAMILIES: Final[Families] = (
+    daemon_set.FAMILY,
+    annotated.FAMILY,
+    native_group.FAMILY,
+    pod_group.FAMILY,
+    yunikorn.FAMILY,
+    armada.FAMILY,
+    argo_workflow.FAMILY,
+    batch_job.FAMILY,
+    plain_pod.FAMILY,
+)
+_FIRST: Final = FAMILIES.index(annotated.FAMILY) + 1
+
+
+def with_workloads(rules: Sequence[generic.WorkloadRule]) -> Families:
+    """The families, and those that an admin described: believed before all but what people wrote on the pods."""
+    return (*FAMILIES[:_FIRST], *(generic.family(rule) for rule in rules), *FAMILIES[_FIRST:])
 
 
 def identify(pod: Pod, owners: Owners = (), *, families: Families = FAMILIES) -> GangId:
@@ -24,11 +56,18 @@ def identify(pod: Pod, owners: Owners = (), *, families: Families = FAMILIES) ->
 
 
 def assemble(id: GangId, pods: Sequence[Pod], owners: Owners = (), *, families: Families = FAMILIES) -> Gang:
-    """The gang `id` as made of `pods`, of which there is at least one; all belong to it."""
-    if extra_pod(id):
-        return plain_pod.FAMILY.assemble(id, pods, owners)
+    """The gang `id` as made of `pods`, of which there is at least one; all belong to it.
+
+    An owner that does not look as its kind should gives a gang that is refused, and says so.
+    """
+    if id.unit == extra_unit(pods[0]):
+        return plain_pod.alone(id, pods[0], owners)
     family, _ = _family_of(pods[0], owners, families)
-    return family.assemble(id, pods, owners)
+    try:
+        return family.assemble(id, pods, owners)
+    except msgspec.ValidationError as error:
+        what = top(pods[0], owners) or f"{family.name} {id}"
+        return unsized(id, pods, owners, kind=what, why=f"{what} cannot be read: {error}")
 
 
 def _family_of(pod: Pod, owners: Owners, families: Families) -> tuple[Family, GangId]:

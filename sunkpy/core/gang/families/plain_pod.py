@@ -1,22 +1,48 @@
-"""A pod that nothing declares to belong with others: a gang of one, under its own name and uid."""
+"""A pod that nothing declares to belong with others: a gang of one, under its own name and uid.
+
+So it is with the pods of a Deployment, ReplicaSet or StatefulSet (Parallel or ordered), and with all that is built of
+these: Knative and KServe revisions, the JobManager and the TaskManagers of Flink, the parts of Pulsar. Each may go
+alone, and each comes back.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
+import msgspec
+
+from sunkpy.core.gang.families.grouping import top
 from sunkpy.core.gang.gang import Family, Gang, Owners, solo
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.options import read_options
 from sunkpy.core.model.objects import Pod
 
+BARE: Final = "nothing makes a bare pod again"
 
-def _identify(pod: Pod, _owners: Owners) -> GangId:
+
+def own_id(pod: Pod) -> GangId:
+    """Identity of a gang that is this pod."""
     return GangId(namespace=pod.metadata.namespace, name=pod.name, uid=pod.uid)
 
 
+def alone(id: GangId, pod: Pod, owners: Owners) -> Gang:
+    """The gang of a pod that has a job for itself."""
+    options, problems = read_options([pod.annotations, *(owner.annotations for owner in owners)])
+    workload = top(pod, owners)
+    return msgspec.structs.replace(
+        solo(id, pod, options, problems),
+        kind=f"{workload}, pod {pod.name}" if workload else f"Pod {'/'.join(pod.key)}",
+        final_because="" if workload else BARE,
+    )
+
+
+def _identify(pod: Pod, _owners: Owners) -> GangId:
+    return own_id(pod)
+
+
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
-    options, problems = read_options([pods[0].annotations, *(owner.annotations for owner in owners)])
-    return solo(id, pods[0], options, problems)
+    return alone(id, pods[0], owners)
 
 
 FAMILY = Family(name="plain pod", identify=_identify, assemble=_assemble)

@@ -1,0 +1,137 @@
+"""Pods that say themselves that they are a gang, whoever makes them.
+
+    sunkpy.dev/gang: solver                    pods with the same value in one namespace are one gang
+    sunkpy.dev/gang-size: "5"                  of so many pods
+
+or, where they differ in kind,
+
+    sunkpy.dev/gang-roles: "leader=1,worker=4" so many of each; the first role has the first ranks
+    sunkpy.dev/gang-role: worker               what this pod is
+
+Each pod carries them, so they belong into the pod template; all pods must agree. With both, the roles must add up to
+the size. All must exist before the job is submitted. Where one Indexed Job or StatefulSet numbers the pods of a role,
+rank is that number, otherwise age; pods beyond the places are jobs of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.gang.families.batch_job import as_made
+from sunkpy.core.gang.families.grouping import (
+    BadCount,
+    checked,
+    count,
+    current,
+    named_id,
+    options_of,
+    role,
+    unsized,
+)
+from sunkpy.core.gang.gang import Family, Gang, Owners
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.options import Problem
+from sunkpy.core.model.objects import Pod
+
+_ROLE: Final = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")
+_ONLY: Final = "pod"
+
+
+class _BadDeclaration(ValueError):
+    """What the pods say of their gang cannot be used."""
+
+    def __init__(self, annotation: str, text: str) -> None:
+        super().__init__(text)
+        self.problem = Problem(annotation=annotation, text=text, fatal=True)
+
+
+def _identify(pod: Pod, _owners: Owners) -> GangId | None:
+    name = pod.annotations.get(names.ANNOTATION_GANG, "").strip()
+    return named_id(pod, names.ANNOTATION_GANG, name) if name else None
+
+
+def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+    kind = f"gang {id}"
+    try:
+        places = _declared(id, current(pods))
+        by_role = _by_role(pods, places)
+    except _BadDeclaration as error:
+        gang = unsized(id, pods, owners, kind=kind, why="")
+        return msgspec.structs.replace(gang, problems=(*gang.problems, error.problem))
+    options, problems = options_of(pods, owners)
+    roles = tuple(role(name, by_role[name], number) for name, number in places.items())
+    return as_made(Gang(id=id, roles=roles, options=options, problems=problems, kind=kind), pods, owners)
+
+
+def _declared(id: GangId, pods: Sequence[Pod]) -> Mapping[str, int]:
+    """Role → places, in rank order."""
+    size, roles = _agreed(pods, names.ANNOTATION_GANG_SIZE), _agreed(pods, names.ANNOTATION_GANG_ROLES)
+    if not size and not roles:
+        raise _BadDeclaration(names.ANNOTATION_GANG_SIZE, f"missing: write how many pods gang {id} has")
+    total = _number(names.ANNOTATION_GANG_SIZE, size) if size else 0
+    if not roles:
+        return {_ONLY: total}
+    places = _roles(roles)
+    if size and sum(places.values()) != total:
+        text = f"is {total}, but {names.ANNOTATION_GANG_ROLES} adds up to {sum(places.values())}"
+        raise _BadDeclaration(names.ANNOTATION_GANG_SIZE, text)
+    return places
+
+
+def _agreed(pods: Sequence[Pod], annotation: str) -> str:
+    """What all the pods say."""
+    said: dict[str, str] = {}
+    for pod in sorted(pods, key=lambda pod: pod.name):
+        said.setdefault(pod.annotations.get(annotation, "").strip(), pod.name)
+    if len(said) > 1:
+        one, other = list(said.items())[:2]
+        text = f"pods of a gang must agree: {one[1]} says {one[0][:40] or 'nothing'!r}"
+        raise _BadDeclaration(annotation, f"{text}, {other[1]} says {other[0][:40] or 'nothing'!r}")
+    return next(iter(said), "")
+
+
+def _number(annotation: str, text: str) -> int:
+    try:
+        return count(text)
+    except BadCount as error:
+        raise _BadDeclaration(annotation, str(error)) from error
+
+
+def _roles(text: str) -> Mapping[str, int]:
+    places: dict[str, int] = {}
+    for part in text.split(","):
+        name, equals, number = (piece.strip() for piece in part.partition("="))
+        if not equals or not _ROLE.match(name):
+            raise _BadDeclaration(
+                names.ANNOTATION_GANG_ROLES, f"{part[:40]!r} is not a role: write name=count, as in leader=1,worker=4"
+            )
+        if name in places:
+            raise _BadDeclaration(names.ANNOTATION_GANG_ROLES, f"role {name} is named twice")
+        places[name] = _number(names.ANNOTATION_GANG_ROLES, number)
+    try:
+        checked(sum(places.values()))
+    except BadCount as error:
+        raise _BadDeclaration(names.ANNOTATION_GANG_ROLES, str(error)) from error
+    return places
+
+
+def _by_role(pods: Sequence[Pod], places: Mapping[str, int]) -> Mapping[str, list[Pod]]:
+    if _ONLY in places and len(places) == 1:
+        return {_ONLY: list(pods)}
+    found: dict[str, list[Pod]] = {name: [] for name in places}
+    for pod in pods:
+        name = pod.annotations.get(names.ANNOTATION_GANG_ROLE, "").strip()
+        if name not in found:
+            said = f"says {name[:40]!r}" if name else "says nothing"
+            text = f"pod {pod.name} {said}: write one of {', '.join(places)}"
+            raise _BadDeclaration(names.ANNOTATION_GANG_ROLE, text)
+        found[name].append(pod)
+    return found
+
+
+FAMILY = Family(name="annotated gang", identify=_identify, assemble=_assemble)

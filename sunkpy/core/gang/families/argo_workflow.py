@@ -1,0 +1,80 @@
+"""A step of an Argo Workflow: one pod, one job. The Workflow is no gang, its steps follow one another.
+
+Argo takes a deleted pod for an *Error* of the step, which only a retryStrategy with retryPolicy OnError or Always
+repeats. `spec.suspend` of a Workflow holds back its next steps and lets running ones run, so it is no use here. What a
+`resource` template makes (a JobSet …) is owned by nobody above it and is its own workload.
+
+Sources: argo-workflows workflow/controller/operator.go (processNodeRetries, "pod deleted"), api types RetryStrategy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.families.grouping import is_made_by
+from sunkpy.core.gang.families.plain_pod import alone, own_id
+from sunkpy.core.gang.gang import Family, Gang, Owners
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
+
+WORKFLOW: Final = Kind(group="argoproj.io", kind="Workflow")
+NODE_ID: Final = "workflows.argoproj.io/node-id"
+_REPEATS_ERRORS: Final = ("OnError", "Always")
+
+
+class _Retry(Wire, frozen=True, kw_only=True):
+    retry_policy: str = ""
+    expression: str = ""
+
+    @property
+    def repeats_errors(self) -> bool:
+        """An expression without a policy decides over errors too."""
+        return self.retry_policy in _REPEATS_ERRORS or (not self.retry_policy and bool(self.expression))
+
+
+class _Template(Wire, frozen=True, kw_only=True):
+    name: str = ""
+    retry_strategy: _Retry | None = None
+
+
+class _Spec(Wire, frozen=True, kw_only=True):
+    templates: tuple[_Template, ...] = ()
+    template_defaults: _Template = _Template()
+    retry_strategy: _Retry | None = None
+
+
+class _Node(Wire, frozen=True, kw_only=True):
+    template_name: str = ""
+
+
+class _Status(Wire, frozen=True, kw_only=True):
+    nodes: Mapping[str, _Node] = {}
+
+
+def _identify(pod: Pod, _owners: Owners) -> GangId | None:
+    return own_id(pod) if is_made_by(pod, WORKFLOW) else None
+
+
+def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+    pod = pods[0]
+    workflow = next((owner for owner in owners if owner.is_a == WORKFLOW), None)
+    because = _final(pod, workflow) if workflow else ""
+    return msgspec.structs.replace(alone(id, pod, owners), final_because=because)
+
+
+def _final(pod: Pod, workflow: Owner) -> str:
+    spec, status = workflow.spec_as(_Spec), workflow.status_as(_Status)
+    node = status.nodes.get(pod.annotations.get(NODE_ID, ""))
+    # The status may be compressed or kept elsewhere; then the step could be any of the templates.
+    templates = [each for each in spec.templates if node is None or each.name == node.template_name] or spec.templates
+    default = spec.template_defaults.retry_strategy or spec.retry_strategy
+    strategies = [each.retry_strategy or default for each in templates]
+    if any(each is not None and each.repeats_errors for each in strategies):
+        return ""
+    return "a deleted pod is an Error of its step, which Argo repeats only with retryPolicy OnError or Always"
+
+
+FAMILY = Family(name="Argo Workflow", identify=_identify, assemble=_assemble, reads=(WORKFLOW,))

@@ -1,0 +1,67 @@
+"""A gang of Armada: bare pods, one per Armada job, with `armadaproject.io/gangId` and `gangCardinality`.
+
+Gang ids are the user's and unique within an Armada queue. Armada leases all pods of a gang together and makes them one
+by one, each with a nodeSelector for the node that it has chosen. `gangNodeUniformityLabel` names a node label of which
+all of them must have the same value.
+
+Source: armada internal/common/constants, internal/executor/util/kubernetes_object.go, docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.families.grouping import BadCount, count, current, named_id, options_of, role, unsized
+from sunkpy.core.gang.gang import Family, Gang, Owners
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.options import Problem
+from sunkpy.core.model.objects import Pod
+
+GANG_ID: Final = "armadaproject.io/gangId"
+CARDINALITY: Final = "armadaproject.io/gangCardinality"
+UNIFORMITY: Final = "armadaproject.io/gangNodeUniformityLabel"
+QUEUE: Final = "armada_queue_id"
+GONE: Final = "Armada makes no pod again: it leases the job anew if it may be retried"
+
+
+def _identify(pod: Pod, _owners: Owners) -> GangId | None:
+    name = pod.annotations.get(GANG_ID, "").strip()
+    # Armada takes cardinality 1 for a single job.
+    if not name or pod.annotations.get(CARDINALITY, "").strip() == "1":
+        return None
+    queue = pod.labels.get(QUEUE, "")
+    identity = named_id(pod, GANG_ID, f"{queue}\0{name}")
+    return msgspec.structs.replace(identity, name=named_id(pod, GANG_ID, name).name)
+
+
+def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+    kind = f"Armada gang {id}"
+    try:
+        places = _cardinality(current(pods))
+    except BadCount as error:
+        gang = unsized(id, pods, owners, kind=kind, why="")
+        problem = Problem(annotation=CARDINALITY, text=str(error), fatal=True)
+        return msgspec.structs.replace(gang, problems=(*gang.problems, problem))
+    options, problems = options_of(pods, owners)
+    return Gang(
+        id=id,
+        roles=(role("pod", pods, places),),
+        options=options,
+        problems=problems,
+        kind=kind,
+        one_domain=pods[0].annotations.get(UNIFORMITY, ""),
+        final_because=GONE,
+    )
+
+
+def _cardinality(pods: Sequence[Pod]) -> int:
+    said = {pod.annotations.get(CARDINALITY, "") for pod in pods}
+    if len(said) > 1:
+        raise BadCount(f"pods of a gang must agree: {' and '.join(repr(text[:40]) for text in sorted(said)[:2])}")
+    return count(said.pop())
+
+
+FAMILY = Family(name="Armada gang", identify=_identify, assemble=_assemble)

@@ -1,0 +1,141 @@
+"""A pod of a Kubernetes Job (CronJobs make Jobs): a gang of one.
+
+`parallelism` equal to `completions` does not say that the pods need each other: a Job is a gang only where something
+declares it, and then another family has its pods. What is asked here is asked there as well: does the Job make an
+evicted pod again, can it be suspended instead, will it make more?
+
+Sources: kubernetes 1.35 pkg/controller/job/job_controller.go (a deleted pod counts as failed), backoff_utils.go,
+pod_failure_policy.go (the first rule that matches decides; ours is the condition DisruptionTarget).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.families.grouping import controllers, is_made_by, maker
+from sunkpy.core.gang.families.plain_pod import BARE, alone, own_id
+from sunkpy.core.gang.gang import Family, Gang, Owners, Suspension
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.objects import Condition, Kind, Owner, Pod, Wire
+
+JOB: Final = Kind(group="batch", kind="Job")
+DEFAULT_BACKOFF_LIMIT: Final = 6
+DISRUPTED: Final = "DisruptionTarget"
+_OVER: Final = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
+
+
+class _ConditionPattern(Wire, frozen=True, kw_only=True):
+    type: str = ""
+    status: str = "True"
+
+
+class _Rule(Wire, frozen=True, kw_only=True):
+    action: str = ""
+    on_pod_conditions: tuple[_ConditionPattern, ...] | None = None
+
+
+class _FailurePolicy(Wire, frozen=True, kw_only=True):
+    rules: tuple[_Rule, ...] = ()
+
+
+class _Spec(Wire, frozen=True, kw_only=True):
+    parallelism: int = 1
+    suspend: bool = False
+    backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
+    pod_failure_policy: _FailurePolicy = _FailurePolicy()
+
+
+class _Status(Wire, frozen=True, kw_only=True):
+    failed: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+def job_of(pod: Pod, owners: Owners) -> Owner | None:
+    """The Job that made the pod, if it could be read."""
+    return next((owner for owner in controllers(pod, owners)[:1] if owner.is_a == JOB), None)
+
+
+def final_because(pod: Pod, owners: Owners) -> str:
+    """Why nothing brings the pod back once it is evicted; empty when something does, or nothing is known of it."""
+    if not maker(pod):
+        return BARE
+    job = job_of(pod, owners)
+    return _final(job.spec_as(_Spec), job.status_as(_Status)) if job else ""
+
+
+def _final(spec: _Spec, status: _Status) -> str:
+    match _action_on_disruption(spec):
+        case "Ignore":
+            return ""
+        case "FailJob":
+            return "its podFailurePolicy fails the Job when a pod is disrupted"
+        case "FailIndex":
+            return "its podFailurePolicy fails the index when its pod is disrupted"
+    if spec.backoff_limit_per_index == 0:
+        return "an evicted pod counts as failed, and backoffLimitPerIndex is 0"
+    if spec.backoff_limit is None and spec.backoff_limit_per_index is not None:
+        return ""
+    limit = DEFAULT_BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit
+    if status.failed < limit:
+        return ""
+    return f"an evicted pod counts as failed, and backoffLimit {limit} is used up"
+
+
+def _action_on_disruption(spec: _Spec) -> str:
+    for rule in spec.pod_failure_policy.rules:
+        patterns = rule.on_pod_conditions or ()
+        if any(pattern.type == DISRUPTED and pattern.status == "True" for pattern in patterns):
+            return rule.action
+    return ""
+
+
+def suspension(pod: Pod, owners: Owners, places: int) -> Suspension | None:
+    """The Job as something to suspend, where that takes the pods of this gang and no others, and nobody else decides.
+
+    A CronJob does not mind; any other owner of a Job would undo it.
+    """
+    job = job_of(pod, owners)
+    if job is None or job.spec_as(_Spec).parallelism > places:
+        return None
+    is_free = all(ref.kind == "CronJob" for ref in job.metadata.owner_references if ref.controller)
+    return Suspension(owner=job) if is_free else None
+
+
+def expects_more(pod: Pod, owners: Owners) -> bool:
+    """The Job is neither over nor suspended: when its pods have ended it makes others."""
+    job = job_of(pod, owners)
+    if job is None or job.is_deleting or job.spec_as(_Spec).suspend:
+        return False
+    conditions = job.status_as(_Status).conditions
+    return not any(condition.type in _OVER and condition.status == "True" for condition in conditions)
+
+
+def as_made(gang: Gang, pods: Sequence[Pod], owners: Owners) -> Gang:
+    """A gang of several pods with what follows from who made them: a Job, several owners, or nobody."""
+    makers = {maker(pod) for pod in pods}
+    if len(makers) > 1:
+        return msgspec.structs.replace(gang, final_because=BARE if "" in makers else "")
+    return msgspec.structs.replace(
+        gang,
+        final_because=final_because(pods[0], owners),
+        suspension=suspension(pods[0], owners, gang.places),
+        expects_more=expects_more(pods[0], owners),
+    )
+
+
+def _identify(pod: Pod, _owners: Owners) -> GangId | None:
+    return own_id(pod) if is_made_by(pod, JOB) else None
+
+
+def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+    pod = pods[0]
+    return msgspec.structs.replace(
+        alone(id, pod, owners), final_because=final_because(pod, owners), suspension=suspension(pod, owners, 1)
+    )
+
+
+FAMILY = Family(name="Job", identify=_identify, assemble=_assemble, reads=(JOB,))

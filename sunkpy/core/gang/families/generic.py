@@ -1,0 +1,289 @@
+"""Workloads that an admin describes in a table, so that a kind nobody here has heard of needs no code.
+
+An entry of `scheduler.workloads` says which objects make or group the pods, which of these pods are a gang, and where
+in the object the sizes stand:
+
+    - name: solver
+      ownerKind: {group: sim.example.com, kind: Solver}
+      roles:
+        - {name: master, label: {key: sim.example.com/role, value: master}, countPath: "1"}
+        - name: worker
+          label: {key: sim.example.com/role, value: worker}
+          countPath: spec.workers.replicas
+          minPath: spec.workers.minReplicas
+          indexLabel: sim.example.com/rank
+
+* Whose gang: all pods below one owner; with `unitBy: {label: …}` those with the same value below one owner; with
+  `namedBy: {label: …}` those that name the object so, whoever owns them. Instead of a label, an annotation.
+* How many: a path in the object, `spec.replicas`, `spec.groups[name=worker].count`, `spec.groups[0].count`, or a plain
+  number. `minPath` makes pods beyond it elastic. A role with `later: true` is not waited for: its pods appear when the
+  others run, and find their places held.
+* Which: roles take pods by a label, the last may take all others. With an index, rank is that number, else age.
+* `suspendPath`: the field of the owner that makes it take its pods back and bring them later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.families.grouping import BadCount, checked, controllers, distinct, named_id, options_of, unsized
+from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Reference, Role, Suspension, by_seniority, ranked
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.objects import Kind, Owner, Pod
+
+_STEP: Final = re.compile(r"^(?P<field>[A-Za-z0-9_-]+)(?:\[(?P<index>[0-9]{1,4}|[A-Za-z0-9_-]+=[^\[\]=]+)\])?$")
+_DOTS: Final = re.compile(r"\.(?![^\[]*\])")
+_NAME: Final = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A value of the chart: an unknown key is refused by name."""
+
+
+class OwnerKind(_Table, frozen=True, kw_only=True):
+    """The kind of the object, in whichever version."""
+
+    group: str = ""
+    kind: str
+
+
+class Key(_Table, frozen=True, kw_only=True):
+    """A label or an annotation of the pod; one of them."""
+
+    label: str = ""
+    annotation: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.label) == bool(self.annotation):
+            raise ValueError("write either label or annotation")
+
+    def of(self, pod: Pod) -> str:
+        """Its value on a pod, or empty."""
+        return pod.labels.get(self.label, "") if self.label else pod.annotations.get(self.annotation, "").strip()
+
+    def __str__(self) -> str:
+        return f"label {self.label}" if self.label else f"annotation {self.annotation}"
+
+
+class LabelValue(_Table, frozen=True, kw_only=True):
+    """A label with this value."""
+
+    key: str
+    value: str
+
+
+class RoleRule(_Table, frozen=True, kw_only=True):
+    """Pods of one kind in the gang; see the module's text."""
+
+    name: str
+    count_path: str
+    min_path: str = ""
+    label: LabelValue | None = None
+    index_label: str = ""
+    index_annotation: str = ""
+    later: bool = False
+
+    def __post_init__(self) -> None:
+        if not _NAME.match(self.name):
+            raise ValueError(f"role name {self.name!r}: lower-case letters, digits and dashes only")
+        if self.index_label and self.index_annotation:
+            raise ValueError(f"role {self.name}: write either indexLabel or indexAnnotation")
+        _check_path(self.count_path)
+        if self.min_path:
+            _check_path(self.min_path)
+
+    def takes(self, pod: Pod) -> bool:
+        """The pod has this role."""
+        return self.label is None or pod.labels.get(self.label.key) == self.label.value
+
+    @property
+    def index(self) -> Key | None:
+        """Where the pod's number stands, if it has one."""
+        if not self.index_label and not self.index_annotation:
+            return None
+        return Key(label=self.index_label, annotation=self.index_annotation)
+
+
+class WorkloadRule(_Table, frozen=True, kw_only=True):
+    """One entry of the table; see the module's text."""
+
+    name: str
+    owner_kind: OwnerKind
+    roles: tuple[RoleRule, ...]
+    unit_by: Key | None = None
+    named_by: Key | None = None
+    suspend_path: str = ""
+
+    def __post_init__(self) -> None:
+        if not _NAME.match(self.name):
+            raise ValueError(f"name {self.name!r}: lower-case letters, digits and dashes only")
+        if not self.roles:
+            raise ValueError(f"workload {self.name}: roles must name at least one")
+        if self.unit_by and self.named_by:
+            raise ValueError(f"workload {self.name}: write either unitBy or namedBy")
+        names = [role.name for role in self.roles]
+        if len(set(names)) < len(names):
+            raise ValueError(f"workload {self.name}: a role is named twice: {', '.join(names)}")
+        if all_but_last := [role.name for role in self.roles[:-1] if role.label is None]:
+            raise ValueError(f"workload {self.name}: role {all_but_last[0]} needs a label; only the last may lack it")
+        if all(role.later for role in self.roles):
+            raise ValueError(f"workload {self.name}: one role at least must not be later")
+        if self.suspend_path and not re.match(r"^[A-Za-z0-9]+(\.[A-Za-z0-9]+)*$", self.suspend_path):
+            raise ValueError(f"workload {self.name}: suspendPath {self.suspend_path!r} is no path such as spec.suspend")
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the object."""
+        return Kind(group=self.owner_kind.group, kind=self.owner_kind.kind)
+
+
+def read_table(table: Iterable[object]) -> tuple[WorkloadRule, ...]:
+    """The entries of `scheduler.workloads`.
+
+    Raises:
+        msgspec.ValidationError: one cannot be used; the text says why and where.
+        ValueError: two have the same name.
+    """
+    rules = msgspec.convert(list(table), tuple[WorkloadRule, ...])
+    names = [rule.name for rule in rules]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"two workloads have the name {twice[0]}")
+    return rules
+
+
+def family(rule: WorkloadRule) -> Family:
+    """The family that an entry describes."""
+
+    def identify(pod: Pod, owners: Owners) -> GangId | None:
+        return _identify(rule, pod, owners)
+
+    def assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+        return _assemble(rule, id, pods, owners)
+
+    def refers(pod: Pod) -> tuple[Reference, ...]:
+        name = rule.named_by.of(pod) if rule.named_by else ""
+        return (Reference(kind=rule.kind, key=(pod.metadata.namespace, name)),) if name else ()
+
+    return Family(name=rule.name, identify=identify, assemble=assemble, reads=(rule.kind,), refers=refers)
+
+
+def _identify(rule: WorkloadRule, pod: Pod, owners: Owners) -> GangId | None:
+    if rule.named_by:
+        name = rule.named_by.of(pod)
+        return named_id(pod, str(rule.named_by), name) if name else None
+    owner = next((each for each in controllers(pod, owners) if each.is_a == rule.kind), None)
+    if owner is None:
+        return None
+    unit = rule.unit_by.of(pod) if rule.unit_by else ""
+    if rule.unit_by and not unit:
+        return None
+    return GangId(namespace=pod.metadata.namespace, name=owner.name, uid=owner.uid, unit=distinct(unit))
+
+
+def _owner(rule: WorkloadRule, pod: Pod, owners: Owners) -> Owner | None:
+    if rule.named_by is None:
+        return next((each for each in controllers(pod, owners) if each.is_a == rule.kind), None)
+    key = (pod.metadata.namespace, rule.named_by.of(pod))
+    return next((each for each in owners if each.is_a == rule.kind and each.key == key), None)
+
+
+def _assemble(rule: WorkloadRule, id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+    kind = f"{rule.owner_kind.kind} {id}"
+    owner = _owner(rule, pods[0], owners)
+    if owner is None:
+        return unsized(id, pods, owners, kind=kind, why=f"{kind}, named by {rule.named_by}, does not exist")
+    try:
+        roles = _roles(rule, owner, pods)
+    except BadCount as error:
+        return unsized(id, pods, owners, kind=kind, why=f"{kind}: {error}")
+    options, problems = options_of(pods, owners)
+    # Suspending an owner takes all its units, so it is right only where it has one.
+    path = tuple(rule.suspend_path.split(".")) if rule.suspend_path and not rule.unit_by else ()
+    return Gang(
+        id=id,
+        roles=roles,
+        options=options,
+        problems=problems,
+        kind=kind,
+        suspension=Suspension(owner=owner, path=path) if path else None,
+    )
+
+
+def _roles(rule: WorkloadRule, owner: Owner, pods: Sequence[Pod]) -> tuple[Role, ...]:
+    left = list(pods)
+    roles = []
+    for each in rule.roles:
+        own = [pod for pod in left if each.takes(pod)]
+        left = [pod for pod in left if not each.takes(pod)]
+        places = _places(each, owner)
+        first = 0 if each.later else places
+        roles.append(Role(name=each.name, places=places, first=first, members=_seated(each, own, places)))
+    if left:
+        raise BadCount(f"pod {left[0].name} has none of the roles {', '.join(each.name for each in rule.roles)}")
+    checked(sum(role.places for role in roles))
+    return tuple(roles)
+
+
+def _places(rule: RoleRule, owner: Owner) -> int:
+    number = _number(owner, rule.count_path, rule.name)
+    if not rule.min_path:
+        return number
+    return min(number, _number(owner, rule.min_path, rule.name))
+
+
+def _seated(rule: RoleRule, pods: Sequence[Pod], places: int) -> tuple[Member, ...]:
+    key = rule.index
+    if key is None:
+        return by_seniority(pods, places)
+    numbers = {pod.uid: key.of(pod) for pod in pods}
+    for pod in pods:
+        if not (numbers[pod.uid].isascii() and numbers[pod.uid].isdigit() and len(numbers[pod.uid]) < 10):
+            raise BadCount(f"{key} of pod {pod.name} is {numbers[pod.uid][:40]!r}, not a number")
+    return ranked((pod for pod in pods if int(numbers[pod.uid]) < places), lambda pod: int(numbers[pod.uid]))
+
+
+def _number(owner: Owner, path: str, role: str) -> int:
+    """What stands at `path`; a role may have no pods."""
+    if path.isdigit():
+        return int(path)
+    found = _at(owner, path)
+    if found is None:
+        raise BadCount(f"there is no {path}, which counts role {role}")
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+        raise BadCount(f"{path}, which counts role {role}, is {str(found)[:40]!r}, not a number of pods")
+    return found
+
+
+def _check_path(path: str) -> None:
+    steps = _DOTS.split(path)
+    is_path = steps[0] in ("spec", "status") and len(steps) > 1 and all(_STEP.match(step) for step in steps)
+    if not is_path and not (path.isascii() and path.isdigit() and len(path) < 6):
+        raise ValueError(f"{path!r} is no path such as spec.replicas or spec.groups[name=worker].count, nor a number")
+
+
+def _at(owner: Owner, path: str) -> object:
+    """What stands at a path that was checked, or None."""
+    first, *steps = _DOTS.split(path)
+    found: object = msgspec.json.decode(owner.spec if first == "spec" else owner.status)
+    for step in steps:
+        match = _STEP.match(step)
+        if match is None or not isinstance(found, dict):
+            return None
+        found = found.get(match["field"])
+        if match["index"]:
+            found = _item(found, match["index"])
+    return found
+
+
+def _item(found: object, index: str) -> object:
+    """The item of a list by its number, or by one of its fields: `name=worker`."""
+    if not isinstance(found, list):
+        return None
+    if index.isdigit():
+        return found[int(index)] if int(index) < len(found) else None
+    field, _, value = index.partition("=")
+    return next((item for item in found if isinstance(item, dict) and str(item.get(field)) == value), None)

@@ -1,0 +1,129 @@
+"""Kubernetes' own groups: `spec.workloadRef` (1.35) and `spec.schedulingGroup` (1.36 and later).
+
+A pod of 1.35 names a Workload, a pod group in it, and perhaps a replica of that group, which is a gang of its own. A
+pod of 1.36 names a PodGroup. The policy *gang* with its `minCount` makes a gang of the first so many, all of which must
+exist; under the policy *basic* there are no places, so that each pod has a job of its own.
+
+Sources: kubernetes staging/src/k8s.io/api/scheduling: v1alpha1 (`podGroups[].policy`, immutable), v1alpha2 and later
+(`schedulingPolicy`; only `minCount` can change; `schedulingConstraints.topology`, one key).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sunkpy.core.gang.families.batch_job import as_made
+from sunkpy.core.gang.families.grouping import BadCount, checked, named_id, options_of, role, unsized
+from sunkpy.core.gang.gang import Family, Gang, Owners, Reference
+from sunkpy.core.gang.identity import GangId, token
+from sunkpy.core.model.objects import Kind, Owner, Pod, Wire, WorkloadReference
+
+WORKLOAD: Final = Kind(group="scheduling.k8s.io", kind="Workload")
+POD_GROUP: Final = Kind(group="scheduling.k8s.io", kind="PodGroup")
+
+
+class _GangPolicy(Wire, frozen=True, kw_only=True):
+    min_count: int | None = None
+
+
+class _Basic(Wire, frozen=True, kw_only=True):
+    pass
+
+
+class _Policy(Wire, frozen=True, kw_only=True):
+    basic: _Basic | None = None
+    gang: _GangPolicy | None = None
+
+
+class _Template(Wire, frozen=True, kw_only=True):
+    name: str = ""
+    policy: _Policy = _Policy()
+
+
+class _WorkloadSpec(Wire, frozen=True, kw_only=True):
+    pod_groups: tuple[_Template, ...] = ()
+
+
+class _Topology(Wire, frozen=True, kw_only=True):
+    key: str = ""
+
+
+class _Constraints(Wire, frozen=True, kw_only=True):
+    topology: tuple[_Topology, ...] = ()
+
+
+class _PodGroupSpec(Wire, frozen=True, kw_only=True):
+    scheduling_policy: _Policy = _Policy()
+    scheduling_constraints: _Constraints = _Constraints()
+
+
+class _Unusable(ValueError):
+    """The group does not say how many pods start together."""
+
+
+def _identify(pod: Pod, _owners: Owners) -> GangId | None:
+    if pod.spec.scheduling_group and (name := pod.spec.scheduling_group.pod_group_name):
+        return named_id(pod, "spec.schedulingGroup", name)
+    reference = pod.spec.workload_ref
+    if reference is None or not reference.name:
+        return None
+    # A dot stands in neither part: both are DNS labels.
+    unit = ".".join(token(part) for part in (reference.pod_group, reference.pod_group_replica_key) if part)
+    return named_id(pod, "spec.workloadRef", reference.name, unit=unit)
+
+
+def _refers(pod: Pod) -> tuple[Reference, ...]:
+    if pod.spec.scheduling_group and (name := pod.spec.scheduling_group.pod_group_name):
+        return (Reference(kind=POD_GROUP, key=(pod.metadata.namespace, name)),)
+    reference = pod.spec.workload_ref
+    if reference is None or not reference.name:
+        return ()
+    return (Reference(kind=WORKLOAD, key=(pod.metadata.namespace, reference.name)),)
+
+
+def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+    (reference,) = _refers(pods[0])
+    what = f"{reference.kind.kind} {'/'.join(reference.key)}"
+    kind = f"{what}, group {id.unit}" if id.unit else what
+    group = next((each for each in owners if each.is_a == reference.kind and each.key == reference.key), None)
+    if group is None:
+        return unsized(id, pods, owners, kind=kind, why=f"{what}, named by the pod's spec, does not exist")
+    try:
+        places = _places(pods[0].spec.workload_ref if reference.kind == WORKLOAD else None, group)
+    except (_Unusable, BadCount) as error:
+        return unsized(id, pods, owners, kind=kind, why=f"{kind}: {error}")
+    options, problems = options_of(pods, owners)
+    roles = (role("pod", pods, places),)
+    gang = Gang(id=id, roles=roles, options=options, problems=problems, kind=kind, one_domain=_domain(group))
+    return as_made(gang, pods, owners) if places else gang
+
+
+def _places(reference: WorkloadReference | None, group: Owner) -> int:
+    """How many start together; 0 under the policy basic."""
+    if reference is None:
+        policy = group.spec_as(_PodGroupSpec).scheduling_policy
+    else:
+        templates = group.spec_as(_WorkloadSpec).pod_groups
+        found = next((each.policy for each in templates if each.name == reference.pod_group), None)
+        if found is None:
+            raise _Unusable(f"there is no pod group {reference.pod_group!r} in it")
+        policy = found
+    if policy.gang is not None:
+        if policy.gang.min_count is None:
+            raise _Unusable("policy gang without minCount")
+        return checked(policy.gang.min_count)
+    if policy.basic is None:
+        raise _Unusable("the policy is neither gang nor basic")
+    return 0
+
+
+def _domain(group: Owner) -> str:
+    if group.is_a != POD_GROUP:
+        return ""
+    return next((each.key for each in group.spec_as(_PodGroupSpec).scheduling_constraints.topology), "")
+
+
+FAMILY = Family(
+    name="Kubernetes group", identify=_identify, assemble=_assemble, reads=(WORKLOAD, POD_GROUP), refers=_refers
+)

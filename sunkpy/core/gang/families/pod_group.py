@@ -1,0 +1,70 @@
+"""The PodGroup of the scheduler plugins (coscheduling): a label names it, `spec.minMember` pods start together.
+
+So many pods are one job, all of which must exist; the others are elastic, a job each. training-operator, mpi-operator
+and spark-operator write such PodGroups for any scheduler; the counts in theirs can be wrong, so their own families come
+first. The label of the first versions names a PodGroup of the group `scheduling.sigs.k8s.io`, as in Koordinator today.
+
+Source: scheduler-plugins apis/scheduling/v1alpha1/types.go (minMember, at least 1), pkg/coscheduling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sunkpy.core.gang.families.batch_job import as_made
+from sunkpy.core.gang.families.grouping import BadCount, checked, named_id, options_of, role, unsized
+from sunkpy.core.gang.gang import Family, Gang, Owners, Reference
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
+
+LABELS: Final = {
+    "scheduling.x-k8s.io/pod-group": Kind(group="scheduling.x-k8s.io", kind="PodGroup"),
+    "pod-group.scheduling.sigs.k8s.io": Kind(group="scheduling.sigs.k8s.io", kind="PodGroup"),
+}
+
+
+class _Spec(Wire, frozen=True, kw_only=True):
+    min_member: int = 1
+
+
+def _label(pod: Pod) -> str:
+    return next((label for label in LABELS if pod.labels.get(label)), "")
+
+
+def _identify(pod: Pod, _owners: Owners) -> GangId | None:
+    label = _label(pod)
+    return named_id(pod, label, pod.labels[label]) if label else None
+
+
+def _refers(pod: Pod) -> tuple[Reference, ...]:
+    label = _label(pod)
+    return (Reference(kind=LABELS[label], key=(pod.metadata.namespace, pod.labels[label])),) if label else ()
+
+
+def _group(pod: Pod, owners: Owners) -> Owner | None:
+    (reference,) = _refers(pod)
+    return next((each for each in owners if each.is_a == reference.kind and each.key == reference.key), None)
+
+
+def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+    kind = f"PodGroup {id.namespace}/{id.name}"
+    group = _group(pods[0], owners)
+    if group is None:
+        return unsized(id, pods, owners, kind=kind, why=f"{kind}, named by label {_label(pods[0])}, does not exist")
+    try:
+        places = checked(group.spec_as(_Spec).min_member)
+    except BadCount as error:
+        return unsized(id, pods, owners, kind=kind, why=f"{kind}: spec.minMember: {error}")
+    options, problems = options_of(pods, owners)
+    roles = (role("pod", pods, places),)
+    return as_made(Gang(id=id, roles=roles, options=options, problems=problems, kind=kind), pods, owners)
+
+
+FAMILY = Family(
+    name="scheduler-plugins PodGroup",
+    identify=_identify,
+    assemble=_assemble,
+    reads=tuple(LABELS.values()),
+    refers=_refers,
+)

@@ -1,0 +1,125 @@
+"""Task groups of YuniKorn: the first pod of an application declares all groups, and how many of each must be placed.
+
+`yunikorn.apache.org/task-groups` is a JSON list on that pod, `…/task-group-name` on each pod its group, the application
+is annotation `yunikorn.apache.org/app-id`, or label `applicationId`. Places are reserved as soon as the first pod is
+there, before the others are made: Spark executors appear when their driver runs. Pods beyond `minMember` are elastic.
+A pod of an application without task groups stands for itself.
+
+Sources: yunikorn-k8shim pkg/common/utils/gang_utils.go, pkg/cache/application.go; "Labels and annotations" of its site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.families.batch_job import as_made
+from sunkpy.core.gang.families.grouping import BadCount, checked, named_id, options_of, role, unsized
+from sunkpy.core.gang.gang import Family, Gang, Owners, Role
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.options import Problem
+from sunkpy.core.model.objects import Affinity, Container, Pod, PodSpec, Resources, Toleration, Wire
+
+PREFIX: Final = "yunikorn.apache.org/"
+GROUPS: Final = PREFIX + "task-groups"
+GROUP: Final = PREFIX + "task-group-name"
+_FIRST: Final = ""
+"""Role of a first pod that declares groups and is in none."""
+
+
+class _TaskGroup(Wire, frozen=True, kw_only=True):
+    name: str
+    min_member: int
+    min_resource: dict[str, str | int | float] = msgspec.field(default_factory=dict)
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    affinity: Affinity | None = None
+
+    @property
+    def shape(self) -> PodSpec:
+        """What a pod of the group asks for, at least."""
+        resources = Resources(requests={name: str(amount) for name, amount in self.min_resource.items()})
+        return PodSpec(
+            containers=(Container(name="any", resources=resources),),
+            node_selector=self.node_selector,
+            tolerations=self.tolerations,
+            affinity=self.affinity,
+        )
+
+
+def _application(pod: Pod) -> str:
+    return (
+        pod.annotations.get(PREFIX + "app-id")
+        or pod.labels.get(PREFIX + "app-id")
+        or pod.labels.get("applicationId")
+        or pod.labels.get("spark-app-selector")
+        or ""
+    )
+
+
+def _identify(pod: Pod, _owners: Owners) -> GangId | None:
+    application = _application(pod)
+    if not application or not (pod.annotations.get(GROUP) or pod.annotations.get(GROUPS)):
+        return None
+    return named_id(pod, "applicationId", application)
+
+
+def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+    kind = f"YuniKorn application {id}"
+    elders = sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp, pod.name))
+    declaring = next((pod for pod in elders if pod.annotations.get(GROUPS)), None)
+    if declaring is None:
+        why = f"none of the pods of application {id.name} declares {GROUPS}"
+        return unsized(id, pods, owners, kind=kind, why=why)
+    try:
+        roles = _roles(declaring, _groups(declaring.annotations[GROUPS]), pods)
+    except BadCount as error:
+        gang = unsized(id, pods, owners, kind=kind, why="")
+        problem = Problem(annotation=GROUPS, text=str(error), fatal=True)
+        return msgspec.structs.replace(gang, problems=(*gang.problems, problem))
+    options, problems = options_of(pods, owners)
+    return as_made(Gang(id=id, roles=roles, options=options, problems=problems, kind=kind), pods, owners)
+
+
+def _groups(text: str) -> Sequence[_TaskGroup]:
+    try:
+        groups = msgspec.json.decode(text, type=tuple[_TaskGroup, ...])
+    except msgspec.DecodeError as error:
+        raise BadCount(f"cannot be read: {error}") from error
+    names = [group.name for group in groups]
+    if len(set(names)) < len(names):
+        raise BadCount(f"a task group is named twice: {', '.join(sorted(names))[:80]}")
+    for group in groups:
+        try:
+            checked(group.min_member)
+        except BadCount as error:
+            raise BadCount(f"minMember of {group.name[:40]!r}: {error}") from error
+    checked(sum(group.min_member for group in groups))
+    return groups
+
+
+def _roles(declaring: Pod, groups: Sequence[_TaskGroup], pods: Sequence[Pod]) -> tuple[Role, ...]:
+    """The group of the first pod comes first, and only that one must have a pod before the job is submitted."""
+    names = {group.name for group in groups}
+    own = declaring.annotations.get(GROUP, _FIRST)
+    strangers = sorted({pod.annotations.get(GROUP, _FIRST) for pod in pods} - names - {_FIRST})
+    if strangers:
+        raise BadCount(f"there is no task group {strangers[0][:40]!r} in it")
+    roles = [
+        msgspec.structs.replace(
+            role(group.name, _of(group.name, pods), group.min_member, first=int(group.name == own)), shape=group.shape
+        )
+        for group in sorted(groups, key=lambda group: group.name != own)
+    ]
+    if own == _FIRST:
+        roles.insert(0, role("first pod", _of(_FIRST, pods), 1))
+    return tuple(roles)
+
+
+def _of(group: str, pods: Sequence[Pod]) -> list[Pod]:
+    return [pod for pod in pods if pod.annotations.get(GROUP, _FIRST) == group]
+
+
+FAMILY = Family(name="YuniKorn task groups", identify=_identify, assemble=_assemble)

@@ -1,0 +1,237 @@
+"""What the kubelet does not check and Slurm does not know: it becomes a constraint of the job, or is refused by name.
+
+* Devices that a scheduler would have to allocate (resource claims; device classes that no GRES stands for) are refused.
+* Pods that must not share a node with others of their gang (required anti-affinity by hostname, a host port) make the
+  job spread: one pod per node. Over anything larger than a node Slurm cannot spread, so that is refused.
+* Pods that must be near others of their gang (required affinity) keep the job within one value of that node label.
+* Pods of *other* gangs and other schedulers are what they are: `avoid_nodes` names the nodes where they forbid the pod
+  now, or where those that it must be near are missing. Nothing is refused for them: they come and go.
+
+Two gangs that exclude each other may both be queued while neither has a node, and Slurm may then place them on one:
+so the nodes are asked again when a pod is about to be bound.
+
+Source of the rules: kube-scheduler plugins interpodaffinity (symmetric anti-affinity; a pod that matches its own
+affinity may be the first) and nodeports. Preferred terms bind nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.model import matching
+from sunkpy.core.model.objects import (
+    ContainerPort,
+    LabelSelector,
+    Meta,
+    Node,
+    Pod,
+    PodAffinityTerm,
+    PodSpec,
+    SelectorRequirement,
+)
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
+ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
+
+_Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
+
+
+def within_limits(gang: Gang, *, gpu_resources: Mapping[str, str]) -> Gang:
+    """The gang with the constraints that follow from its pods, or with the reason why Slurm cannot have it.
+
+    Args:
+        gang: as its family made it.
+        gpu_resources: extended resource → GRES name.
+    """
+    if gang.refused or gang.never_queues:
+        return gang
+    if refused := _refused_devices(gang, gpu_resources) or _refused_spread(gang):
+        return msgspec.structs.replace(gang, refused=refused)
+    return msgspec.structs.replace(
+        gang,
+        one_per_node=gang.one_per_node or _must_spread(gang),
+        one_domain=gang.one_domain or _domain(gang),
+    )
+
+
+def avoid_nodes(pod: Pod, pods_on: Mapping[str, Sequence[Pod]], nodes: Mapping[str, Node]) -> dict[str, str]:
+    """Kubernetes node → why the pod must not go there now.
+
+    Args:
+        pod: a pod that is not bound.
+        pods_on: Kubernetes node → its pods, of all schedulers; without those of the pod's own gang, whose members
+            `within_limits` keeps apart or together.
+        nodes: all nodes by name.
+    """
+    living = {name: [each for each in pods_on.get(name, ()) if not each.is_finished] for name in nodes}
+    avoided: dict[str, str] = {}
+    for term in _anti(pod.spec):
+        for there, other in _matching(term, pod.metadata, living):
+            _avoid(avoided, _near(there, term, nodes), f"pod {'/'.join(other.key)} is in its anti-affinity")
+    for there, other in _excluding(living):
+        for term in _anti(other.spec):
+            if _selects(term, other.metadata, pod.metadata):
+                _avoid(avoided, _near(there, term, nodes), f"pod {'/'.join(other.key)} keeps it away")
+    for there, others in living.items():
+        if taken := _port_taken(pod.spec, others):
+            _avoid(avoided, (there,), f"host port {taken} is taken")
+    for term in _affinity(pod.spec):
+        near = {name for there, _ in _matching(term, pod.metadata, living) for name in _near(there, term, nodes)}
+        # The first of pods that want to be together may go anywhere.
+        if near or not _selects(term, pod.metadata, pod.metadata):
+            _avoid(avoided, (name for name in nodes if name not in near), "no pod of its affinity is there")
+    return avoided
+
+
+def _refused_devices(gang: Gang, gpu_resources: Mapping[str, str]) -> str:
+    for name, spec in _specs(gang):
+        for resource in sorted(_resources(spec)):
+            if resource.startswith(DEVICE_CLASS) and resource not in gpu_resources:
+                return f"{name} asks for {resource}, for which no GRES stands: name it as gpu.resource of a NodeSet"
+        if spec.resource_claims:
+            claims = ", ".join(claim.name for claim in spec.resource_claims)
+            return f"{name} has resource claims ({claims}): Slurm cannot allocate the devices of a claim"
+    return ""
+
+
+def _refused_spread(gang: Gang) -> str:
+    for name, term in _inner(gang, _anti):
+        if term.topology_key != HOSTNAME:
+            return (
+                f"{name} must not share its {term.topology_key} with others of its gang: "
+                "Slurm can keep the pods of a job on different nodes, not in different domains"
+            )
+    if _must_spread(gang) and HOSTNAME in (gang.one_domain, _domain(gang)):
+        return "its pods must be on one node and on different nodes"
+    keys = sorted({term.topology_key for _, term in _inner(gang, _affinity)} | ({gang.one_domain} - {""}))
+    if len(keys) > 1 and HOSTNAME not in keys:
+        return f"its pods must be together by {' and by '.join(keys)}: Slurm can keep a job within one of them"
+    return ""
+
+
+def _must_spread(gang: Gang) -> bool:
+    return any(term.topology_key == HOSTNAME for _, term in _inner(gang, _anti)) or _ports_clash(gang)
+
+
+def _domain(gang: Gang) -> str:
+    """The node label by which the gang must be together; on one node it is together by every label."""
+    keys = sorted({term.topology_key for _, term in _inner(gang, _affinity)})
+    return HOSTNAME if HOSTNAME in keys else next(iter(keys), "")
+
+
+def _specs(gang: Gang) -> list[tuple[str, PodSpec]]:
+    """What the gang asks for: of the pods that are there, and the shape of those that are not."""
+    there = [(f"pod {pod.name}", pod.spec) for pod in gang.members]
+    return there + [(f"role {role.name}", role.shape) for role in gang.roles if role.shape is not None]
+
+
+def _resources(spec: PodSpec) -> set[str]:
+    """The resources of which its containers want any."""
+    wanted = (
+        {**each.resources.limits, **each.resources.requests} for each in (*spec.containers, *spec.init_containers)
+    )
+    return {name for resources in wanted for name, amount in resources.items() if amount != "0"}
+
+
+def _inner(gang: Gang, terms: _Terms) -> list[tuple[str, PodAffinityTerm]]:
+    """Terms that are about other pods of the gang; a pod yet to come is taken to look like those of its role."""
+    found = []
+    for role in gang.roles:
+        for pod in {msgspec.json.encode(each.pod.spec.affinity): each.pod for each in role.members}.values():
+            for term in terms(pod.spec):
+                others = sum(
+                    each.places - (each is role)
+                    for each in gang.roles
+                    if any(_selects(term, pod.metadata, member.pod.metadata) for member in each.members)
+                )
+                if others > 0:
+                    found.append((f"pod {pod.name}", term))
+    return found
+
+
+def _ports_clash(gang: Gang) -> bool:
+    """Two pods of the gang take the same port of a node."""
+    taken: list[ContainerPort] = []
+    for role in gang.roles:
+        ports = list(_ports(role.members[0].pod.spec)) if role.members else []
+        if ports and (role.places > 1 or any(_same_port(one, other) for one in ports for other in taken)):
+            return True
+        taken += ports
+    return False
+
+
+def _port_taken(spec: PodSpec, others: Iterable[Pod]) -> int:
+    wanted = list(_ports(spec))
+    if not wanted:
+        return 0
+    taken = [port for other in others for port in _ports(other.spec)]
+    return next((one.host_port for one in wanted for other in taken if _same_port(one, other)), 0)
+
+
+def _ports(spec: PodSpec) -> Iterable[ContainerPort]:
+    # A pod in the host's network has the host port of each container port: the apiserver writes it there.
+    return (port for container in spec.containers for port in container.ports if port.host_port)
+
+
+def _same_port(one: ContainerPort, other: ContainerPort) -> bool:
+    same_address = one.host_ip in ANY_ADDRESS or other.host_ip in ANY_ADDRESS or one.host_ip == other.host_ip
+    return same_address and one.protocol == other.protocol and one.host_port == other.host_port
+
+
+def _anti(spec: PodSpec) -> tuple[PodAffinityTerm, ...]:
+    found = spec.affinity.pod_anti_affinity if spec.affinity else None
+    return found.required if found else ()
+
+
+def _affinity(spec: PodSpec) -> tuple[PodAffinityTerm, ...]:
+    found = spec.affinity.pod_affinity if spec.affinity else None
+    return found.required if found else ()
+
+
+def _excluding(living: Mapping[str, Sequence[Pod]]) -> Iterable[tuple[str, Pod]]:
+    return ((there, other) for there, others in living.items() for other in others if _anti(other.spec))
+
+
+def _matching(term: PodAffinityTerm, of: Meta, living: Mapping[str, Sequence[Pod]]) -> Iterable[tuple[str, Pod]]:
+    return (
+        (there, other) for there, others in living.items() for other in others if _selects(term, of, other.metadata)
+    )
+
+
+def _near(there: str, term: PodAffinityTerm, nodes: Mapping[str, Node]) -> Iterable[str]:
+    """The nodes with the same value of the term's node label; a node without that label is near nothing."""
+    value = nodes[there].labels.get(term.topology_key)
+    if value is None:
+        return ()
+    return (name for name, node in nodes.items() if node.labels.get(term.topology_key) == value)
+
+
+def _selects(term: PodAffinityTerm, of: Meta, other: Meta) -> bool:
+    """The term, which stands on the pod `of`, is about the pod `other`.
+
+    Which namespaces a selector of namespaces means is not known here: it is taken for all.
+    """
+    if term.label_selector is None:
+        return False
+    if term.namespace_selector is None:
+        namespaces = term.namespaces or (of.namespace,)
+        if other.namespace not in namespaces:
+            return False
+    return _matches(term.label_selector, other.labels)
+
+
+def _matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    exact = (
+        SelectorRequirement(key=key, operator="In", values=(value,)) for key, value in selector.match_labels.items()
+    )
+    return all(matching.matches_requirement(labels, line) for line in (*exact, *selector.match_expressions))
+
+
+def _avoid(avoided: dict[str, str], names: Iterable[str], why: str) -> None:
+    for name in names:
+        avoided.setdefault(name, why)
