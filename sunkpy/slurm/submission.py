@@ -9,9 +9,9 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
     """What to ask of `POST job/submit`. Memory in MiB; 0 and empty mean Slurm's default.
 
     `time_limit_minutes`: None is the partition's default, 0 is unlimited. `shared` is who else may use the nodes:
-    `none`, `user`, `mcs`, `topo` (man sbatch, --exclusive).
-    `tres_per_node` is Slurm's text, such as `gres/gpu:h100:2`. The job is never requeued: a workload comes back as new
-    pods of its own controller.
+    `none`, `user`, `mcs`, `topo` (man sbatch, --exclusive). `tasks` may share nodes: at least `minimum_nodes`, at most
+    `maximum_nodes`. `tres_per_node` and `tres_per_task` are Slurm's text, such as `gres/gpu:h100:2`. The job is never
+    requeued: a workload comes back as new pods of its own controller.
     """
 
     name: str
@@ -23,11 +23,14 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
     reservation: str = ""
     constraints: str = ""
     licenses: str = ""
-    nodes: int = 1
+    minimum_nodes: int = 1
+    maximum_nodes: int = 1
     tasks: int = 1
     cpus_per_task: int = 1
     memory_mib_per_node: int = 0
+    memory_mib_per_cpu: int = 0
     tres_per_node: str = ""
+    tres_per_task: str = ""
     time_limit_minutes: int | None = None
     shared: str = ""
     excluded_nodes: tuple[str, ...] = ()
@@ -46,8 +49,7 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
             "standard_output": "/dev/null",
             "standard_error": "/dev/null",
             "requeue": False,
-            "minimum_nodes": self.nodes,
-            "maximum_nodes": self.nodes,
+            "minimum_nodes": self.minimum_nodes,
             "tasks": self.tasks,
             "cpus_per_task": self.cpus_per_task,
         }
@@ -58,10 +60,13 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
             "reservation": self.reservation,
             "constraints": self.constraints,
             "licenses": self.licenses,
+            "maximum_nodes": self.maximum_nodes,
             "tres_per_node": self.tres_per_node,
+            "tres_per_task": self.tres_per_task,
             "excluded_nodes": list(self.excluded_nodes),
             "required_nodes": list(self.required_nodes),
             "memory_per_node": _number(self.memory_mib_per_node),
+            "memory_per_cpu": _number(self.memory_mib_per_cpu),
             "time_limit": _time_limit(self.time_limit_minutes),
             "shared": [self.shared] if self.shared else [],
             "hold": self.hold,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from sunkpy.core.model import hostlist
+from sunkpy.core.model.layout import Layout, Share, gres_count, lay_out
 from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode
 
 
@@ -114,6 +115,31 @@ class ExitCode(msgspec.Struct, frozen=True):
         return 128 + signal if signal else self.return_code.value
 
 
+class AllocatedCpus(msgspec.Struct, frozen=True):
+    """Cpus of one node that a job has."""
+
+    count: int = 0
+
+
+class Allocation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job has of one node."""
+
+    name: str = ""
+    cpus: AllocatedCpus = AllocatedCpus()
+
+
+class AllocatedNodes(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes of a job in its own order."""
+
+    allocation: tuple[Allocation, ...] | None = ()
+
+
+class JobResources(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job has, once it runs."""
+
+    nodes: AllocatedNodes | None = None
+
+
 class WireJob(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of `jobs`."""
 
@@ -132,6 +158,22 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
     required_nodes: str = ""
     excluded_nodes: str = ""
     exit_code: ExitCode = ExitCode()
+    tasks: Number = Number()
+    cpus_per_task: Number = Number()
+    tres_per_task: str = ""
+    gres_detail: tuple[str, ...] | None = ()
+    job_resources: JobResources | None = None
+
+    @property
+    def layout(self) -> Layout:
+        """How its tasks lie on its nodes; empty before it has any. `gres_detail` is in the order of the nodes."""
+        nodes = self.job_resources.nodes if self.job_resources is not None else None
+        allocation = (nodes.allocation if nodes is not None else None) or ()
+        details = self.gres_detail or ()
+        gres = [gres_count(text) for text in details] if len(details) == len(allocation) else [0] * len(allocation)
+        shares = [Share(node=a.name, cpus=a.cpus.count, gres=n) for a, n in zip(allocation, gres, strict=True)]
+        task = Share(cpus=self.cpus_per_task.value, gres=gres_count(self.tres_per_task) if any(gres) else 0)
+        return lay_out(shares, tasks=self.tasks.value, task=task)
 
     def to_core(self) -> SlurmJob:
         """The part that decisions read, as they read it."""
@@ -148,6 +190,8 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
             nodes=self.nodes or "",
             scheduled_nodes=self.scheduled_nodes,
             node_count=self.node_count.value,
+            tasks=self.tasks.value,
+            layout=self.layout,
             required_nodes=tuple(hostlist.expand(self.required_nodes)),
             excluded_nodes=tuple(hostlist.expand(self.excluded_nodes)),
             exit_code=self.exit_code.value,

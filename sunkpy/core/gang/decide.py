@@ -20,7 +20,7 @@ from sunkpy.core.gang.actions import (
     Warn,
 )
 from sunkpy.core.gang.gang import Gang
-from sunkpy.core.gang.request import Policy, plan_job
+from sunkpy.core.gang.request import Policy, plan_cover, plan_job
 from sunkpy.core.gang.view import GangView, JobView, holds_its_node, is_over
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.quantity import BadQuantity
@@ -123,7 +123,7 @@ def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy
     pinned = [view.placed.get(pod.uid, "") for pod in gang.members]
     if not all(pinned):
         return []
-    request = plan_job(gang, policy, required_nodes=pinned)
+    request = plan_cover(gang, policy, view.placed)
     note = f"Slurm has lost the job of this pod; the pod keeps running and a new job is submitted for {pinned[0]}"
     return [Warn(pod=gang.members[0], reason="SlurmJobLost", note=note), Submit(request=request, pods=gang.members)]
 
@@ -201,7 +201,7 @@ def _submit(view: GangView, gang: Gang, policy: Policy) -> list[GangAction]:
     if not view.eligibility.eligible:
         return _report_all(gang, explain_eligibility(view.eligibility))
     try:
-        request = plan_job(gang, policy, excluded_nodes=excluded(view.eligibility))
+        request = plan_job(gang, policy, view.eligibility)
     except BadQuantity as error:
         return _report_all(gang, str(error))
     return [Submit(request=request, pods=gang.members)]

@@ -5,15 +5,17 @@ Amounts are rounded as `sunkpy.core.placement.needs` says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.options import JobOptions
+from sunkpy.core.gang.slots import Slots, largest, plan_slots, rounded
 from sunkpy.core.model import matching, quantity
-from sunkpy.core.placement.needs import MINIMUM_MEMORY_MIB, gres, whole_cpus
+from sunkpy.core.placement.eligibility import Eligibility, excluded
+from sunkpy.core.placement.needs import gres, whole_cpus
 
 PLACEHOLDER_SCRIPT: Final = """\
 #!/bin/bash
@@ -28,17 +30,22 @@ wait "$held"
 
 
 class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A job to submit. Amounts are per node; `gres` in Slurm's TRES syntax: `gres/gpu:h100:2`.
+    """A job to submit: `tasks` slots, which may share nodes when memory and GRES are asked per cpu and per task.
 
-    `time_limit_min`: None is the partition's default, 0 is unlimited.
+    `gres_…` in Slurm's TRES syntax: `gres/gpu:h100:2`. `time_limit_min`: None is the partition's default, 0 is
+    unlimited.
     """
 
     name: str
     comment: str
-    nodes: int
-    cpus_per_node: int
-    memory_mib_per_node: int
+    tasks: int
+    cpus_per_task: int
+    minimum_nodes: int
+    maximum_nodes: int
+    memory_mib_per_node: int = 0
+    memory_mib_per_cpu: int = 0
     gres_per_node: str = ""
+    gres_per_task: str = ""
     options: JobOptions = JobOptions()
     time_limit_min: int | None = None
     excluded_nodes: tuple[str, ...] = ()
@@ -57,41 +64,57 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     epilog_timeout_s: float = 3600.0
 
 
-def plan_job(
-    gang: Gang, policy: Policy, *, excluded_nodes: Sequence[str] = (), required_nodes: Sequence[str] = ()
-) -> JobRequest:
-    """The job for a gang: one node per member, each with room for the largest member.
+def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None) -> JobRequest:
+    """The job for a gang.
+
+    Its slots may lie on any number of nodes, unless the gang wants one node for each member. Slurm knows memory per
+    cpu or per node: where slots share nodes it is asked per cpu, rounded up to MiB.
 
     Raises:
         quantity.BadQuantity: a request is not a quantity.
     """
-    needs = gang_requests(gang)
+    slots = plan_slots(gang, eligibility)
+    request = _request(gang, policy, slots, has_own_nodes=gang.one_per_node or slots.count == 1)
+    return msgspec.structs.replace(request, excluded_nodes=excluded(eligibility) if eligibility is not None else ())
+
+
+def plan_cover(gang: Gang, policy: Policy, placed: Mapping[str, str]) -> JobRequest:
+    """The job that holds the nodes which members have already; `placed`: uid → Slurm node.
+
+    Tasks are alike, so each node is asked for what is most on any of them.
+
+    Raises:
+        quantity.BadQuantity: a request is not a quantity.
+    """
+    on_node: dict[str, matching.Amounts] = {}
+    for pod in gang.members:
+        if node := placed.get(pod.uid):
+            on_node[node] = matching.added(on_node.get(node, {}), rounded(matching.pod_requests(pod.spec)))
+    slots = Slots(count=len(on_node), needs=largest(on_node.values()), of={})
+    request = _request(gang, policy, slots, has_own_nodes=True)
+    return msgspec.structs.replace(request, required_nodes=tuple(sorted(on_node)))
+
+
+def _request(gang: Gang, policy: Policy, slots: Slots, *, has_own_nodes: bool) -> JobRequest:
     options = gang.options
     if not options.partition and policy.default_partition:
         options = msgspec.structs.replace(options, partition=policy.default_partition)
+    cpus, memory_mib = whole_cpus(slots.needs), quantity.mib_up(slots.needs.get("memory", 0))
+    tres = gres(slots.needs, gpu_resources=policy.gpu_resources, gpu_type=options.gpu_type)
     return JobRequest(
         name=gang.id.name,
         comment=gang.id.comment(options.comment),
-        nodes=gang.places,
-        cpus_per_node=whole_cpus(needs),
-        memory_mib_per_node=max(MINIMUM_MEMORY_MIB, quantity.mib_up(needs.get("memory", 0))),
-        gres_per_node=gres(needs, gpu_resources=policy.gpu_resources, gpu_type=options.gpu_type),
+        tasks=slots.count,
+        cpus_per_task=cpus,
+        minimum_nodes=slots.count if has_own_nodes else 1,
+        maximum_nodes=slots.count,
+        memory_mib_per_node=memory_mib if has_own_nodes else 0,
+        memory_mib_per_cpu=0 if has_own_nodes else -(-memory_mib // cpus),
+        gres_per_node=tres if has_own_nodes else "",
+        gres_per_task="" if has_own_nodes else tres,
         options=options,
         time_limit_min=_time_limit_min(gang),
-        excluded_nodes=tuple(sorted(excluded_nodes)),
-        required_nodes=tuple(sorted(required_nodes)),
     )
-
-
-def gang_requests(gang: Gang) -> matching.Amounts:
-    """The largest request of any member, resource by resource."""
-    needs: matching.Amounts = {}
-    for member in gang.members:
-        needs = {
-            name: max(needs.get(name, 0), amount)
-            for name, amount in {**needs, **matching.pod_requests(member.spec)}.items()
-        }
-    return needs
 
 
 def _time_limit_min(gang: Gang) -> int | None:

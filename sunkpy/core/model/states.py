@@ -12,6 +12,7 @@ from typing import NewType
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.model.layout import Layout
 
 JobId = NewType("JobId", int)
 
@@ -157,7 +158,10 @@ def is_job_ended(state: frozenset[str]) -> bool:
 
 
 class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as slurmctld reports it. `nodes` and `scheduled_nodes` in Slurm's range syntax."""
+    """A job as slurmctld reports it. `nodes` and `scheduled_nodes` in Slurm's range syntax.
+
+    `tasks` is what was asked for, 0 when Slurm does not say; `layout` how they lie on the nodes, once it has them.
+    """
 
     id: JobId
     name: str = ""
@@ -171,6 +175,8 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     nodes: str = ""
     scheduled_nodes: str = ""
     node_count: int = 0
+    tasks: int = 0
+    layout: Layout = ()
     required_nodes: tuple[str, ...] = ()
     excluded_nodes: tuple[str, ...] = ()
     exit_code: int = 0

@@ -42,11 +42,31 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     taken: dict[str, int] = {}
 
 
+Size = tuple[int, int, int]
+"""Devices, millicores and bytes of memory."""
+
+
+def size_of(amounts: Mapping[str, int]) -> Size:
+    """Amounts by resource, as sizes are compared: all extended resources count as devices."""
+    devices = sum(amount for name, amount in amounts.items() if "/" in name)
+    return (devices, amounts.get("cpu", 0), amounts.get("memory", 0))
+
+
 class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
-    """The Slurm nodes that a pod may use, and why not the others: Slurm node → reason. Names are sorted."""
+    """The Slurm nodes that a pod may use, and why not the others: Slurm node → reason. Names are sorted.
+
+    `sizes`: those that occur among the eligible nodes; empty when they are not known.
+    """
 
     eligible: tuple[str, ...]
     refused: dict[str, str] = {}
+    sizes: frozenset[Size] = frozenset()
+
+    def has_room_for(self, needs: Mapping[str, int]) -> bool:
+        """One of the nodes is as large as that, when nobody else is on it."""
+        return not self.sizes or any(
+            all(has >= wants for has, wants in zip(size, size_of(needs), strict=True)) for size in self.sizes
+        )
 
 
 def eligible_nodes(spec: PodSpec, candidates: Iterable[Candidate], *, gpu_resources: Mapping[str, str]) -> Eligibility:
@@ -56,8 +76,10 @@ def eligible_nodes(spec: PodSpec, candidates: Iterable[Candidate], *, gpu_resour
         quantity.BadQuantity: a request of the pod is not a quantity.
     """
     needs = matching.pod_requests(spec)
+    candidates = tuple(candidates)
     verdicts = {c.slurm_node: _refusal(spec, needs, c, gpu_resources) for c in candidates}
     return Eligibility(
+        sizes=frozenset(_size(c) for c in candidates if verdicts[c.slurm_node] is None),
         eligible=tuple(sorted(name for name, why in verdicts.items() if why is None)),
         refused={name: why for name, why in sorted(verdicts.items()) if why is not None},
     )
@@ -73,7 +95,11 @@ def in_common(eligibilities: Sequence[Eligibility | None]) -> Eligibility | None
             common = each
             continue
         refused = dict(sorted((each.refused | common.refused).items()))
-        common = Eligibility(eligible=tuple(n for n in common.eligible if n not in refused), refused=refused)
+        common = Eligibility(
+            eligible=tuple(n for n in common.eligible if n not in refused),
+            refused=refused,
+            sizes=common.sizes & each.sizes,
+        )
     return common
 
 
@@ -83,7 +109,7 @@ def without(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibi
     if not left:
         return eligibility
     taken = {name: slurm_nodes[name] for name in eligibility.eligible if name in slurm_nodes}
-    return Eligibility(eligible=left, refused=eligibility.refused | taken)
+    return Eligibility(eligible=left, refused=eligibility.refused | taken, sizes=eligibility.sizes)
 
 
 def excluded(eligibility: Eligibility) -> tuple[str, ...]:
@@ -117,6 +143,16 @@ def _refusal(
     if lacking := matching.shortfalls(needs, matching.subtracted(offered, candidate.taken)):
         return f"{lacking[0]} beside pods that Slurm does not schedule"
     return _too_much_for_slurm(needs, candidate.slurm, gpu_resources) if candidate.slurm else None
+
+
+def _size(candidate: Candidate) -> Size:
+    """What the node offers to pods that Slurm schedules, by its own measure too."""
+    left = matching.subtracted(matching.allocatable(candidate.node), candidate.taken)
+    devices, cpus, memory = size_of(left)
+    if candidate.slurm is None:
+        return (devices, cpus, memory)
+    by_slurm = (candidate.slurm.cpus * 1000 or cpus, candidate.slurm.memory_mib * 2**20 or memory)
+    return (devices, min(cpus, by_slurm[0]), min(memory, by_slurm[1]))
 
 
 def _too_much_for_slurm(needs: matching.Amounts, node: SlurmNode, gpu_resources: Mapping[str, str]) -> str | None:

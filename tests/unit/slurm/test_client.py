@@ -1,9 +1,10 @@
 import httpx
+import msgspec
 import pytest
 from pytest_httpx import HTTPXMock
 
 from sunkpy.core.model.states import JobId
-from sunkpy.slurm import JobSubmission, NodesSnapshot, NotModified, errors
+from sunkpy.slurm import JobSubmission, NodesSnapshot, NotModified, errors, wire
 from tests.unit.slurm.answers import SERVERS, answer, client, serve, slurm_errors
 
 NODE = "gpu-000-002"
@@ -66,6 +67,7 @@ async def test_a_running_and_a_failed_job_are_read(httpx_mock: HTTPXMock, slurm:
     serve(httpx_mock, answer(slurm, api, "job-running"), answer(slurm, api, "job-failed"))
     slurm_client = client(api)
     running = await slurm_client.job(JobId(1))
+    assert (running.tasks, running.layout) == (1, ((running.nodes, 1),))
     assert running.is_running
     assert (running.user, running.comment, running.nodes) == ("k8s", "k8s:default/web-0:uid-1", NODE)
     failed = await slurm_client.job(JobId(1))
@@ -157,3 +159,27 @@ def test_a_submission_names_only_what_was_asked_for() -> None:
     assert job["tres_per_node"] == "gres/gpu:2"
     assert job["requeue"] is False
     assert not {"partition", "account", "memory_per_node", "required_nodes"} & job.keys()
+
+
+def test_tasks_may_share_nodes() -> None:
+    asked = JobSubmission(name="a", script="", comment="", tasks=5, maximum_nodes=5, memory_mib_per_cpu=64)
+    job = msgspec.structs.replace(asked, tres_per_task="gres/gpu:1").to_wire()["job"]
+    assert isinstance(job, dict)
+    assert (job["tasks"], job["minimum_nodes"], job["maximum_nodes"]) == (5, 1, 5)
+    assert job["memory_per_cpu"] == {"set": True, "infinite": False, "number": 64}
+    assert job["tres_per_task"] == "gres/gpu:1"
+    assert not {"memory_per_node", "tres_per_node"} & job.keys()
+
+
+def test_how_the_tasks_lie_is_read_in_the_order_of_the_job() -> None:
+    number = {"set": True, "infinite": False, "number": 1}
+    nodes = [{"name": f"n{n}", "cpus": {"count": cpus}} for n, cpus in ((11, 2), (13, 2), (12, 1))]
+    body = {
+        "job_id": 7,
+        "tasks": number | {"number": 5},
+        "cpus_per_task": number,
+        "tres_per_task": "gres/gpu:1",
+        "gres_detail": ["gpu:h100:2(IDX:0-1)", "gpu:h100:2(IDX:0-1)", "gpu:h100:1(IDX:0)"],
+        "job_resources": {"nodes": {"allocation": nodes}},
+    }
+    assert msgspec.convert(body, wire.WireJob).to_core().layout == (("n11", 2), ("n13", 2), ("n12", 1))

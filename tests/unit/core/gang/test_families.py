@@ -59,7 +59,7 @@ def test_nothing_is_submitted_before_all_are_there():
     assert decide_gang(view(trio()[:2]), POLICY) == []
     (submit,) = decide_gang(view(trio()), POLICY)
     assert isinstance(submit, Submit)
-    assert (submit.request.nodes, submit.request.comment) == (3, "k8s:default/band:uid-of-band")
+    assert (submit.request.minimum_nodes, submit.request.comment) == (3, "k8s:default/band:uid-of-band")
     assert len(submit.pods) == 3
 
 

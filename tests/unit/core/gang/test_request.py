@@ -30,7 +30,7 @@ def asking(**requests):
 )
 def test_requests_are_rounded_up_to_what_slurm_counts(requests, cpus, memory_mib):
     job = plan(requests=requests)
-    assert (job.cpus_per_node, job.memory_mib_per_node) == (cpus, memory_mib)
+    assert (job.cpus_per_task, job.memory_mib_per_node) == (cpus, memory_mib)
 
 
 def test_an_init_container_counts_only_when_it_needs_more():
@@ -38,7 +38,7 @@ def test_an_init_container_counts_only_when_it_needs_more():
         containers=(Container(resources=asking(cpu="1", memory="1Gi")),),
         init_containers=(Container(resources=asking(cpu="3", memory="512Mi")),),
     )
-    assert (job.cpus_per_node, job.memory_mib_per_node) == (3, 1024)
+    assert (job.cpus_per_task, job.memory_mib_per_node) == (3, 1024)
 
 
 def test_sidecars_and_overhead_come_on_top():
@@ -47,7 +47,7 @@ def test_sidecars_and_overhead_come_on_top():
         init_containers=(Container(resources=asking(cpu="1"), restart_policy="Always"),),
         overhead={"cpu": "250m"},
     )
-    assert job.cpus_per_node == 3
+    assert job.cpus_per_task == 3
 
 
 @pytest.mark.parametrize(

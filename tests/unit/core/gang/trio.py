@@ -18,7 +18,7 @@ def _identify(pod, owners):
 def _assemble(id, pods, owners):
     options, problems = read_options([min(pods, key=lambda pod: pod.name).annotations])
     roles = tuple(_role(name, places, pods) for name, places in PLACES.items())
-    return Gang(id=id, roles=roles, options=options, problems=problems)
+    return Gang(id=id, roles=roles, options=options, problems=problems, one_per_node=True)
 
 
 def _role(name, places, pods):

@@ -1,0 +1,131 @@
+"""The shape of a gang's job: equal *slots*, each with room for one place or several.
+
+Slurm's tasks are all alike, and a heterogeneous job, which has them of several kinds, is started by backfill alone. So
+uneven members get a *covering* shape, one of two:
+
+* a slot for each place, as large as the largest member, resource by resource;
+* a slot for each place of the heaviest role, with the others packed into them in turn: a launcher joins worker 0.
+
+The one that asks for least is taken: GPUs count before cpus, cpus before memory. When all members are alike the first
+is exact. Each pod is rounded up alone, to whole cpus and MiB, as `sunkpy.core.placement.needs` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from sunkpy.core.gang.gang import Gang, Member, Role
+from sunkpy.core.model import matching, quantity
+from sunkpy.core.model.objects import PodSpec
+from sunkpy.core.placement.eligibility import Eligibility, size_of
+from sunkpy.core.placement.needs import MINIMUM_MEMORY_MIB, whole_cpus
+
+Place = tuple[str, int]
+"""Role and index in it."""
+
+_MIB = 2**20
+
+
+class Slots(msgspec.Struct, frozen=True, kw_only=True):
+    """`count` slots of `needs` each (millicores, bytes, counts), and in which of them each place is."""
+
+    count: int
+    needs: matching.Amounts
+    of: dict[Place, int]
+
+    @property
+    def ask(self) -> tuple[int, int, int]:
+        """What all slots ask together, as it is compared: devices, cpus, memory."""
+        devices, cpus, memory = size_of(self.needs)
+        return (self.count * devices, self.count * cpus, self.count * memory)
+
+
+def plan_slots(gang: Gang, eligibility: Eligibility | None = None) -> Slots:
+    """The shape that asks for least, of those whose slots fit a node.
+
+    Raises:
+        quantity.BadQuantity: a request is not a quantity.
+    """
+
+    def rank(slots: Slots) -> tuple[bool, tuple[int, int, int]]:
+        return (eligibility is not None and not eligibility.has_room_for(slots.needs), slots.ask)
+
+    return min(_shapes(gang), key=rank)
+
+
+def slots_of(gang: Gang, tasks: int) -> Slots:
+    """The shape that a job of so many tasks was submitted with."""
+    shapes = _shapes(gang)
+    return min(shapes, key=lambda slots: (slots.count != tasks, slots.ask))
+
+
+def may_have_asked(gang: Gang, tasks: int) -> bool:
+    """A job of so many tasks is one for the gang as it is declared now."""
+    return any(slots.count == tasks for slots in _shapes(gang))
+
+
+def places_of(gang: Gang) -> list[Place]:
+    """All places in rank order."""
+    return [(role.name, index) for role in gang.roles for index in range(role.places)]
+
+
+def rounded(needs: Mapping[str, int]) -> matching.Amounts:
+    """What Slurm holds for one pod: whole cpus, whole MiB, at least the minimum of both."""
+    memory_mib = max(MINIMUM_MEMORY_MIB, quantity.mib_up(needs.get("memory", 0)))
+    return {**needs, "cpu": whole_cpus(needs) * 1000, "memory": memory_mib * _MIB}
+
+
+def largest(several: Iterable[Mapping[str, int]]) -> matching.Amounts:
+    """Resource by resource, and not less than what a pod without requests takes."""
+    largest = rounded({})
+    for needs in several:
+        largest = {name: max(largest.get(name, 0), needs.get(name, 0)) for name in {**largest, **needs}}
+    return largest
+
+
+def needs_by_place(gang: Gang) -> dict[Place, matching.Amounts]:
+    """What each place must have room for, rounded up alone.
+
+    A place whose pod is there: as that pod asks. One without: as the owner's template says, and not less than the
+    other pods of its role, to which something may have been added on their way.
+    """
+    needs: dict[Place, matching.Amounts] = {}
+    for role in gang.roles:
+        of_member = {member.pod.uid: rounded(matching.pod_requests(member.pod.spec)) for member in role.members}
+        numbered = {member.index: of_member[member.pod.uid] for member in _latest_last(role)}
+        others = largest([*of_member.values(), *_shape(role.shape)])
+        needs |= {(role.name, index): numbered.get(index, others) for index in range(role.places)}
+    return needs
+
+
+def _shapes(gang: Gang) -> list[Slots]:
+    needs = needs_by_place(gang)
+    if not needs:
+        return [Slots(count=0, needs={}, of={})]
+    alone = Slots(count=len(needs), needs=largest(needs.values()), of={place: at for at, place in enumerate(needs)})
+    if gang.one_per_node or len(gang.roles) < 2:
+        return [alone]
+    return [alone, _packed(gang, needs)]
+
+
+def _packed(gang: Gang, needs: dict[Place, matching.Amounts]) -> Slots:
+    heaviest = max((place for place in needs), key=lambda place: size_of(needs[place]))[0]
+    count = sum(role == heaviest for role, _ in needs)
+    others = [place for place in needs if place[0] != heaviest]
+    of = {place: place[1] for place in needs if place[0] == heaviest}
+    of |= {place: at % count for at, place in enumerate(others)}
+    sums: list[matching.Amounts] = [{} for _ in range(count)]
+    for place, slot in of.items():
+        sums[slot] = matching.added(sums[slot], needs[place])
+    return Slots(count=count, needs=largest(sums), of={place: of[place] for place in places_of(gang)})
+
+
+def _shape(spec: PodSpec | None) -> list[matching.Amounts]:
+    return [rounded(matching.pod_requests(spec))] if spec is not None else []
+
+
+def _latest_last(role: Role) -> list[Member]:
+    """Of several pods of one place the youngest counts, and any that lives before one that has ended."""
+    return sorted(role.members, key=lambda m: (not m.pod.is_finished, m.pod.metadata.creation_timestamp))

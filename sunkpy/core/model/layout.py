@@ -1,0 +1,61 @@
+"""How the tasks of a job lie on its nodes: per node, in the job's own order, how many.
+
+The order is Slurm's (that of the topology, or of registration), and neighbours in it are neighbours in the network: it
+is never sorted. Slurm does not tell the tasks per node of a job without steps; they follow from what it allocated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+Layout = tuple[tuple[str, int], ...]
+"""(Slurm node, tasks there) in the job's node order."""
+
+_COUNT = re.compile(r":(\d+)(?:\(|$)")
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job, or one task of it, has: of a node, of all its GRES together."""
+
+    node: str = ""
+    cpus: int = 0
+    gres: int = 0
+
+
+def lay_out(shares: Sequence[Share], *, tasks: int, task: Share) -> Layout:
+    """As many tasks on each node as fit into the job's share of it, in order, at least one on each and `tasks` in all.
+
+    A job that has whole nodes, or whole cores of several threads, has more than its tasks need: then the first nodes
+    are filled first.
+    """
+    left, layout = tasks, []
+    for number, share in enumerate(shares):
+        nodes_after = len(shares) - number - 1
+        here = max(1, min(_fitting(share, task), left - nodes_after))
+        layout.append((share.node, here))
+        left -= here
+    return tuple(layout)
+
+
+def spread(nodes: Sequence[str], tasks: int) -> Layout:
+    """The same number on each node, one more on the first ones: when no more than the nodes is known."""
+    each, more = divmod(tasks, len(nodes)) if nodes else (0, 0)
+    return tuple((node, max(1, each + (number < more))) for number, node in enumerate(nodes))
+
+
+def gres_count(text: str) -> int:
+    """`gpu:h100:2(IDX:0-1),nic:1(IDX:0)` or `gres/gpu:h100:2` → how many in all."""
+    return sum(int(count) for part in _entries(text) for count in _COUNT.findall(part)[:1])
+
+
+def _entries(text: str) -> Iterable[str]:
+    """The parts between commas; those within parentheses do not divide."""
+    return re.split(r",(?![^()]*\))", text)
+
+
+def _fitting(share: Share, task: Share) -> int:
+    by_cpus = share.cpus // task.cpus if task.cpus else share.cpus
+    return min(by_cpus, share.gres // task.gres) if task.gres else by_cpus

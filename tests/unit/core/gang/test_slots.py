@@ -1,0 +1,130 @@
+"""The shape of a gang's job: nothing is ever asked less than the pods need, and for equal pods nothing more."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sunkpy.core.gang.gang import Gang, Member, Role
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.request import Policy, plan_job
+from sunkpy.core.gang.slots import needs_by_place, places_of, plan_slots, slots_of
+from sunkpy.core.model import matching
+from sunkpy.core.placement.eligibility import Eligibility
+from tests.unit.core.gang.pods import make_pod
+
+GPU = "nvidia.com/gpu"
+POLICY = Policy(gpu_resources={GPU: "gpu"})
+ID = GangId(namespace="default", name="train", uid="uid-1")
+
+
+def role(name, places, requests, *, there=None):
+    pods = [make_pod(f"{name}-{n}", uid=f"{name}-{n}", requests=requests) for n in range(places)]
+    members = tuple(Member(pod=pod, index=n) for n, pod in enumerate(pods[:there]))
+    return Role(name=name, places=places, first=1, members=members, shape=pods[0].spec if pods else None)
+
+
+def gang(*roles, **fields):
+    return Gang(id=ID, roles=roles, **fields)
+
+
+def test_equal_members_are_asked_for_exactly_and_may_share_nodes():
+    job = plan_job(gang(role("worker", 5, {"cpu": "2", "memory": "3Gi", GPU: "1"})), POLICY)
+    assert (job.tasks, job.cpus_per_task, job.minimum_nodes, job.maximum_nodes) == (5, 2, 1, 5)
+    assert (job.memory_mib_per_cpu, job.memory_mib_per_node) == (1536, 0)
+    assert (job.gres_per_task, job.gres_per_node) == ("gres/gpu:1", "")
+
+
+def test_memory_per_cpu_is_rounded_up():
+    job = plan_job(gang(role("worker", 2, {"cpu": "3", "memory": "1000Mi"})), POLICY)
+    assert job.memory_mib_per_cpu == 334
+
+
+def test_members_that_want_nodes_of_their_own_ask_per_node():
+    wants = {"cpu": "2", "memory": "3Gi", GPU: "1"}
+    job = plan_job(gang(role("worker", 3, wants), one_per_node=True), POLICY)
+    assert (job.tasks, job.minimum_nodes, job.maximum_nodes) == (3, 3, 3)
+    assert (job.memory_mib_per_node, job.memory_mib_per_cpu) == (3072, 0)
+    assert (job.gres_per_node, job.gres_per_task) == ("gres/gpu:1", "")
+
+
+def test_a_launcher_joins_the_first_worker_where_that_asks_for_less():
+    slots = plan_slots(gang(role("launcher", 1, {"cpu": "1"}), role("worker", 2, {"cpu": "4", GPU: "8"})))
+    assert (slots.count, slots.needs["cpu"], slots.needs[GPU]) == (2, 5000, 8)
+    assert slots.of == {("launcher", 0): 0, ("worker", 0): 0, ("worker", 1): 1}
+
+
+def test_a_small_role_gets_slots_of_its_own_where_that_asks_for_less():
+    slots = plan_slots(gang(role("ps", 2, {"cpu": "2"}), role("worker", 4, {"cpu": "2"})))
+    assert (slots.count, slots.needs["cpu"]) == (6, 2000)
+
+
+def test_a_slot_that_fits_no_node_is_not_asked_for():
+    uneven = gang(role("launcher", 1, {"cpu": "1"}), role("worker", 2, {"cpu": "4", GPU: "8"}))
+    small = Eligibility(eligible=("n1",), sizes=frozenset({(8, 4000, 2**40)}))
+    assert plan_slots(uneven, small).count == 3
+    large = Eligibility(eligible=("n1",), sizes=frozenset({(8, 4000, 2**40), (8, 5000, 2**40)}))
+    assert plan_slots(uneven, large).count == 2
+
+
+def test_places_without_pods_are_held_as_the_template_says():
+    slots = plan_slots(gang(role("driver", 1, {"cpu": "1"}), role("executor", 3, {"cpu": "1"}, there=0)))
+    assert (slots.count, slots.needs["cpu"]) == (4, 1000)
+
+
+def test_what_was_added_to_some_pods_of_a_role_is_held_for_the_others_too():
+    there = Role(
+        name="worker",
+        places=2,
+        first=1,
+        members=(Member(pod=make_pod(requests={"cpu": "3"}), index=0),),
+        shape=make_pod(requests={"cpu": "2"}).spec,
+    )
+    assert needs_by_place(gang(there))[("worker", 1)]["cpu"] == 3000
+
+
+@pytest.mark.parametrize(("tasks", "count"), [(2, 2), (3, 3), (7, 2)])
+def test_the_shape_of_a_running_job_is_known_by_its_tasks(tasks, count):
+    uneven = gang(role("launcher", 1, {"cpu": "1"}), role("worker", 2, {"cpu": "4", GPU: "8"}))
+    assert slots_of(uneven, tasks).count == count
+
+
+AMOUNTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "cpu": st.integers(1, 9000).map(lambda m: f"{m}m"),
+        "memory": st.integers(1, 2**34).map(str),
+        GPU: st.integers(0, 8).map(str),
+    },
+)
+ROLES = st.lists(st.tuples(st.integers(0, 5), AMOUNTS, st.integers(0, 5)), min_size=1, max_size=4).map(
+    lambda roles: tuple(
+        role(f"role{number}", places, requests, there=there) for number, (places, requests, there) in enumerate(roles)
+    )
+)
+
+
+@given(ROLES, st.booleans())
+def test_every_place_has_a_slot_and_no_slot_is_too_small(roles, one_per_node):
+    shaped = gang(*roles, one_per_node=one_per_node)
+    needs, slots = needs_by_place(shaped), plan_slots(shaped)
+    assert set(slots.of) == set(places_of(shaped))
+    for slot in range(slots.count):
+        inside = [needs[place] for place, at in slots.of.items() if at == slot]
+        assert inside
+        assert len(inside) == 1 or not one_per_node
+        total = {}
+        for each in inside:
+            total = matching.added(total, each)
+        assert not matching.shortfalls(total, slots.needs)
+
+
+@given(st.integers(1, 9), AMOUNTS)
+def test_what_equal_members_ask_is_what_they_need(places, requests):
+    uniform = gang(role("worker", places, requests))
+    slots, needs = plan_slots(uniform), needs_by_place(uniform)
+    assert slots.count == places
+    assert all(slots.needs == each for each in needs.values())
+    job = plan_job(uniform, POLICY)
+    if places > 1:
+        memory_mib = slots.needs["memory"] // 2**20
+        assert 0 <= job.memory_mib_per_cpu * job.cpus_per_task - memory_mib < job.cpus_per_task

@@ -1,0 +1,48 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sunkpy.core.model.layout import Share, gres_count, lay_out, spread
+
+SHARES = st.lists(st.builds(Share, cpus=st.integers(0, 64), gres=st.integers(0, 8)), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gres", "task", "expected"),
+    [
+        ((2, 2, 1), (0, 0, 0), Share(cpus=1), (2, 2, 1)),
+        ((4, 4, 2), (0, 0, 0), Share(cpus=2), (2, 2, 1)),
+        ((64, 64, 64), (2, 2, 1), Share(cpus=1, gres=1), (2, 2, 1)),  # whole nodes: the devices tell
+        ((64, 64, 64), (0, 0, 0), Share(cpus=1), (3, 1, 1)),  # whole nodes: the first are filled first
+    ],
+)
+def test_tasks_lie_where_their_share_is(cpus, gres, task, expected):
+    shares = [Share(node=f"n{number}", cpus=c, gres=g) for number, (c, g) in enumerate(zip(cpus, gres, strict=True))]
+    assert lay_out(shares, tasks=5, task=task) == tuple((f"n{n}", count) for n, count in enumerate(expected))
+
+
+@given(SHARES, st.integers(1, 20))
+def test_no_node_is_without_a_task_and_none_has_more_than_fit(shares, tasks):
+    layout = lay_out(shares, tasks=tasks, task=Share(cpus=2, gres=1))
+    assert all(count >= 1 for _, count in layout)
+    assert all(count == 1 or count <= min(s.cpus // 2, s.gres) for s, (_, count) in zip(shares, layout, strict=True))
+
+
+def test_without_shares_the_tasks_are_spread():
+    assert spread(("b", "a", "c"), 5) == (("b", 2), ("a", 2), ("c", 1))
+    assert spread((), 5) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("gpu:h100:2(IDX:0-1)", 2),
+        ("gpu:2(IDX:0,3)", 2),
+        ("gpu:h100:2(IDX:0-1),nic:1(IDX:0)", 3),
+        ("gres/gpu:h100:2", 2),
+        ("gres/gpu:1,gres/nic:2", 3),
+        ("", 0),
+    ],
+)
+def test_devices_are_counted(text, count):
+    assert gres_count(text) == count
