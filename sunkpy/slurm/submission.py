@@ -10,8 +10,9 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
 
     `time_limit_minutes`: None is the partition's default, 0 is unlimited. `shared` is who else may use the nodes:
     `none`, `user`, `mcs`, `topo` (man sbatch, --exclusive). `tasks` may share nodes: at least `minimum_nodes`, at most
-    `maximum_nodes`. `tres_per_node` and `tres_per_task` are Slurm's text, such as `gres/gpu:h100:2`. The job is never
-    requeued: a workload comes back as new pods of its own controller.
+    `maximum_nodes`. `switches`: on at most so many leaf switches; for longer than `switches_wait_s` the job does not wait
+    for that. `tres_per_node` and `tres_per_task` are Slurm's text, such as `gres/gpu:h100:2`. The job is never requeued:
+    a workload comes back as new pods of its own controller.
     """
 
     name: str
@@ -23,6 +24,9 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
     reservation: str = ""
     constraints: str = ""
     licenses: str = ""
+    wckey: str = ""
+    switches: int = 0
+    switches_wait_s: int | None = None
     minimum_nodes: int = 1
     maximum_nodes: int = 1
     tasks: int = 1
@@ -60,6 +64,9 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
             "reservation": self.reservation,
             "constraints": self.constraints,
             "licenses": self.licenses,
+            "wckey": self.wckey,
+            "required_switches": _number(self.switches),
+            "wait_for_switch": self.switches_wait_s,
             "maximum_nodes": self.maximum_nodes,
             "tres_per_node": self.tres_per_node,
             "tres_per_task": self.tres_per_task,

@@ -2,7 +2,7 @@
 
 Ours are `sunkpy.dev/<name>`; the names of SUNK (`sunk.coreweave.com/`) and slurm-bridge
 (`slurmjob.slinky.slurm.net/`) are read as aliases, so that a manifest moves here unchanged. When several are set,
-ours wins; a pod's own annotation wins over that of its owner.
+ours wins; a pod's own annotation wins over that of its owner. What they know and we do not do is answered by name.
 """
 
 from __future__ import annotations
@@ -21,6 +21,12 @@ SLINKY: Final = "slurmjob.slinky.slurm.net/"
 
 UNLIMITED: Final = "UNLIMITED"
 
+LONGEST: Final = 1024
+"""Characters of a value. Kubernetes takes 256 KiB, which no name in Slurm needs, and which would end up in messages."""
+
+_MOST_UNKNOWN: Final = 10
+_MOST_MINUTES: Final = 10 * 365 * 24 * 60
+
 
 class BadOption(ValueError):
     """The value of an annotation cannot be used; the text says what to write instead."""
@@ -37,9 +43,20 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         return f"annotation {self.annotation}: {self.text}"
 
 
-class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the annotations ask; empty means Slurm's default. `time_limit_min` None: not said, 0: unlimited."""
+class Switches(msgspec.Struct, frozen=True, kw_only=True):
+    """At most so many leaf switches, and how long to wait for them (man sbatch, --switches); None: as Slurm says."""
 
+    count: int
+    wait_s: int | None = None
+
+
+class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the annotations ask; empty means Slurm's default. `time_limit_min` None: not said, 0: unlimited.
+
+    `on_preemption`: `evict` the pods, or `suspend` the owner where it can be suspended.
+    """
+
+    job_name: str = ""
     account: str = ""
     partition: str = ""
     qos: str = ""
@@ -49,6 +66,9 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     constraint: str = ""
     shared: str = ""
     licenses: str = ""
+    wckey: str = ""
+    switches: Switches | None = None
+    on_preemption: str = "evict"
     gpu_type: str = ""
 
 
@@ -71,11 +91,18 @@ def read_options(layers: Iterable[Mapping[str, str]]) -> tuple[JobOptions, tuple
             continue
         annotation, text, read = found
         try:
-            values[option.field] = read(text.strip())
+            values[option.field] = read(_bounded(text))
         except BadOption as error:
             problems.append(Problem(annotation=annotation, text=str(error), fatal=True))
     problems += _unknown(layers)
-    return msgspec.convert(values, JobOptions), tuple(problems)
+    options: JobOptions = msgspec.structs.replace(JobOptions(), **values)
+    return options, tuple(problems)
+
+
+def _bounded(text: str) -> str:
+    if len(text) > LONGEST:
+        raise BadOption(f"it has {len(text)} characters; {LONGEST} are the most")
+    return text.strip()
 
 
 def time_limit_min(text: str) -> int:
@@ -94,7 +121,13 @@ def time_limit_min(text: str) -> int:
             f"{text!r} is not a time limit: write minutes, hours:minutes:seconds, days-hours:minutes, "
             f"30m, 2h or {UNLIMITED}"
         )
-    return -(-seconds // 60)
+    return _within_reason(-(-seconds // 60), text)
+
+
+def _within_reason(minutes: int, text: str) -> int:
+    if minutes > _MOST_MINUTES:
+        raise BadOption(f"{text!r} is more than ten years: write {UNLIMITED}")
+    return minutes
 
 
 _SUFFIXED: Final = re.compile(r"^([0-9]+)([smhd])$")
@@ -122,14 +155,17 @@ def _slurm_time_s(text: str) -> int | None:
     return int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
 
 
+_NUMBER: Final = re.compile(r"^[0-9]+$")
+
+
 def _seconds(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
+    if not _NUMBER.match(text) or int(text) == 0:
         raise BadOption(f"{text!r} is not a number of seconds above zero")
-    return -(-int(text) // 60)
+    return _within_reason(-(-int(text) // 60), text)
 
 
 def _minutes(text: str) -> int:
-    if text.isdigit() and int(text) == 0:
+    if _NUMBER.match(text) and int(text) == 0:
         return 0
     return time_limit_min(text)
 
@@ -167,6 +203,26 @@ def _line(text: str) -> str:
     return text
 
 
+def _switches(text: str) -> Switches:
+    """`count[@time]`, as sbatch reads it."""
+    count, at, wait = text.partition("@")
+    seconds = (_suffixed_s(wait) or _slurm_time_s(wait)) if at else None
+    if not _NUMBER.match(count) or not 0 < int(count) < 2**16 or (at and not seconds):
+        raise BadOption(f"{text!r} is not a number of switches: write 1, or 1@30:00 to wait 30 minutes for it")
+    if seconds is not None:
+        _within_reason(-(-seconds // 60), wait)
+    return Switches(count=int(count), wait_s=seconds)
+
+
+_ON_PREEMPTION: Final = ("evict", "suspend")
+
+
+def _on_preemption(text: str) -> str:
+    if text not in _ON_PREEMPTION:
+        raise BadOption(f"{text!r} is not one of {', '.join(_ON_PREEMPTION)}")
+    return text
+
+
 _OPTIONS: Final[dict[str, _Option]] = {
     "account": _Option("account", _word, ((SUNK + "account", _word), (SLINKY + "account", _word))),
     "partition": _Option("partition", _words, ((SUNK + "partition", _words), (SLINKY + "partition", _words))),
@@ -180,6 +236,10 @@ _OPTIONS: Final[dict[str, _Option]] = {
     "exclusive": _Option("shared", _exclusive, ((SUNK + "exclusive", _exclusive), (SLINKY + "exclusive", _exclusive))),
     "licenses": _Option("licenses", _line, ((SLINKY + "licenses", _line),)),
     "gpu-type": _Option("gpu_type", _word),
+    "job-name": _Option("job_name", _word, ((SLINKY + "job-name", _word),)),
+    "wckey": _Option("wckey", _word, ((SLINKY + "wckey", _word),)),
+    "switches": _Option("switches", _switches),
+    "on-preemption": _Option("on_preemption", _on_preemption),
 }
 
 _NOT_OPTIONS: Final = frozenset({
@@ -190,9 +250,22 @@ _NOT_OPTIONS: Final = frozenset({
     names.ANNOTATION_GANG_ROLES,
     names.ANNOTATION_GANG_ROLE,
 })  # fmt: skip
-_NOT_YET: Final = {
-    names.PREFIX + "user": "jobs of pods run as the scheduler's own Slurm user for now; use account to charge them",
+_ONE_USER: Final = "jobs of pods run as the scheduler's own Slurm user; use account to charge them"
+_OWN_SIZE: Final = "ignored: the size of a job comes from the requests and the number of its pods"
+_ANSWERS: Final = {
+    names.PREFIX + "user": _ONE_USER,
+    SUNK + "user-id": _ONE_USER,
+    SUNK + "group-id": _ONE_USER,
+    SLINKY + "user-id": _ONE_USER,
+    SLINKY + "group-id": _ONE_USER,
+    SLINKY + "min-nodes": _OWN_SIZE,
+    SLINKY + "max-nodes": _OWN_SIZE,
+    SLINKY + "cpu-per-task": _OWN_SIZE,
+    SLINKY + "mem-per-node": _OWN_SIZE,
+    SLINKY + "gres": f"ignored: GPUs come from the requests of the pods; {names.PREFIX}gpu-type says which kind",
+    SLINKY + "priority": "ignored: the priority of a job comes from its partition, account and QoS",
 }
+"""What others have and we do not do, and why."""
 
 
 def _spellings(name: str, option: _Option) -> tuple[tuple[str, Callable[[str], object]], ...]:
@@ -204,7 +277,7 @@ def _find(
 ) -> tuple[str, str, Callable[[str], object]] | None:
     for layer in layers:
         for annotation, read in spellings:
-            if layer.get(annotation, "").strip():
+            if layer.get(annotation, "")[: 2 * LONGEST].strip():
                 return annotation, layer[annotation], read
     return None
 
@@ -215,12 +288,17 @@ _KNOWN: Final = _NOT_OPTIONS | {
 
 
 def _unknown(layers: tuple[Mapping[str, str], ...]) -> list[Problem]:
-    set_by_user = sorted({key for layer in layers for key in layer if key.startswith((names.PREFIX, SLINKY))})
-    return [
-        Problem(annotation=annotation, text=_NOT_YET.get(annotation) or _suggest(annotation), fatal=False)
-        for annotation in set_by_user
-        if annotation not in _KNOWN
+    """Annotations that nobody reads; of many, the first few."""
+    keys = {key for layer in layers for key in layer if key.startswith((names.PREFIX, SLINKY)) or key in _ANSWERS}
+    unknown = sorted(keys - _KNOWN)
+    problems = [
+        Problem(annotation=annotation, text=_ANSWERS.get(annotation) or _suggest(annotation), fatal=False)
+        for annotation in unknown[:_MOST_UNKNOWN]
     ]
+    if len(unknown) > _MOST_UNKNOWN:
+        more = f"not known and ignored, and so are {len(unknown) - _MOST_UNKNOWN - 1} more"
+        problems.append(Problem(annotation=unknown[_MOST_UNKNOWN], text=more, fatal=False))
+    return problems
 
 
 def _suggest(annotation: str) -> str:

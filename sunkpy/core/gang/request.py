@@ -102,7 +102,7 @@ def _request(gang: Gang, policy: Policy, slots: Slots, *, has_own_nodes: bool) -
     cpus, memory_mib = whole_cpus(slots.needs), quantity.mib_up(slots.needs.get("memory", 0))
     tres = gres(slots.needs, gpu_resources=policy.gpu_resources, gpu_type=options.gpu_type)
     return JobRequest(
-        name=gang.id.name,
+        name=options.job_name or gang.id.name,
         comment=gang.id.comment(options.comment),
         tasks=slots.count,
         cpus_per_task=cpus,

@@ -83,7 +83,7 @@ async def test_a_pod_that_is_seen_before_its_owner_waits_for_it(world, tmp_path)
         add_crew(world, uid="crew-1")
         await world.until(lambda: world.submissions)
         assert comments(world) == ["k8s:default/band:crew-1"]
-        assert world.submissions[0]["minimum_nodes"] == 2
+        assert world.submissions[0]["tasks"] == 2
 
 
 async def test_an_owner_that_is_gone_ends_the_chain(world, tmp_path):
@@ -161,7 +161,7 @@ async def test_a_change_of_the_owner_wakes_the_gang(world, tmp_path):
         assert world.submissions == []
         world.api.change("crews", "default", "band", {"spec": {"size": 2}})
         await world.until(lambda: world.submissions)
-        assert world.submissions[0]["minimum_nodes"] == 2
+        assert world.submissions[0]["tasks"] == 2
 
 
 async def test_a_pod_beyond_the_places_becomes_a_gang_of_its_own_and_a_new_leader_knows(world, tmp_path):
@@ -213,3 +213,12 @@ def test_an_extra_is_a_gang_of_one_whatever_its_family():
     pod = make_pod()
     gang = families.assemble(GangId(namespace="d", name="band", uid="u", unit=f"extra-{pod.uid}"), [pod])
     assert (gang.places, gang.members) == (1, (pod,))
+
+
+async def test_pods_that_call_the_scheduler_by_another_name_are_ours_too(world, tmp_path):
+    async with leading(world, tmp_path, aliases=("sunk-scheduler",)):
+        world.add_pod("a")
+        world.add_pod("b", schedulerName="sunk-scheduler")
+        world.add_pod("c", schedulerName="default-scheduler")
+        await world.until(lambda: len(world.submissions) == 2)
+        assert sorted(job["name"] for job in world.submissions) == ["a", "b"]

@@ -210,10 +210,12 @@ async def connections(world, tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def leading(world, tmp_path, *, sweep_seconds=600.0, poll_seconds=0.02, **term):
+async def leading(world, tmp_path, *, sweep_seconds=600.0, poll_seconds=0.02, aliases=(), **term):
     """A scheduler that leads on the world; gives its hook server."""
     async with connections(world, tmp_path) as (kube, slurm, settings):
-        settings = msgspec.structs.replace(settings, sweep_seconds=sweep_seconds, poll_seconds=poll_seconds)
+        settings = msgspec.structs.replace(
+            settings, sweep_seconds=sweep_seconds, poll_seconds=poll_seconds, aliases=aliases
+        )
         process = Process("scheduler", settings)
         metrics = SchedulerMetrics(process.registry)
         server = HookServer(port=0, metrics=metrics)

@@ -171,6 +171,13 @@ def test_tasks_may_share_nodes() -> None:
     assert not {"memory_per_node", "tres_per_node"} & job.keys()
 
 
+def test_switches_are_asked_for_with_the_time_to_wait_for_them() -> None:
+    job = JobSubmission(name="a", script="", comment="", switches=1, switches_wait_s=600, wckey="k").to_wire()["job"]
+    assert isinstance(job, dict)
+    assert job["required_switches"] == {"set": True, "infinite": False, "number": 1}
+    assert (job["wait_for_switch"], job["wckey"]) == (600, "k")
+
+
 def test_how_the_tasks_lie_is_read_in_the_order_of_the_job() -> None:
     number = {"set": True, "infinite": False, "number": 1}
     nodes = [{"name": f"n{n}", "cpus": {"count": cpus}} for n, cpus in ((11, 2), (13, 2), (12, 1))]

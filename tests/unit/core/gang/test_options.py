@@ -1,6 +1,6 @@
 import pytest
 
-from sunkpy.core.gang.options import BadOption, read_options, time_limit_min
+from sunkpy.core.gang.options import BadOption, Switches, read_options, time_limit_min
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,70 @@ def test_names_with_strange_characters_are_refused(value):
     assert problems[0].fatal
     allowed = "letters, digits and _ . @ : - only"
     assert str(problems[0]) == f"annotation sunkpy.dev/account: {value!r} is not a name: {allowed}"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "field", "value"),
+    [
+        ({"slurmjob.slinky.slurm.net/job-name": "train"}, "job_name", "train"),
+        ({"slurmjob.slinky.slurm.net/wckey": "chem"}, "wckey", "chem"),
+        ({"sunkpy.dev/switches": "1"}, "switches", Switches(count=1)),
+        ({"sunkpy.dev/switches": "2@10:00"}, "switches", Switches(count=2, wait_s=600)),
+        ({"sunkpy.dev/switches": "1@30m"}, "switches", Switches(count=1, wait_s=1800)),
+        ({"sunkpy.dev/on-preemption": "suspend"}, "on_preemption", "suspend"),
+        ({"sunkpy.dev/account": " chem "}, "account", "chem"),
+    ],
+)
+def test_what_else_can_be_asked(annotations, field, value):
+    options, problems = read_options([annotations])
+    assert (getattr(options, field), problems) == (value, ())
+
+
+@pytest.mark.parametrize("text", ["0", "one", "1@", "1@soon", "-1", "99999", "1@1:2:3:4"])
+def test_bad_switches_say_what_to_write(text):
+    _, (problem,) = read_options([{"sunkpy.dev/switches": text}])
+    assert problem.fatal
+    assert problem.text == f"{text!r} is not a number of switches: write 1, or 1@30:00 to wait 30 minutes for it"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "says"),
+    [
+        ("slurmjob.slinky.slurm.net/user-id", "jobs of pods run as the scheduler's own Slurm user"),
+        ("sunk.coreweave.com/user-id", "jobs of pods run as the scheduler's own Slurm user"),
+        ("slurmjob.slinky.slurm.net/min-nodes", "the size of a job comes from the requests and the number of its pods"),
+        ("slurmjob.slinky.slurm.net/mem-per-node", "the size of a job comes from the requests"),
+        ("slurmjob.slinky.slurm.net/gres", "sunkpy.dev/gpu-type says which kind"),
+        ("slurmjob.slinky.slurm.net/priority", "comes from its partition, account and QoS"),
+    ],
+)
+def test_what_others_have_and_we_do_not_is_answered_by_name(annotation, says):
+    _, (problem,) = read_options([{annotation: "7"}])
+    assert says in problem.text
+    assert not problem.fatal
+
+
+@pytest.mark.parametrize("name", ["comment", "account", "time-limit", "switches", "on-preemption", "job-name"])
+@pytest.mark.parametrize("text", ["x" * 10_000_000, "9" * 100_000])
+def test_a_huge_value_is_refused_in_few_words(name, text):
+    _, (problem,) = read_options([{f"sunkpy.dev/{name}": text}])
+    assert str(problem) == f"annotation sunkpy.dev/{name}: it has {len(text)} characters; 1024 are the most"
+
+
+@pytest.mark.parametrize("text", ["²", "1e3", "９", "9" * 30, "11y"])
+@pytest.mark.parametrize("name", ["sunkpy.dev/time-limit", "sunk.coreweave.com/timeout"])
+def test_no_number_is_read_out_of_what_is_none(name, text):
+    _, (problem,) = read_options([{name: text}])
+    assert problem.fatal
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\rb", "a\x00b", "a\u2028b", "\x1b[2J"])
+def test_nothing_gets_into_a_comment_that_ends_its_line(text):
+    _, (problem,) = read_options([{"sunkpy.dev/comment": text}])
+    assert problem.text == "only printable characters on one line are allowed"
+
+
+def test_of_many_unknown_annotations_the_first_are_told():
+    _, problems = read_options([{f"sunkpy.dev/nothing-{number:05}": "1" for number in range(5000)}])
+    assert len(problems) == 11
+    assert problems[-1].text == "not known and ignored, and so are 4989 more"
