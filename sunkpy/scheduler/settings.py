@@ -6,6 +6,7 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.gang.access import Rule
+from sunkpy.core.gang.families.generic import WorkloadRule
 from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings
 
 
@@ -22,7 +23,8 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
 
     `aliases` are other names by which pods may call this scheduler. `gpu_resources` maps extended resources of pods to
     names of Slurm's GRES. `sweep_seconds`: how often all jobs are read, to find placeholder jobs that nobody knows.
-    `access`: what the pods of each namespace may ask for.
+    `access`: what the pods of each namespace may ask for. `workloads`: kinds that an administrator describes.
+    `suspend_owners`: the scheduler has the right to suspend owners that ask for it.
     """
 
     cluster: str
@@ -34,7 +36,14 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     poll_seconds: float = 1.0
     sweep_seconds: float = 600.0
     access: tuple[Rule, ...] = ()
+    workloads: tuple[WorkloadRule, ...] = ()
+    suspend_owners: bool = False
     hooks: HooksSettings = HooksSettings()
+
+    def __post_init__(self) -> None:
+        workloads = [rule.name for rule in self.workloads]
+        if twice := {name for name in workloads if workloads.count(name) > 1}:
+            raise ValueError(f"workloads: two have the name {min(twice)}")
 
     @property
     def scheduler_names(self) -> tuple[str, ...]:

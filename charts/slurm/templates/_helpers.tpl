@@ -99,3 +99,36 @@ capabilities: {drop: [ALL]}
 
 {{ .root.Files.Get (printf "files/%s.sh" .name) }}
 {{- end }}
+
+{{- /* Kinds above pods that the scheduler reads: for the sizes of gangs, and for annotations. */}}
+{{- define "slurm.ownerKinds" -}}
+apps: [replicasets, deployments, statefulsets, daemonsets]
+argoproj.io: [workflows, cronworkflows]
+batch: [jobs, cronjobs]
+batch.paddlepaddle.org: [paddlejobs]
+batch.volcano.sh: [jobs]
+flink.apache.org: [flinkdeployments, flinksessionjobs]
+jobset.x-k8s.io: [jobsets]
+kubeflow.org: [jaxjobs, mpijobs, mxjobs, paddlejobs, pytorchjobs, tfjobs, xgboostjobs]
+kueue.x-k8s.io: [workloads]
+leaderworkerset.x-k8s.io: [leaderworkersets]
+ray.io: [rayclusters, rayjobs, rayservices]
+scheduling.k8s.io: [podgroups, workloads]
+scheduling.sigs.k8s.io: [podgroups]
+scheduling.volcano.sh: [podgroups]
+scheduling.x-k8s.io: [podgroups]
+serving.knative.dev: [configurations, revisions, services]
+serving.kserve.io: [inferenceservices]
+sparkoperator.k8s.io: [scheduledsparkapplications, sparkapplications]
+trainer.kubeflow.org: [trainjobs]
+{{- end }}
+
+{{- /* Those that can be told to take their pods back and bring them later. */}}
+{{- define "slurm.suspendableKinds" -}}
+batch: [jobs]
+jobset.x-k8s.io: [jobsets]
+kubeflow.org: [jaxjobs, mpijobs, mxjobs, paddlejobs, pytorchjobs, tfjobs, xgboostjobs]
+ray.io: [rayclusters, rayjobs]
+sparkoperator.k8s.io: [sparkapplications]
+trainer.kubeflow.org: [trainjobs]
+{{- end }}

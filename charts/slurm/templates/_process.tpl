@@ -28,6 +28,9 @@ pollSeconds: {{ .values.pollSeconds }}
 {{- define "slurm.schedulerConfig" -}}
 {{ include "slurm.commonConfig" (dict "root" $ "part" "scheduler" "user" "k8s" "values" .Values.scheduler) }}
 schedulerName: {{ include "slurm.schedulerName" . }}
+aliases: {{ toJson .Values.scheduler.aliases }}
+workloads: {{ toJson .Values.scheduler.workloads }}
+suspendOwners: {{ .Values.scheduler.suspendOwners }}
 defaultPartition: {{ .Values.scheduler.defaultPartition | default (include "slurm.defaultPartition" .) | quote }}
 access: {{ toJson .Values.scheduler.access }}
 gpuResources: {{ toJson .Values.scheduler.gpuResources }}

@@ -20,6 +20,8 @@ with warnings.catch_warnings():
     import kubernetes_validate
 
 from sunkpy.core.gang.access import Rule
+from sunkpy.core.gang.families import FAMILIES
+from sunkpy.core.gang.owners import kinds_read
 from sunkpy.operator.settings import OperatorSettings
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.syncer.settings import SyncerSettings
@@ -64,6 +66,12 @@ CLOSED = {
 }
 OWN_KEYS = {"keys": {"existingSlurmSecret": "a", "existingJwtSecret": "b"}, "login": {"enabled": False}}
 NO_SCHEDULER = {"scheduler": {"enabled": False}, "nodeSets": {}}
+SOLVER = {
+    "name": "solver",
+    "ownerKind": {"group": "sim.example.com", "kind": "Solver"},
+    "roles": [{"name": "worker", "countPath": "spec.workers.replicas", "indexLabel": "sim.example.com/rank"}],
+    "suspendPath": "spec.suspend",
+}
 SLURM_VALUES = [{}, FULL, CLOSED, OWN_KEYS, NO_SCHEDULER]
 
 
@@ -156,6 +164,8 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ("slurm", {"login": {"subjects": [{"kind": "Group"}]}}, "name"),
         ("slurm", {"priorityClasses": {"slurmd": 2_000_000_000}}, "slurmd"),
         ("slurm", {"scheduler": {"name": "a/b"}}, "name"),
+        ("slurm", {"scheduler": {"aliases": ["a/b"]}}, "aliases"),
+        ("slurm", {"scheduler": {"workloads": [SOLVER | {"rolls": []}]}}, "rolls"),
         ("sunkpy", {"image": ""}, "image"),
         ("sunkpy", {"networkPolicy": {"enable": True}}, "enable"),
     ],
@@ -352,6 +362,36 @@ def test_two_schedulers_of_one_name_claim_one_object_so_that_helm_refuses_the_se
     assert _claim("beta", {"scheduler": {"name": "alpha"}}) == _claim("alpha")
     assert _claim("beta") != _claim("alpha")
     assert _claim("alpha", {"scheduler": {"enabled": False}}) == set()
+
+
+def test_an_alias_is_claimed_as_the_name_is_and_reaches_the_scheduler():
+    values = {"scheduler": {"aliases": ["sunk-scheduler", "alpha"]}}
+    assert _claim("alpha", values) == {"sunkpy:scheduler-name:alpha", "sunkpy:scheduler-name:sunk-scheduler"}
+    assert _scheduler_settings(values).scheduler_names == ("demo", "sunk-scheduler", "alpha")
+
+
+def _scheduler_settings(values: dict[str, object]) -> SchedulerSettings:
+    text = of_kind(render("slurm", values), "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
+    return msgspec.yaml.decode(text, type=SchedulerSettings)
+
+
+def test_every_kind_that_a_family_reads_may_be_read():
+    rules = of_kind(render("slurm"), "ClusterRole")["sunkpy:scheduler-name:demo"]["rules"]
+    readable = {(group, name) for rule in rules for group in rule["apiGroups"] for name in rule["resources"]}
+    needed = {(kind.group, f"{kind.kind.lower()}s") for kind in kinds_read(FAMILIES)}
+    assert needed <= readable
+
+
+def test_a_kind_that_an_administrator_describes_reaches_the_scheduler_and_may_be_read():
+    rule = {"apiGroups": ["sim.example.com"], "resources": ["solvers"], "verbs": ["get", "list", "watch"]}
+    values = {"scheduler": {"workloads": [SOLVER], "extraRules": [rule]}}
+    assert [each.name for each in _scheduler_settings(values).workloads] == ["solver"]
+    assert rule in of_kind(render("slurm", values), "ClusterRole")["sunkpy:scheduler-name:demo"]["rules"]
+
+
+def test_two_descriptions_of_one_name_are_refused():
+    with pytest.raises(msgspec.ValidationError, match="two have the name solver"):
+        _scheduler_settings({"scheduler": {"workloads": [SOLVER, SOLVER]}})
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,11 @@ def rights_in_the_docs(*, release: str) -> dict[str, set[Right]]:
     """What the first table says, by process."""
     rights: dict[str, set[Right]] = {}
     for process, where, resource, verbs in _rows("process"):
-        words = re.findall(r"`([^`]+)`", resource)
-        name = words[1].replace("<release>", release) if len(words) > 1 else ""
-        found = {Right(where, words[0], name, verb) for verb in verbs.split(", ")}
-        rights.setdefault(process, set()).update(found)
+        resources, _, named = resource.partition(" named ")
+        name = named.strip("`").replace("<release>", release)
+        for each in re.findall(r"`([^`]+)`", resources):
+            found = {Right(where, each, name, verb) for verb in verbs.split(", ")}
+            rights.setdefault(process, set()).update(found)
     return rights
 
 

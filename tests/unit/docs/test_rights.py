@@ -40,6 +40,16 @@ def test_who_does_not_wait_for_jobs_gives_the_uninstall_one_right_more():
     assert rights - rights_in_the_docs(release=RELEASE)["uninstall"] == {patch}
 
 
+def test_owners_are_changed_only_where_somebody_asked_for_it():
+    def patched(values: dict[str, object]) -> set[str]:
+        role = of_kind(render("slurm", values, release=RELEASE), "ClusterRole")[f"sunkpy:scheduler-name:{RELEASE}"]
+        return {right.resource for right in rights_of_rules(CLUSTER, role["rules"]) if right.verb == "patch"}
+
+    before, after = patched({}), patched({"scheduler": {"suspendOwners": True}})
+    assert before == {"pods", "pods/status", "podgroups.scheduling.volcano.sh/status"}
+    assert {"jobs.batch", "jobsets.jobset.x-k8s.io", "rayjobs.ray.io", "trainjobs.trainer.kubeflow.org"} < after
+
+
 def test_keys_and_tokens_are_where_the_table_says(manifests: list[Manifest]):
     assert set(_holders(manifests)) == holders_in_the_docs()
 
