@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.unit.core.gang.families.makers import as_kept, jobs_of, named, seen, wanted
@@ -79,6 +80,25 @@ def test_a_strategy_of_another_step_does_not_count():
     document["spec"]["templates"].append(other)
     owners, pods = workflow(document, [("a", "hello-world"), ("b", "other")])
     assert [gang.final_because for gang in jobs_of(pods, owners)] == [DELETED, ""]
+
+
+def test_a_workflow_made_of_a_template_keeps_the_strategies_in_its_status():
+    document = named(manifest("argo-workflows/hello-world.yaml")[0], "hello-world-x")
+    _, pods = workflow(document, STEPS["argo-workflows/hello-world.yaml"])
+    stored = document["spec"] | {"templateDefaults": {"retryStrategy": {"retryPolicy": "OnError"}}}
+    spec = {"workflowTemplateRef": {"name": "t"}}
+    made = owner(document | {"spec": spec, "status": {"storedWorkflowTemplateSpec": stored}}, name="hello-world-x")
+    assert jobs_of(pods, [made])[0].final_because == ""
+    without = owner(document | {"spec": spec}, name="hello-world-x")
+    assert jobs_of(pods, [without])[0].final_because == "", "nothing is known"
+
+
+def test_a_workflow_that_cannot_be_read_costs_no_step_its_job():
+    owners, pods = workflow(manifest("argo-workflows/hello-world.yaml")[0], STEPS["argo-workflows/hello-world.yaml"])
+    broken = owner({"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": {"name": owners[0].name}})
+    broken = msgspec.structs.replace(broken, spec=msgspec.Raw(b'{"templates": null}'))
+    (gang,) = jobs_of(pods, [broken])
+    assert (gang.refused, gang.final_because) == ("", "")
 
 
 def test_defaults_of_the_workflow_count():

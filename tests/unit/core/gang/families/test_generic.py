@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import msgspec
 import pytest
+import yaml
 
 from sunkpy.core.gang import families
 from sunkpy.core.gang.families.generic import read_table
@@ -178,6 +182,13 @@ def test_a_table_that_cannot_be_used_says_why(entry, why):
     with pytest.raises(msgspec.ValidationError) as error:
         read_table([entry])
     assert str(error.value) == why
+
+
+def test_the_example_of_the_manual_is_valid():
+    page = (Path(__file__).resolve().parents[5] / "docs" / "workloads.md").read_text()
+    (block,) = re.findall(r"```yaml\n(scheduler:\n  workloads:.*?)```", page, flags=re.DOTALL)
+    (rule,) = read_table(yaml.safe_load(block)["scheduler"]["workloads"])
+    assert [role.name for role in rule.roles] == ["master", "worker"]
 
 
 def test_two_entries_of_one_name():

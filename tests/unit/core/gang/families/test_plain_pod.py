@@ -98,6 +98,16 @@ def test_options_stand_on_the_pod_or_on_any_owner():
     assert one.uid
 
 
+def test_a_gang_annotation_on_an_owner_is_answered():
+    document = documents("native/deployment.yaml")["Deployment"]
+    document["metadata"]["annotations"] = {"sunkpy.dev/gang": "x"}
+    owners, (one, *_) = deployment(document)
+    (gang,) = jobs_of([one], owners)
+    assert [(str(each), each.fatal) for each in gang.problems] == [
+        ("annotation sunkpy.dev/gang: has no effect on the owner of pods; write it into the pod template", False)
+    ]
+
+
 def pulsar():
     """The sets and the init Jobs of a Pulsar, which make their pods in parallel."""
     sets = [each for each in manifest("pulsar/cluster.rendered.yaml") if each["kind"] == "StatefulSet"]

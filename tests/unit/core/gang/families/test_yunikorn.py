@@ -94,6 +94,14 @@ def test_pods_that_nobody_declared_wait_for_the_first():
             [{"name": "w", "minMember": 65533}, {"name": "v", "minMember": 1}],
             "65534 pods are more than Slurm gives to one job: at most 65533",
         ),
+        *(
+            (
+                [{"name": "w", "minMember": 1, "minResource": {"memory": amount}}],
+                f"minResource of 'w': '{amount[:30]}' is no amount of memory",
+            )
+            for amount in ("1X", "-1", "1e99", "1e999999999", "9" * 5000)
+        ),
+        ("[" + '{"x":' * 100_000, "cannot be read: maximum recursion depth exceeded while deserializing an object"),
         ([{"name": "w", "minMember": 1}] * 2, "a task group is named twice: w, w"),
         ([], "0 pods are no gang: at least 1"),
         ([{"name": "v", "minMember": 1}], "there is no task group 'w' in it"),
