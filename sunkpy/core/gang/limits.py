@@ -31,7 +31,6 @@ from sunkpy.core.model.objects import (
     Pod,
     PodAffinityTerm,
     PodSpec,
-    SelectorRequirement,
 )
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -226,10 +225,9 @@ def _selects(term: PodAffinityTerm, of: Meta, other: Meta) -> bool:
 
 
 def _matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    exact = (
-        SelectorRequirement(key=key, operator="In", values=(value,)) for key, value in selector.match_labels.items()
+    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
+        matching.matches_requirement(labels, line) for line in selector.match_expressions
     )
-    return all(matching.matches_requirement(labels, line) for line in (*exact, *selector.match_expressions))
 
 
 def _avoid(avoided: dict[str, str], names: Iterable[str], why: str) -> None:

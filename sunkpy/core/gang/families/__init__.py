@@ -65,7 +65,7 @@ def assemble(id: GangId, pods: Sequence[Pod], owners: Owners = (), *, families: 
     family, _ = _family_of(pods[0], owners, families)
     try:
         return family.assemble(id, pods, owners)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, RecursionError) as error:
         what = top(pods[0], owners) or f"{family.name} {id}"
         return unsized(id, pods, owners, kind=what, why=f"{what} cannot be read: {error}")
 

@@ -52,6 +52,7 @@ class _Node(Wire, frozen=True, kw_only=True):
 
 class _Status(Wire, frozen=True, kw_only=True):
     nodes: Mapping[str, _Node] = {}
+    stored_workflow_template_spec: _Spec | None = None
 
 
 def _identify(pod: Pod, _owners: Owners) -> GangId | None:
@@ -61,18 +62,24 @@ def _identify(pod: Pod, _owners: Owners) -> GangId | None:
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     pod = pods[0]
     workflow = next((owner for owner in owners if owner.is_a == WORKFLOW), None)
-    because = _final(pod, workflow) if workflow else ""
+    try:
+        because = _final(pod, workflow) if workflow else ""
+    except msgspec.ValidationError:
+        # The CRD is loose, and nothing but a warning depends on it.
+        because = ""
     return msgspec.structs.replace(alone(id, pod, owners), final_because=because)
 
 
 def _final(pod: Pod, workflow: Owner) -> str:
-    spec, status = workflow.spec_as(_Spec), workflow.status_as(_Status)
+    status = workflow.status_as(_Status)
+    # A Workflow made of a WorkflowTemplate keeps what that said in its status.
+    spec = status.stored_workflow_template_spec or workflow.spec_as(_Spec)
     node = status.nodes.get(pod.annotations.get(NODE_ID, ""))
     # The status may be compressed or kept elsewhere; then the step could be any of the templates.
     templates = [each for each in spec.templates if node is None or each.name == node.template_name] or spec.templates
     default = spec.template_defaults.retry_strategy or spec.retry_strategy
     strategies = [each.retry_strategy or default for each in templates]
-    if any(each is not None and each.repeats_errors for each in strategies):
+    if not strategies or any(each is not None and each.repeats_errors for each in strategies):
         return ""
     return "a deleted pod is an Error of its step, which Argo repeats only with retryPolicy OnError or Always"
 

@@ -15,8 +15,8 @@ from sunkpy.core.gang.identity import GangId, token
 from sunkpy.core.gang.options import JobOptions, Problem, read_options
 from sunkpy.core.model.objects import Kind, Owner, Pod
 
-MOST_PLACES: Final = 65_533
-"""The most nodes that Slurm gives to one job (slurm.conf, MaxNodes; slurm.h, MAX_SLURM_NODES)."""
+MOST_PLACES: Final = 65_536
+"""The most nodes that Slurm counts (slurm.h, MAX_SLURM_NODES)."""
 
 _INDEX_LABELS: Final = ("batch.kubernetes.io/job-completion-index", "apps.kubernetes.io/pod-index")
 

@@ -12,13 +12,19 @@ from typing import Final
 
 import msgspec
 
+from sunkpy.core import names
 from sunkpy.core.gang.families.grouping import top
 from sunkpy.core.gang.gang import Family, Gang, Owners, solo
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.options import read_options
+from sunkpy.core.gang.options import Problem, read_options
 from sunkpy.core.model.objects import Pod
 
 BARE: Final = "nothing makes a bare pod again"
+_NOT_IN_TEMPLATE: Final = Problem(
+    annotation=names.ANNOTATION_GANG,
+    text="has no effect on the owner of pods; write it into the pod template",
+    fatal=False,
+)
 
 
 def own_id(pod: Pod) -> GangId:
@@ -29,6 +35,9 @@ def own_id(pod: Pod) -> GangId:
 def alone(id: GangId, pod: Pod, owners: Owners) -> Gang:
     """The gang of a pod that has a job for itself."""
     options, problems = read_options([pod.annotations, *(owner.annotations for owner in owners)])
+    above = {annotation for owner in owners for annotation in owner.annotations}
+    if names.ANNOTATION_GANG in above - pod.annotations.keys():
+        problems = (*problems, _NOT_IN_TEMPLATE)
     workload = top(pod, owners)
     return msgspec.structs.replace(
         solo(id, pod, options, problems),

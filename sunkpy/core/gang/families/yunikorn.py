@@ -20,11 +20,13 @@ from sunkpy.core.gang.families.grouping import BadCount, checked, named_id, opti
 from sunkpy.core.gang.gang import Family, Gang, Owners, Role
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.options import Problem
+from sunkpy.core.model import quantity
 from sunkpy.core.model.objects import Affinity, Container, Pod, PodSpec, Resources, Toleration, Wire
 
 PREFIX: Final = "yunikorn.apache.org/"
 GROUPS: Final = PREFIX + "task-groups"
 GROUP: Final = PREFIX + "task-group-name"
+_LONGEST_AMOUNT: Final = 30
 _FIRST: Final = ""
 """Role of a first pod that declares groups and is in none."""
 
@@ -86,7 +88,7 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 def _groups(text: str) -> Sequence[_TaskGroup]:
     try:
         groups = msgspec.json.decode(text, type=tuple[_TaskGroup, ...])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise BadCount(f"cannot be read: {error}") from error
     names = [group.name for group in groups]
     if len(set(names)) < len(names):
@@ -96,8 +98,23 @@ def _groups(text: str) -> Sequence[_TaskGroup]:
             checked(group.min_member)
         except BadCount as error:
             raise BadCount(f"minMember of {group.name[:40]!r}: {error}") from error
+        if wrong := _wrong_amount(group):
+            raise BadCount(f"minResource of {group.name[:40]!r}: {wrong}")
     checked(sum(group.min_member for group in groups))
     return groups
+
+
+def _wrong_amount(group: _TaskGroup) -> str:
+    """What is wrong with the resources of a group, which no apiserver has looked at."""
+    for name, amount in group.min_resource.items():
+        text = str(amount)
+        try:
+            units = quantity.base_units(name, text) if len(text) <= _LONGEST_AMOUNT else -1
+        except (quantity.BadQuantity, ArithmeticError):
+            units = -1
+        if not 0 <= units < 1 << 63:
+            return f"{text[:_LONGEST_AMOUNT]!r} is no amount of {name[:40]}"
+    return ""
 
 
 def _roles(declaring: Pod, groups: Sequence[_TaskGroup], pods: Sequence[Pod]) -> tuple[Role, ...]:

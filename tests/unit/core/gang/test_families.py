@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sunkpy.core.gang.actions import Bind, Evict, Finish, Submit
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import FAMILIES, assemble, identify
 from sunkpy.core.gang.hooks import epilog_waits_for, prolog_waits_for
-from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.identity import GangId, parse_comment
 from sunkpy.core.gang.request import Policy
 from sunkpy.core.gang.view import GangView, JobView
+from sunkpy.core.model.objects import Owner, OwnerReference, Pod, SchedulingGroup, WorkloadReference
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.pods import make_pod
 from tests.unit.core.gang.trio import WITH_TRIO, labels
+
+FIELDS = [
+    *("x", "name", "templates", "nodes", "retryStrategy", "retryPolicy", "parallelism", "backoffLimit", "failed"),
+    *("podFailurePolicy", "rules", "onPodConditions", "type", "conditions", "minMember", "podGroups", "policy", "gang"),
+    *("minCount", "schedulingPolicy", "basic", "schedulingConstraints", "topology", "key"),
+]
+ANNOTATIONS = [
+    *("sunkpy.dev/gang", "sunkpy.dev/gang-size", "sunkpy.dev/gang-roles", "sunkpy.dev/gang-role"),
+    *("armadaproject.io/gangId", "armadaproject.io/gangCardinality", "armadaproject.io/gangNodeUniformityLabel"),
+    *("yunikorn.apache.org/task-groups", "yunikorn.apache.org/task-group-name", "yunikorn.apache.org/app-id"),
+]
 
 POLICY = Policy(gpu_resources={})
 FITS = Eligibility(eligible=("n1", "n2", "n3"))
@@ -49,6 +63,47 @@ def test_every_pod_has_a_family_and_the_first_that_knows_it_has_it():
     with pytest.raises(LookupError, match="no family takes pod default/web-1"):
         identify(make_pod(), families=WITH_TRIO[:1])
     assert FAMILIES[-1].name == "plain pod"
+
+
+TEXTS = st.text(max_size=20) | st.sampled_from(["", "0", "-1", "3", "a=1,b=2", "[]", "[{}]", "9" * 5000, "[" * 100_000])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=4),
+    max_leaves=12,
+)
+KINDS = [
+    ("batch/v1", "Job"),
+    ("argoproj.io/v1alpha1", "Workflow"),
+    ("scheduling.x-k8s.io/v1alpha1", "PodGroup"),
+    ("scheduling.k8s.io/v1alpha1", "Workload"),
+    ("scheduling.k8s.io/v1alpha2", "PodGroup"),
+]
+
+
+@given(
+    annotations=st.dictionaries(st.sampled_from(ANNOTATIONS), TEXTS),
+    spec=JSON,
+    status=JSON,
+    kind=st.sampled_from(KINDS),
+)
+def test_nothing_that_people_write_breaks_the_door(annotations, spec, status, kind):
+    version, name = kind
+    meta = {"name": "x", "namespace": "default", "uid": "uid-of-x"}
+    body = {"apiVersion": version, "kind": name, "metadata": meta, "spec": spec, "status": status}
+    above = msgspec.json.decode(msgspec.json.encode(body), type=Owner)
+    reference = OwnerReference(api_version=version, kind=name, name="x", uid="uid-of-x", controller=True)
+    made = make_pod(annotations=annotations)
+    labels = {"scheduling.x-k8s.io/pod-group": "x"} if version.startswith("scheduling.x") else {"applicationId": "x"}
+    meta = msgspec.structs.replace(made.metadata, owner_references=(reference,), labels=labels)
+    groups = {
+        "scheduling.k8s.io/v1alpha1": {"workload_ref": WorkloadReference(name="x", pod_group="x")},
+        "scheduling.k8s.io/v1alpha2": {"scheduling_group": SchedulingGroup(pod_group_name="x")},
+    }
+    pod = Pod(metadata=meta, spec=msgspec.structs.replace(made.spec, **groups.get(version, {})))
+    id = identify(pod, [above])
+    gang = assemble(id, [pod], [above])
+    assert gang.members in ((pod,), ())
+    assert parse_comment(id.comment()) == id
 
 
 def test_members_stand_in_rank_order():

@@ -1,0 +1,203 @@
+"""Pods among pods, host ports and devices: a constraint where Slurm can hold it, refused by name where not."""
+
+from __future__ import annotations
+
+import pytest
+
+from sunkpy.core.gang.limits import avoid_nodes, within_limits
+from tests.unit.core.gang.families.makers import bare, job, jobs_of, stateful_set, sums
+from tests.unit.core.gang.families.workload import gang, manifest, pod
+from tests.unit.core.gang.pods import make_node
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+
+
+def term(key=HOST, app="web", **more):
+    return {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key, **more}
+
+
+def apart(*terms):
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}}
+
+
+def near(*terms):
+    return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}}
+
+
+def ports(*numbers, **more):
+    return {"containers": [{"name": "c", "ports": [{"hostPort": number, **more} for number in numbers]}]}
+
+
+def of(spec, size=2, **more):
+    """A gang of pods with the label app=web, of which one is there."""
+    annotations = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": str(size)} if size > 1 else {}
+    return gang([pod("p", labels={"app": "web"}, annotations=annotations, spec=spec, **more)])
+
+
+@pytest.mark.parametrize(
+    ("spec", "one_per_node", "one_domain"),
+    [
+        ({}, False, ""),
+        (apart(term()), True, ""),
+        (apart(term(app="other")), False, ""),
+        (apart({"topologyKey": HOST}), False, ""),
+        (apart({"topologyKey": HOST, "labelSelector": {}}), True, ""),
+        (apart(term(namespaces=["other"])), False, ""),
+        (apart(term(namespaces=["other"], namespaceSelector={})), True, ""),
+        (near(term()), False, HOST),
+        (near(term(ZONE)), False, ZONE),
+        (near(term(ZONE), term()), False, HOST),
+        (near(term(ZONE, "db")), False, ""),
+        (ports(80), True, ""),
+        (ports(0), False, ""),
+    ],
+)
+def test_what_becomes_a_constraint_of_a_gang(spec, one_per_node, one_domain):
+    made = within_limits(of(spec), gpu_resources={})
+    assert (made.refused, made.one_per_node, made.one_domain) == ("", one_per_node, one_domain)
+
+
+@pytest.mark.parametrize("spec", [apart(term()), apart(term(ZONE)), near(term(ZONE)), ports(80)])
+def test_nothing_of_that_limits_a_single_pod(spec):
+    made = of(spec, 1)
+    assert within_limits(made, gpu_resources={}) == made
+
+
+SPREAD = "Slurm can keep the pods of a job on different nodes, not in different domains"
+
+
+@pytest.mark.parametrize(
+    ("spec", "refused"),
+    [
+        (apart(term(ZONE)), f"pod p must not share its {ZONE} with others of its gang: {SPREAD}"),
+        (near(term()) | ports(80), "its pods must be on one node and on different nodes"),
+        (
+            near(term(ZONE), term("rack")),
+            f"its pods must be together by rack and by {ZONE}: Slurm can keep a job within one of them",
+        ),
+        (
+            {"resourceClaims": [{"name": "gpu"}, {"name": "nic"}]},
+            "pod p has resource claims (gpu, nic): Slurm cannot allocate the devices of a claim",
+        ),
+    ],
+)
+def test_what_is_refused(spec, refused):
+    assert within_limits(of(spec), gpu_resources={}).refused == refused
+
+
+def test_a_role_that_must_not_be_beside_another_role_spreads_the_gang():
+    said = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-roles": "leader=1,worker=2"}
+    pods = [
+        pod(name, labels={"app": name}, annotations=said | {"sunkpy.dev/gang-role": name}, spec=spec)
+        for name, spec in (("leader", {}), ("worker", apart(term(app="leader"))))
+    ]
+    assert within_limits(gang(pods), gpu_resources={}).one_per_node
+
+
+def test_what_a_family_found_out_stays():
+    pods = [bare(each) for each in manifest("armada/gang-pods.shape.yaml")]
+    made = gang(pods)
+    assert within_limits(made, gpu_resources={}).one_domain == HOST
+
+
+DEVICES = {
+    "slurm-bridge/dra-nvidia-pod.yaml": (
+        "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
+        lambda document: ((), [bare(document)]),
+        "pod pod-gpu-nvidia asks for deviceclass.resource.kubernetes.io/gpu.nvidia.com",
+    ),
+    "slurm-bridge/dra-example-job.yaml": (
+        "deviceclass.resource.kubernetes.io/gpu.example.com",
+        job,
+        "pod job-sleep-dra-x0 asks for deviceclass.resource.kubernetes.io/gpu.example.com",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_a_device_class_needs_a_gres(name):
+    resource, expand, asks = DEVICES[name]
+    owners, pods = expand(manifest(name)[0])
+    (made,) = jobs_of(pods, owners)
+    refused = within_limits(made, gpu_resources={"nvidia.com/gpu": "gpu"}).refused
+    assert refused == f"{asks}, for which no GRES stands: name it as gpu.resource of a NodeSet"
+    mapped = within_limits(made, gpu_resources={resource: "gpu"})
+    assert (mapped.refused, sums(mapped, gpu_resources=(resource,))) == ("", (1, 1, 128, 1))
+
+
+def test_a_device_of_a_plugin_is_the_business_of_nodes_that_offer_it():
+    made = of({"containers": [{"name": "c", "resources": {"requests": {"example.com/deviceA": "1"}}}]}, 1)
+    assert within_limits(made, gpu_resources={}).refused == ""
+
+
+def test_a_daemon_is_never_refused():
+    made = owner_of_a_daemon()
+    assert within_limits(made, gpu_resources={}) == made
+
+
+def owner_of_a_daemon():
+    reference = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
+    return gang([pod("d-x", ownerReferences=[reference], spec={"resourceClaims": [{"name": "gpu"}]})])
+
+
+# ---------------------------------------------------------------------- pods of other gangs, where they are now
+
+NODES = {
+    "n1": make_node("n1", labels={HOST: "n1", ZONE: "a"}),
+    "n2": make_node("n2", labels={HOST: "n2", ZONE: "a"}),
+    "n3": make_node("n3", labels={HOST: "n3", ZONE: "b"}),
+    "n4": make_node("n4", labels={HOST: "n4"}),
+}
+
+
+def there(spec=None, app="web", **more):
+    return pod("other", labels={"app": app}, spec=spec or {}, **more)
+
+
+def one(spec, app="web"):
+    return pod("p", labels={"app": app}, spec=spec)
+
+
+IN_ANTI = "pod default/other is in its anti-affinity"
+KEEPS_AWAY = "pod default/other keeps it away"
+NOT_THERE = "no pod of its affinity is there"
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "avoided"),
+    [
+        ({}, {"n1": [there()]}, {}),
+        (apart(term()), {"n1": [there()]}, {"n1": IN_ANTI}),
+        (apart(term()), {"n1": [there(app="db")]}, {}),
+        (apart(term()), {"n1": [there(status={"phase": "Succeeded"})]}, {}),
+        (apart(term()), {"n1": [there(namespace="elsewhere")]}, {}),
+        (apart(term(ZONE)), {"n1": [there()]}, {"n1": IN_ANTI, "n2": IN_ANTI}),
+        (apart(term(ZONE)), {"n4": [there()]}, {}),
+        ({}, {"n3": [there(apart(term()))]}, {"n3": KEEPS_AWAY}),
+        ({}, {"n3": [there(apart(term(app="db")))]}, {}),
+        (ports(80), {"n2": [there(ports(80))]}, {"n2": "host port 80 is taken"}),
+        (ports(80), {"n2": [there(ports(80, protocol="UDP"))]}, {}),
+        (ports(80, hostIP="10.0.0.1"), {"n2": [there(ports(80, hostIP="10.0.0.2"))]}, {}),
+        (ports(80, hostIP="10.0.0.1"), {"n2": [there(ports(80))]}, {"n2": "host port 80 is taken"}),
+        (near(term(ZONE)), {"n1": [there()]}, {"n3": NOT_THERE, "n4": NOT_THERE}),
+        (near(term(ZONE)), {}, {}),
+        (near(term(ZONE, "db")), {}, dict.fromkeys(NODES, NOT_THERE)),
+    ],
+)
+def test_nodes_to_avoid_now(mine, theirs, avoided):
+    assert avoid_nodes(one(mine), theirs, NODES) == avoided
+
+
+def test_each_part_of_a_pulsar_avoids_the_nodes_of_its_set_only():
+    sets = {
+        each["metadata"]["name"]: each
+        for each in manifest("pulsar/cluster.rendered.yaml")
+        if each["kind"] == "StatefulSet"
+    }
+    bookies = stateful_set(sets["pulsar-bookie"])[1]
+    proxies = stateful_set(sets["pulsar-proxy"])[1]
+    theirs = {"n1": [bookies[0], proxies[0]], "n2": [bookies[1]]}
+    assert set(avoid_nodes(bookies[2], theirs, NODES)) == {"n1", "n2"}
+    assert set(avoid_nodes(proxies[1], theirs, NODES)) == {"n1"}
+    brokers = stateful_set(sets["pulsar-broker"])[1]
+    assert avoid_nodes(brokers[1], {"n1": [brokers[0]]}, NODES) == {}, "a preferred term binds nobody"
