@@ -11,8 +11,8 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
     `time_limit_minutes`: None is the partition's default, 0 is unlimited. `shared` is who else may use the nodes:
     `none`, `user`, `mcs`, `topo` (man sbatch, --exclusive). `tasks` may share nodes: at least `minimum_nodes`, at most
     `maximum_nodes`. `switches`: on at most so many leaf switches, unless that takes longer than `switches_wait_s`.
-    `tres_per_node` and `tres_per_task` are Slurm's text, such as `gres/gpu:h100:2`. The job is never requeued: a workload
-    comes back as new pods of its own controller.
+    `tres_per_node` and `tres_per_task` are Slurm's text, such as `gres/gpu:h100:2`. The job is never requeued: a
+    workload comes back as new pods of its own controller.
     """
 
     name: str
