@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from sunkpy.core.gang.owners import Absence, Link
-from sunkpy.core.model.objects import Kind, Owner, Pod
+from sunkpy.core.model.objects import Key, Kind, Owner, Pod
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
 from sunkpy.kube.discovery import Discovery, Resource
@@ -30,13 +30,12 @@ AGAIN_S = 15.0
 """How often a kind that cannot be read is tried again."""
 
 _SYNC_AGAIN_S = 0.2
-_ANY_NAME: Final = ""
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _MOST_STATUS_BYTES: Final = 65536
 _NOTHING: Final = msgspec.Raw(b"{}")
 
-Changed = Callable[[Kind, str], None]
-"""Called with kind and name of an object that came, changed or went; without name when that may be any of the kind."""
+Changed = Callable[[Kind, Key | None], None]
+"""Called with kind and key of an object that came, changed or went; None when that may be any of the kind."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,7 +73,11 @@ class OwnerWatches:
         self._to_read: WorkQueue[Link] = WorkQueue("owners")
         self._read: dict[Link, Owner | Absence] = {}
         self._log = structlog.get_logger("owners")
-        self.on_change: Changed = lambda kind, name: None
+        self._listeners: list[Changed] = []
+
+    def add_listener(self, listener: Changed) -> None:
+        """Hear of each change; must not block."""
+        self._listeners.append(listener)
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -95,7 +98,7 @@ class OwnerWatches:
         return owner if owner is not None and link.leads_to(owner) else None
 
     def look(self, link: Link) -> Owner | Absence:
-        """The object, or why it is not at hand; what is not known yet will be, and `on_change` tells."""
+        """The object, or why it is not at hand; what is not known yet will be, and listeners are told."""
         owner = self.seen(link)
         if owner is not None:
             return owner
@@ -105,6 +108,16 @@ class OwnerWatches:
             return self._read[link]
         self._to_read.add_after(link, PATIENCE_S)
         return Absence.UNKNOWN
+
+    def follow(self, kind: Kind) -> None:
+        """Watch a kind though no pod is known to be below it."""
+        self._watch(kind)
+
+    def path(self, owner: Owner) -> str:
+        """Where an object is that a watch has shown."""
+        resource = self._watch(owner.is_a).resource
+        assert resource is not None
+        return resource.path(*owner.key)
 
     def why_unreadable(self, kind: Kind) -> str:
         """What a person has to change before objects of the kind can be read."""
@@ -130,7 +143,7 @@ class OwnerWatches:
                 if watch.problem != str(why):
                     self._log.warning("kind cannot be read", kind=kind.kind, group=kind.group, problem=str(why))
                     watch.problem = str(why)
-                    self.on_change(kind, _ANY_NAME)
+                    self._tell(kind, None)
             except (errors.KubeError, msgspec.DecodeError) as error:
                 self._log.warning("kind not found out", kind=kind.kind, group=kind.group, error=str(error))
             await asyncio.sleep(AGAIN_S)
@@ -139,7 +152,7 @@ class OwnerWatches:
             self._kube, resource.collection, Owner, keep=lambda owner: self._kept(owner, resource)
         )
         watch.informer.add_handler(lambda old, new: self._changed(kind, old, new))
-        self.on_change(kind, _ANY_NAME)
+        self._tell(kind, None)
         await watch.informer.run()
 
     async def _find(self, kind: Kind) -> Resource:
@@ -183,7 +196,11 @@ class OwnerWatches:
     def _changed(self, kind: Kind, old: Owner | None, new: Owner | None) -> None:
         known = new or old
         if known is not None and (old is None or new is None or _matter(old) != _matter(new)):
-            self.on_change(kind, known.name)
+            self._tell(kind, known.key)
+
+    def _tell(self, kind: Kind, key: Key | None) -> None:
+        for listener in self._listeners:
+            listener(kind, key)
 
     async def _read_one(self, link: Link) -> float | None:
         """Ask for one object that no watch has shown, though it is time.
@@ -203,7 +220,7 @@ class OwnerWatches:
             found = None
         kept = self._kept(found, resource) if found is not None and link.leads_to(found) else None
         self._read[link] = kept if kept is not None else Absence.GONE
-        self.on_change(link.kind, link.name)
+        self._tell(link.kind, (link.namespace, link.name))
         return None
 
 

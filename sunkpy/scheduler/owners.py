@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from sunkpy.core.gang import gang
 from sunkpy.core.gang.families import FAMILIES, Families
 from sunkpy.core.gang.owners import Above, Absence, Link, climb
-from sunkpy.core.model.objects import Kind, Owner, Pod
+from sunkpy.core.model.objects import Key, Kind, Owner, Pod
 from sunkpy.scheduler.owner_watch import OwnerWatches
 
 
@@ -28,7 +28,7 @@ class Owners:
         self._last: dict[Link, Owner] = {}
         self._change = asyncio.Event()
         self.on_change: Callable[[str], None] = lambda uid: None
-        watches.on_change = self._changed
+        watches.add_listener(self._changed)
 
     def of(self, pod: Pod) -> gang.Owners | None:
         """What stands above the pod; None while that is not known."""
@@ -110,8 +110,11 @@ class Owners:
     def _newest(self, link: Link) -> Owner:
         return self._watches.seen(link) or self._last[link]
 
-    def _changed(self, kind: Kind, name: str) -> None:
-        links = self._links.get((kind, name), set()) if name else {link for link in self._below if link.kind == kind}
+    def _changed(self, kind: Kind, key: Key | None) -> None:
+        if key is None:
+            links = {link for link in self._below if link.kind == kind}
+        else:
+            links = self._links.get((kind, key[1]), set())
         if not links:
             return
         for link in tuple(links):

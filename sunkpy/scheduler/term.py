@@ -39,6 +39,7 @@ from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.node_auth import NodeAuth
 from sunkpy.scheduler.owner_watch import OwnerWatches
 from sunkpy.scheduler.owners import Owners
+from sunkpy.scheduler.pod_groups import PhaseRule, PodGroups
 from sunkpy.scheduler.pod_writer import PodWriter
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.scheduler.submit import JobWriter
@@ -50,7 +51,10 @@ _NODES_EACH_S = 2.0
 
 
 class Term:
-    """Made anew for each term. `families` are the workloads that are known, `clock` is monotonic, in seconds."""
+    """Made anew for each term. `families` are the workloads that are known, `clock` is monotonic, in seconds.
+
+    `phases`: the pod groups whose phase the scheduler keeps, if any.
+    """
 
     def __init__(
         self,
@@ -61,6 +65,7 @@ class Term:
         process: Process,
         metrics: SchedulerMetrics,
         families: Families = FAMILIES,
+        phases: PhaseRule | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kube = kube
@@ -88,6 +93,7 @@ class Term:
         self._membership = Membership(owners=owners, pods=self._pods, ledger=self._ledger, queue=self._queue)
         self._members = MemberIndex(families, owners=owners, listener=self._membership, clock=clock)
         self._cluster.pods.add_handler(self._members.update)
+        self._pod_groups = self._make_pod_groups(phases) if phases is not None else None
         self._collector = Collector(cluster=self._cluster, members=self._members, settings=settings, clock=clock)
         self._loop = self._make_loop()
         self._hooks = self._make_hooks()
@@ -153,6 +159,15 @@ class Term:
             clock=self._clock,
         )
 
+    def _make_pod_groups(self, rule: PhaseRule) -> PodGroups:
+        return PodGroups(
+            self._kube,
+            rule,
+            watches=self._watches,
+            pods=self._cluster.pods,
+            schedulers=self._settings.scheduler_names,
+        )
+
     async def run(self, server: HookServer) -> None:
         """Work until cancelled; hooks are answered once what is there has been adopted."""
         try:
@@ -166,6 +181,8 @@ class Term:
                 for pod in self._members.identified():
                     self._loop.pod_changed(None, pod)
                 group.create_task(self._membership.run(self._members, self._process.queue_metrics))
+                if self._pod_groups is not None:
+                    group.create_task(self._pod_groups.run(self._process.queue_metrics))
                 server.hooks = self._hooks
                 group.create_task(self._make_poller().run())
                 group.create_task(self._sweep(adoption))

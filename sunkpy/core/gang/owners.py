@@ -28,6 +28,13 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         return f"{self.kind.kind} {self.namespace}/{self.name}"
 
+    @classmethod
+    def to(cls, reference: OwnerReference, namespace: str) -> Link:
+        """The owner of an object in that namespace."""
+        group, _, _ = reference.api_version.rpartition("/")
+        kind = Kind(group=group, kind=reference.kind)
+        return cls(kind=kind, namespace=namespace, name=reference.name, uid=reference.uid)
+
     def leads_to(self, owner: KubeObject) -> bool:
         """This is the object that is meant."""
         return self.uid in ("", owner.uid)
@@ -86,8 +93,8 @@ def _controllers(pod: Pod, needed: Container[Kind], look: Look) -> Above:
     links: list[Link] = []
     owners: list[Owner] = []
     below: KubeObject = pod
-    while len(owners) < MOST_CONTROLLERS and (reference := _controller_of(below)) is not None:
-        link = _link(reference, pod.metadata.namespace)
+    while len(owners) < MOST_CONTROLLERS and (reference := controller_of(below)) is not None:
+        link = Link.to(reference, pod.metadata.namespace)
         found = look(link)
         if isinstance(found, Owner):
             links.append(link)
@@ -100,14 +107,9 @@ def _controllers(pod: Pod, needed: Container[Kind], look: Look) -> Above:
     return Above(links=tuple(links), owners=tuple(owners))
 
 
-def _controller_of(child: KubeObject) -> OwnerReference | None:
+def controller_of(child: KubeObject) -> OwnerReference | None:
+    """The owner that is responsible for an object, if there is one."""
     return next((reference for reference in child.metadata.owner_references if reference.controller), None)
-
-
-def _link(reference: OwnerReference, namespace: str) -> Link:
-    group, _, _ = reference.api_version.rpartition("/")
-    kind = Kind(group=group, kind=reference.kind)
-    return Link(kind=kind, namespace=namespace, name=reference.name, uid=reference.uid)
 
 
 def _named_by(pod: Pod, families: Iterable[Family]) -> Iterable[Link]:
