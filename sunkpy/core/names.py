@@ -40,6 +40,7 @@ CORDONED_BY_SLURM = "slurm"
 # Annotations of the workload pods that Slurm schedules, written by the scheduler.
 ANNOTATION_JOB_ID = PREFIX + "job-id"
 ANNOTATION_PLACED_ON = PREFIX + "slurm-node"
+ANNOTATION_PLACE = PREFIX + "place"  # "<role>/<index>", of a member of a gang of several
 
 # Conditions of slurmd Pods (written by the syncer) and of Nodes (copied by the operator).
 CONDITION_DRAIN = "SlurmDrain"

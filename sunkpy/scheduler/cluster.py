@@ -38,8 +38,10 @@ class Cluster:
         self._eligible: dict[bytes, Eligibility] = {}
         self._indexed: tuple[dict[str, list[Pod]], dict[str, list[Pod]]] | None = None
         self._candidates: list[Candidate] | None = None
-        self.occupancy = Occupancy(kube, scheduler_name=settings.scheduler_name, on_change=self._invalidate)
         self.pods = Informer(kube, paths.ALL_PODS, Pod, field_selector=f"spec.schedulerName={settings.scheduler_name}")
+        self.occupancy = Occupancy(
+            kube, scheduler_name=settings.scheduler_name, own=self.pods.values, on_change=self._invalidate
+        )
         self.nodes = Informer(kube, paths.NODES, Node)
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
         self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels)

@@ -75,7 +75,9 @@ class Term:
         self._cluster.pods.add_handler(self._members.update)
         self._slurm_nodes.add_listener(self._slurm_answered)
         self._pods = PodWriter(kube, EventRecorder(kube, component="scheduler", instance=process.identity.name))
-        self._collector = Collector(cluster=self._cluster, members=self._members, settings=settings, clock=clock)
+        self._collector = Collector(
+            cluster=self._cluster, members=self._members, ledger=self._ledger, settings=settings, clock=clock
+        )
         self._loop = self._make_loop()
         self._hooks = self._make_hooks()
 

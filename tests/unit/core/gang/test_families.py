@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from sunkpy.core.gang.actions import Bind, Evict, Finish, Submit
+from sunkpy.core.gang.actions import Bind, Evict, Finish, Report, Submit
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import FAMILIES, assemble, identify
 from sunkpy.core.gang.hooks import epilog_waits_for, prolog_waits_for
@@ -56,7 +56,10 @@ def test_members_stand_in_rank_order():
 
 
 def test_nothing_is_submitted_before_all_are_there():
-    assert decide_gang(view(trio()[:2]), POLICY) == []
+    actions = decide_gang(view(trio()[:2]), POLICY)
+    assert [(type(a), a.message, a.is_problem) for a in actions] == [
+        (Report, "waits for 1 of 3 pods (worker 1 of 2)", False)
+    ] * 2
     (submit,) = decide_gang(view(trio()), POLICY)
     assert isinstance(submit, Submit)
     assert (submit.request.minimum_nodes, submit.request.comment) == (3, "k8s:default/band:uid-of-band")
@@ -67,8 +70,15 @@ def test_nobody_is_bound_before_the_job_has_all_its_nodes():
     begun = JobView(id=7, state=frozenset({"RUNNING", "CONFIGURING"}), prologs=frozenset({"n1", "n2"}))
     assert decide_gang(view(trio(), begun), POLICY) == []
     started = JobView(id=7, state=frozenset({"RUNNING"}), prologs=frozenset(ALL_NODES))
-    placed = {action.pod.name: action.slurm_node for action in decide_gang(view(trio(), started), POLICY)}
-    assert placed == {"leader-1": "n1", "worker-1": "n2", "worker-2": "n3"}
+    (bind,) = decide_gang(view(trio(), started), POLICY)
+    placed = {binding.pod.name: (binding.slurm_node, binding.place) for binding in bind.bindings}
+    assert placed == {"leader-1": ("n1", "leader/0"), "worker-1": ("n2", "worker/0"), "worker-2": ("n3", "worker/1")}
+
+
+def test_rank_goes_along_the_nodes_in_the_order_of_the_job():
+    started = JobView(id=7, state=frozenset({"RUNNING"}), nodes=("n3", "n1", "n2"), prologs=frozenset(ALL_NODES))
+    (bind,) = decide_gang(view(trio(), started), POLICY)
+    assert [binding.slurm_node for binding in bind.bindings] == ["n3", "n1", "n2"]
 
 
 def test_a_gang_that_was_bound_in_part_gets_its_other_nodes():
@@ -77,16 +87,17 @@ def test_a_gang_that_was_bound_in_part_gets_its_other_nodes():
     seen = view(pods, running, placed={"leader-1": "n2", "worker-2": "n1"}, bound_to=7)
     (bind,) = decide_gang(seen, POLICY)
     assert isinstance(bind, Bind)
-    assert (bind.pod.name, bind.slurm_node) == ("worker-1", "n3")
+    (binding,) = bind.bindings
+    assert (binding.pod.name, binding.slurm_node) == ("worker-1", "n3")
 
 
-def test_every_prolog_waits_for_all_members():
-    started = JobView(id=7, state=frozenset({"RUNNING"}), prologs=frozenset(ALL_NODES))
+def test_a_prolog_waits_for_the_members_that_go_to_its_node():
+    started = JobView(id=7, state=frozenset({"RUNNING"}), nodes=ALL_NODES, prologs=frozenset(ALL_NODES))
     pods, placed = bound()
-    assert prolog_waits_for(view([*pods[:2], member("worker", 1)], started, placed=placed, bound_to=7), 7) == (
-        "pod default/worker-1 is not bound yet"
-    )
-    assert prolog_waits_for(view(pods, started, placed=placed, bound_to=7), 7) is None
+    seen = view([*pods[:2], member("worker", 1)], started, placed=placed, bound_to=7)
+    assert prolog_waits_for(seen, 7, "n2") == "pod default/worker-1 is not bound yet"
+    assert prolog_waits_for(seen, 7, "n1") is None
+    assert prolog_waits_for(view(pods, started, placed=placed, bound_to=7), 7, "n2") is None
 
 
 def test_a_gang_goes_as_one_and_each_epilog_waits_for_its_own_node():
