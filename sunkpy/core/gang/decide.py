@@ -262,6 +262,8 @@ def _submit(view: GangView, gang: Gang, policy: Policy) -> list[GangAction]:
     fatal = [str(problem) for problem in gang.problems if problem.fatal]
     if gang.refused or fatal:
         return _report_all(gang, "; ".join([gang.refused] if gang.refused else fatal))
+    if not gang.places:
+        return _report_all(gang, "its owner declares no pods")
     if waits_for := view.waits_for or explain_missing(gang):
         return _tell_all(gang, f"waits for {waits_for}")
     if not view.may_submit:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from sunkpy.core.gang.actions import Bind, Evict, Finish, Report, Submit
+from sunkpy.core.gang.actions import Bind, Cancel, Evict, Finish, Report, Submit
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import FAMILIES, assemble, identify
-from sunkpy.core.gang.hooks import epilog_waits_for, prolog_waits_for
+from sunkpy.core.gang.gang import Member, Role
+from sunkpy.core.gang.hooks import epilog_waits_for, gate_waits_for, prolog_waits_for
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.request import Policy
 from sunkpy.core.gang.view import GangView, JobView
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.pods import make_pod
-from tests.unit.core.gang.trio import WITH_TRIO, labels
+from tests.unit.core.gang.trio import WITH_BAND, WITH_TRIO, band_labels, labels
 
 POLICY = Policy(gpu_resources={})
 FITS = Eligibility(eligible=("n1", "n2", "n3"))
@@ -120,3 +121,102 @@ def test_the_job_ends_with_the_exit_code_of_all(phases, exit_code):
     assert decide_gang(view(pods, running, bound_to=7), POLICY) == [Finish(job=7, exit_code=exit_code)]
     still = [*pods[:2], member("worker", 2, node="k", phase="Running", running=True)]
     assert decide_gang(view(still, running, bound_to=7), POLICY) == []
+
+
+# --------------------------------------------------------------------- what becomes of places without pods
+
+
+def band(*pods, **fields):
+    made = [msgspec.structs.replace(pod, metadata=_band_meta(pod, role, index)) for role, index, pod in pods]
+    id = identify(made[0], families=WITH_BAND)
+    gang = msgspec.structs.replace(assemble(id, made, families=WITH_BAND), **fields)
+    return gang, made
+
+
+def _band_meta(pod, role, index):
+    return msgspec.structs.replace(pod.metadata, labels=band_labels(role, index))
+
+
+def band_view(gang, *jobs, **fields):
+    return GangView(id=gang.id, gang=gang, jobs=jobs, eligibility=FITS, **fields)
+
+
+RUNS = JobView(id=7, state=frozenset({"RUNNING"}), nodes=("n1", "n2"), tasks=3, layout=(("n1", 2), ("n2", 1)))
+
+
+@pytest.mark.parametrize(("idle_s", "expected"), [(0.0, []), (119.0, []), (120.0, [Finish(job=7, exit_code=0)])])
+def test_a_job_is_kept_a_while_for_pods_that_its_owner_will_make(idle_s, expected):
+    gang, _ = band(("leader", 0, make_pod(node="k1", phase="Succeeded")), expects_more=True)
+    assert decide_gang(band_view(gang, RUNS, bound_to=7, idle_s=idle_s), POLICY) == expected
+
+
+def test_a_pod_that_comes_while_the_job_is_kept_has_its_place():
+    over, late = make_pod(node="k1", phase="Succeeded"), make_pod("late", uid="late")
+    gang, _ = band(("leader", 0, over), ("worker", 1, late), expects_more=True)
+    (bind,) = decide_gang(band_view(gang, RUNS, bound_to=7), POLICY)
+    assert (bind.bindings[0].slurm_node, bind.gives_back) == ("n2", False)
+
+
+def test_a_pod_that_comes_when_the_job_was_told_to_end_waits_for_the_next():
+    over, late = make_pod(node="k1", phase="Succeeded"), make_pod("late", uid="late")
+    gang, _ = band(("leader", 0, over), ("worker", 1, late))
+    told = msgspec.structs.replace(RUNS, told_s_ago=1.0)
+    assert decide_gang(band_view(gang, told, bound_to=7), POLICY) == []
+    deaf = msgspec.structs.replace(RUNS, told_s_ago=16.0)
+    assert decide_gang(band_view(gang, deaf, bound_to=7), POLICY) == [
+        Cancel(job=7, why="the placeholder did not end when it was told")
+    ]
+
+
+@pytest.mark.parametrize(("idle_s", "kind"), [(1.0, Report), (120.0, Cancel)])
+def test_nodes_are_not_held_for_ever_for_pods_that_do_not_come(idle_s, kind):
+    gang, _ = band(("worker", 0, make_pod()))
+    (action,) = decide_gang(band_view(gang, RUNS, idle_s=idle_s), POLICY)
+    assert type(action) is kind
+    assert "1 of 1 pods (leader 0 of 1)" in (action.why if kind is Cancel else action.message)
+
+
+def test_a_gang_that_was_declared_anew_while_it_queued_is_submitted_anew():
+    gang, _ = band(("leader", 0, make_pod()))
+    queued = JobView(id=7, state=frozenset({"PENDING"}), tasks=5)
+    assert decide_gang(band_view(gang, queued), POLICY) == [
+        Cancel(job=7, why="its owner wants 3 pods now, and the job holds 5 places")
+    ]
+    assert decide_gang(band_view(gang, msgspec.structs.replace(queued, tasks=3)), POLICY) == []
+
+
+def test_what_slurm_cannot_give_is_said_on_every_pod_and_nothing_is_submitted():
+    gang, _ = band(("leader", 0, make_pod()), ("worker", 0, make_pod("b", uid="b")), refused="no device classes")
+    actions = decide_gang(band_view(gang), POLICY)
+    assert [(type(a), a.message, a.is_problem) for a in actions] == [(Report, "no device classes", True)] * 2
+
+
+def test_a_gang_without_places_is_refused():
+    gang, _ = band(("leader", 0, make_pod()), roles=())
+    gang = msgspec.structs.replace(gang, roles=(Role(name="leader", places=0, first=0, members=(_leader(),)),))
+    (report,) = decide_gang(band_view(gang), POLICY)
+    assert report.is_problem
+    assert report.message == "its owner declares no pods"
+
+
+def _leader():
+    return Member(pod=make_pod(), index=0)
+
+
+def test_when_all_members_of_a_lost_job_stay_the_cover_holds_what_is_most_on_any_node():
+    pods = [("leader", 0), ("worker", 0), ("worker", 1)]
+    gang, _ = band(*((r, i, make_pod(f"{r}{i}", uid=f"{r}{i}", node="k", running=True)) for r, i in pods))
+    placed = {"leader0": "n1", "worker0": "n1", "worker1": "n2"}
+    lost = msgspec.structs.replace(RUNS, missing=2)
+    warn, submit = decide_gang(band_view(gang, lost, placed=placed, bound_to=7), POLICY)
+    assert warn.note.endswith("a new job is submitted for n1, n2")
+    request = submit.request
+    assert (request.tasks, request.cpus_per_task, request.required_nodes) == (2, 2, ("n1", "n2"))
+    assert (request.minimum_nodes, request.maximum_nodes, request.memory_mib_per_node) == (2, 2, 256)
+
+
+def test_a_pod_that_never_queues_must_name_its_node():
+    gang, _ = band(("leader", 0, make_pod()), never_queues=True)
+    (report,) = decide_gang(band_view(gang), POLICY)
+    assert "names no node" in report.message
+    assert gate_waits_for(band_view(gang), 99, "n1") is None
