@@ -40,6 +40,7 @@ CORDONED_BY_SLURM = "slurm"
 # Annotations of the workload pods that Slurm schedules, written by the scheduler.
 ANNOTATION_JOB_ID = PREFIX + "job-id"
 ANNOTATION_PLACED_ON = PREFIX + "slurm-node"
+ANNOTATION_PLACE = PREFIX + "place"  # "<role>/<index>", of a member of a gang of several
 
 # Annotations of workload pods written by people: which pods are a gang.
 ANNOTATION_GANG = PREFIX + "gang"  # its name within the namespace

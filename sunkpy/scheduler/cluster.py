@@ -38,9 +38,11 @@ class Cluster:
         self._eligible: dict[bytes, Eligibility] = {}
         self._indexed: tuple[dict[str, list[Pod]], dict[str, list[Pod]]] | None = None
         self._candidates: list[Candidate] | None = None
-        self.occupancy = Occupancy(kube, scheduler_names=settings.scheduler_names, on_change=self._invalidate)
         by_name = (f"spec.schedulerName={name}" for name in settings.scheduler_names)
         self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=ours) for ours in by_name)
+        self.occupancy = Occupancy(
+            kube, scheduler_names=settings.scheduler_names, own=self.pods.values, on_change=self._invalidate
+        )
         self.nodes = Informer(kube, paths.NODES, Node)
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
         self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from sunkpy.core.gang.access import restricted, rule_for
 from sunkpy.core.gang.gang import Gang
-from sunkpy.core.gang.view import GangView
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.view import GangView, is_over
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.placement.eligibility import Eligibility, in_common
 from sunkpy.scheduler.cluster import Cluster
 from sunkpy.scheduler.entries import GangEntry, assume
+from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.members import MemberIndex
 from sunkpy.scheduler.settings import SchedulerSettings
 
@@ -19,11 +23,18 @@ class Collector:
     """Watches, polls and memory → `GangView`. No request is sent."""
 
     def __init__(
-        self, *, cluster: Cluster, members: MemberIndex, settings: SchedulerSettings, clock: Callable[[], float]
+        self,
+        *,
+        cluster: Cluster,
+        members: MemberIndex,
+        ledger: Ledger,
+        settings: SchedulerSettings,
+        clock: Callable[[], float],
     ) -> None:
         self._settings = settings
         self._cluster = cluster
         self._members = members
+        self._ledger = ledger
         self._clock = clock
 
     def view(self, entry: GangEntry) -> GangView:
@@ -31,7 +42,21 @@ class Collector:
         gang = self._gang(entry)
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
-        return entry.view(gang, self._eligibility(gang), placed=placed, now=self._clock())
+        view = entry.view(gang, self._eligibility(gang), placed=placed, now=self._clock())
+        waits_for = self._generation_in_the_way(entry.id)
+        return msgspec.structs.replace(view, waits_for=waits_for) if waits_for else view
+
+    def _generation_in_the_way(self, id: GangId) -> str:
+        """Another generation of the owner's pods that still has a job or a node, in words; empty when there is none."""
+        now = self._clock()
+        for other in self._ledger.other_generations(id):
+            which = f"generation {other.id.generation or 'without number'} of {other.id} to end: "
+            if job := next((job for job in other.jobs.values() if not job.view(now).is_settled), None):
+                return f"{which}Slurm job {job.id} is not over"
+            pods = (_as_bound(other, pod) for pod in self._members.pods_of(other.id))
+            if pod := next((pod for pod in pods if pod.spec.node_name and not is_over(pod)), None):
+                return f"{which}pod {pod.name} is not gone"
+        return ""
 
     def _gang(self, entry: GangEntry) -> Gang | None:
         pods = [_as_bound(entry, pod) for pod in self._members.pods_of(entry.id)]

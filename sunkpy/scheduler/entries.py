@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 import msgspec
@@ -17,6 +18,7 @@ from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.view import MISSING_OBSERVATIONS, GangView, JobView
+from sunkpy.core.model.layout import Layout
 from sunkpy.core.model.objects import Key, Pod
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.core.model.times import backoff_s
@@ -27,23 +29,28 @@ _REFUSAL_S = 120.0
 
 
 class Assumption(msgspec.Struct, frozen=True, kw_only=True):
-    """A binding that was sent; `confirmed` when the apiserver said yes. The watch may not show it yet."""
+    """A binding that was sent; `confirmed` when the apiserver said yes. The watch may not show it yet.
 
-    job: JobId
+    Without a job when the pod never queues.
+    """
+
+    job: JobId | None
     node: str
     slurm_node: str
+    place: str = ""
     confirmed: bool = False
 
 
 @dataclass(slots=True)
 class MemberEntry:
-    """One pod of a gang: the binding that was sent, since when admission is waited for, what was told, whether the
-    apiserver has said that it is gone.
+    """One pod of a gang: the binding that was sent, since when admission is waited for, that it was refused and nothing
+    given back, what was told, whether the apiserver has said that it is gone.
     """
 
     key: Key
     assumed: Assumption | None = None
     waits_since: float | None = None
+    is_refused: bool = False
     reported: str = ""
     evicted_at: float = float("-inf")
     is_gone: bool = False
@@ -60,6 +67,8 @@ class JobEntry:
     state: frozenset[str] = frozenset()
     reason: str = ""
     nodes: tuple[str, ...] = ()
+    tasks: int = 0
+    layout: Layout = ()
     excluded: tuple[str, ...] = ()
     prologs: dict[str, float] = field(default_factory=dict)
     epilogs: dict[str, float] = field(default_factory=dict)
@@ -79,6 +88,8 @@ class JobEntry:
             state=self.state,
             reason=self.reason,
             nodes=self.nodes,
+            tasks=self.tasks,
+            layout=self.layout,
             excluded=self.excluded,
             prologs=frozenset(self.prologs) - frozenset(self.epilogs),
             epilogs=frozenset(self.epilogs),
@@ -108,20 +119,21 @@ class JobEntry:
             if "PENDING" in state and "COMPLETING" not in state:
                 # And so are its nodes: one of them may speak for it again only when Slurm gives it anew.
                 self.proved.clear()
-                self.nodes = ()
+                self.nodes, self.layout = (), ()
         return (self.state, self.missing) != before
 
     def read(self, job: SlurmJob, *, nodes: tuple[str, ...], at: float) -> bool:
         """Take in the full job; whether anything a decision reads has changed."""
-        before = (self.reason, self.nodes, self.excluded)
+        before = (self.reason, self.nodes, self.tasks, self.layout, self.excluded)
         self.read_at = at
         if self.reappeared:
             self.missing, self.reappeared = 0, False
         self.reason = "" if job.state_reason == "None" else job.state_reason
         self.nodes = nodes
+        self.tasks, self.layout = job.tasks, job.layout
         self.excluded = tuple(sorted(job.excluded_nodes))
         changed = self.observe(job.state, asked_at=at)
-        return changed or (self.reason, self.nodes, self.excluded) != before
+        return changed or (self.reason, self.nodes, self.tasks, self.layout, self.excluded) != before
 
 
 class Change:
@@ -139,7 +151,9 @@ class Change:
 
 @dataclass(slots=True, eq=False)
 class GangEntry:
-    """One gang. `uncertain_since`: a submit went out then and was not answered."""
+    """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has held
+    nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not.
+    """
 
     id: GangId
     seen_at: float
@@ -153,6 +167,9 @@ class GangEntry:
     refused: str = ""
     refusals: dict[str, tuple[str, float]] = field(default_factory=dict)
     uncertain_since: float | None = None
+    idle_since: float | None = None
+    is_half_bound: bool = False
+    is_several: bool = False
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def member(self, pod: Pod) -> MemberEntry:
@@ -164,7 +181,18 @@ class GangEntry:
         """A binding was sent of which the apiserver has not said what became of it."""
         return any(member.assumed is not None and not member.assumed.confirmed for member in self.members.values())
 
-    def now_under(self, job: JobId) -> None:
+    def wait_for_nothing(self, *, but: Container[str] = ()) -> None:
+        """No member waits for its kubelet any more, except those with these uids."""
+        for uid, member in self.members.items():
+            if uid not in but:
+                member.waits_since, member.is_refused = None, False
+
+    def prune(self) -> None:
+        """Forget members that the apiserver has said are gone; not the last, by which the gang's pods are known."""
+        left = {uid: member for uid, member in self.members.items() if not member.is_gone}
+        self.members = left or dict(list(self.members.items())[-1:])
+
+    def now_under(self, job: JobId | None) -> None:
         """The members run under this job: whoever was given their nodes before has nothing to do with it."""
         self.bound_to = job
         self.displaced.clear()
@@ -215,17 +243,24 @@ class GangEntry:
             eligibility=self.eligibility(eligibility, now=now),
             may_submit=now >= self.retry_at,
             refused=self.refused,
+            idle_s=0.0 if self.idle_since is None else now - self.idle_since,
+            is_half_bound=self.is_half_bound,
         )
+
+
+def notes(to: Assumption) -> dict[str, str]:
+    """The annotations that a pod gets with its binding."""
+    if to.job is None:
+        return {}
+    place = {names.ANNOTATION_PLACE: to.place} if to.place else {}
+    return {names.ANNOTATION_JOB_ID: str(to.job), names.ANNOTATION_PLACED_ON: to.slurm_node, **place}
 
 
 def assume(pod: Pod, assumption: Assumption) -> Pod:
     """The pod as it will be when the watch shows the binding."""
     if pod.spec.node_name:
         return pod
-    annotations = pod.annotations | {
-        names.ANNOTATION_JOB_ID: str(assumption.job),
-        names.ANNOTATION_PLACED_ON: assumption.slurm_node,
-    }
+    annotations = pod.annotations | notes(assumption)
     return msgspec.structs.replace(
         pod,
         metadata=msgspec.structs.replace(pod.metadata, annotations=annotations),

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
+import msgspec
 import structlog
 
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.ends import EndCause, displaced
+from sunkpy.core.model.objects import Pod
 from sunkpy.kube.errors import NotFound
 from sunkpy.scheduler.bind import Binder, Refused
 from sunkpy.scheduler.cluster import Cluster
 from sunkpy.scheduler.end_causes import EndCauses
 from sunkpy.scheduler.entries import GangEntry
+from sunkpy.scheduler.fan_out import fan_out
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.pod_writer import PodWriter
 from sunkpy.scheduler.submit import JobWriter, NotSubmitted
@@ -43,12 +48,19 @@ class Executor:
         self._clock = clock
         self._log = structlog.get_logger("scheduler")
 
-    async def run(self, entry: GangEntry, action: act.GangAction) -> None:
-        """Carry out one action.
+    async def run_all(self, entry: GangEntry, actions: Iterable[act.GangAction]) -> None:
+        """Carry out what was decided, in its order; actions of one kind that follow each other at the same time.
 
         Raises:
             KubeError, SlurmError: not done; decide again later.
         """
+        for kind, group in itertools.groupby(actions, key=type):
+            if kind is act.Evict:
+                await self._evict_all(entry, [action for action in group if isinstance(action, act.Evict)])
+            else:
+                await fan_out([partial(self._run, entry, action) for action in group])
+
+    async def _run(self, entry: GangEntry, action: act.GangAction) -> None:
         match action:
             case act.Submit():
                 await self._submit(entry, action)
@@ -56,6 +68,8 @@ class Executor:
                 await self._jobs.exclude(entry, action)
             case act.Bind():
                 await self._bind(entry, action)
+            case act.BindDirectly():
+                await self._bind_directly(entry, action)
             case act.Cover(pod=pod, job=job):
                 entry.now_under(job)
                 await self._pods.note_job(pod, job)
@@ -64,7 +78,7 @@ class Executor:
             case act.Cancel(job=job, why=why):
                 await self._jobs.cancel(entry, job, why=why)
             case act.Evict():
-                await self._evict(entry, action)
+                await self._evict_all(entry, [action])
             case act.Report():
                 await self._report(entry, action)
             case act.Warn(pod=pod, reason=reason, note=note):
@@ -80,39 +94,72 @@ class Executor:
                 else:
                     await self._report(entry, act.Report(pod=pod, message=str(error), is_problem=True))
             return
-        for pod in action.pods:
-            if job is not None and not pod.spec.node_name:
-                await self._pods.note_job(pod, job)
+        if job is not None:
+            unbound = [pod for pod in action.pods if not pod.spec.node_name]
+            await fan_out([partial(self._pods.note_job, pod, job) for pod in unbound])
 
     async def _bind(self, entry: GangEntry, action: act.Bind) -> None:
         try:
             await self._binder.bind(entry, action)
         except Refused as refused:
-            await self._give_back(entry, action, str(refused))
+            if action.gives_back:
+                await self._give_back(entry, action, refused)
+            else:
+                await self._stays_out(entry, refused)
+            return
+        bound = entry.member(action.bindings[0].pod).assumed is not None
+        if bound and action.final_because:
+            note = f"if Slurm takes the nodes back the pods are not made again: {action.final_because}"
+            leader = action.bindings[0].pod
+            await self._pods.tell(leader, reason="PreemptionIsFinal", action="Binding", note=note)
 
-    async def _give_back(self, entry: GangEntry, action: act.Bind, why: str) -> None:
-        """The kubelet would not have the pod: give the node back and look for another."""
-        now = self._clock()
-        entry.refuse_node(action.slurm_node, why, now=now)
+    async def _bind_directly(self, entry: GangEntry, action: act.BindDirectly) -> None:
+        try:
+            await self._binder.bind_directly(entry, action)
+        except Refused as refused:
+            await self._stays_out(entry, refused)
+
+    async def _stays_out(self, entry: GangEntry, refused: Refused) -> None:
+        """The kubelet would not have a pod that others do not depend on: it is told, and asked again."""
+        entry.member(refused.pod).is_refused = True
+        await self._report(entry, act.Report(pod=refused.pod, message=str(refused), is_problem=True))
+
+    async def _give_back(self, entry: GangEntry, action: act.Bind, refused: Refused) -> None:
+        """A kubelet would not have one of the pods: give the nodes back and look for others."""
+        now, why = self._clock(), str(refused)
+        node = next(binding.slurm_node for binding in action.bindings if binding.pod.uid == refused.pod.uid)
+        entry.refuse_node(node, why, now=now)
         delay_s = entry.back_off(why, now=now)
-        note = f"{why}; Slurm job {action.job} is cancelled, another is submitted in {delay_s:.0f} s"
-        await self._pods.warn(action.pod, reason="FailedScheduling", action="Binding", note=note)
+        then = f"Slurm job {action.job} is cancelled, another is submitted in {delay_s:.0f} s"
+
+        async def say(pod: Pod) -> None:
+            cause = why if pod.uid == refused.pod.uid else f"pod {refused.pod.name} of its gang has no room: {why}"
+            await self._pods.warn(pod, reason="FailedScheduling", action="Binding", note=f"{cause}; {then}")
+
+        await fan_out([partial(say, binding.pod) for binding in action.bindings])
         await self._jobs.cancel(entry, action.job, why=why)
 
-    async def _evict(self, entry: GangEntry, action: act.Evict) -> None:
-        now, member = self._clock(), entry.member(action.pod)
-        if action.pod.is_deleting or now - member.evicted_at < EVICT_AGAIN_S:
-            return
+    async def _evict_all(self, entry: GangEntry, evictions: Sequence[act.Evict]) -> None:
+        """What ended the job is asked once for all its pods, then all are told to go."""
+        now = self._clock()
+        due = [e for e in evictions if not e.pod.is_deleting and now - entry.member(e.pod).evicted_at >= EVICT_AGAIN_S]
+        if due:
+            cause = await self._cause(due[0], self._cluster.slurm_node_on(due[0].pod.spec.node_name))
+            await fan_out([partial(self._evict, entry, action, cause) for action in due])
+
+    async def _evict(self, entry: GangEntry, action: act.Evict, cause: EndCause) -> None:
         node = self._cluster.slurm_node_on(action.pod.spec.node_name)
-        cause = await self._cause(action, node)
+        if action.given_away not in ("", node):
+            message = f"{cause.message}; the pod on {node} goes with its gang"
+            cause = msgspec.structs.replace(cause, message=message)
         await self._pods.evict(action.pod, cause)
-        member.evicted_at = now
+        entry.member(action.pod).evicted_at = self._clock()
         self._metrics.evictions.labels(cause.reason).inc()
         self._log.info("evicted", pod="/".join(action.pod.key), job=action.job, cause=cause.message)
 
     async def _cause(self, action: act.Evict, node: str) -> EndCause:
         if action.displaced_by is not None or action.job is None:
-            return displaced(action.job, node=node, by=action.displaced_by)
+            return displaced(action.job, node=action.given_away or node, by=action.displaced_by)
         return await self._causes.of(action.job, node=node)
 
     async def _report(self, entry: GangEntry, action: act.Report) -> None:

@@ -88,7 +88,7 @@ class Hooks:
             self._queue.add(entry.id)
 
         async def waits_for() -> str | None:
-            return prolog_waits_for(self._collector.view(entry), call.job_id)
+            return prolog_waits_for(self._collector.view(entry), call.job_id, call.node)
 
         return await self._until_nothing(entry, waits_for)
 
@@ -134,10 +134,10 @@ class Hooks:
         """
         known = self._members.pods_of(entry.id)
         elsewhere = {pod.uid for pod in known if pod.spec.node_name not in ("", caller.spec.node_name)}
+        found = await self._pods.left_of(entry, id_of=self._members.resolve, but=elsewhere)
+        entry.prune()
         left = [
-            "/".join(pod.key)
-            for pod in await self._pods.left_of(entry, id_of=self._members.resolve, but=elsewhere)
-            if pod.spec.node_name == caller.spec.node_name and not has_left_node(pod)
+            "/".join(pod.key) for pod in found if pod.spec.node_name == caller.spec.node_name and not has_left_node(pod)
         ]
         return f"pod {', '.join(left)} is not gone yet" if left else None
 

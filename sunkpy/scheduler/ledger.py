@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+import msgspec
+
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.states import JobId
 from sunkpy.scheduler.entries import GangEntry, JobEntry
@@ -17,6 +19,7 @@ class Ledger:
         self._clock = clock
         self._gangs: dict[GangId, GangEntry] = {}
         self._by_job: dict[JobId, GangId] = {}
+        self._generations: dict[GangId, set[GangId]] = {}
 
     def __iter__(self) -> Iterator[GangEntry]:
         return iter(tuple(self._gangs.values()))
@@ -32,6 +35,7 @@ class Ledger:
         """The gang, made known if it was not."""
         if id not in self._gangs:
             self._gangs[id] = GangEntry(id=id, seen_at=self._clock())
+            self._generations.setdefault(_any_generation(id), set()).add(id)
         return self._gangs[id]
 
     def by_job(self, job: JobId) -> GangEntry | None:
@@ -59,7 +63,16 @@ class Ledger:
         for job in tuple(entry.jobs):
             self.drop_job(entry, job)
         self._gangs.pop(entry.id, None)
+        siblings = self._generations.get(_any_generation(entry.id), set())
+        siblings.discard(entry.id)
+        if not siblings:
+            self._generations.pop(_any_generation(entry.id), None)
         entry.fire()
+
+    def other_generations(self, id: GangId) -> list[GangEntry]:
+        """The gangs of the same owner and unit, before or after this one, that are known."""
+        others = self._generations.get(_any_generation(id), set()) - {id}
+        return [self._gangs[other] for other in sorted(others, key=lambda other: other.generation)]
 
     def forgive_silence(self) -> list[GangEntry]:
         """Slurm answers again: the gangs whose last submit was not answered may try at once."""
@@ -76,3 +89,7 @@ class Ledger:
             if any(news):
                 changed.append(entry)
         return changed
+
+
+def _any_generation(id: GangId) -> GangId:
+    return msgspec.structs.replace(id, generation="") if id.generation else id

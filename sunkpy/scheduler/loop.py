@@ -6,12 +6,13 @@ happens in a pass, one at a time per gang.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import structlog
 
 from sunkpy.core import names
-from sunkpy.core.gang.decide import decide_gang
+from sunkpy.core.gang.actions import Bind, BindDirectly, GangAction
+from sunkpy.core.gang.decide import IDLE_PATIENCE_S, decide_gang
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import IllegalMove, State, advance
 from sunkpy.core.gang.request import Policy
@@ -30,9 +31,10 @@ from sunkpy.scheduler.submit import CANCEL_AGAIN_S, TELL_AGAIN_S
 
 _HAND_OVER_AGAIN_S = EVICT_AGAIN_S
 _ADMISSION_AGAIN_S = 0.3
+_REFUSED_AGAIN_S = 5.0
 _SPREAD_S = 0.5
 
-_OURS = frozenset({names.ANNOTATION_JOB_ID, names.ANNOTATION_PLACED_ON})
+_OURS = frozenset({names.ANNOTATION_JOB_ID, names.ANNOTATION_PLACED_ON, names.ANNOTATION_PLACE})
 
 
 class GangLoop:
@@ -73,19 +75,40 @@ class GangLoop:
         view = self._collector.view(entry)
         if view.gang is None and view.live_jobs and not await self._is_gone(entry):
             return _HAND_OVER_AGAIN_S
+        before = (entry.state, set(entry.jobs))
         self._observe(entry, view)
-        for action in decide_gang(view, self._policy):
-            await self._executor.run(entry, action)
+        actions = decide_gang(view, self._policy)
+        entry.wait_for_nothing(but=_to_bind(actions))
+        await self._executor.run_all(entry, actions)
         self._note_ends(entry)
         entry.fire()
-        if self._collector.view(entry).state is State.DONE:
+        is_done = self._collector.view(entry).state is State.DONE
+        if is_done:
             self._forget(entry)
-            return None
-        return self._again_s(entry)
+        if is_done or before != (entry.state, set(entry.jobs)):
+            self._wake_other_generations(id)
+        return None if is_done else self._again_s(entry)
+
+    def _wake_other_generations(self, id: GangId) -> None:
+        for other in self._ledger.other_generations(id):
+            if other.state is State.WAITING:
+                self._queue.add(other.id)
 
     def _observe(self, entry: GangEntry, view: GangView) -> None:
+        entry.is_several |= view.gang is not None and max(view.gang.places, len(view.pods)) > 1
+        if not any(job.start_nodes for job in view.jobs) or view.holding:
+            entry.idle_since = None
+        elif entry.idle_since is None:
+            entry.idle_since = self._clock()
+        # Whoever had no node yet has one now, or is gone.
+        if all(pod.spec.node_name for pod in view.pods):
+            entry.is_half_bound = False
+        self._note_state(entry, view)
+
+    def _note_state(self, entry: GangEntry, view: GangView) -> None:
+        old = None if entry.state is State.DONE else entry.state  # pods came for one that was over: it begins anew
         try:
-            state = advance(entry.state, view.state) if entry.state is not None else view.state
+            state = advance(old, view.state, several=entry.is_several) if old is not None else view.state
         except IllegalMove as error:
             # What is there counts, not what was expected; a person should know all the same.
             self._metrics.illegal_moves.inc()
@@ -104,7 +127,9 @@ class GangLoop:
 
         A watch with another selector, or one that has missed something, must not cost anybody a node.
         """
-        for pod in await self._pods.left_of(entry, id_of=self._members.resolve):
+        found = await self._pods.left_of(entry, id_of=self._members.resolve)
+        entry.prune()
+        for pod in found:
             if not is_over(pod):
                 self._log.warning("pod is not watched but there: its job stays", gang=str(entry.id), pod=pod.name)
                 return False
@@ -114,12 +139,12 @@ class GangLoop:
         """Forget jobs that are through. After one that ended before its pods were bound, wait before the next."""
         view = self._collector.view(entry)
         for job in view.jobs:
-            if view.is_bound and job.id == view.bound_to:
+            if any(pod.spec.node_name for pod in view.pods) and job.id == view.bound_to:
                 continue
             known = entry.jobs[job.id]
             if not view.is_bound and not job.is_live and not known.noted:
                 known.noted = True
-                if known.cancelled_at is None:
+                if known.cancelled_at is None and known.told_at is None and job.id != view.bound_to:
                     entry.back_off(f"Slurm job {job.id} ended before its pod was bound", now=self._clock())
             if job.is_settled:
                 self._ledger.drop_job(entry, job.id)
@@ -133,13 +158,18 @@ class GangLoop:
     def _again_s(self, entry: GangEntry) -> float | None:
         now = self._clock()
         if any(member.waits_since is not None for member in entry.members.values()):
-            return _ADMISSION_AGAIN_S
+            # Each look costs a request for each node.
+            return _ADMISSION_AGAIN_S * max(1.0, len(entry.members) / 16)
+        if any(member.is_refused for member in entry.members.values()):
+            return _REFUSED_AGAIN_S
         if entry.retry_at > now:
             return entry.retry_at - now + 0.01
         if entry.state in (State.ENDING, State.HANDING_OVER):
             return TELL_AGAIN_S if entry.state is State.ENDING else _HAND_OVER_AGAIN_S
-        if any(job.cancelled_at is not None for job in entry.jobs.values()):
+        if any(job.cancelled_at is not None or job.told_at is not None for job in entry.jobs.values()):
             return CANCEL_AGAIN_S
+        if entry.idle_since is not None:
+            return max(0.0, entry.idle_since + IDLE_PATIENCE_S - now) + 0.01
         return None
 
     # ---------------------------------------------------------- what changed
@@ -179,6 +209,12 @@ class GangLoop:
         for entry in self._ledger:
             if entry.state in (State.WAITING, State.SUBMITTED):
                 self._queue.add_after(entry.id, _SPREAD_S)
+
+
+def _to_bind(actions: Iterable[GangAction]) -> set[str]:
+    """Uids of the pods that are to be bound in this pass."""
+    together = {binding.pod.uid for action in actions if isinstance(action, Bind) for binding in action.bindings}
+    return together | {action.pod.uid for action in actions if isinstance(action, BindDirectly)}
 
 
 def _wishes(pod: Pod) -> tuple[object, ...]:

@@ -1,5 +1,7 @@
 """What pods that Slurm does not know take of each node: daemons, the slurmd pod itself, strangers.
 
+Daemons that name our scheduler are among them: they are bound to their node without a job.
+
 A node that is full of them must not be offered to a job: Slurm would start it, perhaps at the cost of others, only to
 have the kubelet refuse the pod. Read once a minute, and whenever the pods of a node are listed for another reason:
 an informer on every pod of a large cluster would cost more memory than everything else together.
@@ -12,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 
 import structlog
 
+from sunkpy.core import names
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.quantity import BadQuantity
@@ -23,10 +26,20 @@ _EACH_S = 60.0
 
 
 class Occupancy:
-    """Requests of other pods by node. `on_change` is called when a node's have changed."""
+    """Requests of other pods by node. `own`: the pods that name our scheduler; `on_change` is called when a node's
+    requests have changed.
+    """
 
-    def __init__(self, kube: Kube, *, scheduler_names: Collection[str], on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        *,
+        scheduler_names: Collection[str],
+        own: Callable[[], Iterable[Pod]],
+        on_change: Callable[[], None],
+    ) -> None:
         self._kube = kube
+        self._own = own
         self._scheduler_names = scheduler_names
         self._on_change = on_change
         self._taken: dict[str, matching.Amounts] = {}
@@ -58,7 +71,8 @@ class Occupancy:
         ours = ",".join(f"spec.schedulerName!={name}" for name in self._scheduler_names)
         others = f"{ours},status.phase!=Succeeded,status.phase!=Failed"
         by_node: dict[str, list[Pod]] = {}
-        for pod in await self._kube.list_objects(paths.ALL_PODS, Pod, field_selector=others):
+        listed = await self._kube.list_objects(paths.ALL_PODS, Pod, field_selector=others)
+        for pod in (*listed, *filter(_is_without_job, self._own())):
             if pod.spec.node_name:
                 by_node.setdefault(pod.spec.node_name, []).append(pod)
         self._replace({node: self._sum(pods) for node, pods in by_node.items()})
@@ -71,9 +85,15 @@ class Occupancy:
     def _sum(self, pods: Iterable[Pod]) -> matching.Amounts:
         total: matching.Amounts = {}
         for pod in pods:
-            if pod.spec.scheduler_name not in self._scheduler_names and not pod.is_finished:
+            is_other = pod.spec.scheduler_name not in self._scheduler_names or _is_without_job(pod)
+            if is_other and not pod.is_finished:
                 total = matching.added(total, _requests(pod))
         return total
+
+
+def _is_without_job(pod: Pod) -> bool:
+    """A pod that was bound straight to the node that it is made for."""
+    return names.ANNOTATION_JOB_ID not in pod.annotations and bool(matching.named_node(pod.spec))
 
 
 def _requests(pod: Pod) -> matching.Amounts:

@@ -13,7 +13,7 @@ from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
 from sunkpy.kube.events import EventRecorder
-from sunkpy.scheduler.entries import Assumption, GangEntry
+from sunkpy.scheduler.entries import Assumption, GangEntry, notes
 
 Resolve = Callable[[Pod], Awaitable[GangId | None]]
 """Finds the gang of a pod; None when that is not known."""
@@ -68,7 +68,7 @@ class PodWriter:
 
     async def bind(self, pod: Pod, to: Assumption) -> None:
         """Bind a pod and note its job in the same write."""
-        await self._kube.bind(*pod.key, uid=pod.uid, node=to.node, annotations=_job_notes(to.job, to.slurm_node))
+        await self._kube.bind(*pod.key, uid=pod.uid, node=to.node, annotations=notes(to))
 
     async def note_job(self, pod: Pod, job: int) -> None:
         """Note on a pod which job is its own."""
@@ -116,7 +116,3 @@ async def _belongs(pod: Pod, entry: GangEntry, id_of: Resolve) -> bool:
 
 def _path(pod: Pod) -> str:
     return paths.pod(*pod.key)
-
-
-def _job_notes(job: int, slurm_node: str) -> dict[str, str]:
-    return {names.ANNOTATION_JOB_ID: str(job), names.ANNOTATION_PLACED_ON: slurm_node}

@@ -89,12 +89,11 @@ class Term:
             clock=clock,
             metrics=process.queue_metrics,
         )
-        owners = Owners(self._watches, families)
-        self._membership = Membership(owners=owners, pods=self._pods, ledger=self._ledger, queue=self._queue)
-        self._members = MemberIndex(families, owners=owners, listener=self._membership, clock=clock)
-        self._cluster.pods.add_handler(self._members.update)
+        self._members = self._make_members(families)
         self._pod_groups = self._make_pod_groups(phases) if phases is not None else None
-        self._collector = Collector(cluster=self._cluster, members=self._members, settings=settings, clock=clock)
+        self._collector = Collector(
+            cluster=self._cluster, members=self._members, ledger=self._ledger, settings=settings, clock=clock
+        )
         self._loop = self._make_loop()
         self._hooks = self._make_hooks()
 
@@ -158,6 +157,13 @@ class Term:
             metrics=self._metrics,
             clock=self._clock,
         )
+
+    def _make_members(self, families: Families) -> MemberIndex:
+        owners = Owners(self._watches, families)
+        self._membership = Membership(owners=owners, pods=self._pods, ledger=self._ledger, queue=self._queue)
+        members = MemberIndex(families, owners=owners, listener=self._membership, clock=self._clock)
+        self._cluster.pods.add_handler(members.update)
+        return members
 
     def _make_pod_groups(self, rule: PhaseRule) -> PodGroups:
         return PodGroups(

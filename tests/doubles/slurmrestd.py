@@ -32,6 +32,7 @@ class Slurmrestd:
         self.submissions: list[Body] = []
         self.signals: list[tuple[int, str]] = []
         self.cancelled: list[int] = []
+        self.asked: list[str] = []
         self.is_down = False
         self.refuse = ""
         self.refused = asyncio.Event()
@@ -140,6 +141,7 @@ class Slurmrestd:
         return failure(500, 2018) if found is None else self._reply()
 
     async def _partitions(self, _: web.Request) -> web.Response:
+        self.asked.append("partitions")
         return self._reply(partitions=[{"name": name, "priority": {"tier": tier}} for name, tier in self.tiers.items()])
 
     async def _states(self, _: web.Request) -> web.Response:

@@ -23,12 +23,32 @@ class UpdateExcluded(msgspec.Struct, frozen=True, kw_only=True):
     excluded: tuple[str, ...]
 
 
-class Bind(msgspec.Struct, frozen=True, kw_only=True):
-    """Put a pod on the node that Slurm gave to its job, if the kubelet would admit it there."""
+class Binding(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod, and the node that Slurm gave to its job for it; `place` as it is noted on the pod of a larger gang."""
 
     pod: Pod
-    job: JobId
     slurm_node: str
+    place: str = ""
+
+
+class Bind(msgspec.Struct, frozen=True, kw_only=True):
+    """Put pods on nodes of their job: all of them, if the kubelets would admit all of them, else none.
+
+    `gives_back`: when one is refused the job is given back, for without this pod the gang cannot be.
+    `final_because`: why these pods do not come back once they are evicted.
+    """
+
+    job: JobId
+    bindings: tuple[Binding, ...]
+    gives_back: bool = True
+    final_because: str = ""
+
+
+class BindDirectly(msgspec.Struct, frozen=True, kw_only=True):
+    """Put a pod that never queues on the Kubernetes node it is made for, if the kubelet would admit it."""
+
+    pod: Pod
+    node: str
 
 
 class Cover(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,11 +73,15 @@ class Cancel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell a pod to go because its job has lost the node, or was lost itself and the node is `displaced_by`'s now."""
+    """Tell a pod to go because its job has lost the node, or was lost itself and `given_away` is `displaced_by`'s now.
+
+    Of a gang that may be another Slurm node than that of the pod: the members go together.
+    """
 
     pod: Pod
     job: JobId | None
     displaced_by: JobId | None = None
+    given_away: str = ""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,4 +100,4 @@ class Warn(msgspec.Struct, frozen=True, kw_only=True):
     note: str
 
 
-GangAction = Submit | UpdateExcluded | Bind | Cover | Finish | Cancel | Evict | Report | Warn
+GangAction = Submit | UpdateExcluded | Bind | BindDirectly | Cover | Finish | Cancel | Evict | Report | Warn

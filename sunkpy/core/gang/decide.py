@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from sunkpy.core.gang.actions import (
     Bind,
+    BindDirectly,
+    Binding,
     Cancel,
     Cover,
     Evict,
@@ -20,13 +22,21 @@ from sunkpy.core.gang.actions import (
     Warn,
 )
 from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.outcome import has_succeeded
+from sunkpy.core.gang.places import Seat, explain_missing
 from sunkpy.core.gang.request import Policy, plan_cover, plan_job
+from sunkpy.core.gang.slots import may_have_asked
 from sunkpy.core.gang.view import GangView, JobView, holds_its_node, is_over
+from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.eligibility import excluded, explain_eligibility
 
+_DEAF = "the placeholder did not end when it was told"
 _GIVEN_BACK = "it was cancelled before, and Slurm has not ended it yet"
+
+IDLE_PATIENCE_S = 120.0
+"""How long a job holds its nodes for pods that do not come."""
 
 TOLD_PATIENCE_S = 15.0
 """How long a placeholder may take to end by itself after it was told, before it is cancelled."""
@@ -55,15 +65,30 @@ NEVER_STARTS = {
 def decide_gang(view: GangView, policy: Policy) -> list[GangAction]:
     """The actions for a gang, in the order in which to do them."""
     gang = view.gang
+    if gang is not None and gang.never_queues:
+        return _bind_directly(gang)
     # The pods are gone or finished: what is left is to end the job.
     if gang is None or all(is_over(pod) for pod in gang.members):
         return _end_jobs(view)
     if view.is_bound:
         return _decide_bound(view, gang, policy)
-    # Deleted before it was bound: the job in the queue goes at once.
-    if all(pod.is_deleting for pod in gang.members):
+    # Deleted before they were bound: the job in the queue goes at once.
+    if all(pod.is_deleting or is_over(pod) for pod in gang.members):
         return _cancel_all(view.live_jobs, "the pod was deleted")
     return _decide_unbound(view, gang, policy)
+
+
+def _bind_directly(gang: Gang) -> list[GangAction]:
+    """Each pod onto the node that its affinity names: Slurm has no say in it."""
+    actions: list[GangAction] = []
+    for pod in _unbound(gang):
+        node = matching.named_node(pod.spec)
+        if node:
+            actions.append(BindDirectly(pod=pod, node=node))
+        else:
+            why = "its node affinity names no node (matchFields metadata.name), so it cannot be bound without a job"
+            actions.append(Report(pod=pod, message=why, is_problem=True))
+    return actions
 
 
 def _end_jobs(view: GangView) -> list[GangAction]:
@@ -77,11 +102,13 @@ def _end_job(view: GangView, job: JobView) -> list[GangAction]:
     if job.id != view.bound_to:
         return [Cancel(job=job.id, why="the pods finished under another job")]
     if job.told_s_ago is not None and job.told_s_ago > TOLD_PATIENCE_S:
-        return [Cancel(job=job.id, why="the placeholder did not end when it was told")]
+        return [Cancel(job=job.id, why=_DEAF)]
+    # Its owner will make more pods for these places.
+    if view.gang.expects_more and not job.is_let_go and view.idle_s < IDLE_PATIENCE_S:
+        return []
     if not job.is_script_running:
         return []
-    succeeded = all(pod.status.phase == "Succeeded" for pod in view.pods)
-    return [Finish(job=job.id, exit_code=0 if succeeded else 1)]
+    return [Finish(job=job.id, exit_code=0 if has_succeeded(view.gang) else 1)]
 
 
 def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction]:
@@ -94,9 +121,8 @@ def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction
         # Slurm may have missed it. The pods that are bound go when it has ended.
         return [*actions, Cancel(job=job.id, why=_GIVEN_BACK)]
     if holds_its_node(job):
-        return actions + _bind(view, gang, job)
-    pods = [pod for pod in gang.members if pod.spec.node_name and not is_over(pod)]
-    actions += [Evict(pod=pod, job=job.id) for pod in pods]
+        return actions + _take_places(view, gang, job)
+    actions += [Evict(pod=pod, job=job.id) for pod in _staying(view, gang)]
     # A suspended or requeued job would run no epilog for these pods, or start a second time without them.
     if job.is_suspended or job.is_pending:
         actions.append(Cancel(job=job.id, why="its pods cannot be suspended or queued again"))
@@ -105,27 +131,37 @@ def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction
 
 def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy: Policy) -> list[GangAction]:
     """The job of bound pods was lost: keep the pods, and let a new job hold their nodes, unless Slurm gave one away."""
-    by = next((view.displaced[node] for node in view.placed.values() if node in view.displaced), None)
-    if by is not None:
-        staying = [pod for pod in gang.members if pod.spec.node_name and not is_over(pod)]
-        return [Evict(pod=pod, job=view.bound_to, displaced_by=by) for pod in staying]
+    staying = _staying(view, gang)
+    lost_to = next((node for node in view.holding.values() if node in view.displaced), None)
+    if lost_to is not None:
+        by = view.displaced[lost_to]
+        return [Evict(pod=pod, job=view.bound_to, displaced_by=by, given_away=lost_to) for pod in staying]
     if others and others[0].is_cancelled:
         return _cancel_all(others, _GIVEN_BACK)
     if others:
-        covers = [
-            Cover(pod=pod, job=others[0].id)
-            for pod in gang.members
-            if view.placed.get(pod.uid) in others[0].start_nodes
-        ]
+        covers = [Cover(pod=p, job=others[0].id) for p in staying if view.placed.get(p.uid) in others[0].start_nodes]
         return [*covers, *_cancel_all(others[1:], "one job is enough")]
-    if not view.may_submit or any(pod.is_deleting for pod in gang.members):
+    # A single pod that goes needs no cover any more; of several one may go while the others stay.
+    if not view.may_submit or all(pod.is_deleting for pod in staying) or not all(view.holding.values()):
         return []
-    pinned = [view.placed.get(pod.uid, "") for pod in gang.members]
-    if not all(pinned):
-        return []
-    request = plan_cover(gang, policy, view.placed)
-    note = f"Slurm has lost the job of this pod; the pod keeps running and a new job is submitted for {pinned[0]}"
-    return [Warn(pod=gang.members[0], reason="SlurmJobLost", note=note), Submit(request=request, pods=gang.members)]
+    request = plan_cover(gang, policy, view.holding)
+    where = ", ".join(request.required_nodes)
+    note = f"Slurm has lost the job of this pod; the pod keeps running and a new job is submitted for {where}"
+    return [Warn(pod=staying[0], reason="SlurmJobLost", note=note), Submit(request=request, pods=tuple(staying))]
+
+
+def _staying(view: GangView, gang: Gang) -> list[Pod]:
+    """Members that have a node and have not ended."""
+    return [pod for pod in gang.members if pod.uid in view.holding]
+
+
+def _unbound(gang: Gang) -> list[Pod]:
+    """Members that may be given a node: none is on its way out, or held behind a scheduling gate."""
+    return [
+        pod
+        for pod in gang.members
+        if not (pod.spec.node_name or pod.is_deleting or pod.is_finished or pod.spec.scheduling_gates)
+    ]
 
 
 def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction]:
@@ -140,11 +176,14 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
         return warnings + _submit(view, gang, policy)
     if jobs[0].is_cancelled:
         return warnings + _cancel_all(jobs, _GIVEN_BACK)
+    # It was told to end when the pods of its places had ended, and others have come since.
+    if jobs[0].is_let_go:
+        return warnings + _cancel_all(tuple(j for j in jobs if (j.told_s_ago or 0.0) > TOLD_PATIENCE_S), _DEAF)
     # Two jobs for one gang can come of an answer that was lost: the one that runs, else the oldest, stays.
     actions = warnings + _cancel_all(jobs[1:], f"job {jobs[0].id} is for the same pods")
     job = jobs[0]
     if job.start_nodes:
-        return actions + _bind(view, gang, job)
+        return actions + _start(view, gang, job)
     if job.is_suspended:
         return [*actions, Cancel(job=job.id, why="it was suspended before its pods started")]
     if job.is_pending:
@@ -165,17 +204,46 @@ def _grace_warning(pod: Pod, policy: Policy) -> Warn:
     return Warn(pod=pod, reason="GraceTooLong", note=note)
 
 
-def _bind(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
-    """Members without a node onto the nodes of the job that no member has, in rank order."""
-    if len(job.start_nodes) < gang.places:
+def _start(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
+    """All members of the first wave at once, when the job has begun on all its nodes."""
+    if not view.has_started(job):
         return []
-    taken = set(view.placed.values())
-    free = [node for node in job.start_nodes if node not in taken]
-    waiting = [pod for pod in gang.members if not pod.spec.node_name and not pod.is_deleting]
-    return [Bind(pod=pod, job=job.id, slurm_node=node) for pod, node in zip(waiting, free, strict=False)]
+    if missing := explain_missing(gang):
+        if view.idle_s >= IDLE_PATIENCE_S:
+            return [Cancel(job=job.id, why=f"it waited {IDLE_PATIENCE_S:.0f} s for {missing}")]
+        return _tell_all(gang, f"Slurm job {job.id} runs and waits for {missing}")
+    seats = view.seats(job)
+    bindings = tuple(_binding(gang, pod, seats[pod.uid]) for pod in _unbound(gang) if pod.uid in seats)
+    if not bindings or any(pod.spec.scheduling_gates for pod in gang.members):
+        return []
+    return [Bind(job=job.id, bindings=bindings, final_because=gang.final_because)]
+
+
+def _take_places(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
+    """Members of later waves, and those that came in the stead of others, one by one: the nodes are the job's."""
+    waiting = _unbound(gang)
+    if not waiting:
+        return []
+    seats, actions = view.seats(job), list[GangAction]()
+    # As long as the first wave is not whole, one that is refused gives everything back.
+    is_whole = not view.is_half_bound
+    for pod in waiting:
+        if seat := seats.get(pod.uid):
+            bindings = (_binding(gang, pod, seat),)
+            actions.append(Bind(job=job.id, bindings=bindings, gives_back=not is_whole))
+        else:
+            message = f"all its places in Slurm job {job.id} are taken: it waits until one is left"
+            actions.append(Report(pod=pod, message=message, is_problem=False))
+    return actions
+
+
+def _binding(gang: Gang, pod: Pod, seat: Seat) -> Binding:
+    return Binding(pod=pod, slurm_node=seat.node, place=seat.note if gang.places > 1 else "")
 
 
 def _tend_pending(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
+    if job.tasks and not may_have_asked(gang, job.tasks):
+        return [Cancel(job=job.id, why=f"its owner wants {gang.places} pods now, and the job holds {job.tasks} places")]
     actions: list[GangAction] = []
     if view.eligibility is not None and view.eligibility.eligible:
         wanted = excluded(view.eligibility)
@@ -184,16 +252,20 @@ def _tend_pending(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
     if job.reason:
         cure = NEVER_STARTS.get(job.reason)
         message = f"Slurm job {job.id} waits: {job.reason}" + (f" ({cure})" if cure else "")
-        actions += [Report(pod=pod, message=message, is_problem=cure is not None) for pod in gang.members]
+        actions += _report_all(gang, message) if cure is not None else _tell_all(gang, message)
     return actions
 
 
 def _submit(view: GangView, gang: Gang, policy: Policy) -> list[GangAction]:
-    if any(pod.spec.scheduling_gates for pod in gang.members) or not gang.is_complete:
+    if any(pod.spec.scheduling_gates for pod in gang.members):
         return []
     fatal = [str(problem) for problem in gang.problems if problem.fatal]
-    if fatal:
-        return _report_all(gang, "; ".join(fatal))
+    if gang.refused or fatal:
+        return _report_all(gang, "; ".join([gang.refused] if gang.refused else fatal))
+    if not gang.places:
+        return _report_all(gang, "its owner declares no pods")
+    if waits_for := view.waits_for or explain_missing(gang):
+        return _tell_all(gang, f"waits for {waits_for}")
     if not view.may_submit:
         return _report_all(gang, view.refused) if view.refused else []
     if view.eligibility is None:
@@ -208,7 +280,11 @@ def _submit(view: GangView, gang: Gang, policy: Policy) -> list[GangAction]:
 
 
 def _report_all(gang: Gang, message: str) -> list[GangAction]:
-    return [Report(pod=pod, message=message, is_problem=True) for pod in gang.members]
+    return [Report(pod=pod, message=message, is_problem=True) for pod in _unbound(gang)]
+
+
+def _tell_all(gang: Gang, message: str) -> list[GangAction]:
+    return [Report(pod=pod, message=message, is_problem=False) for pod in _unbound(gang)]
 
 
 def _cancel_all(jobs: tuple[JobView, ...], why: str) -> list[GangAction]:

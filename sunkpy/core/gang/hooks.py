@@ -15,12 +15,19 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
 
 
-def prolog_waits_for(view: GangView, job: JobId) -> str | None:
-    """What the prolog of `job` waits for; None when it may end."""
+def prolog_waits_for(view: GangView, job: JobId, slurm_node: str) -> str | None:
+    """What the prolog of `job` on a node waits for; None when it may end.
+
+    It waits for members that are there and have their place on this node. A place without a pod keeps nobody: the pod
+    that comes for it later finds the job running.
+    """
     own = next((known for known in view.jobs if known.id == job), None)
-    if own is None or not own.is_live or own.is_cancelled:
+    if own is None or not own.is_live or own.is_let_go:
         return None
     waiting = [pod for pod in view.pods if not is_over(pod) and not pod.spec.node_name and not pod.is_deleting]
+    if len(waiting) > 1 or (view.gang is not None and view.gang.places > 1):
+        seats = view.seats(own)
+        waiting = [pod for pod in waiting if pod.uid in seats and seats[pod.uid].node == slurm_node]
     return f"pod {_names(waiting)} is not bound yet" if waiting else None
 
 
@@ -45,6 +52,8 @@ def gate_waits_for(
 
     `told_of`: the jobs of which Slurm has just told; one that it did not mention holds nothing. None: not asked yet.
     """
+    if view.gang is not None and view.gang.never_queues:
+        return None
     own = view.bound_job
     # Not one that Slurm forgot: it counts anew then, and the caller may be somebody else under the same id.
     is_own_gang = any(known.id == job and known.is_live for known in view.jobs)

@@ -4,8 +4,8 @@ Theory of operation: a gang's state is not stored anywhere. It is *observed* fro
 new leader sees the same state as the old one. `MOVES` has each step from one state to the next with the events that
 cause it: an action of ours that took effect, or something that Slurm or a kubelet did. Watches show only the latest of
 several changes, so an observation may skip states: any state that the table reaches from the last one is legal. What
-it does not reach is illegal, raises and changes nothing: a gang that has a node never waits again, and what is done
-stays done.
+it does not reach is illegal, raises and changes nothing: a pod that has a node never waits again, and what is done
+stays done. A gang of several pods has a few moves more: others may wait when those that had nodes are over.
 
 `docs/architecture.md` has the table as a picture, drawn from here by `tools/draw-lifecycle`.
 """
@@ -50,16 +50,26 @@ class Event(enum.Enum):
     CONTAINER_RUNS = "container runs"
     CONTAINER_STOPS = "container stops"
     PODS_OVER = "pods over"
+    POD_GONE = "pod gone"
+    POD_CREATED = "pod created"
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A step: the events that cause it, and what they mean."""
+    """A step: the events that cause it, and what they mean; `several`: only gangs of several pods take it."""
 
     on: tuple[Event, ...]
     why: str
+    several: bool = False
 
 
 _E = Event
+
+_OTHERS_WAIT: Final = Move(
+    (_E.CONTAINER_STOPS, _E.POD_GONE, _E.JOB_ENDED, _E.JOB_LOST, _E.JOB_SUSPENDED, _E.JOB_QUEUED_AGAIN),
+    "of several pods those that had nodes are over; others wait for a job",
+    several=True,
+)
+_OTHERS_COME: Final = Move((_E.POD_CREATED,), "of several pods one was made in the stead of another", several=True)
 
 MOVES: Final[dict[State, dict[State, Move]]] = {
     State.WAITING: {
@@ -70,6 +80,9 @@ MOVES: Final[dict[State, dict[State, Move]]] = {
     State.SUBMITTED: {
         State.STARTED: Move((_E.JOB_STARTED, _E.JOB_RESUMED), "Slurm started the job: a prolog runs"),
         State.WAITING: Move((_E.JOB_ENDED, _E.JOB_LOST), "the job was cancelled in the queue, or is lost"),
+        State.BOUND: Move(
+            (_E.JOB_RESUMED, _E.JOB_STARTED), "of several pods some had nodes of it before", several=True
+        ),
         State.ENDING: Move((_E.PODS_OVER,), "the pods were deleted: the job is cancelled"),
     },
     State.STARTED: {
@@ -79,6 +92,9 @@ MOVES: Final[dict[State, dict[State, Move]]] = {
         State.ENDING: Move((_E.PODS_OVER,), "the pods were deleted: the job is cancelled"),
     },
     State.BOUND: {
+        State.WAITING: _OTHERS_WAIT,
+        State.SUBMITTED: _OTHERS_WAIT,
+        State.STARTED: _OTHERS_WAIT,
         State.RUNNING: Move((_E.CONTAINER_RUNS,), "the kubelet started a container"),
         State.HANDING_OVER: Move(
             (_E.JOB_ENDED, _E.JOB_SUSPENDED, _E.JOB_QUEUED_AGAIN), "the job lost its nodes: preempted, out of time …"
@@ -87,6 +103,9 @@ MOVES: Final[dict[State, dict[State, Move]]] = {
         State.DONE: Move((_E.PODS_OVER,), "the same, and Slurm has lost the job"),
     },
     State.RUNNING: {
+        State.WAITING: _OTHERS_WAIT,
+        State.SUBMITTED: _OTHERS_WAIT,
+        State.STARTED: _OTHERS_WAIT,
         State.BOUND: Move((_E.CONTAINER_STOPS,), "no container runs at this moment: all restart, or are being stopped"),
         State.HANDING_OVER: Move(
             (_E.JOB_ENDED, _E.JOB_SUSPENDED, _E.JOB_QUEUED_AGAIN), "the job lost its nodes: preempted, out of time …"
@@ -95,12 +114,19 @@ MOVES: Final[dict[State, dict[State, Move]]] = {
         State.DONE: Move((_E.PODS_OVER,), "the same, and Slurm has lost the job"),
     },
     State.HANDING_OVER: {
+        State.WAITING: _OTHERS_WAIT,
+        State.SUBMITTED: _OTHERS_WAIT,
+        State.STARTED: _OTHERS_WAIT,
         State.BOUND: Move((_E.JOB_RESUMED, _E.JOB_STARTED, _E.JOB_LOST), "the pods hold their nodes after all"),
         State.RUNNING: Move((_E.JOB_RESUMED, _E.JOB_STARTED, _E.JOB_LOST), "the pods hold their nodes after all"),
         State.ENDING: Move((_E.PODS_OVER,), "the pods are gone: the epilog may end"),
         State.DONE: Move((_E.PODS_OVER,), "the pods are gone, and so was the job"),
     },
     State.ENDING: {
+        State.WAITING: _OTHERS_COME,
+        State.SUBMITTED: _OTHERS_COME,
+        State.STARTED: _OTHERS_COME,
+        State.BOUND: _OTHERS_COME,
         State.DONE: Move((_E.EPILOG_ENDED, _E.JOB_ENDED, _E.JOB_LOST), "nothing is left of the job"),
     },
     State.DONE: {},
@@ -111,21 +137,24 @@ class IllegalMove(Exception):
     """An observation that no course of events explains; nothing was changed."""
 
 
-def advance(old: State, new: State) -> State:
-    """The new state.
+def advance(old: State, new: State, *, several: bool = False) -> State:
+    """The new state; `several`: of a gang of several pods.
 
     Raises:
         IllegalMove: the table does not lead there.
     """
-    if new not in reachable(old):
+    if new not in reachable(old, several=several):
         raise IllegalMove(f"a gang that was {old.value} cannot be {new.value}")
     return new
 
 
 @cache
-def reachable(state: State) -> frozenset[State]:
+def reachable(state: State, *, several: bool = False) -> frozenset[State]:
     """The states that an observation after `state` may find, itself included."""
     found = {state}
-    while more := {after for before in found for after in MOVES[before]} - found:
+    while (
+        more := {after for before in found for after, move in MOVES[before].items() if several or not move.several}
+        - found
+    ):
         found |= more
     return frozenset(found)

@@ -7,7 +7,10 @@ import msgspec
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
+from sunkpy.core.gang.places import Seat, assign
+from sunkpy.core.gang.slots import plan_slots
 from sunkpy.core.model import states as slurm_states
+from sunkpy.core.model.layout import Layout, spread
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
 from sunkpy.core.placement.eligibility import Eligibility
@@ -24,6 +27,7 @@ _BEFORE_SCRIPT = frozenset({"CONFIGURING", "POWER_UP_NODE", "STAGE_OUT"})
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A placeholder job. `state` is empty until Slurm has told it once.
 
+    `tasks` is how many slots it asked for, `layout` how they lie on its nodes: 0 and empty where Slurm did not say.
     `prologs` and `epilogs` are the Slurm nodes whose hook has called for this job; `missing` counts fresh answers of
     Slurm, one after another, that did not contain the job. `is_cancelled`: Slurm has taken our order to end it, and its
     state may not show it yet.
@@ -33,6 +37,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     state: frozenset[str] = frozenset()
     reason: str = ""
     nodes: tuple[str, ...] = ()
+    tasks: int = 0
+    layout: Layout = ()
     excluded: tuple[str, ...] = ()
     prologs: frozenset[str] = frozenset()
     epilogs: frozenset[str] = frozenset()
@@ -93,15 +99,20 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         return slurm_states.is_job_running(self.state) and not self.state & _BEFORE_SCRIPT
 
     @property
+    def is_let_go(self) -> bool:
+        """We have told it to end, one way or the other: no pod comes to it any more."""
+        return self.is_cancelled or self.told_s_ago is not None
+
+    @property
     def start_nodes(self) -> tuple[str, ...]:
-        """The nodes that Slurm has given it for pods to come, once it has started; empty before."""
-        if not self.is_live or self.is_suspended or self.is_cancelled:
+        """The nodes on which pods may come, in the job's order, once it has started there; empty before."""
+        if not self.is_live or self.is_suspended or self.is_let_go:
             return ()
         # A prolog that waits at the gate has not asked for the pods yet, and they must not come before it does. When
         # all are through, those that nobody heard count too: another leader did, or the call was lost.
         if self.nodes and self.is_script_running and self.reason != WAITS_FOR_PROLOG:
             return self.nodes
-        return tuple(sorted(self.prologs))
+        return tuple(node for node in self.nodes or sorted(self.prologs) if node in self.prologs)
 
 
 class GangView(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +122,9 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
     known. `bound_to` is the job under which the members were bound, `placed` the Slurm node of each bound member by
     its uid: both from the scheduler's own knowledge, for the owner of a pod can write any annotation.
     `displaced`: Slurm nodes that other jobs were given while the job of the pods there was lost, with those jobs.
-    `may_submit` is False until a failed or refused submit may be tried again.
+    `may_submit` is False until a failed or refused submit may be tried again. `waits_for`: in words, whom the owner
+    has to get rid of first. `idle_s`: for so long a job has held nodes for the gang and no member has been there.
+    `is_half_bound`: some members of the first wave could not be bound together with the others.
     """
 
     id: GangId
@@ -123,6 +136,9 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
     eligibility: Eligibility | None = None
     may_submit: bool = True
     refused: str = ""
+    waits_for: str = ""
+    idle_s: float = 0.0
+    is_half_bound: bool = False
 
     @property
     def pods(self) -> tuple[Pod, ...]:
@@ -132,12 +148,40 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def live_jobs(self) -> tuple[JobView, ...]:
         """Jobs that hold or may come to hold resources: running first, then oldest first; last those that we end."""
-        return tuple(sorted((j for j in self.jobs if j.is_live), key=lambda j: (j.is_cancelled, j.is_pending, j.id)))
+        return tuple(sorted((j for j in self.jobs if j.is_live), key=lambda j: (j.is_let_go, j.is_pending, j.id)))
+
+    @property
+    def holding(self) -> dict[str, str]:
+        """The Slurm node of each member that has a node and has not ended."""
+        return {pod.uid: self.placed.get(pod.uid, "") for pod in self.pods if pod.spec.node_name and not is_over(pod)}
 
     @property
     def is_bound(self) -> bool:
-        """Some member has a node."""
-        return any(pod.spec.node_name for pod in self.pods)
+        """Some member has a node, or had one that the job holds on for others."""
+        return bool(self.holding) or self._is_kept
+
+    @property
+    def _is_kept(self) -> bool:
+        job = self.bound_job if self.bound_to is not None else None
+        had_nodes = any(pod.spec.node_name for pod in self.pods)
+        return had_nodes and job is not None and not job.is_lost and holds_its_node(job) and not job.is_let_go
+
+    def seats(self, job: JobView) -> dict[str, Seat]:
+        """Where the members are or go under this job, by uid."""
+        if self.gang is None:
+            return {}
+        is_told = bool(job.layout) and {node for node, _ in job.layout} == set(job.nodes)
+        nodes = job.nodes or job.start_nodes
+        tasks = job.tasks or plan_slots(self.gang).count
+        return assign(self.gang, job.layout if is_told else spread(nodes, tasks), self.holding)
+
+    def has_started(self, job: JobView) -> bool:
+        """The job has begun on all its nodes; while it is not known which they are, on as many as it may have."""
+        if not job.start_nodes or self.gang is None:
+            return False
+        if not job.nodes:
+            return len(job.start_nodes) >= plan_slots(self.gang).count
+        return len(job.start_nodes) >= len(job.nodes)
 
     @property
     def bound_job(self) -> JobView | None:
@@ -157,7 +201,7 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
         if self.is_bound:
             return self._state_when_bound()
         jobs = self.live_jobs
-        if not jobs:
+        if not jobs or jobs[0].is_let_go:
             return State.WAITING
         return State.STARTED if jobs[0].start_nodes else State.SUBMITTED
 

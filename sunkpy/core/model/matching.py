@@ -94,6 +94,16 @@ def matches_affinity(node: Node, spec: PodSpec) -> bool:
     return matches_node_labels(node, spec.node_selector) and (required is None or matches_selector(node, required))
 
 
+def named_node(spec: PodSpec) -> str:
+    """The one node that the pod's affinity names, as a DaemonSet's does; empty when there is none."""
+    affinity = required_affinity(spec)
+    terms = affinity.node_selector_terms if affinity is not None else ()
+    fields = [field for term in terms for field in term.match_fields if field.key == "metadata.name"]
+    named = {field.values for field in fields if field.operator == "In"}
+    is_one = len(named) == 1 and len(fields) == len(terms)
+    return next(iter(named))[0] if is_one and len(next(iter(named))) == 1 else ""
+
+
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """The toleration covers the taint: empty effect is every effect, empty key with Exists is every key."""
     if toleration.effect and toleration.effect != taint.effect:

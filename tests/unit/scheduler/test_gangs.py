@@ -1,11 +1,16 @@
-"""A gang of several pods through the whole scheduler: only the family is new, the shell knows nothing of it."""
+"""Gangs of several pods through the whole scheduler: only the families are new, the shell knows nothing of them."""
 
 import asyncio
 
 import pytest
 
-from sunkpy.scheduler import gate, job_poll
-from tests.unit.core.gang.trio import WITH_TRIO, labels
+from sunkpy.core import names
+from sunkpy.core.gang.families import FAMILIES
+from sunkpy.core.gang.gang import Family, Gang, ranked
+from sunkpy.core.gang.gang import Role as RoleOf
+from sunkpy.core.gang.identity import GangId
+from sunkpy.scheduler import bind, gate, job_poll, loop
+from tests.unit.core.gang.trio import WITH_BAND, WITH_TRIO, band_labels, labels
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading
 
@@ -77,7 +82,7 @@ async def test_a_gang_of_which_one_prolog_alone_was_heard_is_bound_when_all_are_
         assert (done, world.bindings) == (set(), [])
         world.set_job(job_id, "RUNNING", nodes="n[1-3]", state_reason="None")
         assert await prolog == (200, {"done": True})
-        assert len(world.bindings) == 3
+        await world.until(lambda: len(world.bindings) == 3)
 
 
 async def test_when_one_member_is_refused_the_others_are_not_bound_under_the_job_that_is_given_back(world, tmp_path):
@@ -125,3 +130,201 @@ async def test_a_new_leader_finds_a_gang_under_its_job(world, tmp_path):
         await world.until(lambda: world.signals == [(job_id, "USR1")])
     assert len(world.submissions) == 1
     assert world.deleted == []
+
+
+async def test_no_member_is_bound_before_all_would_be_admitted(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(bind, "_PATIENCE_S", 0.5)
+    async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
+        for role, number in (("worker", 1), ("leader", 1), ("worker", 2)):
+            add_member(world, role, number)
+        await world.until(lambda: world.submissions)
+        (job_id,) = world.jobs
+        full = {"nodeName": "node-3", "containers": [{"resources": {"requests": {"cpu": "4"}}}]}
+        meta = {"name": "ending", "namespace": "x", "deletionTimestamp": "2026-11-21T00:00:00Z", "finalizers": ["f"]}
+        world.put("pods", {"metadata": meta, "spec": full, "status": {"phase": "Running"}})
+        world.set_job(job_id, "RUNNING", "CONFIGURING", nodes="n[1-3]")
+        await asyncio.gather(*(call("prolog", job_id, node=number) for number in NODES))
+        await world.until(lambda: world.cancelled == [job_id])
+        assert (world.bindings, world.deleted) == ([], [])
+        notes = [note.split("; ")[0] for note in world.notes("FailedScheduling")]
+        lacks = "node node-3 lacks cpu: needs 1, has 0 until x/ending has ended"
+        assert sorted(notes) == sorted([lacks, *[f"pod worker-2 of its gang has no room: {lacks}"] * 2])
+
+
+# ------------------------------------------------------- a band: places, waves, several to a node
+
+
+def add_band(world, role, index, name="", **pod):
+    made = world.add_pod(name or f"{role}-{index}", **pod)
+    made["metadata"]["labels"] = band_labels(role, index)
+    return world.put("pods", made)
+
+
+def runs_on(world, job_id, *nodes, state=("RUNNING",)):
+    """The job of a band runs, with so many cpus on each node, in this order."""
+    allocation = [{"name": name, "cpus": {"count": cpus}} for name, cpus in nodes]
+    number = {"set": True, "number": sum(cpus for _, cpus in nodes)}
+    fields = {"tasks": number, "cpus_per_task": number | {"number": 1}}
+    world.set_job(
+        job_id,
+        *state,
+        nodes=",".join(name for name, _ in nodes),
+        job_resources={"nodes": {"allocation": allocation}},
+        **fields,
+    )
+
+
+async def start_band(world, call, *nodes):
+    """A band whose leader runs under the job; gives the job's id."""
+    add_band(world, "leader", 0)
+    await world.until(lambda: world.submissions)
+    (job_id,) = world.jobs
+    runs_on(world, job_id, *nodes, state=("RUNNING", "CONFIGURING"))
+    answers = await asyncio.gather(*(call("prolog", job_id, node=int(name[1:])) for name, _ in nodes))
+    assert answers == [(200, {"done": True})] * len(nodes)
+    runs_on(world, job_id, *nodes)
+    world.pod_runs("leader-0")
+    return job_id
+
+
+async def test_places_are_held_before_their_pods_are_there_and_taken_in_the_order_of_the_job(world, tmp_path):
+    async with leading(world, tmp_path, families=WITH_BAND) as server, hook_client(server) as call:
+        await start_band(world, call, ("n2", 2), ("n1", 1))
+        (job,) = world.submissions
+        assert (job["tasks"], job["minimum_nodes"], job["maximum_nodes"]) == (3, 1, 3)
+        assert "memory_per_node" not in job
+        add_band(world, "worker", 1)
+        add_band(world, "worker", 0)
+        await world.until(lambda: len(world.bindings) == 3)
+        assert dict(world.bindings) == {"leader-0": "node-2", "worker-0": "node-2", "worker-1": "node-1"}
+        assert world.pod("worker-1")["metadata"]["annotations"][names.ANNOTATION_PLACE] == "worker/1"
+        assert world.notes("PreemptionIsFinal") == [
+            "if Slurm takes the nodes back the pods are not made again: nobody restarts a band"
+        ]
+        assert world.submissions == [job]
+
+
+async def test_a_replacement_takes_the_place_again_once_the_pod_before_it_is_gone(world, tmp_path):
+    async with leading(world, tmp_path, families=WITH_BAND) as server, hook_client(server) as call:
+        await start_band(world, call, ("n2", 2), ("n1", 1))
+        add_band(world, "worker", 1)
+        await world.until(lambda: len(world.bindings) == 2)
+        world.pod_runs("worker-1")
+        old = world.pod("worker-1")
+        world.put("pods", old | {"metadata": old["metadata"] | {"deletionTimestamp": "2026-11-21T00:00:00Z"}})
+        add_band(world, "worker", 1, "worker-1-again")
+        await world.until(lambda: world.notes("WaitingForSlurm"))
+        assert "all its places in Slurm job" in world.notes("WaitingForSlurm")[-1]
+        assert len(world.bindings) == 2
+        world.pod_is_gone("worker-1")
+        await world.until(lambda: world.bindings[-1] == ("worker-1-again", "node-1"))
+        assert world.cancelled == []
+
+
+async def test_a_new_leader_knows_who_sits_where(world, tmp_path):
+    async with leading(world, tmp_path, families=WITH_BAND) as server, hook_client(server) as call:
+        await start_band(world, call, ("n3", 1), ("n1", 2))
+        add_band(world, "worker", 0)
+        await world.until(lambda: len(world.bindings) == 2)
+    add_band(world, "worker", 1)
+    async with leading(world, tmp_path, families=WITH_BAND):
+        await world.until(lambda: len(world.bindings) == 3)
+    assert dict(world.bindings) == {"leader-0": "node-3", "worker-0": "node-1", "worker-1": "node-1"}
+    assert len(world.submissions) == 1
+
+
+async def test_a_member_that_comes_late_and_is_refused_costs_the_others_nothing(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "_REFUSED_AGAIN_S", 0.05)
+    async with leading(world, tmp_path, families=WITH_BAND) as server, hook_client(server) as call:
+        await start_band(world, call, ("n2", 2), ("n1", 1))
+        full = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "4"}}}]}
+        world.put("pods", {"metadata": {"name": "daemon", "namespace": "kube-system"}, "spec": full, "status": {}})
+        add_band(world, "worker", 1)
+        await world.until(lambda: world.notes("FailedScheduling"))
+        assert world.notes("FailedScheduling") == ["node node-1 lacks cpu: needs 1, has 0"]
+        assert (world.cancelled, world.deleted) == ([], [])
+        world.remove("pods", "kube-system", "daemon")
+        await world.until(lambda: len(world.bindings) == 2)
+
+
+def trio_with(**fields):
+    """The trio, but its members may share nodes."""
+
+    def assemble(id, pods, owners):
+        def role(name, places):
+            own = (pod for pod in pods if pod.labels["example.com/role"] == name)
+            members = ranked(own, lambda pod: int(pod.name[-1]))
+            return RoleOf(name=name, places=places, first=places, members=members)
+
+        return Gang(id=id, roles=(role("leader", 1), role("worker", 2)), **fields)
+
+    def identify(pod, owners):
+        name = pod.labels.get("example.com/band")
+        generation = pod.labels.get("example.com/generation", "")
+        return GangId(namespace="default", name=name, uid="uid", generation=generation) if name else None
+
+    return (Family(name="duo", identify=identify, assemble=assemble), *FAMILIES)
+
+
+async def test_members_of_one_node_are_admitted_together(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(bind, "_PATIENCE_S", 0.3)
+    async with leading(world, tmp_path, families=trio_with()) as server, hook_client(server) as call:
+        for role, index in (("leader", 0), ("worker", 0), ("worker", 1)):
+            add_band(world, role, index)
+        await world.until(lambda: world.submissions)
+        (job_id,) = world.jobs
+        daemon = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "2"}}}]}
+        world.put("pods", {"metadata": {"name": "daemon", "namespace": "x"}, "spec": daemon, "status": {}})
+        runs_on(world, job_id, ("n1", 3))
+        await call("prolog", job_id, node=1)
+        await world.until(lambda: world.cancelled == [job_id])
+        assert world.bindings == []
+        assert "node node-1 lacks cpu: needs 1, has 0" in " ".join(world.notes("FailedScheduling"))
+
+
+async def test_a_later_generation_waits_until_the_one_before_it_is_gone(world, tmp_path):
+    def add(generation):
+        for role, index in (("leader", 0), ("worker", 0), ("worker", 1)):
+            pod = add_band(world, role, index, f"g{generation}-{role}-{index}")
+            pod["metadata"]["labels"]["example.com/generation"] = str(generation)
+            world.put("pods", pod)
+
+    families = trio_with()
+    async with leading(world, tmp_path, families=families) as server, hook_client(server) as call:
+        add(1)
+        await world.until(lambda: world.submissions)
+        (first,) = world.jobs
+        runs_on(world, first, ("n1", 3))
+        assert await call("prolog", first) == (200, {"done": True})
+        add(2)
+        waits = f"waits for generation 1 of default/band to end: Slurm job {first} is not over"
+        await world.until(lambda: waits in world.notes("WaitingForSlurm"))
+        for role, index in (("leader", 0), ("worker", 0), ("worker", 1)):
+            world.pod_is_gone(f"g1-{role}-{index}")
+        await world.until(lambda: world.cancelled == [first])
+        await world.until(lambda: len(world.submissions) == 2)
+        assert world.submissions[1]["comment"] == "k8s:default/band:uid@2"
+
+
+async def test_a_pod_that_never_queues_goes_straight_to_its_node_and_counts_there(world, tmp_path):
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-2"]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    async with leading(world, tmp_path, families=trio_with(never_queues=True)):
+        add_band(world, "leader", 0, cpu="3", affinity=affinity)
+        await world.until(lambda: world.bindings == [("leader-0", "node-2")])
+        world.add_pod("large", cpu="2")
+        await world.until(lambda: [job["excluded_nodes"] for job in world.jobs.values()] == ["n2"])
+
+
+async def test_what_ended_a_gang_is_asked_once_and_all_its_pods_go(world, tmp_path):
+    async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
+        job_id = await start(world, call)
+        world.slurm.asked.clear()
+        preemptor = world.slurm.add_job(
+            "PENDING", comment="", user="alice", partition="high", node_count={"set": True, "number": 3}
+        )
+        world.set_job(job_id, "PREEMPTED", "COMPLETING")
+        await world.until(lambda: len(world.notes("PreemptionByScheduler")) == len(world.deleted) == 3)
+        notes = world.notes("PreemptionByScheduler")
+        assert all(f"preempted by Slurm job {preemptor}" in note for note in notes)
+        assert world.slurm.asked.count("partitions") == 1

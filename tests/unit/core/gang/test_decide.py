@@ -103,12 +103,12 @@ def test_a_pending_job_learns_of_nodes_that_came_and_went():
 
 def test_a_pod_is_bound_where_the_prolog_called_from():
     (bind,) = decide_gang(view(make_pod(), job("PENDING", prologs=frozenset({"n2"}))), POLICY)
-    assert (bind.slurm_node, bind.job) == ("n2", 7)
+    assert (bind.bindings[0].slurm_node, bind.job) == ("n2", 7)
 
 
 def test_a_pod_is_bound_late_when_the_prolog_went_by_unheard():
     (bind,) = decide_gang(view(make_pod(), job("RUNNING", nodes=("n1",))), POLICY)
-    assert bind.slurm_node == "n1"
+    assert bind.bindings[0].slurm_node == "n1"
 
 
 @pytest.mark.parametrize("state", [(), ("RUNNING", "CONFIGURING"), ("RUNNING", "COMPLETING"), ("CANCELLED",)])
@@ -125,7 +125,7 @@ def test_a_job_that_was_cancelled_gets_no_pod_and_is_cancelled_again_should_slur
     for gang in (make_pod(), make_pod(node="k1")):
         (again,) = decide_gang(view(gang, given_back), POLICY)
         assert (type(again), again.job) == (Cancel, 7)
-    assert prolog_waits_for(view(make_pod(), given_back), 7) is None
+    assert prolog_waits_for(view(make_pod(), given_back), 7, "n1") is None
 
 
 def test_a_job_that_was_cancelled_is_not_the_one_that_stays():
@@ -249,7 +249,7 @@ def test_a_pod_whose_lost_node_slurm_gave_to_another_job_goes(lost):
     pod = make_pod(node="k1", running=True)
     cover = job("PENDING", id=8, excluded=("n3",))
     seen = view(pod, lost, cover, displaced={"n1": 99})
-    assert decide_gang(seen, POLICY) == [Evict(pod=pod, job=7, displaced_by=99)]
+    assert decide_gang(seen, POLICY) == [Evict(pod=pod, job=7, displaced_by=99, given_away="n1")]
     elsewhere = view(pod, lost, cover, displaced={"n2": 99})
     assert decide_gang(elsewhere, POLICY) == []
 
@@ -345,7 +345,7 @@ def test_only_unscheduled_pods_are_reported_as_such(seen):
     ],
 )
 def test_a_prolog_ends_when_its_pod_is_bound_or_never_will_be(seen, waits):
-    assert bool(prolog_waits_for(seen, 7)) == waits
+    assert bool(prolog_waits_for(seen, 7, "n1")) == waits
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core.gang.actions import Bind, Evict, Finish, Submit
+from sunkpy.core.gang.actions import Bind, Cancel, Evict, Finish, Report, Submit
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import FAMILIES, assemble, identify
-from sunkpy.core.gang.hooks import epilog_waits_for, prolog_waits_for
+from sunkpy.core.gang.gang import Member, Role
+from sunkpy.core.gang.hooks import epilog_waits_for, gate_waits_for, prolog_waits_for
 from sunkpy.core.gang.identity import GangId, parse_comment
 from sunkpy.core.gang.request import Policy
 from sunkpy.core.gang.view import GangView, JobView
 from sunkpy.core.model.objects import Owner, OwnerReference, Pod, SchedulingGroup, WorkloadReference
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.pods import make_pod
-from tests.unit.core.gang.trio import WITH_TRIO, labels
+from tests.unit.core.gang.trio import WITH_BAND, WITH_TRIO, band_labels, labels
 
 FIELDS = [
     *("x", "name", "templates", "nodes", "retryStrategy", "retryPolicy", "parallelism", "backoffLimit", "failed"),
@@ -111,7 +112,10 @@ def test_members_stand_in_rank_order():
 
 
 def test_nothing_is_submitted_before_all_are_there():
-    assert decide_gang(view(trio()[:2]), POLICY) == []
+    actions = decide_gang(view(trio()[:2]), POLICY)
+    assert [(type(a), a.message, a.is_problem) for a in actions] == [
+        (Report, "waits for 1 of 3 pods (worker 1 of 2)", False)
+    ] * 2
     (submit,) = decide_gang(view(trio()), POLICY)
     assert isinstance(submit, Submit)
     assert (submit.request.minimum_nodes, submit.request.comment) == (3, "k8s:default/band:uid-of-band")
@@ -122,8 +126,15 @@ def test_nobody_is_bound_before_the_job_has_all_its_nodes():
     begun = JobView(id=7, state=frozenset({"RUNNING", "CONFIGURING"}), prologs=frozenset({"n1", "n2"}))
     assert decide_gang(view(trio(), begun), POLICY) == []
     started = JobView(id=7, state=frozenset({"RUNNING"}), prologs=frozenset(ALL_NODES))
-    placed = {action.pod.name: action.slurm_node for action in decide_gang(view(trio(), started), POLICY)}
-    assert placed == {"leader-1": "n1", "worker-1": "n2", "worker-2": "n3"}
+    (bind,) = decide_gang(view(trio(), started), POLICY)
+    placed = {binding.pod.name: (binding.slurm_node, binding.place) for binding in bind.bindings}
+    assert placed == {"leader-1": ("n1", "leader/0"), "worker-1": ("n2", "worker/0"), "worker-2": ("n3", "worker/1")}
+
+
+def test_rank_goes_along_the_nodes_in_the_order_of_the_job():
+    started = JobView(id=7, state=frozenset({"RUNNING"}), nodes=("n3", "n1", "n2"), prologs=frozenset(ALL_NODES))
+    (bind,) = decide_gang(view(trio(), started), POLICY)
+    assert [binding.slurm_node for binding in bind.bindings] == ["n3", "n1", "n2"]
 
 
 def test_a_gang_that_was_bound_in_part_gets_its_other_nodes():
@@ -132,16 +143,17 @@ def test_a_gang_that_was_bound_in_part_gets_its_other_nodes():
     seen = view(pods, running, placed={"leader-1": "n2", "worker-2": "n1"}, bound_to=7)
     (bind,) = decide_gang(seen, POLICY)
     assert isinstance(bind, Bind)
-    assert (bind.pod.name, bind.slurm_node) == ("worker-1", "n3")
+    (binding,) = bind.bindings
+    assert (binding.pod.name, binding.slurm_node) == ("worker-1", "n3")
 
 
-def test_every_prolog_waits_for_all_members():
-    started = JobView(id=7, state=frozenset({"RUNNING"}), prologs=frozenset(ALL_NODES))
+def test_a_prolog_waits_for_the_members_that_go_to_its_node():
+    started = JobView(id=7, state=frozenset({"RUNNING"}), nodes=ALL_NODES, prologs=frozenset(ALL_NODES))
     pods, placed = bound()
-    assert prolog_waits_for(view([*pods[:2], member("worker", 1)], started, placed=placed, bound_to=7), 7) == (
-        "pod default/worker-1 is not bound yet"
-    )
-    assert prolog_waits_for(view(pods, started, placed=placed, bound_to=7), 7) is None
+    seen = view([*pods[:2], member("worker", 1)], started, placed=placed, bound_to=7)
+    assert prolog_waits_for(seen, 7, "n2") == "pod default/worker-1 is not bound yet"
+    assert prolog_waits_for(seen, 7, "n1") is None
+    assert prolog_waits_for(view(pods, started, placed=placed, bound_to=7), 7, "n2") is None
 
 
 def test_a_gang_goes_as_one_and_each_epilog_waits_for_its_own_node():
@@ -164,3 +176,102 @@ def test_the_job_ends_with_the_exit_code_of_all(phases, exit_code):
     assert decide_gang(view(pods, running, bound_to=7), POLICY) == [Finish(job=7, exit_code=exit_code)]
     still = [*pods[:2], member("worker", 2, node="k", phase="Running", running=True)]
     assert decide_gang(view(still, running, bound_to=7), POLICY) == []
+
+
+# --------------------------------------------------------------------- what becomes of places without pods
+
+
+def band(*pods, **fields):
+    made = [msgspec.structs.replace(pod, metadata=_band_meta(pod, role, index)) for role, index, pod in pods]
+    id = identify(made[0], families=WITH_BAND)
+    gang = msgspec.structs.replace(assemble(id, made, families=WITH_BAND), **fields)
+    return gang, made
+
+
+def _band_meta(pod, role, index):
+    return msgspec.structs.replace(pod.metadata, labels=band_labels(role, index))
+
+
+def band_view(gang, *jobs, **fields):
+    return GangView(id=gang.id, gang=gang, jobs=jobs, eligibility=FITS, **fields)
+
+
+RUNS = JobView(id=7, state=frozenset({"RUNNING"}), nodes=("n1", "n2"), tasks=3, layout=(("n1", 2), ("n2", 1)))
+
+
+@pytest.mark.parametrize(("idle_s", "expected"), [(0.0, []), (119.0, []), (120.0, [Finish(job=7, exit_code=0)])])
+def test_a_job_is_kept_a_while_for_pods_that_its_owner_will_make(idle_s, expected):
+    gang, _ = band(("leader", 0, make_pod(node="k1", phase="Succeeded")), expects_more=True)
+    assert decide_gang(band_view(gang, RUNS, bound_to=7, idle_s=idle_s), POLICY) == expected
+
+
+def test_a_pod_that_comes_while_the_job_is_kept_has_its_place():
+    over, late = make_pod(node="k1", phase="Succeeded"), make_pod("late", uid="late")
+    gang, _ = band(("leader", 0, over), ("worker", 1, late), expects_more=True)
+    (bind,) = decide_gang(band_view(gang, RUNS, bound_to=7), POLICY)
+    assert (bind.bindings[0].slurm_node, bind.gives_back) == ("n2", False)
+
+
+def test_a_pod_that_comes_when_the_job_was_told_to_end_waits_for_the_next():
+    over, late = make_pod(node="k1", phase="Succeeded"), make_pod("late", uid="late")
+    gang, _ = band(("leader", 0, over), ("worker", 1, late))
+    told = msgspec.structs.replace(RUNS, told_s_ago=1.0)
+    assert decide_gang(band_view(gang, told, bound_to=7), POLICY) == []
+    deaf = msgspec.structs.replace(RUNS, told_s_ago=16.0)
+    assert decide_gang(band_view(gang, deaf, bound_to=7), POLICY) == [
+        Cancel(job=7, why="the placeholder did not end when it was told")
+    ]
+
+
+@pytest.mark.parametrize(("idle_s", "kind"), [(1.0, Report), (120.0, Cancel)])
+def test_nodes_are_not_held_for_ever_for_pods_that_do_not_come(idle_s, kind):
+    gang, _ = band(("worker", 0, make_pod()))
+    (action,) = decide_gang(band_view(gang, RUNS, idle_s=idle_s), POLICY)
+    assert type(action) is kind
+    assert "1 of 1 pods (leader 0 of 1)" in (action.why if kind is Cancel else action.message)
+
+
+def test_a_gang_that_was_declared_anew_while_it_queued_is_submitted_anew():
+    gang, _ = band(("leader", 0, make_pod()))
+    queued = JobView(id=7, state=frozenset({"PENDING"}), tasks=5)
+    assert decide_gang(band_view(gang, queued), POLICY) == [
+        Cancel(job=7, why="its owner wants 3 pods now, and the job holds 5 places")
+    ]
+    assert decide_gang(band_view(gang, msgspec.structs.replace(queued, tasks=3)), POLICY) == []
+
+
+def test_what_slurm_cannot_give_is_said_on_every_pod_and_nothing_is_submitted():
+    gang, _ = band(("leader", 0, make_pod()), ("worker", 0, make_pod("b", uid="b")), refused="no device classes")
+    actions = decide_gang(band_view(gang), POLICY)
+    assert [(type(a), a.message, a.is_problem) for a in actions] == [(Report, "no device classes", True)] * 2
+
+
+def test_a_gang_without_places_is_refused():
+    gang, _ = band(("leader", 0, make_pod()), roles=())
+    gang = msgspec.structs.replace(gang, roles=(Role(name="leader", places=0, first=0, members=(_leader(),)),))
+    (report,) = decide_gang(band_view(gang), POLICY)
+    assert report.is_problem
+    assert report.message == "its owner declares no pods"
+
+
+def _leader():
+    return Member(pod=make_pod(), index=0)
+
+
+def test_when_all_members_of_a_lost_job_stay_the_cover_holds_what_is_most_on_any_node():
+    pods = [("leader", 0), ("worker", 0), ("worker", 1)]
+    gang, _ = band(*((r, i, make_pod(f"{r}{i}", uid=f"{r}{i}", node="k", running=True)) for r, i in pods))
+    placed = {"leader0": "n1", "worker0": "n1", "worker1": "n2"}
+    lost = msgspec.structs.replace(RUNS, missing=2)
+    warn, submit = decide_gang(band_view(gang, lost, placed=placed, bound_to=7), POLICY)
+    assert warn.note.endswith("a new job is submitted for n1, n2")
+    request = submit.request
+    assert (request.tasks, request.cpus_per_task, request.required_nodes) == (2, 2, ("n1", "n2"))
+    assert (request.minimum_nodes, request.maximum_nodes, request.memory_mib_per_node) == (2, 2, 256)
+
+
+def test_a_pod_that_never_queues_must_name_its_node():
+    gang, _ = band(("leader", 0, make_pod()), never_queues=True)
+    (report,) = decide_gang(band_view(gang), POLICY)
+    assert "names no node" in report.message
+    assert gate_waits_for(band_view(gang), 99, "n1") is None

@@ -1,9 +1,13 @@
-"""A made-up family: three pods in two roles, told apart by labels. It shows what a new family has to bring."""
+"""Made-up families of three pods in two roles, told apart by labels. They show what a new family has to bring.
+
+A trio starts together, one pod to a node. A band is numbered, its workers come when the leader runs, and they may share
+nodes.
+"""
 
 from __future__ import annotations
 
 from sunkpy.core.gang.families import FAMILIES
-from sunkpy.core.gang.gang import Family, Gang, Member, Role
+from sunkpy.core.gang.gang import Family, Gang, Member, Role, ranked
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.options import read_options
 
@@ -29,6 +33,28 @@ def _role(name, places, pods):
 
 TRIO = Family(name="trio", identify=_identify, assemble=_assemble)
 WITH_TRIO = (TRIO, *FAMILIES)
+
+
+def _identify_band(pod, owners):
+    band = pod.labels.get("example.com/band")
+    return GangId(namespace=pod.metadata.namespace, name=band, uid=f"uid-of-{band}") if band else None
+
+
+def _assemble_band(id, pods, owners):
+    def role(name, places, first):
+        own = (pod for pod in pods if pod.labels["example.com/role"] == name)
+        members = ranked(own, lambda pod: int(pod.labels["example.com/index"]))
+        return Role(name=name, places=places, first=first, members=members)
+
+    return Gang(id=id, roles=(role("leader", 1, 1), role("worker", 2, 0)), final_because="nobody restarts a band")
+
+
+BAND = Family(name="band", identify=_identify_band, assemble=_assemble_band)
+WITH_BAND = (BAND, *WITH_TRIO)
+
+
+def band_labels(role, index, band="band"):
+    return {"example.com/band": band, "example.com/role": role, "example.com/index": str(index)}
 
 
 def labels(role, trio="band"):

@@ -1,0 +1,21 @@
+"""How a gang ended: the exit code of its job."""
+
+from __future__ import annotations
+
+from sunkpy.core.gang.gang import ANY_PLACE, Gang, Role
+from sunkpy.core.model.objects import Pod
+
+
+def has_succeeded(gang: Gang) -> bool:
+    """The pods that decide succeeded: those of the roles that do, or all when none of these is there."""
+    there = [role for role in gang.roles if role.members]
+    deciding = [role for role in there if role.decides] or there
+    return all(pod.status.phase == "Succeeded" for role in deciding for pod in _last_tries(role))
+
+
+def _last_tries(role: Role) -> list[Pod]:
+    """The youngest pod of each place; where places are not told apart, as many of the youngest as there are places."""
+    oldest_first = sorted(role.members, key=lambda m: (m.pod.metadata.creation_timestamp, m.pod.name))
+    numbered = {member.index: member.pod for member in oldest_first if member.index != ANY_PLACE}
+    others = [member.pod for member in oldest_first if member.index == ANY_PLACE]
+    return [*numbered.values(), *others[-role.places :]]

@@ -1,0 +1,160 @@
+"""Who sits where: the members of a gang on the places that its job holds.
+
+The slots of the job lie on its nodes in Slurm's own order, and the places in the slots in rank order: rank 0 is on the
+first node, neighbours in rank are neighbours in the network. A member that has a node keeps it, so the same seats come
+out again when a new leader knows nothing but the bindings.
+
+A finished member has left its place. One that is being deleted holds it until it is gone, and the pod that was made in
+its stead waits for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role
+from sunkpy.core.gang.slots import Place, Slots, slots_of
+from sunkpy.core.model.layout import Layout
+
+
+class Seat(msgspec.Struct, frozen=True, kw_only=True):
+    """The place of a member, and the Slurm node where the job holds it."""
+
+    place: Place
+    node: str
+
+    @property
+    def note(self) -> str:
+        """As it stands on the pod: `worker/3`."""
+        return f"{self.place[0]}/{self.place[1]}"
+
+
+def assign(gang: Gang, layout: Layout, holding: Mapping[str, str]) -> dict[str, Seat]:
+    """Seats by uid, of members that have nodes and of those that may take one now.
+
+    A member that finds no free place, or none of which the job has a node, has no seat.
+
+    Args:
+        holding: the Slurm node of each member that has one and has not ended, by uid; empty where it is not known.
+    """
+    slots = slots_of(gang, sum(count for _, count in layout))
+    planned = dict(enumerate(_expanded(layout)))
+    taken: dict[Place, Member] = {}
+    for role in gang.roles:
+        for member in _holders(role, holding):
+            place = _place_held(role, member, taken, at=_nodes_of(role, slots, planned), node=holding[member.pod.uid])
+            if place is not None:
+                taken[place] = member
+    held = {place: holding[member.pod.uid] for place, member in taken.items()}
+    seated = {member.pod.uid for member in taken.values()}
+    nodes = _nodes(slots, layout, held, standing=[node for uid, node in holding.items() if uid not in seated])
+    for role in gang.roles:
+        for member in _waiting(role, holding):
+            place = _place_wanted(role, member, taken, at=_nodes_of(role, slots, nodes))
+            if place is not None:
+                taken[place] = member
+    seats = {m.pod.uid: Seat(place=place, node=nodes.get(slots.of[place], "")) for place, m in taken.items()}
+    return {uid: msgspec.structs.replace(seat, node=holding.get(uid, seat.node)) for uid, seat in seats.items()}
+
+
+def explain_missing(gang: Gang) -> str:
+    """Which pods of the first wave are not there: `2 of 4 pods (worker 1 of 3)`; empty when all are.
+
+    Those that succeeded have done their part, those that are on their way out have not.
+    """
+    have = {role.name: min(_present(role), role.first) for role in gang.roles}
+    lacking = [role for role in gang.roles if have[role.name] < role.first]
+    if not lacking:
+        return ""
+    total = sum(role.first for role in gang.roles)
+    roles = ", ".join(f"{role.name} {have[role.name]} of {role.first}" for role in lacking)
+    return f"{total - sum(have.values())} of {total} pods ({roles})"
+
+
+def _present(role: Role) -> int:
+    there = [m for m in role.members if not m.pod.is_deleting and m.pod.status.phase != "Failed"]
+    numbered = {member.index for member in there if member.index != ANY_PLACE}
+    return len(numbered) + sum(member.index == ANY_PLACE for member in there)
+
+
+def _holders(role: Role, holding: Mapping[str, str]) -> list[Member]:
+    """Members that have nodes: those whose place is known first."""
+    held = [member for member in role.members if member.pod.uid in holding]
+    return sorted(held, key=lambda m: (m.index == ANY_PLACE, _noted(role, m) is None, *_seniority(m)))
+
+
+def _waiting(role: Role, holding: Mapping[str, str]) -> list[Member]:
+    """Members that may take a place, in rank order."""
+    waiting = (m for m in role.members if m.pod.uid not in holding and not m.pod.spec.node_name)
+    return sorted((m for m in waiting if not m.pod.is_deleting and not m.pod.is_finished), key=_seniority)
+
+
+def _seniority(member: Member) -> tuple[int, str, str]:
+    return (member.index, member.pod.metadata.creation_timestamp, member.pod.name)
+
+
+def _noted(role: Role, member: Member) -> Place | None:
+    """The place that the pod's annotation names, if it is one."""
+    name, _, index = member.pod.annotations.get(names.ANNOTATION_PLACE, "").rpartition("/")
+    is_one = name == role.name and index.isdecimal() and int(index) < role.places
+    return (name, int(index)) if is_one else None
+
+
+def _place_held(
+    role: Role, member: Member, taken: Mapping[Place, Member], *, at: Mapping[Place, str], node: str
+) -> Place | None:
+    """The place of a member that has a node: its number, what was noted, else one that would be on that node."""
+    if member.index != ANY_PLACE:
+        return _own(role, member, taken)
+    noted = _noted(role, member)
+    if noted is not None and noted not in taken:
+        return noted
+    free = [place for place in at if place not in taken]
+    return next((place for place in free if at[place] == node), free[0] if free else None)
+
+
+def _place_wanted(
+    role: Role, member: Member, taken: Mapping[Place, Member], *, at: Mapping[Place, str]
+) -> Place | None:
+    """The place for a member that has no node, if it is free and the job has a node for it."""
+    if member.index != ANY_PLACE:
+        place = _own(role, member, taken)
+        return place if place is not None and at[place] else None
+    return next((place for place, node in at.items() if node and place not in taken), None)
+
+
+def _own(role: Role, member: Member, taken: Mapping[Place, Member]) -> Place | None:
+    place = (role.name, member.index)
+    return place if 0 <= member.index < role.places and place not in taken else None
+
+
+def _nodes_of(role: Role, slots: Slots, nodes: Mapping[int, str]) -> dict[Place, str]:
+    """The node of each place of a role; empty where the job has none for it."""
+    places = ((role.name, index) for index in range(role.places))
+    return {place: nodes.get(slots.of[place], "") for place in places}
+
+
+def _nodes(slots: Slots, layout: Layout, held: Mapping[Place, str], *, standing: Iterable[str]) -> dict[int, str]:
+    """The node of each slot: where its members are, and for the others what is left, in order.
+
+    `standing`: nodes of members that have no place any more, because the gang is declared smaller now, and are there.
+    """
+    nodes: dict[int, str] = {}
+    for place, node in held.items():
+        nodes.setdefault(slots.of[place], node)
+    left = dict(layout)
+    for node in (*nodes.values(), *standing):
+        left[node] = left.get(node, 0) - 1
+    free = iter(_expanded((node, left[node]) for node, _ in layout))
+    for slot in range(slots.count):
+        if slot not in nodes and (node := next(free, "")):
+            nodes[slot] = node
+    return nodes
+
+
+def _expanded(layout: Iterable[tuple[str, int]]) -> list[str]:
+    """The node of each slot in order."""
+    return [node for node, count in layout for _ in range(count)]
