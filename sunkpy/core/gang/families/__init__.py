@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sunkpy.core.gang.families import plain_pod, ray
+from sunkpy.core.gang.families import plain_pod, ray, spark
 from sunkpy.core.gang.gang import Family, Gang, Owners
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
 
 Families = Sequence[Family]
 
-FAMILIES: Final[Families] = (ray.FAMILY, plain_pod.FAMILY)
+FAMILIES: Final[Families] = (ray.FAMILY, spark.FAMILY, plain_pod.FAMILY)
 
 
 def identify(pod: Pod, owners: Owners = (), *, families: Families = FAMILIES) -> GangId:

@@ -12,7 +12,6 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.options import JobOptions, Problem, read_options
 from sunkpy.core.model.objects import Kind, Owner, OwnerReference, Pod, PodSpec, Wire
 
-
 _QUANTITIES: Final = ("requests", "limits", "overhead")
 
 
