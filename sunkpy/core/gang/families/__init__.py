@@ -8,14 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sunkpy.core.gang.families import plain_pod, ray, spark
+from sunkpy.core.gang.families import kueue, plain_pod, ray, spark, volcano
 from sunkpy.core.gang.gang import Family, Gang, Owners
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
 
 Families = Sequence[Family]
 
-FAMILIES: Final[Families] = (ray.FAMILY, spark.FAMILY, plain_pod.FAMILY)
+FAMILIES: Final[Families] = (
+    ray.FAMILY,
+    spark.FAMILY,
+    volcano.FAMILY,
+    volcano.POD_GROUP_FAMILY,
+    kueue.FAMILY,
+    plain_pod.FAMILY,
+)
 
 
 def identify(pod: Pod, owners: Owners = (), *, families: Families = FAMILIES) -> GangId:

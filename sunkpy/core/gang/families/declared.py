@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from sunkpy.core.gang.gang import Gang, Owners, Role, by_seniority
-from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.options import JobOptions, Problem, read_options
+from sunkpy.core.gang.identity import GangId, token
+from sunkpy.core.gang.options import read_options
 from sunkpy.core.model.objects import Kind, Owner, OwnerReference, Pod, PodSpec, Wire
+
+MOST_PLACES: Final = 65_533
+"""The most nodes that Slurm gives to one job (slurm.h, MAX_SLURM_NODES)."""
 
 _QUANTITIES: Final = ("requests", "limits", "overhead")
 
@@ -60,8 +64,23 @@ def made_by(pod: Pod, kind: Kind) -> OwnerReference | None:
     return reference if reference is not None and reference.controller else None
 
 
+def has_controller(pod: Pod) -> bool:
+    """Something makes the pod again when it is gone."""
+    return any(reference.controller for reference in pod.metadata.owner_references)
+
+
 def _kind_of(reference: OwnerReference) -> Kind:
     return Owner(api_version=reference.api_version, kind=reference.kind).is_a
+
+
+def named_id(pod: Pod, by: str, name: str) -> GangId:
+    """Identity of the pods that carry `name` under the label or annotation `by`, in one namespace.
+
+    It is made of the name alone, so that it stays when the object of that name is deleted or made anew. A name may be
+    any text: the digest keeps two of them apart that look alike as tokens.
+    """
+    digest = hashlib.sha256(f"{by}\0{name}".encode()).hexdigest()[:20]
+    return GangId(namespace=pod.metadata.namespace, name=token(name), uid=f"by-{digest}")
 
 
 def above(owners: Owners, kind: Kind) -> Owner | None:
@@ -81,6 +100,11 @@ def declared_in(owners: Owners, kind: Kind, *, called: str) -> Owner:
     return owner
 
 
+def number_of(text: str) -> int:
+    """A number that is not negative, or -1 when the text is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+
+
 def at_least(number: int, least: int, *, field: str) -> int:
     """The same number.
 
@@ -92,18 +116,24 @@ def at_least(number: int, least: int, *, field: str) -> int:
     return number
 
 
-def options_by_rank(roles: Iterable[Role], owners: Owners) -> tuple[JobOptions, tuple[Problem, ...]]:
-    """Options of a gang: those of the first pod of each role, leaders first, then of the owners.
+def gang_of(id: GangId, roles: tuple[Role, ...], owners: Owners, *, kind: str) -> Gang:
+    """A gang of these roles, with the options that their pods and owners ask for.
 
-    The pods of a role are made from one template, so the first speaks for all.
+    The pods of a role are made from one template, so the first speaks for all, leaders before the others.
+
+    Raises:
+        BadDeclaration: no job can hold so many places.
     """
+    places = sum(role.places for role in roles)
+    if places > MOST_PLACES:
+        raise BadDeclaration(f"{places} pods are more than Slurm gives to one job: at most {MOST_PLACES}")
     pods = (role.members[0].pod for role in roles if role.members)
-    return read_options([*(pod.annotations for pod in pods), *(owner.annotations for owner in owners)])
+    options, problems = read_options([*(pod.annotations for pod in pods), *(owner.annotations for owner in owners)])
+    return Gang(id=id, roles=roles, options=options, problems=problems, kind=kind)
 
 
 def refused(id: GangId, pods: Sequence[Pod], owners: Owners, *, kind: str, why: str) -> Gang:
     """A gang without a size that can be used: it keeps the pods that it has, and is not submitted."""
     living = sum(not pod.is_finished for pod in pods)
     roles = (Role(name="pod", places=living, first=living, members=by_seniority(pods, living)),)
-    options, problems = options_by_rank(roles, owners)
-    return Gang(id=id, roles=roles, options=options, problems=problems, kind=kind, refused=why)
+    return msgspec.structs.replace(gang_of(id, roles, owners, kind=kind), refused=why)

@@ -28,8 +28,9 @@ from sunkpy.core.gang.families.declared import (
     above,
     at_least,
     declared_in,
+    gang_of,
     made_by,
-    options_by_rank,
+    number_of,
     refused,
 )
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, Suspension, by_seniority, ranked
@@ -118,17 +119,15 @@ def _unit(pod: Pod, cluster: Owner | None) -> str:
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     called = f"RayCluster {id.namespace}/{id.name}"
+    kind = f"{_below(owners)}{called}"
     try:
         cluster = declared_in(owners, RAY_CLUSTER, called=called)
         spec = cluster.spec_as(_Cluster)
-        roles = _added_replica(spec, pods) if id.unit else _roles(spec, pods)
+        if id.unit:
+            return gang_of(id, _added_replica(spec, pods), owners, kind=f"{kind}, replica {id.unit}")
+        gang = gang_of(id, _roles(spec, pods), owners, kind=kind)
     except BadDeclaration as error:
-        return refused(id, pods, owners, kind=called, why=str(error))
-    options, problems = options_by_rank(roles, owners)
-    kind = f"{_below(owners)}{called}"
-    gang = Gang(id=id, roles=roles, options=options, problems=problems, kind=kind)
-    if id.unit:
-        return msgspec.structs.replace(gang, kind=f"{kind}, replica {id.unit}")
+        return refused(id, pods, owners, kind=kind, why=str(error))
     return msgspec.structs.replace(
         gang,
         expects_more=not spec.suspend and not cluster.is_deleting,
@@ -196,8 +195,7 @@ def _added_replica(spec: _Cluster, pods: Sequence[Pod]) -> tuple[Role, ...]:
 
 
 def _number(pod: Pod, label: str) -> int:
-    text = pod.labels.get(label, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+    return number_of(pod.labels.get(label, ""))
 
 
 def _head_shape(spec: _Cluster) -> PodSpec:

@@ -34,7 +34,7 @@ from sunkpy.core.gang.families.declared import (
     above,
     at_least,
     declared_in,
-    options_by_rank,
+    gang_of,
     reference_to,
     refused,
 )
@@ -146,19 +146,11 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     try:
         application = declared_in(owners, SPARK_APPLICATION, called=called)
         spec = application.spec_as(_Application)
-        roles = _roles(spec, pods)
+        gang = gang_of(id, _roles(spec, pods), owners, kind=called)
     except BadDeclaration as error:
         return refused(id, pods, owners, kind=called, why=str(error))
-    options, problems = options_by_rank(roles, owners)
-    return Gang(
-        id=id,
-        roles=roles,
-        options=options,
-        problems=problems,
-        kind=called,
-        final_because=_final_because(called, spec),
-        suspension=Suspension(owner=application),
-    )
+    final = _final_because(called, spec)
+    return msgspec.structs.replace(gang, final_because=final, suspension=Suspension(owner=application))
 
 
 def _submitted_by_hand(id: GangId, pod: Pod, owners: Owners) -> Gang:
@@ -223,12 +215,25 @@ def _shape(spec: _Application, role: str) -> PodSpec:
     name = _CONTAINERS[role]
     others = tuple(container for container in template.containers if container.name != name)
     memory = f"{_memory_mib(spec, declared, role)}Mi"
-    cores = str(declared.cores or spec.conf.get(f"spark.{role}.cores") or 1)
-    cpu = declared.core_request or spec.conf.get(f"spark.kubernetes.{role}.request.cores") or cores
-    gpus = {declared.gpu.name: str(declared.gpu.quantity)} if declared.gpu and declared.gpu.quantity > 0 else {}
-    own = Container(name=name, resources=Resources(requests={"cpu": cpu, "memory": memory}, limits=gpus))
+    gpu = declared.gpu or _Gpu()
+    gpus = {gpu.name: str(gpu.quantity)} if gpu.name and gpu.quantity > 0 else {}
+    own = Container(
+        name=name, resources=Resources(requests={"cpu": _cpu(spec, declared, role), "memory": memory}, limits=gpus)
+    )
     selector = {**template.node_selector, **(spec.node_selector or {}), **(declared.node_selector or {})}
     return msgspec.structs.replace(template, containers=(own, *others), node_selector=selector)
+
+
+def _cpu(spec: _Application, declared: _PodSpec, role: str) -> str:
+    cores = spec.conf.get(f"spark.{role}.cores", "1")
+    if declared.cores is not None:
+        cores = str(at_least(declared.cores, 1, field=f"{role}.cores"))
+    text = declared.core_request or spec.conf.get(f"spark.kubernetes.{role}.request.cores") or cores
+    try:
+        quantity.parse(text)
+    except quantity.BadQuantity as error:
+        raise BadDeclaration(f"{role}.coreRequest: {error}") from error
+    return text
 
 
 def _memory_mib(spec: _Application, declared: _PodSpec, role: str) -> int:

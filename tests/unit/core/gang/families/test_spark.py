@@ -244,6 +244,11 @@ def test_losing_the_driver_is_final_unless_the_operator_submits_again(policy, fi
             {"executor": {"memory": "1.5g"}},
             "executor.memory: '1.5g' is not a size as Java writes it, such as 512m or 2g",
         ),
+        ({"executor": {"instances": 1, "cores": 0}}, "executor.cores is 0: at least 1 is needed"),
+        (
+            {"executor": {"instances": 1, "coreRequest": "two"}},
+            "executor.coreRequest: 'two' is not a Kubernetes quantity: write a number with m, k, M, G, Ki, Mi, Gi …",
+        ),
         ({"memoryOverheadFactor": "lots"}, "memoryOverheadFactor: 'lots' is not a factor such as 0.1"),
     ],
 )
