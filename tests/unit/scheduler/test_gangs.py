@@ -154,10 +154,8 @@ async def test_no_member_is_bound_before_all_would_be_admitted(world, tmp_path, 
 # ------------------------------------------------------- a band: places, waves, several to a node
 
 
-def add_band(world, role, index, name="", **pod):
-    made = world.add_pod(name or f"{role}-{index}", **pod)
-    made["metadata"]["labels"] = band_labels(role, index)
-    return world.put("pods", made)
+def add_band(world, role, index, name="", labels=None, **pod):
+    return world.add_pod(name or f"{role}-{index}", labels=band_labels(role, index) | (labels or {}), **pod)
 
 
 def runs_on(world, job_id, *nodes, state=("RUNNING",)):
@@ -285,9 +283,8 @@ async def test_members_of_one_node_are_admitted_together(world, tmp_path, monkey
 async def test_a_later_generation_waits_until_the_one_before_it_is_gone(world, tmp_path):
     def add(generation):
         for role, index in (("leader", 0), ("worker", 0), ("worker", 1)):
-            pod = add_band(world, role, index, f"g{generation}-{role}-{index}")
-            pod["metadata"]["labels"]["example.com/generation"] = str(generation)
-            world.put("pods", pod)
+            labels = {"example.com/generation": str(generation)}
+            add_band(world, role, index, f"g{generation}-{role}-{index}", labels)
 
     families = trio_with()
     async with leading(world, tmp_path, families=families) as server, hook_client(server) as call:

@@ -19,9 +19,13 @@ from sunkpy.core.gang.families import (
     batch_job,
     daemon_set,
     generic,
+    kueue,
     native_group,
     plain_pod,
     pod_group,
+    ray,
+    spark,
+    volcano,
     yunikorn,
 )
 from sunkpy.core.gang.families.grouping import top, unsized
@@ -34,8 +38,13 @@ Families = Sequence[Family]
 FAMILIES: Final[Families] = (
     daemon_set.FAMILY,
     annotated.FAMILY,
+    ray.FAMILY,
+    spark.FAMILY,
+    volcano.FAMILY,
     native_group.FAMILY,
     pod_group.FAMILY,
+    volcano.POD_GROUP_FAMILY,
+    kueue.FAMILY,
     yunikorn.FAMILY,
     armada.FAMILY,
     argo_workflow.FAMILY,

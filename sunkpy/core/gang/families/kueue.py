@@ -1,0 +1,87 @@
+"""Kueue's groups of plain pods: a label names the group, an annotation says how many pods it has.
+
+The pods carry a scheduling gate until Kueue has seen all of them and lets them go, one after the other; a gated pod is
+nobody's to schedule, so the job waits for the last. With fast admission Kueue lets go those that it sees, since others
+come only when these run: the first is enough, and the job holds places for the rest.
+
+All other kinds that Kueue queues are what they are without it: it only suspends and resumes them. It puts label and
+annotation on the pods of a StatefulSet or LeaderWorkerSet as well; there the count is that of the owner, who may make
+one pod after the other, and waiting for all would never end. Those pods say that a parent of theirs is suspended.
+
+Source: Kueue v0.14.0, pkg/controller/jobs/pod/constants/constants.go, pkg/controller/jobs/pod/pod_controller.go
+(constructGroupPodSets, groupTotalCount), pkg/controller/jobs/statefulset/statefulset_webhook.go,
+apis/kueue/v1beta1/topology_types.go (pod-group-pod-index).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.families.declared import (
+    BadDeclaration,
+    gang_of,
+    has_controller,
+    made_by,
+    named_id,
+    number_of,
+    refused,
+)
+from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, by_seniority, ranked
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.objects import Kind, Pod
+
+GROUP_NAME: Final = "kueue.x-k8s.io/pod-group-name"
+TOTAL_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
+FAST_ADMISSION: Final = "kueue.x-k8s.io/pod-group-fast-admission"
+POD_INDEX: Final = "kueue.x-k8s.io/pod-group-pod-index"
+SUSPENDING_PARENT: Final = "kueue.x-k8s.io/pod-suspending-parent"
+
+STATEFUL_SET: Final = Kind(group="apps", kind="StatefulSet")
+
+
+def _identify(pod: Pod, _owners: Owners) -> GangId | None:
+    name = pod.labels.get(GROUP_NAME, "")
+    if not name or SUSPENDING_PARENT in pod.annotations or made_by(pod, STATEFUL_SET) is not None:
+        return None
+    return named_id(pod, GROUP_NAME, name)
+
+
+def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+    called = f"Kueue pod group {id.namespace}/{id.name}"
+    try:
+        gang = gang_of(id, _roles(pods), owners, kind=called)
+    except BadDeclaration as error:
+        return refused(id, pods, owners, kind=called, why=str(error))
+    final = "" if all(map(has_controller, pods)) else "Kueue makes no pod of a group again"
+    return msgspec.structs.replace(gang, final_because=final)
+
+
+def _roles(pods: Sequence[Pod]) -> tuple[Role, ...]:
+    places = _count(pods)
+    first = 1 if any(FAST_ADMISSION in pod.annotations for pod in pods) else places
+    return (Role(name="pod", places=places, first=first, members=_seated(pods, places)),)
+
+
+def _count(pods: Sequence[Pod]) -> int:
+    """How many pods the group has, as all say that are there to stay."""
+    staying = [pod for pod in pods if not pod.is_finished and not pod.is_deleting] or pods
+    texts = sorted({pod.annotations.get(TOTAL_COUNT, "") for pod in staying})
+    if len(texts) > 1:
+        said = " and ".join(repr(text[:40]) for text in texts[:3])
+        raise BadDeclaration(f"annotation {TOTAL_COUNT} differs between its pods: {said}")
+    if (count := number_of(texts[0])) < 1:
+        raise BadDeclaration(f"annotation {TOTAL_COUNT} is {texts[0][:40]!r}: write how many pods the group has")
+    return count
+
+
+def _seated(pods: Sequence[Pod], places: int) -> tuple[Member, ...]:
+    indices = {pod.uid: number_of(pod.labels.get(POD_INDEX, "")) for pod in pods}
+    if all(0 <= index < places for index in indices.values()):
+        return ranked(pods, lambda pod: indices[pod.uid])
+    return by_seniority(pods, places)
+
+
+FAMILY = Family(name="Kueue pod group", identify=_identify, assemble=_assemble)

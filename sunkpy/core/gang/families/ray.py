@@ -1,0 +1,231 @@
+"""A RayCluster, alone or below a RayJob or RayService: the head and its workers in one job.
+
+KubeRay makes the head and all workers in one pass; the workers then wait for the head in their init container. So the
+first wave is all: the head, and of each worker group `replicas`·`numOfHosts` pods, or `minReplicas`·`numOfHosts` where
+the autoscaler in the head adds and takes the others. Those that it adds are jobs of their own, and go alone.
+
+A replica of several hosts goes together. Which pods are one replica is told by labels of KubeRay 1.6 and later
+(feature RayMultihostIndexing): there a replica beyond the minimum is one gang. Before, each such pod is a job.
+
+A RayService that is upgraded has two clusters, a RayJob that is retried a new one: the cluster is the gang, so they are
+two. The submitter of a RayJob is a batch Job: none of this family.
+
+Source: KubeRay v1.4.2 and v1.6.0, ray-operator: apis/ray/v1/{raycluster,rayjob}_types.go,
+controllers/ray/raycluster_controller.go (reconcilePods), controllers/ray/common/pod.go (labelPod, the containers that
+it adds), controllers/ray/utils/util.go (GetWorkerGroupDesiredReplicas), utils/validation.go (who can be suspended).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.families.declared import (
+    BadDeclaration,
+    Template,
+    above,
+    at_least,
+    declared_in,
+    gang_of,
+    made_by,
+    number_of,
+    refused,
+)
+from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, Suspension, by_seniority, ranked
+from sunkpy.core.gang.identity import GangId, token
+from sunkpy.core.model.objects import Container, Kind, Owner, Pod, PodSpec, Resources, Wire
+
+RAY_CLUSTER: Final = Kind(group="ray.io", kind="RayCluster")
+RAY_JOB: Final = Kind(group="ray.io", kind="RayJob")
+RAY_SERVICE: Final = Kind(group="ray.io", kind="RayService")
+
+NODE_TYPE: Final = "ray.io/node-type"
+GROUP: Final = "ray.io/group"
+REPLICA_NAME: Final = "ray.io/worker-group-replica-name"
+REPLICA_INDEX: Final = "ray.io/worker-group-replica-index"
+HOST_INDEX: Final = "ray.io/replica-host-index"
+
+_HEAD: Final = "head"
+_WORKER: Final = "worker"
+
+_AUTOSCALER: Final = Resources(
+    requests={"cpu": "500m", "memory": "512Mi"}, limits={"cpu": "500m", "memory": "512Mi"}
+)  # BuildAutoscalerContainer
+_WAIT_GCS_READY: Final = Container(
+    name="wait-gcs-ready",
+    resources=Resources(requests={"cpu": "200m", "memory": "256Mi"}, limits={"cpu": "200m", "memory": "256Mi"}),
+)  # DefaultWorkerPodTemplate
+
+
+class _Autoscaler(Wire, frozen=True, kw_only=True):
+    resources: Resources | None = None
+
+
+class _Head(Wire, frozen=True, kw_only=True):
+    template: Template = Template()
+
+
+class _Group(Wire, frozen=True, kw_only=True):
+    """A worker group; defaults are those of the CRD."""
+
+    group_name: str
+    replicas: int | None = None
+    min_replicas: int | None = 0
+    max_replicas: int | None = None
+    num_of_hosts: int = 1
+    suspend: bool | None = False
+    template: Template = Template()
+
+
+class _Cluster(Wire, frozen=True, kw_only=True):
+    suspend: bool | None = False
+    enable_in_tree_autoscaling: bool | None = False
+    autoscaler_options: _Autoscaler | None = None
+    head_group_spec: _Head = _Head()
+    worker_group_specs: tuple[_Group, ...] | None = ()
+
+
+class _Job(Wire, frozen=True, kw_only=True):
+    backoff_limit: int | None = 0
+    shutdown_after_job_finishes: bool = False
+
+
+def _identify(pod: Pod, owners: Owners) -> GangId | None:
+    cluster = made_by(pod, RAY_CLUSTER)
+    if cluster is None or pod.labels.get(NODE_TYPE) not in (_HEAD, _WORKER):
+        return None
+    unit = _unit(pod, above(owners, RAY_CLUSTER))
+    return GangId(namespace=pod.metadata.namespace, name=cluster.name, uid=cluster.uid, unit=unit)
+
+
+def _unit(pod: Pod, cluster: Owner | None) -> str:
+    """The replica of several hosts that a pod belongs to, when it is one that the autoscaler added.
+
+    Its number stays, and a replica made in its stead gets the number again; the minimum is edited by people only.
+    """
+    if cluster is None or REPLICA_NAME not in pod.labels:
+        return ""
+    try:
+        spec = cluster.spec_as(_Cluster)
+    except msgspec.ValidationError:  # said by `assemble`
+        return ""
+    group = next((each for each in spec.worker_group_specs or () if each.group_name == pod.labels.get(GROUP)), None)
+    if group is None or group.num_of_hosts < 2 or not spec.enable_in_tree_autoscaling:
+        return ""
+    return token(pod.labels[REPLICA_NAME]) if _number(pod, REPLICA_INDEX) >= (group.min_replicas or 0) else ""
+
+
+def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+    called = f"RayCluster {id.namespace}/{id.name}"
+    kind = f"{_below(owners)}{called}"
+    try:
+        cluster = declared_in(owners, RAY_CLUSTER, called=called)
+        spec = cluster.spec_as(_Cluster)
+        if id.unit:
+            return gang_of(id, _added_replica(spec, pods), owners, kind=f"{kind}, replica {id.unit}")
+        gang = gang_of(id, _roles(spec, pods), owners, kind=kind)
+    except BadDeclaration as error:
+        return refused(id, pods, owners, kind=kind, why=str(error))
+    return msgspec.structs.replace(
+        gang,
+        expects_more=not spec.suspend and not cluster.is_deleting,
+        final_because=_final_because(above(owners, RAY_JOB)),
+        suspension=_suspension(cluster, owners),
+    )
+
+
+def _below(owners: Owners) -> str:
+    top = above(owners, RAY_JOB) or above(owners, RAY_SERVICE)
+    return f"{top.kind} {'/'.join(top.key)}, " if top is not None else ""
+
+
+def _roles(spec: _Cluster, pods: Sequence[Pod]) -> tuple[Role, ...]:
+    groups = spec.worker_group_specs or ()
+    if len({group.group_name for group in groups}) < len(groups):
+        raise BadDeclaration("spec.workerGroupSpecs names a group twice")
+    heads = [pod for pod in pods if pod.labels.get(NODE_TYPE) == _HEAD]
+    head = Role(name=_HEAD, places=1, first=1, members=by_seniority(heads, 1), shape=_head_shape(spec))
+    return (head, *(_workers(group, spec, pods) for group in groups))
+
+
+def _workers(group: _Group, spec: _Cluster, pods: Sequence[Pod]) -> Role:
+    own = [pod for pod in pods if pod.labels.get(NODE_TYPE) == _WORKER and pod.labels.get(GROUP) == group.group_name]
+    hosts = at_least(group.num_of_hosts, 1, field=f"worker group {group.group_name}: numOfHosts")
+    places = _replicas(group, autoscaling=bool(spec.enable_in_tree_autoscaling)) * hosts
+    return Role(
+        name=group.group_name,
+        places=places,
+        first=places,
+        members=_seated(own, places, hosts),
+        shape=_worker_shape(group),
+        decides=False,
+    )
+
+
+def _replicas(group: _Group, *, autoscaling: bool) -> int:
+    """How many replicas the cluster has whatever its load (GetWorkerGroupDesiredReplicas)."""
+    field = f"worker group {group.group_name}: "
+    least = at_least(group.min_replicas or 0, 0, field=f"{field}minReplicas")
+    if group.max_replicas is not None and least > group.max_replicas:
+        raise BadDeclaration(f"{field}minReplicas {least} is above maxReplicas {group.max_replicas}")
+    if group.suspend:
+        return 0
+    if autoscaling or group.replicas is None:
+        return least
+    most = group.replicas if group.max_replicas is None else min(group.replicas, group.max_replicas)
+    return max(least, at_least(most, 0, field=f"{field}replicas"))
+
+
+def _seated(pods: Sequence[Pod], places: int, hosts: int) -> tuple[Member, ...]:
+    if pods and all(_number(pod, REPLICA_INDEX) >= 0 for pod in pods):
+        places_of = {pod.uid: _number(pod, REPLICA_INDEX) * hosts + max(0, _number(pod, HOST_INDEX)) for pod in pods}
+        return ranked((pod for pod in pods if places_of[pod.uid] < places), lambda pod: places_of[pod.uid])
+    return by_seniority(pods, places)
+
+
+def _added_replica(spec: _Cluster, pods: Sequence[Pod]) -> tuple[Role, ...]:
+    name = pods[0].labels[GROUP]
+    group = next((each for each in spec.worker_group_specs or () if each.group_name == name), None)
+    if group is None:
+        raise BadDeclaration(f"spec.workerGroupSpecs has no group {name}")
+    hosts, members = group.num_of_hosts, ranked(pods, lambda pod: max(0, _number(pod, HOST_INDEX)))
+    return (Role(name=name, places=hosts, first=hosts, members=members, shape=_worker_shape(group)),)
+
+
+def _number(pod: Pod, label: str) -> int:
+    return number_of(pod.labels.get(label, ""))
+
+
+def _head_shape(spec: _Cluster) -> PodSpec:
+    shape = spec.head_group_spec.template.shape
+    if not spec.enable_in_tree_autoscaling:
+        return shape
+    options = spec.autoscaler_options or _Autoscaler()
+    autoscaler = Container(name="autoscaler", resources=options.resources or _AUTOSCALER)
+    return msgspec.structs.replace(shape, containers=(*shape.containers, autoscaler))
+
+
+def _worker_shape(group: _Group) -> PodSpec:
+    shape = group.template.shape
+    return msgspec.structs.replace(shape, init_containers=(*shape.init_containers, _WAIT_GCS_READY))
+
+
+def _final_because(job: Owner | None) -> str:
+    if job is None or (job.spec_as(_Job).backoff_limit or 0) > 0:
+        return ""
+    return f"the Ray job is lost with its head, and RayJob {'/'.join(job.key)} has spec.backoffLimit 0: it ends Failed"
+
+
+def _suspension(cluster: Owner, owners: Owners) -> Suspension | None:
+    """A RayService would see its cluster fail; a RayJob refuses to be suspended if it leaves its cluster standing."""
+    if above(owners, RAY_SERVICE) is not None:
+        return None
+    job = above(owners, RAY_JOB)
+    if job is None:
+        return Suspension(owner=cluster)
+    return Suspension(owner=job) if job.spec_as(_Job).shutdown_after_job_finishes else None
+
+
+FAMILY = Family(name="Ray", identify=_identify, assemble=_assemble, reads=(RAY_CLUSTER, RAY_JOB))

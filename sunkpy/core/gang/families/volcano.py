@@ -1,0 +1,342 @@
+"""Volcano: its Job, and PodGroups that people and other operators make for it.
+
+A Job is one gang of `minAvailable` places. Each task has first its own `minAvailable`; when these are more than the
+Job's together, or fewer, the tasks that start first fill up, by index, as Volcano's gang plugin lets them. The other
+replicas are elastic, a job each. Tasks that depend on others come when those run: their places wait for them. A Job
+that restarts makes all pods anew under equal names, with a higher version: a generation.
+
+A PodGroup is believed only for pods that no operator's family takes: there the counts are copies, and often wrong. The
+one that Volcano makes by itself for pods without (`podgroup-<uid of the controller>`) declares nothing, and reaches its
+pods after they were made; such pods are what their own kind is.
+
+Some pods exist only if somebody acts first. Volcano, paddle-operator and training-operator in volcano mode make none
+while the phase of the PodGroup is "" or Pending, and the scheduler that would change it is not there. So the shell, for
+each PodGroup that a watch shows: finds what owns it (its controller; none: people made it, and pods come without it),
+asks `names_scheduler` whether its pods will be ours, counts the pods of the group that are bound, asks `phase_wanted`,
+and patches `status.phase` if that is another, guarded by uid and resourceVersion. Again whenever the PodGroup or a pod
+of it changes: a Job that restarts makes its PodGroup anew, and that begins with no phase.
+
+Source: Volcano v1.14.1, pkg/controllers/job/{job_controller_actions,job_controller_util}.go (syncTask, createJobPod,
+applyPolicies), pkg/webhooks/admission/jobs/mutate/mutate_job.go (defaults), pkg/scheduler/api/job_info.go
+(TaskMinAvailableTotal), pkg/scheduler/framework/session.go (getPodGroupPhase), apis/helpers/helpers.go
+(GeneratePodgroupName).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.families.declared import (
+    BadDeclaration,
+    Template,
+    at_least,
+    declared_in,
+    gang_of,
+    has_controller,
+    made_by,
+    named_id,
+    number_of,
+    refused,
+)
+from sunkpy.core.gang.gang import Family, Gang, Owners, Reference, Role, by_seniority, ranked
+from sunkpy.core.gang.identity import GangId, token
+from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
+
+JOB: Final = Kind(group="batch.volcano.sh", kind="Job")
+POD_GROUP: Final = Kind(group="scheduling.volcano.sh", kind="PodGroup")
+
+GROUP_NAME: Final = "scheduling.k8s.io/group-name"
+JOB_VERSION: Final = "volcano.sh/job-version"
+TASK: Final = "volcano.sh/task-spec"
+TASK_INDEX: Final = "volcano.sh/task-index"
+
+SCHEDULER: Final = "volcano"
+"""The scheduler that pods get in volcano mode where no template names one."""
+
+_UNNAMED_TASK: Final = "default"
+_LIVE_PHASES: Final = ("", "Pending", "Running", "Restarting")
+_FINAL_ACTIONS: Final = ("AbortJob", "TerminateJob", "CompleteJob")
+_WHEN_EVICTED: Final = ("PodEvicted", "PodFailed", "*")
+
+
+class _Policy(Wire, frozen=True, kw_only=True):
+    action: str = ""
+    event: str = ""
+    events: tuple[str, ...] | None = None
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The events on which its action is taken."""
+        return (*(self.events or ()), self.event)
+
+
+class _DependsOn(Wire, frozen=True, kw_only=True):
+    name: tuple[str, ...] | None = None
+
+
+class _Partitions(Wire, frozen=True, kw_only=True):
+    partition_size: int = 0
+    min_partitions: int = 0
+
+
+class _Task(Wire, frozen=True, kw_only=True):
+    name: str = ""
+    replicas: int = 0
+    min_available: int | None = None
+    depends_on: _DependsOn | None = None
+    partition_policy: _Partitions | None = None
+    policies: tuple[_Policy, ...] | None = None
+    template: Template = Template()
+
+    @property
+    def called(self) -> str:
+        """Its name on its pods."""
+        return self.name or _UNNAMED_TASK
+
+    @property
+    def least(self) -> int:
+        """How many of its pods Volcano's gang plugin wants (mutateSpec)."""
+        if self.min_available is not None:
+            return self.min_available
+        partitions = self.partition_policy
+        return partitions.min_partitions * partitions.partition_size if partitions is not None else self.replicas
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The tasks that run before it."""
+        return (self.depends_on.name or ()) if self.depends_on is not None else ()
+
+
+class _Job(Wire, frozen=True, kw_only=True):
+    min_available: int = 0
+    tasks: tuple[_Task, ...] = ()
+    policies: tuple[_Policy, ...] | None = ()
+
+
+class _State(Wire, frozen=True, kw_only=True):
+    phase: str = ""
+
+
+class _JobStatus(Wire, frozen=True, kw_only=True):
+    state: _State = _State()
+
+
+class _Group(Wire, frozen=True, kw_only=True):
+    min_member: int = 1
+    min_task_member: dict[str, int] | None = None
+
+
+def _identify_job(pod: Pod, _owners: Owners) -> GangId | None:
+    job = made_by(pod, JOB)
+    if job is None:
+        return None
+    generation = token(pod.annotations.get(JOB_VERSION, ""))
+    return GangId(namespace=pod.metadata.namespace, name=job.name, uid=job.uid, generation=generation)
+
+
+def _assemble_job(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+    called = f"Volcano Job {id.namespace}/{id.name}"
+    try:
+        job = declared_in(owners, JOB, called=called)
+        spec = job.spec_as(_Job)
+        gang = gang_of(id, _task_roles(spec, pods), owners, kind=called)
+    except BadDeclaration as error:
+        return refused(id, pods, owners, kind=called, why=str(error))
+    more = _expects_more(job, gang.roles)
+    return msgspec.structs.replace(gang, expects_more=more, final_because=_final_because(called, spec))
+
+
+def _task_roles(spec: _Job, pods: Sequence[Pod]) -> tuple[Role, ...]:
+    ordered = _in_waves(_checked(spec.tasks))
+    deciders = {task.called for task in ordered if _completes_job(task)} or {task.called for task in ordered}
+    places = _places(spec.min_available, ordered)
+    return tuple(
+        Role(
+            name=task.called,
+            places=places[task.called],
+            first=0 if task.needs else places[task.called],
+            members=ranked(
+                (pod for pod in pods if _is_of(pod, task) and 0 <= _index(pod) < places[task.called]), _index
+            ),
+            shape=task.template.shape,
+            decides=task.called in deciders,
+        )
+        for task in ordered
+        if places[task.called]
+    )
+
+
+def _checked(tasks: Sequence[_Task]) -> Sequence[_Task]:
+    """The tasks.
+
+    Raises:
+        BadDeclaration: what they say cannot be.
+    """
+    names = [task.called for task in tasks]
+    for task in tasks:
+        field = f"task {task.called}: "
+        at_least(task.replicas, 0, field=f"{field}replicas")
+        if at_least(task.least, 0, field=f"{field}minAvailable") > task.replicas:
+            raise BadDeclaration(f"{field}minAvailable {task.least} is above its {task.replicas} replicas")
+        if names.count(task.called) > 1:
+            raise BadDeclaration(f"two tasks are called {task.called}")
+        for other in task.needs:
+            if other not in names:
+                raise BadDeclaration(f"{field}dependsOn names {other}, which is no task of the Job")
+    return tasks
+
+
+def _in_waves(tasks: Sequence[_Task]) -> list[_Task]:
+    """The tasks in the order in which they can start; of one wave in the order of the Job."""
+    ordered: list[_Task] = []
+    while len(ordered) < len(tasks):
+        there = {task.called for task in ordered}
+        wave = [task for task in tasks if task.called not in there and there.issuperset(task.needs)]
+        if not wave:
+            stuck = ", ".join(task.called for task in tasks if task.called not in there)
+            raise BadDeclaration(f"tasks depend on one another in a circle: {stuck}")
+        ordered += wave
+    return ordered
+
+
+def _places(min_available: int, tasks: Sequence[_Task]) -> Mapping[str, int]:
+    """How many places each task has: `minAvailable` in all."""
+    least, most = sum(task.least for task in tasks), sum(task.replicas for task in tasks)
+    wanted = at_least(min_available, 0, field="minAvailable") or least
+    if wanted > most:
+        raise BadDeclaration(f"minAvailable {wanted} is above the {most} replicas of all tasks")
+    at_least(wanted, 1, field="minAvailable")
+    # With fewer for the Job than for its tasks together, those of the tasks do not count (CheckTaskValid).
+    places = {task.called: task.least if least <= wanted else 0 for task in tasks}
+    left = wanted - sum(places.values())
+    for task in tasks:
+        more = min(left, task.replicas - places[task.called])
+        places[task.called] += more
+        left -= more
+    return places
+
+
+def _is_of(pod: Pod, task: _Task) -> bool:
+    return pod.annotations.get(TASK, _UNNAMED_TASK) == task.called
+
+
+def _index(pod: Pod) -> int:
+    """Number within the task; before Volcano wrote it on the pod, it was the end of the name only."""
+    return number_of(pod.annotations.get(TASK_INDEX) or pod.name.rpartition("-")[2])
+
+
+def _completes_job(task: _Task) -> bool:
+    return any("TaskCompleted" in policy.answers and policy.action == "CompleteJob" for policy in task.policies or ())
+
+
+def _expects_more(job: Owner, roles: Sequence[Role]) -> bool:
+    """A later task has not come yet."""
+    if job.is_deleting or job.status_as(_JobStatus).state.phase not in _LIVE_PHASES:
+        return False
+    return any(len({member.index for member in role.members}) < role.places for role in roles)
+
+
+def _final_because(called: str, spec: _Job) -> str:
+    policies = [*(policy for task in spec.tasks for policy in task.policies or ()), *(spec.policies or ())]
+    for policy in policies:
+        event = next((event for event in _WHEN_EVICTED if event in policy.answers), None)
+        if event is not None and policy.action in _FINAL_ACTIONS:
+            return f"{called} answers {event} with {policy.action}"
+    return ""
+
+
+def _group_name(pod: Pod) -> str:
+    """The PodGroup that a person or an operator named; empty when there is none, or Volcano made it by itself."""
+    name = pod.annotations.get(GROUP_NAME, "")
+    maker = next((ref.uid for ref in pod.metadata.owner_references if ref.controller), pod.uid)
+    return "" if name == f"podgroup-{maker}" else name
+
+
+def _identify_group(pod: Pod, _owners: Owners) -> GangId | None:
+    name = _group_name(pod)
+    return named_id(pod, GROUP_NAME, name) if name else None
+
+
+def _refers(pod: Pod) -> tuple[Reference, ...]:
+    name = _group_name(pod)
+    return (Reference(kind=POD_GROUP, key=(pod.metadata.namespace, name)),) if name else ()
+
+
+def _assemble_group(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+    called = f"Volcano PodGroup {id.namespace}/{id.name}"
+    try:
+        spec = declared_in(owners, POD_GROUP, called=called).spec_as(_Group)
+        gang = gang_of(id, _group_roles(spec, pods), owners, kind=called)
+    except BadDeclaration as error:
+        return refused(id, pods, owners, kind=called, why=str(error))
+    final = "" if all(map(has_controller, pods)) else "nothing makes a bare pod again"
+    return msgspec.structs.replace(gang, final_because=final)
+
+
+def _group_roles(spec: _Group, pods: Sequence[Pod]) -> tuple[Role, ...]:
+    wanted = at_least(spec.min_member, 1, field="minMember")
+    tasks = {task: least for task, least in (spec.min_task_member or {}).items() if least > 0}
+    if sum(tasks.values()) > wanted:
+        tasks = {}
+    seated = {
+        task: by_seniority((pod for pod in pods if pod.annotations.get(TASK) == task), least)
+        for task, least in tasks.items()
+    }
+    taken = {member.pod.uid for members in seated.values() for member in members}
+    left = wanted - sum(tasks.values())
+    others = by_seniority((pod for pod in pods if pod.uid not in taken), left)
+    roles = [
+        Role(name=task, places=tasks[task], first=tasks[task], members=members) for task, members in seated.items()
+    ]
+    return (*roles, Role(name="pod", places=left, first=left, members=others)) if left else tuple(roles)
+
+
+def phase_wanted(group: Owner, *, bound: int) -> str | None:
+    """The phase that a PodGroup of ours should get, None when it may keep what it has.
+
+    Inqueue lets its controller make pods; Running says that `minMember` of them have a node. It is never taken back:
+    with "" or Pending a controller would make no pod in the place of one that was lost.
+
+    Args:
+        bound: pods of the group that have a node and have not ended.
+    """
+    try:
+        phase = group.status_as(_State).phase
+        least = group.spec_as(_Group).min_member
+    except msgspec.ValidationError:  # somebody else's object, in a form that we do not know
+        return None
+    if phase in ("", "Pending", "Inqueue", "Unknown") and bound >= max(1, least):
+        return "Running"
+    return "Inqueue" if phase in ("", "Pending") else None
+
+
+def names_scheduler(owner: Owner, schedulers: Collection[str]) -> bool:
+    """The pods that an owner makes will name one of these schedulers, by its spec or by any template in it.
+
+    Where nothing names one, volcano mode gives them its own scheduler: then they are ours if that is an alias of us.
+    """
+    named = set(_scheduler_names(msgspec.json.decode(owner.spec)))
+    return not named.isdisjoint(schedulers) if named else SCHEDULER in schedulers
+
+
+def _scheduler_names(spec: object) -> list[str]:
+    found: list[str] = []
+    left = [spec]
+    while left:
+        tree = left.pop()
+        if isinstance(tree, dict):
+            name = tree.get("schedulerName")
+            found += [name] if isinstance(name, str) and name else []
+            left += tree.values()
+        elif isinstance(tree, list):
+            left += tree
+    return found
+
+
+FAMILY = Family(name="Volcano Job", identify=_identify_job, assemble=_assemble_job, reads=(JOB,))
+POD_GROUP_FAMILY = Family(
+    name="Volcano PodGroup", identify=_identify_group, assemble=_assemble_group, reads=(POD_GROUP,), refers=_refers
+)
