@@ -66,6 +66,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
         kind: what people call it: `JobSet default/train`, stage `workers`.
         roles: in rank order; the leader's first.
         one_per_node: no two members on a node.
+        one_domain: a node label of which all its nodes must have the same value (`kubernetes.io/hostname`: one node).
         expects_more: the owner will make more pods for this gang although those that are there have ended.
         never_queues: its pods belong on the node that their affinity names, at once and without a job (DaemonSet).
         final_because: why the owner does not bring evicted pods back; empty when it does.
@@ -79,6 +80,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
     kind: str = ""
     one_per_node: bool = False
+    one_domain: str = ""
     expects_more: bool = False
     never_queues: bool = False
     final_because: str = ""
