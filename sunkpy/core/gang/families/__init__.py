@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sunkpy.core.gang.families import plain_pod
+from sunkpy.core.gang.families import jobset, plain_pod
 from sunkpy.core.gang.gang import Family, Gang, Owners
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
 
 Families = Sequence[Family]
 
-FAMILIES: Final[Families] = (plain_pod.FAMILY,)
+FAMILIES: Final[Families] = (
+    jobset.FAMILY,
+    plain_pod.FAMILY,
+)
 
 
 def identify(pod: Pod, owners: Owners = (), *, families: Families = FAMILIES) -> GangId:
