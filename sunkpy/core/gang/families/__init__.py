@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sunkpy.core.gang.families import jobset, lws, mpi_operator, plain_pod, training_operator
+from sunkpy.core.gang.families import jobset, lws, mpi_operator, paddlecloud, plain_pod, training_operator
 from sunkpy.core.gang.gang import Family, Gang, Owners
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
@@ -20,6 +20,7 @@ FAMILIES: Final[Families] = (
     lws.FAMILY,
     training_operator.FAMILY,
     mpi_operator.FAMILY,
+    paddlecloud.FAMILY,
     plain_pod.FAMILY,
 )
 
