@@ -33,14 +33,17 @@ class BadOption(ValueError):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something about an annotation that a person should know; a fatal one keeps the gang from being submitted."""
+    """Something that a person should know; a fatal one keeps the gang from being submitted.
 
-    annotation: str
+    It is about an annotation, or about what an owner declares; `annotation` is empty then.
+    """
+
+    annotation: str = ""
     text: str
     fatal: bool
 
     def __str__(self) -> str:
-        return f"annotation {self.annotation}: {self.text}"
+        return f"annotation {self.annotation}: {self.text}" if self.annotation else self.text
 
 
 class Switches(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,407 @@
+"""JobSet, and what is made of JobSets: a TrainJob of Kubeflow Trainer v2 is a JobSet of the same name.
+
+One gang of all its pods. A stage that begins when others are Complete is a gang of its own, for their places are free
+by then. With exclusive placement each child Job is a gang of its own, on nodes of one topology domain: the pods but the
+first are refused at admission until that one is bound. A restart makes all pods anew: the label restart-attempt is the
+generation.
+
+Sources: jobset v0.10.1 api/jobset/v1alpha2/jobset_types.go (labels, defaults), pkg/controllers/jobset_controller.go
+(labelAndAnnotateObject, reconcileReplicatedJobs), failure_policy.go, depends_on.go,
+pkg/webhooks/pod_admission_webhook.go; trainer v2.0.0 pkg/runtime/framework/plugins/jobset (resumes a JobSet that is
+suspended alone).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.families import owned
+from sunkpy.core.gang.families.owned import JOB, Undeclared, count, nearest, ordinal
+from sunkpy.core.gang.gang import Family, Gang, Owners, Role, Suspension, by_seniority
+from sunkpy.core.gang.identity import GangId, token
+from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
+
+JOB_SET: Final = Kind(group="jobset.x-k8s.io", kind="JobSet")
+TRAIN_JOB: Final = Kind(group="trainer.kubeflow.org", kind="TrainJob")
+
+NAME: Final = "jobset.sigs.k8s.io/jobset-name"
+UID: Final = "jobset.sigs.k8s.io/jobset-uid"
+REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
+JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
+ATTEMPT: Final = "jobset.sigs.k8s.io/restart-attempt"
+POD_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+BY_NODE_SELECTOR: Final = "alpha.jobset.sigs.k8s.io/node-selector"
+
+_OVER: Final = ("Completed", "Failed")
+_UNLIMITED: Final = 2**31 - 1
+
+
+class _DependsOn(Wire, frozen=True, kw_only=True):
+    name: str
+    status: str
+
+
+class _Ordered(Wire, frozen=True, kw_only=True):
+    """A replicatedJob as far as its place in the order goes; that part never changes."""
+
+    name: str
+    depends_on: tuple[_DependsOn, ...] | None = ()
+
+
+class _Order(Wire, frozen=True, kw_only=True):
+    replicated_jobs: tuple[_Ordered, ...] = ()
+
+
+class _PodCondition(Wire, frozen=True, kw_only=True):
+    type: str = ""
+
+
+class _PodFailureRule(Wire, frozen=True, kw_only=True):
+    action: str = ""
+    on_pod_conditions: tuple[_PodCondition, ...] = ()
+
+
+class _PodFailurePolicy(Wire, frozen=True, kw_only=True):
+    rules: tuple[_PodFailureRule, ...] = ()
+
+
+class _JobSpec(Wire, frozen=True, kw_only=True):
+    """Of a child Job; the defaults are the apiserver's and those of JobSet's webhook."""
+
+    parallelism: int = 1
+    completions: int | None = None
+    completion_mode: str = "Indexed"
+    backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
+    pod_failure_policy: _PodFailurePolicy = _PodFailurePolicy()
+    template: owned.Template = owned.Template()
+
+
+class _TemplateMeta(Wire, frozen=True, kw_only=True):
+    annotations: Mapping[str, str] = {}
+
+
+class _JobTemplate(Wire, frozen=True, kw_only=True):
+    metadata: _TemplateMeta = _TemplateMeta()
+    spec: _JobSpec = _JobSpec()
+
+
+class _ReplicatedJob(_Ordered, frozen=True, kw_only=True):
+    replicas: int = 1
+    template: _JobTemplate = _JobTemplate()
+
+    @property
+    def pods_per_job(self) -> int:
+        """How many pods of one child Job are there at a time."""
+        spec = self.template.spec
+        return spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
+
+    @property
+    def places(self) -> int:
+        return self.replicas * self.pods_per_job
+
+    @property
+    def is_numbered(self) -> bool:
+        """Each pod has an index below the number of places: none waits for another to end."""
+        spec = self.template.spec
+        return spec.completion_mode == "Indexed" and (spec.completions or 0) <= spec.parallelism
+
+
+class _StartupPolicy(Wire, frozen=True, kw_only=True):
+    startup_policy_order: str = ""
+
+
+class _Coordinator(Wire, frozen=True, kw_only=True):
+    replicated_job: str = ""
+    job_index: int = 0
+    pod_index: int = 0
+
+
+class _FailureRule(Wire, frozen=True, kw_only=True):
+    action: str = ""
+    on_job_failure_reasons: tuple[str, ...] = ()
+    on_job_failure_message_patterns: tuple[str, ...] = ()
+    target_replicated_jobs: tuple[str, ...] = ()
+
+    def is_about(self, job: str) -> bool:
+        """The rule decides when evicted pods have failed this replicatedJob; a pattern may or may not match."""
+        return (
+            self.on_job_failure_reasons in ((), ("BackoffLimitExceeded",))
+            and not self.on_job_failure_message_patterns
+            and (not self.target_replicated_jobs or job in self.target_replicated_jobs)
+        )
+
+
+class _FailurePolicy(Wire, frozen=True, kw_only=True):
+    max_restarts: int = 0
+    rules: tuple[_FailureRule, ...] = ()
+
+
+class _SuccessPolicy(Wire, frozen=True, kw_only=True):
+    target_replicated_jobs: tuple[str, ...] = ()
+
+
+class _Spec(Wire, frozen=True, kw_only=True):
+    replicated_jobs: tuple[_ReplicatedJob, ...] = ()
+    startup_policy: _StartupPolicy = _StartupPolicy()
+    coordinator: _Coordinator = _Coordinator()
+    failure_policy: _FailurePolicy | None = None
+    success_policy: _SuccessPolicy = _SuccessPolicy()
+    suspend: bool = False
+
+
+class _JobsStatus(Wire, frozen=True, kw_only=True):
+    name: str
+    succeeded: int = 0
+
+
+class _Status(Wire, frozen=True, kw_only=True):
+    restarts: int = 0
+    restarts_count_towards_max: int = 0
+    replicated_jobs_status: tuple[_JobsStatus, ...] = ()
+
+
+def _identify(pod: Pod, owners: Owners) -> GangId | None:
+    found = owned.reference(pod, owners, JOB_SET)
+    is_jobs = owned.reference(pod, (), JOB) is not None
+    if not is_jobs or REPLICATED_JOB not in pod.labels:
+        return None
+    # With the Job at hand, nobody but its owner can say that it belongs to a JobSet.
+    if found is None and nearest(owners, JOB) is not None:
+        return None
+    name, uid = (found.name, found.uid) if found else (pod.labels.get(NAME, ""), pod.labels.get(UID, ""))
+    if not name or not uid:
+        return None
+    return GangId(
+        namespace=pod.metadata.namespace,
+        name=name,
+        uid=token(uid),
+        unit=token(_unit(pod, nearest(owners, JOB_SET))),
+        generation=token(pod.labels.get(ATTEMPT, "")),
+    )
+
+
+def _unit(pod: Pod, jobset: Owner | None) -> str:
+    job = pod.labels[REPLICATED_JOB]
+    if _domain_of(pod):
+        return f"job-{job}-{pod.labels.get(JOB_INDEX, '')}"
+    stages = _stages_of(jobset) if jobset else {}
+    several = len(set(stages.values())) > 1
+    return f"stage-{stages[job]}" if several and job in stages else ""
+
+
+def _stages_of(jobset: Owner) -> dict[str, str]:
+    try:
+        return _stages(jobset.spec_as(_Order).replicated_jobs)
+    except msgspec.ValidationError:
+        return {}  # assembling it will say so
+
+
+def _stages(jobs: Sequence[_Ordered]) -> dict[str, str]:
+    """Name of each replicatedJob → of the first that waits until the same others are Complete."""
+    awaited: dict[str, frozenset[str]] = {}
+    for job in jobs:
+        names: frozenset[str] = frozenset()
+        for each in job.depends_on or ():
+            names |= awaited.get(each.name, frozenset())
+            names |= {each.name} if each.status == "Complete" else frozenset()
+        awaited[job.name] = names
+    first: dict[frozenset[str], str] = {}
+    return {name: first.setdefault(names, name) for name, names in awaited.items()}
+
+
+def _domain_of(pod: Pod) -> str:
+    """Topology key whose value the pods of a child Job must share and no other Job's may have; empty if none is asked.
+
+    With the node-selector strategy somebody has labelled the nodes before, and no pod waits for another.
+    """
+    return "" if BY_NODE_SELECTOR in pod.annotations else pod.annotations.get(EXCLUSIVE, "")
+
+
+@owned.told
+def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+    jobset = owned.required(owners, JOB_SET, id)
+    spec = owned.declared(jobset, _Spec)
+    jobs = {job.name: _checked(job, jobset) for job in spec.replicated_jobs}
+    name = pods[0].labels[REPLICATED_JOB]
+    if name not in jobs:
+        raise Undeclared(f"{_kind(owners)} has no replicatedJob {name}, of which pod {pods[0].name} says that it is")
+    domain = _domain_of(pods[0])
+    mine = [jobs[name]] if domain else _together(jobs[name], jobset, spec)
+    roles = _led(jobs[name], pods) if domain else _in_waves(mine, pods, spec)
+    what = f", {id.unit.replace('-', ' ', 1)}" if id.unit else ""
+    gang = Gang(
+        id=id,
+        roles=tuple(roles),
+        kind=f"{_kind(owners)}{what}",
+        one_domain=domain,
+        expects_more=owned.is_alive(jobset, _OVER, suspended=spec.suspend) and _lacks_success(id, jobset, mine, roles),
+        final_because=_final_because(jobset, spec, mine),
+        suspension=_suspension(jobset, owners),
+    )
+    return owned.make(gang, owners)
+
+
+def _kind(owners: Owners) -> str:
+    owner = nearest(owners, TRAIN_JOB) or nearest(owners, JOB_SET)
+    return f"{owner.kind} {'/'.join(owner.key)}" if owner else ""
+
+
+def _checked(job: _ReplicatedJob, jobset: Owner) -> _ReplicatedJob:
+    where = f"spec.replicatedJobs[{job.name}]"
+    count(jobset, f"{where}.replicas", job.replicas)
+    count(jobset, f"{where}.template.spec.parallelism", job.template.spec.parallelism)
+    count(jobset, f"{where}.template.spec.completions", job.template.spec.completions or 0)
+    return job
+
+
+def _together(job: _ReplicatedJob, jobset: Owner, spec: _Spec) -> list[_ReplicatedJob]:
+    """The replicatedJobs of the same stage whose child Jobs are not placed one by one; the coordinator's first."""
+    stages = _stages(spec.replicated_jobs)
+    stage = [
+        each
+        for each in spec.replicated_jobs
+        if stages[each.name] == stages[job.name] and (each is job or not _is_exclusive(each, jobset))
+    ]
+    return sorted(stage, key=lambda each: each.name != spec.coordinator.replicated_job)
+
+
+def _is_exclusive(job: _ReplicatedJob, jobset: Owner) -> bool:
+    annotations = {**jobset.annotations, **job.template.metadata.annotations}
+    return EXCLUSIVE in annotations and BY_NODE_SELECTOR not in annotations
+
+
+def _in_waves(jobs: Sequence[_ReplicatedJob], pods: Sequence[Pod], spec: _Spec) -> list[Role]:
+    waves = _waves(spec)
+    first = min(waves[job.name] for job in jobs)
+    roles = [_role(job, pods, spec, is_first=waves[job.name] == first) for job in jobs]
+    # The successPolicy may be about another stage; of this one all decide then.
+    return (
+        roles
+        if any(role.decides for role in roles)
+        else [msgspec.structs.replace(each, decides=True) for each in roles]
+    )
+
+
+def _waves(spec: _Spec) -> dict[str, int]:
+    """Each replicatedJob → how many others have to be Ready, one after the other, before its pods appear."""
+    if spec.startup_policy.startup_policy_order == "InOrder":
+        return {job.name: wave for wave, job in enumerate(spec.replicated_jobs)}
+    waves: dict[str, int] = {}
+    for job in spec.replicated_jobs:
+        before = [waves.get(each.name, 0) + 1 for each in job.depends_on or () if each.status == "Ready"]
+        waves[job.name] = max(before, default=0)
+    return waves
+
+
+def _role(job: _ReplicatedJob, pods: Sequence[Pod], spec: _Spec, *, is_first: bool) -> Role:
+    own = [pod for pod in pods if pod.labels.get(REPLICATED_JOB) == job.name]
+    index_of = _index_of(job, spec.coordinator)
+    members = owned.numbered(own, index_of, job.places) if job.is_numbered else by_seniority(own, job.places)
+    targets = spec.success_policy.target_replicated_jobs
+    role = Role(
+        name=job.name,
+        places=job.places,
+        first=job.places if is_first else 0,
+        members=members,
+        decides=not targets or job.name in targets,
+    )
+    return owned.waiting_role(role, job.template.spec.template)
+
+
+def _index_of(job: _ReplicatedJob, coordinator: _Coordinator) -> Callable[[Pod], int]:
+    """Place of a pod in its role: Job by Job, turned so that the coordinator has the first."""
+    per_job = job.pods_per_job
+    is_here = coordinator.replicated_job == job.name
+    turned_by = coordinator.job_index * per_job + coordinator.pod_index if is_here else 0
+
+    def index_of(pod: Pod) -> int:
+        number_of_job, number_of_pod = ordinal(pod.labels.get(JOB_INDEX)), _pod_index(pod)
+        if not (0 <= number_of_job < job.replicas and 0 <= number_of_pod < per_job):
+            return -1
+        return (number_of_job * per_job + number_of_pod - turned_by) % job.places
+
+    return index_of
+
+
+def _pod_index(pod: Pod) -> int:
+    return ordinal(pod.labels.get(POD_INDEX) or pod.annotations.get(POD_INDEX))
+
+
+def _led(job: _ReplicatedJob, pods: Sequence[Pod]) -> list[Role]:
+    """One child Job with exclusive placement: the others of its pods appear when the first is bound."""
+    others = max(job.pods_per_job - 1, 0)
+    leader = Role(name="leader", places=1, first=1, members=owned.numbered(pods, _pod_index, 1))
+    followers = Role(
+        name="follower",
+        places=others,
+        first=0,
+        members=owned.numbered(pods, lambda pod: _pod_index(pod) - 1, others),
+    )
+    return [leader, owned.waiting_role(followers, job.template.spec.template)]
+
+
+def _lacks_success(id: GangId, jobset: Owner, jobs: Sequence[_ReplicatedJob], roles: Sequence[Role]) -> bool:
+    """Of this generation and these replicatedJobs, some have not succeeded as often as they should."""
+    status = jobset.status_as(_Status)
+    if id.generation not in ("", str(status.restarts)):
+        return False
+    done = {each.name: each.succeeded for each in status.replicated_jobs_status}
+    if all(done.get(job.name, 0) >= job.replicas for job in jobs):
+        return False
+    succeeded = sum(member.pod.status.phase == "Succeeded" for role in roles for member in role.members)
+    is_one_job = id.unit.startswith("job-")
+    return succeeded < sum((1 if is_one_job else job.replicas) * (job.template.spec.completions or 1) for job in jobs)
+
+
+def _final_because(jobset: Owner, spec: _Spec, jobs: Sequence[_ReplicatedJob]) -> str:
+    """Evicted pods count as failed; a Job that fails restarts the JobSet as often as its failurePolicy allows."""
+    reasons = ((job, _fails_because(job)) for job in jobs)
+    failing = [(job, reason) for job, reason in reasons if reason]
+    for job, reason in failing:
+        if ends := _ends_because(jobset, spec.failure_policy, job.name):
+            return f"{reason}, and {ends}"
+    return ""
+
+
+def _fails_because(job: _ReplicatedJob) -> str:
+    """Why a child Job fails when all its pods are evicted; empty when it makes them again."""
+    spec = job.template.spec
+    rules = [rule for rule in spec.pod_failure_policy.rules if _DISRUPTED in rule.on_pod_conditions]
+    if rules and rules[0].action != "Count":
+        return "" if rules[0].action == "Ignore" else f"podFailurePolicy of {job.name} fails it when a pod is evicted"
+    if spec.backoff_limit_per_index == 0:
+        return f"backoffLimitPerIndex of {job.name} is 0"
+    unsaid = 6 if spec.backoff_limit_per_index is None else _UNLIMITED
+    limit = unsaid if spec.backoff_limit is None else spec.backoff_limit
+    if job.pods_per_job <= limit:
+        return ""
+    return f"backoffLimit of {job.name} is {limit}, and its {job.pods_per_job} evicted pods count as failed"
+
+
+_DISRUPTED: Final = _PodCondition(type="DisruptionTarget")
+
+
+def _ends_because(jobset: Owner, policy: _FailurePolicy | None, job: str) -> str:
+    """Why the JobSet fails with one of its Jobs; empty when it restarts."""
+    if policy is None:
+        return "the JobSet has no failurePolicy"
+    match next((rule.action for rule in policy.rules if rule.is_about(job)), ""):
+        case "FailJobSet":
+            return "a rule of its failurePolicy fails the JobSet"
+        case "RestartJobSetAndIgnoreMaxRestarts":
+            return ""
+    used = jobset.status_as(_Status).restarts_count_towards_max
+    return f"{used} of {policy.max_restarts} restarts are used" if used >= policy.max_restarts else ""
+
+
+def _suspension(jobset: Owner, owners: Owners) -> Suspension | None:
+    """A TrainJob resumes a JobSet that is suspended alone."""
+    return owned.suspension(nearest(owners, TRAIN_JOB) or jobset, "spec", "suspend")
+
+
+FAMILY = Family(name="JobSet", identify=_identify, assemble=_assemble, reads=(JOB, JOB_SET))

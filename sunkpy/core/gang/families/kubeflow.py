@@ -1,0 +1,78 @@
+"""What training-operator v1 and mpi-operator v2 share: labels, replicas by role, and a policy for the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from sunkpy.core.gang.families import owned
+from sunkpy.core.gang.families.owned import Undeclared, count
+from sunkpy.core.model.objects import Condition, Owner, Pod, Wire
+
+GROUP: Final = "kubeflow.org"
+
+OPERATOR: Final = "training.kubeflow.org/operator-name"
+TYPE: Final = "training.kubeflow.org/replica-type"
+ROLE: Final = "training.kubeflow.org/job-role"
+INDEX: Final = "training.kubeflow.org/replica-index"
+
+WORKER: Final = "worker"
+LAUNCHER: Final = "launcher"
+
+
+class SchedulingPolicy(Wire, frozen=True, kw_only=True):
+    """How many pods must start together, of all roles; the others are elastic."""
+
+    min_available: int | None = None
+
+
+class RunPolicy(Wire, frozen=True, kw_only=True):
+    """What happens to the whole."""
+
+    suspend: bool | None = False
+    backoff_limit: int | None = None
+    scheduling_policy: SchedulingPolicy | None = None
+
+
+class ReplicaSpec(Wire, frozen=True, kw_only=True):
+    """Pods of a role."""
+
+    replicas: int | None = None
+    restart_policy: str | None = None
+
+
+class Status(owned.Conditions, frozen=True, kw_only=True):
+    """Status of both operators' objects. mpi-operator notes an eviction as Failed, too; without a time it goes on."""
+
+    completion_time: str | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+def index(pod: Pod) -> int:
+    """Number of a pod within its role."""
+    return owned.ordinal(pod.labels.get(INDEX))
+
+
+def places(owner: Owner, sizes: Mapping[str, int], policy: RunPolicy, *, least_workers: int | None) -> dict[str, int]:
+    """Places of each role: all its replicas but the elastic ones, which are the last workers.
+
+    Raises:
+        Undeclared: the numbers cannot be, or contradict each other.
+    """
+    held = {role: count(owner, f"replicas of {role}", size) for role, size in sizes.items()}
+    workers, total = held.get(WORKER, 0), sum(held.values())
+    whose = f"{owner.kind} {'/'.join(owner.key)}"
+    if least_workers is not None:
+        count(owner, "spec.elasticPolicy.minReplicas", least_workers, least=1)
+        if least_workers > workers:
+            raise Undeclared(f"{whose}: spec.elasticPolicy.minReplicas is {least_workers} of {workers} workers")
+        held[WORKER] = least_workers
+    least = policy.scheduling_policy.min_available if policy.scheduling_policy else None
+    if least is not None:
+        field = "spec.runPolicy.schedulingPolicy.minAvailable"
+        count(owner, field, least, least=1)
+        if least > total:
+            raise Undeclared(f"{whose}: {field} is {least} of {total} pods")
+        if least_workers is None and WORKER in held:
+            held[WORKER] = max(workers - (total - least), 0)
+    return held

@@ -1,0 +1,125 @@
+"""LeaderWorkerSet: one gang per group, a leader and its workers.
+
+The leader exists first. Its workers appear with it, when it is Ready (startupPolicy LeaderReady), or when it is bound
+(exclusive topology, which also keeps a group on nodes of one topology domain). The workers' StatefulSet is owned by the
+leader's pod: a group that is recreated has another leader, and the leader's uid is its generation. group-key is no
+generation, it is a hash of the leader's name.
+
+Sources: lws v0.7.0 api/leaderworkerset/v1/leaderworkerset_types.go, pkg/controllers/pod_controller.go (Reconcile,
+handleRestartPolicy), pkg/webhooks/pod_webhook.go (Default, genGroupUniqueKey).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sunkpy.core.gang.families import owned
+from sunkpy.core.gang.families.owned import Undeclared, nearest, ordinal
+from sunkpy.core.gang.gang import Family, Gang, Owners, Reference, Role
+from sunkpy.core.gang.identity import GangId, token
+from sunkpy.core.model.objects import Kind, Pod, Wire
+
+LWS: Final = Kind(group="leaderworkerset.x-k8s.io", kind="LeaderWorkerSet")
+STATEFUL_SET: Final = Kind(group="apps", kind="StatefulSet")
+POD: Final = Kind(group="", kind="Pod")
+
+NAME: Final = "leaderworkerset.sigs.k8s.io/name"
+GROUP: Final = "leaderworkerset.sigs.k8s.io/group-index"
+GROUP_KEY: Final = "leaderworkerset.sigs.k8s.io/group-key"
+WORKER: Final = "leaderworkerset.sigs.k8s.io/worker-index"
+SIZE: Final = "leaderworkerset.sigs.k8s.io/size"
+EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+
+
+class _LeaderWorkerTemplate(Wire, frozen=True, kw_only=True):
+    size: int = 1
+    leader_template: owned.Template | None = None
+    worker_template: owned.Template = owned.Template()
+
+
+class _Spec(Wire, frozen=True, kw_only=True):
+    leader_worker_template: _LeaderWorkerTemplate = _LeaderWorkerTemplate()
+    startup_policy: str = "LeaderCreated"
+
+
+def _identify(pod: Pod, owners: Owners) -> GangId | None:
+    if not pod.labels.get(NAME) or not pod.labels.get(GROUP_KEY) or WORKER not in pod.labels:
+        return None
+    if owned.reference(pod, (), STATEFUL_SET) is None:
+        return None
+    lws = nearest(owners, LWS)
+    return GangId(
+        namespace=pod.metadata.namespace,
+        name=token(pod.labels[NAME]),
+        uid=lws.uid if lws else token(pod.labels[GROUP_KEY]),
+        unit=token(f"group-{pod.labels.get(GROUP, '')}"),
+        generation=token(_leader_uid(pod, owners)),
+    )
+
+
+def _leader_uid(pod: Pod, owners: Owners) -> str:
+    if _is_leader(pod):
+        return pod.uid
+    leader = owned.reference(pod, owners, POD)
+    return leader.uid if leader else ""
+
+
+def _is_leader(pod: Pod) -> bool:
+    return pod.labels[WORKER] == "0"
+
+
+def _refers(pod: Pod) -> tuple[Reference, ...]:
+    name = pod.labels.get(NAME)
+    return (Reference(kind=LWS, key=(pod.metadata.namespace, name)),) if name and GROUP_KEY in pod.labels else ()
+
+
+@owned.told
+def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+    lws = nearest(owners, LWS)
+    spec = owned.declared(lws, _Spec) if lws else _Spec()
+    template = spec.leader_worker_template
+    domain = pods[0].annotations.get(EXCLUSIVE, "")
+    workers = _size(id, pods, template.size if lws else None) - 1
+    leaders = [pod for pod in pods if _is_leader(pod)]
+    roles = (
+        Role(name="leader", places=1, first=1, members=owned.numbered(leaders, _index, 1)),
+        Role(
+            name="worker",
+            places=workers,
+            first=0 if domain or spec.startup_policy == "LeaderReady" else workers,
+            members=owned.numbered(pods, lambda pod: _index(pod) - 1, workers),
+        ),
+    )
+    gang = Gang(
+        id=id,
+        roles=(roles[0], owned.waiting_role(roles[1], template.worker_template)),
+        kind=f"LeaderWorkerSet {id.namespace}/{id.name}, {id.unit.replace('-', ' ')}",
+        one_domain=domain,
+        # A worker is made again as long as its leader is there; a leader that is gone begins a new generation.
+        expects_more=lws is not None and not lws.is_deleting and any(not pod.is_deleting for pod in leaders),
+    )
+    return owned.make(gang, owners)
+
+
+def _index(pod: Pod) -> int:
+    return ordinal(pod.labels.get(WORKER))
+
+
+def _size(id: GangId, pods: Sequence[Pod], declared: int | None) -> int:
+    """Pods of a group: as its pods say, for during a rolling update the LeaderWorkerSet tells of the next ones.
+
+    Raises:
+        Undeclared: neither says a number that can be.
+    """
+    where = f"LeaderWorkerSet {id.namespace}/{id.name}: the size of {id.unit.replace('-', ' ')} is"
+    text = next((pod.annotations[SIZE] for pod in pods if SIZE in pod.annotations), str(declared))
+    size = ordinal(text)
+    if not 0 < size <= owned.MOST_PLACES:
+        raise Undeclared(f"{where} {text[:20]!r}, and must be between 1 and {owned.MOST_PLACES}")
+    return size
+
+
+FAMILY = Family(
+    name="LeaderWorkerSet", identify=_identify, assemble=_assemble, reads=(LWS, STATEFUL_SET), refers=_refers
+)

@@ -1,0 +1,110 @@
+"""MPIJob v2 of Kubeflow's mpi-operator (Horovod and other MPI programs): workers, and a launcher that runs mpirun.
+
+One gang, the launcher in it. The workers belong to the MPIJob, the launcher to a Job of it, which tries again under a
+new name in the same running gang. With launcherCreationPolicy WaitForWorkersReady the launcher appears when all workers
+are Ready. An MPIJob of version v1 is training-operator's.
+
+Sources: mpi-operator v0.6.0 pkg/apis/kubeflow/v2beta1/types.go and default.go, pkg/controller/mpi_job_controller.go
+(syncHandler, newWorker, newLauncherPodTemplate, defaultLabels).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from sunkpy.core.gang.families import kubeflow, owned
+from sunkpy.core.gang.families.kubeflow import GROUP, LAUNCHER, OPERATOR, ROLE, WORKER, RunPolicy
+from sunkpy.core.gang.families.owned import JOB
+from sunkpy.core.gang.gang import Family, Gang, Owners, Role
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
+
+MPI_JOB: Final = Kind(group=GROUP, kind="MPIJob")
+
+_DEFAULT_BACKOFF_LIMIT: Final = 6
+
+
+class _ReplicaSpec(kubeflow.ReplicaSpec, frozen=True, kw_only=True):
+    template: owned.Template = owned.Template()
+
+
+class _Spec(Wire, frozen=True, kw_only=True):
+    run_policy: RunPolicy = RunPolicy()
+    launcher_creation_policy: str = "AtStartup"
+    mpi_replica_specs: Mapping[str, _ReplicaSpec] = {}
+
+    def of(self, role: str) -> _ReplicaSpec | None:
+        """Launcher or Worker, by the label's spelling."""
+        return self.mpi_replica_specs.get(role.capitalize())
+
+
+class _ReplicaStatus(Wire, frozen=True, kw_only=True):
+    failed: int = 0
+
+
+class _Status(kubeflow.Status, frozen=True, kw_only=True):
+    replica_statuses: Mapping[str, _ReplicaStatus] = {}
+
+
+def _identify(pod: Pod, owners: Owners) -> GangId | None:
+    found = owned.reference(pod, owners, MPI_JOB)
+    if found is None or found.api_version == f"{GROUP}/v1" or pod.labels.get(OPERATOR) != "mpi-operator":
+        return None
+    return GangId(namespace=pod.metadata.namespace, name=found.name, uid=found.uid)
+
+
+@owned.told
+def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+    job = owned.required(owners, MPI_JOB, id)
+    spec = owned.declared(job, _Spec)
+    status = job.status_as(_Status)
+    is_over = status.has(("Succeeded",)) or (status.has(("Failed",)) and status.completion_time is not None)
+    gang = Gang(
+        id=id,
+        roles=_roles(job, spec, pods),
+        kind=f"MPIJob {id}",
+        expects_more=not is_over and owned.is_alive(job, (), suspended=bool(spec.run_policy.suspend)),
+        final_because=_final_because(spec, status),
+        suspension=owned.suspension(job, "spec", "runPolicy", "suspend"),
+    )
+    return owned.make(gang, owners)
+
+
+def _roles(job: Owner, spec: _Spec, pods: Sequence[Pod]) -> tuple[Role, ...]:
+    """The launcher first: with runLauncherAsWorker it is rank 0, and without it it is where people look."""
+    launcher, worker = spec.of(LAUNCHER), spec.of(WORKER)
+    sizes = {LAUNCHER: 1 if launcher else 0, WORKER: (worker.replicas or 0) if worker else 0}
+    held = kubeflow.places(job, sizes, spec.run_policy, least_workers=None)
+    waits = spec.launcher_creation_policy == "WaitForWorkersReady" and held[WORKER] > 0
+    launchers = Role(
+        name=LAUNCHER,
+        places=held[LAUNCHER],
+        first=0 if waits else held[LAUNCHER],
+        members=owned.numbered(_of(LAUNCHER, pods), lambda _: 0, held[LAUNCHER]),
+    )
+    workers = Role(
+        name=WORKER,
+        places=held[WORKER],
+        first=held[WORKER],
+        members=owned.numbered(_of(WORKER, pods), kubeflow.index, held[WORKER]),
+        decides=False,
+    )
+    return (owned.waiting_role(launchers, launcher.template) if launcher else launchers, workers)
+
+
+def _of(role: str, pods: Sequence[Pod]) -> list[Pod]:
+    return [pod for pod in pods if pod.labels.get(ROLE) == role]
+
+
+def _final_because(spec: _Spec, status: _Status) -> str:
+    """Workers come back under their names; the launcher as often as its Job tries."""
+    limit = spec.run_policy.backoff_limit
+    limit = _DEFAULT_BACKOFF_LIMIT if limit is None else limit
+    failed = status.replica_statuses.get("Launcher", _ReplicaStatus()).failed
+    if failed < limit:
+        return ""
+    return f"backoffLimit is {limit} and the launcher has failed {failed} times: when it is evicted the MPIJob fails"
+
+
+FAMILY = Family(name="MPIJob", identify=_identify, assemble=_assemble, reads=(JOB, MPI_JOB))

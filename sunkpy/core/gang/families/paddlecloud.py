@@ -1,0 +1,113 @@
+"""PaddleJob of PaddleCloud's paddle-operator (group batch.paddlepaddle.org): parameter servers, workers, heter workers.
+
+One gang of all replicas. All must be bound before any container starts: the operator then writes all addresses into a
+ConfigMap, once. An elastic job has no ConfigMap; its workers beyond `requests` are jobs of their own. A pod that is
+made again has the name of the one before: there is no generation. There is no way to suspend.
+
+Sources: paddle-operator v0.3.5 api/v1/paddlejob_types.go, controllers/paddlejob_controller.go, paddlejob_helper.go
+(constructPod, getPaddleJobPhase).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.families import owned
+from sunkpy.core.gang.families.owned import Undeclared, count
+from sunkpy.core.gang.gang import Family, Gang, Owners, Role, extra_unit
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
+
+PADDLE_JOB: Final = Kind(group="batch.paddlepaddle.org", kind="PaddleJob")
+
+TYPE: Final = "paddle-res-type"
+
+_SERVER: Final = "ps"
+_WORKER: Final = "worker"
+
+_OVER: Final = ("Completed", "Failed", "Succeed", "Terminated", "Aborted")
+
+
+class _Resource(Wire, frozen=True, kw_only=True):
+    replicas: int = 0
+    requests: int | None = None
+
+
+class _Spec(Wire, frozen=True, kw_only=True):
+    ps: _Resource | None = None
+    worker: _Resource | None = None
+    heter: _Resource | None = None
+    elastic: int | None = None
+
+
+class _Status(Wire, frozen=True, kw_only=True):
+    phase: str = ""
+
+
+def _identify(pod: Pod, owners: Owners) -> GangId | None:
+    found = owned.reference(pod, (), PADDLE_JOB)
+    if found is None:
+        return None
+    job = owned.nearest(owners, PADDLE_JOB)
+    unit = extra_unit(pod) if job and _is_elastic(pod, job) else ""
+    return GangId(namespace=pod.metadata.namespace, name=found.name, uid=found.uid, unit=unit)
+
+
+def _is_elastic(pod: Pod, job: Owner) -> bool:
+    try:
+        spec = job.spec_as(_Spec)
+        held = _places(job, spec)
+    except (msgspec.ValidationError, Undeclared):
+        return False  # assembling it will say so
+    if spec.worker is None or pod.labels.get(TYPE) != _WORKER:
+        return False
+    return held[_WORKER] <= _index(pod) < spec.worker.replicas
+
+
+def _places(job: Owner, spec: _Spec) -> dict[str, int]:
+    declared = {_SERVER: spec.ps, _WORKER: spec.worker, "heter": spec.heter}
+    held = {
+        role: count(job, f"spec.{role}.replicas", each.replicas) for role, each in declared.items() if each is not None
+    }
+    least = spec.worker.requests if spec.worker and spec.elastic is not None else None
+    if least is not None:
+        count(job, "spec.worker.requests", least, least=1)
+        if least > held[_WORKER]:
+            raise Undeclared(
+                f"PaddleJob {'/'.join(job.key)}: spec.worker.requests is {least} of {held[_WORKER]} workers"
+            )
+        held[_WORKER] = least
+    return held
+
+
+@owned.told
+def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+    job = owned.required(owners, PADDLE_JOB, id)
+    spec = owned.declared(job, _Spec)
+    gang = Gang(
+        id=id,
+        roles=tuple(_role(name, places, pods) for name, places in _places(job, spec).items()),
+        kind=f"PaddleJob {id}",
+        expects_more=not job.is_deleting and job.status_as(_Status).phase not in _OVER,
+        final_because="" if spec.elastic is not None else _FINAL,
+    )
+    return owned.make(gang, owners)
+
+
+_FINAL: Final = "a pod that is seen Failed ends the PaddleJob, and new pods are given the addresses of the first ones"
+
+
+def _role(name: str, places: int, pods: Sequence[Pod]) -> Role:
+    members = owned.numbered([pod for pod in pods if pod.labels.get(TYPE) == name], _index, places)
+    return Role(name=name, places=places, first=places, members=members, decides=name != _SERVER)
+
+
+def _index(pod: Pod) -> int:
+    """Its number stands only in its name: `<job>-<role>-<number>`."""
+    return owned.ordinal(pod.name.rpartition("-")[2])
+
+
+FAMILY = Family(name="PaddleCloud", identify=_identify, assemble=_assemble, reads=(PADDLE_JOB,))

@@ -1,0 +1,199 @@
+"""The jobs of Kubeflow's training-operator v1: PyTorchJob, TFJob, XGBoostJob, PaddleJob, JAXJob, MXJob, MPIJob v1.
+
+One gang of all replicas, which all exist at once. Elastic workers, those beyond elasticPolicy.minReplicas or beyond
+schedulingPolicy.minAvailable, are jobs of their own. A pod that is made again has the name of the one before, and no
+label tells the two apart: there is no generation. An MPIJob of version v2beta1 is mpi-operator's.
+
+Sources: training-operator v1.8.1 (JAXJob: v1.9.2) pkg/apis/kubeflow.org/v1/*_types.go and *_defaults.go,
+pkg/controller.v1/common/pod.go (ReconcilePods: what is restarted), UpdateJobStatus of each kind's controller (who
+decides).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.families import kubeflow, owned
+from sunkpy.core.gang.families.kubeflow import GROUP, LAUNCHER, TYPE, WORKER, ReplicaSpec, RunPolicy
+from sunkpy.core.gang.gang import Family, Gang, Owners, Role, extra_unit
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.objects import Kind, Owner, OwnerReference, Pod, Wire
+
+_ON_FAILURE: Final = "OnFailure"
+_NEVER: Final = "Never"
+
+RESTART_POLICIES: Final = {
+    "PyTorchJob": _ON_FAILURE,
+    "TFJob": _NEVER,
+    "XGBoostJob": _NEVER,
+    "PaddleJob": _ON_FAILURE,
+    "JAXJob": _NEVER,
+    "MXJob": _NEVER,
+    "MPIJob": _NEVER,
+}
+"""Each kind and its default restartPolicy."""
+
+KINDS: Final = {kind: Kind(group=GROUP, kind=kind) for kind in RESTART_POLICIES}
+
+_RANKED: Final = ("chief", "master", LAUNCHER, "scheduler", "server", WORKER)
+"""Roles in rank order; others stand behind, by name."""
+
+_LEADERS: Final = ("chief", "master", LAUNCHER, "scheduler")
+"""Roles whose end is the end of all. Where there are none the workers decide."""
+
+_OVER: Final = ("Succeeded", "Failed")
+
+
+class _Elastic(Wire, frozen=True, kw_only=True):
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+
+
+class _Spec(Wire, frozen=True, kw_only=True):
+    """Any of the kinds; each has its replicas under a name of its own."""
+
+    run_policy: RunPolicy | None = None
+    elastic_policy: _Elastic | None = None
+    success_policy: str | None = None
+    pytorch_replica_specs: Mapping[str, ReplicaSpec] = {}
+    tf_replica_specs: Mapping[str, ReplicaSpec] = {}
+    xgb_replica_specs: Mapping[str, ReplicaSpec] = {}
+    paddle_replica_specs: Mapping[str, ReplicaSpec] = {}
+    jax_replica_specs: Mapping[str, ReplicaSpec] = {}
+    mx_replica_specs: Mapping[str, ReplicaSpec] = {}
+    mpi_replica_specs: Mapping[str, ReplicaSpec] = {}
+
+    @property
+    def policy(self) -> RunPolicy:
+        return self.run_policy or RunPolicy()
+
+    @property
+    def replicas(self) -> dict[str, ReplicaSpec]:
+        """By role, in the spelling of the pods' labels and in rank order."""
+        by_kind = (
+            self.pytorch_replica_specs, self.tf_replica_specs, self.xgb_replica_specs, self.paddle_replica_specs,
+            self.jax_replica_specs, self.mx_replica_specs, self.mpi_replica_specs,
+        )  # fmt: skip
+        found = {role.lower(): each for specs in by_kind for role, each in specs.items()}
+        return {role: found[role] for role in sorted(found, key=_rank)}
+
+
+def _rank(role: str) -> tuple[int, str]:
+    return (_RANKED.index(role) if role in _RANKED else len(_RANKED), role)
+
+
+def _reference(pod: Pod) -> OwnerReference | None:
+    """Who made the pod, if that is one of these kinds."""
+    found = (owned.reference(pod, (), kind) for kind in KINDS.values())
+    return next((each for each in found if each and each.api_version == f"{GROUP}/v1"), None)
+
+
+def _identify(pod: Pod, owners: Owners) -> GangId | None:
+    found = _reference(pod)
+    if found is None:
+        return None
+    job = owned.nearest(owners, KINDS[found.kind])
+    unit = extra_unit(pod) if job and _is_elastic(pod, job) else ""
+    return GangId(namespace=pod.metadata.namespace, name=found.name, uid=found.uid, unit=unit)
+
+
+def _is_elastic(pod: Pod, job: Owner) -> bool:
+    try:
+        spec = job.spec_as(_Spec)
+        held = _places(job, spec)
+    except (msgspec.ValidationError, owned.Undeclared):
+        return False  # assembling it will say so
+    of_role = pod.labels.get(TYPE) == WORKER and WORKER in held
+    return of_role and held[WORKER] <= kubeflow.index(pod) < _sizes(job, spec)[WORKER]
+
+
+def _sizes(job: Owner, spec: _Spec) -> dict[str, int]:
+    """All replicas, by role; what is not said is as the operator's defaults have it."""
+    unsaid = 0 if job.kind == "MPIJob" else 1
+    return {
+        role: (unsaid if role == WORKER else 1) if each.replicas is None else each.replicas
+        for role, each in spec.replicas.items()
+    }
+
+
+def _places(job: Owner, spec: _Spec) -> dict[str, int]:
+    sizes = _sizes(job, spec)
+    return kubeflow.places(job, sizes, spec.policy, least_workers=_least_workers(spec.elastic_policy, sizes))
+
+
+def _least_workers(elastic: _Elastic | None, sizes: Mapping[str, int]) -> int | None:
+    """The operator's defaults: without a minimum it is the maximum, and without both nothing is elastic."""
+    if elastic is None or elastic.min_replicas is not None:
+        return elastic.min_replicas if elastic else None
+    return None if elastic.max_replicas is None else min(elastic.max_replicas, sizes.get(WORKER, 0))
+
+
+@owned.told
+def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+    found = _reference(pods[0])
+    assert found is not None, "no pod is of this family without one"
+    job = owned.required(owners, KINDS[found.kind], id)
+    spec = owned.declared(job, _Spec)
+    gang = Gang(
+        id=id,
+        roles=tuple(_roles(job, spec, pods)),
+        kind=f"{job.kind} {id}",
+        expects_more=owned.is_alive(job, _OVER, suspended=bool(spec.policy.suspend)),
+        final_because=_final_because(job.kind, spec),
+        suspension=owned.suspension(job, "spec", "runPolicy", "suspend"),
+    )
+    return owned.make(gang, owners)
+
+
+def _roles(job: Owner, spec: _Spec, pods: Sequence[Pod]) -> list[Role]:
+    held = _places(job, spec)
+    leaders = [role for role in _LEADERS if role in held]
+    roles = [
+        _role(name, size, [pod for pod in pods if pod.labels.get(TYPE) == name], decides=name in (leaders or (WORKER,)))
+        for name, size in held.items()
+    ]
+    if job.kind == "TFJob" and not leaders and spec.success_policy != "AllWorkers":
+        return [part for role in roles for part in (_parted(role) if role.name == WORKER else (role,))]
+    return roles
+
+
+def _role(name: str, places: int, pods: Sequence[Pod], *, decides: bool) -> Role:
+    members = owned.numbered(pods, _number, places)
+    return Role(name=name, places=places, first=places, members=members, decides=decides)
+
+
+def _number(pod: Pod) -> int:
+    """The launcher of an MPIJob has no number, and is the only one."""
+    return 0 if pod.labels.get(TYPE) == LAUNCHER else kubeflow.index(pod)
+
+
+def _parted(workers: Role) -> tuple[Role, ...]:
+    """The first worker, which decides, and the others."""
+    first = Role(
+        name="worker 0",
+        places=min(workers.places, 1),
+        first=min(workers.places, 1),
+        members=tuple(member for member in workers.members if member.index == 0),
+    )
+    others = max(workers.places - 1, 0)
+    members = tuple(
+        msgspec.structs.replace(member, index=member.index - 1) for member in workers.members if member.index
+    )
+    return first, Role(name=WORKER, places=others, first=others, members=members, decides=False)
+
+
+def _final_because(kind: str, spec: _Spec) -> str:
+    """An evicted pod ends Failed, with an exit code of 128 or more, before it is gone."""
+    unsaid = RESTART_POLICIES[kind]
+    stuck = [role for role, each in spec.replicas.items() if (each.restart_policy or unsaid) == _NEVER]
+    if stuck:
+        return f"restartPolicy of {', '.join(stuck)} is Never: an evicted pod counts as failed, and the {kind} with it"
+    if spec.policy.backoff_limit == 0:
+        return f"backoffLimit is 0: an evicted pod counts as failed, and the {kind} with it"
+    return ""
+
+
+FAMILY = Family(name="training-operator", identify=_identify, assemble=_assemble, reads=tuple(KINDS.values()))
