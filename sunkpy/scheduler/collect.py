@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -72,10 +72,22 @@ class Collector:
         """The nodes that every member may use: Slurm places the job, and any member may come to any of its nodes."""
         if gang is None:
             return None
-        return in_common([self._cluster.eligibility(pod) for pod in gang.members])
+        return in_common([self._cluster.eligibility(pod) for pod in _unlike(gang.members)])
 
 
 def _as_bound(entry: GangEntry, pod: Pod) -> Pod:
     """With the binding that was sent, while the watch does not show it yet."""
     member = entry.members.get(pod.uid)
     return assume(pod, member.assumed) if member is not None and member.assumed is not None else pod
+
+
+def _unlike(pods: Iterable[Pod]) -> list[Pod]:
+    """One pod of each template: a gang's are nearly all alike."""
+    found: list[tuple[tuple[object, ...], Pod]] = []
+    for pod in pods:
+        spec = pod.spec
+        where = (spec.node_selector, spec.affinity, spec.tolerations)
+        asks = (*where, spec.containers, spec.init_containers, spec.overhead, spec.resources)
+        if all(asks != known for known, _ in found):
+            found.append((asks, pod))
+    return [pod for _, pod in found]

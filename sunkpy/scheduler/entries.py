@@ -52,6 +52,7 @@ class MemberEntry:
     waits_since: float | None = None
     is_refused: bool = False
     reported: str = ""
+    reported_at: float = float("-inf")
     evicted_at: float = float("-inf")
     is_gone: bool = False
 
@@ -70,6 +71,7 @@ class JobEntry:
     tasks: int = 0
     layout: Layout = ()
     excluded: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
     prologs: dict[str, float] = field(default_factory=dict)
     epilogs: dict[str, float] = field(default_factory=dict)
     missing: int = 0
@@ -91,6 +93,7 @@ class JobEntry:
             tasks=self.tasks,
             layout=self.layout,
             excluded=self.excluded,
+            required=self.required,
             prologs=frozenset(self.prologs) - frozenset(self.epilogs),
             epilogs=frozenset(self.epilogs),
             missing=self.missing,
@@ -124,16 +127,20 @@ class JobEntry:
 
     def read(self, job: SlurmJob, *, nodes: tuple[str, ...], at: float) -> bool:
         """Take in the full job; whether anything a decision reads has changed."""
-        before = (self.reason, self.nodes, self.tasks, self.layout, self.excluded)
+        before = self._details()
         self.read_at = at
         if self.reappeared:
             self.missing, self.reappeared = 0, False
         self.reason = "" if job.state_reason == "None" else job.state_reason
         self.nodes = nodes
-        self.tasks, self.layout = job.tasks, job.layout
+        self.tasks, self.layout, self.required = job.tasks, job.layout, job.required_nodes
         self.excluded = tuple(sorted(job.excluded_nodes))
         changed = self.observe(job.state, asked_at=at)
-        return changed or (self.reason, self.nodes, self.tasks, self.layout, self.excluded) != before
+        return changed or self._details() != before
+
+    def _details(self) -> tuple[object, ...]:
+        """What only a full read tells and a decision looks at."""
+        return (self.reason, self.nodes, self.tasks, self.layout, self.excluded, self.required)
 
 
 class Change:
@@ -152,7 +159,8 @@ class Change:
 @dataclass(slots=True, eq=False)
 class GangEntry:
     """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has held
-    nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not.
+    nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not. `has_news`:
+    something is to be told later.
     """
 
     id: GangId
@@ -170,6 +178,7 @@ class GangEntry:
     idle_since: float | None = None
     is_half_bound: bool = False
     is_several: bool = False
+    has_news: bool = False
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def member(self, pod: Pod) -> MemberEntry:

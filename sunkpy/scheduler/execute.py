@@ -23,6 +23,8 @@ from sunkpy.scheduler.pod_writer import PodWriter
 from sunkpy.scheduler.submit import JobWriter, NotSubmitted
 
 EVICT_AGAIN_S = 5.0
+TELL_EACH_S = 10.0
+_WAIT_TO_TELL_S = 2.0
 
 
 class Executor:
@@ -54,6 +56,7 @@ class Executor:
         Raises:
             KubeError, SlurmError: not done; decide again later.
         """
+        entry.has_news = False
         for kind, group in itertools.groupby(actions, key=type):
             if kind is act.Evict:
                 await self._evict_all(entry, [action for action in group if isinstance(action, act.Evict)])
@@ -166,7 +169,16 @@ class Executor:
         member = entry.member(action.pod)
         if member.reported == action.message:
             return
-        member.reported = action.message
+        now = self._clock()
+        # The pods of a gang come one after the other, and each changes what all the others wait for.
+        if (
+            entry.is_several
+            and not action.is_problem
+            and now < max(entry.seen_at + _WAIT_TO_TELL_S, member.reported_at + TELL_EACH_S)
+        ):
+            entry.has_news = True
+            return
+        member.reported, member.reported_at = action.message, now
         try:
             await self._pods.not_scheduled(action.pod, action.message)
         except NotFound:

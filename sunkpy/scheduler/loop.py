@@ -33,6 +33,7 @@ _HAND_OVER_AGAIN_S = EVICT_AGAIN_S
 _ADMISSION_AGAIN_S = 0.3
 _REFUSED_AGAIN_S = 5.0
 _SPREAD_S = 0.5
+_NEWS_AGAIN_S = 2.0
 
 _OURS = frozenset({names.ANNOTATION_JOB_ID, names.ANNOTATION_PLACED_ON, names.ANNOTATION_PLACE})
 
@@ -168,6 +169,8 @@ class GangLoop:
             return TELL_AGAIN_S if entry.state is State.ENDING else _HAND_OVER_AGAIN_S
         if any(job.cancelled_at is not None or job.told_at is not None for job in entry.jobs.values()):
             return CANCEL_AGAIN_S
+        if entry.has_news:
+            return _NEWS_AGAIN_S
         if entry.idle_since is not None:
             return max(0.0, entry.idle_since + IDLE_PATIENCE_S - now) + 0.01
         return None

@@ -136,15 +136,18 @@ def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy
     if lost_to is not None:
         by = view.displaced[lost_to]
         return [Evict(pod=pod, job=view.bound_to, displaced_by=by, given_away=lost_to) for pod in staying]
+    # A single pod that goes needs no cover any more; of several one may go while the others stay.
+    nodes = {pod.uid: view.holding[pod.uid] for pod in staying if not pod.is_deleting}
     if others and others[0].is_cancelled:
         return _cancel_all(others, _GIVEN_BACK)
+    if others and others[0].is_pending and nodes and set(others[0].required) - set(nodes.values()):
+        return _cancel_all(others, "it waits for a node on which no pod of the gang is any more")
     if others:
         covers = [Cover(pod=p, job=others[0].id) for p in staying if view.placed.get(p.uid) in others[0].start_nodes]
         return [*covers, *_cancel_all(others[1:], "one job is enough")]
-    # A single pod that goes needs no cover any more; of several one may go while the others stay.
-    if not view.may_submit or all(pod.is_deleting for pod in staying) or not all(view.holding.values()):
+    if not view.may_submit or not nodes or not all(nodes.values()):
         return []
-    request = plan_cover(gang, policy, view.holding)
+    request = plan_cover(gang, policy, nodes)
     where = ", ".join(request.required_nodes)
     note = f"Slurm has lost the job of this pod; the pod keeps running and a new job is submitted for {where}"
     return [Warn(pod=staying[0], reason="SlurmJobLost", note=note), Submit(request=request, pods=tuple(staying))]
@@ -170,7 +173,7 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
         for problem in gang.problems
         if not problem.fatal
     ]
-    warnings += [_grace_warning(pod, policy) for pod in gang.members if _grace_s(pod) > policy.epilog_timeout_s]
+    warnings += [_grace_warning(pod, policy) for pod in gang.members if _grace_s(pod) > policy.epilog_timeout_s][:1]
     jobs = view.live_jobs
     if not jobs:
         return warnings + _submit(view, gang, policy)
@@ -208,6 +211,8 @@ def _start(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
     """All members of the first wave at once, when the job has begun on all its nodes."""
     if not view.has_started(job):
         return []
+    if not _is_for(gang, job):
+        return [Cancel(job=job.id, why=_declared_anew(gang, job))]
     if missing := explain_missing(gang):
         if view.idle_s >= IDLE_PATIENCE_S:
             return [Cancel(job=job.id, why=f"it waited {IDLE_PATIENCE_S:.0f} s for {missing}")]
@@ -241,9 +246,18 @@ def _binding(gang: Gang, pod: Pod, seat: Seat) -> Binding:
     return Binding(pod=pod, slurm_node=seat.node, place=seat.note if gang.places > 1 else "")
 
 
+def _is_for(gang: Gang, job: JobView) -> bool:
+    """The job has as many slots as the gang wants now, as far as Slurm has told."""
+    return not job.tasks or may_have_asked(gang, job.tasks)
+
+
+def _declared_anew(gang: Gang, job: JobView) -> str:
+    return f"its owner wants {gang.places} pods now, and the job has {job.tasks} slots"
+
+
 def _tend_pending(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
-    if job.tasks and not may_have_asked(gang, job.tasks):
-        return [Cancel(job=job.id, why=f"its owner wants {gang.places} pods now, and the job holds {job.tasks} places")]
+    if not _is_for(gang, job):
+        return [Cancel(job=job.id, why=_declared_anew(gang, job))]
     actions: list[GangAction] = []
     if view.eligibility is not None and view.eligibility.eligible:
         wanted = excluded(view.eligibility)

@@ -16,7 +16,7 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role
-from sunkpy.core.gang.slots import Place, Slots, slots_of
+from sunkpy.core.gang.slots import Place, packing
 from sunkpy.core.model.layout import Layout
 
 
@@ -40,23 +40,25 @@ def assign(gang: Gang, layout: Layout, holding: Mapping[str, str]) -> dict[str, 
     Args:
         holding: the Slurm node of each member that has one and has not ended, by uid; empty where it is not known.
     """
-    slots = slots_of(gang, sum(count for _, count in layout))
+    slots = packing(gang, sum(count for _, count in layout))
     planned = dict(enumerate(_expanded(layout)))
     taken: dict[Place, Member] = {}
     for role in gang.roles:
+        at = _nodes_of(role, slots, planned)
         for member in _holders(role, holding):
-            place = _place_held(role, member, taken, at=_nodes_of(role, slots, planned), node=holding[member.pod.uid])
+            place = _place_held(role, member, taken, at=at, node=holding[member.pod.uid])
             if place is not None:
                 taken[place] = member
     held = {place: holding[member.pod.uid] for place, member in taken.items()}
     seated = {member.pod.uid for member in taken.values()}
     nodes = _nodes(slots, layout, held, standing=[node for uid, node in holding.items() if uid not in seated])
     for role in gang.roles:
+        at = _nodes_of(role, slots, nodes)
         for member in _waiting(role, holding):
-            place = _place_wanted(role, member, taken, at=_nodes_of(role, slots, nodes))
+            place = _place_wanted(role, member, taken, at=at)
             if place is not None:
                 taken[place] = member
-    seats = {m.pod.uid: Seat(place=place, node=nodes.get(slots.of[place], "")) for place, m in taken.items()}
+    seats = {m.pod.uid: Seat(place=place, node=nodes.get(slots[place], "")) for place, m in taken.items()}
     return {uid: msgspec.structs.replace(seat, node=holding.get(uid, seat.node)) for uid, seat in seats.items()}
 
 
@@ -131,25 +133,27 @@ def _own(role: Role, member: Member, taken: Mapping[Place, Member]) -> Place | N
     return place if 0 <= member.index < role.places and place not in taken else None
 
 
-def _nodes_of(role: Role, slots: Slots, nodes: Mapping[int, str]) -> dict[Place, str]:
+def _nodes_of(role: Role, slots: Mapping[Place, int], nodes: Mapping[int, str]) -> dict[Place, str]:
     """The node of each place of a role; empty where the job has none for it."""
     places = ((role.name, index) for index in range(role.places))
-    return {place: nodes.get(slots.of[place], "") for place in places}
+    return {place: nodes.get(slots[place], "") for place in places}
 
 
-def _nodes(slots: Slots, layout: Layout, held: Mapping[Place, str], *, standing: Iterable[str]) -> dict[int, str]:
+def _nodes(
+    slots: Mapping[Place, int], layout: Layout, held: Mapping[Place, str], *, standing: Iterable[str]
+) -> dict[int, str]:
     """The node of each slot: where its members are, and for the others what is left, in order.
 
     `standing`: nodes of members that have no place any more, because the gang is declared smaller now, and are there.
     """
     nodes: dict[int, str] = {}
     for place, node in held.items():
-        nodes.setdefault(slots.of[place], node)
+        nodes.setdefault(slots[place], node)
     left = dict(layout)
     for node in (*nodes.values(), *standing):
         left[node] = left.get(node, 0) - 1
     free = iter(_expanded((node, left[node]) for node, _ in layout))
-    for slot in range(slots.count):
+    for slot in sorted(set(slots.values())):
         if slot not in nodes and (node := next(free, "")):
             nodes[slot] = node
     return nodes

@@ -55,15 +55,24 @@ def plan_slots(gang: Gang, eligibility: Eligibility | None = None) -> Slots:
     return min(_shapes(gang), key=rank)
 
 
-def slots_of(gang: Gang, tasks: int) -> Slots:
-    """The shape that a job of so many tasks was submitted with."""
-    shapes = _shapes(gang)
-    return min(shapes, key=lambda slots: (slots.count != tasks, slots.ask))
+def packing(gang: Gang, tasks: int) -> dict[Place, int]:
+    """In which slot each place is, in the shape that a job of so many tasks was submitted with.
+
+    Asked for every prolog of a gang, so the pods' requests are looked at only where the number does not tell.
+    """
+    of_such = [role for role in gang.roles if role.places == tasks]
+    if gang.one_per_node or tasks == gang.places or not of_such:
+        return {place: at for at, place in enumerate(places_of(gang))}
+    return _packed_around(gang, of_such[0] if len(of_such) == 1 else _heaviest(gang))
 
 
 def may_have_asked(gang: Gang, tasks: int) -> bool:
-    """A job of so many tasks is one for the gang as it is declared now."""
-    return any(slots.count == tasks for slots in _shapes(gang))
+    """A job of so many tasks is one for the gang as it is declared now.
+
+    Raises:
+        quantity.BadQuantity: a request is not a quantity.
+    """
+    return tasks == gang.places or (not gang.one_per_node and tasks == _heaviest(gang).places)
 
 
 def places_of(gang: Gang) -> list[Place]:
@@ -93,33 +102,53 @@ def needs_by_place(gang: Gang) -> dict[Place, matching.Amounts]:
     """
     needs: dict[Place, matching.Amounts] = {}
     for role in gang.roles:
-        of_member = {member.pod.uid: rounded(matching.pod_requests(member.pod.spec)) for member in role.members}
+        of_member = _rounded_needs(role)
         numbered = {member.index: of_member[member.pod.uid] for member in _latest_last(role)}
         others = largest([*of_member.values(), *_shape(role.shape)])
         needs |= {(role.name, index): numbered.get(index, others) for index in range(role.places)}
     return needs
 
 
+def _rounded_needs(role: Role) -> dict[str, matching.Amounts]:
+    """By uid. Pods of one template ask alike, and are looked at once."""
+    needs: dict[str, matching.Amounts] = {}
+    before: tuple[object, ...] = ()
+    amounts: matching.Amounts = {}
+    for pod in (member.pod for member in role.members):
+        spec = pod.spec
+        asks = (spec.containers, spec.init_containers, spec.overhead, spec.resources)
+        if asks != before:
+            before, amounts = asks, rounded(matching.pod_requests(spec))
+        needs[pod.uid] = amounts
+    return needs
+
+
 def _shapes(gang: Gang) -> list[Slots]:
     needs = needs_by_place(gang)
-    if not needs:
-        return [Slots(count=0, needs={}, of={})]
     alone = Slots(count=len(needs), needs=largest(needs.values()), of={place: at for at, place in enumerate(needs)})
-    if gang.one_per_node or len(gang.roles) < 2:
+    if gang.one_per_node or len(gang.roles) < 2 or not needs:
         return [alone]
-    return [alone, _packed(gang, needs)]
-
-
-def _packed(gang: Gang, needs: dict[Place, matching.Amounts]) -> Slots:
-    heaviest = max((place for place in needs), key=lambda place: size_of(needs[place]))[0]
-    count = sum(role == heaviest for role, _ in needs)
-    others = [place for place in needs if place[0] != heaviest]
-    of = {place: place[1] for place in needs if place[0] == heaviest}
-    of |= {place: at % count for at, place in enumerate(others)}
-    sums: list[matching.Amounts] = [{} for _ in range(count)]
+    of = _packed_around(gang, _heaviest(gang))
+    sums: dict[int, matching.Amounts] = {}
     for place, slot in of.items():
-        sums[slot] = matching.added(sums[slot], needs[place])
-    return Slots(count=count, needs=largest(sums), of={place: of[place] for place in places_of(gang)})
+        sums[slot] = matching.added(sums.get(slot, {}), needs[place])
+    return [alone, Slots(count=len(sums), needs=largest(sums.values()), of=of)]
+
+
+def _heaviest(gang: Gang) -> Role:
+    """The role whose pods ask for most, of those that have places."""
+    needs = needs_by_place(gang)
+    heaviest, _ = max(needs, key=lambda place: size_of(needs[place]), default=("", 0))
+    return next(role for role in gang.roles if role.name == heaviest or not needs)
+
+
+def _packed_around(gang: Gang, heaviest: Role) -> dict[Place, int]:
+    """A slot for each place of that role; the others are put into them in turn."""
+    others = iter(range(gang.places))
+    return {
+        (name, index): index if name == heaviest.name else next(others) % heaviest.places
+        for name, index in places_of(gang)
+    }
 
 
 def _shape(spec: PodSpec | None) -> list[matching.Amounts]:

@@ -40,6 +40,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int = 0
     layout: Layout = ()
     excluded: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
     prologs: frozenset[str] = frozenset()
     epilogs: frozenset[str] = frozenset()
     missing: int = 0

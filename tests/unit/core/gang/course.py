@@ -39,7 +39,8 @@ def begin(pods: list[Pod]) -> GangView:
 def seen(view: GangView, pods: list[Pod]) -> GangView:
     gang = assemble(view.id, pods, families=WITH_BAND) if pods else None
     placed = {pod.uid: view.placed.get(pod.uid, "") for pod in pods if pod.spec.node_name}
-    return replace(view, gang=gang, placed=placed)
+    is_half_bound = view.is_half_bound and any(not pod.spec.node_name for pod in pods)
+    return replace(view, gang=gang, placed=placed, is_half_bound=is_half_bound)
 
 
 def steps(view: GangView) -> Iterator[Step]:
@@ -109,6 +110,9 @@ def _our_steps(view: GangView) -> Iterator[Step]:
                 for binding in bindings:
                     after = _bound(after, binding)
                 yield Event.BIND, after
+                if len(bindings) > 1:  # the apiserver took one and no other
+                    half = replace(view, bound_to=job, is_half_bound=True)
+                    yield Event.BIND, _bound(half, bindings[0])
             case Finish(job=job):
                 (own,) = [known for known in view.jobs if known.id == job]
                 if own.told_s_ago is None:

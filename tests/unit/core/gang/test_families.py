@@ -235,7 +235,7 @@ def test_a_gang_that_was_declared_anew_while_it_queued_is_submitted_anew():
     gang, _ = band(("leader", 0, make_pod()))
     queued = JobView(id=7, state=frozenset({"PENDING"}), tasks=5)
     assert decide_gang(band_view(gang, queued), POLICY) == [
-        Cancel(job=7, why="its owner wants 3 pods now, and the job holds 5 places")
+        Cancel(job=7, why="its owner wants 3 pods now, and the job has 5 slots")
     ]
     assert decide_gang(band_view(gang, msgspec.structs.replace(queued, tasks=3)), POLICY) == []
 
@@ -275,3 +275,23 @@ def test_a_pod_that_never_queues_must_name_its_node():
     (report,) = decide_gang(band_view(gang), POLICY)
     assert "names no node" in report.message
     assert gate_waits_for(band_view(gang), 99, "n1") is None
+
+
+def test_a_cover_that_waits_for_a_node_without_pods_makes_room_for_another():
+    pods = [("leader", 0, False), ("worker", 0, False), ("worker", 1, True)]
+    made = ((r, i, make_pod(f"{r}{i}", uid=f"{r}{i}", node="k", running=True, deleting=going)) for r, i, going in pods)
+    gang, _ = band(*made)
+    placed = {"leader0": "n1", "worker0": "n2", "worker1": "n3"}
+    lost = msgspec.structs.replace(RUNS, missing=2)
+    seen = band_view(gang, lost, placed=placed, bound_to=7)
+    assert decide_gang(seen, POLICY)[1].request.required_nodes == ("n1", "n2")
+    cover = JobView(id=8, state=frozenset({"PENDING"}), tasks=3, required=("n1", "n2", "n3"))
+    (cancel,) = decide_gang(msgspec.structs.replace(seen, jobs=(lost, cover)), POLICY)
+    assert (cancel.job, cancel.why) == (8, "it waits for a node on which no pod of the gang is any more")
+
+
+def test_a_job_of_another_shape_than_the_gang_has_now_starts_nothing():
+    gang, _ = band(("leader", 0, make_pod()))
+    cover = msgspec.structs.replace(RUNS, tasks=2, layout=(("n1", 1), ("n2", 1)))
+    (cancel,) = decide_gang(band_view(gang, cover), POLICY)
+    assert (cancel.job, cancel.why) == (7, "its owner wants 3 pods now, and the job has 2 slots")

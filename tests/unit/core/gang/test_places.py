@@ -9,7 +9,6 @@ from sunkpy.core import names
 from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.places import assign, explain_missing
-from sunkpy.core.gang.slots import slots_of
 from tests.unit.core.gang.pods import make_pod
 
 ID = GangId(namespace="default", name="train", uid="uid-1")
@@ -159,4 +158,3 @@ def test_nobody_moves_no_place_is_taken_twice_and_no_node_is_overfull(crowd):
         there = sum(held == node for held in holding.values())
         assert new.count(node) <= max(0, count - there)
     assert all(new)
-    assert slots_of(gang, 0).count == gang.places

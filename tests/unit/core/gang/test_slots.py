@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sunkpy.core.gang.gang import Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.request import Policy, plan_job
-from sunkpy.core.gang.slots import needs_by_place, places_of, plan_slots, slots_of
+from sunkpy.core.gang.slots import may_have_asked, needs_by_place, packing, places_of, plan_slots
 from sunkpy.core.model import matching
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.pods import make_pod
@@ -82,10 +82,13 @@ def test_what_was_added_to_some_pods_of_a_role_is_held_for_the_others_too():
     assert needs_by_place(gang(there))[("worker", 1)]["cpu"] == 3000
 
 
-@pytest.mark.parametrize(("tasks", "count"), [(2, 2), (3, 3), (7, 2)])
-def test_the_shape_of_a_running_job_is_known_by_its_tasks(tasks, count):
+@pytest.mark.parametrize(
+    ("tasks", "slots", "is_ours"), [(2, [0, 0, 1], True), (3, [0, 1, 2], True), (1, [0, 0, 0], False)]
+)
+def test_the_shape_of_a_running_job_is_known_by_its_tasks(tasks, slots, is_ours):
     uneven = gang(role("launcher", 1, {"cpu": "1"}), role("worker", 2, {"cpu": "4", GPU: "8"}))
-    assert slots_of(uneven, tasks).count == count
+    assert list(packing(uneven, tasks).values()) == slots
+    assert may_have_asked(uneven, tasks) is is_ours
 
 
 AMOUNTS = st.fixed_dictionaries(
@@ -108,6 +111,8 @@ def test_every_place_has_a_slot_and_no_slot_is_too_small(roles, one_per_node):
     shaped = gang(*roles, one_per_node=one_per_node)
     needs, slots = needs_by_place(shaped), plan_slots(shaped)
     assert set(slots.of) == set(places_of(shaped))
+    assert packing(shaped, slots.count) == slots.of
+    assert may_have_asked(shaped, slots.count)
     for slot in range(slots.count):
         inside = [needs[place] for place, at in slots.of.items() if at == slot]
         assert inside
