@@ -12,9 +12,10 @@ say() { echo "$hook of job $SLURM_JOB_ID: $*" >&2; }
 
 is_placeholder() { [[ ${SLURM_JOB_COMMENT:-} == k8s:* ]]; }
 
-# Whose job it is, the only part of the comment that cannot end a text in JSON.
+# Whose job it is, with unit and generation: the only part of the comment that cannot end a text in JSON.
 gang=
-[[ ! ${SLURM_JOB_COMMENT:-} =~ ^k8s:[a-z0-9-]+/[a-z0-9.-]+:[A-Za-z0-9-]+ ]] || gang=${BASH_REMATCH[0]}
+gang_form='^k8s:[a-z0-9-]+/[A-Za-z0-9._-]+:[A-Za-z0-9-]+(/[A-Za-z0-9._-]+)?(@[A-Za-z0-9._-]+)?'
+[[ ! ${SLURM_JOB_COMMENT:-} =~ $gang_form ]] || gang=${BASH_REMATCH[0]}
 
 # Without the file nobody knows whether there is a scheduler to ask.
 # shellcheck source=/dev/null

@@ -449,3 +449,14 @@ def test_the_token_is_not_on_a_command_line(scripts: dict[str, str]):
 def test_a_comment_with_quotes_after_the_gang_cannot_end_the_question(hooks: Hooks, scheduler: Scheduler):
     assert hooks.run("epilog", comment='k8s:default/pod:uid say "hi", \\ and more').returncode == 0
     assert scheduler.asked[0][2]["gang"] == "k8s:default/pod:uid"
+
+
+@pytest.mark.parametrize("id", [
+    GangId(namespace="default", name="train", uid="uid"),
+    GangId(namespace="default", name="train", uid="uid", unit="stage-workers"),
+    GangId(namespace="default", name="train", uid="uid", unit="extra-1.2_3", generation="r-1"),
+    GangId(namespace="default", name="Job_x.y", uid="by-0a", generation="4"),
+])  # fmt: skip
+def test_a_hook_names_the_whole_gang(hooks: Hooks, scheduler: Scheduler, id: GangId):
+    assert hooks.run("epilog", comment=id.comment("and more")).returncode == 0
+    assert parse_comment(scheduler.asked[0][2]["gang"]) == id
