@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from sunkpy.core.gang.identity import GangId, parse_comment
 from tests.unit.charts.rendering import of_kind, render
 
 LEADER = "/leader"
