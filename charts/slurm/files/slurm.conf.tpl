@@ -15,7 +15,8 @@ MailProg=/bin/true
 # One key signs what the daemons say to each other; users are vouched for by sackd; slurmrestd brings JSON web tokens.
 AuthType=auth/slurm
 CredType=cred/slurm
-AuthInfo=use_client_ids
+# ttl: a batch job is launched with the credential that was made before its Prolog, which may wait for pods (hooks).
+AuthInfo=use_client_ids,ttl={{ add (int .Values.hooks.epilogTimeoutSeconds) (int .Values.hooks.prologTimeoutSeconds) 60 }}
 AuthAltTypes=auth/jwt
 AuthAltParameters=jwt_key=/etc/slurm/jwt.key
 

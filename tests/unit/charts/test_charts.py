@@ -280,7 +280,7 @@ def test_another_version_of_the_chart_restarts_nothing(chart: str, tmp_path: Pat
     ("values", "restarted"),
     [
         ({"partitions": {"night": {"priorityTier": 5}}}, {"slurmctld", "slurmrestd"}),
-        ({"hooks": {"epilogTimeoutSeconds": 7}}, {"slurmctld", "scheduler"}),
+        ({"hooks": {"epilogTimeoutSeconds": 7}}, {"slurmctld", "slurmrestd", "scheduler"}),
         ({"syncer": {"pollSeconds": 7}}, {"syncer"}),
         ({"scheduler": {"pollSeconds": 7}}, {"scheduler"}),
     ],
@@ -434,6 +434,12 @@ def test_slurm_conf_says_what_the_values_say():
         "ProctrackType=proctrack/cgroup",
         "MaxJobCount=50000",
     } <= set(conf)
+
+
+def test_a_batch_job_can_be_launched_after_the_longest_prolog():
+    hooks = {"epilogTimeoutSeconds": 1000, "prologTimeoutSeconds": 100}
+    data = of_kind(render("slurm", {"hooks": hooks}), "ConfigMap")["demo-slurm-config"]["data"]
+    assert "AuthInfo=use_client_ids,ttl=1160" in data["slurm.conf"].splitlines()
 
 
 @pytest.mark.parametrize("name", ["prolog.sh", "epilog.sh"])
