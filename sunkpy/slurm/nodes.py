@@ -22,16 +22,17 @@ class NotModified(msgspec.Struct, frozen=True):
 
 
 class NodeChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Fields of a node to change; unset ones stay. `state` is DRAIN, UNDRAIN, RESUME, DOWN…"""
+    """Fields of a node to change; unset ones stay. `state` is DRAIN, UNDRAIN, RESUME, DOWN…; one `address`."""
 
     state: tuple[str, ...] = ()
     reason: str = ""
     comment: str | None = None
+    address: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
         """What changes, for the text of an error: `DRAIN k8s: cordon`. A comment is named, not quoted."""
-        parts = [*self.state, self.reason, "comment" if self.comment is not None else ""]
+        parts = [*self.state, self.reason, "comment" if self.comment is not None else "", *self.address]
         return " ".join(part for part in parts if part)
 
 

@@ -66,6 +66,7 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
     state: tuple[str, ...] = ()
     reason: str = ""
     comment: str = ""
+    address: str = ""
     features: tuple[str, ...] = ()
     cpus: int = 0
     alloc_cpus: int = 0
@@ -80,6 +81,7 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
             state=frozenset(self.state),
             reason=self.reason.strip(),
             comment=self.comment,
+            address=self.address,
             features=self.features,
             cpus=self.cpus,
             alloc_cpus=self.alloc_cpus,

@@ -21,6 +21,7 @@ from sunkpy.core.mirror import (
     MirrorAction,
     PatchPod,
     RestoreDrain,
+    SetAddress,
     SetComment,
     UndrainNode,
     still_holds,
@@ -118,6 +119,8 @@ class Executor:
                 await self._slurm.undrain_node(name)
             case SetComment(name=name, comment=comment):
                 await self._slurm.update_node(name, NodeChange(comment=comment))
+            case SetAddress(name=name, address=address):
+                await self._slurm.update_node(name, NodeChange(address=(address,)))
             case DeleteSlurmNode(name=name):
                 await self._slurm.delete_node(name)
         return True
@@ -133,6 +136,9 @@ class Executor:
                 await self._tell(action, pod, "SlurmNodeUndrained", f"Slurm node {name} takes jobs again")
             case SetComment(comment=comment):
                 await self._tell(action, None, "SlurmNodeOwned", comment)
+            case SetAddress(name=name, address=address):
+                note = f"Slurm looked for node {name} where an earlier pod was: its address is {address} now"
+                await self._tell(action, pod, "SlurmNodeReaddressed", note)
             case DeleteSlurmNode(name=name):
                 await self._tell(action, None, "SlurmNodeDeleted", f"Slurm node {name} deleted: its pod is gone")
 

@@ -21,7 +21,8 @@ QUICK_MINUTES = 5.0
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
 @click.option("--seed", default=1, show_default=True, help="chaos: the same seed makes the same faults and jobs.")
 @click.option("--faults/--no-faults", default=True, help="chaos: without faults nothing may be found.")
-def main(name: str, *, quick: bool, minutes: float, seed: int, faults: bool) -> None:
+@click.option("--strict", is_flag=True, help="chaos: fail when a figure does not hold.")
+def main(name: str, *, quick: bool, minutes: float, seed: int, faults: bool, strict: bool) -> None:
     """Measure, and write build/reports/<name>.json."""
     rounds = latency.Rounds(start=3, handover=3, drain=3) if quick else latency.Rounds()
     suite, cluster = os.environ.get("SLURM_SUITE", "trixie"), os.environ.get("SUNKPY_CLUSTER", "sunkpy")
@@ -34,7 +35,10 @@ def main(name: str, *, quick: bool, minutes: float, seed: int, faults: bool) -> 
         if own is None:
             raise click.ClickException("chaos breaks nodes and the apiserver: it runs on a development cluster alone")
         options = chaos.Options(minutes=QUICK_MINUTES if quick else minutes, seed=seed, with_faults=faults)
-        report.write("chaos", asyncio.run(chaos.measure(stack, own, options, click.echo)))
+        figures = asyncio.run(chaos.measure(stack, own, options, click.echo))
+        report.write("chaos", figures)
+        if strict and (broken := [f"{figure.figure}: {figure.value:g}" for figure in figures if not figure.holds]):
+            raise click.ClickException(f"does not hold: {'; '.join(broken)}")
 
 
 if __name__ == "__main__":

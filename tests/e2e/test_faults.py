@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from demo.stack import Stack
-from devcluster.waiting import wait, wait_until_equal
+from devcluster.waiting import NotYet, wait, wait_until_equal
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.kube import paths
@@ -141,3 +141,18 @@ def _one_node_fewer(stack: Stack) -> Iterator[None]:
     finally:
         wanted = "null" if before is None else str(before)
         stack.kubectl("patch", nodeset, "-n", namespace, "--type=merge", "-p", f'{{"spec": {{"replicas": {wanted}}}}}')
+
+
+def test_a_slurmd_that_slurmctld_looks_for_elsewhere_is_found(stack: Stack) -> None:
+    pod = stack.slurmd_pods()[0]
+    node = pod.labels[names.LABEL_SLURM_NODE]
+    stack.scontrol("update", f"nodename={node}", "nodeaddr=192.0.2.1")  # TEST-NET-1: nobody is there
+    stack.scontrol("reconfigure")  # slurmctld asks all nodes at once
+
+    def is_found() -> bool:
+        found = stack.slurm_nodes()[node]
+        if found["NodeAddr"] != pod.status.pod_ip or found["State"].split("+")[0] != "IDLE" or "NOT_" in found["State"]:
+            raise NotYet(f"{found['NodeAddr']} {found['State']}")
+        return True
+
+    wait(is_found, timeout_s=60, what=f"Slurm node {node} at {pod.status.pod_ip}")

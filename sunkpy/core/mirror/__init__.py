@@ -6,6 +6,7 @@ from sunkpy.core.mirror.actions import (
     MirrorAction,
     PatchPod,
     RestoreDrain,
+    SetAddress,
     SetComment,
     UndrainNode,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "MirrorAction",
     "PatchPod",
     "RestoreDrain",
+    "SetAddress",
     "SetComment",
     "UndrainNode",
     "View",

@@ -36,6 +36,13 @@ class SetComment(msgspec.Struct, frozen=True, kw_only=True):
     comment: str
 
 
+class SetAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Tell slurmctld where the slurmd of a node is: it looks for it where an earlier pod was, and nobody answers."""
+
+    name: str
+    address: str
+
+
 class DeleteSlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     """Make Slurm forget a node of ours, drained for `reason`, if the apiserver has no pod of that name either.
 
@@ -59,9 +66,9 @@ class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
     renews_receipt: bool = False
 
 
-MirrorAction = DrainNode | UndrainNode | RestoreDrain | SetComment | DeleteSlurmNode | PatchPod
+MirrorAction = DrainNode | UndrainNode | RestoreDrain | SetComment | SetAddress | DeleteSlurmNode | PatchPod
 
-SlurmWrite = DrainNode | RestoreDrain | SetComment | str
+SlurmWrite = DrainNode | RestoreDrain | SetComment | SetAddress | str
 """A write to Slurm as it is remembered; those without content are remembered by name."""
 
 
@@ -70,7 +77,7 @@ def as_write(action: MirrorAction) -> SlurmWrite | None:
     match action:
         case PatchPod():
             return None
-        case DrainNode() | RestoreDrain() | SetComment():
+        case DrainNode() | RestoreDrain() | SetComment() | SetAddress():
             return action
         case UndrainNode() | DeleteSlurmNode():
             return type(action).__name__

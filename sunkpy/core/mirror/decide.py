@@ -23,6 +23,7 @@ from sunkpy.core.mirror.actions import (
     MirrorAction,
     PatchPod,
     RestoreDrain,
+    SetAddress,
     SetComment,
     UndrainNode,
     as_write,
@@ -196,7 +197,7 @@ def _next_deadline_s(view: View, memory: Memory, now_s: float) -> float | None:
 
 
 def _tell_slurm(view: View, node: SlurmNode, cause: DrainCause, *, may_delete: bool) -> list[MirrorAction]:
-    """Restore, drain, lift, comment, delete: at most one change of the drain per pass.
+    """Restore, drain, lift, comment, readdress, delete: at most one change of the drain per pass.
 
     The comment comes after a lost drain is put back, for it is what a new record is known by not having.
     """
@@ -212,11 +213,24 @@ def _tell_slurm(view: View, node: SlurmNode, cause: DrainCause, *, may_delete: b
     is_free = not node.comment or node.owner is not None
     if view.pod.spec.node_name and node.is_registered and is_free and node.comment != comment:
         actions.append(SetComment(name=node.name, comment=comment))
+    if _is_sought_elsewhere(view.pod, node):
+        actions.append(SetAddress(name=node.name, address=view.pod.status.pod_ip))
     if cause.want is Want.DRAIN and lost is None:
         actions += _drain(node, cause)
     elif cause.want is Want.LIFT and node.is_drained_by_us and view.are_pods_known:
         actions.append(UndrainNode(name=node.name, pod=view.pod))
     return actions
+
+
+def _is_sought_elsewhere(pod: Pod, node: SlurmNode) -> bool:
+    """Nobody answers slurmctld because it looks where an earlier pod was.
+
+    slurmctld saves its state some seconds late: one that dies after a slurmd has registered forgets its address, and
+    slurmd registers once.
+    """
+    is_there = bool(pod.status.pod_ip) and pod.is_condition_true("ContainersReady")
+    is_missed = node.is_not_responding or node.is_down
+    return is_there and is_missed and bool(node.address) and node.address != pod.status.pod_ip
 
 
 def _tell_slurm_of_no_pod(view: View, node: SlurmNode, cause: DrainCause, *, may_delete: bool) -> list[MirrorAction]:

@@ -7,10 +7,10 @@ the next answer.
 
 from __future__ import annotations
 
-from sunkpy.core.mirror.actions import DeleteSlurmNode, DrainNode, RestoreDrain, SetComment, UndrainNode
+from sunkpy.core.mirror.actions import DeleteSlurmNode, DrainNode, RestoreDrain, SetAddress, SetComment, UndrainNode
 from sunkpy.core.model.states import SlurmNode
 
-SlurmAction = DrainNode | UndrainNode | RestoreDrain | SetComment | DeleteSlurmNode
+SlurmAction = DrainNode | UndrainNode | RestoreDrain | SetComment | SetAddress | DeleteSlurmNode
 
 
 def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
@@ -24,5 +24,7 @@ def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
             return not node.is_closed
         case SetComment():
             return not node.comment or node.owner is not None
+        case SetAddress(address=address):
+            return node.address != address and (node.is_not_responding or node.is_down)
         case DeleteSlurmNode(reason=reason):
             return node.is_drained and node.reason == reason and node.owner is not None

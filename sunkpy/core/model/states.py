@@ -39,12 +39,13 @@ class NodeComment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node as slurmctld reports it. Memory in MiB."""
+    """A node as slurmctld reports it. Memory in MiB; `address` is where slurmctld looks for its slurmd."""
 
     name: str
     state: frozenset[str] = frozenset()
     reason: str = ""
     comment: str = ""
+    address: str = ""
     features: tuple[str, ...] = ()
     cpus: int = 0
     alloc_cpus: int = 0

@@ -9,6 +9,7 @@ NAME = "gpu-000-001"
 NAMESPACE = "slurm"
 TOKEN = "2026-11-21T00:00:00Z/scale-down"
 NOW_S = 1000.0
+IP, OLD_IP = "10.65.1.9", "10.65.1.4"
 
 
 def make_pod(
@@ -42,7 +43,7 @@ def make_pod(
             deletion_timestamp="2026-11-21T00:00:00Z" if deleting else None,
         ),
         spec=PodSpec(node_name="node-1"),
-        status=PodStatus(phase=phase, conditions=tuple(conditions)),
+        status=PodStatus(phase=phase, pod_ip=IP, conditions=tuple(conditions)),
     )
 
 
@@ -50,13 +51,16 @@ def make_comment(*, name: str = NAME, uid: str = "uid-1", namespace: str = NAMES
     return NodeComment(node="node-1", namespace=namespace, pod=name, uid=uid, nodeset="gpu").encode()
 
 
-def make_node(state: str = "IDLE", *, reason: str = "", comment: str | None = None, alloc_cpus: int = 0) -> SlurmNode:
+def make_node(
+    state: str = "IDLE", *, reason: str = "", comment: str | None = None, alloc_cpus: int = 0, address: str = IP
+) -> SlurmNode:
     return SlurmNode(
         name=NAME,
         state=frozenset(state.split("+")) | {"DYNAMIC_NORM"},
         reason=reason,
         comment=make_comment() if comment is None else comment,
         alloc_cpus=alloc_cpus,
+        address=address,
     )
 
 

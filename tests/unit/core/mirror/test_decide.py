@@ -9,6 +9,7 @@ from sunkpy.core.mirror import (
     Memory,
     PatchPod,
     RestoreDrain,
+    SetAddress,
     SetComment,
     UndrainNode,
     after_writing,
@@ -25,7 +26,7 @@ from sunkpy.core.mirror.decide import (
 from sunkpy.core.mirror.drain_cause import UNREADY_GRACE_S
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
-from tests.unit.core.mirror.build import NOW_S, TOKEN, make_comment, make_node, make_pod, make_view
+from tests.unit.core.mirror.build import IP, NOW_S, OLD_IP, TOKEN, make_comment, make_node, make_pod, make_view
 
 OURS, THEIRS = "k8s: cordon: disk", "bad gpu"
 
@@ -303,6 +304,9 @@ def test_only_what_was_lost_is_put_back(remembered: dict[str, str], node: SlurmN
         (RestoreDrain(name="n", reason=THEIRS), make_node("IDLE+DRAIN", reason="worse"), False),
         (SetComment(name="n", comment="{}"), make_node(comment=""), True),
         (SetComment(name="n", comment="{}"), make_node(comment="rack 7"), False),
+        (SetAddress(name="n", address=IP), make_node("DOWN+NOT_RESPONDING", address=OLD_IP), True),
+        (SetAddress(name="n", address=IP), make_node("IDLE", address=OLD_IP), False),
+        (SetAddress(name="n", address=IP), make_node("DOWN+NOT_RESPONDING"), False),
         (DeleteSlurmNode(name="n", reason=OURS, is_announced=True), make_node("IDLE+DRAIN", reason=OURS), True),
         (DeleteSlurmNode(name="n", reason=OURS, is_announced=True), make_node("MIXED+DRAIN", reason=OURS), False),
         (DeleteSlurmNode(name="n", reason=OURS, is_announced=True), make_node("IDLE+DRAIN", reason=THEIRS), False),
@@ -311,6 +315,24 @@ def test_only_what_was_lost_is_put_back(remembered: dict[str, str], node: SlurmN
 )
 def test_nobody_elses_word_of_this_moment_is_overwritten(action, node: SlurmNode, holds: bool) -> None:
     assert still_holds(action, node) is holds
+
+
+@pytest.mark.parametrize(
+    ("pod", "node", "is_set"),
+    [
+        pytest.param(make_pod(), make_node("IDLE+NOT_RESPONDING", address=OLD_IP), True, id="silent"),
+        pytest.param(make_pod(), make_node("DOWN", address=OLD_IP), True, id="given up"),
+        pytest.param(make_pod(), make_node("DOWN", address=""), False, id="no address"),
+        pytest.param(make_pod(), make_node("DOWN"), False, id="down where it is"),
+        pytest.param(make_pod(), make_node("IDLE", address=OLD_IP), False, id="it answers there"),
+        pytest.param(make_pod(ready=False), make_node("DOWN", address=OLD_IP), False, id="not there yet"),
+    ],
+)
+def test_a_slurmd_that_is_sought_at_the_address_of_an_earlier_pod_is_found(pod: Pod, node: SlurmNode, is_set: bool):
+    written = [
+        action for action in to_slurm(decide_mirror(make_view(pod, node), NOW_S)) if isinstance(action, SetAddress)
+    ]
+    assert written == ([SetAddress(name=node.name, address=IP)] if is_set else [])
 
 
 # ------------------------------------------------------------------------------------------- Slurm nodes without a pod

@@ -13,6 +13,7 @@ from sunkpy.core.mirror import (
     MirrorAction,
     PatchPod,
     RestoreDrain,
+    SetAddress,
     SetComment,
     UndrainNode,
     View,
@@ -22,7 +23,7 @@ from sunkpy.core.mirror import (
 )
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
-from tests.unit.core.mirror.build import NAME, NAMESPACE, TOKEN, make_comment, make_node, make_pod
+from tests.unit.core.mirror.build import IP, NAME, NAMESPACE, OLD_IP, TOKEN, make_comment, make_node, make_pod
 
 ROUNDS = 12
 
@@ -41,8 +42,8 @@ pods = st.none() | st.builds(
     ]),
 )  # fmt: skip
 nodes = st.none() | st.builds(
-    lambda base, flags, reason, comment, cpus: make_node(
-        "+".join([base, *flags]), reason=reason, comment=comment, alloc_cpus=cpus
+    lambda base, flags, reason, comment, cpus, address: make_node(
+        "+".join([base, *flags]), reason=reason, comment=comment, alloc_cpus=cpus, address=address
     ),
     st.sampled_from(["IDLE", "ALLOCATED", "MIXED", "DOWN", "UNKNOWN", "FUTURE"]),
     st.lists(st.sampled_from(["DRAIN", "FAIL", "COMPLETING", "NOT_RESPONDING", "INVALID_REG"]), unique=True),
@@ -51,6 +52,7 @@ nodes = st.none() | st.builds(
     ),
     st.sampled_from(["", "rack 7", make_comment(), make_comment(uid="old"), make_comment(namespace="other")]),
     st.sampled_from([0, 0, 2]),
+    st.sampled_from([IP, OLD_IP]),
 )
 
 
@@ -81,6 +83,9 @@ def apply(action: MirrorAction, pod: Pod | None, node: SlurmNode | None) -> tupl
         case SetComment():
             assert node is not None
             return pod, replace(node, comment=action.comment)
+        case SetAddress():
+            assert node is not None
+            return pod, replace(node, address=action.address)
         case DeleteSlurmNode():
             return pod, None
 
