@@ -65,12 +65,15 @@ def parse_labels(labels: tuple[str, ...]) -> dict[str, dict[str, str]]:
 @name_option
 @click.option("--nodes", type=int, help="Number of real nodes; 3 for a new cluster.")
 @click.option("--gpus", type=int, help="Fake nvidia.com/gpu per node.")
+@click.option("--cpus", type=int, help="Cpus that each node believes to have; those of the machine for 0.")
 @click.option("--kwok", type=int, help="Number of simulated nodes beside the real ones.")
 @click.option("--label", "labels", multiple=True, metavar="NODE=KEY=VALUE", help="Label of a node; repeatable.")
-def up(name: str, nodes: int | None, gpus: int | None, kwok: int | None, labels: tuple[str, ...]) -> None:
+def up(
+    name: str, *, nodes: int | None, gpus: int | None, cpus: int | None, kwok: int | None, labels: tuple[str, ...]
+) -> None:
     """Make the cluster, or start what is dead of it."""
     cluster = Cluster(name, progress=_Progress())
-    cluster.up(nodes, gpus=gpus, kwok_nodes=kwok, labels=parse_labels(labels))
+    cluster.up(nodes, gpus=gpus, cpus=cpus, kwok_nodes=kwok, labels=parse_labels(labels))
     click.echo(f'to use it: eval "$(python -m devcluster env --name {name})"', err=True)
 
 
