@@ -202,6 +202,14 @@ ARGO_WORKFLOWS = Operator(
     ),
     replaces=("github.com/olekukonko/tablewriter => github.com/olekukonko/tablewriter v0.0.5",),
 )
+SCHEDULER_PLUGINS = Operator(
+    name="scheduler-plugins",
+    module="sigs.k8s.io/scheduler-plugins",
+    version="0.31.8",
+    # The kind PodGroup alone: what its scheduler does is Slurm's business here.
+    programs=(),
+    manifests=("config/crd/bases/scheduling.x-k8s.io_podgroups.yaml",),
+)
 
 OPERATORS = (
     JOBSET,
@@ -214,6 +222,7 @@ OPERATORS = (
     VOLCANO,
     PADDLE_OPERATOR,
     ARGO_WORKFLOWS,
+    SCHEDULER_PLUGINS,
 )
 
 
