@@ -85,8 +85,7 @@ def _start(cluster: Cluster, kubectl: Kubectl, operator: Operator) -> None:
     crds = list(manifests.resources(documents))
     namespaces = {namespace for namespace, _ in manifests.deployments(documents)}
     _apply(kubectl, [each for each in documents if each["kind"] in ("Namespace", "CustomResourceDefinition")])
-    if crds:
-        kubectl("wait", "--for=condition=Established", "--timeout=60s", *(f"crd/{name}" for name in crds))
+    wait(lambda: _are_known(kubectl, crds), timeout_s=60, what=f"the kinds of {operator.name} are known")
     if operator.certificate:
         secret, service = operator.certificate
         for namespace in namespaces:
@@ -99,6 +98,17 @@ def _apply(kubectl: Kubectl, documents: Sequence[Json]) -> None:
     if documents:
         text = yaml.safe_dump_all(documents)
         kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
+
+
+def _are_known(kubectl: Kubectl, crds: Sequence[str]) -> bool:
+    """The apiserver serves these kinds.
+
+    Raises:
+        CommandFailed: not yet; `kubectl wait` also fails on a CRD without any status.
+    """
+    if crds:
+        kubectl("wait", "--for=condition=Established", "--timeout=30s", *(f"crd/{name}" for name in crds))
+    return True
 
 
 def _is_ready(kubectl: Kubectl, documents: Sequence[Json]) -> bool:
