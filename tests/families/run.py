@@ -22,7 +22,7 @@ from tests.bench.chaos.record import Owner, Running, Sample
 from tests.families.cases import Case, phases
 from tests.families.compare import SeenPod, unbound, waves, wrong_jobs, wrong_preemption, wrong_return
 from tests.families.look import Looks
-from tests.families.workload import Workload
+from tests.families.workload import Workload, remove_namespaces
 
 SETTLE_S: Final = 150.0
 """So long may a manifest take to become its jobs; each of its waves takes what its operator's back-off makes of it."""
@@ -66,6 +66,7 @@ def run_all(stack: Stack, cluster: Cluster, cases: Sequence[Case], tell: Tell) -
             outcome = run_case(stack, cluster, case)
             tell(f"{case.manifest}: {'; '.join(outcome.wrong) or 'as it should be'} ({outcome.seconds:.0f} s)")
             outcomes.append(outcome)
+        remove_namespaces(stack)
         remove(cluster, operators)
     return outcomes
 

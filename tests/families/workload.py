@@ -35,8 +35,9 @@ class Workload:
         Raises:
             NeverSo: with what the apiserver says.
         """
-        for namespace in {_namespace(each) for each in self._documents}:
-            self._stack.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        for namespace in {_namespace(each) for each in self._documents} - {"default"}:
+            metadata = {"name": namespace, "labels": {LABEL: "yes"}}
+            self._stack.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         for document in self._documents:
             wait(lambda document=document: self._create(document), timeout_s=ACCEPTED_S, what="it is accepted")
 
@@ -65,6 +66,11 @@ class Workload:
                 return True
             raise
         return True
+
+
+def remove_namespaces(stack: Stack) -> None:
+    """Take away the namespaces that manifests named and nobody had made."""
+    stack.kubectl("delete", "namespaces", "-l", LABEL, "--timeout=90s", timeout_s=100)
 
 
 def rendered(stack: Stack, manifest: str, *, seconds: int) -> list[dict[str, object]]:

@@ -38,7 +38,7 @@ def test_every_operator_is_built_at_the_version_in_the_table():
 
 def test_programs_are_found_under_the_names_that_go_gives_them():
     names = {name for operator in catalog.OPERATORS for name in product(operator).programs}
-    assert {"jobset", "cmd", "training-operator.v1", "ray-operator", "argoexec"} <= names
+    assert {"jobset", "cmd", "training-operator.v1", "ray-operator", "workflow-controller"} <= names
 
 
 def test_a_deployment_gets_the_image_on_the_nodes_and_keeps_nothing_from_the_workloads():

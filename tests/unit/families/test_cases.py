@@ -61,6 +61,7 @@ def test_what_is_said_here_about_manifests_is_about_some_that_exist():
         *cases.ALSO,
         *cases.ENDS_BETWEEN,
         *cases.SMALL,
+        *cases.NOT_RUN,
         *cases.FIRST,
         *(one for many in cases.FIRST.values() for one in many),
     }
