@@ -31,7 +31,8 @@ class JobCalls:
         An array is one entry under the id of the array with the states of all its tasks. A job that is missing from
         the answer is one that Slurm does not remember: this call knows no "not modified".
         """
-        wanted = ",".join(str(job_id) for job_id in job_ids)
+        # Each id by itself: slurmrestd refuses a list with commas.
+        wanted = [str(job_id) for job_id in job_ids]
         request = Request(
             what="read the states of jobs",
             method="GET",

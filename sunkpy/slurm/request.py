@@ -25,7 +25,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str
     api: Api = "slurm"
     name: str | int = ""
-    params: Mapping[str, str | int] = {}
+    params: Mapping[str, str | int | list[str]] = {}
     body: object = None
     is_idempotent: bool = True
     attempts: int | None = None

@@ -135,9 +135,11 @@ async def test_a_placeholder_ends_as_it_is_told(
 
 
 async def test_a_pending_job_is_seen_and_cancelled(submitter: Slurm) -> None:
-    job_id = (await submitter.submit_job(job(hold=True))).job_id
+    job_id, other = [(await submitter.submit_job(job(hold=True))).job_id for _ in range(2)]
     assert (await submitter.jobs_state([job_id]))[job_id] == {"PENDING"}
-    await submitter.cancel_job(job_id)
+    assert await submitter.jobs_state([job_id, other]) == {job_id: {"PENDING"}, other: {"PENDING"}}
+    for each in (job_id, other):
+        await submitter.cancel_job(each)
     assert (await submitter.jobs_state())[job_id] == {"CANCELLED"}
 
 

@@ -84,6 +84,13 @@ async def test_an_array_is_one_entry_with_the_states_of_its_tasks(httpx_mock: HT
 
 
 @every_server
+async def test_several_jobs_are_asked_for_one_by_one(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
+    serve(httpx_mock, answer(slurm, api, "jobs-state"))
+    await client(api).jobs_state([JobId(1), JobId(2)])
+    assert httpx_mock.get_requests()[-1].url.query == b"job_id=1&job_id=2"
+
+
+@every_server
 @pytest.mark.parametrize(
     ("name", "call", "kind", "number"),
     [
