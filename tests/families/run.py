@@ -103,7 +103,7 @@ def _observe(stack: Stack, cluster: Cluster, case: Case, workload: Workload) -> 
         wrong=tuple(wrong),
     )
     if case.ends_between or not looks.bound:
-        return outcome
+        return msgspec.structs.replace(outcome, preempted="not preempted: nothing of it was left running")
     said, wrong = _preempt(stack, cluster, case, looks)
     return msgspec.structs.replace(outcome, preempted=said, wrong=(*outcome.wrong, *wrong))
 
