@@ -42,7 +42,7 @@ class Image(msgspec.Struct, frozen=True):
     archive: str
 
 
-def bring_up(*, suite: str, name: str, nodes: int, tell: Tell) -> Stack:
+def bring_up(*, suite: str, name: str, nodes: int, gpus: int = GPUS_PER_NODE, tell: Tell) -> Stack:
     """The stack of a suite, up and the only one that runs on the cluster.
 
     Raises:
@@ -55,7 +55,7 @@ def bring_up(*, suite: str, name: str, nodes: int, tell: Tell) -> Stack:
         tell(f"using the cluster of KUBECONFIG={stack.kubeconfig}")
     else:
         own.progress = tell
-        own.up(nodes, gpus=GPUS_PER_NODE)
+        own.up(nodes, gpus=gpus)
         loaded = own.load(sorted({Path(image.archive) for image in images.values()}))
         tell(f"images on {len(loaded)} nodes: {sum(map(len, loaded.values())) or 'nothing'} new")
         refs = {key: image.ref for key, image in images.items()}

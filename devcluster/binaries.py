@@ -7,14 +7,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from devcluster.errors import DevclusterError
 from devcluster.shell import run
-from devcluster.state import locked
+from devcluster.state import locked, write_atomically
 
 MODULES = Path(__file__).parent / "modules"
 KUBERNETES_VERSION = "1.35.4"
@@ -25,18 +25,30 @@ Progress = Callable[[str], None]
 
 
 class Product(msgspec.Struct, frozen=True):
-    """Programs built together. ``module`` is a folder in modules/, else ``packages`` are fetched at ``version``."""
+    """Programs built together. ``module`` is a folder in modules/, else ``packages`` are fetched at ``version``.
+
+    ``go_mod`` is for programs whose module cannot be fetched by itself, because its ``replace`` lines must hold: the
+    text of the go.mod to build them in. ``env`` is added to the environment of Go.
+    """
 
     name: str
     version: str
     packages: tuple[str, ...]
     module: str | None = None
     ldflags: str = ""
+    go_mod: str = ""
+    env: Mapping[str, str] = {}
 
     @property
     def programs(self) -> list[str]:
         """Names of the programs this builds."""
-        return [package.rsplit("/", 1)[-1] for package in self.packages]
+        return [program_of(package) for package in self.packages]
+
+
+def program_of(package: str) -> str:
+    """What ``go install`` calls the program of a package: the last part that is not a major version."""
+    parts = package.split("/")
+    return parts[-2] if re.fullmatch(r"v[0-9]+", parts[-1]) else parts[-1]
 
 
 def _kubernetes_ldflags(version: str) -> str:
@@ -110,6 +122,15 @@ class Binaries(msgspec.Struct, frozen=True):
         """pause."""
         return self.folder(PAUSE)
 
+    def module_folder(self, product: Product, module: str, *, progress: Progress) -> Path:
+        """Where Go keeps the files of ``module``, one that ``product`` is built from."""
+        go = find_go(self.cache, progress=progress)
+        folder = _work_folder(self.cache, product)
+        # Downloads what is not there: somebody may have emptied Go's cache since the programs were built.
+        argv = [str(go), "mod", "download", "-json", module]
+        said = run(argv, cwd=folder, env=_go_env(product), timeout_s=600)
+        return Path(msgspec.json.decode(said, type=_Downloaded).dir)
+
     def missing(self, products: list[Product]) -> list[Product]:
         """Products with a program that is not built yet."""
         return [
@@ -135,24 +156,47 @@ class Binaries(msgspec.Struct, frozen=True):
         staging.mkdir(parents=True)
         try:
             for package in product.packages:
-                _install(go, product, package, into=staging, progress=progress)
+                _install(go, product, package, cwd=_work_folder(self.cache, product), into=staging, progress=progress)
             shutil.rmtree(target, ignore_errors=True)
             staging.rename(target)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
 
 
-def _install(go: Path, product: Product, package: str, *, into: Path, progress: Progress) -> None:
+class _Downloaded(msgspec.Struct, frozen=True, rename="pascal"):
+    """What ``go mod download -json`` says of a module."""
+
+    dir: str
+
+
+def _work_folder(cache: Path, product: Product) -> Path:
+    """Where Go is run for ``product``: the folder with its go.mod, if it has one."""
+    if product.module:
+        return MODULES / product.module
+    folder = cache / "modules" / f"{product.name}-{product.version}"
+    folder.mkdir(parents=True, exist_ok=True)
+    if product.go_mod and not (folder / "go.mod").exists():
+        write_atomically(folder / "go.mod", product.go_mod.encode())
+    return folder
+
+
+def _go_env(product: Product) -> Mapping[str, str]:
+    # With -mod=mod Go completes a go.mod that only names the module: what it needs follows from that version.
+    flags = "-mod=mod" if product.go_mod else ""
+    return {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": flags, **product.env}
+
+
+def _install(go: Path, product: Product, package: str, *, cwd: Path, into: Path, progress: Progress) -> None:
     """``go install`` one package, reporting every few seconds how many packages were compiled."""
-    program = package.rsplit("/", 1)[-1]
-    what = package if product.module else f"{package}@v{product.version}"
-    env = {**os.environ, "GOBIN": str(into), "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": ""}
+    program = program_of(package)
+    what = package if product.module or product.go_mod else f"{package}@v{product.version}"
+    env = {**os.environ, **_go_env(product), "GOBIN": str(into)}
     argv = [str(go), "install", "-v", f"-ldflags=-s -w {product.ldflags}".strip(), what]
     begin = time.monotonic()
     progress(f"building {program} {product.version}")
     with subprocess.Popen(
         argv,
-        cwd=MODULES / product.module if product.module else into,
+        cwd=cwd,
         env=env,
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

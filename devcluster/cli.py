@@ -12,6 +12,9 @@ from devcluster import checks, state
 from devcluster.cluster import Cluster
 from devcluster.errors import DevclusterError
 from devcluster.layout import Layout
+from devcluster.operators import catalog
+from devcluster.operators.build import build
+from devcluster.operators.install import install, remove
 
 OUT = Console(highlight=False, soft_wrap=True)
 
@@ -62,12 +65,15 @@ def parse_labels(labels: tuple[str, ...]) -> dict[str, dict[str, str]]:
 @name_option
 @click.option("--nodes", type=int, help="Number of real nodes; 3 for a new cluster.")
 @click.option("--gpus", type=int, help="Fake nvidia.com/gpu per node.")
+@click.option("--cpus", type=int, help="Cpus that each node believes to have; those of the machine for 0.")
 @click.option("--kwok", type=int, help="Number of simulated nodes beside the real ones.")
 @click.option("--label", "labels", multiple=True, metavar="NODE=KEY=VALUE", help="Label of a node; repeatable.")
-def up(name: str, nodes: int | None, gpus: int | None, kwok: int | None, labels: tuple[str, ...]) -> None:
+def up(
+    name: str, *, nodes: int | None, gpus: int | None, cpus: int | None, kwok: int | None, labels: tuple[str, ...]
+) -> None:
     """Make the cluster, or start what is dead of it."""
     cluster = Cluster(name, progress=_Progress())
-    cluster.up(nodes, gpus=gpus, kwok_nodes=kwok, labels=parse_labels(labels))
+    cluster.up(nodes, gpus=gpus, cpus=cpus, kwok_nodes=kwok, labels=parse_labels(labels))
     click.echo(f'to use it: eval "$(python -m devcluster env --name {name})"', err=True)
 
 
@@ -125,6 +131,35 @@ def doctor(name: str) -> None:
     if facts.missing_packages:
         click.echo(f"`up` will install: {' '.join(facts.missing_packages)}")
     click.echo("nothing stands in the way")
+
+
+@main.group()
+def operators() -> None:
+    """Real workload operators (jobset, kueue, kuberay …): built, installed, removed."""
+
+
+@operators.command("build")
+@click.argument("names", nargs=-1)
+def operators_build(names: tuple[str, ...]) -> None:
+    """Build operators into the cache; all of them without NAMES."""
+    each = [one for one in catalog.OPERATORS if not names or one.name in names]
+    build(Cluster().binaries, each, progress=_Progress())
+
+
+@operators.command("install")
+@name_option
+@click.argument("names", nargs=-1, required=True)
+def operators_install(name: str, names: tuple[str, ...]) -> None:
+    """Install operators and those that they need."""
+    install(Cluster(name, progress=_Progress()), catalog.select(names))
+
+
+@operators.command("remove")
+@name_option
+@click.argument("names", nargs=-1, required=True)
+def operators_remove(name: str, names: tuple[str, ...]) -> None:
+    """Remove operators, with all their objects."""
+    remove(Cluster(name, progress=_Progress()), [one for one in catalog.OPERATORS if one.name in names])
 
 
 @main.group()

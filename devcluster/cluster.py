@@ -114,6 +114,7 @@ class Cluster:
         nodes: int | None = None,
         *,
         gpus: int | None = None,
+        cpus: int | None = None,
         kwok_nodes: int | None = None,
         labels: Labels | None = None,
     ) -> None:
@@ -121,7 +122,8 @@ class Cluster:
         with self._locked():
             self._preflight()
             packages.ensure(progress=self.progress)
-            spec = self._settle(nodes=nodes, gpus=gpus, kwok_nodes=kwok_nodes, labels=labels)
+            asked = Asked(nodes=nodes, gpus=gpus, cpus=cpus, kwok=kwok_nodes, labels=labels or {})
+            spec = self._settle(asked)
             products = [KUBERNETES, COREDNS, PAUSE, HELM, *([KWOK] if spec.kwok else [])]
             self.binaries.ensure(products, progress=self.progress)
             self._start(spec)
@@ -153,15 +155,14 @@ class Cluster:
         if problems:
             raise DevclusterError("\n".join(problems))
 
-    def _settle(self, *, nodes: int | None, gpus: int | None, kwok_nodes: int | None, labels: Labels | None) -> Spec:
+    def _settle(self, asked: "Asked") -> Spec:
         with state.locked(state.machine_lock()):
             spec = state.load_spec(self.root, self.name)
             if spec is None:
                 slots = [other.slot for other in state.list_specs(self.root)]
-                spec = Spec(name=self.name, slot=network.free_slot(network.read_taken(slots)), nodes=3)
-                if nodes is not None:
-                    spec = msgspec.structs.replace(spec, nodes=nodes)
-            spec = change(spec, nodes=nodes, gpus=gpus, kwok_nodes=kwok_nodes, labels=labels or {})
+                slot = network.free_slot(network.read_taken(slots))
+                spec = Spec(name=self.name, slot=slot, nodes=asked.nodes or 3, cpus=asked.cpus or 0)
+            spec = change(spec, asked)
             state.save_spec(self.root, spec)
             # The bridge marks the slot as taken for clusters of other folders too.
             network.up_bridge(Layout(root=self.root, name=self.name, slot=spec.slot))
@@ -213,6 +214,8 @@ class Cluster:
         return self.daemons
 
     def _start_runtime(self, each: NodeLayout, daemons: Daemons, archive: Path) -> None:
+        if self.spec.cpus:
+            node.pretend_cpus(each, self.spec.cpus)
         node.start(self.layout, each, daemons)
         images.load_into(each, [archive])
 
@@ -228,24 +231,39 @@ def expected_processes(spec: Spec, layout: Layout) -> list[str]:
     ]
 
 
-def change(spec: Spec, *, nodes: int | None, gpus: int | None, kwok_nodes: int | None, labels: Labels) -> Spec:
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What `up` was asked for; None: as it is."""
+
+    nodes: int | None = None
+    gpus: int | None = None
+    cpus: int | None = None
+    kwok: int | None = None
+    labels: Labels = {}
+
+
+def change(spec: Spec, asked: Asked) -> Spec:
     """``spec`` with what was asked for; a cluster grows, it does not shrink."""
-    wanted = spec.nodes if nodes is None else nodes
+    wanted = spec.nodes if asked.nodes is None else asked.nodes
     if not 1 <= wanted <= MAX_NODES:
         raise DevclusterError(f"--nodes {wanted}: give 1 to {MAX_NODES}")
     if wanted < spec.nodes:
         raise DevclusterError(
             f"cluster {spec.name} has {spec.nodes} nodes and cannot shrink to {wanted}: take it down first"
         )
+    if asked.cpus not in (None, spec.cpus):
+        raise DevclusterError(
+            f"the nodes of cluster {spec.name} have {spec.cpus or 'the machine’s'} cpus, not {asked.cpus}: "
+            "kubelets count them once; take the cluster down first"
+        )
     known = {f"node-{number}" for number in range(1, wanted + 1)}
-    unknown = sorted(set(labels) - known)
+    unknown = sorted(set(asked.labels) - known)
     if unknown:
         raise DevclusterError(f"--label names {', '.join(unknown)}, but the nodes are node-1 to node-{wanted}")
-    merged = {name: spec.labels.get(name, {}) | labels.get(name, {}) for name in sorted(known)}
+    merged = {name: spec.labels.get(name, {}) | asked.labels.get(name, {}) for name in sorted(known)}
     return msgspec.structs.replace(
         spec,
         nodes=wanted,
-        gpus=spec.gpus if gpus is None else gpus,
-        kwok=spec.kwok if kwok_nodes is None else kwok_nodes,
+        gpus=spec.gpus if asked.gpus is None else asked.gpus,
+        kwok=spec.kwok if asked.kwok is None else asked.kwok,
         labels={name: values for name, values in merged.items() if values},
     )

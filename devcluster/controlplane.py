@@ -62,7 +62,9 @@ def apiserver(layout: Layout, binaries: Binaries) -> Daemon:
             # Webhooks are called at the pod's address: this machine has routes to pods of every node.
             "--enable-aggregator-routing=true",
             # etcd 3.4 cannot report progress, which streaming lists need: clients are told to list at once.
-            "--feature-gates=WatchList=false",
+            # The Workload API is what a Kubernetes of this minor has for gangs.
+            "--feature-gates=WatchList=false,GenericWorkload=true",
+            "--runtime-config=scheduling.k8s.io/v1alpha1=true",
             "--event-ttl=4h",
             "--profiling=false",
         ],

@@ -5,6 +5,7 @@ import io
 import json
 import platform
 import tarfile
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,27 +26,50 @@ def _add(archive: tarfile.TarFile, name: str, data: bytes, mode: int = 0o644) ->
     archive.addfile(info, io.BytesIO(data))
 
 
-def _tar(files: dict[str, tuple[bytes, int]]) -> bytes:
+def _link(archive: tarfile.TarFile, name: str, target: str) -> None:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = tarfile.SYMTYPE, target
+    archive.addfile(info)
+
+
+def _tar(files: Mapping[str, tuple[bytes, int]], links: Mapping[str, str] | None = None) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, (data, mode) in files.items():
             _add(archive, name, data, mode)
+        for name, target in (links or {}).items():
+            _link(archive, name, target)
     return buffer.getvalue()
 
 
-def one_file_image(*, tag: str, path: str, program: bytes, architecture: str) -> bytes:
+class OneFile(msgspec.Struct, frozen=True, kw_only=True):
+    """An image that is one program: where it is, who runs it, and which other names lead to it."""
+
+    tag: str
+    path: str
+    user: str = ""
+    links: tuple[str, ...] = ()
+
+
+def architecture() -> str:
+    """What images call the architecture of this machine."""
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+
+
+def one_file_image(image: OneFile, program: bytes, *, architecture: str) -> bytes:
     """A docker-archive of an image that is one program and nothing else; the same input gives the same bytes."""
-    layer = _tar({path.lstrip("/"): (program, 0o755)})
+    links = {link.lstrip("/"): image.path for link in image.links}
+    layer = _tar({image.path.lstrip("/"): (program, 0o755)}, links)
     config = json.dumps(
         {
             "architecture": architecture,
             "os": "linux",
-            "config": {"Entrypoint": [path]},
+            "config": {"Entrypoint": [image.path]} | ({"User": image.user} if image.user else {}),
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
         }
     ).encode()
     name = f"{hashlib.sha256(config).hexdigest()}.json"
-    manifest = json.dumps([{"Config": name, "RepoTags": [tag], "Layers": ["layer.tar"]}]).encode()
+    manifest = json.dumps([{"Config": name, "RepoTags": [image.tag], "Layers": ["layer.tar"]}]).encode()
     return _tar({"layer.tar": (layer, 0o644), name: (config, 0o644), "manifest.json": (manifest, 0o644)})
 
 
@@ -53,10 +77,13 @@ def pause_archive(binaries: Binaries) -> Path:
     """The pause image as an archive in the cache."""
     archive = binaries.pause / "pause.tar"
     if not archive.exists():
-        machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-        program = (binaries.pause / "pause").read_bytes()
-        write_atomically(archive, one_file_image(tag=PAUSE_IMAGE, path="/pause", program=program, architecture=machine))
+        write_archive(archive, OneFile(tag=PAUSE_IMAGE, path="/pause"), binaries.pause / "pause")
     return archive
+
+
+def write_archive(archive: Path, image: OneFile, program: Path) -> None:
+    """Make the image of a program, for this machine."""
+    write_atomically(archive, one_file_image(image, program.read_bytes(), architecture=architecture()))
 
 
 def read_identity(archive: Path) -> dict[str, str]:

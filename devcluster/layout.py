@@ -35,6 +35,11 @@ class NodeLayout(msgspec.Struct, frozen=True):
         return self.home / "netns"
 
     @property
+    def machine(self) -> Path:
+        """What the kubelet sees instead of the machine's own cpus, when it is to believe in more; else not there."""
+        return self.home / "machine"
+
+    @property
     def containerd_socket(self) -> Path:
         """Socket of the node's own containerd."""
         return self.home / "run" / "containerd.sock"

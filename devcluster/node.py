@@ -144,6 +144,7 @@ def kubelet(layout: Layout, node: NodeLayout, binaries: Binaries) -> Daemon:
             "--housekeeping-interval=20s",
         ],
         netns=node.netns,
+        machine=node.machine if node.machine.exists() else None,
     )
 
 
@@ -173,6 +174,16 @@ def write_configs(layout: Layout, node: NodeLayout) -> None:
     write_atomically(node.home / "cni" / "10-pod.conflist", json.dumps(cni_config(node)).encode())
     write_atomically(node.home / "containerd.toml", containerd_config(node).encode())
     write_atomically(node.home / "kubelet.yaml", yaml.safe_dump(kubelet_config(layout, node)).encode())
+
+
+def pretend_cpus(node: NodeLayout, cpus: int) -> None:
+    """Have the kubelet count ``cpus`` cpus: it counts folders, when it finds neither NUMA nodes nor cores in them.
+
+    The kubelet itself then offers them, and admits pods to them; the pods share what cpus there are.
+    """
+    (node.machine / "node").mkdir(parents=True, exist_ok=True)
+    for number in range(cpus):
+        (node.machine / "cpu" / f"cpu{number}").mkdir(parents=True, exist_ok=True)
 
 
 def answers(path: Path) -> bool:

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from devcluster.errors import DevclusterError
@@ -36,14 +36,14 @@ def is_there(program: str) -> bool:
     return shutil.which(program, path=f"{os.environ.get('PATH', '')}:{SEARCH_PATH}") is not None
 
 
-def missing_packages(is_installed: Callable[[str], bool]) -> list[str]:
+def missing_packages(is_installed: Callable[[str], bool], wanted: Mapping[str, str] = PACKAGES) -> list[str]:
     """Debian packages to install, each once, in a stable order."""
-    return sorted({package for program, package in PACKAGES.items() if not is_installed(program)})
+    return sorted({package for program, package in wanted.items() if not is_installed(program)})
 
 
-def ensure(*, progress: Callable[[str], None]) -> None:
+def ensure(wanted: Mapping[str, str] = PACKAGES, *, progress: Callable[[str], None]) -> None:
     """Install what is missing through apt; without apt or root, name it exactly."""
-    missing = missing_packages(is_there)
+    missing = missing_packages(is_there, wanted)
     if not missing:
         return
     if os.geteuid() != 0 or not shutil.which("apt-get"):
@@ -52,7 +52,7 @@ def ensure(*, progress: Callable[[str], None]) -> None:
     env = {"DEBIAN_FRONTEND": "noninteractive"}
     run(["apt-get", "update", "-q"], env=env, timeout_s=600)
     run(["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing], env=env, timeout_s=1800)
-    still = missing_packages(is_there)
+    still = missing_packages(is_there, wanted)
     if still:
         raise DevclusterError(
             f"apt-get installed {' '.join(missing)}, yet programs of {' '.join(still)} are not on PATH"

@@ -32,8 +32,9 @@ def run(
     env: Mapping[str, str] | None = None,
     timeout_s: float = 300,
     netns: Path | None = None,
+    cwd: Path | None = None,
 ) -> str:
-    """Run ``argv``, in the network namespace bound to ``netns`` when given, and return its stdout.
+    """Run ``argv``, in the network namespace bound to ``netns`` and in the folder ``cwd`` when given; its stdout.
 
     ``env`` is added to the environment of this process.
 
@@ -50,6 +51,7 @@ def run(
             text=True,
             errors="replace",
             timeout=timeout_s,
+            cwd=cwd,
             check=False,
         )
     except FileNotFoundError as error:

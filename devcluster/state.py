@@ -15,12 +15,13 @@ DEFAULT_NAME = "sunkpy"
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """What was asked for. ``labels`` is node name -> labels; ``gpus`` is per node."""
+    """What was asked for. ``labels`` is node name -> labels; ``gpus`` and ``cpus`` are per node, 0 cpus: as it has."""
 
     name: str
     slot: int
     nodes: int = 0
     gpus: int = 0
+    cpus: int = 0
     kwok: int = 0
     labels: dict[str, dict[str, str]] = {}
 

@@ -11,19 +11,26 @@ from demo import story
 from demo.bring_up import bring_up, own_cluster
 from tests.bench import latency, report
 from tests.bench.chaos import run as chaos
+from tests.families import cases, figures
+from tests.families.room import bring_up_room
+from tests.families.run import run_all
 
 QUICK_MINUTES = 5.0
 
 
 @click.command()
-@click.argument("name", type=click.Choice(["all", "latency", "chaos"]), default="all")
-@click.option("--quick", is_flag=True, help="A few rounds, or five minutes of chaos.")
+@click.argument("name", type=click.Choice(["all", "latency", "chaos", "families"]), default="all")
+@click.option("--quick", is_flag=True, help="A few rounds, five minutes of chaos, or a few families.")
+@click.option("--only", default="", help="families: manifests whose name has this in it.")
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
 @click.option("--seed", default=1, show_default=True, help="chaos: the same seed makes the same faults and jobs.")
 @click.option("--faults/--no-faults", default=True, help="chaos: without faults nothing may be found.")
 @click.option("--strict", is_flag=True, help="chaos: fail when a figure does not hold.")
-def main(name: str, *, quick: bool, minutes: float, seed: int, faults: bool, strict: bool) -> None:
+def main(name: str, *, quick: bool, only: str, minutes: float, seed: int, faults: bool, strict: bool) -> None:
     """Measure, and write build/reports/<name>.json."""
+    if name == "families":
+        measure_families(quick=quick, only=only)
+        return
     rounds = latency.Rounds(start=3, handover=3, drain=3) if quick else latency.Rounds()
     suite, cluster = os.environ.get("SLURM_SUITE", "trixie"), os.environ.get("SUNKPY_CLUSTER", "sunkpy")
     stack = bring_up(suite=suite, name=cluster, nodes=3, tell=click.echo)
@@ -39,6 +46,13 @@ def main(name: str, *, quick: bool, minutes: float, seed: int, faults: bool, str
         report.write("chaos", figures)
         if strict and (broken := [f"{figure.figure}: {figure.value:g}" for figure in figures if not figure.holds]):
             raise click.ClickException(f"does not hold: {'; '.join(broken)}")
+
+
+def measure_families(*, quick: bool, only: str) -> None:
+    """Manifests of all families on a cluster of its own, with room for them."""
+    wanted = [case for case in cases.read() if only in case.manifest and (not quick or case.manifest in cases.SMALL)]
+    stack, cluster = bring_up_room(click.echo)
+    figures.write(run_all(stack, cluster, wanted, click.echo), wanted)
 
 
 if __name__ == "__main__":

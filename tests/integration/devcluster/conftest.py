@@ -7,7 +7,7 @@ import pytest
 
 from devcluster import Cluster
 from devcluster.binaries import find_go
-from devcluster.images import one_file_image
+from devcluster.images import OneFile, write_archive
 from devcluster.kubectl import Kubectl
 from tests.integration.devcluster.pods import PROBE, ROOT, kubectl_of
 
@@ -28,18 +28,16 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     env = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
     subprocess.run([str(go), "build", "-o", str(folder / "probe"), "."], cwd=HERE / "probe", env=env, check=True)
     archive = folder / "probe.tar"
-    program = (folder / "probe").read_bytes()
-    machine = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
-    archive.write_bytes(one_file_image(tag=PROBE, path="/probe", program=program, architecture=machine))
+    write_archive(archive, OneFile(tag=PROBE, path="/probe"), folder / "probe")
     return archive
 
 
 @pytest.fixture(scope="module")
 def cluster(probe: Path) -> Iterator[Cluster]:
-    """Two nodes with GPUs and labels, the probe image loaded; gone when the module ends."""
+    """Two nodes with pretended GPUs and cpus, and labels, the probe image loaded; gone when the module ends."""
     made = Cluster("it", root=ROOT, progress=print)
     made.down()
-    made.up(2, gpus=2, labels={"node-2": {"zone": "b"}})
+    made.up(2, gpus=2, cpus=7, labels={"node-2": {"zone": "b"}})
     made.load([probe])
     yield made
     made.down()

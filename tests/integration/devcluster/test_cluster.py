@@ -54,6 +54,7 @@ def test_nodes_are_ready_and_dressed(cluster: Cluster, kubectl: Kubectl):
     assert set(nodes) == {"node-1", "node-2"}
     assert nodes["node-2"]["metadata"]["labels"]["zone"] == "b"
     assert {item["status"]["allocatable"]["nvidia.com/gpu"] for item in nodes.values()} == {"2"}
+    assert {item["status"]["allocatable"]["cpu"] for item in nodes.values()} == {"7"}
     assert {item["status"]["nodeInfo"]["kubeletVersion"] for item in nodes.values()} == {"v1.35.4"}
 
 

@@ -6,14 +6,18 @@ from pathlib import Path
 import pytest
 
 from devcluster.errors import DevclusterError
-from devcluster.images import one_file_image, read_identity
+from devcluster.images import OneFile, one_file_image, read_identity
 
-PAUSE = {"tag": "docker.io/x/pause:1", "path": "/pause", "program": b"\x7fELF", "architecture": "amd64"}
+PAUSE = OneFile(tag="docker.io/x/pause:1", path="/pause")
+
+
+def archive_of(image: OneFile, program: bytes = b"\x7fELF") -> bytes:
+    return one_file_image(image, program, architecture="amd64")
 
 
 def test_the_pause_image_is_the_same_bytes_every_time_and_names_itself(tmp_path: Path):
-    data = one_file_image(**PAUSE)
-    assert data == one_file_image(**PAUSE)
+    data = archive_of(PAUSE)
+    assert data == archive_of(PAUSE)
     (tmp_path / "a.tar").write_bytes(data)
     [(tag, config)] = read_identity(tmp_path / "a.tar").items()
     assert tag == "docker.io/x/pause:1"
@@ -22,9 +26,19 @@ def test_the_pause_image_is_the_same_bytes_every_time_and_names_itself(tmp_path:
 
 
 def test_other_content_is_another_identity(tmp_path: Path):
-    (tmp_path / "a.tar").write_bytes(one_file_image(**PAUSE))
-    (tmp_path / "b.tar").write_bytes(one_file_image(**PAUSE | {"program": b"other"}))
+    (tmp_path / "a.tar").write_bytes(archive_of(PAUSE))
+    (tmp_path / "b.tar").write_bytes(archive_of(PAUSE, b"other"))
     assert read_identity(tmp_path / "a.tar") != read_identity(tmp_path / "b.tar")
+
+
+def test_a_program_may_have_a_user_and_other_names(tmp_path: Path):
+    image = OneFile(tag="docker.io/x/busybox:1", path="/bin/busybox", user="65532", links=("/bin/sh",))
+    (tmp_path / "a.tar").write_bytes(archive_of(image))
+    [config] = read_identity(tmp_path / "a.tar").values()
+    with tarfile.open(tmp_path / "a.tar") as tar:
+        assert json.load(tar.extractfile(config))["config"]["User"] == "65532"
+        with tarfile.open(fileobj=tar.extractfile("layer.tar")) as layer:
+            assert layer.getmember("bin/sh").linkname == "/bin/busybox"
 
 
 def write_tar(path: Path, files: dict[str, bytes]) -> Path:

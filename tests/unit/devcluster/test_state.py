@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from devcluster import state
-from devcluster.cluster import Cluster, change, expected_processes
+from devcluster.cluster import Asked, Cluster, change, expected_processes
 from devcluster.errors import DevclusterError
 from devcluster.layout import Layout
 from devcluster.state import Spec
@@ -37,7 +37,7 @@ def test_writing_leaves_no_half_made_file_behind(tmp_path: Path):
         ({}, Spec(name="a", slot=0, nodes=2, gpus=1, labels={"node-1": {"k": "v"}})),
         ({"nodes": 3}, Spec(name="a", slot=0, nodes=3, gpus=1, labels={"node-1": {"k": "v"}})),
         ({"gpus": 0}, Spec(name="a", slot=0, nodes=2, gpus=0, labels={"node-1": {"k": "v"}})),
-        ({"kwok_nodes": 5}, Spec(name="a", slot=0, nodes=2, gpus=1, kwok=5, labels={"node-1": {"k": "v"}})),
+        ({"kwok": 5}, Spec(name="a", slot=0, nodes=2, gpus=1, kwok=5, labels={"node-1": {"k": "v"}})),
         (
             {"labels": {"node-1": {"l": "w"}, "node-2": {"k": "v"}}},
             Spec(name="a", slot=0, nodes=2, gpus=1, labels={"node-1": {"k": "v", "l": "w"}, "node-2": {"k": "v"}}),
@@ -46,7 +46,7 @@ def test_writing_leaves_no_half_made_file_behind(tmp_path: Path):
 )
 def test_what_is_not_asked_for_stays_as_it_was(asked: dict, result: Spec):
     spec = Spec(name="a", slot=0, nodes=2, gpus=1, labels={"node-1": {"k": "v"}})
-    assert change(spec, **{"nodes": None, "gpus": None, "kwok_nodes": None, "labels": {}} | asked) == result
+    assert change(spec, Asked(**asked)) == result
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,14 @@ def test_what_is_not_asked_for_stays_as_it_was(asked: dict, result: Spec):
         ({"nodes": 1}, "cannot shrink to 1: take it down first"),
         ({"nodes": 0}, "give 1 to 64"),
         ({"nodes": 65}, "give 1 to 64"),
+        ({"cpus": 16}, "kubelets count them once; take the cluster down first"),
         ({"labels": {"node-9": {"k": "v"}}}, "names node-9, but the nodes are node-1 to node-2"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_can(asked: dict, message: str):
     spec = Spec(name="a", slot=0, nodes=2)
     with pytest.raises(DevclusterError, match=message):
-        change(spec, **{"nodes": None, "gpus": None, "kwok_nodes": None, "labels": {}} | asked)
+        change(spec, Asked(**asked))
 
 
 def test_a_cluster_that_is_not_there_says_how_to_make_one(tmp_path: Path):

@@ -1,0 +1,82 @@
+"""Outcomes as figures of a report, and whole, for whoever wants to know why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from tests.bench import report
+from tests.bench.report import Figure
+from tests.families.cases import Case
+from tests.families.run import Outcome
+
+
+def figures(outcomes: Sequence[Outcome], cases: Sequence[Case]) -> list[Figure]:
+    """One figure for each manifest that was run, and how many were right; `n` is the number of jobs that came of it."""
+    right = sum(not outcome.wrong for outcome in outcomes)
+    skipped = sum(bool(case.missing) for case in cases)
+    whole = Figure(
+        figure="manifests that became what they should",
+        value=right,
+        unit=f"of {len(outcomes)}",
+        bound=None,
+        holds=right == len(outcomes),
+        n=len(outcomes),
+        limited_by=f"{skipped} more cannot run here" if skipped else "",
+    )
+    return [whole, *map(figure, outcomes)]
+
+
+def figure(outcome: Outcome) -> Figure:
+    """How long one manifest took, and what was wrong with what came of it."""
+    return Figure(
+        figure=f"{outcome.case.manifest}: {wanted_text(outcome.case)}",
+        value=outcome.seconds,
+        unit="s",
+        bound=None,
+        holds=not outcome.wrong,
+        n=len(outcome.jobs),
+        limited_by="; ".join(outcome.wrong)[:400],
+    )
+
+
+def wanted_text(case: Case) -> str:
+    """`2 x (3 pods, 3 cpus, 384 MiB)`."""
+    counted = sorted(Counter(case.jobs).items())
+    return " + ".join(f"{count} x ({shape})" for shape, count in counted) or "no job of its own"
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    manifest: str
+    wanted: str
+    seen: tuple[str, ...]
+    waves_wanted: tuple[str, ...]
+    waves_seen: tuple[int, ...]
+    preempted: str
+    wrong: tuple[str, ...]
+    seconds: float
+
+
+def write(outcomes: Sequence[Outcome], cases: Sequence[Case], *, folder: Path = report.REPORTS) -> Path:
+    """`families.json` in the form of all reports, and beside it `families-seen.json` with all that was seen."""
+    path = report.write("families", figures(outcomes, cases), folder=folder)
+    entries = [
+        _Entry(
+            manifest=outcome.case.manifest,
+            wanted=wanted_text(outcome.case),
+            seen=outcome.jobs,
+            waves_wanted=outcome.case.waves,
+            waves_seen=outcome.waves,
+            preempted=outcome.preempted,
+            wrong=outcome.wrong,
+            seconds=outcome.seconds,
+        )
+        for outcome in outcomes
+    ]
+    skipped = {case.manifest: case.missing for case in cases if case.missing}
+    whole = {"run": entries, "not here": skipped}
+    (folder / "families-seen.json").write_bytes(msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n")
+    return path

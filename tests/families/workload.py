@@ -1,0 +1,120 @@
+"""A manifest on the cluster: the stand-in's version of it, known by a label, and taken away by it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import yaml
+
+from demo.stack import Stack
+from devcluster.shell import CommandFailed, run
+from devcluster.waiting import NotYet, wait
+from tests.families.cases import MANIFESTS
+
+LABEL: Final = "sunkpy-families"
+ALIASES: Final = ("slurm", "slurm-bridge-scheduler", "volcano", "yunikorn")
+"""Scheduler names in the manifests: the cluster of the tests has one Slurm, under its release's name."""
+MARK: Final = {"name": "CHAOS_POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+"""By it the observer knows whose a process is."""
+ACCEPTED_S: Final = 60.0
+GRACE_S: Final = 2
+"""`sleep` does not heed SIGTERM: every end would take the 30 s that nobody asked for."""
+
+
+class Workload:
+    """Objects of one manifest; the context takes them away and waits until their pods are gone."""
+
+    def __init__(self, stack: Stack, manifest: str, *, seconds: int) -> None:
+        self._stack = stack
+        self._documents = rendered(stack, manifest, seconds=seconds)
+
+    def create(self) -> None:
+        """Create it. Webhooks may refuse connections for a moment after their operator says that it is ready.
+
+        Raises:
+            NeverSo: with what the apiserver says.
+        """
+        for namespace in {_namespace(each) for each in self._documents} - {"default"}:
+            metadata = {"name": namespace, "labels": {LABEL: "yes"}}
+            self._stack.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        for document in self._documents:
+            wait(lambda document=document: self._create(document), timeout_s=ACCEPTED_S, what="it is accepted")
+
+    def delete(self) -> None:
+        """Delete it and wait until it is gone, its pods too."""
+        for document in reversed(self._documents):
+            which = ("-n", _namespace(document), "-l", LABEL)
+            self._stack.kubectl(
+                "delete", _resource(document), *which, "--ignore-not-found", "--timeout=90s", timeout_s=100
+            )
+
+        def gone() -> bool:
+            selector = f"--field-selector=spec.schedulerName={self._stack.scheduler_name}"
+            left = self._stack.kubectl("get", "pods", "-A", selector, "-o", "name").split()
+            if left:
+                raise NotYet(f"still there: {', '.join(left)}")
+            return True
+
+        wait(gone, timeout_s=90, what="its pods are gone", every_s=0.5)
+
+    def _create(self, document: Mapping[str, object]) -> bool:
+        try:
+            self._stack.kubectl("create", "-n", _namespace(document), "-f", "-", stdin=json.dumps(document))
+        except CommandFailed as error:
+            if "AlreadyExists" in error.output:
+                return True
+            raise
+        return True
+
+
+def remove_namespaces(stack: Stack) -> None:
+    """Take away the namespaces that manifests named and nobody had made."""
+    stack.kubectl("delete", "namespaces", "-l", LABEL, "--timeout=90s", timeout_s=100)
+
+
+def rendered(stack: Stack, manifest: str, *, seconds: int) -> list[dict[str, object]]:
+    """The documents of a manifest, with an image that is on the nodes and the scheduler of this cluster."""
+    standin = [sys.executable, str(MANIFESTS / "standin.py"), "-i", stack.images["sunkpy"], "-t", str(seconds)]
+    text = run([*standin, str(MANIFESTS / manifest)])
+    documents = [document for document in yaml.safe_load_all(text) if document]
+    for document in documents:
+        adapt(document, scheduler=stack.scheduler_name)
+        document["metadata"].setdefault("labels", {})[LABEL] = "yes"
+    return documents
+
+
+def adapt(node: object, *, scheduler: str) -> None:
+    """Scheduler names and the observer's mark, wherever they belong."""
+    if isinstance(node, list):
+        for item in node:
+            adapt(item, scheduler=scheduler)
+    if not isinstance(node, dict):
+        return
+    if node.get("schedulerName") in ALIASES:
+        node["schedulerName"] = scheduler
+    for container in _containers(node):
+        node.setdefault("terminationGracePeriodSeconds", GRACE_S)
+        container.setdefault("env", []).append(dict(MARK))
+    for value in node.values():
+        adapt(value, scheduler=scheduler)
+
+
+def _containers(node: Mapping[str, object]) -> Iterator[dict[str, list[object]]]:
+    found = node.get("containers")
+    if isinstance(found, list):
+        yield from (each for each in found if isinstance(each, dict) and "image" in each)
+
+
+def _namespace(document: Mapping[str, object]) -> str:
+    metadata = document["metadata"]
+    assert isinstance(metadata, Mapping)
+    return str(metadata.get("namespace") or "default")
+
+
+def _resource(document: Mapping[str, object]) -> str:
+    """`JobSet.v1alpha2.jobset.x-k8s.io`; plain `Pod` where there is no group."""
+    group, _, version = str(document["apiVersion"]).rpartition("/")
+    return f"{document['kind']}.{version}.{group}" if group else str(document["kind"])
