@@ -30,12 +30,31 @@ forget_those_over() {
   done
 }
 
+# Slurm ends a Prolog at `scontrol reconfigure`, and forgets it: the job would hold its node and never begin. So one that
+# is cut short while it waits is requeued, by a process that Slurm does not know. Nothing of the job has run.
+requeue_if_cut_short() {
+  waiting=$(mktemp) || return 0
+  trap 'rm -f "$waiting"' EXIT
+  setsid bash -c '
+    is_alive() { read -r stat < "/proc/$1/stat" && [[ $stat != *") Z "* ]]; } 2> /dev/null
+    while [ -e "$2" ]; do
+      if is_alive "$1"; then sleep 1; continue; fi
+      record=$(timeout 10 scontrol -o show job "$3") || { sleep 2; continue; }
+      rm -f "$2"
+      [[ "$record " == *" JobState=RUNNING Reason=Prolog "* ]] || exit 0
+      timeout 10 scontrol update "jobid=$3" requeue=1
+      timeout 10 scontrol requeue "$3"
+    done' sunkpy-prolog $$ "$waiting" "$SLURM_JOB_ID" < /dev/null > /dev/null 2>&1 &
+}
+
 if [ -n "$others" ]; then
   hook=gate
+  requeue_if_cut_short
   read_settings || fail "no $settings_file, and pods may be here: see $markers"
   [ -n "${SUNKPY_HOOKS_URL:-}" ] || fail "no scheduler to ask, and pods may be here: see $markers"
   ask_until_done gate "$SUNKPY_EPILOG_TIMEOUT_S" "$SUNKPY_OUTAGE_TIMEOUT_S" ", \"marked\": [$others]" ||
     fail "$why"
+  rm -f "$waiting"
   forget_those_over
   hook=prolog
 fi

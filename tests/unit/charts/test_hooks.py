@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from devcluster.waiting import wait_until_equal
 from sunkpy.core.gang.identity import GangId, parse_comment
 from tests.unit.charts.rendering import of_kind, render
 
@@ -30,6 +32,8 @@ NO_TIME = {
 # Remembers what it was told; shows a node as the file `node` says. A reason is one argument, so its spaces count.
 SCONTROL = """#!/bin/bash
 case $* in
+  *"show job"*) cat "${0%/*}/job" ;;
+  *requeue*) printf '%s\\n' "$*" >> "${0%/*}/requeued" ;;
   *show*) cat "${0%/*}/node" ;;
   *) printf '%s\\n' "${@: -1}" >> "${0%/*}/reasons" ;;
 esac
@@ -129,6 +133,7 @@ class Hooks:
             "SUNKPY_MARKERS": str(self.folder / "markers"),
             "SUNKPY_PATH": f"{self.folder}:/usr/bin:/bin",
             "SUNKPY_KILL_WAIT_S": str(kill_wait_s),
+            "TMPDIR": str(self.folder),
         }
         return subprocess.Popen(
             ["bash", str(self.folder / f"{hook}.sh")],
@@ -299,6 +304,46 @@ def test_a_marker_under_the_number_of_a_job_without_pods_is_an_older_jobs(hooks:
     hooks.mark(OWN_JOB)
     assert hooks.run("prolog", comment="").returncode == 0
     assert scheduler.asked[0][2] == {"job_id": OWN_JOB, "node": "gpu-012-002", "gang": "", "marked": [OWN_JOB]}
+
+
+def requeued(hooks: Hooks) -> list[str]:
+    told = hooks.folder / "requeued"
+    return told.read_text().splitlines() if told.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("state", "calls"),
+    [
+        ("JobState=RUNNING Reason=Prolog", [f"update jobid={OWN_JOB} requeue=1", f"requeue {OWN_JOB}"]),
+        ("JobState=CANCELLED Reason=None", []),
+        ("JobState=RUNNING Reason=None", []),
+    ],
+)
+def test_a_job_whose_prolog_slurm_cuts_short_at_the_gate_is_queued_again(
+    state: str, calls: list[str], hooks: Hooks, scheduler: Scheduler
+):
+    asked = threading.Event()
+    scheduler.when_asked, scheduler.answers = asked.set, [202]
+    (hooks.folder / "job").write_text(f"JobId={OWN_JOB} {state} Dependency=(null)\n")
+    hooks.mark(7)
+    hooks.set_up()
+    prolog = hooks.start("prolog", comment="")
+    assert asked.wait(10)
+    os.killpg(prolog.pid, signal.SIGKILL)
+    assert prolog.communicate(timeout=10) is not None, "slurmd waits until nobody can write to it any more"
+    wait_until_equal(lambda: len(list(hooks.folder.glob("tmp.*"))), 0, timeout_s=10, what="the watch has ended")
+    assert requeued(hooks) == calls
+
+
+def test_a_gate_that_opened_or_failed_requeues_nothing(hooks: Hooks, scheduler: Scheduler):
+    (hooks.folder / "job").write_text(f"JobId={OWN_JOB} JobState=RUNNING Reason=Prolog Dependency=(null)\n")
+    hooks.mark(7)
+    assert hooks.run("prolog", comment="").returncode == 0
+    scheduler.answers = [503]
+    assert hooks.run("prolog", comment="", SUNKPY_OUTAGE_TIMEOUT_S="0").returncode == 1
+    assert not list(hooks.folder.glob("tmp.*"))
+    time.sleep(1.5)
+    assert requeued(hooks) == []
 
 
 def test_two_jobs_on_a_node_wait_for_each_other_only_at_the_gate(hooks: Hooks, scheduler: Scheduler):
