@@ -100,9 +100,10 @@ def _seniority(member: Member) -> tuple[int, str, str]:
 
 def _noted(role: Role, member: Member) -> Place | None:
     """The place that the pod's annotation names, if it is one."""
-    name, _, index = member.pod.annotations.get(names.ANNOTATION_PLACE, "").rpartition("/")
-    is_one = name == role.name and index.isdecimal() and int(index) < role.places
-    return (name, int(index)) if is_one else None
+    name, _, text = member.pod.annotations.get(names.ANNOTATION_PLACE, "").rpartition("/")
+    # Anybody who may edit the pod can write it.
+    index = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else ANY_PLACE
+    return (name, index) if name == role.name and 0 <= index < role.places else None
 
 
 def _place_held(
