@@ -186,7 +186,7 @@ def _seated(pods: Sequence[Pod], places: int, hosts: int) -> tuple[Member, ...]:
 
 
 def _added_replica(spec: _Cluster, pods: Sequence[Pod]) -> tuple[Role, ...]:
-    name = pods[0].labels[GROUP]
+    name = pods[0].labels.get(GROUP, "")
     group = next((each for each in spec.worker_group_specs or () if each.group_name == name), None)
     if group is None:
         raise BadDeclaration(f"spec.workerGroupSpecs has no group {name}")
