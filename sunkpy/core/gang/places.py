@@ -10,7 +10,7 @@ its stead waits for that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -54,8 +54,9 @@ def assign(gang: Gang, layout: Layout, holding: Mapping[str, str]) -> dict[str, 
     nodes = _nodes(slots, layout, held, standing=[node for uid, node in holding.items() if uid not in seated])
     for role in gang.roles:
         at = _nodes_of(role, slots, nodes)
+        free = (place for place, node in at.items() if node and place not in taken)
         for member in _waiting(role, holding):
-            place = _place_wanted(role, member, taken, at=at)
+            place = _place_wanted(role, member, taken, at=at, free=free)
             if place is not None:
                 taken[place] = member
     seats = {m.pod.uid: Seat(place=place, node=nodes.get(slots[place], "")) for place, m in taken.items()}
@@ -120,13 +121,16 @@ def _place_held(
 
 
 def _place_wanted(
-    role: Role, member: Member, taken: Mapping[Place, Member], *, at: Mapping[Place, str]
+    role: Role, member: Member, taken: Mapping[Place, Member], *, at: Mapping[Place, str], free: Iterator[Place]
 ) -> Place | None:
-    """The place for a member that has no node, if it is free and the job has a node for it."""
+    """The place for a member that has no node, if it is free and the job has a node for it.
+
+    `free`: the free ones that the job has nodes for, each once: a gang of hundreds is seated for each of its prologs.
+    """
     if member.index != ANY_PLACE:
         place = _own(role, member, taken)
         return place if place is not None and at[place] else None
-    return next((place for place, node in at.items() if node and place not in taken), None)
+    return next(free, None)
 
 
 def _own(role: Role, member: Member, taken: Mapping[Place, Member]) -> Place | None:

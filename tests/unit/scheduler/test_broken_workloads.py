@@ -468,6 +468,15 @@ async def test_what_cannot_be_is_told_once_and_costs_the_others_nothing(world, t
         assert (world.cancelled, world.deleted, world.bindings) == ([], [], [])
 
 
+async def test_when_the_broken_ones_go_nothing_of_them_is_left_to_stumble_over(world, tmp_path):
+    async with leading(world, tmp_path):
+        in_a_circle(world, "circle")
+        await world.until(lambda: told(world, "circle"), within_s=20.0)
+        world.pod_is_gone("circle")
+        world.add_pod("good")
+        await world.until(lambda: world.submissions, within_s=20.0)
+
+
 async def test_what_says_too_little_is_submitted_as_it_is(world, tmp_path):
     """An owner that is gone or of a kind that nobody serves costs its options; the first pod speaks for a gang."""
     gone, strange = orphan_of("Loop", "example.com/v1"), orphan_of("Ghost", "ghosts.example.com/v1")
