@@ -1,4 +1,4 @@
-"""What the people of a pod can write, and must not do to gangs: names, numbers, templates and labels changed later."""
+"""What people may write on pods and owners, and what must not come of it: names, numbers, templates, labels changed."""
 
 import json
 
