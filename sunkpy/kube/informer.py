@@ -99,13 +99,14 @@ class Informer(Generic[T]):
                 await self._watch()
             except errors.Gone:
                 self._version = ""
-            except (errors.KubeError, msgspec.DecodeError) as error:
+            except (errors.KubeError, msgspec.DecodeError, RecursionError) as error:
+                # RecursionError: somebody has written an object deeper than msgspec reads.
                 if self.connected:
                     failures = 0
                 delay_s = backoff_s(failures, first_s=_BACKOFF_FIRST_S, last_s=_BACKOFF_LAST_S)
                 failures += 1
                 self._log.warning("watch interrupted", error=str(error), retry_in_s=round(delay_s, 1))
-                if isinstance(error, msgspec.DecodeError):
+                if isinstance(error, msgspec.DecodeError | RecursionError):
                     self._version = ""
                 await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))
             else:

@@ -103,14 +103,14 @@ class Cluster:
         """Where the pod may run; None while Slurm's nodes have not been read."""
         if self._slurm_nodes.observation is None:
             return None
-        key = _signature(pod.spec)
-        if key not in self._eligible:
-            try:
+        try:
+            key = _signature(pod.spec)
+            if key not in self._eligible:
                 self._eligible[key] = eligible_nodes(
                     pod.spec, self._all_candidates(), gpu_resources=self._settings.gpu_resources
                 )
-            except BadQuantity as error:
-                return Eligibility(eligible=(), refused={"": str(error)})
+        except BadQuantity as error:
+            return Eligibility(eligible=(), refused={"": str(error)})
         return self._eligible[key]
 
     def _all_candidates(self) -> list[Candidate]:

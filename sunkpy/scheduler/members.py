@@ -60,7 +60,7 @@ class MemberIndex:
         self._by_node: dict[str, dict[str, Pod]] = {}
         self._ids: dict[str, GangId] = {}
         self._aside: dict[str, Pod] = {}
-        self._extras: dict[str, GangId] = {}
+        self._extras: set[GangId] = set()
         self._left_out_at: dict[str, float] = {}
         owners.on_change = self._owner_changed
 
@@ -119,6 +119,7 @@ class MemberIndex:
         """
         if not pods:
             return None
+        pods = _spokesman_first(id, pods, self._owners, self._families)
         gang = families.assemble(id, pods, self._owners.of(pods[0]) or (), families=self._families)
         self._part(gang, pods)
         return gang
@@ -147,13 +148,16 @@ class MemberIndex:
             self._settle(pod, id)
 
     def note_extras(self, ids: Iterable[GangId]) -> None:
-        """Jobs tell which pods have become extras under an earlier leader."""
+        """Jobs tell which pods have become extras under an earlier leader.
+
+        A unit may be any text of a user's, so it is believed only of a pod that would be of that gang anyway.
+        """
         for id in ids:
-            if (uid := extra_pod(id)) and uid not in self._extras:
-                self._extras[uid] = id
+            if (uid := extra_pod(id)) and id not in self._extras:
+                self._extras.add(id)
                 base = self._ids.get(uid)
                 pod = self._pods.get(base, {}).get(uid) if base is not None else None
-                if pod is not None:
+                if base is not None and pod is not None and _extra_id(base, pod) == id != base:
                     self._move(pod, id)
 
     def _place(self, pod: Pod, *, is_there: bool) -> None:
@@ -167,7 +171,9 @@ class MemberIndex:
             self._listener.kept_aside(pod)
 
     def _identify(self, pod: Pod, owners: Sequence[Owner]) -> GangId:
-        return self._extras.get(pod.uid) or families.identify(pod, owners, families=self._families)
+        id = families.identify(pod, owners, families=self._families)
+        extra = _extra_id(id, pod)
+        return extra if extra in self._extras else id
 
     def _settle(self, pod: Pod, id: GangId) -> None:
         self._aside.pop(pod.uid, None)
@@ -197,7 +203,7 @@ class MemberIndex:
             since = self._left_out_at.setdefault(pod.uid, now)
             if now - since >= LEFT_OUT_S:
                 del self._left_out_at[pod.uid]
-                self._move(pod, msgspec.structs.replace(gang.id, unit=extra_unit(pod)))
+                self._move(pod, _extra_id(gang.id, pod))
             else:
                 self._listener.left_out(gang.id)
 
@@ -206,7 +212,7 @@ class MemberIndex:
         base = self._ids[pod.uid]
         pod = self._pods[base][pod.uid]  # as the watch has it, without what is assumed of it
         self._index(pod, is_there=False)
-        self._extras[pod.uid] = id
+        self._extras.add(id)
         self._listener.parted(pod, base)
         self._settle(pod, id)
 
@@ -232,9 +238,25 @@ class MemberIndex:
             handler(old, new)
 
     def _forget(self, pod: Pod) -> None:
-        for known in (self._ids, self._aside, self._extras, self._left_out_at):
+        id = self._ids.get(pod.uid)
+        if id is not None:
+            self._extras.discard(id)
+        for known in (self._ids, self._aside, self._left_out_at):
             known.pop(pod.uid, None)
         self._owners.forget(pod.uid)
+
+
+def _spokesman_first(id: GangId, pods: Sequence[Pod], owners: Owners, known: Families) -> Sequence[Pod]:
+    """A pod whose labels and annotations were changed stays a member, and does not say what the gang is."""
+    for pod in pods:
+        if families.speaks_for(id, pod, owners.of(pod) or (), families=known):
+            return pods if pod is pods[0] else (pod, *(other for other in pods if other is not pod))
+    return pods
+
+
+def _extra_id(base: GangId, pod: Pod) -> GangId:
+    """The pod as a gang of its own, beyond the places of another."""
+    return msgspec.structs.replace(base, unit=extra_unit(pod))
 
 
 def _holds_something(pod: Pod) -> bool:

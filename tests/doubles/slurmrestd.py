@@ -37,6 +37,8 @@ class Slurmrestd:
         self.refuse = ""
         self.refused = asyncio.Event()
         self.reject_submit: int | None = None
+        self.unknown: dict[str, int] = {}
+        """Accounts and partitions that are refused, and the number of the error."""
         self.lose_next_answer = False
         self._version = 100
         self._ids = itertools.count(100)
@@ -154,6 +156,10 @@ class Slurmrestd:
         if self.reject_submit:
             return failure(422, self.reject_submit)
         job = (await request.json())["job"]
+        for name in (job.get("account"), job.get("partition")):
+            if name in self.unknown:
+                self.writes.append(f"refused {name}")
+                return failure(422, self.unknown[name])
         self.submissions.append(job)
         excluded = ",".join(job.get("excluded_nodes", ()))
         job_id = self.add_job("PENDING", comment=job["comment"], excluded_nodes=excluded)

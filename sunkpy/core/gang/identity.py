@@ -9,6 +9,7 @@ pods made anew after a restart). They stand behind the uid: `k8s:<namespace>/<na
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Final
 
@@ -52,6 +53,19 @@ class GangId(msgspec.Struct, frozen=True, kw_only=True):
 def token(text: str) -> str:
     """A text as it may stand in a comment: a uid, unit or generation made of a label or annotation."""
     return _TOKEN.sub("-", text)[:63]
+
+
+def legible(id: GangId) -> GangId:
+    """The identity as its comment can carry it; most are so already.
+
+    A reference to an owner is written by whoever makes the pod, and the apiserver takes any text for its uid.
+    """
+    if parse_comment(id.comment()) == id:
+        return id
+    parts = (id.name, id.uid, id.unit, id.generation)
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
+    name, _, unit, generation = map(token, parts)
+    return GangId(namespace=id.namespace, name=name or "-", uid=f"of-{digest}", unit=unit, generation=generation)
 
 
 def parse_comment(comment: str) -> GangId | None:

@@ -95,6 +95,8 @@ def _controllers(pod: Pod, needed: Container[Kind], look: Look) -> Above:
     below: KubeObject = pod
     while len(owners) < MOST_CONTROLLERS and (reference := controller_of(below)) is not None:
         link = Link.to(reference, pod.metadata.namespace)
+        if link in links:
+            break  # owners in a circle
         found = look(link)
         if isinstance(found, Owner):
             links.append(link)

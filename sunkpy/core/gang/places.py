@@ -10,7 +10,7 @@ its stead waits for that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -54,8 +54,9 @@ def assign(gang: Gang, layout: Layout, holding: Mapping[str, str]) -> dict[str, 
     nodes = _nodes(slots, layout, held, standing=[node for uid, node in holding.items() if uid not in seated])
     for role in gang.roles:
         at = _nodes_of(role, slots, nodes)
+        free = (place for place, node in at.items() if node and place not in taken)
         for member in _waiting(role, holding):
-            place = _place_wanted(role, member, taken, at=at)
+            place = _place_wanted(role, member, taken, at=at, free=free)
             if place is not None:
                 taken[place] = member
     seats = {m.pod.uid: Seat(place=place, node=nodes.get(slots[place], "")) for place, m in taken.items()}
@@ -100,9 +101,10 @@ def _seniority(member: Member) -> tuple[int, str, str]:
 
 def _noted(role: Role, member: Member) -> Place | None:
     """The place that the pod's annotation names, if it is one."""
-    name, _, index = member.pod.annotations.get(names.ANNOTATION_PLACE, "").rpartition("/")
-    is_one = name == role.name and index.isdecimal() and int(index) < role.places
-    return (name, int(index)) if is_one else None
+    name, _, text = member.pod.annotations.get(names.ANNOTATION_PLACE, "").rpartition("/")
+    # Anybody who may edit the pod can write it.
+    index = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else ANY_PLACE
+    return (name, index) if name == role.name and 0 <= index < role.places else None
 
 
 def _place_held(
@@ -119,13 +121,16 @@ def _place_held(
 
 
 def _place_wanted(
-    role: Role, member: Member, taken: Mapping[Place, Member], *, at: Mapping[Place, str]
+    role: Role, member: Member, taken: Mapping[Place, Member], *, at: Mapping[Place, str], free: Iterator[Place]
 ) -> Place | None:
-    """The place for a member that has no node, if it is free and the job has a node for it."""
+    """The place for a member that has no node, if it is free and the job has a node for it.
+
+    `free`: the free ones that the job has nodes for, each once: a gang of hundreds is seated for each of its prologs.
+    """
     if member.index != ANY_PLACE:
         place = _own(role, member, taken)
         return place if place is not None and at[place] else None
-    return next((place for place, node in at.items() if node and place not in taken), None)
+    return next(free, None)
 
 
 def _own(role: Role, member: Member, taken: Mapping[Place, Member]) -> Place | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from decimal import ROUND_CEILING, Decimal
 
+_LONGEST = 64
+_LARGEST = 63  # decimal digits, before or behind the point; Kubernetes caps amounts at 2^63 and at nano
 _FORM = re.compile(r"^([+-]?[0-9]+(?:\.[0-9]*)?|[+-]?\.[0-9]+)(?:([eE][+-]?[0-9]+)|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]))?$")
 _SCALE: dict[str, Decimal] = {
     "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1),
@@ -31,10 +33,13 @@ def parse(text: str) -> Decimal:
     Raises:
         BadQuantity: the text is not one.
     """
-    match = _FORM.match(text)
+    match = _FORM.match(text[: _LONGEST + 1])
     if match is None:
-        raise BadQuantity(f"{text!r} is not a Kubernetes quantity: write a number with m, k, M, G, Ki, Mi, Gi …")
+        shown = repr(text[:_LONGEST])
+        raise BadQuantity(f"{shown} is not a Kubernetes quantity: write a number with m, k, M, G, Ki, Mi, Gi …")
     number, exponent, suffix = match.groups()
+    if len(text) > _LONGEST or abs(int((exponent or "e0")[1:])) > _LARGEST:
+        raise BadQuantity(f"{text[:_LONGEST]!r} is too long for a quantity, or its exponent too large")
     return Decimal(number + (exponent or "")) * _SCALE[suffix or ""]
 
 

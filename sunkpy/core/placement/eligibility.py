@@ -121,6 +121,8 @@ def explain_eligibility(eligibility: Eligibility) -> str:
     """Why no node will do: `none of 3 Slurm nodes fits: 2 do not match …, 1 lacks memory: needs 64Gi, has 23Gi`."""
     if not eligibility.refused:
         return "there is no Slurm node yet: no NodeSet of this cluster has a node"
+    if about_the_pod := eligibility.refused.get(""):
+        return about_the_pod
     counts = Counter(eligibility.refused.values())
     reasons = ", ".join(f"{count} {why}" for why, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
     return f"none of {len(eligibility.refused)} Slurm nodes fits: {reasons}"

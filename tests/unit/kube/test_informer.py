@@ -38,7 +38,7 @@ class Script:
     """Answers each list with the next page and each watch with the next batch of events; then keeps the watch open."""
 
     def __init__(
-        self, lists: list[tuple[int, list[dict[str, object]]]], watches: list[list[dict[str, object]]]
+        self, lists: list[tuple[int, list[dict[str, object]]]], watches: list[list[dict[str, object] | str]]
     ) -> None:
         self.lists = list(lists)
         self.watches = list(watches)
@@ -54,7 +54,8 @@ class Script:
         await response.prepare(request)
         if self.watches:
             for item in self.watches.pop(0):
-                await response.write(json.dumps(item).encode() + b"\n")
+                line = item if isinstance(item, str) else json.dumps(item)
+                await response.write(line.encode() + b"\n")
         else:
             self.over.set()
             await asyncio.Event().wait()
@@ -94,6 +95,13 @@ async def test_list_then_watch_tells_each_change_once(tmp_path: Path) -> None:
     assert await follow(script, tmp_path) == [
         ("added", "a"), ("added", "b"), ("changed", "a"), ("deleted", "b"), ("added", "c"),
     ]  # fmt: skip
+
+
+async def test_an_object_deeper_than_can_be_read_does_not_end_the_informer(tmp_path: Path) -> None:
+    """Go reads 10 000 levels; of a CRD without a schema a user may write as many."""
+    deep = '{"type":"ADDED","object":{"metadata":{"name":"x"},"spec":' + '{"a":' * 9000 + "1" + "}" * 9003
+    script = Script(lists=[(5, [pod("a", 3)]), (9, [pod("a", 3), pod("b", 8)])], watches=[[deep]])
+    assert await follow(script, tmp_path) == [("added", "a"), ("added", "b")]
 
 
 async def test_a_broken_watch_goes_on_from_the_newest_version_bookmarks_included(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ async def test_a_gang_becomes_one_job_and_is_bound_whole_in_rank_order(world, tm
         await start(world, call)
         (job,) = world.submissions
         assert (job["minimum_nodes"], job["comment"]) == (3, "k8s:default/band:uid-of-band")
+        await world.until(lambda: len(world.bindings) == 3)  # a prolog is answered when its binding was sent
         assert dict(world.bindings) == {"leader-1": "node-1", "worker-1": "node-2", "worker-2": "node-3"}
 
 

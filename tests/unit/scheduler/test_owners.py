@@ -207,6 +207,18 @@ async def test_a_bound_pod_whose_owner_cannot_be_read_keeps_its_job_by_the_comme
     assert world.cancelled == []
 
 
+async def test_a_unit_that_imitates_an_extra_takes_no_pod_of_another_gang(world, tmp_path):
+    """Whoever names a unit after somebody else's pod would get that pod into his gang when the leader changes."""
+    victim = world.add_pod("victim", node="node-1", running=True)
+    own = world.add_job(victim, "RUNNING", nodes="n1")
+    comment = f"k8s:attacker/band:uid-a/extra-{victim['metadata']['uid']}"
+    world.slurm.add_job("RUNNING", user="k8s", comment=comment, nodes="n2")
+    async with leading(world, tmp_path):
+        world.pod_ends("Succeeded", "victim")
+        await world.until(lambda: world.signals == [(own, "USR1")])
+        assert world.deleted == []
+
+
 def test_an_extra_is_a_gang_of_one_whatever_its_family():
     from tests.unit.core.gang.pods import make_pod
 

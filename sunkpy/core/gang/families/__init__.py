@@ -34,9 +34,11 @@ from sunkpy.core.gang.families import (
     yunikorn,
 )
 from sunkpy.core.gang.families.grouping import top, unsized
-from sunkpy.core.gang.gang import Family, Gang, Owners, extra_unit
-from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, extra_unit
+from sunkpy.core.gang.identity import GangId, legible
+from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.quantity import BadQuantity
 
 Families = Sequence[Family]
 
@@ -63,6 +65,9 @@ FAMILIES: Final[Families] = (
 )
 _FIRST: Final = FAMILIES.index(annotated.FAMILY) + 1
 
+_BEYOND: Final = "beyond its places"
+"""Role of pods that run although their gang is declared smaller now."""
+
 
 def with_workloads(rules: Sequence[generic.WorkloadRule]) -> Families:
     """The families, and those that an admin described: believed before all but what people wrote on the pods."""
@@ -81,16 +86,52 @@ def assemble(id: GangId, pods: Sequence[Pod], owners: Owners = (), *, families: 
     """
     if id.unit == extra_unit(pods[0]):
         return plain_pod.alone(id, pods[0], owners)
-    family, _ = _family_of(pods[0], owners, families)
+    family, said = _family_of(pods[0], owners, families)
+    what = top(pods[0], owners) or f"{family.name} {id}"
+    if not _is_same(said, id):
+        why = f"pod {pods[0].name} does not say any more that it belongs to {id}: a label or annotation was changed"
+        return unsized(id, pods, owners, kind=str(id), why=why)
     try:
-        return family.assemble(id, pods, owners)
-    except (msgspec.ValidationError, RecursionError) as error:
-        what = top(pods[0], owners) or f"{family.name} {id}"
-        return unsized(id, pods, owners, kind=what, why=f"{what} cannot be read: {error}")
+        gang = family.assemble(id, pods, owners)
+        _check_shapes(gang)
+    except (msgspec.ValidationError, RecursionError, BadQuantity) as error:
+        gang = unsized(id, pods, owners, kind=what, why=f"{what} cannot be read: {error}")
+    return _with_all_that_run(gang, pods)
+
+
+def speaks_for(id: GangId, pod: Pod, owners: Owners, *, families: Families = FAMILIES) -> bool:
+    """What the pod says now still makes it one of this gang; its people may change labels and annotations."""
+    return id.unit == extra_unit(pod) or _is_same(_family_of(pod, owners, families)[1], id)
+
+
+def _is_same(said: GangId, id: GangId) -> bool:
+    """Units and generations of one owner are told apart once; what they are read from may change later."""
+    return (said.namespace, said.name, said.uid) == (id.namespace, id.name, id.uid)
+
+
+def _check_shapes(gang: Gang) -> None:
+    """No apiserver has looked at the quantities in the templates of a custom resource.
+
+    Raises:
+        BadQuantity: one of them is none.
+    """
+    for role in gang.roles:
+        if role.shape is not None:
+            matching.pod_requests(role.shape)
+
+
+def _with_all_that_run(gang: Gang, pods: Sequence[Pod]) -> Gang:
+    """No pod that has a node is left out, whatever the owner wants now: it goes with the job that it runs under."""
+    members = {pod.uid for pod in gang.members}
+    left = [pod for pod in pods if pod.uid not in members and pod.spec.node_name and not pod.is_finished]
+    if not left:
+        return gang
+    role = Role(name=_BEYOND, places=0, first=0, members=tuple(Member(pod=pod) for pod in left), decides=False)
+    return msgspec.structs.replace(gang, roles=(*gang.roles, role))
 
 
 def _family_of(pod: Pod, owners: Owners, families: Families) -> tuple[Family, GangId]:
     for family in families:
         if (id := family.identify(pod, owners)) is not None:
-            return family, id
+            return family, legible(id)
     raise LookupError(f"no family takes pod {'/'.join(pod.key)}: the last one must take every pod")

@@ -197,7 +197,7 @@ def _unit(pod: Pod, jobset: Owner | None) -> str:
 def _stages_of(jobset: Owner) -> dict[str, str]:
     try:
         return _stages(jobset.spec_as(_Order).replicated_jobs)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, RecursionError):
         return {}  # assembling it will say so
 
 

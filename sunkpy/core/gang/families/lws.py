@@ -66,7 +66,7 @@ def _leader_uid(pod: Pod, owners: Owners) -> str:
 
 
 def _is_leader(pod: Pod) -> bool:
-    return pod.labels[WORKER] == "0"
+    return pod.labels.get(WORKER) == "0"
 
 
 def _refers(pod: Pod) -> tuple[Reference, ...]:

@@ -60,7 +60,7 @@ def _is_elastic(pod: Pod, job: Owner) -> bool:
     try:
         spec = job.spec_as(_Spec)
         held = _places(job, spec)
-    except (msgspec.ValidationError, Undeclared):
+    except (msgspec.ValidationError, RecursionError, Undeclared):
         return False  # assembling it will say so
     if spec.worker is None or pod.labels.get(TYPE) != _WORKER:
         return False

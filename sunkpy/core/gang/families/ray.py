@@ -109,7 +109,7 @@ def _unit(pod: Pod, cluster: Owner | None) -> str:
         return ""
     try:
         spec = cluster.spec_as(_Cluster)
-    except msgspec.ValidationError:  # said by `assemble`
+    except (msgspec.ValidationError, RecursionError):  # said by `assemble`
         return ""
     group = next((each for each in spec.worker_group_specs or () if each.group_name == pod.labels.get(GROUP)), None)
     if group is None or group.num_of_hosts < 2 or not spec.enable_in_tree_autoscaling:
@@ -186,7 +186,7 @@ def _seated(pods: Sequence[Pod], places: int, hosts: int) -> tuple[Member, ...]:
 
 
 def _added_replica(spec: _Cluster, pods: Sequence[Pod]) -> tuple[Role, ...]:
-    name = pods[0].labels[GROUP]
+    name = pods[0].labels.get(GROUP, "")
     group = next((each for each in spec.worker_group_specs or () if each.group_name == name), None)
     if group is None:
         raise BadDeclaration(f"spec.workerGroupSpecs has no group {name}")

@@ -163,8 +163,8 @@ def _submitted_by_hand(id: GangId, pod: Pod, owners: Owners) -> Gang:
 
 
 def _roles(spec: _Application, pods: Sequence[Pod]) -> tuple[Role, ...]:
-    drivers = [pod for pod in pods if pod.labels[ROLE] == DRIVER]
-    executors = [pod for pod in pods if pod.labels[ROLE] == EXECUTOR]
+    drivers = [pod for pod in pods if pod.labels.get(ROLE) == DRIVER]
+    executors = [pod for pod in pods if pod.labels.get(ROLE) == EXECUTOR]
     in_pod = spec.mode in ("", "cluster")
     places = _initial_executors(spec)
     later = Role(

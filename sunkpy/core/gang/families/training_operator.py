@@ -104,7 +104,7 @@ def _is_elastic(pod: Pod, job: Owner) -> bool:
     try:
         spec = job.spec_as(_Spec)
         held = _places(job, spec)
-    except (msgspec.ValidationError, owned.Undeclared):
+    except (msgspec.ValidationError, RecursionError, owned.Undeclared):
         return False  # assembling it will say so
     of_role = pod.labels.get(TYPE) == WORKER and WORKER in held
     return of_role and held[WORKER] <= kubeflow.index(pod) < _sizes(job, spec)[WORKER]

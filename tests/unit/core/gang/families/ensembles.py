@@ -1,0 +1,165 @@
+"""A small workload of each family: its owners, and the pods that they make, each with the number of its place."""
+
+from __future__ import annotations
+
+import json
+
+from msgspec.structs import replace
+
+from sunkpy.core.model.objects import SchedulingGroup
+from tests.unit.core.gang.families.workload import owner, pod
+
+
+def _made(api_version, kind, name="it", spec=None, **metadata):
+    return owner({"apiVersion": api_version, "kind": kind, "metadata": {"name": name} | metadata, "spec": spec or {}})
+
+
+def _below(maker):
+    reference = {"apiVersion": maker.api_version, "kind": maker.kind, "name": maker.name, "uid": maker.uid}
+    return [reference | {"controller": True}]
+
+
+def _bare(labels=None, annotations=None):
+    return lambda number: pod(f"p-{number}", labels=labels, annotations=annotations)
+
+
+def _annotated():
+    return (), [_bare(annotations={"sunkpy.dev/gang": "it", "sunkpy.dev/gang-size": "3"})] * 3
+
+
+def _pod_group():
+    group = _made("scheduling.x-k8s.io/v1alpha1", "PodGroup", spec={"minMember": 3})
+    return (group,), [_bare(labels={"scheduling.x-k8s.io/pod-group": "it"})] * 3
+
+
+def _native():
+    group = _made("scheduling.k8s.io/v1alpha2", "PodGroup", spec={"schedulingPolicy": {"gang": {"minCount": 3}}})
+
+    def make(number):
+        made = pod(f"p-{number}")
+        return replace(made, spec=replace(made.spec, scheduling_group=SchedulingGroup(pod_group_name="it")))
+
+    return (group,), [make] * 3
+
+
+def _kueue():
+    annotations = {"kueue.x-k8s.io/pod-group-total-count": "3"}
+    return (), [_bare(labels={"kueue.x-k8s.io/pod-group-name": "it"}, annotations=annotations)] * 3
+
+
+def _armada():
+    return (), [_bare(annotations={"armadaproject.io/gangId": "it", "armadaproject.io/gangCardinality": "3"})] * 3
+
+
+def _yunikorn():
+    groups = json.dumps([{"name": "w", "minMember": 3}])
+    said = {"yunikorn.apache.org/task-groups": groups, "yunikorn.apache.org/task-group-name": "w"}
+    return (), [_bare(labels={"applicationId": "it"}, annotations=said)] * 3
+
+
+def _jobset(**more):
+    jobs = [{"name": name, "replicas": 1, "template": {"spec": {"parallelism": n, "completions": n}}}
+            for name, n in (("lead", 1), ("work", 2))]  # fmt: skip
+    top = _made("jobset.x-k8s.io/v1alpha2", "JobSet", spec={"replicatedJobs": jobs} | more)
+
+    def make(job, index):
+        def made(number):
+            child = _made("batch/v1", "Job", f"it-{job}-0", ownerReferences=_below(top))
+            prefix = "jobset.sigs.k8s.io/"
+            labels = {f"{prefix}replicatedjob-name": job, f"{prefix}job-index": "0", f"{prefix}restart-attempt": "0"}
+            labels |= {f"{prefix}jobset-name": "it", f"{prefix}jobset-uid": top.uid}
+            labels["batch.kubernetes.io/job-completion-index"] = str(index)
+            return pod(f"p-{number}", owned_by=(child,), labels=labels)
+
+        return made
+
+    return (top,), [make("lead", 0), make("work", 0), make("work", 1)]
+
+
+def _replicas(api_version, kind, specs, prefix, **more):
+    top = _made(api_version, kind, spec=specs | more)
+
+    def make(role, index):
+        labels = {f"{prefix}replica-type": role, f"{prefix}replica-index": str(index)}
+        labels |= {f"{prefix}job-role": role, f"{prefix}operator-name": "mpi-operator"}
+        return lambda number: pod(f"p-{number}", owned_by=(top,), labels=labels)
+
+    return (top,), make
+
+
+def _torch():
+    specs = {"pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 2}}}
+    owners, make = _replicas("kubeflow.org/v1", "PyTorchJob", specs, "training.kubeflow.org/")
+    return owners, [make("master", 0), make("worker", 0), make("worker", 1)]
+
+
+def _mpi():
+    specs = {"mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}}}
+    owners, make = _replicas("kubeflow.org/v2beta1", "MPIJob", specs, "training.kubeflow.org/")
+    return owners, [make("launcher", 0), make("worker", 0), make("worker", 1)]
+
+
+def _ray():
+    top = _made("ray.io/v1", "RayCluster", spec={"workerGroupSpecs": [{"groupName": "g", "replicas": 2}]})
+
+    def make(node_type):
+        labels = {"ray.io/node-type": node_type, "ray.io/group": "g" if node_type == "worker" else "headgroup"}
+        return lambda number: pod(f"p-{number}", owned_by=(top,), labels=labels)
+
+    return (top,), [make("head"), make("worker"), make("worker")]
+
+
+def _spark():
+    top = _made("sparkoperator.k8s.io/v1beta2", "SparkApplication", spec={"executor": {"instances": 2}})
+
+    def make(role):
+        labels = {"spark-role": role, "spark-app-selector": "app", "sparkoperator.k8s.io/submission-id": "s"}
+        return lambda number: pod(f"p-{number}", owned_by=(top,), labels=labels)
+
+    return (top,), [make("driver"), make("executor"), make("executor")]
+
+
+def _volcano():
+    top = _made("batch.volcano.sh/v1alpha1", "Job", spec={"minAvailable": 3, "tasks": [{"name": "w", "replicas": 3}]})
+
+    def make(index):
+        said = {"volcano.sh/task-spec": "w", "volcano.sh/task-index": str(index), "volcano.sh/job-version": "1"}
+        return lambda number: pod(f"p-{number}", owned_by=(top,), annotations=said)
+
+    return (top,), [make(0), make(1), make(2)]
+
+
+def _lws():
+    """As a group whose leader is there, and makes its workers."""
+    top = _made("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", spec={"leaderWorkerTemplate": {"size": 3}})
+    lead = _made("v1", "Pod", "it-0")
+
+    def make(index):
+        def made(number):
+            own = _made("apps/v1", "StatefulSet", "it-0", ownerReferences=_below(lead))
+            prefix = "leaderworkerset.sigs.k8s.io/"
+            labels = {f"{prefix}name": "it", f"{prefix}group-key": "key", f"{prefix}group-index": "0"}
+            labels[f"{prefix}worker-index"] = str(index)
+            return pod(f"p-{number}", owned_by=(own,), labels=labels, annotations={f"{prefix}size": "3"})
+
+        return made
+
+    return (top,), [make(index) for index in range(3)]
+
+
+ENSEMBLES = {
+    "annotated": _annotated(),
+    "PodGroup": _pod_group(),
+    "native": _native(),
+    "Kueue": _kueue(),
+    "Armada": _armada(),
+    "YuniKorn": _yunikorn(),
+    "JobSet": _jobset(),
+    "JobSet in order": _jobset(startupPolicy={"startupPolicyOrder": "InOrder"}),
+    "PyTorchJob": _torch(),
+    "MPIJob": _mpi(),
+    "Ray": _ray(),
+    "Spark": _spark(),
+    "Volcano": _volcano(),
+}
+"""Owners above the pods, and how to make the pod of each of three places; `number` tells one try from another."""
