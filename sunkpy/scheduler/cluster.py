@@ -10,6 +10,7 @@ import msgspec
 import structlog
 
 from sunkpy.core import names
+from sunkpy.core.gang.limits import Surroundings
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.quantity import BadQuantity
@@ -19,6 +20,7 @@ from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_n
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer, Together
+from sunkpy.scheduler.neighbours import Neighbours, PodsOn
 from sunkpy.scheduler.occupancy import Occupancy
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import NodeCache
@@ -38,10 +40,17 @@ class Cluster:
         self._eligible: dict[bytes, Eligibility] = {}
         self._indexed: tuple[dict[str, list[Pod]], dict[str, list[Pod]]] | None = None
         self._candidates: list[Candidate] | None = None
+        self._by_name: dict[str, Node] | None = None
         by_name = (f"spec.schedulerName={name}" for name in settings.scheduler_names)
         self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=ours) for ours in by_name)
+        self._neighbours = Neighbours(own=self.pods.values, scheduler_names=settings.scheduler_names)
+        self.pods.add_handler(self._neighbours.update)
         self.occupancy = Occupancy(
-            kube, scheduler_names=settings.scheduler_names, own=self.pods.values, on_change=self._invalidate
+            kube,
+            scheduler_names=settings.scheduler_names,
+            own=self.pods.values,
+            neighbours=self._neighbours,
+            on_change=self._invalidate,
         )
         self.nodes = Informer(kube, paths.NODES, Node)
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
@@ -113,6 +122,19 @@ class Cluster:
                 return Eligibility(eligible=(), refused={"": str(error)})
         return self._eligible[key]
 
+    def surroundings(self, *, listed: PodsOn | None = None) -> Surroundings:
+        """Who is on which node; `listed`: all pods of some nodes, as they were just read."""
+        if self._by_name is None:
+            self._by_name = {node.name: node for node in self.nodes.values()}
+        return self._neighbours.around(self._by_name, listed=listed)
+
+    def candidates(self) -> list[Candidate]:
+        """All nodes that Slurm knows, with what it says of them now; none while they have not been read."""
+        observation = self._slurm_nodes.observation
+        if observation is None:
+            return []
+        return [msgspec.structs.replace(c, slurm=observation.nodes.get(c.slurm_node)) for c in self._all_candidates()]
+
     def _all_candidates(self) -> list[Candidate]:
         if self._candidates is None:
             self._candidates = [
@@ -131,6 +153,7 @@ class Cluster:
         return Candidate(slurm_node=name, node=node, slurm=slurm, taken=self.occupancy.taken(node.name))
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        self._by_name = None
         if old is None or new is None or _facts(old) != _facts(new):
             self._invalidate()
 

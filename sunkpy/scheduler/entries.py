@@ -160,7 +160,7 @@ class Change:
 class GangEntry:
     """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has held
     nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not. `has_news`:
-    something is to be told later.
+    something is to be told later. `is_fickle`: pods of others, of which nobody tells, decide where it may go.
     """
 
     id: GangId
@@ -179,6 +179,7 @@ class GangEntry:
     is_half_bound: bool = False
     is_several: bool = False
     has_news: bool = False
+    is_fickle: bool = False
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def member(self, pod: Pod) -> MemberEntry:
@@ -231,17 +232,13 @@ class GangEntry:
         """Keep the next jobs of this gang away from a node for a while."""
         self.refusals[slurm_node] = (why, now + _REFUSAL_S)
 
-    def eligibility(self, eligibility: Eligibility | None, *, now: float) -> Eligibility | None:
+    def eligibility(self, eligibility: Eligibility, *, now: float) -> Eligibility:
         """The nodes that fit, without those whose kubelet lately refused this gang."""
         self.refusals = {node: refusal for node, refusal in self.refusals.items() if refusal[1] > now}
-        if eligibility is None or not self.refusals:
-            return eligibility
         return without(eligibility, {node: why for node, (why, _) in self.refusals.items()})
 
-    def view(
-        self, gang: Gang | None, eligibility: Eligibility | None, *, placed: dict[str, str], now: float
-    ) -> GangView:
-        """The value that decisions read."""
+    def view(self, gang: Gang | None, *, placed: dict[str, str], now: float) -> GangView:
+        """The value that decisions read, but for the nodes that fit."""
         return GangView(
             id=self.id,
             gang=gang,
@@ -249,7 +246,6 @@ class GangEntry:
             bound_to=self.bound_to,
             placed=placed,
             displaced=dict(self.displaced),
-            eligibility=self.eligibility(eligibility, now=now),
             may_submit=now >= self.retry_at,
             refused=self.refused,
             idle_s=0.0 if self.idle_since is None else now - self.idle_since,

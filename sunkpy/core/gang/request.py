@@ -14,6 +14,7 @@ from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.options import JobOptions
 from sunkpy.core.gang.slots import Slots, largest, plan_slots, rounded
 from sunkpy.core.model import matching, quantity
+from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility, excluded
 from sunkpy.core.placement.needs import gres, whole_cpus
 
@@ -75,7 +76,11 @@ def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None)
     """
     slots = plan_slots(gang, eligibility)
     request = _request(gang, policy, slots, has_own_nodes=gang.one_per_node or slots.count == 1)
-    return msgspec.structs.replace(request, excluded_nodes=excluded(eligibility) if eligibility is not None else ())
+    return msgspec.structs.replace(
+        request,
+        maximum_nodes=1 if gang.one_domain == HOSTNAME else slots.count,
+        excluded_nodes=excluded(eligibility) if eligibility is not None else (),
+    )
 
 
 def plan_cover(gang: Gang, policy: Policy, placed: Mapping[str, str]) -> JobRequest:

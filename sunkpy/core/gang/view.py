@@ -120,8 +120,9 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
     """A gang, its jobs and what the scheduler remembers of it.
 
     `gang` is None when all its pods are gone. `eligibility` holds for every member; None while Slurm's nodes are not
-    known. `bound_to` is the job under which the members were bound, `placed` the Slurm node of each bound member by
-    its uid: both from the scheduler's own knowledge, for the owner of a pod can write any annotation.
+    known, and when members have nodes. `is_fickle`: it changes with pods of others, of which nobody tells. `bound_to`
+    is the job under which the members were bound, `placed` the Slurm node of each bound member by its uid: both from
+    the scheduler's own knowledge, for the owner of a pod can write any annotation.
     `displaced`: Slurm nodes that other jobs were given while the job of the pods there was lost, with those jobs.
     `may_submit` is False until a failed or refused submit may be tried again. `waits_for`: in words, whom the owner
     has to get rid of first. `idle_s`: for so long a job has held nodes for the gang and no member has been there.
@@ -140,6 +141,7 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
     waits_for: str = ""
     idle_s: float = 0.0
     is_half_bound: bool = False
+    is_fickle: bool = False
 
     @property
     def pods(self) -> tuple[Pod, ...]:
