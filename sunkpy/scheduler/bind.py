@@ -65,7 +65,13 @@ class Binder:
             if node is None:
                 raise Refused(binding.pod, f"Slurm node {binding.slurm_node} has no Kubernetes node behind it")
             placed.append((binding.pod, node))
-            to = Assumption(job=action.job, node=node.name, slurm_node=binding.slurm_node, place=binding.place)
+            to = Assumption(
+                job=action.job,
+                node=node.name,
+                slurm_node=binding.slurm_node,
+                place=binding.place,
+                gpus=binding.gpus,
+            )
             sent.append((binding.pod, to))
         async with self._alone_on(node.name for _, node in placed):
             if await self._are_admitted(entry, placed):

@@ -18,6 +18,7 @@ from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.view import MISSING_OBSERVATIONS, GangView, JobView
+from sunkpy.core.model.gres import Indices
 from sunkpy.core.model.layout import Layout
 from sunkpy.core.model.objects import Key, Pod
 from sunkpy.core.model.states import JobId, SlurmJob
@@ -38,6 +39,7 @@ class Assumption(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     slurm_node: str
     place: str = ""
+    gpus: str = ""
     confirmed: bool = False
 
 
@@ -70,6 +72,7 @@ class JobEntry:
     nodes: tuple[str, ...] = ()
     tasks: int = 0
     layout: Layout = ()
+    devices: dict[str, Indices] = field(default_factory=dict)
     excluded: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
     prologs: dict[str, float] = field(default_factory=dict)
@@ -92,6 +95,7 @@ class JobEntry:
             nodes=self.nodes,
             tasks=self.tasks,
             layout=self.layout,
+            devices=self.devices,
             excluded=self.excluded,
             required=self.required,
             prologs=frozenset(self.prologs) - frozenset(self.epilogs),
@@ -122,7 +126,7 @@ class JobEntry:
             if "PENDING" in state and "COMPLETING" not in state:
                 # And so are its nodes: one of them may speak for it again only when Slurm gives it anew.
                 self.proved.clear()
-                self.nodes, self.layout = (), ()
+                self.nodes, self.layout, self.devices = (), (), {}
         return (self.state, self.missing) != before
 
     def read(self, job: SlurmJob, *, nodes: tuple[str, ...], at: float) -> bool:
@@ -133,14 +137,15 @@ class JobEntry:
             self.missing, self.reappeared = 0, False
         self.reason = "" if job.state_reason == "None" else job.state_reason
         self.nodes = nodes
-        self.tasks, self.layout, self.required = job.tasks, job.layout, job.required_nodes
+        self.tasks, self.layout, self.devices = job.tasks, job.layout, job.devices
+        self.required = job.required_nodes
         self.excluded = tuple(sorted(job.excluded_nodes))
         changed = self.observe(job.state, asked_at=at)
         return changed or self._details() != before
 
     def _details(self) -> tuple[object, ...]:
         """What only a full read tells and a decision looks at."""
-        return (self.reason, self.nodes, self.tasks, self.layout, self.excluded, self.required)
+        return (self.reason, self.nodes, self.tasks, self.layout, self.devices, self.excluded, self.required)
 
 
 class Change:
@@ -257,8 +262,9 @@ def notes(to: Assumption) -> dict[str, str]:
     """The annotations that a pod gets with its binding."""
     if to.job is None:
         return {}
-    place = {names.ANNOTATION_PLACE: to.place} if to.place else {}
-    return {names.ANNOTATION_JOB_ID: str(to.job), names.ANNOTATION_PLACED_ON: to.slurm_node, **place}
+    optional = {names.ANNOTATION_PLACE: to.place, names.ANNOTATION_GPU_INDICES: to.gpus}
+    told = {name: text for name, text in optional.items() if text}
+    return {names.ANNOTATION_JOB_ID: str(to.job), names.ANNOTATION_PLACED_ON: to.slurm_node, **told}
 
 
 def assume(pod: Pod, assumption: Assumption) -> Pod:

@@ -36,7 +36,9 @@ _SPREAD_S = 0.5
 _NEWS_AGAIN_S = 2.0
 _FICKLE_AGAIN_S = 5.0
 
-_OURS = frozenset({names.ANNOTATION_JOB_ID, names.ANNOTATION_PLACED_ON, names.ANNOTATION_PLACE})
+_OURS = frozenset({
+    names.ANNOTATION_JOB_ID, names.ANNOTATION_PLACED_ON, names.ANNOTATION_PLACE, names.ANNOTATION_GPU_INDICES,
+})  # fmt: skip
 
 
 class GangLoop:

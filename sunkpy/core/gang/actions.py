@@ -24,11 +24,15 @@ class UpdateExcluded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod, and the node that Slurm gave to its job for it; `place` as it is noted on the pod of a larger gang."""
+    """A pod, and the node that Slurm gave to its job for it.
+
+    `place` and `gpus` as they are noted on the pod: where it sits in a larger gang, which GPUs of the node are its own.
+    """
 
     pod: Pod
     slurm_node: str
     place: str = ""
+    gpus: str = ""
 
 
 class Bind(msgspec.Struct, frozen=True, kw_only=True):

@@ -248,6 +248,8 @@ _OPTIONS: Final[dict[str, _Option]] = {
 _NOT_OPTIONS: Final = frozenset({
     names.ANNOTATION_JOB_ID,
     names.ANNOTATION_PLACED_ON,
+    names.ANNOTATION_PLACE,
+    names.ANNOTATION_GPU_INDICES,
     names.ANNOTATION_GANG,
     names.ANNOTATION_GANG_SIZE,
     names.ANNOTATION_GANG_ROLES,

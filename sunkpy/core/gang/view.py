@@ -10,6 +10,7 @@ from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.places import Seat, assign
 from sunkpy.core.gang.slots import plan_slots
 from sunkpy.core.model import states as slurm_states
+from sunkpy.core.model.gres import Indices
 from sunkpy.core.model.layout import Layout, spread
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
@@ -27,7 +28,8 @@ _BEFORE_SCRIPT = frozenset({"CONFIGURING", "POWER_UP_NODE", "STAGE_OUT"})
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A placeholder job. `state` is empty until Slurm has told it once.
 
-    `tasks` is how many slots it asked for, `layout` how they lie on its nodes: 0 and empty where Slurm did not say.
+    `tasks` is how many slots it asked for, `layout` how they lie on its nodes, `devices` which GRES it has there: 0 and
+    empty where Slurm did not say.
     `prologs` and `epilogs` are the Slurm nodes whose hook has called for this job; `missing` counts fresh answers of
     Slurm, one after another, that did not contain the job. `is_cancelled`: Slurm has taken our order to end it, and its
     state may not show it yet.
@@ -39,6 +41,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
     tasks: int = 0
     layout: Layout = ()
+    devices: dict[str, Indices] = {}
     excluded: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
     prologs: frozenset[str] = frozenset()
