@@ -17,6 +17,7 @@ from sunkpy.core import names
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
+from sunkpy.core.gang.terms import Terms, terms_of
 from sunkpy.core.gang.view import MISSING_OBSERVATIONS, GangView, JobView
 from sunkpy.core.model.gres import Indices
 from sunkpy.core.model.layout import Layout
@@ -62,7 +63,8 @@ class MemberEntry:
 @dataclass(slots=True)
 class JobEntry:
     """One placeholder job. `noted`: its end has been counted; `reappeared`: the id is back after Slurm forgot it;
-    `proved`: nodes of which Slurm itself has said that the job has them.
+    `proved`: nodes of which Slurm itself has said that the job has them. `terms`: as this leader submitted
+    or changed it last, else as Slurm has it.
     """
 
     id: JobId
@@ -75,6 +77,8 @@ class JobEntry:
     devices: dict[str, Indices] = field(default_factory=dict)
     excluded: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
+    terms: Terms | None = None
+    refused_terms: Terms | None = None
     prologs: dict[str, float] = field(default_factory=dict)
     epilogs: dict[str, float] = field(default_factory=dict)
     missing: int = 0
@@ -98,6 +102,8 @@ class JobEntry:
             devices=self.devices,
             excluded=self.excluded,
             required=self.required,
+            terms=self.terms,
+            refused_terms=self.refused_terms,
             prologs=frozenset(self.prologs) - frozenset(self.epilogs),
             epilogs=frozenset(self.epilogs),
             missing=self.missing,
@@ -140,12 +146,22 @@ class JobEntry:
         self.tasks, self.layout, self.devices = job.tasks, job.layout, job.devices
         self.required = job.required_nodes
         self.excluded = tuple(sorted(job.excluded_nodes))
+        self.terms = self.terms or terms_of(job)
         changed = self.observe(job.state, asked_at=at)
         return changed or self._details() != before
 
     def _details(self) -> tuple[object, ...]:
         """What only a full read tells and a decision looks at."""
-        return (self.reason, self.nodes, self.tasks, self.layout, self.devices, self.excluded, self.required)
+        return (
+            self.reason,
+            self.nodes,
+            self.tasks,
+            self.layout,
+            self.devices,
+            self.excluded,
+            self.required,
+            self.terms,
+        )
 
 
 class Change:

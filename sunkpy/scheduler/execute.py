@@ -69,6 +69,8 @@ class Executor:
                 await self._submit(entry, action)
             case act.UpdateExcluded():
                 await self._jobs.exclude(entry, action)
+            case act.UpdateTerms():
+                await self._change(entry, action)
             case act.Bind():
                 await self._bind(entry, action)
             case act.BindDirectly():
@@ -100,6 +102,15 @@ class Executor:
         if job is not None:
             unbound = [pod for pod in action.pods if not pod.spec.node_name]
             await fan_out([partial(self._pods.note_job, pod, job) for pod in unbound])
+
+    async def _change(self, entry: GangEntry, action: act.UpdateTerms) -> None:
+        refusal = await self._jobs.change(entry, action)
+        job, pod = f"Slurm job {action.job}", action.pod
+        if refusal:
+            note = f"{job} stays as it is: {refusal}"
+            await self._pods.warn(pod, reason="JobNotChanged", action="Scheduling", note=note)
+        else:
+            await self._pods.tell(pod, reason="JobChanged", action="Scheduling", note=f"{job}: {action.change}")
 
     async def _bind(self, entry: GangEntry, action: act.Bind) -> None:
         try:

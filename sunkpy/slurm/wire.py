@@ -18,6 +18,7 @@ class Number(msgspec.Struct, frozen=True):
     """Slurm's optional number: unset, infinite (then `number` is 0), or a value."""
 
     set: bool = False
+    infinite: bool = False
     number: int | float = 0
 
     @property
@@ -152,6 +153,12 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
     user_name: str = ""
     account: str = ""
     partition: str = ""
+    qos: str = ""
+    resv_name: str = ""
+    features: str = ""
+    licenses: str = ""
+    required_switches: int = 0
+    time_limit: Number = Number()
     priority: Number = Number()
     nodes: str | None = ""
     scheduled_nodes: str = ""
@@ -202,6 +209,12 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
             user=self.user_name,
             account=self.account,
             partition=self.partition,
+            qos=self.qos,
+            reservation=self.resv_name,
+            constraint=self.features,
+            licenses=self.licenses,
+            switches=self.required_switches,
+            time_limit_min=0 if self.time_limit.infinite else self.time_limit.value or None,
             priority=self.priority.value,
             nodes=self.nodes or "",
             scheduled_nodes=self.scheduled_nodes,

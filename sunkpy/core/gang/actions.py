@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from sunkpy.core.gang.request import JobRequest
+from sunkpy.core.gang.terms import Change
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
 
@@ -21,6 +22,14 @@ class UpdateExcluded(msgspec.Struct, frozen=True, kw_only=True):
 
     job: JobId
     excluded: tuple[str, ...]
+
+
+class UpdateTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """Change a pending job as the annotations of its pods were changed; `pod` is told."""
+
+    job: JobId
+    pod: Pod
+    change: Change
 
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,4 +113,6 @@ class Warn(msgspec.Struct, frozen=True, kw_only=True):
     note: str
 
 
-GangAction = Submit | UpdateExcluded | Bind | BindDirectly | Cover | Finish | Cancel | Evict | Report | Warn
+GangAction = (
+    Submit | UpdateExcluded | UpdateTerms | Bind | BindDirectly | Cover | Finish | Cancel | Evict | Report | Warn
+)

@@ -19,14 +19,16 @@ from sunkpy.core.gang.actions import (
     Report,
     Submit,
     UpdateExcluded,
+    UpdateTerms,
     Warn,
 )
 from sunkpy.core.gang.devices import assign_devices
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.outcome import has_succeeded
 from sunkpy.core.gang.places import explain_missing
-from sunkpy.core.gang.request import Policy, plan_cover, plan_job
+from sunkpy.core.gang.request import Policy, plan_cover, plan_job, plan_terms
 from sunkpy.core.gang.slots import may_have_asked
+from sunkpy.core.gang.terms import find_change
 from sunkpy.core.gang.view import GangView, JobView, holds_its_node, is_over
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Pod
@@ -191,7 +193,7 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
     if job.is_suspended:
         return [*actions, Cancel(job=job.id, why="it was suspended before its pods started")]
     if job.is_pending:
-        actions += _tend_pending(view, gang, job)
+        actions += _tend_pending(view, gang, job, policy)
     return actions
 
 
@@ -267,7 +269,7 @@ def _declared_anew(gang: Gang, job: JobView) -> str:
     return f"its owner wants {gang.places} pods now, and the job has {job.tasks} slots"
 
 
-def _tend_pending(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
+def _tend_pending(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[GangAction]:
     if not _is_for(gang, job):
         return [Cancel(job=job.id, why=_declared_anew(gang, job))]
     actions: list[GangAction] = []
@@ -275,6 +277,13 @@ def _tend_pending(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
         wanted = excluded(view.eligibility)
         if wanted != job.excluded:
             actions.append(UpdateExcluded(job=job.id, excluded=wanted))
+    # What was asked for since cannot be used: the job waits on, as it was.
+    if fatal := [str(problem) for problem in gang.problems if problem.fatal]:
+        return [*actions, *_report_all(gang, "; ".join(fatal))]
+    wants = plan_terms(gang, policy)
+    change = find_change(job.terms, wants) if job.terms is not None and wants != job.refused_terms else None
+    if change is not None:
+        actions.append(UpdateTerms(job=job.id, pod=gang.members[0], change=change))
     if job.reason:
         cure = NEVER_STARTS.get(job.reason)
         message = f"Slurm job {job.id} waits: {job.reason}" + (f" ({cure})" if cure else "")

@@ -52,6 +52,9 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     wait_s: int | None = None
 
+    def __str__(self) -> str:
+        return f"{self.count}" if self.wait_s is None else f"{self.count} within {self.wait_s} s"
+
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the annotations ask; empty means Slurm's default. `time_limit_min` None: not said, 0: unlimited.

@@ -9,6 +9,7 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.places import Seat, assign
 from sunkpy.core.gang.slots import plan_slots
+from sunkpy.core.gang.terms import Terms
 from sunkpy.core.model import states as slurm_states
 from sunkpy.core.model.gres import Indices
 from sunkpy.core.model.layout import Layout, spread
@@ -29,7 +30,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A placeholder job. `state` is empty until Slurm has told it once.
 
     `tasks` is how many slots it asked for, `layout` how they lie on its nodes, `devices` which GRES it has there: 0 and
-    empty where Slurm did not say.
+    empty where Slurm did not say. `terms` are those that it waits on, None until they are known; `refused_terms` others
+    that Slurm would not have.
     `prologs` and `epilogs` are the Slurm nodes whose hook has called for this job; `missing` counts fresh answers of
     Slurm, one after another, that did not contain the job. `is_cancelled`: Slurm has taken our order to end it, and its
     state may not show it yet.
@@ -44,6 +46,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     devices: dict[str, Indices] = {}
     excluded: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
+    terms: Terms | None = None
+    refused_terms: Terms | None = None
     prologs: frozenset[str] = frozenset()
     epilogs: frozenset[str] = frozenset()
     missing: int = 0

@@ -162,7 +162,7 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job as slurmctld reports it. `nodes` and `scheduled_nodes` in Slurm's range syntax.
 
     `tasks` is what was asked for, 0 when Slurm does not say; `layout` how they lie on the nodes, `devices` which GRES
-    it has on each, once it has them.
+    it has on each, once it has them. `time_limit_min`: None when it is the partition's, 0 when there is none.
     """
 
     id: JobId
@@ -173,6 +173,12 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     user: str = ""
     account: str = ""
     partition: str = ""
+    qos: str = ""
+    reservation: str = ""
+    constraint: str = ""
+    licenses: str = ""
+    switches: int = 0
+    time_limit_min: int | None = None
     priority: int = 0
     nodes: str = ""
     scheduled_nodes: str = ""
