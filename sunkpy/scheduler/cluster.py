@@ -38,7 +38,8 @@ class Cluster:
         self._on_nodes = on_nodes
         self._log = structlog.get_logger("cluster")
         self._eligible: dict[bytes, Eligibility] = {}
-        self._indexed: tuple[dict[str, list[Pod]], dict[str, list[Pod]]] | None = None
+        self._by_slurm_node: dict[str, dict[str, Pod]] = defaultdict(dict)
+        self._by_node: dict[str, dict[str, Pod]] = defaultdict(dict)
         self._candidates: list[Candidate] | None = None
         self._by_name: dict[str, Node] | None = None
         by_name = (f"spec.schedulerName={name}" for name in settings.scheduler_names)
@@ -92,21 +93,26 @@ class Cluster:
 
     def slurm_node_on(self, node: str) -> str:
         """The Slurm node whose slurmd runs on a Kubernetes node; empty when there is none."""
-        pod = _best(self._index()[1].get(node, ()))
+        pod = _best(self._by_node.get(node, {}).values())
         return pod.labels.get(names.LABEL_SLURM_NODE, "") if pod is not None else ""
 
     def slurmd_pod(self, slurm_node: str) -> Pod | None:
         """The slurmd pod of a Slurm node; of several, one that is not going away."""
-        return _best(self._index()[0].get(slurm_node, ()))
+        return _best(self._by_slurm_node.get(slurm_node, {}).values())
 
-    def _index(self) -> tuple[dict[str, list[Pod]], dict[str, list[Pod]]]:
-        """The slurmd pods by Slurm node, and by Kubernetes node."""
-        if self._indexed is None:
-            self._indexed = (defaultdict(list), defaultdict(list))
-            for pod in filter(is_slurmd, self.slurmd_pods.values()):
-                self._indexed[0][pod.labels.get(names.LABEL_SLURM_NODE, "")].append(pod)
-                self._indexed[1][pod.spec.node_name].append(pod)
-        return self._indexed
+    def _index(self, old: Pod | None, new: Pod | None) -> None:
+        """Slurmd pods by Slurm node, and by Kubernetes node."""
+        for pod, is_there in ((old, False), (new, True)):
+            if pod is None:
+                continue
+            name = pod.labels.get(names.LABEL_SLURM_NODE, "")
+            for index, key in ((self._by_slurm_node, name), (self._by_node, pod.spec.node_name)):
+                if is_there and is_slurmd(pod):
+                    index[key][pod.uid] = pod
+                else:
+                    index[key].pop(pod.uid, None)
+                if not index[key]:
+                    del index[key]
 
     def eligibility(self, pod: Pod) -> Eligibility | None:
         """Where the pod may run; None while Slurm's nodes have not been read."""
@@ -158,7 +164,7 @@ class Cluster:
             self._invalidate()
 
     def _slurmd_changed(self, old: Pod | None, new: Pod | None) -> None:
-        self._indexed = None
+        self._index(old, new)
         if old is None or new is None or old.spec.node_name != new.spec.node_name:
             self._invalidate()
 

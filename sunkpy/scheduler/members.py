@@ -32,8 +32,8 @@ _FIRST_LOOK_S: Final = 15.0
 class Listener(Protocol):
     """Who hears of what happens between pods and gangs; must not block."""
 
-    def owner_changed(self, id: GangId) -> None:
-        """Something above the gang's pods has changed."""
+    def owner_changed(self, id: GangId, *, is_wish: bool) -> None:
+        """Something above the gang's pods has changed; `is_wish`: somebody wants something else now."""
 
     def kept_aside(self, pod: Pod) -> None:
         """It is not known yet to which gang the pod belongs; told again when that was looked at in vain."""
@@ -175,11 +175,11 @@ class MemberIndex:
         self._index(pod, is_there=True)
         self._tell(None, pod)
 
-    def _owner_changed(self, uid: str) -> None:
+    def _owner_changed(self, uid: str, is_wish: bool) -> None:
         if uid in self._aside:
             self._place(self._aside[uid], is_there=True)
         elif uid in self._ids:
-            self._listener.owner_changed(self._ids[uid])
+            self._listener.owner_changed(self._ids[uid], is_wish=is_wish)
 
     def _part(self, gang: Gang, pods: Sequence[Pod]) -> None:
         """Make extras of the pods that have had no place for a while.
