@@ -182,6 +182,7 @@ class GangEntry:
     """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has held
     nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not. `has_news`:
     something is to be told later. `is_fickle`: pods of others, of which nobody tells, decide where it may go.
+    `suspended_for`: the job whose preemption the owner was suspended for.
     """
 
     id: GangId
@@ -201,6 +202,7 @@ class GangEntry:
     is_several: bool = False
     has_news: bool = False
     is_fickle: bool = False
+    suspended_for: JobId | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def member(self, pod: Pod) -> MemberEntry:

@@ -100,6 +100,15 @@ class MemberIndex:
         """The pods of a gang that are there, in no order."""
         return tuple(self._pods.get(id, {}).values())
 
+    def has_living(self, owner: Owner) -> bool:
+        """Some pod below the object has not ended."""
+        for uid in self._owners.below(owner):
+            id = self._ids.get(uid)
+            pod = self._pods.get(id, {}).get(uid) if id is not None else self._aside.get(uid)
+            if pod is not None and not pod.is_finished:
+                return True
+        return False
+
     def identified(self) -> Sequence[Pod]:
         """All pods of which it is known where they belong."""
         return [pod for pods in self._pods.values() for pod in pods.values()]

@@ -78,6 +78,11 @@ class Owners:
             return f"it belongs to {link}, which does not exist"
         return f"it belongs to {link}, which could not be read yet"
 
+    def below(self, owner: Owner) -> set[str]:
+        """Uids of the pods that are known to be below an object."""
+        links = (link for link in self._links.get((owner.is_a, owner.name), ()) if link.leads_to(owner))
+        return {uid for link in links if link.namespace == owner.key[0] for uid in self._below[link]}
+
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         above = self._above.pop(uid, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from sunkpy.core.gang.gang import Suspension
 from sunkpy.core.gang.request import JobRequest
 from sunkpy.core.gang.terms import Change
 from sunkpy.core.model.objects import Pod
@@ -88,13 +89,15 @@ class Cancel(msgspec.Struct, frozen=True, kw_only=True):
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
     """Tell a pod to go because its job has lost the node, or was lost itself and `given_away` is `displaced_by`'s now.
 
-    Of a gang that may be another Slurm node than that of the pod: the members go together.
+    Of a gang that may be another Slurm node than that of the pod: the members go together. `suspension`: if the job was
+    preempted the owner is told to take its pods back instead.
     """
 
     pod: Pod
     job: JobId | None
     displaced_by: JobId | None = None
     given_away: str = ""
+    suspension: Suspension | None = None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

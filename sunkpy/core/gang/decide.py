@@ -23,7 +23,7 @@ from sunkpy.core.gang.actions import (
     Warn,
 )
 from sunkpy.core.gang.devices import assign_devices
-from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.gang import Gang, Suspension
 from sunkpy.core.gang.outcome import has_succeeded
 from sunkpy.core.gang.places import explain_missing
 from sunkpy.core.gang.request import Policy, plan_cover, plan_job, plan_terms
@@ -125,7 +125,7 @@ def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction
         return [*actions, Cancel(job=job.id, why=_GIVEN_BACK)]
     if holds_its_node(job):
         return actions + _take_places(view, gang, job, policy)
-    actions += [Evict(pod=pod, job=job.id) for pod in _staying(view, gang)]
+    actions += [Evict(pod=pod, job=job.id, suspension=_suspension(gang, policy)) for pod in _staying(view, gang)]
     # A suspended or requeued job would run no epilog for these pods, or start a second time without them.
     if job.is_suspended or job.is_pending:
         actions.append(Cancel(job=job.id, why="its pods cannot be suspended or queued again"))
@@ -224,7 +224,13 @@ def _start(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[Gan
     bindings = tuple(bind[pod.uid] for pod in _unbound(gang) if pod.uid in bind)
     if not bindings or any(pod.spec.scheduling_gates for pod in gang.members):
         return []
-    return [Bind(job=job.id, bindings=bindings, final_because=gang.final_because)]
+    final_because = "" if _suspension(gang, policy) else gang.final_because
+    return [Bind(job=job.id, bindings=bindings, final_because=final_because)]
+
+
+def _suspension(gang: Gang, policy: Policy) -> Suspension | None:
+    """How the owner is suspended when the gang is preempted, if that is wished, possible and allowed."""
+    return gang.suspension if policy.suspend_owners and gang.options.on_preemption == "suspend" else None
 
 
 def _take_places(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[GangAction]:

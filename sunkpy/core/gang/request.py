@@ -59,12 +59,14 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that decisions need. `gpu_resources`: extended resource → GRES name, as {"nvidia.com/gpu": "gpu"}.
 
-    `epilog_timeout_s`: how long an epilog waits for pods to be gone before it drains the node.
+    `epilog_timeout_s`: how long an epilog waits for pods to be gone before it drains the node. `suspend_owners`: owners
+    that ask for it are suspended when their gang is preempted.
     """
 
     gpu_resources: Mapping[str, str]
     default_partition: str = ""
     epilog_timeout_s: float = 3600.0
+    suspend_owners: bool = False
 
 
 def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None) -> JobRequest:
