@@ -49,8 +49,9 @@ class Collector:
         waits_for = self._generation_in_the_way(entry.id)
         if waits_for:
             view = msgspec.structs.replace(view, waits_for=waits_for)
-        # Pods that have their nodes look for none.
-        return view if view.is_bound else self._with_eligibility(view, entry)
+        # Pods that have their nodes look for none; every prolog asks for the view.
+        has_nodes = view.is_bound or any(job.start_nodes for job in view.live_jobs)
+        return view if has_nodes else self._with_eligibility(view, entry)
 
     def _generation_in_the_way(self, id: GangId) -> str:
         """Another generation of the owner's pods that still has a job or a node, in words; empty when there is none."""

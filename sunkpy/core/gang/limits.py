@@ -38,6 +38,7 @@ DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 
 _Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
+_Inner = Sequence[tuple[str, PodAffinityTerm]]
 
 
 def within_limits(gang: Gang, *, gpu_resources: Mapping[str, str]) -> Gang:
@@ -49,12 +50,13 @@ def within_limits(gang: Gang, *, gpu_resources: Mapping[str, str]) -> Gang:
     """
     if gang.refused or gang.never_queues:
         return gang
-    if refused := _refused_devices(gang, gpu_resources) or _refused_spread(gang):
+    apart, together = _inner(gang, _anti), _inner(gang, _affinity)
+    if refused := _refused_devices(gang, gpu_resources) or _refused_spread(gang, apart, together):
         return msgspec.structs.replace(gang, refused=refused)
     return msgspec.structs.replace(
         gang,
-        one_per_node=gang.one_per_node or _must_spread(gang),
-        one_domain=gang.one_domain or _domain(gang),
+        one_per_node=gang.one_per_node or _must_spread(gang, apart),
+        one_domain=gang.one_domain or _domain(together),
     )
 
 
@@ -141,28 +143,28 @@ def _refused_devices(gang: Gang, gpu_resources: Mapping[str, str]) -> str:
     return ""
 
 
-def _refused_spread(gang: Gang) -> str:
-    for name, term in _inner(gang, _anti):
+def _refused_spread(gang: Gang, apart: _Inner, together: _Inner) -> str:
+    for name, term in apart:
         if term.topology_key != HOSTNAME:
             return (
                 f"{name} must not share its {term.topology_key} with others of its gang: "
                 "Slurm can keep the pods of a job on different nodes, not in different domains"
             )
-    if _must_spread(gang) and HOSTNAME in (gang.one_domain, _domain(gang)):
+    if _must_spread(gang, apart) and HOSTNAME in (gang.one_domain, _domain(together)):
         return "its pods must be on one node and on different nodes"
-    keys = sorted({term.topology_key for _, term in _inner(gang, _affinity)} | ({gang.one_domain} - {""}))
+    keys = sorted({term.topology_key for _, term in together} | ({gang.one_domain} - {""}))
     if len(keys) > 1 and HOSTNAME not in keys:
         return f"its pods must be together by {' and by '.join(keys)}: Slurm can keep a job within one of them"
     return ""
 
 
-def _must_spread(gang: Gang) -> bool:
-    return any(term.topology_key == HOSTNAME for _, term in _inner(gang, _anti)) or _ports_clash(gang)
+def _must_spread(gang: Gang, apart: _Inner) -> bool:
+    return any(term.topology_key == HOSTNAME for _, term in apart) or _ports_clash(gang)
 
 
-def _domain(gang: Gang) -> str:
+def _domain(together: _Inner) -> str:
     """The node label by which the gang must be together; on one node it is together by every label."""
-    keys = sorted({term.topology_key for _, term in _inner(gang, _affinity)})
+    keys = sorted({term.topology_key for _, term in together})
     return HOSTNAME if HOSTNAME in keys else next(iter(keys), "")
 
 
@@ -190,7 +192,7 @@ def _resources(spec: PodSpec) -> set[str]:
     return {name for resources in wanted for name, amount in resources.items() if amount != "0"}
 
 
-def _inner(gang: Gang, terms: _Terms) -> list[tuple[str, PodAffinityTerm]]:
+def _inner(gang: Gang, terms: _Terms) -> _Inner:
     """Terms that are about other pods of the gang; a pod yet to come is taken to look like those of its role."""
     found = []
     for role in gang.roles:
