@@ -13,6 +13,7 @@ from sunkpy.core.gang.limits import avoid_nodes, looks_around, within_limits
 from sunkpy.core.gang.slots import plan_slots
 from sunkpy.core.gang.view import GangView, is_over
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.domains import Wish, in_one_domain
 from sunkpy.core.placement.eligibility import Eligibility, in_common, minus
 from sunkpy.scheduler.cluster import Cluster
@@ -99,7 +100,10 @@ class Collector:
         return {self._cluster.slurm_node_on(node): why for node, why in avoided.items()}
 
     def _in_one_domain(self, gang: Gang, eligibility: Eligibility, view: GangView, entry: GangEntry) -> Eligibility:
-        slots = plan_slots(gang, eligibility)
+        try:
+            slots = plan_slots(gang, eligibility)
+        except BadQuantity:  # of a pod that is not there yet; told when the job is planned
+            return eligibility
         job = next(iter(view.live_jobs), None)
         wish = Wish(
             label=gang.one_domain,
