@@ -41,6 +41,10 @@ CORDONED_BY_SLURM = "slurm"
 ANNOTATION_JOB_ID = PREFIX + "job-id"
 ANNOTATION_PLACED_ON = PREFIX + "slurm-node"
 ANNOTATION_PLACE = PREFIX + "place"  # "<role>/<index>", of a member of a gang of several
+ANNOTATION_GPU_INDICES = PREFIX + "gpu-indices"  # "0,1": those of its node that the job holds for the pod
+
+# Annotation of owners of workload pods, written by the scheduler: "<scheduler>:<field>", as "slurm:spec.suspend".
+ANNOTATION_SUSPENDED_BY = PREFIX + "suspended-by"
 
 # Annotations of workload pods written by people: which pods are a gang.
 ANNOTATION_GANG = PREFIX + "gang"  # its name within the namespace

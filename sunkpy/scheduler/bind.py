@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 
 import msgspec
 
 from sunkpy.core.gang import actions as act
+from sunkpy.core.gang.limits import Surroundings, avoid_nodes, without_ending
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.placement.admission import Admission, Verdict, would_kubelet_admit
 from sunkpy.kube import errors
@@ -64,7 +65,13 @@ class Binder:
             if node is None:
                 raise Refused(binding.pod, f"Slurm node {binding.slurm_node} has no Kubernetes node behind it")
             placed.append((binding.pod, node))
-            to = Assumption(job=action.job, node=node.name, slurm_node=binding.slurm_node, place=binding.place)
+            to = Assumption(
+                job=action.job,
+                node=node.name,
+                slurm_node=binding.slurm_node,
+                place=binding.place,
+                gpus=binding.gpus,
+            )
             sent.append((binding.pod, to))
         async with self._alone_on(node.name for _, node in placed):
             if await self._are_admitted(entry, placed):
@@ -110,7 +117,8 @@ class Binder:
             self._cluster.occupancy.note(node, others[node])
 
         await fan_out(partial(read, name) for name in {node.name for _, node in placed})
-        turned_away = _turned_away(placed, others)
+        around = self._cluster.surroundings(listed={node: tuple(pods) for node, pods in others.items()})
+        turned_away = _kept_away(placed, around, but=entry.members) | _turned_away(placed, others)
         for pod, _ in placed:
             member, admission = entry.member(pod), turned_away.get(pod.uid)
             member.waits_since = None if admission is None else member.waits_since or now
@@ -186,6 +194,21 @@ class Binder:
     def _has_bound_member(self, entry: GangEntry) -> bool:
         pods = [(member, self._cluster.pods.get(*member.key)) for member in entry.members.values()]
         return any(member.assumed is not None or (pod is not None and pod.spec.node_name) for member, pod in pods)
+
+
+def _kept_away(placed: Sequence[Placed], around: Surroundings, *, but: Container[str]) -> dict[str, Admission]:
+    """The pods, by uid, that others keep away from their node; one that only ending pods do may wait."""
+    pods = [pod for pod, _ in placed]
+    avoided = avoid_nodes(pods, around, but=but)
+    stays = avoid_nodes(pods, without_ending(around), but=but) if avoided else {}
+    return {
+        pod.uid: Admission(
+            verdict=Verdict.REFUSE if node.name in stays else Verdict.WAIT,
+            why=f"node {node.name} must be avoided: {avoided[node.name]}",
+        )
+        for pod, node in placed
+        if node.name in avoided
+    }
 
 
 def _turned_away(placed: Iterable[Placed], others: Mapping[str, list[Pod]]) -> dict[str, Admission]:

@@ -10,6 +10,7 @@ import msgspec
 import structlog
 
 from sunkpy.core import names
+from sunkpy.core.gang.limits import Surroundings
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.quantity import BadQuantity
@@ -19,6 +20,7 @@ from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_n
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer, Together
+from sunkpy.scheduler.neighbours import Neighbours, PodsOn
 from sunkpy.scheduler.occupancy import Occupancy
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import NodeCache
@@ -36,12 +38,20 @@ class Cluster:
         self._on_nodes = on_nodes
         self._log = structlog.get_logger("cluster")
         self._eligible: dict[bytes, Eligibility] = {}
-        self._indexed: tuple[dict[str, list[Pod]], dict[str, list[Pod]]] | None = None
+        self._by_slurm_node: dict[str, dict[str, Pod]] = defaultdict(dict)
+        self._by_node: dict[str, dict[str, Pod]] = defaultdict(dict)
         self._candidates: list[Candidate] | None = None
+        self._by_name: dict[str, Node] | None = None
         by_name = (f"spec.schedulerName={name}" for name in settings.scheduler_names)
         self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=ours) for ours in by_name)
+        self._neighbours = Neighbours(own=self.pods.values, scheduler_names=settings.scheduler_names)
+        self.pods.add_handler(self._neighbours.update)
         self.occupancy = Occupancy(
-            kube, scheduler_names=settings.scheduler_names, own=self.pods.values, on_change=self._invalidate
+            kube,
+            scheduler_names=settings.scheduler_names,
+            own=self.pods.values,
+            neighbours=self._neighbours,
+            on_change=self._invalidate,
         )
         self.nodes = Informer(kube, paths.NODES, Node)
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
@@ -83,21 +93,26 @@ class Cluster:
 
     def slurm_node_on(self, node: str) -> str:
         """The Slurm node whose slurmd runs on a Kubernetes node; empty when there is none."""
-        pod = _best(self._index()[1].get(node, ()))
+        pod = _best(self._by_node.get(node, {}).values())
         return pod.labels.get(names.LABEL_SLURM_NODE, "") if pod is not None else ""
 
     def slurmd_pod(self, slurm_node: str) -> Pod | None:
         """The slurmd pod of a Slurm node; of several, one that is not going away."""
-        return _best(self._index()[0].get(slurm_node, ()))
+        return _best(self._by_slurm_node.get(slurm_node, {}).values())
 
-    def _index(self) -> tuple[dict[str, list[Pod]], dict[str, list[Pod]]]:
-        """The slurmd pods by Slurm node, and by Kubernetes node."""
-        if self._indexed is None:
-            self._indexed = (defaultdict(list), defaultdict(list))
-            for pod in filter(is_slurmd, self.slurmd_pods.values()):
-                self._indexed[0][pod.labels.get(names.LABEL_SLURM_NODE, "")].append(pod)
-                self._indexed[1][pod.spec.node_name].append(pod)
-        return self._indexed
+    def _index(self, old: Pod | None, new: Pod | None) -> None:
+        """Slurmd pods by Slurm node, and by Kubernetes node."""
+        for pod, is_there in ((old, False), (new, True)):
+            if pod is None:
+                continue
+            name = pod.labels.get(names.LABEL_SLURM_NODE, "")
+            for index, key in ((self._by_slurm_node, name), (self._by_node, pod.spec.node_name)):
+                if is_there and is_slurmd(pod):
+                    index[key][pod.uid] = pod
+                else:
+                    index[key].pop(pod.uid, None)
+                if not index[key]:
+                    del index[key]
 
     def eligibility(self, pod: Pod) -> Eligibility | None:
         """Where the pod may run; None while Slurm's nodes have not been read."""
@@ -112,6 +127,19 @@ class Cluster:
         except BadQuantity as error:
             return Eligibility(eligible=(), refused={"": str(error)})
         return self._eligible[key]
+
+    def surroundings(self, *, listed: PodsOn | None = None) -> Surroundings:
+        """Who is on which node; `listed`: all pods of some nodes, as they were just read."""
+        if self._by_name is None:
+            self._by_name = {node.name: node for node in self.nodes.values()}
+        return self._neighbours.around(self._by_name, listed=listed)
+
+    def candidates(self) -> list[Candidate]:
+        """All nodes that Slurm knows, with what it says of them now; none while they have not been read."""
+        observation = self._slurm_nodes.observation
+        if observation is None:
+            return []
+        return [msgspec.structs.replace(c, slurm=observation.nodes.get(c.slurm_node)) for c in self._all_candidates()]
 
     def _all_candidates(self) -> list[Candidate]:
         if self._candidates is None:
@@ -131,11 +159,12 @@ class Cluster:
         return Candidate(slurm_node=name, node=node, slurm=slurm, taken=self.occupancy.taken(node.name))
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        self._by_name = None
         if old is None or new is None or _facts(old) != _facts(new):
             self._invalidate()
 
     def _slurmd_changed(self, old: Pod | None, new: Pod | None) -> None:
-        self._indexed = None
+        self._index(old, new)
         if old is None or new is None or old.spec.node_name != new.spec.node_name:
             self._invalidate()
 

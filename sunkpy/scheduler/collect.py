@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from sunkpy.core.gang.access import restricted, rule_for
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.limits import avoid_nodes, looks_around, within_limits
+from sunkpy.core.gang.slots import plan_slots
 from sunkpy.core.gang.view import GangView, is_over
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.placement.eligibility import Eligibility, in_common
+from sunkpy.core.model.quantity import BadQuantity
+from sunkpy.core.placement.domains import Wish, in_one_domain
+from sunkpy.core.placement.eligibility import Eligibility, in_common, minus
 from sunkpy.scheduler.cluster import Cluster
 from sunkpy.scheduler.entries import GangEntry, assume
 from sunkpy.scheduler.ledger import Ledger
@@ -42,9 +46,13 @@ class Collector:
         gang = self._gang(entry)
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
-        view = entry.view(gang, self._eligibility(gang), placed=placed, now=self._clock())
+        view = entry.view(gang, placed=placed, now=self._clock())
         waits_for = self._generation_in_the_way(entry.id)
-        return msgspec.structs.replace(view, waits_for=waits_for) if waits_for else view
+        if waits_for:
+            view = msgspec.structs.replace(view, waits_for=waits_for)
+        # Pods that have their nodes look for none; every prolog asks for the view.
+        has_nodes = view.is_bound or any(job.start_nodes for job in view.live_jobs)
+        return view if has_nodes else self._with_eligibility(view, entry)
 
     def _generation_in_the_way(self, id: GangId) -> str:
         """Another generation of the owner's pods that still has a job or a node, in words; empty when there is none."""
@@ -61,18 +69,51 @@ class Collector:
     def _gang(self, entry: GangEntry) -> Gang | None:
         pods = [_as_bound(entry, pod) for pod in self._members.pods_of(entry.id)]
         gang = self._members.assemble(entry.id, pods)
-        return self._restricted(gang) if gang is not None else None
+        if gang is None:
+            return None
+        return self._restricted(within_limits(gang, gpu_resources=self._settings.gpu_resources))
 
     def _restricted(self, gang: Gang) -> Gang:
         namespace = gang.id.namespace
         rule = rule_for(self._settings.access, namespace, self._cluster.namespace_labels(namespace))
         return restricted(gang, rule, default_partition=self._settings.default_partition)
 
-    def _eligibility(self, gang: Gang | None) -> Eligibility | None:
+    def _with_eligibility(self, view: GangView, entry: GangEntry) -> GangView:
         """The nodes that every member may use: Slurm places the job, and any member may come to any of its nodes."""
-        if gang is None:
-            return None
-        return in_common([self._cluster.eligibility(pod) for pod in _unlike(gang.members)])
+        gang = view.gang
+        if gang is None or gang.never_queues or gang.refused:
+            return view
+        unlike = _unlike(gang.members)
+        eligibility = in_common([self._cluster.eligibility(pod) for pod in unlike])
+        if eligibility is None:
+            return view
+        avoided = self._avoided(gang.members, entry)
+        eligibility = entry.eligibility(minus(eligibility, avoided), now=self._clock())
+        if gang.one_domain and eligibility.eligible:
+            eligibility = self._in_one_domain(gang, eligibility, view, entry)
+        is_fickle = bool(avoided) or any(looks_around(pod) for pod in unlike)
+        return msgspec.structs.replace(view, eligibility=eligibility, is_fickle=is_fickle)
+
+    def _avoided(self, pods: Sequence[Pod], entry: GangEntry) -> dict[str, str]:
+        """Slurm nodes where pods of others keep one of these away, or are missing."""
+        avoided = avoid_nodes(pods, self._cluster.surroundings(), but=entry.members)
+        return {self._cluster.slurm_node_on(node): why for node, why in avoided.items()}
+
+    def _in_one_domain(self, gang: Gang, eligibility: Eligibility, view: GangView, entry: GangEntry) -> Eligibility:
+        try:
+            slots = plan_slots(gang, eligibility)
+        except BadQuantity:  # of a pod that is not there yet; told when the job is planned
+            return eligibility
+        job = next(iter(view.live_jobs), None)
+        wish = Wish(
+            label=gang.one_domain,
+            slots=slots.count,
+            needs=slots.needs,
+            apart=gang.one_per_node,
+            excluded=job.excluded if job is not None else (),
+            refused=entry.refusals,
+        )
+        return in_one_domain(eligibility, self._cluster.candidates(), wish)
 
 
 def _as_bound(entry: GangEntry, pod: Pod) -> Pod:

@@ -17,7 +17,9 @@ from sunkpy.core import names
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
+from sunkpy.core.gang.terms import Terms, terms_of
 from sunkpy.core.gang.view import MISSING_OBSERVATIONS, GangView, JobView
+from sunkpy.core.model.gres import Indices
 from sunkpy.core.model.layout import Layout
 from sunkpy.core.model.objects import Key, Pod
 from sunkpy.core.model.states import JobId, SlurmJob
@@ -38,6 +40,7 @@ class Assumption(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     slurm_node: str
     place: str = ""
+    gpus: str = ""
     confirmed: bool = False
 
 
@@ -60,7 +63,8 @@ class MemberEntry:
 @dataclass(slots=True)
 class JobEntry:
     """One placeholder job. `noted`: its end has been counted; `reappeared`: the id is back after Slurm forgot it;
-    `proved`: nodes of which Slurm itself has said that the job has them.
+    `proved`: nodes of which Slurm itself has said that the job has them. `terms`: as this leader submitted
+    or changed it last, else as Slurm has it.
     """
 
     id: JobId
@@ -70,8 +74,11 @@ class JobEntry:
     nodes: tuple[str, ...] = ()
     tasks: int = 0
     layout: Layout = ()
+    devices: dict[str, Indices] = field(default_factory=dict)
     excluded: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
+    terms: Terms | None = None
+    refused_terms: Terms | None = None
     prologs: dict[str, float] = field(default_factory=dict)
     epilogs: dict[str, float] = field(default_factory=dict)
     missing: int = 0
@@ -92,8 +99,11 @@ class JobEntry:
             nodes=self.nodes,
             tasks=self.tasks,
             layout=self.layout,
+            devices=self.devices,
             excluded=self.excluded,
             required=self.required,
+            terms=self.terms,
+            refused_terms=self.refused_terms,
             prologs=frozenset(self.prologs) - frozenset(self.epilogs),
             epilogs=frozenset(self.epilogs),
             missing=self.missing,
@@ -122,7 +132,7 @@ class JobEntry:
             if "PENDING" in state and "COMPLETING" not in state:
                 # And so are its nodes: one of them may speak for it again only when Slurm gives it anew.
                 self.proved.clear()
-                self.nodes, self.layout = (), ()
+                self.nodes, self.layout, self.devices = (), (), {}
         return (self.state, self.missing) != before
 
     def read(self, job: SlurmJob, *, nodes: tuple[str, ...], at: float) -> bool:
@@ -133,14 +143,25 @@ class JobEntry:
             self.missing, self.reappeared = 0, False
         self.reason = "" if job.state_reason == "None" else job.state_reason
         self.nodes = nodes
-        self.tasks, self.layout, self.required = job.tasks, job.layout, job.required_nodes
+        self.tasks, self.layout, self.devices = job.tasks, job.layout, job.devices
+        self.required = job.required_nodes
         self.excluded = tuple(sorted(job.excluded_nodes))
+        self.terms = self.terms or terms_of(job)
         changed = self.observe(job.state, asked_at=at)
         return changed or self._details() != before
 
     def _details(self) -> tuple[object, ...]:
         """What only a full read tells and a decision looks at."""
-        return (self.reason, self.nodes, self.tasks, self.layout, self.excluded, self.required)
+        return (
+            self.reason,
+            self.nodes,
+            self.tasks,
+            self.layout,
+            self.devices,
+            self.excluded,
+            self.required,
+            self.terms,
+        )
 
 
 class Change:
@@ -160,7 +181,8 @@ class Change:
 class GangEntry:
     """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has held
     nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not. `has_news`:
-    something is to be told later.
+    something is to be told later. `is_fickle`: pods of others, of which nobody tells, decide where it may go.
+    `suspended_for`: the job whose preemption the owner was suspended for.
     """
 
     id: GangId
@@ -179,6 +201,8 @@ class GangEntry:
     is_half_bound: bool = False
     is_several: bool = False
     has_news: bool = False
+    is_fickle: bool = False
+    suspended_for: JobId | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def member(self, pod: Pod) -> MemberEntry:
@@ -231,17 +255,13 @@ class GangEntry:
         """Keep the next jobs of this gang away from a node for a while."""
         self.refusals[slurm_node] = (why, now + _REFUSAL_S)
 
-    def eligibility(self, eligibility: Eligibility | None, *, now: float) -> Eligibility | None:
+    def eligibility(self, eligibility: Eligibility, *, now: float) -> Eligibility:
         """The nodes that fit, without those whose kubelet lately refused this gang."""
         self.refusals = {node: refusal for node, refusal in self.refusals.items() if refusal[1] > now}
-        if eligibility is None or not self.refusals:
-            return eligibility
         return without(eligibility, {node: why for node, (why, _) in self.refusals.items()})
 
-    def view(
-        self, gang: Gang | None, eligibility: Eligibility | None, *, placed: dict[str, str], now: float
-    ) -> GangView:
-        """The value that decisions read."""
+    def view(self, gang: Gang | None, *, placed: dict[str, str], now: float) -> GangView:
+        """The value that decisions read, but for the nodes that fit."""
         return GangView(
             id=self.id,
             gang=gang,
@@ -249,7 +269,6 @@ class GangEntry:
             bound_to=self.bound_to,
             placed=placed,
             displaced=dict(self.displaced),
-            eligibility=self.eligibility(eligibility, now=now),
             may_submit=now >= self.retry_at,
             refused=self.refused,
             idle_s=0.0 if self.idle_since is None else now - self.idle_since,
@@ -261,8 +280,9 @@ def notes(to: Assumption) -> dict[str, str]:
     """The annotations that a pod gets with its binding."""
     if to.job is None:
         return {}
-    place = {names.ANNOTATION_PLACE: to.place} if to.place else {}
-    return {names.ANNOTATION_JOB_ID: str(to.job), names.ANNOTATION_PLACED_ON: to.slurm_node, **place}
+    optional = {names.ANNOTATION_PLACE: to.place, names.ANNOTATION_GPU_INDICES: to.gpus}
+    told = {name: text for name, text in optional.items() if text}
+    return {names.ANNOTATION_JOB_ID: str(to.job), names.ANNOTATION_PLACED_ON: to.slurm_node, **told}
 
 
 def assume(pod: Pod, assumption: Assumption) -> Pod:

@@ -21,6 +21,7 @@ from sunkpy.scheduler.fan_out import fan_out
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.pod_writer import PodWriter
 from sunkpy.scheduler.submit import JobWriter, NotSubmitted
+from sunkpy.scheduler.suspensions import Suspensions
 
 EVICT_AGAIN_S = 5.0
 TELL_EACH_S = 10.0
@@ -37,6 +38,7 @@ class Executor:
         pods: PodWriter,
         jobs: JobWriter,
         binder: Binder,
+        suspensions: Suspensions,
         causes: EndCauses,
         metrics: SchedulerMetrics,
         clock: Callable[[], float],
@@ -45,6 +47,7 @@ class Executor:
         self._pods = pods
         self._jobs = jobs
         self._binder = binder
+        self._suspensions = suspensions
         self._causes = causes
         self._metrics = metrics
         self._clock = clock
@@ -69,6 +72,8 @@ class Executor:
                 await self._submit(entry, action)
             case act.UpdateExcluded():
                 await self._jobs.exclude(entry, action)
+            case act.UpdateTerms():
+                await self._change(entry, action)
             case act.Bind():
                 await self._bind(entry, action)
             case act.BindDirectly():
@@ -100,6 +105,15 @@ class Executor:
         if job is not None:
             unbound = [pod for pod in action.pods if not pod.spec.node_name]
             await fan_out([partial(self._pods.note_job, pod, job) for pod in unbound])
+
+    async def _change(self, entry: GangEntry, action: act.UpdateTerms) -> None:
+        refusal = await self._jobs.change(entry, action)
+        job, pod = f"Slurm job {action.job}", action.pod
+        if refusal:
+            note = f"{job} stays as it is: {refusal}"
+            await self._pods.warn(pod, reason="JobNotChanged", action="Scheduling", note=note)
+        else:
+            await self._pods.tell(pod, reason="JobChanged", action="Scheduling", note=f"{job}: {action.change}")
 
     async def _bind(self, entry: GangEntry, action: act.Bind) -> None:
         try:
@@ -148,7 +162,26 @@ class Executor:
         due = [e for e in evictions if not e.pod.is_deleting and now - entry.member(e.pod).evicted_at >= EVICT_AGAIN_S]
         if due:
             cause = await self._cause(due[0], self._cluster.slurm_node_on(due[0].pod.spec.node_name))
-            await fan_out([partial(self._evict, entry, action, cause) for action in due])
+            if not await self._suspend(entry, due, cause):
+                await fan_out([partial(self._evict, entry, action, cause) for action in due])
+
+    async def _suspend(self, entry: GangEntry, due: Sequence[act.Evict], cause: EndCause) -> bool:
+        """The owner takes its pods back by itself, if it asks for that; those that are still there when it is time to
+        evict again are evicted.
+        """
+        job, suspension = due[0].job, due[0].suspension
+        if suspension is None or not cause.is_preemption or entry.suspended_for == job:
+            return False
+        if not await self._suspensions.suspend(suspension):
+            return False
+        entry.suspended_for, now = job, self._clock()
+        note = f"{cause.message}; {suspension.owner.kind} {suspension.owner.name} is suspended until its pods are gone"
+        for action in due:
+            entry.member(action.pod).evicted_at = now
+        await fan_out(
+            [partial(self._pods.warn, e.pod, reason=cause.reason, action="Suspending", note=note) for e in due]
+        )
+        return True
 
     async def _evict(self, entry: GangEntry, action: act.Evict, cause: EndCause) -> None:
         node = self._cluster.slurm_node_on(action.pod.spec.node_name)

@@ -34,8 +34,11 @@ _ADMISSION_AGAIN_S = 0.3
 _REFUSED_AGAIN_S = 5.0
 _SPREAD_S = 0.5
 _NEWS_AGAIN_S = 2.0
+_FICKLE_AGAIN_S = 5.0
 
-_OURS = frozenset({names.ANNOTATION_JOB_ID, names.ANNOTATION_PLACED_ON, names.ANNOTATION_PLACE})
+_OURS = frozenset({
+    names.ANNOTATION_JOB_ID, names.ANNOTATION_PLACED_ON, names.ANNOTATION_PLACE, names.ANNOTATION_GPU_INDICES,
+})  # fmt: skip
 
 
 class GangLoop:
@@ -104,6 +107,7 @@ class GangLoop:
         # Whoever had no node yet has one now, or is gone.
         if all(pod.spec.node_name for pod in view.pods):
             entry.is_half_bound = False
+        entry.is_fickle = view.is_fickle
         self._note_state(entry, view)
 
     def _note_state(self, entry: GangEntry, view: GangView) -> None:
@@ -171,6 +175,8 @@ class GangLoop:
             return CANCEL_AGAIN_S
         if entry.has_news:
             return _NEWS_AGAIN_S
+        if entry.is_fickle and entry.state in (State.WAITING, State.SUBMITTED):
+            return _FICKLE_AGAIN_S
         if entry.idle_since is not None:
             return max(0.0, entry.idle_since + IDLE_PATIENCE_S - now) + 0.01
         return None

@@ -32,8 +32,8 @@ _FIRST_LOOK_S: Final = 15.0
 class Listener(Protocol):
     """Who hears of what happens between pods and gangs; must not block."""
 
-    def owner_changed(self, id: GangId) -> None:
-        """Something above the gang's pods has changed."""
+    def owner_changed(self, id: GangId, *, is_wish: bool) -> None:
+        """Something above the gang's pods has changed; `is_wish`: somebody wants something else now."""
 
     def kept_aside(self, pod: Pod) -> None:
         """It is not known yet to which gang the pod belongs; told again when that was looked at in vain."""
@@ -99,6 +99,15 @@ class MemberIndex:
     def pods_of(self, id: GangId) -> Sequence[Pod]:
         """The pods of a gang that are there, in no order."""
         return tuple(self._pods.get(id, {}).values())
+
+    def has_living(self, owner: Owner) -> bool:
+        """Some pod below the object has not ended."""
+        for uid in self._owners.below(owner):
+            id = self._ids.get(uid)
+            pod = self._pods.get(id, {}).get(uid) if id is not None else self._aside.get(uid)
+            if pod is not None and not pod.is_finished:
+                return True
+        return False
 
     def identified(self) -> Sequence[Pod]:
         """All pods of which it is known where they belong."""
@@ -181,11 +190,11 @@ class MemberIndex:
         self._index(pod, is_there=True)
         self._tell(None, pod)
 
-    def _owner_changed(self, uid: str) -> None:
+    def _owner_changed(self, uid: str, is_wish: bool) -> None:
         if uid in self._aside:
             self._place(self._aside[uid], is_there=True)
         elif uid in self._ids:
-            self._listener.owner_changed(self._ids[uid])
+            self._listener.owner_changed(self._ids[uid], is_wish=is_wish)
 
     def _part(self, gang: Gang, pods: Sequence[Pod]) -> None:
         """Make extras of the pods that have had no place for a while.

@@ -35,10 +35,12 @@ class Membership:
         """Tell until cancelled."""
         await run_workers(self._aside, lambda uid: self._tell(members.aside(uid), uid), workers=1, metrics=metrics)
 
-    def owner_changed(self, id: GangId) -> None:
-        """The gang may look different now."""
+    def owner_changed(self, id: GangId, *, is_wish: bool) -> None:
+        """The gang may look different now; what was refused may be tried at once when somebody wants it otherwise."""
         entry = self._ledger.get(id)
         if entry is not None:
+            if is_wish:
+                entry.forgive()
             self._queue.add(id)
             entry.fire()
 

@@ -21,13 +21,14 @@ from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import KubeError
+from sunkpy.scheduler.neighbours import Neighbours
 
 _EACH_S = 60.0
 
 
 class Occupancy:
     """Requests of other pods by node. `own`: the pods that name our scheduler; `on_change` is called when a node's
-    requests have changed.
+    requests have changed. `neighbours` hear of all pods that were listed.
     """
 
     def __init__(
@@ -36,10 +37,12 @@ class Occupancy:
         *,
         scheduler_names: Collection[str],
         own: Callable[[], Iterable[Pod]],
+        neighbours: Neighbours,
         on_change: Callable[[], None],
     ) -> None:
         self._kube = kube
         self._own = own
+        self._neighbours = neighbours
         self._scheduler_names = scheduler_names
         self._on_change = on_change
         self._taken: dict[str, matching.Amounts] = {}
@@ -51,6 +54,8 @@ class Occupancy:
 
     def note(self, node: str, pods: Iterable[Pod]) -> None:
         """Every pod of one node was just listed."""
+        pods = tuple(pods)
+        self._neighbours.note(node, pods)
         self._replace(self._taken | {node: self._sum(pods)})
 
     async def run(self) -> None:
@@ -75,6 +80,7 @@ class Occupancy:
         for pod in (*listed, *filter(_is_without_job, self._own())):
             if pod.spec.node_name:
                 by_node.setdefault(pod.spec.node_name, []).append(pod)
+        self._neighbours.note_all(by_node)
         self._replace({node: self._sum(pods) for node, pods in by_node.items()})
 
     def _replace(self, taken: dict[str, matching.Amounts]) -> None:

@@ -17,7 +17,11 @@ from sunkpy.scheduler.owner_watch import OwnerWatches
 
 
 class Owners:
-    """Of the pods that were asked for; `on_change` is called with the uid of a pod above which something changed."""
+    """Of the pods that were asked for.
+
+    `on_change` is called with the uid of a pod above which something changed, and whether that was somebody's wish:
+    the status of an owner changes all the time.
+    """
 
     def __init__(self, watches: OwnerWatches, families: Families = FAMILIES) -> None:
         self._watches = watches
@@ -27,7 +31,7 @@ class Owners:
         self._links: dict[tuple[Kind, str], set[Link]] = {}
         self._last: dict[Link, Owner] = {}
         self._change = asyncio.Event()
-        self.on_change: Callable[[str], None] = lambda uid: None
+        self.on_change: Callable[[str, bool], None] = lambda uid, is_wish: None
         watches.add_listener(self._changed)
 
     def of(self, pod: Pod) -> gang.Owners | None:
@@ -74,6 +78,11 @@ class Owners:
             return f"it belongs to {link}, which does not exist"
         return f"it belongs to {link}, which could not be read yet"
 
+    def below(self, owner: Owner) -> set[str]:
+        """Uids of the pods that are known to be below an object."""
+        links = (link for link in self._links.get((owner.is_a, owner.name), ()) if link.leads_to(owner))
+        return {uid for link in links if link.namespace == owner.key[0] for uid in self._below[link]}
+
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         above = self._above.pop(uid, None)
@@ -118,10 +127,16 @@ class Owners:
         if not links:
             return
         for link in tuple(links):
-            owner = self._watches.seen(link)
+            owner, before = self._watches.seen(link), self._last.get(link)
             if owner is not None:
                 self._last[link] = owner
+            is_wish = owner is not None and before is not None and _wishes(owner) != _wishes(before)
             for uid in tuple(self._below.get(link, ())):
-                self.on_change(uid)
+                self.on_change(uid, is_wish)
         self._change.set()
         self._change = asyncio.Event()
+
+
+def _wishes(owner: Owner) -> tuple[object, ...]:
+    """What people change about an owner. Of most kinds the spec is not kept, and its generation tells."""
+    return (owner.annotations, owner.metadata.generation, owner.spec)

@@ -14,6 +14,7 @@ from sunkpy.kube import errors, paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.scheduler.entries import Assumption, GangEntry, notes
+from sunkpy.scheduler.pod_lists import PodLists
 
 Resolve = Callable[[Pod], Awaitable[GangId | None]]
 """Finds the gang of a pod; None when that is not known."""
@@ -28,6 +29,7 @@ class PodWriter:
     def __init__(self, kube: Kube, events: EventRecorder) -> None:
         self._kube = kube
         self._events = events
+        self._lists = PodLists(kube)
 
     async def read(self, key: Key, uid: str) -> Pod | None:
         """The pod as the apiserver has it now; None when it is gone or another one has its name.
@@ -50,8 +52,7 @@ class PodWriter:
         never have shown its pods.
         """
         if not entry.members:
-            namespace = await self._kube.list_objects(paths.pods(entry.id.namespace), Pod)
-            for pod in namespace:
+            for pod in await self._lists.of(entry.id.namespace):
                 if await _belongs(pod, entry, id_of):
                     entry.member(pod)
         left = []

@@ -10,13 +10,14 @@ import structlog
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.request import JobRequest
+from sunkpy.core.gang.terms import Change, Terms
 from sunkpy.core.model.states import JobId
 from sunkpy.runtime.queue import WorkQueue
 from sunkpy.scheduler.entries import GangEntry
 from sunkpy.scheduler.job_search import JobSearch
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.metrics import SchedulerMetrics
-from sunkpy.slurm import JobSubmission, Slurm, errors
+from sunkpy.slurm import JobSubmission, JobUpdate, Slurm, errors
 
 TELL_AGAIN_S = 3.0
 CANCEL_AGAIN_S = 30.0
@@ -66,7 +67,8 @@ class JobWriter:
             raise self._failed(entry, error, first_s=_REJECTED_FIRST_S) from error
         self._metrics.submits.labels("ok").inc()
         entry.refused = ""
-        self._ledger.add_job(entry, submitted.job_id, excluded=request.excluded_nodes)
+        job = self._ledger.add_job(entry, submitted.job_id, excluded=request.excluded_nodes)
+        job.terms = request.terms
         self._log.info("submitted", gang=str(entry.id), job=submitted.job_id, warnings=submitted.warnings)
         return submitted.job_id
 
@@ -95,6 +97,21 @@ class JobWriter:
             self._log.warning("job not updated", job=action.job, error=error.message)
         entry.jobs[action.job].excluded = action.excluded
 
+    async def change(self, entry: GangEntry, action: act.UpdateTerms) -> str:
+        """Change a pending job; Slurm's words when it refuses, and the job stays as it is."""
+        job, change = entry.jobs[action.job], action.change
+        try:
+            if change.fields:
+                await self._slurm.update_job(action.job, update(change))
+        except (errors.AlreadyDone, errors.NotFound):
+            return ""  # the poll tells
+        except errors.Rejected as error:
+            job.refused_terms = change.to
+            return error.message
+        job.terms, job.refused_terms = change.to, None
+        self._log.info("job changed", gang=str(entry.id), job=action.job, change=str(change))
+        return ""
+
     async def finish(self, entry: GangEntry, action: act.Finish) -> None:
         """Tell a placeholder to end with the exit code of its pods; again every few seconds."""
         job, now = entry.jobs[action.job], self._clock()
@@ -117,6 +134,25 @@ class JobWriter:
             await self._slurm.cancel_job(job)
         known.cancelled_at = now
         self._metrics.cancels.inc()
+
+
+def update(change: Change) -> JobUpdate:
+    """A change in the words of the client."""
+    to = change.to
+    told = Terms(**{field: getattr(to, field) for field in change.fields})
+    return JobUpdate(
+        name=told.name or None,
+        comment=told.comment or None,
+        partition=told.partition or None,
+        account=told.account or None,
+        qos=told.qos or None,
+        reservation=to.reservation if "reservation" in change.fields else None,
+        constraints=to.constraint if "constraint" in change.fields else None,
+        licenses=to.licenses if "licenses" in change.fields else None,
+        required_switches=told.switches.count if told.switches is not None else None,
+        wait_for_switch=told.switches.wait_s if told.switches is not None else None,
+        time_limit_minutes=told.time_limit_min,
+    )
 
 
 def submission(request: JobRequest) -> JobSubmission:

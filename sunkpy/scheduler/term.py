@@ -43,6 +43,7 @@ from sunkpy.scheduler.pod_groups import PhaseRule, PodGroups
 from sunkpy.scheduler.pod_writer import PodWriter
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.scheduler.submit import JobWriter
+from sunkpy.scheduler.suspensions import Suspensions
 from sunkpy.slurm import NodeCache, Slurm
 from sunkpy.slurm.errors import SlurmError
 
@@ -112,6 +113,7 @@ class Term:
             pods=self._pods,
             jobs=jobs,
             binder=binder,
+            suspensions=self._suspensions,
             causes=EndCauses(self._slurm),
             metrics=self._metrics,
             clock=self._clock,
@@ -129,6 +131,7 @@ class Term:
                 gpu_resources=settings.gpu_resources,
                 default_partition=settings.default_partition,
                 epilog_timeout_s=settings.hooks.epilog_timeout_seconds,
+                suspend_owners=settings.suspend_owners,
             ),
             metrics=self._metrics,
             clock=self._clock,
@@ -163,6 +166,13 @@ class Term:
         self._membership = Membership(owners=owners, pods=self._pods, ledger=self._ledger, queue=self._queue)
         members = MemberIndex(families, owners=owners, listener=self._membership, clock=self._clock)
         self._cluster.pods.add_handler(members.update)
+        self._suspensions = Suspensions(
+            self._kube,
+            kinds=kinds_read(families),
+            watches=self._watches,
+            has_pods=members.has_living,
+            scheduler=self._settings.scheduler_name,
+        )
         return members
 
     def _make_pod_groups(self, rule: PhaseRule) -> PodGroups:
@@ -187,6 +197,8 @@ class Term:
                 for pod in self._members.identified():
                     self._loop.pod_changed(None, pod)
                 group.create_task(self._membership.run(self._members, self._process.queue_metrics))
+                if self._settings.suspend_owners:
+                    group.create_task(self._suspensions.run(self._process.queue_metrics))
                 if self._pod_groups is not None:
                     group.create_task(self._pod_groups.run(self._process.queue_metrics))
                 server.hooks = self._hooks

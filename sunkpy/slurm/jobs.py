@@ -9,7 +9,7 @@ import msgspec
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.slurm import errors, wire
 from sunkpy.slurm.request import Request
-from sunkpy.slurm.submission import JobSubmission
+from sunkpy.slurm.submission import JobSubmission, JobUpdate
 from sunkpy.slurm.transport import Transport
 
 
@@ -105,6 +105,17 @@ class JobCalls:
         # slurmrestd takes an empty list for "no change".
         body = {"excluded_nodes": list(nodes) or [""]}
         what = f"exclude nodes from job {job_id}"
+        request = Request(what=what, method="POST", endpoint="job/{name}", name=job_id, body=body)
+        await self._transport.call(request, wire.Reply)
+
+    async def update_job(self, job_id: JobId, update: JobUpdate) -> None:
+        """Change a pending job. Idempotent. All of it, or nothing when Slurm refuses a part.
+
+        Raises:
+            AlreadyDone, NotFound, or Rejected.
+        """
+        body = update.to_wire()
+        what = f"change {', '.join(body)} of job {job_id}"
         request = Request(what=what, method="POST", endpoint="job/{name}", name=job_id, body=body)
         await self._transport.call(request, wire.Reply)
 

@@ -81,6 +81,34 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
         return {"job": job | {key: value for key, value in optional.items() if value}}
 
 
+class JobUpdate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What to change of a job that waits (`POST job/{id}`), in the words of the wire; None is left as it is.
+
+    An empty text takes away what is there, where Slurm allows it.
+    """
+
+    name: str | None = None
+    comment: str | None = None
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    reservation: str | None = None
+    constraints: str | None = None
+    licenses: str | None = None
+    required_switches: int | None = None
+    wait_for_switch: int | None = None
+    time_limit_minutes: int | None = None
+
+    def to_wire(self) -> dict[str, object]:
+        """Body of the request."""
+        body: dict[str, object] = msgspec.to_builtins(self)
+        if body.pop("time_limit_minutes", None) is not None:
+            body["time_limit"] = _time_limit(self.time_limit_minutes)
+        if self.required_switches is not None:
+            body["required_switches"] = _number(self.required_switches)
+        return body
+
+
 def _number(value: int) -> dict[str, object]:
     return {"set": True, "infinite": False, "number": value} if value else {}
 

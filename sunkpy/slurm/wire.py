@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from sunkpy.core.model import hostlist
-from sunkpy.core.model.layout import Layout, Share, gres_count, lay_out
+from sunkpy.core.model.gres import Indices, gres_count, gres_indices
+from sunkpy.core.model.layout import Layout, Share, lay_out
 from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode
 
 
@@ -17,6 +18,7 @@ class Number(msgspec.Struct, frozen=True):
     """Slurm's optional number: unset, infinite (then `number` is 0), or a value."""
 
     set: bool = False
+    infinite: bool = False
     number: int | float = 0
 
     @property
@@ -153,6 +155,12 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
     user_name: str = ""
     account: str = ""
     partition: str = ""
+    qos: str = ""
+    resv_name: str = ""
+    features: str = ""
+    licenses: str = ""
+    required_switches: int = 0
+    time_limit: Number = Number()
     priority: Number = Number()
     nodes: str | None = ""
     scheduled_nodes: str = ""
@@ -169,13 +177,28 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def layout(self) -> Layout:
         """How its tasks lie on its nodes; empty before it has any. `gres_detail` is in the order of the nodes."""
-        nodes = self.job_resources.nodes if self.job_resources is not None else None
-        allocation = (nodes.allocation if nodes is not None else None) or ()
-        details = self.gres_detail or ()
-        gres = [gres_count(text) for text in details] if len(details) == len(allocation) else [0] * len(allocation)
+        allocation, details = self._allocation, self._details
+        gres = [gres_count(text) for text in details] if details else [0] * len(allocation)
         shares = [Share(node=a.name, cpus=a.cpus.count, gres=n) for a, n in zip(allocation, gres, strict=True)]
         task = Share(cpus=self.cpus_per_task.value, gres=gres_count(self.tres_per_task) if any(gres) else 0)
         return lay_out(shares, tasks=self.tasks.value, task=task)
+
+    @property
+    def devices(self) -> dict[str, Indices]:
+        """Which devices it has on each node; empty before it has any."""
+        pairs = zip(self._allocation, self._details, strict=False)
+        return {node.name: indices for node, text in pairs if (indices := gres_indices(text))}
+
+    @property
+    def _allocation(self) -> tuple[Allocation, ...]:
+        nodes = self.job_resources.nodes if self.job_resources is not None else None
+        return (nodes.allocation if nodes is not None else None) or ()
+
+    @property
+    def _details(self) -> tuple[str, ...]:
+        """What it has of each node's GRES; empty when Slurm does not tell it of all of them."""
+        details = self.gres_detail or ()
+        return details if len(details) == len(self._allocation) else ()
 
     def to_core(self) -> SlurmJob:
         """The part that decisions read, as they read it."""
@@ -188,12 +211,19 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
             user=self.user_name,
             account=self.account,
             partition=self.partition,
+            qos=self.qos,
+            reservation=self.resv_name,
+            constraint=self.features,
+            licenses=self.licenses,
+            switches=self.required_switches,
+            time_limit_min=0 if self.time_limit.infinite else self.time_limit.value or None,
             priority=self.priority.value,
             nodes=self.nodes or "",
             scheduled_nodes=self.scheduled_nodes,
             node_count=self.node_count.value,
             tasks=self.tasks.value,
             layout=self.layout,
+            devices=self.devices,
             required_nodes=tuple(hostlist.expand(self.required_nodes)),
             excluded_nodes=tuple(hostlist.expand(self.excluded_nodes)),
             exit_code=self.exit_code.value,

@@ -50,6 +50,7 @@ class Apiserver:
         self.bindings: list[tuple[str, str]] = []
         self.deleted: list[str] = []
         self.read: list[str] = []
+        self.listed: list[str] = []
         self._log: list[_Change] = []
         self._version = 0
 
@@ -132,6 +133,7 @@ class Apiserver:
             matches = matcher(namespace, request.query)
             if "watch" in request.query:
                 return await self._watch(request, collection, matches)
+            self.listed.append(namespace)
             items = [o for (c, _, _), o in self.objects.items() if c == collection and matches(o)]
             return web.json_response({"metadata": {"resourceVersion": str(self._version)}, "items": items})
         if request.method == "POST" and not name:

@@ -30,6 +30,7 @@ class Slurmrestd:
         self.tiers = {"low": 1, "high": 10}
         self.writes: list[str] = []
         self.submissions: list[Body] = []
+        self.updates: list[Body] = []
         self.signals: list[tuple[int, str]] = []
         self.cancelled: list[int] = []
         self.asked: list[str] = []
@@ -39,6 +40,7 @@ class Slurmrestd:
         self.reject_submit: int | None = None
         self.unknown: dict[str, int] = {}
         """Accounts and partitions that are refused, and the number of the error."""
+        self.reject_update: int | None = None
         self.lose_next_answer = False
         self._version = 100
         self._ids = itertools.count(100)
@@ -173,8 +175,14 @@ class Slurmrestd:
         return failure(404, 2017) if job is None else self._reply(jobs=[job])
 
     async def _update_job(self, request: web.Request) -> web.Response:
-        excluded = (await request.json())["excluded_nodes"]
-        self.jobs[int(request.match_info["id"])]["excluded_nodes"] = ",".join(excluded)
+        change = await request.json()
+        if "excluded_nodes" in change:
+            change["excluded_nodes"] = ",".join(change["excluded_nodes"])
+        elif self.reject_update:
+            return failure(500, self.reject_update)
+        else:
+            self.updates.append(change)
+        self.jobs[int(request.match_info["id"])] |= change
         self.changes.note()
         return self._reply()
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from sunkpy.core.gang.gang import Suspension
 from sunkpy.core.gang.request import JobRequest
+from sunkpy.core.gang.terms import Change
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
 
@@ -23,12 +25,24 @@ class UpdateExcluded(msgspec.Struct, frozen=True, kw_only=True):
     excluded: tuple[str, ...]
 
 
+class UpdateTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """Change a pending job as the annotations of its pods were changed; `pod` is told."""
+
+    job: JobId
+    pod: Pod
+    change: Change
+
+
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod, and the node that Slurm gave to its job for it; `place` as it is noted on the pod of a larger gang."""
+    """A pod, and the node that Slurm gave to its job for it.
+
+    `place` and `gpus` as they are noted on the pod: where it sits in a larger gang, which GPUs of the node are its own.
+    """
 
     pod: Pod
     slurm_node: str
     place: str = ""
+    gpus: str = ""
 
 
 class Bind(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,13 +89,15 @@ class Cancel(msgspec.Struct, frozen=True, kw_only=True):
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
     """Tell a pod to go because its job has lost the node, or was lost itself and `given_away` is `displaced_by`'s now.
 
-    Of a gang that may be another Slurm node than that of the pod: the members go together.
+    Of a gang that may be another Slurm node than that of the pod: the members go together. `suspension`: if the job was
+    preempted the owner is told to take its pods back instead.
     """
 
     pod: Pod
     job: JobId | None
     displaced_by: JobId | None = None
     given_away: str = ""
+    suspension: Suspension | None = None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,4 +116,6 @@ class Warn(msgspec.Struct, frozen=True, kw_only=True):
     note: str
 
 
-GangAction = Submit | UpdateExcluded | Bind | BindDirectly | Cover | Finish | Cancel | Evict | Report | Warn
+GangAction = (
+    Submit | UpdateExcluded | UpdateTerms | Bind | BindDirectly | Cover | Finish | Cancel | Evict | Report | Warn
+)

@@ -19,13 +19,16 @@ from sunkpy.core.gang.actions import (
     Report,
     Submit,
     UpdateExcluded,
+    UpdateTerms,
     Warn,
 )
-from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.devices import assign_devices
+from sunkpy.core.gang.gang import Gang, Suspension
 from sunkpy.core.gang.outcome import has_succeeded
-from sunkpy.core.gang.places import Seat, explain_missing
-from sunkpy.core.gang.request import Policy, plan_cover, plan_job
+from sunkpy.core.gang.places import explain_missing
+from sunkpy.core.gang.request import Policy, plan_cover, plan_job, plan_terms
 from sunkpy.core.gang.slots import may_have_asked
+from sunkpy.core.gang.terms import find_change
 from sunkpy.core.gang.view import GangView, JobView, holds_its_node, is_over
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Pod
@@ -121,8 +124,8 @@ def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction
         # Slurm may have missed it. The pods that are bound go when it has ended.
         return [*actions, Cancel(job=job.id, why=_GIVEN_BACK)]
     if holds_its_node(job):
-        return actions + _take_places(view, gang, job)
-    actions += [Evict(pod=pod, job=job.id) for pod in _staying(view, gang)]
+        return actions + _take_places(view, gang, job, policy)
+    actions += [Evict(pod=pod, job=job.id, suspension=_suspension(gang, policy)) for pod in _staying(view, gang)]
     # A suspended or requeued job would run no epilog for these pods, or start a second time without them.
     if job.is_suspended or job.is_pending:
         actions.append(Cancel(job=job.id, why="its pods cannot be suspended or queued again"))
@@ -186,11 +189,11 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
     actions = warnings + _cancel_all(jobs[1:], f"job {jobs[0].id} is for the same pods")
     job = jobs[0]
     if job.start_nodes:
-        return actions + _start(view, gang, job)
+        return actions + _start(view, gang, job, policy)
     if job.is_suspended:
         return [*actions, Cancel(job=job.id, why="it was suspended before its pods started")]
     if job.is_pending:
-        actions += _tend_pending(view, gang, job)
+        actions += _tend_pending(view, gang, job, policy)
     return actions
 
 
@@ -207,7 +210,7 @@ def _grace_warning(pod: Pod, policy: Policy) -> Warn:
     return Warn(pod=pod, reason="GraceTooLong", note=note)
 
 
-def _start(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
+def _start(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[GangAction]:
     """All members of the first wave at once, when the job has begun on all its nodes."""
     if not view.has_started(job):
         return []
@@ -217,33 +220,50 @@ def _start(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
         if view.idle_s >= IDLE_PATIENCE_S:
             return [Cancel(job=job.id, why=f"it waited {IDLE_PATIENCE_S:.0f} s for {missing}")]
         return _tell_all(gang, f"Slurm job {job.id} runs and waits for {missing}")
-    seats = view.seats(job)
-    bindings = tuple(_binding(gang, pod, seats[pod.uid]) for pod in _unbound(gang) if pod.uid in seats)
+    bind = _bindings(view, gang, job, policy)
+    bindings = tuple(bind[pod.uid] for pod in _unbound(gang) if pod.uid in bind)
     if not bindings or any(pod.spec.scheduling_gates for pod in gang.members):
         return []
-    return [Bind(job=job.id, bindings=bindings, final_because=gang.final_because)]
+    final_because = "" if _suspension(gang, policy) else gang.final_because
+    return [Bind(job=job.id, bindings=bindings, final_because=final_because)]
 
 
-def _take_places(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
+def _suspension(gang: Gang, policy: Policy) -> Suspension | None:
+    """How the owner is suspended when the gang is preempted, if that is wished, possible and allowed."""
+    return gang.suspension if policy.suspend_owners and gang.options.on_preemption == "suspend" else None
+
+
+def _take_places(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[GangAction]:
     """Members of later waves, and those that came in the stead of others, one by one: the nodes are the job's."""
     waiting = _unbound(gang)
     if not waiting:
         return []
-    seats, actions = view.seats(job), list[GangAction]()
+    bindings, actions = _bindings(view, gang, job, policy), list[GangAction]()
     # As long as the first wave is not whole, one that is refused gives everything back.
     is_whole = not view.is_half_bound
     for pod in waiting:
-        if seat := seats.get(pod.uid):
-            bindings = (_binding(gang, pod, seat),)
-            actions.append(Bind(job=job.id, bindings=bindings, gives_back=not is_whole))
+        if binding := bindings.get(pod.uid):
+            actions.append(Bind(job=job.id, bindings=(binding,), gives_back=not is_whole))
         else:
             message = f"all its places in Slurm job {job.id} are taken: it waits until one is left"
             actions.append(Report(pod=pod, message=message, is_problem=False))
     return actions
 
 
-def _binding(gang: Gang, pod: Pod, seat: Seat) -> Binding:
-    return Binding(pod=pod, slurm_node=seat.node, place=seat.note if gang.places > 1 else "")
+def _bindings(view: GangView, gang: Gang, job: JobView, policy: Policy) -> dict[str, Binding]:
+    """For each member that has a seat, by uid."""
+    seats = view.seats(job)
+    gpus = assign_devices(gang, seats, job.devices, gpu_resources=policy.gpu_resources)
+    return {
+        pod.uid: Binding(
+            pod=pod,
+            slurm_node=seats[pod.uid].node,
+            place=seats[pod.uid].note if gang.places > 1 else "",
+            gpus=gpus.get(pod.uid, ""),
+        )
+        for pod in gang.members
+        if pod.uid in seats
+    }
 
 
 def _is_for(gang: Gang, job: JobView) -> bool:
@@ -255,7 +275,7 @@ def _declared_anew(gang: Gang, job: JobView) -> str:
     return f"its owner wants {gang.places} pods now, and the job has {job.tasks} slots"
 
 
-def _tend_pending(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
+def _tend_pending(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[GangAction]:
     if not _is_for(gang, job):
         return [Cancel(job=job.id, why=_declared_anew(gang, job))]
     actions: list[GangAction] = []
@@ -263,6 +283,13 @@ def _tend_pending(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
         wanted = excluded(view.eligibility)
         if wanted != job.excluded:
             actions.append(UpdateExcluded(job=job.id, excluded=wanted))
+    # What was asked for since cannot be used: the job waits on, as it was.
+    if fatal := [str(problem) for problem in gang.problems if problem.fatal]:
+        return [*actions, *_report_all(gang, "; ".join(fatal))]
+    wants = plan_terms(gang, policy)
+    change = find_change(job.terms, wants) if job.terms is not None and wants != job.refused_terms else None
+    if change is not None:
+        actions.append(UpdateTerms(job=job.id, pod=gang.members[0], change=change))
     if job.reason:
         cure = NEVER_STARTS.get(job.reason)
         message = f"Slurm job {job.id} waits: {job.reason}" + (f" ({cure})" if cure else "")

@@ -20,6 +20,11 @@ class EndCause(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     message: str
 
+    @property
+    def is_preemption(self) -> bool:
+        """The job gave way to another."""
+        return self.reason == "PreemptionByScheduler"
+
 
 # KEP-3329 reserves PreemptionByScheduler for what the scheduler does on behalf of a higher priority.
 _BY_FLAG: Final = (

@@ -16,7 +16,7 @@ affinity may be the first) and nodeports. Preferred terms bind nobody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -32,12 +32,13 @@ from sunkpy.core.model.objects import (
     PodAffinityTerm,
     PodSpec,
 )
+from sunkpy.core.placement.domains import HOSTNAME
 
-HOSTNAME: Final = "kubernetes.io/hostname"
 DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 
 _Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
+_Inner = Sequence[tuple[str, PodAffinityTerm]]
 
 
 def within_limits(gang: Gang, *, gpu_resources: Mapping[str, str]) -> Gang:
@@ -49,42 +50,86 @@ def within_limits(gang: Gang, *, gpu_resources: Mapping[str, str]) -> Gang:
     """
     if gang.refused or gang.never_queues:
         return gang
-    if refused := _refused_devices(gang, gpu_resources) or _refused_spread(gang):
+    apart, together = _inner(gang, _anti), _inner(gang, _affinity)
+    if refused := _refused_devices(gang, gpu_resources) or _refused_spread(gang, apart, together):
         return msgspec.structs.replace(gang, refused=refused)
     return msgspec.structs.replace(
         gang,
-        one_per_node=gang.one_per_node or _must_spread(gang),
-        one_domain=gang.one_domain or _domain(gang),
+        one_per_node=gang.one_per_node or _must_spread(gang, apart),
+        one_domain=gang.one_domain or _domain(together),
     )
 
 
-def avoid_nodes(pod: Pod, pods_on: Mapping[str, Sequence[Pod]], nodes: Mapping[str, Node]) -> dict[str, str]:
-    """Kubernetes node → why the pod must not go there now.
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods that are on nodes, of all schedulers.
+
+    `keeping_away`: those with required anti-affinity or a host port, which may shut others out (`keeps_away`).
+    `everyone`: all of them; asked for only when a pod has terms of its own, for it may take long.
+    """
+
+    nodes: Mapping[str, Node]
+    keeping_away: Sequence[Pod] = ()
+    everyone: Callable[[], Iterable[Pod]] = tuple
+
+
+def without_ending(around: Surroundings) -> Surroundings:
+    """As it will be when the pods that are being deleted are gone."""
+    return Surroundings(
+        nodes=around.nodes,
+        keeping_away=[pod for pod in around.keeping_away if not pod.is_deleting],
+        everyone=lambda: (pod for pod in around.everyone() if not pod.is_deleting),
+    )
+
+
+def looks_around(pod: Pod) -> bool:
+    """Where the pod may go depends on where others are."""
+    return bool(_anti(pod.spec) or _affinity(pod.spec) or any(True for _ in _ports(pod.spec)))
+
+
+def keeps_away(pod: Pod) -> bool:
+    """Where others may go may depend on where this pod is, whatever they say themselves."""
+    return bool(_anti(pod.spec) or any(True for _ in _ports(pod.spec)))
+
+
+def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str] = ()) -> dict[str, str]:
+    """Kubernetes node → why one of these pods must not go there now.
 
     Args:
-        pod: a pod that is not bound.
-        pods_on: Kubernetes node → its pods, of all schedulers; without those of the pod's own gang, whose members
-            `within_limits` keeps apart or together.
-        nodes: all nodes by name.
+        pods: pods of one gang that are not bound.
+        around: who is where.
+        but: uids of pods that do not count: those of the gang itself, which `within_limits` keeps apart or together.
     """
-    living = {name: [each for each in pods_on.get(name, ()) if not each.is_finished] for name in nodes}
+    away, together = _unlike_terms(pods, _anti), _unlike_terms(pods, _affinity)
+    others = [other for other in around.everyone() if _counts(other, but)] if away or together else []
     avoided: dict[str, str] = {}
-    for term in _anti(pod.spec):
-        for there, other in _matching(term, pod.metadata, living):
-            _avoid(avoided, _near(there, term, nodes), f"pod {'/'.join(other.key)} is in its anti-affinity")
-    for there, other in _excluding(living):
-        for term in _anti(other.spec):
-            if _selects(term, other.metadata, pod.metadata):
-                _avoid(avoided, _near(there, term, nodes), f"pod {'/'.join(other.key)} keeps it away")
-    for there, others in living.items():
-        if taken := _port_taken(pod.spec, others):
-            _avoid(avoided, (there,), f"host port {taken} is taken")
-    for term in _affinity(pod.spec):
-        near = {name for there, _ in _matching(term, pod.metadata, living) for name in _near(there, term, nodes)}
+    for term, pod in away:
+        for other in _matching(term, pod.metadata, others):
+            _avoid(avoided, _near(other, term, around.nodes), f"pod {'/'.join(other.key)} is in its anti-affinity")
+    for other in around.keeping_away:
+        if _counts(other, but):
+            for term in _anti(other.spec):
+                if any(_selects(term, other.metadata, pod.metadata) for pod in pods):
+                    _avoid(avoided, _near(other, term, around.nodes), f"pod {'/'.join(other.key)} keeps it away")
+            if taken := next((port for pod in pods if (port := _port_taken(pod.spec, other.spec))), 0):
+                _avoid(avoided, (other.spec.node_name,), f"host port {taken} is taken")
+    for term, pod in together:
+        near = {name for other in _matching(term, pod.metadata, others) for name in _near(other, term, around.nodes)}
         # The first of pods that want to be together may go anywhere.
         if near or not _selects(term, pod.metadata, pod.metadata):
-            _avoid(avoided, (name for name in nodes if name not in near), "no pod of its affinity is there")
+            _avoid(avoided, (name for name in around.nodes if name not in near), "no pod of its affinity is there")
     return avoided
+
+
+def _unlike_terms(pods: Iterable[Pod], terms: _Terms) -> list[tuple[PodAffinityTerm, Pod]]:
+    """Each term once, with a pod that has it."""
+    found: list[tuple[PodAffinityTerm, Pod]] = []
+    for pod in pods:
+        found += ((term, pod) for term in terms(pod.spec) if all(term != known for known, _ in found))
+    return found
+
+
+def _counts(other: Pod, but: Container[str]) -> bool:
+    return not other.is_finished and other.uid not in but
 
 
 def _refused_devices(gang: Gang, gpu_resources: Mapping[str, str]) -> str:
@@ -98,35 +143,45 @@ def _refused_devices(gang: Gang, gpu_resources: Mapping[str, str]) -> str:
     return ""
 
 
-def _refused_spread(gang: Gang) -> str:
-    for name, term in _inner(gang, _anti):
+def _refused_spread(gang: Gang, apart: _Inner, together: _Inner) -> str:
+    for name, term in apart:
         if term.topology_key != HOSTNAME:
             return (
                 f"{name} must not share its {term.topology_key} with others of its gang: "
                 "Slurm can keep the pods of a job on different nodes, not in different domains"
             )
-    if _must_spread(gang) and HOSTNAME in (gang.one_domain, _domain(gang)):
+    if _must_spread(gang, apart) and HOSTNAME in (gang.one_domain, _domain(together)):
         return "its pods must be on one node and on different nodes"
-    keys = sorted({term.topology_key for _, term in _inner(gang, _affinity)} | ({gang.one_domain} - {""}))
+    keys = sorted({term.topology_key for _, term in together} | ({gang.one_domain} - {""}))
     if len(keys) > 1 and HOSTNAME not in keys:
         return f"its pods must be together by {' and by '.join(keys)}: Slurm can keep a job within one of them"
     return ""
 
 
-def _must_spread(gang: Gang) -> bool:
-    return any(term.topology_key == HOSTNAME for _, term in _inner(gang, _anti)) or _ports_clash(gang)
+def _must_spread(gang: Gang, apart: _Inner) -> bool:
+    return any(term.topology_key == HOSTNAME for _, term in apart) or _ports_clash(gang)
 
 
-def _domain(gang: Gang) -> str:
+def _domain(together: _Inner) -> str:
     """The node label by which the gang must be together; on one node it is together by every label."""
-    keys = sorted({term.topology_key for _, term in _inner(gang, _affinity)})
+    keys = sorted({term.topology_key for _, term in together})
     return HOSTNAME if HOSTNAME in keys else next(iter(keys), "")
 
 
 def _specs(gang: Gang) -> list[tuple[str, PodSpec]]:
     """What the gang asks for: of the pods that are there, and the shape of those that are not."""
-    there = [(f"pod {pod.name}", pod.spec) for pod in gang.members]
+    there = [(f"pod {pod.name}", pod.spec) for pod in _unlike(gang.members)]
     return there + [(f"role {role.name}", role.shape) for role in gang.roles if role.shape is not None]
+
+
+def _unlike(pods: Iterable[Pod]) -> Iterable[Pod]:
+    """Without those that ask the same as the one before: a gang's pods are nearly all alike."""
+    before: tuple[object, ...] = ()
+    for pod in pods:
+        asks = (pod.spec.containers, pod.spec.init_containers, pod.spec.resource_claims)
+        if asks != before:
+            before = asks
+            yield pod
 
 
 def _resources(spec: PodSpec) -> set[str]:
@@ -137,11 +192,12 @@ def _resources(spec: PodSpec) -> set[str]:
     return {name for resources in wanted for name, amount in resources.items() if amount != "0"}
 
 
-def _inner(gang: Gang, terms: _Terms) -> list[tuple[str, PodAffinityTerm]]:
+def _inner(gang: Gang, terms: _Terms) -> _Inner:
     """Terms that are about other pods of the gang; a pod yet to come is taken to look like those of its role."""
     found = []
     for role in gang.roles:
-        for pod in {msgspec.json.encode(each.pod.spec.affinity): each.pod for each in role.members}.values():
+        with_terms = (each.pod for each in role.members if terms(each.pod.spec))
+        for pod in {msgspec.json.encode(each.spec.affinity): each for each in with_terms}.values():
             for term in terms(pod.spec):
                 others = sum(
                     each.places - (each is role)
@@ -164,12 +220,10 @@ def _ports_clash(gang: Gang) -> bool:
     return False
 
 
-def _port_taken(spec: PodSpec, others: Iterable[Pod]) -> int:
+def _port_taken(spec: PodSpec, other: PodSpec) -> int:
     wanted = list(_ports(spec))
-    if not wanted:
-        return 0
-    taken = [port for other in others for port in _ports(other.spec)]
-    return next((one.host_port for one in wanted for other in taken if _same_port(one, other)), 0)
+    taken = list(_ports(other)) if wanted else []
+    return next((one.host_port for one in wanted for each in taken if _same_port(one, each)), 0)
 
 
 def _ports(spec: PodSpec) -> Iterable[ContainerPort]:
@@ -192,19 +246,14 @@ def _affinity(spec: PodSpec) -> tuple[PodAffinityTerm, ...]:
     return found.required if found else ()
 
 
-def _excluding(living: Mapping[str, Sequence[Pod]]) -> Iterable[tuple[str, Pod]]:
-    return ((there, other) for there, others in living.items() for other in others if _anti(other.spec))
+def _matching(term: PodAffinityTerm, of: Meta, others: Iterable[Pod]) -> Iterable[Pod]:
+    return (other for other in others if _selects(term, of, other.metadata))
 
 
-def _matching(term: PodAffinityTerm, of: Meta, living: Mapping[str, Sequence[Pod]]) -> Iterable[tuple[str, Pod]]:
-    return (
-        (there, other) for there, others in living.items() for other in others if _selects(term, of, other.metadata)
-    )
-
-
-def _near(there: str, term: PodAffinityTerm, nodes: Mapping[str, Node]) -> Iterable[str]:
+def _near(other: Pod, term: PodAffinityTerm, nodes: Mapping[str, Node]) -> Iterable[str]:
     """The nodes with the same value of the term's node label; a node without that label is near nothing."""
-    value = nodes[there].labels.get(term.topology_key)
+    there = nodes.get(other.spec.node_name)
+    value = there.labels.get(term.topology_key) if there is not None else None
     if value is None:
         return ()
     return (name for name, node in nodes.items() if node.labels.get(term.topology_key) == value)

@@ -52,6 +52,9 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     wait_s: int | None = None
 
+    def __str__(self) -> str:
+        return f"{self.count}" if self.wait_s is None else f"{self.count} within {self.wait_s} s"
+
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the annotations ask; empty means Slurm's default. `time_limit_min` None: not said, 0: unlimited.
@@ -248,6 +251,9 @@ _OPTIONS: Final[dict[str, _Option]] = {
 _NOT_OPTIONS: Final = frozenset({
     names.ANNOTATION_JOB_ID,
     names.ANNOTATION_PLACED_ON,
+    names.ANNOTATION_PLACE,
+    names.ANNOTATION_GPU_INDICES,
+    names.ANNOTATION_SUSPENDED_BY,
     names.ANNOTATION_GANG,
     names.ANNOTATION_GANG_SIZE,
     names.ANNOTATION_GANG_ROLES,

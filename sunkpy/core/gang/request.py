@@ -13,7 +13,9 @@ import msgspec
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.options import JobOptions
 from sunkpy.core.gang.slots import Slots, largest, plan_slots, rounded
+from sunkpy.core.gang.terms import Terms
 from sunkpy.core.model import matching, quantity
+from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility, excluded
 from sunkpy.core.placement.needs import gres, whole_cpus
 
@@ -33,7 +35,7 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A job to submit: `tasks` slots, which may share nodes when memory and GRES are asked per cpu and per task.
 
     `gres_…` in Slurm's TRES syntax: `gres/gpu:h100:2`. `time_limit_min`: None is the partition's default, 0 is
-    unlimited.
+    unlimited. `terms`: what of all this may be changed later.
     """
 
     name: str
@@ -50,18 +52,21 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     time_limit_min: int | None = None
     excluded_nodes: tuple[str, ...] = ()
     required_nodes: tuple[str, ...] = ()
+    terms: Terms = Terms()
     script: str = PLACEHOLDER_SCRIPT
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that decisions need. `gpu_resources`: extended resource → GRES name, as {"nvidia.com/gpu": "gpu"}.
 
-    `epilog_timeout_s`: how long an epilog waits for pods to be gone before it drains the node.
+    `epilog_timeout_s`: how long an epilog waits for pods to be gone before it drains the node. `suspend_owners`: owners
+    that ask for it are suspended when their gang is preempted.
     """
 
     gpu_resources: Mapping[str, str]
     default_partition: str = ""
     epilog_timeout_s: float = 3600.0
+    suspend_owners: bool = False
 
 
 def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None) -> JobRequest:
@@ -75,7 +80,11 @@ def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None)
     """
     slots = plan_slots(gang, eligibility)
     request = _request(gang, policy, slots, has_own_nodes=gang.one_per_node or slots.count == 1)
-    return msgspec.structs.replace(request, excluded_nodes=excluded(eligibility) if eligibility is not None else ())
+    return msgspec.structs.replace(
+        request,
+        maximum_nodes=1 if gang.one_domain == HOSTNAME else slots.count,
+        excluded_nodes=excluded(eligibility) if eligibility is not None else (),
+    )
 
 
 def plan_cover(gang: Gang, policy: Policy, placed: Mapping[str, str]) -> JobRequest:
@@ -95,15 +104,37 @@ def plan_cover(gang: Gang, policy: Policy, placed: Mapping[str, str]) -> JobRequ
     return msgspec.structs.replace(request, required_nodes=tuple(sorted(on_node)))
 
 
-def _request(gang: Gang, policy: Policy, slots: Slots, *, has_own_nodes: bool) -> JobRequest:
+def plan_terms(gang: Gang, policy: Policy) -> Terms:
+    """What of the job may be changed as long as it waits."""
+    options = _options(gang, policy)
+    return Terms(
+        name=options.job_name or gang.id.name,
+        comment=gang.id.comment(options.comment),
+        partition=options.partition,
+        account=options.account,
+        qos=options.qos,
+        reservation=options.reservation,
+        constraint=options.constraint,
+        licenses=options.licenses,
+        switches=options.switches,
+        time_limit_min=_time_limit_min(gang),
+    )
+
+
+def _options(gang: Gang, policy: Policy) -> JobOptions:
     options = gang.options
-    if not options.partition and policy.default_partition:
-        options = msgspec.structs.replace(options, partition=policy.default_partition)
+    if options.partition or not policy.default_partition:
+        return options
+    return msgspec.structs.replace(options, partition=policy.default_partition)
+
+
+def _request(gang: Gang, policy: Policy, slots: Slots, *, has_own_nodes: bool) -> JobRequest:
+    options, terms = _options(gang, policy), plan_terms(gang, policy)
     cpus, memory_mib = whole_cpus(slots.needs), quantity.mib_up(slots.needs.get("memory", 0))
     tres = gres(slots.needs, gpu_resources=policy.gpu_resources, gpu_type=options.gpu_type)
     return JobRequest(
-        name=options.job_name or gang.id.name,
-        comment=gang.id.comment(options.comment),
+        name=terms.name,
+        comment=terms.comment,
         tasks=slots.count,
         cpus_per_task=cpus,
         minimum_nodes=slots.count if has_own_nodes else 1,
@@ -113,7 +144,8 @@ def _request(gang: Gang, policy: Policy, slots: Slots, *, has_own_nodes: bool) -
         gres_per_node=tres if has_own_nodes else "",
         gres_per_task="" if has_own_nodes else tres,
         options=options,
-        time_limit_min=_time_limit_min(gang),
+        time_limit_min=terms.time_limit_min,
+        terms=terms,
     )
 
 

@@ -9,7 +9,9 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.places import Seat, assign
 from sunkpy.core.gang.slots import plan_slots
+from sunkpy.core.gang.terms import Terms
 from sunkpy.core.model import states as slurm_states
+from sunkpy.core.model.gres import Indices
 from sunkpy.core.model.layout import Layout, spread
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
@@ -27,7 +29,9 @@ _BEFORE_SCRIPT = frozenset({"CONFIGURING", "POWER_UP_NODE", "STAGE_OUT"})
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A placeholder job. `state` is empty until Slurm has told it once.
 
-    `tasks` is how many slots it asked for, `layout` how they lie on its nodes: 0 and empty where Slurm did not say.
+    `tasks` is how many slots it asked for, `layout` how they lie on its nodes, `devices` which GRES it has there: 0 and
+    empty where Slurm did not say. `terms` are those that it waits on, None until they are known; `refused_terms` others
+    that Slurm would not have.
     `prologs` and `epilogs` are the Slurm nodes whose hook has called for this job; `missing` counts fresh answers of
     Slurm, one after another, that did not contain the job. `is_cancelled`: Slurm has taken our order to end it, and its
     state may not show it yet.
@@ -39,8 +43,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
     tasks: int = 0
     layout: Layout = ()
+    devices: dict[str, Indices] = {}
     excluded: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
+    terms: Terms | None = None
+    refused_terms: Terms | None = None
     prologs: frozenset[str] = frozenset()
     epilogs: frozenset[str] = frozenset()
     missing: int = 0
@@ -120,8 +127,9 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
     """A gang, its jobs and what the scheduler remembers of it.
 
     `gang` is None when all its pods are gone. `eligibility` holds for every member; None while Slurm's nodes are not
-    known. `bound_to` is the job under which the members were bound, `placed` the Slurm node of each bound member by
-    its uid: both from the scheduler's own knowledge, for the owner of a pod can write any annotation.
+    known, and when members have nodes. `is_fickle`: it changes with pods of others, of which nobody tells. `bound_to`
+    is the job under which the members were bound, `placed` the Slurm node of each bound member by its uid: both from
+    the scheduler's own knowledge, for the owner of a pod can write any annotation.
     `displaced`: Slurm nodes that other jobs were given while the job of the pods there was lost, with those jobs.
     `may_submit` is False until a failed or refused submit may be tried again. `waits_for`: in words, whom the owner
     has to get rid of first. `idle_s`: for so long a job has held nodes for the gang and no member has been there.
@@ -140,6 +148,7 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
     waits_for: str = ""
     idle_s: float = 0.0
     is_half_bound: bool = False
+    is_fickle: bool = False
 
     @property
     def pods(self) -> tuple[Pod, ...]:

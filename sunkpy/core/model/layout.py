@@ -6,15 +6,12 @@ is never sorted. Slurm does not tell the tasks per node of a job without steps; 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 Layout = tuple[tuple[str, int], ...]
 """(Slurm node, tasks there) in the job's node order."""
-
-_COUNT = re.compile(r":(\d+)(?:\(|$)")
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,16 +41,6 @@ def spread(nodes: Sequence[str], tasks: int) -> Layout:
     """The same number on each node, one more on the first ones: when no more than the nodes is known."""
     each, more = divmod(tasks, len(nodes)) if nodes else (0, 0)
     return tuple((node, max(1, each + (number < more))) for number, node in enumerate(nodes))
-
-
-def gres_count(text: str) -> int:
-    """`gpu:h100:2(IDX:0-1),nic:1(IDX:0)` or `gres/gpu:h100:2` → how many in all."""
-    return sum(int(count) for part in _entries(text) for count in _COUNT.findall(part)[:1])
-
-
-def _entries(text: str) -> Iterable[str]:
-    """The parts between commas; those within parentheses do not divide."""
-    return re.split(r",(?![^()]*\))", text)
 
 
 def _fitting(share: Share, task: Share) -> int:

@@ -12,6 +12,7 @@ from typing import NewType
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.model.gres import Indices
 from sunkpy.core.model.layout import Layout
 
 JobId = NewType("JobId", int)
@@ -161,7 +162,8 @@ def is_job_ended(state: frozenset[str]) -> bool:
 class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job as slurmctld reports it. `nodes` and `scheduled_nodes` in Slurm's range syntax.
 
-    `tasks` is what was asked for, 0 when Slurm does not say; `layout` how they lie on the nodes, once it has them.
+    `tasks` is what was asked for, 0 when Slurm does not say; `layout` how they lie on the nodes, `devices` which GRES
+    it has on each, once it has them. `time_limit_min`: None when it is the partition's, 0 when there is none.
     """
 
     id: JobId
@@ -172,12 +174,19 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     user: str = ""
     account: str = ""
     partition: str = ""
+    qos: str = ""
+    reservation: str = ""
+    constraint: str = ""
+    licenses: str = ""
+    switches: int = 0
+    time_limit_min: int | None = None
     priority: int = 0
     nodes: str = ""
     scheduled_nodes: str = ""
     node_count: int = 0
     tasks: int = 0
     layout: Layout = ()
+    devices: dict[str, Indices] = {}
     required_nodes: tuple[str, ...] = ()
     excluded_nodes: tuple[str, ...] = ()
     exit_code: int = 0

@@ -79,7 +79,7 @@ def eligible_nodes(spec: PodSpec, candidates: Iterable[Candidate], *, gpu_resour
     candidates = tuple(candidates)
     verdicts = {c.slurm_node: _refusal(spec, needs, c, gpu_resources) for c in candidates}
     return Eligibility(
-        sizes=frozenset(_size(c) for c in candidates if verdicts[c.slurm_node] is None),
+        sizes=frozenset(room(c) for c in candidates if verdicts[c.slurm_node] is None),
         eligible=tuple(sorted(name for name, why in verdicts.items() if why is None)),
         refused={name: why for name, why in sorted(verdicts.items()) if why is not None},
     )
@@ -103,13 +103,17 @@ def in_common(eligibilities: Sequence[Eligibility | None]) -> Eligibility | None
     return common
 
 
-def without(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibility:
-    """The same with some nodes taken out for a reason: Slurm node → reason. Never takes the last node out."""
+def minus(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibility:
+    """The same with some nodes taken out for a reason: Slurm node → reason."""
     left = tuple(name for name in eligibility.eligible if name not in slurm_nodes)
-    if not left:
-        return eligibility
     taken = {name: slurm_nodes[name] for name in eligibility.eligible if name in slurm_nodes}
-    return Eligibility(eligible=left, refused=eligibility.refused | taken, sizes=eligibility.sizes)
+    refused = dict(sorted((eligibility.refused | taken).items()))
+    return Eligibility(eligible=left, refused=refused, sizes=eligibility.sizes)
+
+
+def without(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibility:
+    """As `minus`, but never takes the last node out."""
+    return minus(eligibility, slurm_nodes) if set(eligibility.eligible) - set(slurm_nodes) else eligibility
 
 
 def excluded(eligibility: Eligibility) -> tuple[str, ...]:
@@ -147,8 +151,8 @@ def _refusal(
     return _too_much_for_slurm(needs, candidate.slurm, gpu_resources) if candidate.slurm else None
 
 
-def _size(candidate: Candidate) -> Size:
-    """What the node offers to pods that Slurm schedules, by its own measure too."""
+def room(candidate: Candidate) -> Size:
+    """What the node offers to pods that Slurm schedules, by its own measure too, when nobody is there."""
     left = matching.subtracted(matching.allocatable(candidate.node), candidate.taken)
     devices, cpus, memory = size_of(left)
     if candidate.slurm is None:

@@ -326,3 +326,24 @@ async def test_what_ended_a_gang_is_asked_once_and_all_its_pods_go(world, tmp_pa
         notes = world.notes("PreemptionByScheduler")
         assert all(f"preempted by Slurm job {preemptor}" in note for note in notes)
         assert world.slurm.asked.count("partitions") == 1
+
+
+async def test_each_member_is_told_which_gpus_of_its_node_are_its_own(tmp_path):
+    world = World()
+    world.add_node(1, **{"nvidia.com/gpu": "4"})
+    gang = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": "2"}
+    resources = {"requests": {"cpu": "1", "nvidia.com/gpu": "2"}}
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        for name in ("one", "two"):
+            world.add_pod(name, annotations=gang, containers=[{"name": "c", "resources": resources}])
+        await world.until(lambda: world.submissions)
+        (job_id,) = world.jobs
+        has = {
+            "nodes": "n1", "tasks": {"set": True, "number": 2}, "cpus_per_task": {"set": True, "number": 1},
+            "tres_per_task": "gres/gpu:2", "gres_detail": ["gpu:h100:4(IDX:0-3)"],
+            "job_resources": {"nodes": {"allocation": [{"name": "n1", "cpus": {"count": 2}}]}},
+        }  # fmt: skip
+        world.set_job(job_id, "RUNNING", "CONFIGURING", **has)
+        assert await call("prolog", job_id) == (200, {"done": True})
+        told = [world.pod(name)["metadata"]["annotations"][names.ANNOTATION_GPU_INDICES] for name in ("one", "two")]
+        assert sorted(told) == ["0,1", "2,3"]

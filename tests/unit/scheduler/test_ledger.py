@@ -89,7 +89,7 @@ def test_the_delay_between_submits_grows_and_ends_when_something_changes():
     assert delays == sorted(delays)
     assert (delays[0], delays[-1]) == (2.0, 300.0)
     entry.forgive()
-    assert entry.view(None, None, placed={}, now=0.0).may_submit
+    assert entry.view(None, placed={}, now=0.0).may_submit
 
 
 def test_a_node_that_refused_a_gang_is_offered_to_it_again_after_a_while():

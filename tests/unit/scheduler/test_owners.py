@@ -234,3 +234,16 @@ async def test_pods_that_call_the_scheduler_by_another_name_are_ours_too(world, 
         world.add_pod("c", schedulerName="default-scheduler")
         await world.until(lambda: len(world.submissions) == 2)
         assert sorted(job["name"] for job in world.submissions) == ["a", "b"]
+
+
+async def test_a_wish_of_the_owner_ends_the_wait_after_a_refusal_and_its_status_does_not(world, tmp_path):
+    world.reject_submit = 2066
+    async with leading(world, tmp_path, families=KNOWN):
+        crew = add_crew(world, 1)
+        world.add_pod("solo", owner=crew)
+        await world.until(lambda: world.notes("FailedScheduling"))
+        world.reject_submit = None
+        world.put("crews", crew | {"status": {"ready": 0}})
+        add_crew(world, 1, annotations={"sunkpy.dev/qos": "other"}, uid=crew["metadata"]["uid"])
+        await world.until(lambda: world.submissions)
+        assert [job.get("qos") for job in world.submissions] == ["other"]

@@ -210,11 +210,15 @@ async def connections(world, tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def leading(world, tmp_path, *, sweep_seconds=600.0, poll_seconds=0.02, aliases=(), **term):
+async def leading(world, tmp_path, *, sweep_seconds=600.0, poll_seconds=0.02, aliases=(), suspend_owners=False, **term):
     """A scheduler that leads on the world; gives its hook server."""
     async with connections(world, tmp_path) as (kube, slurm, settings):
         settings = msgspec.structs.replace(
-            settings, sweep_seconds=sweep_seconds, poll_seconds=poll_seconds, aliases=aliases
+            settings,
+            sweep_seconds=sweep_seconds,
+            poll_seconds=poll_seconds,
+            aliases=aliases,
+            suspend_owners=suspend_owners,
         )
         process = Process("scheduler", settings)
         metrics = SchedulerMetrics(process.registry)

@@ -196,4 +196,6 @@ def test_how_the_tasks_lie_is_read_in_the_order_of_the_job() -> None:
         "gres_detail": ["gpu:h100:2(IDX:0-1)", "gpu:h100:2(IDX:0-1)", "gpu:h100:1(IDX:0)"],
         "job_resources": {"nodes": {"allocation": nodes}},
     }
-    assert msgspec.convert(body, wire.WireJob).to_core().layout == (("n11", 2), ("n13", 2), ("n12", 1))
+    job = msgspec.convert(body, wire.WireJob).to_core()
+    assert job.layout == (("n11", 2), ("n13", 2), ("n12", 1))
+    assert job.devices == {"n11": {"gpu": (0, 1)}, "n13": {"gpu": (0, 1)}, "n12": {"gpu": (0,)}}

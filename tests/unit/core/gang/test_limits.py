@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from sunkpy.core.gang.limits import avoid_nodes, within_limits
+from sunkpy.core.gang.limits import Surroundings, avoid_nodes, keeps_away, within_limits, without_ending
 from tests.unit.core.gang.families.makers import bare, job, jobs_of, stateful_set, sums
 from tests.unit.core.gang.families.workload import gang, manifest, pod
 from tests.unit.core.gang.pods import make_node
@@ -158,6 +159,15 @@ def one(spec, app="web"):
     return pod("p", labels={"app": app}, spec=spec)
 
 
+def around(pods_on):
+    bound = [
+        msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
+        for node, pods in pods_on.items()
+        for pod in pods
+    ]
+    return Surroundings(nodes=NODES, keeping_away=[p for p in bound if keeps_away(p)], everyone=lambda: bound)
+
+
 IN_ANTI = "pod default/other is in its anti-affinity"
 KEEPS_AWAY = "pod default/other keeps it away"
 NOT_THERE = "no pod of its affinity is there"
@@ -185,7 +195,15 @@ NOT_THERE = "no pod of its affinity is there"
     ],
 )
 def test_nodes_to_avoid_now(mine, theirs, avoided):
-    assert avoid_nodes(one(mine), theirs, NODES) == avoided
+    assert avoid_nodes([one(mine)], around(theirs)) == avoided
+
+
+def test_pods_of_its_own_gang_and_those_that_are_ending_can_be_left_out():
+    other = there(apart(term()))
+    assert avoid_nodes([one({})], around({"n1": [other]}), but={other.uid}) == {}
+    ending = there(apart(term()), deletionTimestamp="2026-11-21T00:00:00Z")
+    assert avoid_nodes([one({})], around({"n1": [ending]})) == {"n1": KEEPS_AWAY}
+    assert avoid_nodes([one({})], without_ending(around({"n1": [ending]}))) == {}
 
 
 def test_each_part_of_a_pulsar_avoids_the_nodes_of_its_set_only():
@@ -197,7 +215,7 @@ def test_each_part_of_a_pulsar_avoids_the_nodes_of_its_set_only():
     bookies = stateful_set(sets["pulsar-bookie"])[1]
     proxies = stateful_set(sets["pulsar-proxy"])[1]
     theirs = {"n1": [bookies[0], proxies[0]], "n2": [bookies[1]]}
-    assert set(avoid_nodes(bookies[2], theirs, NODES)) == {"n1", "n2"}
-    assert set(avoid_nodes(proxies[1], theirs, NODES)) == {"n1"}
+    assert set(avoid_nodes([bookies[2]], around(theirs))) == {"n1", "n2"}
+    assert set(avoid_nodes([proxies[1]], around(theirs))) == {"n1"}
     brokers = stateful_set(sets["pulsar-broker"])[1]
-    assert avoid_nodes(brokers[1], {"n1": [brokers[0]]}, NODES) == {}, "a preferred term binds nobody"
+    assert avoid_nodes([brokers[1]], around({"n1": [brokers[0]]})) == {}, "a preferred term binds nobody"

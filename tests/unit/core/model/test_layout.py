@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core.model.layout import Share, gres_count, lay_out, spread
+from sunkpy.core.model.layout import Share, lay_out, spread
 
 SHARES = st.lists(st.builds(Share, cpus=st.integers(0, 64), gres=st.integers(0, 8)), min_size=1, max_size=6)
 
@@ -31,18 +31,3 @@ def test_no_node_is_without_a_task_and_none_has_more_than_fit(shares, tasks):
 def test_without_shares_the_tasks_are_spread():
     assert spread(("b", "a", "c"), 5) == (("b", 2), ("a", 2), ("c", 1))
     assert spread((), 5) == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("gpu:h100:2(IDX:0-1)", 2),
-        ("gpu:2(IDX:0,3)", 2),
-        ("gpu:h100:2(IDX:0-1),nic:1(IDX:0)", 3),
-        ("gres/gpu:h100:2", 2),
-        ("gres/gpu:1,gres/nic:2", 3),
-        ("", 0),
-    ],
-)
-def test_devices_are_counted(text, count):
-    assert gres_count(text) == count

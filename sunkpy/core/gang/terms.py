@@ -1,0 +1,92 @@
+"""What of a job can be changed while it waits in the queue, and what has to be changed after its annotations were.
+
+Only what a pod's people have changed is sent: Slurm, its plugins and admins may have changed the rest of the job since.
+Source: slurmctld, job_mgr.c, _update_job, which job_desc_msg of POST job/{id} leads to. The size of a job follows from
+its pods, and wckey and who shares its nodes cannot be changed by its user.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.options import Switches
+from sunkpy.core.model.states import SlurmJob
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """On which terms a job waits; empty and None: as Slurm says. `time_limit_min` 0: unlimited.
+
+    `by_slurm`: read from the job, with Slurm's defaults in the place of what nobody asked for.
+    """
+
+    name: str = ""
+    comment: str = ""
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    reservation: str = ""
+    constraint: str = ""
+    licenses: str = ""
+    switches: Switches | None = None
+    time_limit_min: int | None = None
+    by_slurm: bool = False
+
+
+_FIELDS: Final = tuple(field for field in Terms.__struct_fields__ if field != "by_slurm")
+_CAN_BE_EMPTIED: Final = frozenset({"comment", "reservation", "constraint", "licenses"})
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """From which terms to which others; `fields` are to be sent, `kept` is gone from the annotations and stays.
+
+    A job has a partition, an account, a QoS and a time limit in any case: there is nothing to go back to.
+    """
+
+    to: Terms
+    fields: tuple[str, ...]
+    kept: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        changed = [f"{_words(field)} {getattr(self.to, field) or 'none'}" for field in self.fields]
+        kept = [f"its {_words(field)} stays, for a job in the queue cannot be without" for field in self.kept]
+        return "; ".join([*([", ".join(changed)] if changed else []), *kept])
+
+
+def terms_of(job: SlurmJob) -> Terms:
+    """The terms on which a job waits, by Slurm's word."""
+    return Terms(
+        name=job.name,
+        comment=job.comment,
+        partition=job.partition,
+        account=job.account,
+        qos=job.qos,
+        reservation=job.reservation,
+        constraint=job.constraint,
+        licenses=job.licenses,
+        switches=Switches(count=job.switches) if job.switches else None,
+        time_limit_min=job.time_limit_min,
+        by_slurm=True,
+    )
+
+
+def find_change(has: Terms, wants: Terms) -> Change | None:
+    """What to change in a job; None when it is as its annotations say."""
+    unlike = [field for field in _FIELDS if _is_unlike(field, has, wants)]
+    # What nobody asks for may be Slurm's own choice.
+    given = [field for field in unlike if getattr(wants, field) not in ("", None)]
+    gone = [field for field in unlike if field not in given and not has.by_slurm]
+    fields = (*given, *(field for field in gone if field in _CAN_BE_EMPTIED))
+    kept = tuple(field for field in gone if field not in _CAN_BE_EMPTIED)
+    return Change(to=wants, fields=fields, kept=kept) if fields or kept else None
+
+
+def _is_unlike(field: str, has: Terms, wants: Terms) -> bool:
+    if field == "switches" and has.by_slurm and has.switches is not None and wants.switches is not None:
+        return has.switches.count != wants.switches.count  # how long it waits for them is not told
+    return bool(getattr(has, field) != getattr(wants, field))
+
+
+def _words(field: str) -> str:
+    return field.removesuffix("_min").replace("_", " ")

@@ -1,0 +1,108 @@
+"""Jobs that must stay within one value of a node label: a rack, a zone, a node.
+
+Slurm knows no such labels, and would have to be told its topology. So one domain is chosen before the job is submitted,
+and the nodes of all others are excluded from it. That binds the job to this domain while it waits, also when another
+one is free earlier; a domain with room now is preferred for that reason. When a kubelet there refuses the gang, the
+next job takes another.
+
+To be on one node needs no choice: the job asks for one node, and those that are too small are excluded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.placement.eligibility import Candidate, Eligibility, minus, room, size_of
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+"""The label by which a domain is one node."""
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What must be together: `slots` of `needs` each, within one value of `label`; no two on a node if `apart`.
+
+    `excluded`: nodes that the job excludes while it waits; it stays with the domain of which it excludes none, as long
+    as that holds it. `refused`: nodes that have refused the gang; another domain than theirs is preferred.
+    """
+
+    label: str
+    slots: int
+    needs: Mapping[str, int]
+    apart: bool = False
+    excluded: Container[str] = ()
+    refused: Container[str] = ()
+
+
+class _Domain(msgspec.Struct, frozen=True, kw_only=True):
+    value: str
+    nodes: tuple[Candidate, ...]
+    slots: int
+    slots_now: int
+    is_left: bool
+
+
+def in_one_domain(eligibility: Eligibility, candidates: Iterable[Candidate], wish: Wish) -> Eligibility:
+    """The nodes of one domain that holds the wish; none, with the reason, when there is no such domain.
+
+    `candidates`: what is known of the nodes; `slurm` as it is now.
+    """
+    eligible, refusing = set(eligibility.eligible), set[str]()
+    by_value: dict[str, list[Candidate]] = {}
+    for each in candidates:
+        value = _value(each, wish.label)
+        if each.slurm_node in wish.refused:
+            refusing.add(value)
+        if each.slurm_node in eligible:
+            by_value.setdefault(value, []).append(each)
+    unlabelled = {each.slurm_node: f"without label {wish.label}" for each in by_value.pop("", [])}
+    domains = [_domain(value, nodes, wish) for value, nodes in sorted(by_value.items())]
+    holding = [domain for domain in domains if domain.slots >= wish.slots]
+    if wish.label != HOSTNAME:
+        holding = sorted(
+            holding, key=lambda d: (d.value in refusing, d.is_left, d.slots_now < wish.slots, -d.slots, d.value)
+        )[:1]
+    kept = {each.slurm_node for domain in holding for each in domain.nodes}
+    others = {
+        each.slurm_node: _why_not(domain, wish)
+        for domain in domains
+        for each in domain.nodes
+        if each.slurm_node not in kept
+    }
+    return minus(eligibility, unlabelled | others)
+
+
+def _value(candidate: Candidate, label: str) -> str:
+    """A node is alone with itself, whatever its labels say."""
+    return candidate.slurm_node if label == HOSTNAME else candidate.node.labels.get(label, "")
+
+
+def _domain(value: str, nodes: list[Candidate], wish: Wish) -> _Domain:
+    return _Domain(
+        value=value,
+        nodes=tuple(nodes),
+        slots=sum(_slots(each, wish) for each in nodes),
+        slots_now=sum(_slots(each, wish) for each in nodes if _is_free(each)),
+        is_left=any(each.slurm_node in wish.excluded for each in nodes),
+    )
+
+
+def _is_free(candidate: Candidate) -> bool:
+    slurm = candidate.slurm
+    return slurm is not None and not (slurm.is_busy or slurm.is_closed or slurm.is_down)
+
+
+def _slots(candidate: Candidate, wish: Wish) -> int:
+    """How many fit on the node when nobody else is there."""
+    wants = size_of(wish.needs)
+    fitting = min((has // want for has, want in zip(room(candidate), wants, strict=True) if want), default=wish.slots)
+    return min(fitting, 1) if wish.apart else fitting
+
+
+def _why_not(domain: _Domain, wish: Wish) -> str:
+    if domain.slots >= wish.slots:
+        return f"outside the one {wish.label} of the gang"
+    where = "alone" if wish.label == HOSTNAME else f"within {wish.label}={domain.value}"
+    return f"with room for {domain.slots} of its {wish.slots} slots {where}"

@@ -1,0 +1,61 @@
+"""The devices of a job, shared by the members on each node."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sunkpy.core import names
+from sunkpy.core.gang.devices import assign_devices
+from sunkpy.core.gang.gang import Gang, Member, Role
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.places import assign
+from tests.unit.core.gang.pods import make_pod
+
+ID = GangId(namespace="default", name="train", uid="uid-1")
+RESOURCES = {"nvidia.com/gpu": "gpu", "example.com/nic": "nic"}
+GPU, NIC = RESOURCES
+
+
+def worker(index, *, gpus=1, nics=0, node="", noted=""):
+    annotations = {names.ANNOTATION_GPU_INDICES: noted} if noted else {}
+    requests = {GPU: str(gpus)} | ({NIC: str(nics)} if nics else {})
+    pod = make_pod(f"w{index}", uid=f"w{index}", requests=requests, node=node, annotations=annotations)
+    return Member(pod=pod, index=index)
+
+
+def share(members, devices, layout):
+    gang = Gang(id=ID, roles=(Role(name="worker", places=len(members), first=1, members=tuple(members)),))
+    holding = {m.pod.uid: m.pod.spec.node_name for m in members if m.pod.spec.node_name}
+    return assign_devices(gang, assign(gang, layout, holding), devices, gpu_resources=RESOURCES)
+
+
+def test_members_share_the_devices_of_each_node_in_seat_order():
+    members = [worker(index, gpus=2) for index in (2, 0, 1)]
+    devices = {"n2": {"gpu": (0, 1, 4, 5)}, "n1": {"gpu": (6, 7)}}
+    assert share(members, devices, (("n2", 2), ("n1", 1))) == {"w0": "0,1", "w1": "4,5", "w2": "6,7"}
+
+
+def test_each_gres_is_counted_alone():
+    devices = {"n1": {"gpu": (0, 1), "nic": (0, 1)}}
+    notes = share([worker(0, nics=1), worker(1, nics=1)], devices, (("n1", 2),))
+    assert notes == {"w0": "0,nic:0", "w1": "1,nic:1"}
+
+
+def test_a_replacement_gets_what_the_others_on_the_node_have_not():
+    members = [worker(0), worker(1, node="n1", noted="0"), worker(2, node="n1", noted="2")]
+    assert share(members, {"n1": {"gpu": (0, 1, 2)}}, (("n1", 3),)) == {"w0": "1"}
+
+
+def test_nothing_is_noted_when_slurm_tells_less_than_was_asked_for():
+    assert share([worker(0, gpus=2)], {}, (("n1", 1),)) == {}
+    assert share([worker(0, gpus=2)], {"n1": {"gpu": (0,)}}, (("n1", 1),)) == {}
+    assert share([worker(0, gpus=0)], {"n1": {"gpu": (0,)}}, (("n1", 1),)) == {}
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["", "0", "1,2", "7", "x"])), min_size=1, max_size=6))
+def test_no_index_is_given_twice_on_a_node(asked):
+    members = [worker(n, gpus=gpus, node="n1" if noted else "", noted=noted) for n, (gpus, noted) in enumerate(asked)]
+    notes = share(members, {"n1": {"gpu": tuple(range(8))}}, (("n1", len(members)),))
+    kept = {word for _, noted in asked for word in noted.split(",") if word}
+    given_out = [word for note in notes.values() for word in note.split(",")]
+    assert len(given_out) == len(set(given_out))
+    assert not kept & set(given_out)

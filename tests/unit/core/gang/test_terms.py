@@ -1,0 +1,56 @@
+"""What to change in a job that waits, after its annotations were changed."""
+
+import pytest
+from msgspec.structs import replace
+
+from sunkpy.core.gang.options import Switches
+from sunkpy.core.gang.terms import Terms, find_change, terms_of
+from sunkpy.core.model.states import JobId, SlurmJob
+
+OURS = Terms(name="web", comment="k8s:default/web:uid", partition="low", qos="normal", reservation="maint")
+BY_SLURM = replace(OURS, account="root", time_limit_min=60, constraint="set-by-a-plugin", by_slurm=True)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "fields", "kept"),
+    [
+        ({"partition": "high", "qos": "fast"}, ("partition", "qos"), ()),
+        ({"time_limit_min": 0}, ("time_limit_min",), ()),
+        ({"switches": Switches(count=1)}, ("switches",), ()),
+        ({"reservation": ""}, ("reservation",), ()),
+        ({"qos": ""}, (), ("qos",)),
+        ({"reservation": "other", "qos": ""}, ("reservation",), ("qos",)),
+    ],
+)
+def test_what_was_changed_is_sent_and_what_is_gone_taken_away_if_it_can_be(wishes, fields, kept):
+    change = find_change(OURS, replace(OURS, **wishes))
+    assert change is not None
+    assert (change.fields, change.kept) == (fields, kept)
+
+
+def test_nothing_is_changed_in_a_job_that_is_as_its_annotations_say():
+    assert find_change(OURS, OURS) is None
+
+
+def test_what_slurm_chose_itself_is_left_alone_when_nobody_asked_for_anything_else():
+    assert find_change(BY_SLURM, OURS) is None
+    change = find_change(BY_SLURM, replace(OURS, account="chem"))
+    assert change is not None
+    assert change.fields == ("account",)
+
+
+def test_how_long_a_job_waits_for_switches_is_not_told_by_slurm():
+    read = replace(BY_SLURM, switches=Switches(count=2))
+    assert find_change(read, replace(OURS, switches=Switches(count=2, wait_s=60))) is None
+
+
+def test_the_terms_of_a_job_are_read_from_slurm():
+    job = SlurmJob(id=JobId(1), name="web", partition="low", constraint="a100", switches=1, time_limit_min=0)
+    assert terms_of(job) == Terms(
+        name="web", partition="low", constraint="a100", switches=Switches(count=1), time_limit_min=0, by_slurm=True
+    )
+
+
+def test_a_change_in_words():
+    change = find_change(OURS, replace(OURS, partition="high", reservation="", qos=""))
+    assert str(change) == ("partition high, reservation none; its qos stays, for a job in the queue cannot be without")

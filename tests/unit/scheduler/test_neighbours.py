@@ -1,0 +1,98 @@
+"""Pods that want to be near others, away from them, or together, through the whole scheduler."""
+
+import pytest
+
+from sunkpy.scheduler import loop
+from tests.unit.scheduler.test_scheduler import hook_client
+from tests.unit.scheduler.world import World, leading
+
+HOST, RACK = "kubernetes.io/hostname", "example.com/rack"
+
+
+@pytest.fixture
+def world(monkeypatch):
+    monkeypatch.setattr(loop, "_FICKLE_AGAIN_S", 0.05)
+    world = World()
+    for number, rack in ((1, "a"), (2, "b"), (3, "b")):
+        world.add_node(number)
+        labels = {HOST: f"node-{number}", RACK: rack}
+        world.put(
+            "nodes",
+            world.api.objects["nodes", "", f"node-{number}"]
+            | {"metadata": {"name": f"node-{number}", "labels": labels}},
+        )
+    return world
+
+
+def terms(kind, key, app):
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
+    return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def stranger(world, *, node="node-2", app="db", **spec):
+    meta = {"name": "stranger", "namespace": "default", "labels": {"app": app}}
+    return world.put("pods", {"metadata": meta, "spec": {"nodeName": node, **spec}, "status": {"phase": "Running"}})
+
+
+async def test_nodes_with_pods_of_its_anti_affinity_are_excluded_and_come_back(world, tmp_path):
+    stranger(world)
+    async with leading(world, tmp_path):
+        world.add_pod(affinity=terms("podAntiAffinity", RACK, "db"))
+        await world.until(lambda: world.submissions)
+        assert world.submissions[0]["excluded_nodes"] == ["n2", "n3"]
+
+
+async def test_a_pod_that_came_meanwhile_is_found_before_the_binding(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        world.add_pod(affinity=terms("podAntiAffinity", HOST, "db"))
+        await world.until(lambda: world.submissions)
+        (job_id,) = world.jobs
+        stranger(world, node="node-1")
+        world.set_job(job_id, "RUNNING", "CONFIGURING", nodes="n1")
+        await call("prolog", job_id)
+        await world.until(lambda: world.cancelled == [job_id])
+        assert world.bindings == []
+        (note,) = [note for note in world.notes("FailedScheduling") if "avoided" in note]
+        assert note.startswith("node node-1 must be avoided: pod default/stranger is in its anti-affinity; ")
+        await world.until(lambda: len(world.submissions) == 2)
+        assert world.submissions[1]["excluded_nodes"] == ["n1"]
+
+
+async def test_an_own_pod_keeps_others_away_as_soon_as_it_is_bound(world, tmp_path):
+    async with leading(world, tmp_path):
+        world.add_pod("first", node="node-1", labels={"app": "web"}, affinity=terms("podAntiAffinity", HOST, "web"))
+        world.add_pod("second", labels={"app": "web"})
+        wanted = lambda: [job for job in world.submissions if job["name"] == "second"]  # noqa: E731
+        await world.until(wanted)
+        await world.until(lambda: any("n1" in job.get("excluded_nodes", "") for job in world.jobs.values()))
+
+
+async def test_a_gang_that_must_be_together_gets_one_rack(world, tmp_path):
+    gang = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": "2"}
+    async with leading(world, tmp_path):
+        for name in ("one", "two"):
+            near = terms("podAffinity", RACK, "web")
+            world.add_pod(name, annotations=gang, labels={"app": "web"}, affinity=near)
+        await world.until(lambda: world.submissions)
+        assert world.submissions[0]["excluded_nodes"] == ["n1"]
+
+
+async def test_a_gang_that_must_be_on_one_node_asks_for_one(world, tmp_path):
+    gang = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": "2"}
+    async with leading(world, tmp_path):
+        for name in ("one", "two"):
+            near = terms("podAffinity", HOST, "web")
+            world.add_pod(name, annotations=gang, labels={"app": "web"}, affinity=near)
+        await world.until(lambda: world.submissions)
+        job = world.submissions[0]
+        assert (job["maximum_nodes"], job["tasks"], job.get("excluded_nodes")) == (1, 2, None)
+
+
+async def test_what_slurm_cannot_hold_is_told_by_name(world, tmp_path):
+    async with leading(world, tmp_path):
+        world.add_pod(resourceClaims=[{"name": "gpu"}])
+        await world.until(lambda: world.notes("FailedScheduling"))
+        assert world.notes("FailedScheduling") == [
+            "pod web has resource claims (gpu): Slurm cannot allocate the devices of a claim"
+        ]
+        assert world.submissions == []
