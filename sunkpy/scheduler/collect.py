@@ -9,7 +9,7 @@ import msgspec
 from sunkpy.core.gang.access import restricted, rule_for
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.view import GangView, is_over
+from sunkpy.core.gang.view import GangView, explain_generation
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.placement.eligibility import Eligibility, in_common
 from sunkpy.scheduler.cluster import Cluster
@@ -50,12 +50,10 @@ class Collector:
         """Another generation of the owner's pods that still has a job or a node, in words; empty when there is none."""
         now = self._clock()
         for other in self._ledger.other_generations(id):
-            which = f"generation {other.id.generation or 'without number'} of {other.id} to end: "
-            if job := next((job for job in other.jobs.values() if not job.view(now).is_settled), None):
-                return f"{which}Slurm job {job.id} is not over"
+            jobs = [job.view(now) for job in other.jobs.values()]
             pods = (_as_bound(other, pod) for pod in self._members.pods_of(other.id))
-            if pod := next((pod for pod in pods if pod.spec.node_name and not is_over(pod)), None):
-                return f"{which}pod {pod.name} is not gone"
+            if left := explain_generation(other.id, jobs, pods):
+                return left
         return ""
 
     def _gang(self, entry: GangEntry) -> Gang | None:
