@@ -104,6 +104,53 @@ def remove_nodesets(namespace: str, selector: str, timeout_seconds: float, end_j
         sys.exit(1)
 
 
+@main.command()
+@click.argument("kind", type=click.Choice(["pod", "gang"]))
+@click.argument("name")
+@click.option("-n", "--namespace", default="", help="Namespace of the pod; that of the kubeconfig if not given.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    default=None,
+    help="Left out, the pod's service account or $KUBECONFIG.",
+)
+@click.option("--slurmrestd", default="", help="Ask Slurm too, under this URL.")
+@click.option(
+    "--slurm-token-file", default="", help="Token for slurmrestd: scontrol token username=… lifespan=… wrote it."
+)
+def explain(
+    kind: str, name: str, namespace: str, kubeconfig: Path | None, slurmrestd: str, slurm_token_file: str
+) -> None:
+    """Say why a pod or gang stands where it stands, and what to do about it."""
+    import asyncio
+
+    from sunkpy.cli.explain import Question, answer
+    from sunkpy.kube.errors import KubeError
+    from sunkpy.slurm.errors import SlurmError
+
+    if bool(slurmrestd) != bool(slurm_token_file):
+        raise click.UsageError("give --slurmrestd and --slurm-token-file together")
+    question = Question(
+        kind=kind,
+        name=name,
+        namespace=namespace,
+        kubeconfig=kubeconfig,
+        slurmrestd=slurmrestd,
+        slurm_token_file=slurm_token_file,
+    )
+    try:
+        click.echo(asyncio.run(answer(question)))
+    except (KubeError, SlurmError) as error:
+        click.echo(f"sunkpy: {error}", err=True)
+        sys.exit(1)
+
+
+@click.group(name="kubectl sunk", commands=[explain])
+@click.version_option(__version__)
+def kubectl() -> None:
+    """Slurm on Kubernetes, for the people whose pods it runs."""
+
+
 def _run_or_explain(run: Callable[[Path], None], config_path: Path) -> None:
     try:
         run(config_path)
