@@ -33,17 +33,23 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import Forbidden
 from sunkpy.kube.kubeconfig import current_namespace
-from sunkpy.runtime.settings import SlurmSettings
+from sunkpy.runtime.settings import SlurmSettings, load
+from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import Slurm, errors
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person asks on the command line; without `slurmrestd` Slurm is not asked."""
+    """What a person asks on the command line.
+
+    `config`: the settings of the scheduler, which also say how to ask Slurm; without them and without `slurmrestd`
+    Slurm is not asked.
+    """
 
     kind: str
     name: str
     namespace: str = ""
     kubeconfig: Path | None = None
+    config: Path | None = None
     slurmrestd: str = ""
     slurm_token_file: str = ""
 
@@ -52,20 +58,28 @@ async def answer(question: Question) -> str:
     """The answer, as it is shown.
 
     Raises:
+        BadSettings: the settings of the scheduler cannot be used.
         KubeError, SlurmError: what the question is about could not be read.
     """
-    slurm = None
-    if question.slurmrestd:
-        slurm = Slurm.connect(SlurmSettings(url=question.slurmrestd, token_file=question.slurm_token_file))
+    settings = load(question.config, SchedulerSettings) if question.config is not None else None
+    slurm = _slurm(question, settings)
     try:
         async with await Kube.connect(question.kubeconfig) as kube:
-            explainer = Explainer(kube, question.namespace or current_namespace(question.kubeconfig), slurm)
+            namespace = question.namespace or current_namespace(question.kubeconfig)
+            explainer = Explainer(kube, namespace, slurm=slurm, settings=settings)
             if question.kind == "pod":
                 return render(await explainer.pod(question.name))
             return "\n\n".join(map(render, await explainer.gangs(question.name)))
     finally:
         if slurm is not None:
             await slurm.close()
+
+
+def _slurm(question: Question, settings: SchedulerSettings | None) -> Slurm | None:
+    """Whom to ask about jobs: who was named, else whom the scheduler asks."""
+    if question.slurmrestd:
+        return Slurm.connect(SlurmSettings(url=question.slurmrestd, token_file=question.slurm_token_file))
+    return Slurm.connect(settings.slurm) if settings is not None else None
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,10 +93,13 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 class Explainer:
     """Answers questions about one namespace. `slurm` is asked about jobs, if it is there."""
 
-    def __init__(self, kube: Kube, namespace: str, slurm: Slurm | None = None) -> None:
+    def __init__(
+        self, kube: Kube, namespace: str, *, slurm: Slurm | None = None, settings: SchedulerSettings | None = None
+    ) -> None:
         self._kube = kube
         self._namespace = namespace
         self._slurm = slurm
+        self._settings = settings
 
     async def pod(self, name: str) -> Explanation:
         """One pod.
@@ -94,7 +111,7 @@ class Explainer:
         pod = next((each for each in pods if each.name == name), None)
         if pod is None:
             return absent("Pod", self._namespace, name)
-        around = await Reading(self._kube).around(self._namespace, pod.spec.scheduler_name)
+        around = await Reading(self._kube, self._settings).around(self._namespace, pod.spec.scheduler_name)
         if pod.spec.scheduler_name not in around.known_names or pod.spec.scheduler_name == "default-scheduler":
             return foreign(pod, around.known_names - {"default-scheduler"} or {"slurm"})
         lookup = OwnerLookup(self._kube, around.families)
@@ -113,7 +130,7 @@ class Explainer:
         pods = await self._pods()
         found: list[Explanation] = []
         for scheduler in sorted({pod.spec.scheduler_name for pod in pods} - {"default-scheduler", ""}):
-            around = await Reading(self._kube).around(self._namespace, scheduler)
+            around = await Reading(self._kube, self._settings).around(self._namespace, scheduler)
             if scheduler not in around.known_names:
                 continue
             known = await self._sort(

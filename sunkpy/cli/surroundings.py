@@ -117,10 +117,11 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reading:
-    """Reads what there is, and notes what it may not read."""
+    """Reads what there is, and notes what it may not read. `settings` of the scheduler, if they are at hand."""
 
-    def __init__(self, kube: Kube) -> None:
+    def __init__(self, kube: Kube, settings: SchedulerSettings | None = None) -> None:
         self._kube = kube
+        self._at_hand = settings
         self._unread: list[str] = []
 
     async def around(self, namespace: str, scheduler: str) -> Surroundings:
@@ -151,6 +152,8 @@ class Reading:
         )
 
     async def _settings(self) -> list[SchedulerSettings]:
+        if self._at_hand is not None:
+            return [self._at_hand]
         listing = self._kube.list_objects(_CONFIG_MAPS, _ConfigMap, label_selector=_OF_SCHEDULERS)
         found = []
         for each in await self._or_not("settings of the scheduler (access, workloads)", listing) or ():

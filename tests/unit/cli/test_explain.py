@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import click.testing
+import msgspec
 import pytest
 import yaml
 
@@ -45,7 +46,7 @@ def say(world, name, message, **annotations):
 @contextlib.asynccontextmanager
 async def explainer(world, tmp_path, *, asks_slurm=False):
     async with connections(world, tmp_path) as (kube, slurm, _):
-        yield Explainer(kube, "default", slurm if asks_slurm else None)
+        yield Explainer(kube, "default", slurm=slurm if asks_slurm else None)
 
 
 async def of_pod(world, tmp_path, name="web", **how):
@@ -175,6 +176,21 @@ async def test_the_namespace_is_that_of_the_kubeconfig_unless_another_is_asked_f
         assert (await answer(question)).startswith("Pod default/nobody ")
         kubeconfig.write_text(kubeconfig.read_text().replace('"user": "u"}', '"user": "u", "namespace": "team"}'))
         assert (await answer(question)).startswith("Pod team/nobody ")
+
+
+async def test_in_the_pod_of_the_scheduler_its_own_settings_lead_to_slurm(world, tmp_path):
+    world.api.forbidden.add("configmaps")
+    job = world.slurm.add_job("PENDING", comment="k8s:default/web:u", state_reason="Resources")
+    world.add_pod(annotations={"sunkpy.dev/job-id": str(job)})
+    async with connections(world, tmp_path) as (_, _, settings):
+        config = tmp_path / "config.yaml"
+        config.write_bytes(msgspec.yaml.encode(settings))
+        question = Question(
+            kind="pod", name="web", namespace="default", config=config, kubeconfig=tmp_path / "kubeconfig"
+        )
+        text = await answer(question)
+    assert f"Slurm job       {job}: PENDING, Resources\n" in text
+    assert "not read" not in text
 
 
 def test_both_commands_explain_and_a_half_given_slurm_is_refused():
