@@ -45,7 +45,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...] | None = None
     slurmd_pods: tuple[Pod, ...] | None = None
     others: tuple[Pod, ...] = ()
-    namespace_labels: dict[str, str] = {}
+    namespace_labels: dict[str, str] | None = {}
     unread: tuple[str, ...] = ()
 
     @property
@@ -81,8 +81,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         return next((node for node in self.nodes or () if node.name in hosts), None)
 
     def restricted(self, gang: Gang) -> Gang:
-        """As the scheduler sees it, with what its namespace may ask for."""
-        if self.settings is None:
+        """As the scheduler sees it, with what its namespace may ask for, as far as that is known."""
+        if self.settings is None or self.namespace_labels is None:
             return gang
         rule = rule_for(self.settings.access, gang.id.namespace, self.namespace_labels)
         return restricted(gang, rule, default_partition=self.settings.default_partition)
@@ -171,12 +171,13 @@ class Reading:
         found = await self._or_not("slurmd pods", self._kube.list_objects(where, Pod, label_selector=labels))
         return [pod for pod in found if is_slurmd(pod)] if found is not None else None
 
-    async def _labels(self, namespace: str, settings: SchedulerSettings | None) -> dict[str, str]:
+    async def _labels(self, namespace: str, settings: SchedulerSettings | None) -> dict[str, str] | None:
+        """Listed, as the scheduler does, who may not get a namespace."""
         if settings is None or not any(rule.namespace_labels for rule in settings.access):
             return {}
-        path = f"{paths.NAMESPACES}/{namespace}"
-        found = await self._or_not(f"labels of namespace {namespace}", self._kube.get(path, KubeObject))
-        return found.labels if found is not None else {}
+        listing = self._kube.list_objects(paths.NAMESPACES, KubeObject, field_selector=f"metadata.name={namespace}")
+        found = await self._or_not(f"labels of namespace {namespace}", listing)
+        return next((each.labels for each in found), {}) if found is not None else None
 
     async def _or_not(self, what: str, answer: Awaitable[T]) -> T | None:
         """The answer; None, and a note, when the person may not have it."""

@@ -111,6 +111,19 @@ async def test_what_the_namespace_may_not_ask_for_is_said(world, tmp_path):
     assert "namespace default may not use partition high: it may use low" in await of_pod(world, tmp_path)
 
 
+async def test_what_a_namespace_may_ask_for_can_depend_on_its_labels(world, tmp_path):
+    configure(world, access=[{"namespaceLabels": {"team": "a"}, "partitions": ["high"]}], defaultPartition="low")
+    world.add_pod(annotations={"sunkpy.dev/partition": "high"})
+    text = await of_pod(world, tmp_path)
+    assert "labels of namespace default: " in text
+    assert "may not use" not in text
+    world.api.define("v1", "Namespace", "namespaces", namespaced=False)
+    world.put("namespaces", {"metadata": {"name": "default", "labels": {"team": "b"}}})
+    assert "namespace default may not use partition high" in await of_pod(world, tmp_path)
+    world.put("namespaces", {"metadata": {"name": "default", "labels": {"team": "a"}}})
+    assert "may not use" not in await of_pod(world, tmp_path)
+
+
 async def test_a_pod_of_another_scheduler_is_not_for_slurm(world, tmp_path):
     configure(world, schedulerName="slurm", aliases=["sunk"])
     world.add_pod(schedulerName="volcano")
