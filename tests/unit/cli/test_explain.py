@@ -13,7 +13,7 @@ from sunkpy.cli import kubectl, main
 from sunkpy.cli.explain import Explainer, Question, answer
 from sunkpy.core.explain.explanation import render
 from tests.doubles.serving import answering
-from tests.unit.scheduler.world import World, connections
+from tests.unit.scheduler.world import World, connections, leading
 
 OPEN = {"namespaces": ["*"], "partitions": ["*"]}
 REPLICA_SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d", "uid": "rs", "controller": True}
@@ -133,6 +133,27 @@ async def test_a_pod_of_another_scheduler_is_not_for_slurm(world, tmp_path):
     world.api.remove("configmaps", "slurm", "slurm-scheduler")
     world.add_pod("other", schedulerName="default-scheduler")
     assert "is not for Slurm" in await of_pod(world, tmp_path, "other")
+
+
+def _said(world, name="web"):
+    conditions = world.pod(name).get("status", {}).get("conditions", [])
+    return next((each["message"] for each in conditions if each["type"] == "PodScheduled"), "")
+
+
+@pytest.mark.parametrize("case", ["no node", "not taken", "queued", "bad annotation"])
+async def test_it_says_what_the_scheduler_itself_has_said(world, tmp_path, case):
+    configure(world)
+    if case == "not taken":
+        world.reject_submit = 2045
+    annotations = {"sunkpy.dev/time-limit": "soon"} if case == "bad annotation" else {}
+    async with leading(world, tmp_path):
+        world.add_pod(cpu="64" if case == "no node" else "1", annotations=annotations)
+        if case == "queued":
+            await world.until(lambda: world.jobs)
+            world.set_job(max(world.slurm.jobs), "PENDING", state_reason="Resources")
+        await world.until(lambda: _said(world))
+        text = await of_pod(world, tmp_path)
+    assert f"because         {_said(world)}" in text
 
 
 async def test_a_pod_that_is_not_there(world, tmp_path):

@@ -170,6 +170,41 @@ def _owner_unknown(absence, unreadable=""):
     return unplaced(make_pod(), Above(links=(link,), waits_for=link, absence=absence), unreadable=unreadable)
 
 
+def _in_the_docs():
+    owner = workload.owner(
+        {"kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": "solver", "namespace": "team"}}
+    )
+    marks = {"sunkpy.dev/gang": "solver", "sunkpy.dev/gang-size": "2", "sunkpy.dev/time-limit": "9-0"}
+    gpus = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}], "schedulerName": "slurm"}
+    pods = [
+        workload.pod(f"solver-{number}", owned_by=[owner], annotations=marks, spec=gpus, namespace="team")
+        for number in range(2)
+    ]
+    with_gpus = [make_node(f"gpu-{number:03}") for number in range(1, 5)]
+    for node in with_gpus:
+        node.status.allocatable["nvidia.com/gpu"] = "8"
+    nodes = (*with_gpus, *(make_node(f"cpu-{number:03}") for number in range(1, 9)))
+    fits = eligible_nodes(
+        pods[0].spec,
+        [Candidate(slurm_node=node.name, node=node) for node in nodes],
+        gpu_resources=POLICY.gpu_resources,
+    )
+    id = identify(pods[0], [owner])
+    queued = job("PENDING", id=812, reason="PartitionTimeLimit", tasks=2, excluded=tuple(sorted(fits.refused)))
+    view = GangView(id=id, gang=assemble(id, pods, [owner]), jobs=(queued,), eligibility=fits)
+    states = {f"gpu-{number:03}": "IDLE" for number in range(1, 4)} | {"gpu-004": "MIXED+DRAIN"}
+    return explain_gang(
+        Facts(
+            view=view,
+            policy=POLICY,
+            family=family_of(pods[0], [owner]).name,
+            asked="solver-1",
+            states=states,
+            is_slurm_asked=True,
+        )
+    )
+
+
 NO_CRD = "the apiserver knows no kind JobSet of jobset.x-k8s.io: its CRD is not installed"
 ENDING = Admission(verdict=Verdict.WAIT, why="node a lacks cpu: needs 2, has 1 until default/old has ended")
 FULL = Admission(verdict=Verdict.REFUSE, why="node a lacks cpu: needs 2, has 1")
@@ -183,6 +218,7 @@ SITUATIONS = {
     "queued-partition-down": lambda: _queued("PartitionDown"),
     "queued-qos": lambda: _queued("QOSNotAllowed"),
     "queued-held": lambda: _queued("JobHeldUser"),
+    "in-the-docs": _in_the_docs,
     "queued-untold": lambda: explained([make_pod()], job()),
     "no-node-labels": lambda: explained([make_pod(node_selector={"pool": "z"})]),
     "no-node-taint": lambda: explained([make_pod()], nodes=NODES[2:]),
