@@ -133,15 +133,13 @@ class Explainer:
             around = await Reading(self._kube, self._settings).around(self._namespace, scheduler)
             if scheduler not in around.known_names:
                 continue
-            known = await self._sort(
-                [p for p in pods if p.spec.scheduler_name == scheduler],
-                around,
-                OwnerLookup(self._kube, around.families),
-            )
+            lookup = OwnerLookup(self._kube, around.families)
+            known = await self._sort([p for p in pods if p.spec.scheduler_name == scheduler], around, lookup)
             for id, members in known.pods.items():
                 owners = known.owners[members[0].uid]
                 if name in {id.name, *(owner.name for owner in owners)}:
                     found.append(await self._explain(id, known, around))
+            found += _kept_aside(name, pods, known, lookup)
         return found or [absent("Gang", self._namespace, name)]
 
     async def _pods(self) -> list[Pod]:
@@ -179,6 +177,7 @@ class Explainer:
                 policy=around.policy,
                 family=family_of(pods[0], owners, families=around.families).name,
                 asked=asked.name if asked is not None else "",
+                beyond=() if asked is not None else tuple(_left_out(pods, gang)),
                 states=around.states,
                 admissions=await self._admissions(view, around),
                 unread=around.unread,
@@ -235,6 +234,21 @@ class Explainer:
                 return found
             found[binding.pod.uid] = would_kubelet_admit(binding.pod, node, others)
         return found
+
+
+def _kept_aside(name: str, pods: Sequence[Pod], known: _Known, lookup: OwnerLookup) -> list[Explanation]:
+    """Pods below an object of that name of which it is not known where they belong."""
+    return [
+        unplaced(pod, above, unreadable=lookup.why_unreadable(above.waits_for.kind))
+        for pod in pods
+        if (above := known.aside.get(pod.uid)) is not None and above.waits_for is not None
+        if name in {link.name for link in above.links}
+    ]
+
+
+def _left_out(pods: Sequence[Pod], gang: Gang) -> list[str]:
+    """Pods for which the gang has no place, and that have not ended."""
+    return [pod.name for pod in pods if pod not in gang.members and not pod.is_finished]
 
 
 def _generation_in_the_way(id: GangId, known: _Known) -> str:

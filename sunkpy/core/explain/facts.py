@@ -18,6 +18,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         family: name of the family that took its pods.
         asked: name of the pod that the question is about; empty when it is about the gang.
+        beyond: names of pods for which the gang has no place: jobs of their own.
         states: Slurm node → its state as Slurm last told it.
         admissions: what the kubelet of its node would say, by uid of a pod that is to be bound.
         unread: what could not be read, and why.
@@ -28,6 +29,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy
     family: str
     asked: str = ""
+    beyond: tuple[str, ...] = ()
     states: Mapping[str, str] = {}
     admissions: Mapping[str, Admission] = {}
     unread: tuple[str, ...] = ()

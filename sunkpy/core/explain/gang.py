@@ -35,6 +35,7 @@ def explain_gang(facts: Facts) -> Explanation:
             Line(title="because", texts=_because(facts, found)),
             Line(title="recognised as", texts=_recognised(facts, view.gang)),
             Line(title="members", texts=_members(view, view.gang)),
+            Line(title="beyond places", texts=_beyond(facts)),
             Line(title="Slurm job", texts=_jobs(facts)),
             Line(title="nodes", texts=_nodes(facts, view.gang)),
             Line(title="preemption", texts=_preemption(view.gang)),
@@ -113,6 +114,12 @@ def _members(view: GangView, gang: Gang) -> tuple[str, ...]:
         if more := len(role.members) - len(shown):
             texts.append(f"… and {more} more")
     return tuple(texts)
+
+
+def _beyond(facts: Facts) -> tuple[str, ...]:
+    shown, more = facts.beyond[:MOST_MEMBERS], len(facts.beyond) - MOST_MEMBERS
+    names = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    return (f"{names}: a job of its own for each",) if names else ()
 
 
 def _role(role: Role) -> str:

@@ -166,6 +166,8 @@ async def test_a_pod_whose_gang_cannot_be_told_waits_for_its_owner(world, tmp_pa
     text = await of_pod(world, tmp_path)
     assert text.startswith("Pod default/web waits: it is not known which pods it starts with\n")
     assert "the apiserver knows no kind PodGroup of scheduling.x-k8s.io: its CRD is not installed" in text
+    async with explainer(world, tmp_path) as found:
+        assert [render(each) for each in await found.gangs("ring")] == [text]
 
 
 async def test_gangs_are_found_by_the_name_of_what_owns_them(world, tmp_path):
@@ -199,6 +201,7 @@ async def test_a_gang_and_the_pod_beyond_its_places(world, tmp_path):
     async with explainer(world, tmp_path) as found:
         (gang,) = await found.gangs("ring")
         assert (gang.subject, gang.standing) == ("Gang default/ring", "is about to be submitted to Slurm")
+        assert "beyond places   ring-2: a job of its own for each" in render(gang)
         text = render(await found.pod("ring-2"))
     assert "beyond the places of gang default/ring (family annotated gang): a job of its own" in text
     assert "preemption      takes this pod, alone and before the others of its gang" in text

@@ -11,7 +11,7 @@ from sunkpy.core.explain.outside import absent, foreign, unplaced
 from sunkpy.core.gang.access import Rule, restricted
 from sunkpy.core.gang.families import assemble, family_of, identify
 from sunkpy.core.gang.families.jobset import JOB_SET
-from sunkpy.core.gang.gang import extra_unit
+from sunkpy.core.gang.gang import Suspension, extra_unit
 from sunkpy.core.gang.owners import Above, Absence, Link
 from sunkpy.core.gang.request import Policy
 from sunkpy.core.gang.view import GangView, JobView
@@ -151,6 +151,13 @@ def _half_running():
     )
 
 
+def _suspended_instead():
+    owner = workload.owner({"kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": "train"}})
+    pod = make_pod("train-0", node="a", running=True, annotations={"sunkpy.dev/on-preemption": "suspend"})
+    gang = msgspec.structs.replace(assemble(identify(pod), [pod]), suspension=Suspension(owner=owner))
+    return explained([pod], job("RUNNING", nodes=("n-a",)), gang=gang)
+
+
 def _not_read():
     pod = make_pod()
     id = identify(pod)
@@ -244,6 +251,7 @@ SITUATIONS = {
     "running-bare": lambda: explained(
         [make_pod(node="a", running=True, phase="Running")], job("RUNNING", nodes=("n-a",))
     ),
+    "suspended-instead": _suspended_instead,
     "handing-over": _evicted,
     "job-lost": lambda: explained([make_pod(node="a", running=True, phase="Running")], job(missing=2)),
     "submit-refused": lambda: explained([make_pod()], may_submit=False, refused=REFUSED),
