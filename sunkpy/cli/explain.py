@@ -129,12 +129,15 @@ class Explainer:
         """
         pods = await self._pods()
         found: list[Explanation] = []
-        for scheduler in sorted({pod.spec.scheduler_name for pod in pods} - {"default-scheduler", ""}):
+        left = {pod.spec.scheduler_name for pod in pods} - {"default-scheduler", ""}
+        while left:
+            scheduler = left.pop()
             around = await Reading(self._kube, self._settings).around(self._namespace, scheduler)
             if scheduler not in around.known_names:
                 continue
+            left -= around.known_names
             lookup = OwnerLookup(self._kube, around.families)
-            known = await self._sort([p for p in pods if p.spec.scheduler_name == scheduler], around, lookup)
+            known = await self._sort(pods, around, lookup)
             for id, members in known.pods.items():
                 owners = known.owners[members[0].uid]
                 if name in {id.name, *(owner.name for owner in owners)}:

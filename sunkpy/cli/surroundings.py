@@ -156,7 +156,10 @@ class Reading:
             return [self._at_hand]
         listing = self._kube.list_objects(_CONFIG_MAPS, _ConfigMap, label_selector=_OF_SCHEDULERS)
         found = []
-        for each in await self._or_not("settings of the scheduler (access, workloads)", listing) or ():
+        listed = await self._or_not("settings of the scheduler (its names, access, workloads)", listing)
+        if listed == []:
+            self._unread.append(f"settings of the scheduler: no ConfigMap has the labels {_OF_SCHEDULERS}")
+        for each in listed or ():
             try:
                 found.append(msgspec.yaml.decode(each.data.get("config.yaml", ""), type=SchedulerSettings))
             except (msgspec.DecodeError, ValueError) as error:

@@ -101,7 +101,7 @@ async def test_what_may_not_be_read_is_named_and_the_rest_is_said(world, tmp_pat
     say(world, "web", "submit job web (partition low): Invalid account", **{"sunkpy.dev/job-id": "7"})
     text = await of_pod(world, tmp_path)
     assert text.startswith("Pod default/web is not submitted: Slurm did not take its job\n")
-    assert "not read        settings of the scheduler (access, workloads): configmaps is forbidden" in text
+    assert "not read        settings of the scheduler (its names, access, workloads): configmaps is forbidden" in text
     assert "nodes: nodes is forbidden" in text
 
 
@@ -191,6 +191,25 @@ async def test_gangs_are_found_by_the_name_of_what_owns_them(world, tmp_path):
         ]
         (none,) = await found.gangs("nobody")
         assert (none.subject, none.standing) == ("Gang default/nobody", "does not exist")
+
+
+async def test_pods_that_name_the_scheduler_by_an_alias_are_of_the_same_gang(world, tmp_path):
+    configure(world, aliases=["sunk"])
+    marks = {"sunkpy.dev/gang": "ring", "sunkpy.dev/gang-size": "2"}
+    world.add_pod("ring-0", annotations=marks)
+    world.add_pod("ring-1", annotations=marks, schedulerName="sunk")
+    async with explainer(world, tmp_path) as found:
+        (gang,) = await found.gangs("ring")
+    assert gang.standing == "is about to be submitted to Slurm"
+
+
+async def test_settings_that_are_not_there_or_cannot_be_read_are_named(world, tmp_path):
+    world.add_pod()
+    assert "not read        settings of the scheduler: no ConfigMap has the labels" in await of_pod(world, tmp_path)
+    configure(world, madeUp=True)
+    text = await of_pod(world, tmp_path)
+    assert "not read        settings of the scheduler in slurm/slurm-scheduler: " in text
+    assert "madeUp" in text
 
 
 async def test_a_gang_and_the_pod_beyond_its_places(world, tmp_path):
