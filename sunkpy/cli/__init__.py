@@ -11,13 +11,29 @@ import click
 from sunkpy import __version__
 from sunkpy.runtime.settings import BadSettings
 
+_IN_A_POD = Path("/etc/sunkpy/config.yaml")
 _CONFIG = click.option(
     "--config",
     "config_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("/etc/sunkpy/config.yaml"),
+    default=_IN_A_POD,
     show_default=True,
     help="Settings file of the process.",
+)
+
+_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
+_KUBECONFIG = click.option(
+    "--kubeconfig", type=_FILE, default=None, help="Left out, the pod's service account or $KUBECONFIG."
+)
+_OF_SCHEDULER = click.option(
+    "--config",
+    type=_FILE,
+    default=None,
+    help=f"Settings of the scheduler, which also say how to ask Slurm. Left out, {_IN_A_POD} where it exists.",
+)
+_SLURMRESTD = click.option("--slurmrestd", default="", help="Ask Slurm too, under this URL.")
+_SLURM_TOKEN = click.option(
+    "--slurm-token-file", "token", default="", help="Token for slurmrestd, made with scontrol token."
 )
 
 
@@ -102,6 +118,48 @@ def remove_nodesets(namespace: str, selector: str, timeout_seconds: float, end_j
     except (removal.StillThere, KubeError) as error:
         click.echo(f"sunkpy: {error}", err=True)
         sys.exit(1)
+
+
+@main.command()
+@click.argument("kind", type=click.Choice(["pod", "gang"]))
+@click.argument("name")
+@click.option("-n", "--namespace", default="", help="Of the pod; that of the kubeconfig if not given.")
+@_KUBECONFIG
+@_OF_SCHEDULER
+@_SLURMRESTD
+@_SLURM_TOKEN
+def explain(
+    kind: str, name: str, namespace: str, kubeconfig: Path | None, config: Path | None, slurmrestd: str, token: str
+) -> None:
+    """Say why a pod or gang stands where it stands, and what to do about it."""
+    import asyncio
+
+    from sunkpy.cli.explain import Question, answer
+    from sunkpy.kube.errors import KubeError
+    from sunkpy.slurm.errors import SlurmError
+
+    if bool(slurmrestd) != bool(token):
+        raise click.UsageError("give --slurmrestd and --slurm-token-file together")
+    question = Question(
+        kind=kind,
+        name=name,
+        namespace=namespace,
+        kubeconfig=kubeconfig,
+        config=config or (_IN_A_POD if _IN_A_POD.exists() else None),
+        slurmrestd=slurmrestd,
+        slurm_token_file=token,
+    )
+    try:
+        click.echo(asyncio.run(answer(question)))
+    except (BadSettings, KubeError, SlurmError) as error:
+        click.echo(f"sunkpy: {error}", err=True)
+        sys.exit(1)
+
+
+@click.group(name="kubectl sunk", commands=[explain])
+@click.version_option(__version__)
+def kubectl() -> None:
+    """Slurm on Kubernetes, for the people whose pods it runs."""
 
 
 def _run_or_explain(run: Callable[[Path], None], config_path: Path) -> None:

@@ -56,12 +56,19 @@ class Connection:
 
     @classmethod
     async def open(cls, kubeconfig: Path | None, *, deadline: Deadline = unlimited) -> Self:
-        """With the given kubeconfig, else as the pod's service account, else with `$KUBECONFIG`."""
+        """With the given kubeconfig, else as the pod's service account, else with `$KUBECONFIG`.
+
+        Raises:
+            Unavailable: there is none of these, or it cannot be used.
+        """
         settings = Configuration()
-        if kubeconfig is not None:
-            await config.load_kube_config(config_file=str(kubeconfig), client_configuration=settings)
-        else:
-            await _load_ambient(settings)
+        try:
+            if kubeconfig is not None:
+                await config.load_kube_config(config_file=str(kubeconfig), client_configuration=settings)
+            else:
+                await _load_ambient(settings)
+        except config.ConfigException as error:
+            raise errors.Unavailable("find the apiserver", status=0, message=str(error)) from error
         settings.connection_pool_maxsize = _CONNECTIONS
         settings.retries = None
         return cls(ApiClient(settings), deadline=deadline)

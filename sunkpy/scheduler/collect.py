@@ -11,7 +11,7 @@ from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.limits import avoid_nodes, looks_around, within_limits
 from sunkpy.core.gang.slots import plan_slots
-from sunkpy.core.gang.view import GangView, is_over
+from sunkpy.core.gang.view import GangView, explain_generation
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.domains import Wish, in_one_domain
@@ -58,12 +58,10 @@ class Collector:
         """Another generation of the owner's pods that still has a job or a node, in words; empty when there is none."""
         now = self._clock()
         for other in self._ledger.other_generations(id):
-            which = f"generation {other.id.generation or 'without number'} of {other.id} to end: "
-            if job := next((job for job in other.jobs.values() if not job.view(now).is_settled), None):
-                return f"{which}Slurm job {job.id} is not over"
+            jobs = [job.view(now) for job in other.jobs.values()]
             pods = (_as_bound(other, pod) for pod in self._members.pods_of(other.id))
-            if pod := next((pod for pod in pods if pod.spec.node_name and not is_over(pod)), None):
-                return f"{which}pod {pod.name} is not gone"
+            if left := explain_generation(other.id, jobs, pods):
+                return left
         return ""
 
     def _gang(self, entry: GangEntry) -> Gang | None:

@@ -100,7 +100,8 @@ class Executor:
                 if pod.spec.node_name:
                     await self._pods.warn(pod, reason="SlurmJobLost", action="Scheduling", note=str(error))
                 else:
-                    await self._report(entry, act.Report(pod=pod, message=str(error), is_problem=True))
+                    cause = act.WaitCause.NOT_SUBMITTED
+                    await self._report(entry, act.Report(pod=pod, message=str(error), is_problem=True, cause=cause))
             return
         if job is not None:
             unbound = [pod for pod in action.pods if not pod.spec.node_name]
@@ -139,7 +140,8 @@ class Executor:
     async def _stays_out(self, entry: GangEntry, refused: Refused) -> None:
         """The kubelet would not have a pod that others do not depend on: it is told, and asked again."""
         entry.member(refused.pod).is_refused = True
-        await self._report(entry, act.Report(pod=refused.pod, message=str(refused), is_problem=True))
+        cause = act.WaitCause.KUBELET
+        await self._report(entry, act.Report(pod=refused.pod, message=str(refused), is_problem=True, cause=cause))
 
     async def _give_back(self, entry: GangEntry, action: act.Bind, refused: Refused) -> None:
         """A kubelet would not have one of the pods: give the nodes back and look for others."""

@@ -14,10 +14,9 @@ from collections.abc import Callable, Collection, Iterable
 
 import structlog
 
-from sunkpy.core import names
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.model.quantity import BadQuantity
+from sunkpy.core.placement.occupancy import is_without_job, taken_by_others
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import KubeError
@@ -77,7 +76,7 @@ class Occupancy:
         others = f"{ours},status.phase!=Succeeded,status.phase!=Failed"
         by_node: dict[str, list[Pod]] = {}
         listed = await self._kube.list_objects(paths.ALL_PODS, Pod, field_selector=others)
-        for pod in (*listed, *filter(_is_without_job, self._own())):
+        for pod in (*listed, *filter(is_without_job, self._own())):
             if pod.spec.node_name:
                 by_node.setdefault(pod.spec.node_name, []).append(pod)
         self._neighbours.note_all(by_node)
@@ -89,21 +88,4 @@ class Occupancy:
             self._on_change()
 
     def _sum(self, pods: Iterable[Pod]) -> matching.Amounts:
-        total: matching.Amounts = {}
-        for pod in pods:
-            is_other = pod.spec.scheduler_name not in self._scheduler_names or _is_without_job(pod)
-            if is_other and not pod.is_finished:
-                total = matching.added(total, _requests(pod))
-        return total
-
-
-def _is_without_job(pod: Pod) -> bool:
-    """A pod that was bound straight to the node that it is made for."""
-    return names.ANNOTATION_JOB_ID not in pod.annotations and bool(matching.named_node(pod.spec))
-
-
-def _requests(pod: Pod) -> matching.Amounts:
-    try:
-        return matching.pod_requests(pod.spec)
-    except BadQuantity:  # the apiserver would not have stored it
-        return {}
+        return taken_by_others(pods, scheduler_names=self._scheduler_names)

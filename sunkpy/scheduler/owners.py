@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from sunkpy.core.gang import gang
 from sunkpy.core.gang.families import FAMILIES, Families
-from sunkpy.core.gang.owners import Above, Absence, Link, climb
+from sunkpy.core.gang.owners import Above, Absence, Link, climb, explain_absence
 from sunkpy.core.model.objects import Key, Kind, Owner, Pod
 from sunkpy.scheduler.owner_watch import OwnerWatches
 
@@ -71,12 +71,7 @@ class Owners:
         above = self._above.get(uid)
         if above is None or above.waits_for is None:
             return ""
-        link, absence = above.waits_for, above.absence
-        if absence is Absence.UNREADABLE:
-            return f"it belongs to {link}, and {self._watches.why_unreadable(link.kind)}"
-        if absence is Absence.GONE:
-            return f"it belongs to {link}, which does not exist"
-        return f"it belongs to {link}, which could not be read yet"
+        return explain_absence(above, unreadable=self._watches.why_unreadable(above.waits_for.kind))
 
     def below(self, owner: Owner) -> set[str]:
         """Uids of the pods that are known to be below an object."""

@@ -298,7 +298,7 @@ def parsed(path: str) -> tuple[str, str, str, str]:
     """Collection, namespace, name, subresource."""
     parts = path.strip("/").split("/")
     namespace = ""
-    if "namespaces" in parts:
+    if "namespaces" in parts[:-1]:
         at = parts.index("namespaces")
         namespace = parts[at + 1]
         parts = parts[:at] + parts[at + 2 :]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
 
 from sunkpy.core.gang.gang import Suspension
@@ -100,12 +102,31 @@ class Evict(msgspec.Struct, frozen=True, kw_only=True):
     suspension: Suspension | None = None
 
 
+class WaitCause(enum.Enum):
+    """Why a pod is not scheduled yet."""
+
+    NO_NAMED_NODE = "never queues, and its affinity names no node"
+    REFUSED = "Slurm cannot give it what it asks for"
+    BAD_OPTION = "an annotation or declaration cannot be used"
+    NO_PLACES = "the owner declares no pods"
+    OTHERS_FIRST = "other pods of the owner have to go first"
+    MEMBERS = "pods of the first wave are missing"
+    NOT_SUBMITTED = "Slurm did not take the job"
+    NO_NODE = "no node fits"
+    BAD_QUANTITY = "a request is not a quantity"
+    IN_QUEUE = "the job is in the queue"
+    NEVER_STARTS = "the job stays in the queue until a person changes something"
+    PLACES_TAKEN = "no place of the job is left"
+    KUBELET = "its kubelet would not have it"
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Say on the pod why it is not scheduled yet. `is_problem`: somebody has to change something."""
 
     pod: Pod
     message: str
     is_problem: bool
+    cause: WaitCause
 
 
 class Warn(msgspec.Struct, frozen=True, kw_only=True):

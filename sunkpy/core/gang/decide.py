@@ -20,6 +20,7 @@ from sunkpy.core.gang.actions import (
     Submit,
     UpdateExcluded,
     UpdateTerms,
+    WaitCause,
     Warn,
 )
 from sunkpy.core.gang.devices import assign_devices
@@ -90,7 +91,7 @@ def _bind_directly(gang: Gang) -> list[GangAction]:
             actions.append(BindDirectly(pod=pod, node=node))
         else:
             why = "its node affinity names no node (matchFields metadata.name), so it cannot be bound without a job"
-            actions.append(Report(pod=pod, message=why, is_problem=True))
+            actions.append(Report(pod=pod, message=why, is_problem=True, cause=WaitCause.NO_NAMED_NODE))
     return actions
 
 
@@ -219,7 +220,7 @@ def _start(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[Gan
     if missing := explain_missing(gang):
         if view.idle_s >= IDLE_PATIENCE_S:
             return [Cancel(job=job.id, why=f"it waited {IDLE_PATIENCE_S:.0f} s for {missing}")]
-        return _tell_all(gang, f"Slurm job {job.id} runs and waits for {missing}")
+        return _tell_all(gang, f"Slurm job {job.id} runs and waits for {missing}", WaitCause.MEMBERS)
     bind = _bindings(view, gang, job, policy)
     bindings = tuple(bind[pod.uid] for pod in _unbound(gang) if pod.uid in bind)
     if not bindings or any(pod.spec.scheduling_gates for pod in gang.members):
@@ -246,7 +247,7 @@ def _take_places(view: GangView, gang: Gang, job: JobView, policy: Policy) -> li
             actions.append(Bind(job=job.id, bindings=(binding,), gives_back=not is_whole))
         else:
             message = f"all its places in Slurm job {job.id} are taken: it waits until one is left"
-            actions.append(Report(pod=pod, message=message, is_problem=False))
+            actions.append(Report(pod=pod, message=message, is_problem=False, cause=WaitCause.PLACES_TAKEN))
     return actions
 
 
@@ -285,7 +286,7 @@ def _tend_pending(view: GangView, gang: Gang, job: JobView, policy: Policy) -> l
             actions.append(UpdateExcluded(job=job.id, excluded=wanted))
     # What was asked for since cannot be used: the job waits on, as it was.
     if fatal := [str(problem) for problem in gang.problems if problem.fatal]:
-        return [*actions, *_report_all(gang, "; ".join(fatal))]
+        return [*actions, *_report_all(gang, "; ".join(fatal), WaitCause.BAD_OPTION)]
     wants = plan_terms(gang, policy)
     change = find_change(job.terms, wants) if job.terms is not None and wants != job.refused_terms else None
     if change is not None:
@@ -293,7 +294,10 @@ def _tend_pending(view: GangView, gang: Gang, job: JobView, policy: Policy) -> l
     if job.reason:
         cure = NEVER_STARTS.get(job.reason)
         message = f"Slurm job {job.id} waits: {job.reason}" + (f" ({cure})" if cure else "")
-        actions += _report_all(gang, message) if cure is not None else _tell_all(gang, message)
+        if cure is not None:
+            actions += _report_all(gang, message, WaitCause.NEVER_STARTS)
+        else:
+            actions += _tell_all(gang, message, WaitCause.IN_QUEUE)
     return actions
 
 
@@ -301,31 +305,35 @@ def _submit(view: GangView, gang: Gang, policy: Policy) -> list[GangAction]:
     if any(pod.spec.scheduling_gates for pod in gang.members):
         return []
     fatal = [str(problem) for problem in gang.problems if problem.fatal]
-    if gang.refused or fatal:
-        return _report_all(gang, "; ".join([gang.refused] if gang.refused else fatal))
+    if gang.refused:
+        return _report_all(gang, gang.refused, WaitCause.REFUSED)
+    if fatal:
+        return _report_all(gang, "; ".join(fatal), WaitCause.BAD_OPTION)
     if not gang.places:
-        return _report_all(gang, "its owner declares no pods")
-    if waits_for := view.waits_for or explain_missing(gang):
-        return _tell_all(gang, f"waits for {waits_for}")
+        return _report_all(gang, "its owner declares no pods", WaitCause.NO_PLACES)
+    if view.waits_for:
+        return _tell_all(gang, f"waits for {view.waits_for}", WaitCause.OTHERS_FIRST)
+    if missing := explain_missing(gang):
+        return _tell_all(gang, f"waits for {missing}", WaitCause.MEMBERS)
     if not view.may_submit:
-        return _report_all(gang, view.refused) if view.refused else []
+        return _report_all(gang, view.refused, WaitCause.NOT_SUBMITTED) if view.refused else []
     if view.eligibility is None:
         return []
     if not view.eligibility.eligible:
-        return _report_all(gang, explain_eligibility(view.eligibility))
+        return _report_all(gang, explain_eligibility(view.eligibility), WaitCause.NO_NODE)
     try:
         request = plan_job(gang, policy, view.eligibility)
     except BadQuantity as error:
-        return _report_all(gang, str(error))
+        return _report_all(gang, str(error), WaitCause.BAD_QUANTITY)
     return [Submit(request=request, pods=gang.members)]
 
 
-def _report_all(gang: Gang, message: str) -> list[GangAction]:
-    return [Report(pod=pod, message=message, is_problem=True) for pod in _unbound(gang)]
+def _report_all(gang: Gang, message: str, cause: WaitCause) -> list[GangAction]:
+    return [Report(pod=pod, message=message, is_problem=True, cause=cause) for pod in _unbound(gang)]
 
 
-def _tell_all(gang: Gang, message: str) -> list[GangAction]:
-    return [Report(pod=pod, message=message, is_problem=False) for pod in _unbound(gang)]
+def _tell_all(gang: Gang, message: str, cause: WaitCause) -> list[GangAction]:
+    return [Report(pod=pod, message=message, is_problem=False, cause=cause) for pod in _unbound(gang)]
 
 
 def _cancel_all(jobs: tuple[JobView, ...], why: str) -> list[GangAction]:

@@ -51,6 +51,11 @@ def cause_of_end(job: JobId, state: frozenset[str], preemptor: SlurmJob | None =
     return EndCause(reason="SlurmJobEnded", message=f"Slurm job {job} ended")
 
 
+def flag_of(reason: str) -> str:
+    """The state of a job whose pods were told to go for this reason; empty when the reason is not one of ours."""
+    return next((flag for flag, known, _ in _BY_FLAG if known == reason), "")
+
+
 def displaced(job: JobId | None, *, node: str, by: JobId | None) -> EndCause:
     """A pod outlived the loss of its job, until Slurm gave its node away."""
     lost = f"Slurm lost job {job}" if job is not None else "Slurm lost the job of this pod"

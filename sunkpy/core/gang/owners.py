@@ -60,6 +60,18 @@ class Above(msgspec.Struct, frozen=True, kw_only=True):
     absence: Absence = Absence.UNKNOWN
 
 
+def explain_absence(above: Above, *, unreadable: str) -> str:
+    """Why it is not known what stands above a pod; `unreadable`: what is in the way of reading the kind."""
+    if above.waits_for is None:
+        return ""
+    belongs = f"it belongs to {above.waits_for}"
+    if above.absence is Absence.UNREADABLE:
+        return f"{belongs}, and {unreadable}"
+    if above.absence is Absence.GONE:
+        return f"{belongs}, which does not exist"
+    return f"{belongs}, which could not be read yet"
+
+
 def kinds_read(families: Iterable[Family]) -> frozenset[Kind]:
     """Kinds without which some family cannot tell what a pod is."""
     return frozenset(kind for family in families for kind in family.reads)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from sunkpy.core.gang.gang import Gang
@@ -220,6 +222,16 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
         if job is not None and not job.is_lost and not holds_its_node(job):
             return State.HANDING_OVER
         return State.RUNNING if any(is_running(pod) for pod in self.pods) else State.BOUND
+
+
+def explain_generation(other: GangId, jobs: Iterable[JobView], pods: Iterable[Pod]) -> str:
+    """What is left of another generation of the owner's pods, in words; empty when it is over."""
+    which = f"generation {other.generation or 'without number'} of {other} to end: "
+    if job := next((job for job in jobs if not job.is_settled), None):
+        return f"{which}Slurm job {job.id} is not over"
+    if pod := next((pod for pod in pods if pod.spec.node_name and not is_over(pod)), None):
+        return f"{which}pod {pod.name} is not gone"
+    return ""
 
 
 def holds_its_node(job: JobView) -> bool:

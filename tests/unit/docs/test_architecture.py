@@ -17,7 +17,7 @@ from tests.unit.docs import source
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs" / "architecture.md").read_text()
 
-MODULE_NAME = re.compile(r"`((?:core|kube|operator|runtime|scheduler|slurm|syncer)(?:\.\w+)*:[\w.]+)`")
+MODULE_NAME = re.compile(r"`((?:cli|core|kube|operator|runtime|scheduler|slurm|syncer)(?:\.\w+)*:[\w.]+)`")
 FILE_NAME = re.compile(r"`((?:charts|slurm-images|crds)/[\w./-]+)`")
 
 

@@ -79,6 +79,11 @@ def identify(pod: Pod, owners: Owners = (), *, families: Families = FAMILIES) ->
     return _family_of(pod, owners, families)[1]
 
 
+def family_of(pod: Pod, owners: Owners = (), *, families: Families = FAMILIES) -> Family:
+    """The family that takes a pod."""
+    return _family_of(pod, owners, families)[0]
+
+
 def assemble(id: GangId, pods: Sequence[Pod], owners: Owners = (), *, families: Families = FAMILIES) -> Gang:
     """The gang `id` as made of `pods`, of which there is at least one; all belong to it.
 

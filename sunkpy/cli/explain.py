@@ -1,0 +1,262 @@
+"""`sunkpy explain`: pods and gangs of one namespace, explained by the functions that the scheduler decides with.
+
+Everything is read as the person who asks, so an answer never shows more than that person may see. The scheduler is not
+asked: the answer is there when it is away. What it did is read from what it wrote on the pods; Slurm's own words come
+from slurmrestd, for those who can reach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from sunkpy.cli.owner_lookup import OwnerLookup
+from sunkpy.cli.surroundings import Reading, Surroundings
+from sunkpy.core.explain.explanation import Explanation, render
+from sunkpy.core.explain.facts import Facts
+from sunkpy.core.explain.gang import explain_gang
+from sunkpy.core.explain.outside import absent, foreign, unplaced
+from sunkpy.core.explain.told import told_by
+from sunkpy.core.gang.actions import Bind
+from sunkpy.core.gang.decide import decide_gang
+from sunkpy.core.gang.families import assemble, family_of, identify
+from sunkpy.core.gang.gang import Gang, Owners, extra_unit
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.owners import Above
+from sunkpy.core.gang.view import MISSING_OBSERVATIONS, GangView, JobView, explain_generation
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.placement.admission import Admission, would_kubelet_admit
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.errors import Forbidden
+from sunkpy.kube.kubeconfig import current_namespace
+from sunkpy.runtime.settings import SlurmSettings, load
+from sunkpy.scheduler.settings import SchedulerSettings
+from sunkpy.slurm import Slurm, errors
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person asks on the command line.
+
+    `config`: the settings of the scheduler, which also say how to ask Slurm; without them and without `slurmrestd`
+    Slurm is not asked.
+    """
+
+    kind: str
+    name: str
+    namespace: str = ""
+    kubeconfig: Path | None = None
+    config: Path | None = None
+    slurmrestd: str = ""
+    slurm_token_file: str = ""
+
+
+async def answer(question: Question) -> str:
+    """The answer, as it is shown.
+
+    Raises:
+        BadSettings: the settings of the scheduler cannot be used.
+        KubeError, SlurmError: what the question is about could not be read.
+    """
+    settings = load(question.config, SchedulerSettings) if question.config is not None else None
+    slurm = _slurm(question, settings)
+    try:
+        async with await Kube.connect(question.kubeconfig) as kube:
+            namespace = question.namespace or current_namespace(question.kubeconfig)
+            explainer = Explainer(kube, namespace, slurm=slurm, settings=settings)
+            if question.kind == "pod":
+                return render(await explainer.pod(question.name))
+            return "\n\n".join(map(render, await explainer.gangs(question.name)))
+    finally:
+        if slurm is not None:
+            await slurm.close()
+
+
+def _slurm(question: Question, settings: SchedulerSettings | None) -> Slurm | None:
+    """Whom to ask about jobs: who was named, else whom the scheduler asks."""
+    if question.slurmrestd:
+        return Slurm.connect(SlurmSettings(url=question.slurmrestd, token_file=question.slurm_token_file))
+    return Slurm.connect(settings.slurm) if settings is not None else None
+
+
+class _Known(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods of a namespace by gang, with what stands above each of them, by uid."""
+
+    pods: Mapping[GangId, Sequence[Pod]]
+    owners: Mapping[str, Owners]
+    aside: Mapping[str, Above]
+
+
+class Explainer:
+    """Answers questions about one namespace. `slurm` is asked about jobs, if it is there."""
+
+    def __init__(
+        self, kube: Kube, namespace: str, *, slurm: Slurm | None = None, settings: SchedulerSettings | None = None
+    ) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._slurm = slurm
+        self._settings = settings
+
+    async def pod(self, name: str) -> Explanation:
+        """One pod.
+
+        Raises:
+            KubeError, SlurmError: what it is about could not be read.
+        """
+        pods = await self._pods()
+        pod = next((each for each in pods if each.name == name), None)
+        if pod is None:
+            return absent("Pod", self._namespace, name)
+        around = await Reading(self._kube, self._settings).around(self._namespace, pod.spec.scheduler_name)
+        if pod.spec.scheduler_name not in around.known_names or pod.spec.scheduler_name == "default-scheduler":
+            return foreign(pod, around.known_names - {"default-scheduler"} or {"slurm"})
+        lookup = OwnerLookup(self._kube, around.families)
+        known = await self._sort(pods, around, lookup)
+        if (above := known.aside.get(pod.uid)) is not None and above.waits_for is not None:
+            return unplaced(pod, above, unreadable=lookup.why_unreadable(above.waits_for.kind))
+        id = next(id for id, members in known.pods.items() if pod in members)
+        return await self._explain(id, known, around, asked=pod)
+
+    async def gangs(self, name: str) -> list[Explanation]:
+        """The gangs of that name, and those below an owner of that name.
+
+        Raises:
+            KubeError, SlurmError: what it is about could not be read.
+        """
+        pods = await self._pods()
+        found: list[Explanation] = []
+        left = {pod.spec.scheduler_name for pod in pods} - {"default-scheduler", ""}
+        while left:
+            scheduler = left.pop()
+            around = await Reading(self._kube, self._settings).around(self._namespace, scheduler)
+            if scheduler not in around.known_names:
+                continue
+            left -= around.known_names
+            lookup = OwnerLookup(self._kube, around.families)
+            known = await self._sort(pods, around, lookup)
+            for id, members in known.pods.items():
+                owners = known.owners[members[0].uid]
+                if name in {id.name, *(owner.name for owner in owners)}:
+                    found.append(await self._explain(id, known, around))
+            found += _kept_aside(name, pods, known, lookup)
+        return found or [absent("Gang", self._namespace, name)]
+
+    async def _pods(self) -> list[Pod]:
+        return await self._kube.list_objects(paths.pods(self._namespace), Pod)
+
+    async def _sort(self, pods: Sequence[Pod], around: Surroundings, lookup: OwnerLookup) -> _Known:
+        by_gang: dict[GangId, list[Pod]] = {}
+        owners: dict[str, Owners] = {}
+        aside: dict[str, Above] = {}
+        for pod in pods:
+            if pod.spec.scheduler_name not in around.known_names:
+                continue
+            above = await lookup.above(pod)
+            if above.waits_for is not None:
+                aside[pod.uid] = above
+                continue
+            owners[pod.uid] = above.owners
+            by_gang.setdefault(identify(pod, above.owners, families=around.families), []).append(pod)
+        return _Known(pods=by_gang, owners=owners, aside=aside)
+
+    async def _explain(
+        self, id: GangId, known: _Known, around: Surroundings, *, asked: Pod | None = None
+    ) -> Explanation:
+        pods = known.pods[id]
+        owners = known.owners[pods[0].uid]
+        gang = assemble(id, pods, owners, families=around.families)
+        if asked is not None and asked not in gang.members:
+            # Beyond the places: a job of its own.
+            id = msgspec.structs.replace(id, unit=extra_unit(asked))
+            gang = assemble(id, [asked], known.owners[asked.uid], families=around.families)
+        view = await self._view(around.restricted(gang), known, around)
+        return explain_gang(
+            Facts(
+                view=view,
+                policy=around.policy,
+                family=family_of(pods[0], owners, families=around.families).name,
+                asked=asked.name if asked is not None else "",
+                beyond=() if asked is not None else tuple(_left_out(pods, gang)),
+                states=around.states,
+                admissions=await self._admissions(view, around),
+                unread=around.unread,
+                is_slurm_asked=self._slurm is not None,
+            )
+        )
+
+    async def _view(self, gang: Gang, known: _Known, around: Surroundings) -> GangView:
+        placed = {pod.uid: around.slurm_node_of(pod) for pod in gang.members if pod.spec.node_name}
+        told = told_by(gang.members, placed=placed.values())
+        job = await self._asked(told.job) if told.job is not None else None
+        return GangView(
+            id=gang.id,
+            gang=gang,
+            jobs=(job,) if job is not None else (),
+            bound_to=job.id if job is not None and told.is_bound else None,
+            placed=placed,
+            eligibility=around.eligibility(gang.members),
+            may_submit=not told.refused,
+            refused=told.refused,
+            waits_for=_generation_in_the_way(gang.id, known),
+        )
+
+    async def _asked(self, told: JobView) -> JobView:
+        """The job as Slurm knows it; without Slurm as it was told."""
+        if self._slurm is None:
+            return told
+        try:
+            job = await self._slurm.job(told.id)
+        except errors.NotFound:
+            return JobView(id=told.id, missing=MISSING_OBSERVATIONS)
+        return JobView(
+            id=job.id,
+            state=job.state,
+            reason="" if job.state_reason == "None" else job.state_reason,
+            nodes=tuple(hostlist.expand(job.nodes)),
+            tasks=job.tasks,
+            layout=job.layout,
+            excluded=job.excluded_nodes,
+            required=job.required_nodes,
+        )
+
+    async def _admissions(self, view: GangView, around: Surroundings) -> dict[str, Admission]:
+        """What the kubelets would say of the pods that are about to be bound."""
+        found: dict[str, Admission] = {}
+        actions = decide_gang(view, around.policy)
+        for binding in (each for action in actions if isinstance(action, Bind) for each in action.bindings):
+            node = around.node_behind(binding.slurm_node)
+            if node is None:
+                continue
+            try:
+                others = await self._kube.list_objects(paths.ALL_PODS, Pod, field_selector=f"spec.nodeName={node.name}")
+            except Forbidden:
+                return found
+            found[binding.pod.uid] = would_kubelet_admit(binding.pod, node, others)
+        return found
+
+
+def _kept_aside(name: str, pods: Sequence[Pod], known: _Known, lookup: OwnerLookup) -> list[Explanation]:
+    """Pods below an object of that name of which it is not known where they belong."""
+    return [
+        unplaced(pod, above, unreadable=lookup.why_unreadable(above.waits_for.kind))
+        for pod in pods
+        if (above := known.aside.get(pod.uid)) is not None and above.waits_for is not None
+        if name in {link.name for link in above.links}
+    ]
+
+
+def _left_out(pods: Sequence[Pod], gang: Gang) -> list[str]:
+    """Pods for which the gang has no place, and that have not ended."""
+    return [pod.name for pod in pods if pod not in gang.members and not pod.is_finished]
+
+
+def _generation_in_the_way(id: GangId, known: _Known) -> str:
+    for other, pods in known.pods.items():
+        is_sibling = msgspec.structs.replace(other, generation=id.generation) == id and other != id
+        if is_sibling and (left := explain_generation(other, (), pods)):
+            return left
+    return ""

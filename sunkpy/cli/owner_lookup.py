@@ -1,0 +1,55 @@
+"""What stands above pods, read once each: by the same way up that the scheduler takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from sunkpy.core.gang.gang import Family
+from sunkpy.core.gang.owners import Above, Absence, Link, climb
+from sunkpy.core.model.objects import Kind, Owner, Pod
+from sunkpy.kube import errors
+from sunkpy.kube.client import Kube
+from sunkpy.kube.discovery import Discovery
+
+
+class OwnerLookup:
+    """Owners by link, each asked for when a pod is first found below it."""
+
+    def __init__(self, kube: Kube, families: Iterable[Family]) -> None:
+        self._kube = kube
+        self._families = tuple(families)
+        self._discovery = Discovery(kube, time.monotonic)
+        self._found: dict[Link, Owner | Absence] = {}
+        self._unreadable: dict[Kind, str] = {}
+
+    async def above(self, pod: Pod) -> Above:
+        """All that stands above the pod; `waits_for` is what could not be read.
+
+        Raises:
+            KubeError: the apiserver did not answer.
+        """
+        while True:
+            above = climb(pod, self._families, lambda link: self._found.get(link, Absence.UNKNOWN))
+            if above.waits_for is None or above.waits_for in self._found:
+                return above
+            self._found[above.waits_for] = await self._read(above.waits_for)
+
+    def why_unreadable(self, kind: Kind) -> str:
+        """What is in the way of reading a kind."""
+        return self._unreadable.get(kind, "")
+
+    async def _read(self, link: Link) -> Owner | Absence:
+        try:
+            resource = await self._discovery.find(link.kind)
+            if resource is None:
+                name = f"{link.kind.kind} of {link.kind.group}" if link.kind.group else link.kind.kind
+                self._unreadable[link.kind] = f"the apiserver knows no kind {name}: its CRD is not installed"
+                return Absence.UNREADABLE
+            owner = await self._kube.get(resource.path(link.namespace, link.name), Owner)
+        except errors.NotFound:
+            return Absence.GONE
+        except errors.Forbidden as error:
+            self._unreadable[link.kind] = f"you may not read it: {error.message}"
+            return Absence.UNREADABLE
+        return owner if link.leads_to(owner) else Absence.GONE

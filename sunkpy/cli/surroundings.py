@@ -1,0 +1,199 @@
+"""What surrounds the pods of a Slurm cluster, as far as the person who asks may read it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Iterable
+from typing import Final, TypeVar
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.gang.access import restricted, rule_for
+from sunkpy.core.gang.families import FAMILIES, Families, with_workloads
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.request import Policy
+from sunkpy.core.model.objects import KubeObject, Node, Pod
+from sunkpy.core.model.quantity import BadQuantity
+from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes, in_common
+from sunkpy.core.placement.occupancy import taken_by_others
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.errors import Forbidden, NotFound
+from sunkpy.scheduler.settings import SchedulerSettings
+
+T = TypeVar("T")
+
+_CONFIG_MAPS: Final = "/api/v1/configmaps"
+_OF_SCHEDULERS: Final = "app.kubernetes.io/name=slurm,app.kubernetes.io/component=scheduler"
+_GPUS: Final = {"nvidia.com/gpu": "gpu"}
+
+
+class _ConfigMap(KubeObject, frozen=True, kw_only=True):
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of the scheduler, nodes and their slurmd pods, and pods of other schedulers.
+
+    None: could not be read; `unread` says what and why. `known_names`: of all schedulers whose settings could be read.
+    """
+
+    settings: SchedulerSettings | None = None
+    known_names: frozenset[str] = frozenset()
+    nodes: tuple[Node, ...] | None = None
+    slurmd_pods: tuple[Pod, ...] | None = None
+    others: tuple[Pod, ...] = ()
+    namespace_labels: dict[str, str] | None = {}
+    unread: tuple[str, ...] = ()
+
+    @property
+    def families(self) -> Families:
+        """Those that are known there."""
+        return with_workloads(self.settings.workloads) if self.settings is not None else FAMILIES
+
+    @property
+    def policy(self) -> Policy:
+        """The settings that decisions need, or what the chart has when they could not be read."""
+        if self.settings is None:
+            return Policy(gpu_resources=_GPUS)
+        return Policy(
+            gpu_resources=self.settings.gpu_resources,
+            default_partition=self.settings.default_partition,
+            epilog_timeout_s=self.settings.hooks.epilog_timeout_seconds,
+        )
+
+    @property
+    def states(self) -> dict[str, str]:
+        """Slurm node → its state, as the syncer wrote it on the slurmd pod."""
+        pods = self.slurmd_pods or ()
+        return {_slurm_node(pod): pod.annotations.get(names.ANNOTATION_SLURM_STATE, "") for pod in pods}
+
+    def slurm_node_of(self, pod: Pod) -> str:
+        """The Slurm node on whose Kubernetes node a pod is; where that cannot be read, as the pod itself says."""
+        on_node = (each for each in self.slurmd_pods or () if each.spec.node_name == pod.spec.node_name)
+        return next(map(_slurm_node, on_node), pod.annotations.get(names.ANNOTATION_PLACED_ON, ""))
+
+    def node_behind(self, slurm_node: str) -> Node | None:
+        """The Kubernetes node of a Slurm node."""
+        hosts = {pod.spec.node_name for pod in self.slurmd_pods or () if _slurm_node(pod) == slurm_node}
+        return next((node for node in self.nodes or () if node.name in hosts), None)
+
+    def restricted(self, gang: Gang) -> Gang:
+        """As the scheduler sees it, with what its namespace may ask for, as far as that is known."""
+        if self.settings is None or self.namespace_labels is None:
+            return gang
+        rule = rule_for(self.settings.access, gang.id.namespace, self.namespace_labels)
+        return restricted(gang, rule, default_partition=self.settings.default_partition)
+
+    def eligibility(self, pods: Iterable[Pod]) -> Eligibility | None:
+        """Where all of the pods may go; None when nodes or slurmd pods could not be read."""
+        if self.nodes is None or self.slurmd_pods is None:
+            return None
+        candidates = self._candidates()
+        unlike = {msgspec.json.encode(msgspec.structs.replace(pod.spec, node_name="")): pod for pod in pods}
+        try:
+            each = (
+                eligible_nodes(pod.spec, candidates, gpu_resources=self.policy.gpu_resources) for pod in unlike.values()
+            )
+            return in_common(tuple(each))
+        except BadQuantity as error:
+            return Eligibility(eligible=(), refused={c.slurm_node: str(error) for c in candidates})
+
+    def _candidates(self) -> list[Candidate]:
+        own = self.settings.scheduler_names if self.settings is not None else ()
+        on_node: defaultdict[str, list[Pod]] = defaultdict(list)
+        for pod in self.others:
+            on_node[pod.spec.node_name].append(pod)
+        by_name = {node.name: node for node in self.nodes or ()}
+        return [
+            Candidate(
+                slurm_node=_slurm_node(pod), node=node, taken=taken_by_others(on_node[node.name], scheduler_names=own)
+            )
+            for pod in self.slurmd_pods or ()
+            if (node := by_name.get(pod.spec.node_name)) is not None
+        ]
+
+
+class Reading:
+    """Reads what there is, and notes what it may not read. `settings` of the scheduler, if they are at hand."""
+
+    def __init__(self, kube: Kube, settings: SchedulerSettings | None = None) -> None:
+        self._kube = kube
+        self._at_hand = settings
+        self._unread: list[str] = []
+
+    async def around(self, namespace: str, scheduler: str) -> Surroundings:
+        """Of the pods in a namespace that name a scheduler.
+
+        Raises:
+            KubeError: the apiserver did not answer.
+        """
+        known = await self._settings()
+        settings = next((each for each in known if scheduler in each.scheduler_names), None)
+        if known and settings is None:
+            return Surroundings(known_names=frozenset(name for each in known for name in each.scheduler_names))
+        nodes = await self._or_not("nodes", self._kube.list_objects(paths.NODES, Node))
+        slurmd = await self._slurmd_pods(settings)
+        not_ours = f"spec.schedulerName!={scheduler},status.phase!=Succeeded,status.phase!=Failed"
+        others = await self._or_not(
+            "what pods of others take of the nodes",
+            self._kube.list_objects(paths.ALL_PODS, Pod, field_selector=not_ours),
+        )
+        return Surroundings(
+            settings=settings,
+            known_names=frozenset(settings.scheduler_names if settings is not None else (scheduler,)),
+            nodes=_tuple(nodes),
+            slurmd_pods=_tuple(slurmd),
+            others=_tuple(others) or (),
+            namespace_labels=await self._labels(namespace, settings),
+            unread=tuple(self._unread),
+        )
+
+    async def _settings(self) -> list[SchedulerSettings]:
+        if self._at_hand is not None:
+            return [self._at_hand]
+        listing = self._kube.list_objects(_CONFIG_MAPS, _ConfigMap, label_selector=_OF_SCHEDULERS)
+        found = []
+        listed = await self._or_not("settings of the scheduler (its names, access, workloads)", listing)
+        if listed == []:
+            self._unread.append(f"settings of the scheduler: no ConfigMap has the labels {_OF_SCHEDULERS}")
+        for each in listed or ():
+            try:
+                found.append(msgspec.yaml.decode(each.data.get("config.yaml", ""), type=SchedulerSettings))
+            except (msgspec.DecodeError, ValueError) as error:
+                self._unread.append(f"settings of the scheduler in {'/'.join(each.key)}: {error}")
+        return found
+
+    async def _slurmd_pods(self, settings: SchedulerSettings | None) -> list[Pod] | None:
+        labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
+        if settings is not None:
+            labels += f",{names.LABEL_CLUSTER}={settings.cluster}"
+        where = paths.pods(settings.namespace) if settings is not None else paths.ALL_PODS
+        found = await self._or_not("slurmd pods", self._kube.list_objects(where, Pod, label_selector=labels))
+        return [pod for pod in found if is_slurmd(pod)] if found is not None else None
+
+    async def _labels(self, namespace: str, settings: SchedulerSettings | None) -> dict[str, str] | None:
+        """Listed, as the scheduler does, who may not get a namespace."""
+        if settings is None or not any(rule.namespace_labels for rule in settings.access):
+            return {}
+        listing = self._kube.list_objects(paths.NAMESPACES, KubeObject, field_selector=f"metadata.name={namespace}")
+        found = await self._or_not(f"labels of namespace {namespace}", listing)
+        return next((each.labels for each in found), {}) if found is not None else None
+
+    async def _or_not(self, what: str, answer: Awaitable[T]) -> T | None:
+        """The answer; None, and a note, when the person may not have it."""
+        try:
+            return await answer
+        except (Forbidden, NotFound) as error:
+            self._unread.append(f"{what}: {error.message}")
+            return None
+
+
+def _slurm_node(pod: Pod) -> str:
+    return pod.labels.get(names.LABEL_SLURM_NODE, "")
+
+
+def _tuple(found: list[T] | None) -> tuple[T, ...] | None:
+    return tuple(found) if found is not None else None

@@ -1,0 +1,42 @@
+"""An explanation, and how it looks on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+_TITLE_WIDTH = 16
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """A few texts under one title."""
+
+    title: str
+    texts: tuple[str, ...]
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Of `subject`, how it stands in half a sentence, what there is to know, and what a person can do now."""
+
+    subject: str
+    standing: str
+    lines: tuple[Line, ...] = ()
+    what_to_do: str
+
+
+def render(explanation: Explanation) -> str:
+    """As people read it: the answer first, what to do last."""
+    return "\n".join(_rows(explanation))
+
+
+def _rows(explanation: Explanation) -> Iterator[str]:
+    yield f"{explanation.subject} {explanation.standing}"
+    yield ""
+    for line in (line for line in explanation.lines if line.texts):
+        first, *others = line.texts
+        yield f"{line.title:{_TITLE_WIDTH}}{first}"
+        yield from (f"{'':{_TITLE_WIDTH}}{text}" for text in others)
+    if any(line.texts for line in explanation.lines):
+        yield ""
+    yield f"{'what to do':{_TITLE_WIDTH}}{explanation.what_to_do}"

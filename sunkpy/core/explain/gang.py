@@ -1,0 +1,237 @@
+"""The explanation of a gang, or of one of its pods."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from sunkpy.core.explain.explanation import Explanation, Line
+from sunkpy.core.explain.facts import Facts
+from sunkpy.core.explain.recognition import rule_of
+from sunkpy.core.explain.told import said_of
+from sunkpy.core.explain.why import Moment, Why, why
+from sunkpy.core.explain.words import CURES, WORDS, pending_reason
+from sunkpy.core.gang.actions import WaitCause
+from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role, extra_pod
+from sunkpy.core.gang.places import Seat
+from sunkpy.core.gang.view import GangView, JobView, is_over, is_running
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import SlurmNode
+
+_PAST = (Moment.OVER, Moment.ENDING, Moment.POD_OVER, Moment.HANDING_OVER)
+
+MOST_MEMBERS = 16
+"""So many pods of a role are listed."""
+
+
+def explain_gang(facts: Facts) -> Explanation:
+    """In words, what is known of a gang and what to do about it."""
+    view, found = facts.view, why(facts)
+    words = WORDS[found.cause]
+    lines: tuple[Line, ...] = ()
+    if view.gang is not None:
+        lines = (
+            Line(title="because", texts=_because(facts, found)),
+            Line(title="recognised as", texts=_recognised(facts, view.gang)),
+            Line(title="members", texts=_members(view, view.gang)),
+            Line(title="beyond places", texts=_beyond(facts)),
+            Line(title="Slurm job", texts=_jobs(facts)),
+            Line(title="nodes", texts=_nodes(facts, view.gang)),
+            Line(title="preemption", texts=_preemption(view.gang)),
+            Line(title="problems", texts=tuple(p for p in map(str, view.gang.problems) if p not in found.text)),
+            Line(title="not read", texts=facts.unread),
+        )
+    else:
+        lines = (Line(title="Slurm job", texts=_jobs(facts)),)
+    return Explanation(
+        subject=_subject(facts),
+        standing=words.standing,
+        lines=lines,
+        what_to_do=_what_to_do(facts, found),
+    )
+
+
+def _subject(facts: Facts) -> str:
+    if facts.asked:
+        return f"Pod {facts.view.id.namespace}/{facts.asked}"
+    kind = _kind(facts.view.gang) if facts.view.gang is not None else f"Gang {facts.view.id}"
+    return kind[:1].upper() + kind[1:]
+
+
+def _kind(gang: Gang) -> str:
+    return gang.kind or f"Gang {gang.id}"
+
+
+def _recognised(facts: Facts, gang: Gang) -> tuple[str, ...]:
+    if extra_pod(gang.id):
+        base = f"{gang.id.namespace}/{gang.id.name}"
+        return (_kind(gang), f"beyond the places of gang {base} (family {facts.family}): a job of its own")
+    return (_kind(gang), f"family {facts.family}: {rule_of(facts.family)}")
+
+
+def _because(facts: Facts, found: Why) -> tuple[str, ...]:
+    """The decision's words, what Slurm means by its reason, and what the scheduler said if that is something else."""
+    view = facts.view
+    passing = pending_reason(view.live_jobs[0].reason) if found.cause is WaitCause.IN_QUEUE else ""
+    texts = [found.text + (f" ({passing})" if passing else "")]
+    said = said_of([facts.pod] if facts.pod is not None else [pod for pod in view.pods if not pod.spec.node_name])
+    if said and said != found.text and found.cause not in _PAST:
+        texts.append(f"the scheduler said last: {said}")
+    return tuple(filter(None, texts))
+
+
+def _what_to_do(facts: Facts, found: Why) -> str:
+    view, jobs = facts.view, facts.view.live_jobs or facts.view.jobs
+    text = WORDS[found.cause].what_to_do
+    if found.cause is WaitCause.NEVER_STARTS:
+        text = CURES[jobs[0].reason]
+        if "sunkpy.dev/" in text:
+            text += " The job keeps what it was submitted with: then delete the pod."
+    if found.cause is WaitCause.NO_NODE and view.eligibility is not None and not view.eligibility.refused:
+        text = "See why no NodeSet has a node: kubectl get nodesets -A."
+    pods = [facts.pod] if facts.pod is not None else view.pods
+    return text.format(
+        kind=_kind(view.gang) if view.gang is not None else "",
+        namespace=view.id.namespace,
+        pod=pods[0].name if pods else "",
+        job=jobs[0].id if jobs else "JOB",
+    )
+
+
+# --------------------------------------------------------------------- members
+
+
+def _members(view: GangView, gang: Gang) -> tuple[str, ...]:
+    job = view.bound_job or next(iter(view.live_jobs), None)
+    seats = view.seats(job) if job is not None and (job.nodes or job.start_nodes) else {}
+    texts: list[str] = []
+    for role in gang.roles:
+        if gang.places > 1:
+            texts.append(_role(role))
+        shown = role.members[:MOST_MEMBERS]
+        texts += [_member(view, role, member, seats.get(member.pod.uid)) for member in shown]
+        if more := len(role.members) - len(shown):
+            texts.append(f"… and {more} more")
+    return tuple(texts)
+
+
+def _beyond(facts: Facts) -> tuple[str, ...]:
+    shown, more = facts.beyond[:MOST_MEMBERS], len(facts.beyond) - MOST_MEMBERS
+    names = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    return (f"{names}: a job of its own for each",) if names else ()
+
+
+def _role(role: Role) -> str:
+    """`role worker: 1 of 3 places have a pod, none yet: worker/[1-2]; they come when others run`."""
+    living = [member.index for member in role.members if not is_over(member.pod)]
+    taken = {index for index in living if 0 <= index < role.places}
+    is_numbered = ANY_PLACE not in living
+    count = len(taken) if is_numbered else min(len(living), role.places)
+    free = [f"{role.name}/{index}" for index in range(role.places) if index not in taken]
+    none = f", none yet: {hostlist.compress(free)}" if is_numbered and free and role.places > 1 else ""
+    return f"role {role.name}: {count} of {role.places} places have a pod{none}; {_wave(role)}"
+
+
+def _wave(role: Role) -> str:
+    if not role.first:
+        return "they come when others run"
+    return f"{'all' if role.first == role.places else role.first} must exist before the job is submitted"
+
+
+def _member(view: GangView, role: Role, member: Member, seat: Seat | None) -> str:
+    pod, place = member.pod, ""
+    if view.gang is not None and view.gang.places > 1:
+        index = f"{role.name}/{member.index} " if member.index != ANY_PLACE else ""
+        place = f"{seat.note} " if seat is not None else index
+    where = ""
+    if pod.spec.node_name:
+        slurm_node = seat.node if seat is not None else view.placed.get(pod.uid, "")
+        where = f", node {pod.spec.node_name}{f' (Slurm node {slurm_node})' if slurm_node else ''}"
+    return f"{place}pod {pod.name}: {_how(pod)}{where}"
+
+
+def _how(pod: Pod) -> str:
+    if is_over(pod):
+        return pod.status.phase
+    if pod.is_deleting:
+        return "is ending" if pod.spec.node_name else "is being deleted"
+    if is_running(pod):
+        return "runs"
+    if pod.spec.node_name:
+        return "is bound"
+    gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+    return f"is held by gate {gates}" if gates else "waits"
+
+
+# ------------------------------------------------------------- Slurm's side
+
+
+def _jobs(facts: Facts) -> tuple[str, ...]:
+    source = "" if facts.is_slurm_asked else "; as the scheduler noted it on the pods"
+    return tuple(f"{_job(job)}{source}" for job in facts.view.jobs)
+
+
+def _job(job: JobView) -> str:
+    state = "+".join(sorted(job.state)) or "state not known"
+    if job.is_lost:
+        state = f"{state}, lost" if job.state else "lost: Slurm does not know it"
+    reason = f", {job.reason}" if job.reason else ""
+    nodes = f" on {hostlist.compress(job.nodes)}" if job.nodes else ""
+    return f"{job.id}: {state}{reason}{nodes}"
+
+
+def _nodes(facts: Facts, gang: Gang) -> tuple[str, ...]:
+    """Where it may go, as long as some pod has no node yet."""
+    eligibility = facts.view.eligibility
+    if gang.never_queues or eligibility is None or all(pod.spec.node_name or is_over(pod) for pod in gang.members):
+        return ()
+    texts = [f"may use {names}{_state(state)}" for state, names in _grouped(facts)]
+    texts += [f"not {names}: {why}" for why, names in _by_value(eligibility.refused)]
+    texts += ["one pod on each node"] if gang.one_per_node and gang.places > 1 else []
+    texts += [f"all within one {gang.one_domain}"] if gang.one_domain else []
+    return tuple(texts)
+
+
+def _state(text: str) -> str:
+    """As Slurm writes it, and what that means for a job that waits."""
+    if not text:
+        return ""
+    node = SlurmNode(name="", state=frozenset(text.split("+")))
+    return f" ({text}{': nothing starts there' if node.is_closed or not node.is_registered else ''})"
+
+
+def _grouped(facts: Facts) -> list[tuple[str, str]]:
+    assert facts.view.eligibility is not None
+    return _by_value({name: facts.states.get(name, "") for name in facts.view.eligibility.eligible})
+
+
+def _by_value(values: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Value → the nodes that have it, in Slurm's range syntax; the most frequent first."""
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for name, value in values.items():
+        names[value].append(name)
+    most_first = sorted(names.items(), key=lambda item: (-len(item[1]), item[0]))
+    return [(value, _compressed(found)) for value, found in most_first]
+
+
+def _compressed(names: Iterable[str]) -> str:
+    return hostlist.compress(sorted(names))
+
+
+# ---------------------------------------------------------------- preemption
+
+
+def _preemption(gang: Gang) -> tuple[str, ...]:
+    if gang.never_queues:
+        return ("takes nothing: it has no job",)
+    if gang.options.on_preemption == "suspend" and gang.suspension is not None:
+        owner = gang.suspension.owner
+        field = ".".join(gang.suspension.path)
+        return (f"suspends {owner.kind} {'/'.join(owner.key)} ({field}), which brings its pods back later",)
+    takes = f"takes all {gang.places} pods together" if gang.places > 1 else "takes the pod"
+    if extra_pod(gang.id):
+        takes = "takes this pod, alone and before the others of its gang"
+    if gang.final_because:
+        return (f"{takes}, for good: {gang.final_because}",)
+    return (f"{takes}; the owner makes {'them' if gang.places > 1 else 'it'} again, for a new job",)

@@ -1,0 +1,49 @@
+"""Explanations of pods that are in no gang of this scheduler, or of which that is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sunkpy.core.explain.explanation import Explanation, Line
+from sunkpy.core.gang.owners import Above, Absence, explain_absence
+from sunkpy.core.model.objects import Pod
+
+
+def absent(kind: str, namespace: str, name: str) -> Explanation:
+    """Nothing of that name is there; `kind`: Pod or Gang."""
+    return Explanation(
+        subject=f"{kind} {namespace}/{name}",
+        standing="does not exist",
+        what_to_do=f"See what there is: kubectl -n {namespace} get pods.",
+    )
+
+
+def foreign(pod: Pod, scheduler_names: Collection[str]) -> Explanation:
+    """The pod names another scheduler."""
+    other = pod.spec.scheduler_name or "default-scheduler"
+    ours = " or ".join(sorted(scheduler_names))
+    return Explanation(
+        subject=_subject(pod),
+        standing="is not for Slurm",
+        lines=(Line(title="scheduler", texts=(other,)),),
+        what_to_do=f"If Slurm shall have it, write schedulerName: {ours} into its template: a pod keeps what it has.",
+    )
+
+
+def unplaced(pod: Pod, above: Above, *, unreadable: str = "") -> Explanation:
+    """It is not known to which gang the pod belongs; `unreadable`: what is in the way of reading its owner's kind."""
+    cures = {
+        Absence.UNREADABLE: "Install the CRD, or give the right: scheduler.extraRules of the Slurm cluster.",
+        Absence.GONE: "Make the object that it names, or delete the pod.",
+        Absence.UNKNOWN: "Nothing; it is looked for again by itself.",
+    }
+    return Explanation(
+        subject=_subject(pod),
+        standing="waits: it is not known which pods it starts with",
+        lines=(Line(title="because", texts=(explain_absence(above, unreadable=unreadable),)),),
+        what_to_do=cures[above.absence],
+    )
+
+
+def _subject(pod: Pod) -> str:
+    return f"Pod {'/'.join(pod.key)}"

@@ -1,0 +1,161 @@
+"""The words for each cause: how the pod stands, and what a person can do about it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.explain.why import Cause, Moment
+from sunkpy.core.gang.actions import WaitCause
+
+
+class Words(msgspec.Struct, frozen=True):
+    """Half a sentence, and a whole one. In braces: `kind` of the workload, `namespace`, `pod` (the first that is
+    concerned) and `job`.
+    """
+
+    standing: str
+    what_to_do: str
+
+
+WORDS: Final[dict[Cause, Words]] = {
+    WaitCause.NO_NAMED_NODE: Words(
+        "cannot be bound",
+        "Name its node in its node affinity (matchFields metadata.name), as the DaemonSet controller does.",
+    ),
+    WaitCause.REFUSED: Words(
+        "is not submitted: Slurm cannot give it what it asks for",
+        "Change what the reason names, in the workload or in the object that declares its size.",
+    ),
+    WaitCause.BAD_OPTION: Words(
+        "is not submitted: something that it says cannot be used",
+        "Correct what the reason names, on the pod or its owner; it is tried again at once.",
+    ),
+    WaitCause.NO_PLACES: Words(
+        "is not submitted: its owner wants no pods", "Scale {kind} to at least one pod, or delete this one."
+    ),
+    WaitCause.OTHERS_FIRST: Words(
+        "is not submitted: earlier pods of its owner are not gone",
+        "Nothing while those end; if one does not, look at it first: kubectl -n {namespace} get pods.",
+    ),
+    WaitCause.MEMBERS: Words(
+        "waits for pods that are not there",
+        "See why {kind} has not made them: its Events, a quota, or a size that is larger than what it makes.",
+    ),
+    WaitCause.NOT_SUBMITTED: Words(
+        "is not submitted: Slurm did not take its job",
+        "Change what Slurm's words name; it is tried again at least every 5 minutes, and at once when the pod's "
+        "annotations change.",
+    ),
+    WaitCause.NO_NODE: Words(
+        "is not submitted: no node fits",
+        "Change the nodeSelector, affinity, tolerations or requests of the pod, or give a NodeSet a node that fits.",
+    ),
+    WaitCause.BAD_QUANTITY: Words("is not submitted: a request cannot be read", "Correct the request in the workload."),
+    WaitCause.IN_QUEUE: Words(
+        "waits in the queue of Slurm",
+        "Nothing: it starts in its turn; squeue --start -j {job} says when Slurm expects that.",
+    ),
+    WaitCause.NEVER_STARTS: Words(
+        "stays in the queue of Slurm until somebody changes something", "Change what the reason names."
+    ),
+    WaitCause.PLACES_TAKEN: Words(
+        "waits for a place: the job of its gang has none left",
+        "Nothing if another pod of the gang is ending; otherwise delete it, there is one too many.",
+    ),
+    WaitCause.KUBELET: Words(
+        "is not bound: the kubelet of its node would refuse it",
+        "Make room there, or leave it: its job is given back and another one looks for another node.",
+    ),
+    Moment.GONE: Words("has no pods any more", "Nothing: its job, if there is one left, is cancelled."),
+    Moment.POD_OVER: Words("has ended; others of its gang have not", "Nothing: the job ends when all have ended."),
+    Moment.GATED: Words(
+        "is held by a scheduling gate",
+        "Nothing here: whoever set the gate has to take it away; for one of Kueue see its Workload.",
+    ),
+    Moment.DELETED: Words(
+        "was deleted before it was bound",
+        "Nothing: its job is cancelled; if the pod stays, a finalizer of somebody else holds it.",
+    ),
+    Moment.NODES_UNKNOWN: Words(
+        "waits, and it cannot be seen for what",
+        "Ask somebody who may read nodes and the pods of the Slurm cluster, or see that a scheduler leads: "
+        "kubectl get leases -A.",
+    ),
+    Moment.TO_SUBMIT: Words(
+        "is about to be submitted to Slurm",
+        "Nothing; if it stays so for a minute, see that a scheduler leads and what it logs: kubectl get leases -A.",
+    ),
+    Moment.QUEUED: Words(
+        "has a Slurm job that has not started, as far as is known",
+        "Nothing yet; scontrol show job {job} says how it stands.",
+    ),
+    Moment.STARTING: Words(
+        "is about to be bound: its Slurm job starts",
+        "Nothing; if it stays so, a prolog waits: scontrol show job {job}, then the Events of pods on its nodes.",
+    ),
+    Moment.MUST_WAIT: Words(
+        "is not bound yet: another pod on its node is ending",
+        "Nothing for 30 seconds, after which another node is tried; if the other pod hangs, end it.",
+    ),
+    Moment.TO_BIND: Words(
+        "is about to be bound",
+        "Nothing; if it stays so for a minute, see that a scheduler leads and what it logs: kubectl get leases -A.",
+    ),
+    Moment.DIRECT: Words("is on its own node, without a Slurm job", "Nothing."),
+    Moment.BOUND: Words(
+        "is bound, and no container runs yet",
+        "Nothing; if it stays so it is the kubelet's to say why: kubectl -n {namespace} describe pod {pod}.",
+    ),
+    Moment.RUNS: Words("runs", "Nothing."),
+    Moment.JOB_LOST: Words(
+        "has its node, and Slurm has lost its job",
+        "Nothing: it keeps running and another job is submitted for its node; see why Slurm lost it: sinfo -R.",
+    ),
+    Moment.HANDING_OVER: Words(
+        "has to leave its node",
+        "Nothing: the next owner starts when it is gone; if a container does not end, look at its grace period and "
+        "finalizers.",
+    ),
+    Moment.ENDING: Words("has ended; its Slurm job ends too", "Nothing; if the job stays, scontrol show job {job}."),
+    Moment.OVER: Words("is over", "Nothing."),
+}
+
+CURES: Final = {
+    "BadConstraints": "Ask for less, or for features that some node has: sunkpy.dev/constraint and the requests.",
+    "PartitionConfig": "Ask for fewer nodes or less time, or name another partition: sunkpy.dev/partition.",
+    "PartitionNodeLimit": "Ask for fewer nodes, or name another partition: sunkpy.dev/partition.",
+    "PartitionTimeLimit": "Lower sunkpy.dev/time-limit, or name a partition that allows as much.",
+    "PartitionDown": "Bring the partition up (scontrol update partitionname=… state=up), or name another one.",
+    "PartitionInactive": "Bring the partition up (scontrol update partitionname=… state=up), or name another one.",
+    "AccountNotAllowed": "Name an account that may use the partition: sunkpy.dev/account.",
+    "QOSNotAllowed": "Name a QoS that the partition allows: sunkpy.dev/qos.",
+    "InvalidAccount": "Name an account that exists: sunkpy.dev/account; sacctmgr show account lists them.",
+    "InvalidQOS": "Name a QoS that exists: sunkpy.dev/qos; sacctmgr show qos lists them.",
+    "ReservationDeleted": "Name a reservation that exists, or none: sunkpy.dev/reservation.",
+    "JobHeldAdmin": "Ask an administrator of Slurm, who holds it: scontrol release {job}.",
+    "JobHeldUser": "Release it: scontrol release {job}.",
+}
+"""What to do about each pending reason with which a job never starts. A job keeps what it was submitted with: after the
+annotation was changed the pod has to be made anew."""
+
+PENDING_REASONS: Final = {
+    "Resources": "the nodes that it may use are taken",
+    "Priority": "others come before it",
+    "Licenses": "the licenses are taken",
+    "Reservation": "its reservation has not begun",
+    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
+    "Prolog": "a prolog runs, or waits for earlier pods to be gone",
+    "BeginTime": "its time has not come, or it was queued again a moment ago",
+    "Dependency": "a job that it depends on has not ended",
+    "Cleaning": "what is left of its first run is being cleaned up",
+}
+"""Reasons that pass by themselves (man squeue, JOB REASON CODES)."""
+
+
+def pending_reason(reason: str) -> str:
+    """Slurm's reason in words; empty when there are none."""
+    if reason.startswith(("Assoc", "QOS")):
+        return "a limit of its account or QoS is reached"
+    return PENDING_REASONS.get(reason, "")

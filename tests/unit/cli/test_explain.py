@@ -1,0 +1,263 @@
+"""`sunkpy explain` over HTTP, against the doubles of the apiserver and of slurmrestd."""
+
+from __future__ import annotations
+
+import contextlib
+
+import click.testing
+import msgspec
+import pytest
+import yaml
+
+from sunkpy.cli import kubectl, main
+from sunkpy.cli.explain import Explainer, Question, answer
+from sunkpy.core.explain.explanation import render
+from tests.doubles.serving import answering
+from tests.unit.scheduler.world import World, connections, leading
+
+OPEN = {"namespaces": ["*"], "partitions": ["*"]}
+REPLICA_SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d", "uid": "rs", "controller": True}
+
+
+@pytest.fixture
+def world():
+    world = World()
+    world.api.define("v1", "ConfigMap", "configmaps")
+    world.api.define("apps/v1", "ReplicaSet", "replicasets")
+    world.add_node(1)
+    world.add_node(2, cpu="2")
+    return world
+
+
+def configure(world, **settings):
+    """The ConfigMap of a scheduler, as the chart makes it."""
+    body = {"cluster": "test", "namespace": "slurm", "slurm": {"url": "http://x", "jwtKeyFile": "/k"}, "access": [OPEN]}
+    labels = {"app.kubernetes.io/name": "slurm", "app.kubernetes.io/component": "scheduler"}
+    meta = {"name": "slurm-scheduler", "namespace": "slurm", "labels": labels}
+    world.put("configmaps", {"metadata": meta, "data": {"config.yaml": yaml.safe_dump(body | settings)}})
+
+
+def say(world, name, message, **annotations):
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    patch = {"status": {"conditions": [condition]}, "metadata": {"annotations": annotations}}
+    world.api.change("pods", "default", name, patch)
+
+
+@contextlib.asynccontextmanager
+async def explainer(world, tmp_path, *, asks_slurm=False):
+    async with connections(world, tmp_path) as (kube, slurm, _):
+        yield Explainer(kube, "default", slurm=slurm if asks_slurm else None)
+
+
+async def of_pod(world, tmp_path, name="web", **how):
+    async with explainer(world, tmp_path, **how) as found:
+        return render(await found.pod(name))
+
+
+async def test_a_pod_in_the_queue_is_explained_from_what_was_written_on_it(world, tmp_path):
+    configure(world)
+    world.add_pod(cpu="3")
+    say(world, "web", "Slurm job 7 waits: Priority", **{"sunkpy.dev/job-id": "7"})
+    text = await of_pod(world, tmp_path)
+    assert text.startswith("Pod default/web waits in the queue of Slurm\n")
+    assert "Slurm job       7: PENDING, Priority; as the scheduler noted it on the pods" in text
+    assert "nodes           may use n1\n                not n2: lacks cpu: needs 3, has 2" in text
+    assert text.endswith("Nothing: it starts in its turn; squeue --start -j 7 says when Slurm expects that.")
+
+
+async def test_slurm_knows_better(world, tmp_path):
+    configure(world)
+    job = world.slurm.add_job("PENDING", comment="k8s:default/web:u", state_reason="JobHeldAdmin")
+    world.add_pod()
+    say(world, "web", f"Slurm job {job} waits: Priority", **{"sunkpy.dev/job-id": str(job)})
+    text = await of_pod(world, tmp_path, asks_slurm=True)
+    assert text.startswith("Pod default/web stays in the queue of Slurm until somebody changes something\n")
+    assert f"the scheduler said last: Slurm job {job} waits: Priority" in text
+    assert f"Slurm job       {job}: PENDING, JobHeldAdmin\n" in text
+
+
+async def test_a_job_that_slurm_does_not_know_is_lost(world, tmp_path):
+    configure(world)
+    world.add_pod(node="node-1", running=True, annotations={"sunkpy.dev/job-id": "9999"})
+    text = await of_pod(world, tmp_path, asks_slurm=True)
+    assert text.startswith("Pod default/web has its node, and Slurm has lost its job\n")
+    assert "pod web: runs, node node-1 (Slurm node n1)" in text
+
+
+async def test_a_pod_whose_node_has_no_room_yet_waits_for_the_one_that_ends(world, tmp_path):
+    configure(world)
+    world.add_pod("old", cpu="4", node="node-1", running=True, annotations={"sunkpy.dev/job-id": "1"})
+    world.api.change("pods", "default", "old", {"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}})
+    job = world.slurm.add_job("RUNNING", comment="k8s:default/web:u", nodes="n1")
+    world.add_pod(annotations={"sunkpy.dev/job-id": str(job)})
+    text = await of_pod(world, tmp_path, asks_slurm=True)
+    assert text.startswith("Pod default/web is not bound yet: another pod on its node is ending\n")
+    assert "until default/old has ended" in text
+
+
+async def test_what_may_not_be_read_is_named_and_the_rest_is_said(world, tmp_path):
+    world.api.forbidden |= {"nodes", "configmaps"}
+    world.add_pod()
+    say(world, "web", "submit job web (partition low): Invalid account", **{"sunkpy.dev/job-id": "7"})
+    text = await of_pod(world, tmp_path)
+    assert text.startswith("Pod default/web is not submitted: Slurm did not take its job\n")
+    assert "not read        settings of the scheduler (its names, access, workloads): configmaps is forbidden" in text
+    assert "nodes: nodes is forbidden" in text
+
+
+async def test_what_the_namespace_may_not_ask_for_is_said(world, tmp_path):
+    configure(world, access=[], defaultPartition="low")
+    world.add_pod(annotations={"sunkpy.dev/partition": "high"})
+    assert "namespace default may not use partition high: it may use low" in await of_pod(world, tmp_path)
+
+
+async def test_what_a_namespace_may_ask_for_can_depend_on_its_labels(world, tmp_path):
+    configure(world, access=[{"namespaceLabels": {"team": "a"}, "partitions": ["high"]}], defaultPartition="low")
+    world.add_pod(annotations={"sunkpy.dev/partition": "high"})
+    text = await of_pod(world, tmp_path)
+    assert "labels of namespace default: " in text
+    assert "may not use" not in text
+    world.api.define("v1", "Namespace", "namespaces", namespaced=False)
+    world.put("namespaces", {"metadata": {"name": "default", "labels": {"team": "b"}}})
+    assert "namespace default may not use partition high" in await of_pod(world, tmp_path)
+    world.put("namespaces", {"metadata": {"name": "default", "labels": {"team": "a"}}})
+    assert "may not use" not in await of_pod(world, tmp_path)
+
+
+async def test_a_pod_of_another_scheduler_is_not_for_slurm(world, tmp_path):
+    configure(world, schedulerName="slurm", aliases=["sunk"])
+    world.add_pod(schedulerName="volcano")
+    text = await of_pod(world, tmp_path)
+    assert text.startswith("Pod default/web is not for Slurm\n\nscheduler       volcano\n")
+    assert "schedulerName: slurm or sunk" in text
+    world.api.remove("configmaps", "slurm", "slurm-scheduler")
+    world.add_pod("other", schedulerName="default-scheduler")
+    assert "is not for Slurm" in await of_pod(world, tmp_path, "other")
+
+
+def _said(world, name="web"):
+    conditions = world.pod(name).get("status", {}).get("conditions", [])
+    return next((each["message"] for each in conditions if each["type"] == "PodScheduled"), "")
+
+
+@pytest.mark.parametrize("case", ["no node", "not taken", "queued", "bad annotation"])
+async def test_it_says_what_the_scheduler_itself_has_said(world, tmp_path, case):
+    configure(world)
+    if case == "not taken":
+        world.reject_submit = 2045
+    annotations = {"sunkpy.dev/time-limit": "soon"} if case == "bad annotation" else {}
+    async with leading(world, tmp_path):
+        world.add_pod(cpu="64" if case == "no node" else "1", annotations=annotations)
+        if case == "queued":
+            await world.until(lambda: world.jobs)
+            world.set_job(max(world.slurm.jobs), "PENDING", state_reason="Resources")
+        await world.until(lambda: _said(world))
+        text = await of_pod(world, tmp_path)
+    assert f"because         {_said(world)}" in text
+
+
+async def test_a_pod_that_is_not_there(world, tmp_path):
+    assert (await of_pod(world, tmp_path, "nobody")).startswith("Pod default/nobody does not exist\n")
+
+
+async def test_a_pod_whose_gang_cannot_be_told_waits_for_its_owner(world, tmp_path):
+    configure(world)
+    world.add_pod(labels={"scheduling.x-k8s.io/pod-group": "ring"})
+    text = await of_pod(world, tmp_path)
+    assert text.startswith("Pod default/web waits: it is not known which pods it starts with\n")
+    assert "the apiserver knows no kind PodGroup of scheduling.x-k8s.io: its CRD is not installed" in text
+    async with explainer(world, tmp_path) as found:
+        assert [render(each) for each in await found.gangs("ring")] == [text]
+
+
+async def test_gangs_are_found_by_the_name_of_what_owns_them(world, tmp_path):
+    configure(world)
+    world.put(
+        "replicasets",
+        {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {"name": "web-5d", "namespace": "default", "uid": "rs"},
+        },
+    )
+    for name in ("web-a", "web-b"):
+        world.add_pod(name)
+        world.api.change("pods", "default", name, {"metadata": {"ownerReferences": [REPLICA_SET]}})
+    async with explainer(world, tmp_path) as found:
+        explanations = await found.gangs("web-5d")
+        assert [each.subject for each in explanations] == [
+            "ReplicaSet default/web-5d, pod web-a",
+            "ReplicaSet default/web-5d, pod web-b",
+        ]
+        (none,) = await found.gangs("nobody")
+        assert (none.subject, none.standing) == ("Gang default/nobody", "does not exist")
+
+
+async def test_pods_that_name_the_scheduler_by_an_alias_are_of_the_same_gang(world, tmp_path):
+    configure(world, aliases=["sunk"])
+    marks = {"sunkpy.dev/gang": "ring", "sunkpy.dev/gang-size": "2"}
+    world.add_pod("ring-0", annotations=marks)
+    world.add_pod("ring-1", annotations=marks, schedulerName="sunk")
+    async with explainer(world, tmp_path) as found:
+        (gang,) = await found.gangs("ring")
+    assert gang.standing == "is about to be submitted to Slurm"
+
+
+async def test_settings_that_are_not_there_or_cannot_be_read_are_named(world, tmp_path):
+    world.add_pod()
+    assert "not read        settings of the scheduler: no ConfigMap has the labels" in await of_pod(world, tmp_path)
+    configure(world, madeUp=True)
+    text = await of_pod(world, tmp_path)
+    assert "not read        settings of the scheduler in slurm/slurm-scheduler: " in text
+    assert "madeUp" in text
+
+
+async def test_a_gang_and_the_pod_beyond_its_places(world, tmp_path):
+    configure(world)
+    marks = {"sunkpy.dev/gang": "ring", "sunkpy.dev/gang-size": "2"}
+    for number in range(3):
+        world.add_pod(f"ring-{number}", annotations=marks)
+    async with explainer(world, tmp_path) as found:
+        (gang,) = await found.gangs("ring")
+        assert (gang.subject, gang.standing) == ("Gang default/ring", "is about to be submitted to Slurm")
+        assert "beyond places   ring-2: a job of its own for each" in render(gang)
+        text = render(await found.pod("ring-2"))
+    assert "beyond the places of gang default/ring (family annotated gang): a job of its own" in text
+    assert "preemption      takes this pod, alone and before the others of its gang" in text
+
+
+async def test_the_namespace_is_that_of_the_kubeconfig_unless_another_is_asked_for(world, tmp_path):
+    async with answering(world.api.handle, tmp_path) as kubeconfig:
+        question = Question(kind="pod", name="nobody", kubeconfig=kubeconfig)
+        assert (await answer(question)).startswith("Pod default/nobody ")
+        kubeconfig.write_text(kubeconfig.read_text().replace('"user": "u"}', '"user": "u", "namespace": "team"}'))
+        assert (await answer(question)).startswith("Pod team/nobody ")
+
+
+async def test_in_the_pod_of_the_scheduler_its_own_settings_lead_to_slurm(world, tmp_path):
+    world.api.forbidden.add("configmaps")
+    job = world.slurm.add_job("PENDING", comment="k8s:default/web:u", state_reason="Resources")
+    world.add_pod(annotations={"sunkpy.dev/job-id": str(job)})
+    async with connections(world, tmp_path) as (_, _, settings):
+        config = tmp_path / "config.yaml"
+        config.write_bytes(msgspec.yaml.encode(settings))
+        question = Question(
+            kind="pod", name="web", namespace="default", config=config, kubeconfig=tmp_path / "kubeconfig"
+        )
+        text = await answer(question)
+    assert f"Slurm job       {job}: PENDING, Resources\n" in text
+    assert "not read" not in text
+
+
+def test_both_commands_explain_and_a_half_given_slurm_is_refused():
+    for command in (main, kubectl):
+        shown = click.testing.CliRunner().invoke(command, ["explain", "pod", "x", "--slurmrestd", "http://x"])
+        assert (shown.exit_code, "--slurmrestd and --slurm-token-file together" in shown.output) == (2, True)
+
+
+def test_without_an_apiserver_it_is_said_and_the_exit_code_is_1(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "config").write_text("{}")
+    asked = ["explain", "pod", "x", "-n", "a", "--kubeconfig", str(tmp_path / "config")]
+    shown = click.testing.CliRunner().invoke(main, asked)
+    assert (shown.exit_code, shown.output.startswith("sunkpy: find the apiserver: ")) == (1, True)

@@ -1,0 +1,31 @@
+"""Each situation is explained word for word as in its file. A file that is not there is written, to be looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sunkpy.core.explain.explanation import render
+from tests.unit.core.explain.situations import SITUATIONS
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_a_situation_is_explained(name):
+    file, text = GOLDEN / f"{name}.txt", f"{render(SITUATIONS[name]())}\n"
+    if not file.exists():
+        file.write_text(text)
+        pytest.fail(f"{file} was not there: see whether it says what it should")
+    assert text == file.read_text()
+
+
+def test_each_file_stands_for_a_situation():
+    assert {file.stem for file in GOLDEN.iterdir()} == set(SITUATIONS)
+
+
+def test_operations_shows_what_is_really_said():
+    page = (Path(__file__).resolve().parents[4] / "docs" / "operations.md").read_text()
+    shown = "".join(f"    {line}\n" if line else "\n" for line in (GOLDEN / "in-the-docs.txt").read_text().splitlines())
+    assert shown in page
