@@ -35,6 +35,7 @@ forget_those_over() {
 requeue_if_cut_short() {
   waiting=$(mktemp) || return 0
   trap 'rm -f "$waiting"' EXIT
+  # shellcheck disable=SC2016 # its own parameters
   setsid bash -c '
     is_alive() { read -r stat < "/proc/$1/stat" && [[ $stat != *") Z "* ]]; } 2> /dev/null
     while [ -e "$2" ]; do
