@@ -45,6 +45,24 @@ class Listener(Protocol):
         """The pod is an extra from now on, and no member of `base` any more."""
 
 
+class _ByNode:
+    """Pods by the Kubernetes node that they are bound to."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, dict[str, Pod]] = {}
+
+    def on(self, node: str) -> Sequence[Pod]:
+        return tuple(self._pods.get(node, {}).values())
+
+    def update(self, old: Pod | None, new: Pod | None) -> None:
+        if old is not None:
+            self._pods.get(old.spec.node_name, {}).pop(old.uid, None)
+            if not self._pods.get(old.spec.node_name):
+                self._pods.pop(old.spec.node_name, None)
+        if new is not None and new.spec.node_name:
+            self._pods.setdefault(new.spec.node_name, {})[new.uid] = new
+
+
 class MemberIndex:
     """Pods by gang. A handler of the informer, and the only place in the shell that asks the families."""
 
@@ -57,7 +75,7 @@ class MemberIndex:
         self._clock = clock
         self._handlers: list[Handler[Pod]] = []
         self._pods: dict[GangId, dict[str, Pod]] = {}
-        self._by_node: dict[str, dict[str, Pod]] = {}
+        self._by_node = _ByNode()
         self._ids: dict[str, GangId] = {}
         self._aside: dict[str, Pod] = {}
         self._extras: set[GangId] = set()
@@ -115,7 +133,7 @@ class MemberIndex:
 
     def on_node(self, node: str) -> Sequence[Pod]:
         """The pods that are bound to a Kubernetes node, those kept aside included."""
-        return tuple(self._by_node.get(node, {}).values())
+        return self._by_node.on(node)
 
     def aside(self, uid: str) -> Pod | None:
         """A pod of which it is not known yet where it belongs."""
@@ -140,7 +158,7 @@ class MemberIndex:
         if old is not None and new is not None and old.uid != new.uid:
             self.update(old, None)
             old = None
-        self._index_node(old, new)
+        self._by_node.update(old, new)
         pod = new or old
         assert pod is not None
         if pod.uid not in self._ids:
@@ -233,14 +251,6 @@ class MemberIndex:
         self._pods.get(id, {}).pop(pod.uid, None)
         if not self._pods.get(id):
             self._pods.pop(id, None)
-
-    def _index_node(self, old: Pod | None, new: Pod | None) -> None:
-        if old is not None:
-            self._by_node.get(old.spec.node_name, {}).pop(old.uid, None)
-            if not self._by_node.get(old.spec.node_name):
-                self._by_node.pop(old.spec.node_name, None)
-        if new is not None and new.spec.node_name:
-            self._by_node.setdefault(new.spec.node_name, {})[new.uid] = new
 
     def _tell(self, old: Pod | None, new: Pod | None) -> None:
         for handler in self._handlers:

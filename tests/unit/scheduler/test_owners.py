@@ -177,7 +177,7 @@ async def test_a_pod_beyond_the_places_becomes_a_gang_of_its_own_and_a_new_leade
         world.pod_is_gone("a")
         world.set_job(max(world.jobs), "RUNNING", nodes="n2")
         assert await call("prolog", max(world.jobs), node=2) == (200, {"done": True})
-        assert world.bindings == [("b", "node-2")]
+        await world.until(lambda: world.bindings == [("b", "node-2")])
     assert len(world.submissions) == 2
 
 
