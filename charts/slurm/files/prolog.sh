@@ -41,10 +41,11 @@ requeue_if_cut_short() {
     while [ -e "$2" ]; do
       if is_alive "$1"; then sleep 1; continue; fi
       record=$(timeout 10 scontrol -o show job "$3") || { sleep 2; continue; }
+      if [[ "$record " == *" JobState=RUNNING Reason=Prolog "* ]]; then
+        timeout 10 scontrol update "jobid=$3" requeue=1
+        timeout 10 scontrol requeue "$3"
+      fi
       rm -f "$2"
-      [[ "$record " == *" JobState=RUNNING Reason=Prolog "* ]] || exit 0
-      timeout 10 scontrol update "jobid=$3" requeue=1
-      timeout 10 scontrol requeue "$3"
     done' sunkpy-prolog $$ "$waiting" "$SLURM_JOB_ID" < /dev/null > /dev/null 2>&1 &
 }
 
