@@ -9,6 +9,7 @@ import pytest
 from demo.stack import ROOT, USER, Stack
 from devcluster.shell import CommandFailed
 from devcluster.waiting import wait
+from tests.e2e.processes import kill
 
 pytestmark = pytest.mark.e2e
 
@@ -62,21 +63,37 @@ def test_a_researcher_enters_no_other_pod(stack: Stack, researcher: str) -> None
             stack.kubectl("exec", f"--as={researcher}", "-n", stack.namespace, pod, "--", "true")
 
 
-def test_a_reconfigure_of_slurm_ends_no_session(stack: Stack) -> None:
-    def containers() -> list[tuple[str, int]]:
-        statuses = stack.kubectl.json("pod", f"{stack.release}-login-0", "-n", stack.namespace)["status"]
-        return [(status["containerID"], status["restartCount"]) for status in statuses["containerStatuses"]]
+def _sackd_logs(stack: Stack) -> str:
+    return stack.kubectl("logs", f"{stack.release}-login-0", "-n", stack.namespace, "-c", "sackd")
 
-    def reconfigured() -> bool:
-        logs = ("logs", f"{stack.release}-login-0", "-n", stack.namespace, "-c", "sackd")
-        return stack.kubectl(*logs).count("reconfigure requested") > count
 
-    logs = stack.kubectl("logs", f"{stack.release}-login-0", "-n", stack.namespace, "-c", "sackd")
-    count, before = logs.count("reconfigure requested"), containers()
+def _reconfigure(stack: Stack) -> None:
+    """``scontrol reconfigure``; returns when sackd of the login pod has been told."""
+    count = _sackd_logs(stack).count("reconfigure requested")
     stack.scontrol("reconfigure")
-    wait(reconfigured, timeout_s=30, what="sackd to have been told")
+    wait(lambda: _sackd_logs(stack).count("reconfigure requested") > count, timeout_s=30, what="sackd to be told")
+
+
+def _login_containers(stack: Stack) -> list[tuple[str, int]]:
+    statuses = stack.kubectl.json("pod", f"{stack.release}-login-0", "-n", stack.namespace)["status"]
+    return [(status["containerID"], status["restartCount"]) for status in statuses["containerStatuses"]]
+
+
+def test_a_reconfigure_of_slurm_ends_no_session(stack: Stack) -> None:
+    before = _login_containers(stack)
+    _reconfigure(stack)
     wait(lambda: stack.login("sinfo --noheader"), timeout_s=20, what="Slurm to answer in the login pod")
-    assert containers() == before
+    assert _login_containers(stack) == before
+
+
+def test_a_slurmctld_that_was_killed_knows_the_login_pod_again(stack: Stack) -> None:
+    before = _login_containers(stack)
+    starts = _sackd_logs(stack).count(": running")
+    kill(stack, "slurmctld")
+    wait(lambda: _sackd_logs(stack).count(": running") > starts, timeout_s=40, what="sackd to register again")
+    wait(lambda: stack.login("sinfo --noheader"), timeout_s=20, what="Slurm to answer in the login pod")
+    _reconfigure(stack)
+    assert _login_containers(stack) == before
 
 
 def test_a_second_cluster_may_not_take_the_name_of_the_scheduler(stack: Stack) -> None:
