@@ -44,13 +44,13 @@ class Cluster:
         self._by_name: dict[str, Node] | None = None
         by_name = (f"spec.schedulerName={name}" for name in settings.scheduler_names)
         self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=ours) for ours in by_name)
-        self._neighbours = Neighbours(own=self.pods.values, scheduler_names=settings.scheduler_names)
-        self.pods.add_handler(self._neighbours.update)
+        self.neighbours = Neighbours(own=self.pods.values, scheduler_names=settings.scheduler_names)
+        self.pods.add_handler(self.neighbours.update)
         self.occupancy = Occupancy(
             kube,
             scheduler_names=settings.scheduler_names,
             own=self.pods.values,
-            neighbours=self._neighbours,
+            neighbours=self.neighbours,
             on_change=self._invalidate,
         )
         self.nodes = Informer(kube, paths.NODES, Node)
@@ -132,7 +132,7 @@ class Cluster:
         """Who is on which node; `listed`: all pods of some nodes, as they were just read."""
         if self._by_name is None:
             self._by_name = {node.name: node for node in self.nodes.values()}
-        return self._neighbours.around(self._by_name, listed=listed)
+        return self.neighbours.around(self._by_name, listed=listed)
 
     def candidates(self) -> list[Candidate]:
         """All nodes that Slurm knows, with what it says of them now; none while they have not been read."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
 from sunkpy.core.gang.access import restricted, rule_for
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.limits import avoid_nodes, looks_around, within_limits
+from sunkpy.core.gang.limits import are_rivals, avoid_nodes, looks_around, wants_to_be_alone, within_limits
 from sunkpy.core.gang.slots import plan_slots
 from sunkpy.core.gang.view import GangView, explain_generation
 from sunkpy.core.model.objects import Pod
@@ -77,15 +77,15 @@ class Collector:
         return restricted(gang, rule, default_partition=self._settings.default_partition)
 
     def _with_eligibility(self, view: GangView, entry: GangEntry) -> GangView:
-        """The nodes that every member may use: Slurm places the job, and any member may come to any of its nodes."""
+        """The nodes that all of the first wave may use: Slurm places the job, and any may come to any of its nodes."""
         gang = view.gang
         if gang is None or gang.never_queues or gang.refused:
             return view
-        unlike = _unlike(gang.members)
+        unlike = _unlike(gang.first_wave)
         eligibility = in_common([self._cluster.eligibility(pod) for pod in unlike])
         if eligibility is None:
             return view
-        avoided = self._avoided(gang.members, entry)
+        avoided = self._avoided(gang.first_wave, entry)
         eligibility = entry.eligibility(minus(eligibility, avoided), now=self._clock())
         if gang.one_domain and eligibility.eligible:
             eligibility = self._in_one_domain(gang, eligibility, view, entry)
@@ -110,8 +110,17 @@ class Collector:
             apart=gang.one_per_node,
             excluded=job.excluded if job is not None else (),
             refused=entry.refusals,
+            alone=wants_to_be_alone(gang.members, gang.one_domain),
+            rivals=tuple(self._excluded_by_rivals(gang, entry)),
         )
         return in_one_domain(eligibility, self._cluster.candidates(), wish)
+
+    def _excluded_by_rivals(self, gang: Gang, entry: GangEntry) -> Iterator[tuple[str, ...]]:
+        """The nodes that the jobs of others exclude which must not share a domain with this gang."""
+        for other in self._ledger:
+            excluded = other.excluded if other is not entry else ()
+            if excluded and are_rivals(gang.members, self._members.pods_of(other.id), gang.one_domain):
+                yield excluded
 
 
 def _as_bound(entry: GangEntry, pod: Pod) -> Pod:

@@ -222,7 +222,8 @@ def _start(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[Gan
             return [Cancel(job=job.id, why=f"it waited {IDLE_PATIENCE_S:.0f} s for {missing}")]
         return _tell_all(gang, f"Slurm job {job.id} runs and waits for {missing}", WaitCause.MEMBERS)
     bind = _bindings(view, gang, job, policy)
-    bindings = tuple(bind[pod.uid] for pod in _unbound(gang) if pod.uid in bind)
+    first = {pod.uid for pod in gang.first_wave}
+    bindings = tuple(bind[pod.uid] for pod in _unbound(gang) if pod.uid in bind and pod.uid in first)
     if not bindings or any(pod.spec.scheduling_gates for pod in gang.members):
         return []
     final_because = "" if _suspension(gang, policy) else gang.final_because

@@ -95,6 +95,15 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(member.pod for role in self.roles for member in role.members)
 
     @property
+    def first_wave(self) -> tuple[Pod, ...]:
+        """Those of the roles that begin, by which it is decided where the job may go.
+
+        A pod of a later wave can be left from an earlier course of events, with a nodeSelector for another place.
+        """
+        first = tuple(member.pod for role in self.roles if role.first for member in role.members)
+        return first or self.members
+
+    @property
     def places(self) -> int:
         """How many pods the job holds room for."""
         return sum(role.places for role in self.roles)
