@@ -24,6 +24,7 @@ from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, family_of, identify
 from sunkpy.core.gang.gang import Gang, Owners, extra_unit
 from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.limits import deciding_specs
 from sunkpy.core.gang.owners import Above
 from sunkpy.core.gang.view import MISSING_OBSERVATIONS, GangView, JobView, explain_generation
 from sunkpy.core.model import hostlist
@@ -198,7 +199,7 @@ class Explainer:
             jobs=(job,) if job is not None else (),
             bound_to=job.id if job is not None and told.is_bound else None,
             placed=placed,
-            eligibility=around.eligibility(gang.members),
+            eligibility=around.eligibility(deciding_specs(gang)),
             may_submit=not told.refused,
             refused=told.refused,
             waits_for=_generation_in_the_way(gang.id, known),

@@ -13,7 +13,7 @@ from sunkpy.core.gang.access import restricted, rule_for
 from sunkpy.core.gang.families import FAMILIES, Families, with_workloads
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.request import Policy
-from sunkpy.core.model.objects import KubeObject, Node, Pod
+from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes, in_common
@@ -87,15 +87,15 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         rule = rule_for(self.settings.access, gang.id.namespace, self.namespace_labels)
         return restricted(gang, rule, default_partition=self.settings.default_partition)
 
-    def eligibility(self, pods: Iterable[Pod]) -> Eligibility | None:
-        """Where all of the pods may go; None when nodes or slurmd pods could not be read."""
+    def eligibility(self, specs: Iterable[PodSpec]) -> Eligibility | None:
+        """Where pods that ask for all of this may go; None when nodes or slurmd pods could not be read."""
         if self.nodes is None or self.slurmd_pods is None:
             return None
         candidates = self._candidates()
-        unlike = {msgspec.json.encode(msgspec.structs.replace(pod.spec, node_name="")): pod for pod in pods}
+        unlike = {msgspec.json.encode(msgspec.structs.replace(spec, node_name="")): spec for spec in specs}
         try:
             each = (
-                eligible_nodes(pod.spec, candidates, gpu_resources=self.policy.gpu_resources) for pod in unlike.values()
+                eligible_nodes(spec, candidates, gpu_resources=self.policy.gpu_resources) for spec in unlike.values()
             )
             return in_common(tuple(each))
         except BadQuantity as error:

@@ -114,15 +114,15 @@ class Cluster:
                 if not index[key]:
                     del index[key]
 
-    def eligibility(self, pod: Pod) -> Eligibility | None:
-        """Where the pod may run; None while Slurm's nodes have not been read."""
+    def eligibility(self, spec: PodSpec) -> Eligibility | None:
+        """Where a pod may run; None while Slurm's nodes have not been read."""
         if self._slurm_nodes.observation is None:
             return None
         try:
-            key = _signature(pod.spec)
+            key = _signature(spec)
             if key not in self._eligible:
                 self._eligible[key] = eligible_nodes(
-                    pod.spec, self._all_candidates(), gpu_resources=self._settings.gpu_resources
+                    spec, self._all_candidates(), gpu_resources=self._settings.gpu_resources
                 )
         except BadQuantity as error:
             return Eligibility(eligible=(), refused={"": str(error)})

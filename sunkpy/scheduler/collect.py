@@ -9,10 +9,17 @@ import msgspec
 from sunkpy.core.gang.access import restricted, rule_for
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.limits import are_rivals, avoid_nodes, looks_around, wants_to_be_alone, within_limits
+from sunkpy.core.gang.limits import (
+    are_rivals,
+    avoid_nodes,
+    deciding_specs,
+    looks_around,
+    wants_to_be_alone,
+    within_limits,
+)
 from sunkpy.core.gang.slots import plan_slots
 from sunkpy.core.gang.view import GangView, explain_generation
-from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.objects import Pod, PodSpec
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.domains import Wish, in_one_domain
 from sunkpy.core.placement.eligibility import Eligibility, in_common, minus
@@ -77,19 +84,19 @@ class Collector:
         return restricted(gang, rule, default_partition=self._settings.default_partition)
 
     def _with_eligibility(self, view: GangView, entry: GangEntry) -> GangView:
-        """The nodes that all of the first wave may use: Slurm places the job, and any may come to any of its nodes."""
+        """The nodes that all may use who decide: Slurm places the job, and any member may come to any of its nodes."""
         gang = view.gang
         if gang is None or gang.never_queues or gang.refused:
             return view
-        unlike = _unlike(gang.first_wave)
-        eligibility = in_common([self._cluster.eligibility(pod) for pod in unlike])
+        unlike = _unlike(deciding_specs(gang))
+        eligibility = in_common([self._cluster.eligibility(spec) for spec in unlike])
         if eligibility is None:
             return view
         avoided = self._avoided(gang.first_wave, entry)
         eligibility = entry.eligibility(minus(eligibility, avoided), now=self._clock())
         if gang.one_domain and eligibility.eligible:
             eligibility = self._in_one_domain(gang, eligibility, view, entry)
-        is_fickle = bool(avoided) or any(looks_around(pod) for pod in unlike)
+        is_fickle = bool(avoided) or any(looks_around(spec) for spec in unlike)
         return msgspec.structs.replace(view, eligibility=eligibility, is_fickle=is_fickle)
 
     def _avoided(self, pods: Sequence[Pod], entry: GangEntry) -> dict[str, str]:
@@ -129,13 +136,12 @@ def _as_bound(entry: GangEntry, pod: Pod) -> Pod:
     return assume(pod, member.assumed) if member is not None and member.assumed is not None else pod
 
 
-def _unlike(pods: Iterable[Pod]) -> list[Pod]:
-    """One pod of each template: a gang's are nearly all alike."""
-    found: list[tuple[tuple[object, ...], Pod]] = []
-    for pod in pods:
-        spec = pod.spec
+def _unlike(specs: Iterable[PodSpec]) -> list[PodSpec]:
+    """One of each template: a gang's are nearly all alike."""
+    found: list[tuple[tuple[object, ...], PodSpec]] = []
+    for spec in specs:
         where = (spec.node_selector, spec.affinity, spec.tolerations)
         asks = (*where, spec.containers, spec.init_containers, spec.overhead, spec.resources)
         if all(asks != known for known, _ in found):
-            found.append((asks, pod))
-    return [pod for _, pod in found]
+            found.append((asks, spec))
+    return [spec for _, spec in found]

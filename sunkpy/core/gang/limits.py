@@ -25,6 +25,7 @@ import msgspec
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import (
+    Affinity,
     ContainerPort,
     LabelSelector,
     Meta,
@@ -32,6 +33,7 @@ from sunkpy.core.model.objects import (
     Pod,
     PodAffinityTerm,
     PodSpec,
+    Toleration,
 )
 from sunkpy.core.placement.domains import HOSTNAME
 
@@ -82,9 +84,28 @@ def without_ending(around: Surroundings) -> Surroundings:
     )
 
 
-def looks_around(pod: Pod) -> bool:
-    """Where the pod may go depends on where others are."""
-    return bool(_anti(pod.spec) or _affinity(pod.spec) or any(True for _ in _ports(pod.spec)))
+def deciding_specs(gang: Gang) -> list[PodSpec]:
+    """What says to which nodes the job may go: the pods of the first wave, and the templates of those yet to come.
+
+    What webhooks and admission add is missing from a template, tolerations above all: taints are not looked at for it.
+    """
+    shapes = (role.shape for role in gang.roles if role.shape is not None and role.first < role.places)
+    return [pod.spec for pod in gang.first_wave] + [_nodes_of(shape) for shape in shapes if _chooses_nodes(shape)]
+
+
+def _chooses_nodes(spec: PodSpec) -> bool:
+    return bool(spec.node_selector or (spec.affinity is not None and spec.affinity.node_affinity is not None))
+
+
+def _nodes_of(spec: PodSpec) -> PodSpec:
+    affinity = Affinity(node_affinity=spec.affinity.node_affinity) if spec.affinity is not None else None
+    bears_all = Toleration(operator="Exists")
+    return PodSpec(node_selector=spec.node_selector, affinity=affinity, tolerations=(bears_all,))
+
+
+def looks_around(spec: PodSpec) -> bool:
+    """Where a pod may go depends on where others are."""
+    return bool(_anti(spec) or _affinity(spec) or any(True for _ in _ports(spec)))
 
 
 def keeps_away(pod: Pod) -> bool:

@@ -110,34 +110,37 @@ class JobSets:
 class Groups:
     """LeaderWorkerSet and the StatefulSets that it makes: groups of three pods."""
 
-    def __init__(self, world, *, jobs=3, topology=RACK):
+    def __init__(self, world, *, jobs=3, topology=RACK, startup="LeaderCreated", workers_on=None):
         self.world, self.topology = world, topology
+        workers = {"spec": {"nodeSelector": workers_on or {}, "containers": [{"name": "c"}]}}
         self.top = owner(
             world,
             "leaderworkersets",
             "leaderworkerset.x-k8s.io/v1",
             "LeaderWorkerSet",
             "it",
-            annotations={lws.EXCLUSIVE: topology},
+            annotations={lws.EXCLUSIVE: topology} if topology else {},
             replicas=jobs,
-            leaderWorkerTemplate={"size": SIZE},
+            startupPolicy=startup,
+            leaderWorkerTemplate={"size": SIZE, "workerTemplate": workers},
         )
         self.leaders = owner(world, "statefulsets", "apps/v1", "StatefulSet", "it", made_by=self.top)
 
     def leader(self, group):
-        affinity = exclusive(lws.GROUP_KEY, f"key-{group}", self.topology)
-        self._pod(group, 0, self.leaders, affinity=affinity)
+        only = {"affinity": exclusive(lws.GROUP_KEY, f"key-{group}", self.topology)} if self.topology else {}
+        self._pod(group, 0, self.leaders, **only)
 
     def followers(self, group):
         leader = self.world.pod(f"it-w-{group}-0") | {"apiVersion": "v1", "kind": "Pod"}
         workers = owner(self.world, "statefulsets", "apps/v1", "StatefulSet", f"it-w-{group}", made_by=leader)
-        found = domain_of(self.world, f"it-w-{group}-0", self.topology)
+        topology = self.topology
+        only = {topology: domain_of(self.world, f"it-w-{group}-0", topology)} if topology else {}
         for index in range(1, SIZE):
-            self._pod(group, index, workers, nodeSelector={self.topology: found})
+            self._pod(group, index, workers, nodeSelector=only)
 
     def _pod(self, group, index, made_by, **spec):
         labels = {lws.NAME: "it", lws.GROUP: str(group), lws.GROUP_KEY: f"key-{group}", lws.WORKER: str(index)}
-        annotations = {lws.SIZE: str(SIZE), lws.EXCLUSIVE: self.topology}
+        annotations = {lws.SIZE: str(SIZE)} | ({lws.EXCLUSIVE: self.topology} if self.topology else {})
         self.world.add_pod(f"it-w-{group}-{index}", labels=labels, annotations=annotations, owner=made_by, **spec)
 
 
@@ -263,6 +266,21 @@ async def test_a_follower_that_was_made_for_another_domain_does_not_say_where_th
         assert world.cancelled == []
         await world.until(lambda: any("nodeSelector" in note for note in world.notes("FailedScheduling")))
         world.pod_is_gone("it-w-0-1")
+        operator.followers(0)
+        await world.until(lambda: len(world.bindings) == 3)
+        assert (world.cancelled, len(world.submissions)) == ([], 1)
+
+
+async def test_workers_that_are_made_when_the_leader_is_ready_find_their_places(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        operator = Groups(world, jobs=1, topology="", startup="LeaderReady", workers_on={RACK: "c"})
+        operator.leader(0)
+        await world.until(lambda: world.submissions)
+        (job_id,) = world.jobs
+        assert allowed(world, world.jobs[job_id]) == ["n3", "n4"]  # where its workers may be, too
+        await begin(world, call, job_id, ["n3", "n4"])
+        await world.until(lambda: world.bindings == [("it-w-0-0", "node-3")])
+        world.pod_runs("it-w-0-0")
         operator.followers(0)
         await world.until(lambda: len(world.bindings) == 3)
         assert (world.cancelled, len(world.submissions)) == ([], 1)
