@@ -16,6 +16,7 @@ from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.core.model.states import SlurmNode
+from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
@@ -42,6 +43,7 @@ class Cluster:
         self._by_node: dict[str, dict[str, Pod]] = defaultdict(dict)
         self._candidates: list[Candidate] | None = None
         self._by_name: dict[str, Node] | None = None
+        self._by_hostname: dict[str, str] | None = None
         by_name = (f"spec.schedulerName={name}" for name in settings.scheduler_names)
         self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=ours) for ours in by_name)
         self.neighbours = Neighbours(own=self.pods.values, scheduler_names=settings.scheduler_names)
@@ -95,6 +97,12 @@ class Cluster:
         """The Slurm node whose slurmd runs on a Kubernetes node; empty when there is none."""
         pod = _best(self._by_node.get(node, {}).values())
         return pod.labels.get(names.LABEL_SLURM_NODE, "") if pod is not None else ""
+
+    def slurm_node_at(self, hostname: str) -> str:
+        """The Slurm node on the Kubernetes node with this label `kubernetes.io/hostname`; empty when there is none."""
+        if self._by_hostname is None:
+            self._by_hostname = {node.labels.get(HOSTNAME, ""): node.name for node in self.nodes.values()}
+        return self.slurm_node_on(self._by_hostname.get(hostname, ""))
 
     def slurmd_pod(self, slurm_node: str) -> Pod | None:
         """The slurmd pod of a Slurm node; of several, one that is not going away."""
@@ -159,7 +167,7 @@ class Cluster:
         return Candidate(slurm_node=name, node=node, slurm=slurm, taken=self.occupancy.taken(node.name))
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        self._by_name = None
+        self._by_name = self._by_hostname = None
         if old is None or new is None or _facts(old) != _facts(new):
             self._invalidate()
 

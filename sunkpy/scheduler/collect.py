@@ -17,6 +17,7 @@ from sunkpy.core.gang.limits import (
     wants_to_be_alone,
     within_limits,
 )
+from sunkpy.core.gang.pins import eligible_pins, find_pins
 from sunkpy.core.gang.slots import plan_slots
 from sunkpy.core.gang.view import GangView, explain_generation
 from sunkpy.core.model.objects import Pod, PodSpec
@@ -54,6 +55,8 @@ class Collector:
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
         view = entry.view(gang, placed=placed, now=self._clock())
+        if gang is not None and (pins := find_pins(gang, self._cluster.slurm_node_at)):
+            view = msgspec.structs.replace(view, pins=pins)
         waits_for = self._generation_in_the_way(entry.id)
         if waits_for:
             view = msgspec.structs.replace(view, waits_for=waits_for)
@@ -88,6 +91,8 @@ class Collector:
         gang = view.gang
         if gang is None or gang.never_queues or gang.refused:
             return view
+        if view.pins:
+            return self._with_pins(view, gang, entry)
         unlike = _unlike(deciding_specs(gang))
         eligibility = in_common([self._cluster.eligibility(spec) for spec in unlike])
         if eligibility is None:
@@ -97,6 +102,17 @@ class Collector:
         if gang.one_domain and eligibility.eligible:
             eligibility = self._in_one_domain(gang, eligibility, view, entry)
         is_fickle = bool(avoided) or any(looks_around(spec) for spec in unlike)
+        return msgspec.structs.replace(view, eligibility=eligibility, is_fickle=is_fickle)
+
+    def _with_pins(self, view: GangView, gang: Gang, entry: GangEntry) -> GangView:
+        each: dict[str, Eligibility] = {}
+        for pod in gang.members:
+            where = self._cluster.eligibility(pod.spec)
+            if where is None:
+                return view
+            each[pod.uid] = minus(where, self._avoided([pod], entry)) if looks_around(pod.spec) else where
+        is_fickle = any(looks_around(pod.spec) for pod in gang.members)
+        eligibility = eligible_pins(gang, view.pins, each)
         return msgspec.structs.replace(view, eligibility=eligibility, is_fickle=is_fickle)
 
     def _avoided(self, pods: Sequence[Pod], entry: GangEntry) -> dict[str, str]:

@@ -215,7 +215,7 @@ def _start(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[Gan
     """All members of the first wave at once, when the job has begun on all its nodes."""
     if not view.has_started(job):
         return []
-    if not _is_for(gang, job):
+    if not _is_for(view, gang, job):
         return [Cancel(job=job.id, why=_declared_anew(gang, job))]
     if missing := explain_missing(gang):
         if view.idle_s >= IDLE_PATIENCE_S:
@@ -268,9 +268,11 @@ def _bindings(view: GangView, gang: Gang, job: JobView, policy: Policy) -> dict[
     }
 
 
-def _is_for(gang: Gang, job: JobView) -> bool:
+def _is_for(view: GangView, gang: Gang, job: JobView) -> bool:
     """The job has as many slots as the gang wants now, as far as Slurm has told."""
-    return not job.tasks or may_have_asked(gang, job.tasks)
+    if view.pins and not explain_missing(gang):
+        return not job.tasks or job.tasks == len(set(view.pins.values()))
+    return not job.tasks or bool(view.pins) or may_have_asked(gang, job.tasks)
 
 
 def _declared_anew(gang: Gang, job: JobView) -> str:
@@ -278,7 +280,7 @@ def _declared_anew(gang: Gang, job: JobView) -> str:
 
 
 def _tend_pending(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[GangAction]:
-    if not _is_for(gang, job):
+    if not _is_for(view, gang, job):
         return [Cancel(job=job.id, why=_declared_anew(gang, job))]
     actions: list[GangAction] = []
     if view.eligibility is not None and view.eligibility.eligible:
@@ -323,7 +325,7 @@ def _submit(view: GangView, gang: Gang, policy: Policy) -> list[GangAction]:
     if not view.eligibility.eligible:
         return _report_all(gang, explain_eligibility(view.eligibility), WaitCause.NO_NODE)
     try:
-        request = plan_job(gang, policy, view.eligibility)
+        request = plan_cover(gang, policy, view.pins) if view.pins else plan_job(gang, policy, view.eligibility)
     except BadQuantity as error:
         return _report_all(gang, str(error), WaitCause.BAD_QUANTITY)
     return [Submit(request=request, pods=gang.members)]

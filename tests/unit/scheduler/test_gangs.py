@@ -152,6 +152,32 @@ async def test_no_member_is_bound_before_all_would_be_admitted(world, tmp_path, 
         assert sorted(notes) == sorted([lacks, *[f"pod worker-2 of its gang has no room: {lacks}"] * 2])
 
 
+async def test_pods_of_armada_are_bound_to_the_nodes_that_it_chose(world, tmp_path):
+    for number in NODES:
+        name = f"node-{number}"
+        labels = {"kubernetes.io/hostname": f"host-{number}"}
+        world.put("nodes", world.api.objects["nodes", "", name] | {"metadata": {"name": name, "labels": labels}})
+    said = {"armadaproject.io/gangId": "g", "armadaproject.io/gangCardinality": "3"}
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        for name, host in (("a", 3), ("b", 1), ("c", 3)):
+            world.add_pod(name, annotations=said, nodeSelector={"kubernetes.io/hostname": f"host-{host}"})
+        await world.until(lambda: world.submissions)
+        ((job_id, _),) = world.jobs.items()
+        (job,) = world.submissions
+        assert (job["required_nodes"], job["tasks"], job["minimum_nodes"], job["cpus_per_task"]) == (
+            ["n1", "n3"],
+            2,
+            2,
+            2,
+        )
+        world.set_job(job_id, "RUNNING", "CONFIGURING", nodes="n[1,3]", tasks={"set": True, "number": 2})
+        answers = await asyncio.gather(*(call("prolog", job_id, node=number) for number in (1, 3)))
+        assert answers == [(200, {"done": True})] * 2
+        await world.until(lambda: len(world.bindings) == 3)
+        assert dict(world.bindings) == {"a": "node-3", "b": "node-1", "c": "node-3"}
+        assert world.cancelled == []
+
+
 # ------------------------------------------------------- a band: places, waves, several to a node
 
 
