@@ -188,7 +188,16 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
         nodes = job.nodes or job.start_nodes
         tasks = job.tasks or plan_slots(self.gang).count
         holding = {uid: node for uid, node in self._pinned.items() if node in nodes} | self.holding
-        return assign(self.gang, job.layout if is_told else spread(nodes, tasks), holding)
+        seats = assign(self.gang, job.layout if is_told else spread(nodes, tasks), holding)
+        return {uid: seat for uid, seat in seats.items() if uid in self.holding or not self.covers_only(job)}
+
+    def is_cover(self, job: JobView) -> bool:
+        """The job was made for nodes that members had already."""
+        return bool(job.required) and set(job.required) != set(self.pins.values())
+
+    def covers_only(self, job: JobView) -> bool:
+        """The job was made for the members that had nodes then: others have no room there."""
+        return self.is_cover(job) and (self.gang is None or job.tasks != self.gang.places)
 
     @property
     def _pinned(self) -> dict[str, str]:

@@ -27,8 +27,8 @@ def _annotated():
     return (), [_bare(annotations={"sunkpy.dev/gang": "it", "sunkpy.dev/gang-size": "3"})] * 3
 
 
-def _pod_group():
-    group = _made("scheduling.x-k8s.io/v1alpha1", "PodGroup", spec={"minMember": 3})
+def _pod_group(least=3):
+    group = _made("scheduling.x-k8s.io/v1alpha1", "PodGroup", spec={"minMember": least})
     return (group,), [_bare(labels={"scheduling.x-k8s.io/pod-group": "it"})] * 3
 
 
@@ -57,23 +57,35 @@ def _yunikorn():
     return (), [_bare(labels={"applicationId": "it"}, annotations=said)] * 3
 
 
+def _exclusive():
+    """One child Job, alone in its topology domain."""
+    key = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+    job = {"name": "work", "replicas": 1, "template": {"spec": {"parallelism": 3, "completions": 3}}}
+    top = _made("jobset.x-k8s.io/v1alpha2", "JobSet", spec={"replicatedJobs": [job]}, annotations={key: "rack"})
+
+    return (top,), [_child_pod(top, "work", index, {key: "rack"}) for index in range(3)]
+
+
 def _jobset(**more):
     jobs = [{"name": name, "replicas": 1, "template": {"spec": {"parallelism": n, "completions": n}}}
             for name, n in (("lead", 1), ("work", 2))]  # fmt: skip
     top = _made("jobset.x-k8s.io/v1alpha2", "JobSet", spec={"replicatedJobs": jobs} | more)
 
-    def make(job, index):
-        def made(number):
-            child = _made("batch/v1", "Job", f"it-{job}-0", ownerReferences=_below(top))
-            prefix = "jobset.sigs.k8s.io/"
-            labels = {f"{prefix}replicatedjob-name": job, f"{prefix}job-index": "0", f"{prefix}restart-attempt": "0"}
-            labels |= {f"{prefix}jobset-name": "it", f"{prefix}jobset-uid": top.uid}
-            labels["batch.kubernetes.io/job-completion-index"] = str(index)
-            return pod(f"p-{number}", owned_by=(child,), labels=labels)
+    return (top,), [_child_pod(top, *place) for place in (("lead", 0), ("work", 0), ("work", 1))]
 
-        return made
 
-    return (top,), [make("lead", 0), make("work", 0), make("work", 1)]
+def _child_pod(top, job, index, annotations=None):
+    """Maker of a pod of a child Job of a JobSet."""
+
+    def made(number):
+        child = _made("batch/v1", "Job", f"it-{job}-0", ownerReferences=_below(top))
+        prefix = "jobset.sigs.k8s.io/"
+        labels = {f"{prefix}replicatedjob-name": job, f"{prefix}job-index": "0", f"{prefix}restart-attempt": "0"}
+        labels |= {f"{prefix}jobset-name": "it", f"{prefix}jobset-uid": top.uid}
+        labels["batch.kubernetes.io/job-completion-index"] = str(index)
+        return pod(f"p-{number}", owned_by=(child,), labels=labels, annotations=annotations)
+
+    return made
 
 
 def _replicas(api_version, kind, specs, prefix, **more):
@@ -119,8 +131,9 @@ def _spark():
     return (top,), [make("driver"), make("executor"), make("executor")]
 
 
-def _volcano():
-    top = _made("batch.volcano.sh/v1alpha1", "Job", spec={"minAvailable": 3, "tasks": [{"name": "w", "replicas": 3}]})
+def _volcano(least=3):
+    spec = {"minAvailable": least, "tasks": [{"name": "w", "replicas": 3}]}
+    top = _made("batch.volcano.sh/v1alpha1", "Job", spec=spec)
 
     def make(index):
         said = {"volcano.sh/task-spec": "w", "volcano.sh/task-index": str(index), "volcano.sh/job-version": "1"}
@@ -150,16 +163,25 @@ def _lws():
 ENSEMBLES = {
     "annotated": _annotated(),
     "PodGroup": _pod_group(),
+    "PodGroup, one beyond": _pod_group(2),
     "native": _native(),
     "Kueue": _kueue(),
     "Armada": _armada(),
     "YuniKorn": _yunikorn(),
     "JobSet": _jobset(),
     "JobSet in order": _jobset(startupPolicy={"startupPolicyOrder": "InOrder"}),
+    "JobSet, exclusive": _exclusive(),
     "PyTorchJob": _torch(),
     "MPIJob": _mpi(),
     "Ray": _ray(),
     "Spark": _spark(),
     "Volcano": _volcano(),
+    "Volcano, one beyond": _volcano(2),
 }
 """Owners above the pods, and how to make the pod of each of three places; `number` tells one try from another."""
+
+LEADER_FIRST = ("JobSet in order", "JobSet, exclusive", "Spark")
+"""Those whose pods but the first appear when the first has a node."""
+
+GENERATIONS = ("jobset.sigs.k8s.io/restart-attempt", "volcano.sh/job-version")
+"""Labels and annotations that a restart of all changes."""
