@@ -17,7 +17,7 @@ from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.request import Policy
 from sunkpy.core.gang.view import GangView, JobView, explain_generation, holds_its_node
 from sunkpy.core.placement.eligibility import Eligibility
-from tests.unit.core.gang.families.ensembles import ENSEMBLES, GENERATIONS, LEADER_FIRST
+from tests.unit.core.gang.families.ensembles import ENSEMBLES, GENERATIONS, LEADER_FIRST, OF_THE_LEADER, below
 
 POLICY = Policy(gpu_resources={})
 FITS = Eligibility(eligible=("n1", "n2", "n3"))
@@ -38,7 +38,8 @@ class Course:
 
     def __init__(self, name):
         self.owners, self.makers = ENSEMBLES[name]
-        self.is_leader_first = name in LEADER_FIRST
+        self.is_leader_first, self.are_the_leaders = name in LEADER_FIRST, name in OF_THE_LEADER
+        self.between = {}
         self.pods, self.places, self.ids, self.nodes, self.noted = {}, {}, {}, {}, {}
         self.units, self.apart = {}, {}
         self.tries = self.restarts = self.submitted = 0
@@ -47,7 +48,7 @@ class Course:
     def view(self, id):
         pods = [pod for uid, pod in self.pods.items() if self.ids[uid] == id]
         apart = [self.pods[uid] for uid in self.apart.get(id, ()) if uid in self.pods and lives(self.pods[uid])]
-        gang = assemble_beside(id, pods, apart, self.owners) if pods else None
+        gang = assemble_beside(id, pods, apart, self._above(pods[0])) if pods else None
         if gang is not None:
             assert {pod.uid for pod in pods if pod.spec.node_name and not pod.is_finished} <= _uids(gang.members)
         unit = self.units[id]
@@ -71,14 +72,28 @@ class Course:
         """A controller makes a pod for a place that has none left; it does not wait for one that is ending."""
         if any(self.places[uid] == place and lives(pod) for uid, pod in self.pods.items()):
             return
-        leaders = [pod for uid, pod in self.pods.items() if self.places[uid] == 0 and lives(pod)]
-        if place and self.is_leader_first and not any(pod.spec.node_name for pod in leaders):
+        leader = next((pod for uid, pod in self.pods.items() if self.places[uid] == 0 and lives(pod)), None)
+        if place and self.is_leader_first and (leader is None or not leader.spec.node_name):
+            return
+        if place and self.are_the_leaders and leader is None:
             return
         self.tries += 1
         made = self._of_this_generation(self.makers[place](self.tries))
+        if place and self.are_the_leaders:
+            made, workers = below(leader, made)
+            self.between[made.uid] = (workers, leader.uid)
         made = replace(made, metadata=replace(made.metadata, creation_timestamp=f"{self.tries:04}"))
         self.pods[made.uid], self.places[made.uid] = made, place
-        self._settle_in(made.uid, identify(made, self.owners))
+        self._settle_in(made.uid, identify(made, self._above(made)))
+
+    def _above(self, pod):
+        return (*self.between[pod.uid][:1], *self.owners) if pod.uid in self.between else self.owners
+
+    def collect_garbage(self):
+        """What belongs to a pod goes with it."""
+        for uid, (_, leader) in self.between.items():
+            if uid in self.pods and not (leader in self.pods and lives(self.pods[leader])):
+                self.pods[uid] = _deleting(self.pods[uid])
 
     def _of_this_generation(self, pod):
         def now(said):
@@ -247,7 +262,7 @@ class Course:
                 self.units[id] = Unit()
                 self.units[id].jobs = live
         for uid, pod in self.pods.items():
-            base = identify(pod, self.owners)
+            base = identify(pod, self._above(pod))
             alone = [replace(base, unit=unit(pod)) for unit in (extra_unit, apart_unit)]
             id = next((each for each in alone if each in known), base)
             if id.unit == apart_unit(pod):
@@ -279,11 +294,13 @@ class Course:
                 self.look()
             case _:
                 self.slurm(event, place)
+        self.collect_garbage()
 
     def settle(self):
         """From now on nothing is taken away: what is ending ends, each place gets its pod, jobs start."""
         self.idle_s = 1000.0
         for _ in range(80):
+            self.collect_garbage()
             for place in PLACES:
                 self.gone(place)
             self.slurm("ended", 0)

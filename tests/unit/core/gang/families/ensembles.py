@@ -6,7 +6,7 @@ import json
 
 from msgspec.structs import replace
 
-from sunkpy.core.model.objects import SchedulingGroup
+from sunkpy.core.model.objects import OwnerReference, SchedulingGroup
 from tests.unit.core.gang.families.workload import owner, pod
 
 
@@ -142,22 +142,28 @@ def _volcano(least=3):
     return (top,), [make(0), make(1), make(2)]
 
 
-def _lws():
-    """As a group whose leader is there, and makes its workers."""
+def _lws(**annotations):
+    """The workers belong to the StatefulSet of their leader, whose uid is only known when it is made: `below`."""
     top = _made("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", spec={"leaderWorkerTemplate": {"size": 3}})
-    lead = _made("v1", "Pod", "it-0")
+    leaders = _made("apps/v1", "StatefulSet", "it", ownerReferences=_below(top))
 
     def make(index):
-        def made(number):
-            own = _made("apps/v1", "StatefulSet", "it-0", ownerReferences=_below(lead))
-            prefix = "leaderworkerset.sigs.k8s.io/"
-            labels = {f"{prefix}name": "it", f"{prefix}group-key": "key", f"{prefix}group-index": "0"}
-            labels[f"{prefix}worker-index"] = str(index)
-            return pod(f"p-{number}", owned_by=(own,), labels=labels, annotations={f"{prefix}size": "3"})
-
-        return made
+        prefix = "leaderworkerset.sigs.k8s.io/"
+        labels = {f"{prefix}name": "it", f"{prefix}group-key": "key", f"{prefix}group-index": "0"}
+        labels[f"{prefix}worker-index"] = str(index)
+        said = {f"{prefix}size": "3"} | {prefix + key.replace("_", "-"): value for key, value in annotations.items()}
+        return lambda number: pod(f"p-{number}", owned_by=(leaders,), labels=labels, annotations=said)
 
     return (top,), [make(index) for index in range(3)]
+
+
+def below(leader, worker):
+    """A worker as one of this leader, and the StatefulSet between them."""
+    of_pod = OwnerReference(api_version="v1", kind="Pod", name=leader.name, uid=leader.uid, controller=True)
+    workers = _made("apps/v1", "StatefulSet", leader.name)
+    workers = replace(workers, metadata=replace(workers.metadata, owner_references=(of_pod,)))
+    own = OwnerReference(api_version="apps/v1", kind="StatefulSet", name=workers.name, uid=workers.uid, controller=True)
+    return replace(worker, metadata=replace(worker.metadata, owner_references=(own,))), workers
 
 
 ENSEMBLES = {
@@ -171,6 +177,8 @@ ENSEMBLES = {
     "JobSet": _jobset(),
     "JobSet in order": _jobset(startupPolicy={"startupPolicyOrder": "InOrder"}),
     "JobSet, exclusive": _exclusive(),
+    "LeaderWorkerSet": _lws(),
+    "LeaderWorkerSet, exclusive": _lws(exclusive_topology="rack"),
     "PyTorchJob": _torch(),
     "MPIJob": _mpi(),
     "Ray": _ray(),
@@ -180,8 +188,11 @@ ENSEMBLES = {
 }
 """Owners above the pods, and how to make the pod of each of three places; `number` tells one try from another."""
 
-LEADER_FIRST = ("JobSet in order", "JobSet, exclusive", "Spark")
+LEADER_FIRST = ("JobSet in order", "JobSet, exclusive", "LeaderWorkerSet, exclusive", "Spark")
 """Those whose pods but the first appear when the first has a node."""
+
+OF_THE_LEADER = ("LeaderWorkerSet", "LeaderWorkerSet, exclusive")
+"""Those whose pods but the first belong to the first, and go with it."""
 
 GENERATIONS = ("jobset.sigs.k8s.io/restart-attempt", "volcano.sh/job-version")
 """Labels and annotations that a restart of all changes."""
