@@ -24,6 +24,7 @@ from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, family_of, identify
 from sunkpy.core.gang.gang import Gang, Owners, extra_unit
 from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.limits import deciding_specs
 from sunkpy.core.gang.owners import Above
 from sunkpy.core.gang.view import MISSING_OBSERVATIONS, GangView, JobView, explain_generation
 from sunkpy.core.model import hostlist
@@ -192,13 +193,15 @@ class Explainer:
         placed = {pod.uid: around.slurm_node_of(pod) for pod in gang.members if pod.spec.node_name}
         told = told_by(gang.members, placed=placed.values())
         job = await self._asked(told.job) if told.job is not None else None
+        pins, where = around.pinned(gang)
         return GangView(
             id=gang.id,
             gang=gang,
             jobs=(job,) if job is not None else (),
             bound_to=job.id if job is not None and told.is_bound else None,
             placed=placed,
-            eligibility=around.eligibility(gang.members),
+            pins=pins,
+            eligibility=where or around.eligibility(deciding_specs(gang)),
             may_submit=not told.refused,
             refused=told.refused,
             waits_for=_generation_in_the_way(gang.id, known),

@@ -12,10 +12,12 @@ from sunkpy.core import names
 from sunkpy.core.gang.access import restricted, rule_for
 from sunkpy.core.gang.families import FAMILIES, Families, with_workloads
 from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.pins import eligible_pins, find_pins
 from sunkpy.core.gang.request import Policy
-from sunkpy.core.model.objects import KubeObject, Node, Pod
+from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes, in_common
 from sunkpy.core.placement.occupancy import taken_by_others
 from sunkpy.kube import paths
@@ -75,6 +77,11 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         on_node = (each for each in self.slurmd_pods or () if each.spec.node_name == pod.spec.node_name)
         return next(map(_slurm_node, on_node), pod.annotations.get(names.ANNOTATION_PLACED_ON, ""))
 
+    def slurm_node_at(self, hostname: str) -> str:
+        """The Slurm node on the Kubernetes node with this label `kubernetes.io/hostname`; empty when there is none."""
+        hosts = {node.name for node in self.nodes or () if node.labels.get(HOSTNAME) == hostname}
+        return next((_slurm_node(pod) for pod in self.slurmd_pods or () if pod.spec.node_name in hosts), "")
+
     def node_behind(self, slurm_node: str) -> Node | None:
         """The Kubernetes node of a Slurm node."""
         hosts = {pod.spec.node_name for pod in self.slurmd_pods or () if _slurm_node(pod) == slurm_node}
@@ -87,19 +94,26 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         rule = rule_for(self.settings.access, gang.id.namespace, self.namespace_labels)
         return restricted(gang, rule, default_partition=self.settings.default_partition)
 
-    def eligibility(self, pods: Iterable[Pod]) -> Eligibility | None:
-        """Where all of the pods may go; None when nodes or slurmd pods could not be read."""
+    def eligibility(self, specs: Iterable[PodSpec]) -> Eligibility | None:
+        """Where pods that ask for all of this may go; None when nodes or slurmd pods could not be read."""
         if self.nodes is None or self.slurmd_pods is None:
             return None
         candidates = self._candidates()
-        unlike = {msgspec.json.encode(msgspec.structs.replace(pod.spec, node_name="")): pod for pod in pods}
+        unlike = {msgspec.json.encode(msgspec.structs.replace(spec, node_name="")): spec for spec in specs}
         try:
             each = (
-                eligible_nodes(pod.spec, candidates, gpu_resources=self.policy.gpu_resources) for pod in unlike.values()
+                eligible_nodes(spec, candidates, gpu_resources=self.policy.gpu_resources) for spec in unlike.values()
             )
             return in_common(tuple(each))
         except BadQuantity as error:
             return Eligibility(eligible=(), refused={c.slurm_node: str(error) for c in candidates})
+
+    def pinned(self, gang: Gang) -> tuple[dict[str, str], Eligibility | None]:
+        """The nodes that the pods name, and whether they may go there; none and None when they name none."""
+        pins = find_pins(gang, self.slurm_node_at)
+        each = {pod.uid: where for pod in gang.members if (where := self.eligibility([pod.spec])) is not None}
+        is_known = bool(pins) and each.keys() == pins.keys()
+        return (pins, eligible_pins(gang, pins, each)) if is_known else ({}, None)
 
     def _candidates(self) -> list[Candidate]:
         own = self.settings.scheduler_names if self.settings is not None else ()

@@ -21,7 +21,7 @@ from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.placement.admission import Admission, Verdict, would_kubelet_admit
 from sunkpy.kube import errors
 from sunkpy.scheduler.cluster import Cluster
-from sunkpy.scheduler.entries import Assumption, GangEntry, MemberEntry
+from sunkpy.scheduler.entries import Assumption, GangEntry, MemberEntry, assume
 from sunkpy.scheduler.fan_out import fan_out
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.pod_writer import PodWriter
@@ -135,6 +135,7 @@ class Binder:
         was_bound_to = entry.bound_to
         for pod, to in sent:
             entry.member(pod).assumed, entry.bound_to = to, to.job
+            self._cluster.neighbours.note_sent(assume(pod, to))
         try:
             await fan_out(partial(self._send, entry, pod, to) for pod, to in sent)
         finally:
@@ -153,6 +154,7 @@ class Binder:
             raise  # sent, perhaps done: settled at the start of the next pass
         except errors.KubeError as error:
             member.assumed = None
+            self._cluster.neighbours.drop_sent(pod.uid)
             self._metrics.binds.labels("failed").inc()
             if isinstance(error, errors.Forbidden | errors.Invalid):
                 # Asking again will not help, and meanwhile the job would hold a node for nothing.
@@ -187,6 +189,8 @@ class Binder:
             found = await self._pods.read(member.key, uid)
             is_bound = found is not None and bool(found.spec.node_name)
             member.assumed = msgspec.structs.replace(assumed, confirmed=True) if is_bound else None
+            if not is_bound:
+                self._cluster.neighbours.drop_sent(uid)
             entry.bound_to = assumed.job if is_bound else entry.bound_to
             return not is_bound
         return False

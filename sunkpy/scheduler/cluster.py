@@ -16,6 +16,7 @@ from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.core.model.states import SlurmNode
+from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
@@ -42,15 +43,16 @@ class Cluster:
         self._by_node: dict[str, dict[str, Pod]] = defaultdict(dict)
         self._candidates: list[Candidate] | None = None
         self._by_name: dict[str, Node] | None = None
+        self._by_hostname: dict[str, str] | None = None
         by_name = (f"spec.schedulerName={name}" for name in settings.scheduler_names)
         self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=ours) for ours in by_name)
-        self._neighbours = Neighbours(own=self.pods.values, scheduler_names=settings.scheduler_names)
-        self.pods.add_handler(self._neighbours.update)
+        self.neighbours = Neighbours(own=self.pods.values, scheduler_names=settings.scheduler_names)
+        self.pods.add_handler(self.neighbours.update)
         self.occupancy = Occupancy(
             kube,
             scheduler_names=settings.scheduler_names,
             own=self.pods.values,
-            neighbours=self._neighbours,
+            neighbours=self.neighbours,
             on_change=self._invalidate,
         )
         self.nodes = Informer(kube, paths.NODES, Node)
@@ -96,6 +98,12 @@ class Cluster:
         pod = _best(self._by_node.get(node, {}).values())
         return pod.labels.get(names.LABEL_SLURM_NODE, "") if pod is not None else ""
 
+    def slurm_node_at(self, hostname: str) -> str:
+        """The Slurm node on the Kubernetes node with this label `kubernetes.io/hostname`; empty when there is none."""
+        if self._by_hostname is None:
+            self._by_hostname = {node.labels.get(HOSTNAME, ""): node.name for node in self.nodes.values()}
+        return self.slurm_node_on(self._by_hostname.get(hostname, ""))
+
     def slurmd_pod(self, slurm_node: str) -> Pod | None:
         """The slurmd pod of a Slurm node; of several, one that is not going away."""
         return _best(self._by_slurm_node.get(slurm_node, {}).values())
@@ -114,15 +122,15 @@ class Cluster:
                 if not index[key]:
                     del index[key]
 
-    def eligibility(self, pod: Pod) -> Eligibility | None:
-        """Where the pod may run; None while Slurm's nodes have not been read."""
+    def eligibility(self, spec: PodSpec) -> Eligibility | None:
+        """Where a pod may run; None while Slurm's nodes have not been read."""
         if self._slurm_nodes.observation is None:
             return None
         try:
-            key = _signature(pod.spec)
+            key = _signature(spec)
             if key not in self._eligible:
                 self._eligible[key] = eligible_nodes(
-                    pod.spec, self._all_candidates(), gpu_resources=self._settings.gpu_resources
+                    spec, self._all_candidates(), gpu_resources=self._settings.gpu_resources
                 )
         except BadQuantity as error:
             return Eligibility(eligible=(), refused={"": str(error)})
@@ -132,7 +140,7 @@ class Cluster:
         """Who is on which node; `listed`: all pods of some nodes, as they were just read."""
         if self._by_name is None:
             self._by_name = {node.name: node for node in self.nodes.values()}
-        return self._neighbours.around(self._by_name, listed=listed)
+        return self.neighbours.around(self._by_name, listed=listed)
 
     def candidates(self) -> list[Candidate]:
         """All nodes that Slurm knows, with what it says of them now; none while they have not been read."""
@@ -159,7 +167,7 @@ class Cluster:
         return Candidate(slurm_node=name, node=node, slurm=slurm, taken=self.occupancy.taken(node.name))
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        self._by_name = None
+        self._by_name = self._by_hostname = None
         if old is None or new is None or _facts(old) != _facts(new):
             self._invalidate()
 

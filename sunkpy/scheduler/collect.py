@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
 from sunkpy.core.gang.access import restricted, rule_for
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.limits import avoid_nodes, looks_around, within_limits
+from sunkpy.core.gang.limits import (
+    are_rivals,
+    avoid_nodes,
+    deciding_specs,
+    looks_around,
+    wants_to_be_alone,
+    within_limits,
+)
+from sunkpy.core.gang.pins import eligible_pins, find_pins
 from sunkpy.core.gang.slots import plan_slots
 from sunkpy.core.gang.view import GangView, explain_generation
-from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.objects import Pod, PodSpec
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.domains import Wish, in_one_domain
 from sunkpy.core.placement.eligibility import Eligibility, in_common, minus
@@ -47,6 +55,8 @@ class Collector:
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
         view = entry.view(gang, placed=placed, now=self._clock())
+        if gang is not None and (pins := find_pins(gang, self._cluster.slurm_node_at)):
+            view = msgspec.structs.replace(view, pins=pins)
         waits_for = self._generation_in_the_way(entry.id)
         if waits_for:
             view = msgspec.structs.replace(view, waits_for=waits_for)
@@ -77,19 +87,32 @@ class Collector:
         return restricted(gang, rule, default_partition=self._settings.default_partition)
 
     def _with_eligibility(self, view: GangView, entry: GangEntry) -> GangView:
-        """The nodes that every member may use: Slurm places the job, and any member may come to any of its nodes."""
+        """The nodes that all may use who decide: Slurm places the job, and any member may come to any of its nodes."""
         gang = view.gang
         if gang is None or gang.never_queues or gang.refused:
             return view
-        unlike = _unlike(gang.members)
-        eligibility = in_common([self._cluster.eligibility(pod) for pod in unlike])
+        if view.pins:
+            return self._with_pins(view, gang, entry)
+        unlike = _unlike(deciding_specs(gang))
+        eligibility = in_common([self._cluster.eligibility(spec) for spec in unlike])
         if eligibility is None:
             return view
-        avoided = self._avoided(gang.members, entry)
+        avoided = self._avoided(gang.first_wave, entry)
         eligibility = entry.eligibility(minus(eligibility, avoided), now=self._clock())
         if gang.one_domain and eligibility.eligible:
             eligibility = self._in_one_domain(gang, eligibility, view, entry)
-        is_fickle = bool(avoided) or any(looks_around(pod) for pod in unlike)
+        is_fickle = bool(avoided) or any(looks_around(spec) for spec in unlike)
+        return msgspec.structs.replace(view, eligibility=eligibility, is_fickle=is_fickle)
+
+    def _with_pins(self, view: GangView, gang: Gang, entry: GangEntry) -> GangView:
+        each: dict[str, Eligibility] = {}
+        for pod in gang.members:
+            where = self._cluster.eligibility(pod.spec)
+            if where is None:
+                return view
+            each[pod.uid] = minus(where, self._avoided([pod], entry)) if looks_around(pod.spec) else where
+        is_fickle = any(looks_around(pod.spec) for pod in gang.members)
+        eligibility = eligible_pins(gang, view.pins, each)
         return msgspec.structs.replace(view, eligibility=eligibility, is_fickle=is_fickle)
 
     def _avoided(self, pods: Sequence[Pod], entry: GangEntry) -> dict[str, str]:
@@ -110,8 +133,17 @@ class Collector:
             apart=gang.one_per_node,
             excluded=job.excluded if job is not None else (),
             refused=entry.refusals,
+            alone=wants_to_be_alone(gang.members, gang.one_domain),
+            rivals=tuple(self._excluded_by_rivals(gang, entry)),
         )
         return in_one_domain(eligibility, self._cluster.candidates(), wish)
+
+    def _excluded_by_rivals(self, gang: Gang, entry: GangEntry) -> Iterator[tuple[str, ...]]:
+        """The nodes that the jobs of others exclude which must not share a domain with this gang."""
+        for other in self._ledger:
+            excluded = other.excluded if other is not entry else ()
+            if excluded and are_rivals(gang.members, self._members.pods_of(other.id), gang.one_domain):
+                yield excluded
 
 
 def _as_bound(entry: GangEntry, pod: Pod) -> Pod:
@@ -120,13 +152,12 @@ def _as_bound(entry: GangEntry, pod: Pod) -> Pod:
     return assume(pod, member.assumed) if member is not None and member.assumed is not None else pod
 
 
-def _unlike(pods: Iterable[Pod]) -> list[Pod]:
-    """One pod of each template: a gang's are nearly all alike."""
-    found: list[tuple[tuple[object, ...], Pod]] = []
-    for pod in pods:
-        spec = pod.spec
+def _unlike(specs: Iterable[PodSpec]) -> list[PodSpec]:
+    """One of each template: a gang's are nearly all alike."""
+    found: list[tuple[tuple[object, ...], PodSpec]] = []
+    for spec in specs:
         where = (spec.node_selector, spec.affinity, spec.tolerations)
         asks = (*where, spec.containers, spec.init_containers, spec.overhead, spec.resources)
         if all(asks != known for known, _ in found):
-            found.append((asks, pod))
-    return [pod for _, pod in found]
+            found.append((asks, spec))
+    return [spec for _, spec in found]

@@ -19,6 +19,7 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.terms import Terms, terms_of
 from sunkpy.core.gang.view import MISSING_OBSERVATIONS, GangView, JobView
+from sunkpy.core.model import states
 from sunkpy.core.model.gres import Indices
 from sunkpy.core.model.layout import Layout
 from sunkpy.core.model.objects import Key, Pod
@@ -182,7 +183,8 @@ class GangEntry:
     """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has held
     nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not. `has_news`:
     something is to be told later. `is_fickle`: pods of others, of which nobody tells, decide where it may go.
-    `suspended_for`: the job whose preemption the owner was suspended for.
+    `suspended_for`: the job whose preemption the owner was suspended for. `sending`: the nodes that a job excludes
+    which is just being submitted.
     """
 
     id: GangId
@@ -203,11 +205,18 @@ class GangEntry:
     has_news: bool = False
     is_fickle: bool = False
     suspended_for: JobId | None = None
+    sending: tuple[str, ...] = ()
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def member(self, pod: Pod) -> MemberEntry:
         """What is remembered of a pod, made known if it was not."""
         return self.members.setdefault(pod.uid, MemberEntry(key=pod.key))
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """The nodes to which its job may not go; empty without one."""
+        jobs = (job for job in self.jobs.values() if job.cancelled_at is None and not states.is_job_ended(job.state))
+        return self.sending or next((job.excluded for job in jobs if job.excluded), ())
 
     @property
     def is_binding_open(self) -> bool:

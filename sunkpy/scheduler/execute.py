@@ -18,6 +18,7 @@ from sunkpy.scheduler.cluster import Cluster
 from sunkpy.scheduler.end_causes import EndCauses
 from sunkpy.scheduler.entries import GangEntry
 from sunkpy.scheduler.fan_out import fan_out
+from sunkpy.scheduler.members import MemberIndex
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.pod_writer import PodWriter
 from sunkpy.scheduler.submit import JobWriter, NotSubmitted
@@ -35,6 +36,7 @@ class Executor:
         self,
         *,
         cluster: Cluster,
+        members: MemberIndex,
         pods: PodWriter,
         jobs: JobWriter,
         binder: Binder,
@@ -44,6 +46,7 @@ class Executor:
         clock: Callable[[], float],
     ) -> None:
         self._cluster = cluster
+        self._members = members
         self._pods = pods
         self._jobs = jobs
         self._binder = binder
@@ -81,6 +84,8 @@ class Executor:
             case act.Cover(pod=pod, job=job):
                 entry.now_under(job)
                 await self._pods.note_job(pod, job)
+            case act.SetApart(pod=pod):
+                self._members.set_apart(pod)
             case act.Finish():
                 await self._jobs.finish(entry, action)
             case act.Cancel(job=job, why=why):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from sunkpy.core import names
-from sunkpy.core.gang.actions import Bind, BindDirectly, GangAction
+from sunkpy.core.gang.actions import Bind, BindDirectly, GangAction, Submit
 from sunkpy.core.gang.decide import IDLE_PATIENCE_S, decide_gang
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import IllegalMove, State, advance
@@ -83,7 +83,12 @@ class GangLoop:
         self._observe(entry, view)
         actions = decide_gang(view, self._policy)
         entry.wait_for_nothing(but=_to_bind(actions))
-        await self._executor.run_all(entry, actions)
+        # Before anything is waited for: the next gang that looks must see where this one is about to queue.
+        entry.sending = next((a.request.excluded_nodes for a in actions if isinstance(a, Submit)), ())
+        try:
+            await self._executor.run_all(entry, actions)
+        finally:
+            entry.sending = ()
         self._note_ends(entry)
         entry.fire()
         is_done = self._collector.view(entry).state is State.DONE

@@ -1,8 +1,9 @@
 """Which pods belong to which gang, kept from the watch of the pods that name this scheduler.
 
 A pod is identified once, when it is known what stands above it, and its identity stays: no change of a label or of an
-owner moves it to another gang. Until then it is kept aside; it is on its node all the same. The one pod that moves is
-an extra: there are more pods than places, so it becomes a gang of its own, for good.
+owner moves it to another gang. Until then it is kept aside; it is on its node all the same. Two kinds of pods move,
+each to a gang of its own, for good: an extra, for there are more pods than places, and one that is set apart, for the
+job of its gang has no room for it. The latter is not missing in its gang as long as it lives.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
-import msgspec
-
 from sunkpy.core.gang import families
 from sunkpy.core.gang.families import FAMILIES, Families
-from sunkpy.core.gang.gang import Gang, extra_pod, extra_unit
+from sunkpy.core.gang.gang import Gang, extra_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Owner, Pod
 from sunkpy.kube.informer import Handler
+from sunkpy.scheduler.alone import Alone, apart_id, extra_id
 from sunkpy.scheduler.owners import Owners
 
 LEFT_OUT_S: Final = 2.0
@@ -63,6 +63,18 @@ class _ByNode:
             self._pods.setdefault(new.spec.node_name, {})[new.uid] = new
 
 
+class _ByGang(dict[GangId, dict[str, Pod]]):
+    """Pods by uid, for each gang that has any."""
+
+    def note(self, id: GangId, pod: Pod, *, is_there: bool) -> None:
+        if is_there:
+            self.setdefault(id, {})[pod.uid] = pod
+            return
+        self.get(id, {}).pop(pod.uid, None)
+        if not self.get(id):
+            self.pop(id, None)
+
+
 class MemberIndex:
     """Pods by gang. A handler of the informer, and the only place in the shell that asks the families."""
 
@@ -74,11 +86,11 @@ class MemberIndex:
         self._listener = listener
         self._clock = clock
         self._handlers: list[Handler[Pod]] = []
-        self._pods: dict[GangId, dict[str, Pod]] = {}
+        self._pods = _ByGang()
         self._by_node = _ByNode()
         self._ids: dict[str, GangId] = {}
         self._aside: dict[str, Pod] = {}
-        self._extras: set[GangId] = set()
+        self._alone = Alone()
         self._left_out_at: dict[str, float] = {}
         owners.on_change = self._owner_changed
 
@@ -120,12 +132,12 @@ class MemberIndex:
 
     def has_living(self, owner: Owner) -> bool:
         """Some pod below the object has not ended."""
-        for uid in self._owners.below(owner):
-            id = self._ids.get(uid)
-            pod = self._pods.get(id, {}).get(uid) if id is not None else self._aside.get(uid)
-            if pod is not None and not pod.is_finished:
-                return True
-        return False
+        pods = (self._pod(uid) for uid in self._owners.below(owner))
+        return any(pod is not None and not pod.is_finished for pod in pods)
+
+    def _pod(self, uid: str) -> Pod | None:
+        id = self._ids.get(uid)
+        return self._pods.get(id, {}).get(uid) if id is not None else self._aside.get(uid)
 
     def identified(self) -> Sequence[Pod]:
         """All pods of which it is known where they belong."""
@@ -147,7 +159,9 @@ class MemberIndex:
         if not pods:
             return None
         pods = _spokesman_first(id, pods, self._owners, self._families)
-        gang = families.assemble(id, pods, self._owners.of(pods[0]) or (), families=self._families)
+        owners = self._owners.of(pods[0]) or ()
+        apart = self._alone.apart_from(id, self._pods)
+        gang = families.assemble_beside(id, pods, apart, owners, families=self._families)
         self._part(gang, pods)
         return gang
 
@@ -164,7 +178,7 @@ class MemberIndex:
         if pod.uid not in self._ids:
             self._place(pod, is_there=new is not None)
             return
-        self._index(pod, is_there=new is not None)
+        self._pods.note(self._ids[pod.uid], pod, is_there=new is not None)
         self._tell(old, new)
         if new is None:
             self._forget(pod)
@@ -174,17 +188,22 @@ class MemberIndex:
         if pod.uid in self._aside:
             self._settle(pod, id)
 
+    def set_apart(self, pod: Pod) -> None:
+        """The job of its gang has no room for this pod, or does not have its node."""
+        base = self._ids.get(pod.uid)
+        if base is not None and not extra_pod(base):
+            self._move(pod, apart_id(base, pod))
+
     def note_extras(self, ids: Iterable[GangId]) -> None:
-        """Jobs tell which pods have become extras under an earlier leader.
+        """Jobs tell which pods have become gangs of their own under an earlier leader.
 
         A unit may be any text of a user's, so it is believed only of a pod that would be of that gang anyway.
         """
         for id in ids:
-            if (uid := extra_pod(id)) and id not in self._extras:
-                self._extras.add(id)
-                base = self._ids.get(uid)
-                pod = self._pods.get(base, {}).get(uid) if base is not None else None
-                if base is not None and pod is not None and _extra_id(base, pod) == id != base:
+            if (uid := extra_pod(id)) and id not in self._alone:
+                self._alone.note(id)
+                base, pod = self._ids.get(uid, id), self._pod(uid)
+                if base != id and pod is not None and self._alone.settle(base, pod) == id:
                     self._move(pod, id)
 
     def _place(self, pod: Pod, *, is_there: bool) -> None:
@@ -199,13 +218,12 @@ class MemberIndex:
 
     def _identify(self, pod: Pod, owners: Sequence[Owner]) -> GangId:
         id = families.identify(pod, owners, families=self._families)
-        extra = _extra_id(id, pod)
-        return extra if extra in self._extras else id
+        return self._alone.settle(id, pod)
 
     def _settle(self, pod: Pod, id: GangId) -> None:
         self._aside.pop(pod.uid, None)
         self._ids[pod.uid] = id
-        self._index(pod, is_there=True)
+        self._pods.note(self._ids[pod.uid], pod, is_there=True)
         self._tell(None, pod)
 
     def _owner_changed(self, uid: str, is_wish: bool) -> None:
@@ -230,7 +248,7 @@ class MemberIndex:
             since = self._left_out_at.setdefault(pod.uid, now)
             if now - since >= LEFT_OUT_S:
                 del self._left_out_at[pod.uid]
-                self._move(pod, _extra_id(gang.id, pod))
+                self._move(pod, extra_id(gang.id, pod))
             else:
                 self._listener.left_out(gang.id)
 
@@ -238,19 +256,10 @@ class MemberIndex:
         """To its own gang, for the rest of its life."""
         base = self._ids[pod.uid]
         pod = self._pods[base][pod.uid]  # as the watch has it, without what is assumed of it
-        self._index(pod, is_there=False)
-        self._extras.add(id)
+        self._pods.note(self._ids[pod.uid], pod, is_there=False)
+        self._alone.leave(base, id)
         self._listener.parted(pod, base)
         self._settle(pod, id)
-
-    def _index(self, pod: Pod, *, is_there: bool) -> None:
-        id = self._ids[pod.uid]
-        if is_there:
-            self._pods.setdefault(id, {})[pod.uid] = pod
-            return
-        self._pods.get(id, {}).pop(pod.uid, None)
-        if not self._pods.get(id):
-            self._pods.pop(id, None)
 
     def _tell(self, old: Pod | None, new: Pod | None) -> None:
         for handler in self._handlers:
@@ -259,7 +268,7 @@ class MemberIndex:
     def _forget(self, pod: Pod) -> None:
         id = self._ids.get(pod.uid)
         if id is not None:
-            self._extras.discard(id)
+            self._alone.forget(id)
         for known in (self._ids, self._aside, self._left_out_at):
             known.pop(pod.uid, None)
         self._owners.forget(pod.uid)
@@ -271,11 +280,6 @@ def _spokesman_first(id: GangId, pods: Sequence[Pod], owners: Owners, known: Fam
         if families.speaks_for(id, pod, owners.of(pod) or (), families=known):
             return pods if pod is pods[0] else (pod, *(other for other in pods if other is not pod))
     return pods
-
-
-def _extra_id(base: GangId, pod: Pod) -> GangId:
-    """The pod as a gang of its own, beyond the places of another."""
-    return msgspec.structs.replace(base, unit=extra_unit(pod))
 
 
 def _holds_something(pod: Pod) -> bool:

@@ -1,7 +1,8 @@
 """Who is on which node, for pods that want to be near others or away from them.
 
-Pods of this scheduler are known by their watch. Of all others only what matters here is kept, from the lists that
-`sunkpy.scheduler.occupancy` reads: pods of one template share it, for a large cluster has many.
+Pods of this scheduler are known by their watch, and before that by the bindings that were sent. Of all others only what
+matters here is kept, from the lists that `sunkpy.scheduler.occupancy` reads: pods of one template share it, for a large
+cluster has many.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Neighbours:
         self._own = own
         self._scheduler_names = scheduler_names
         self._own_keeping_away: dict[str, Pod] = {}
+        self._sent: dict[str, Pod] = {}
         self._others: dict[str, tuple[Pod, ...]] = {}
         self._others_keeping_away: dict[str, tuple[Pod, ...]] = {}
         self._templates: dict[bytes, tuple[dict[str, str], PodSpec]] = {}
@@ -37,18 +39,31 @@ class Neighbours:
             others = (pod for pods in self._others.values() for pod in pods)
             yield from (pod for pods in (own, others) for pod in pods if pod.spec.node_name not in listed)
             yield from (pod for pods in listed.values() for pod in pods)
+            yield from self._sent.values()
 
         keeping_away = [*self._own_keeping_away.values()]
         keeping_away += (pod for pods in self._others_keeping_away.values() for pod in pods)
         if listed:
             keeping_away = [pod for pod in keeping_away if pod.spec.node_name not in listed]
             keeping_away += (pod for pods in listed.values() for pod in pods if keeps_away(pod))
+        keeping_away += filter(keeps_away, self._sent.values())
         return Surroundings(nodes=nodes, keeping_away=keeping_away, everyone=everyone)
+
+    def note_sent(self, pod: Pod) -> None:
+        """A binding goes out for this pod, which is as it will be then."""
+        self._sent[pod.uid] = pod
+
+    def drop_sent(self, uid: str) -> None:
+        """The binding was not done."""
+        self._sent.pop(uid, None)
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
         """Follow one change of the watch of own pods."""
         if old is not None:
             self._own_keeping_away.pop(old.uid, None)
+        for pod in (old, new):
+            if pod is not None and (new is None or pod.uid != new.uid or new.spec.node_name):
+                self._sent.pop(pod.uid, None)
         if new is not None and new.spec.node_name and not new.is_finished and keeps_away(new):
             self._own_keeping_away[new.uid] = new
 

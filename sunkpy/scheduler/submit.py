@@ -67,7 +67,8 @@ class JobWriter:
             raise self._failed(entry, error, first_s=_REJECTED_FIRST_S) from error
         self._metrics.submits.labels("ok").inc()
         entry.refused = ""
-        job = self._ledger.add_job(entry, submitted.job_id, excluded=request.excluded_nodes)
+        nodes = {"excluded": request.excluded_nodes, "required": request.required_nodes}
+        job = self._ledger.add_job(entry, submitted.job_id, **nodes)
         job.terms = request.terms
         self._log.info("submitted", gang=str(entry.id), job=submitted.job_id, warnings=submitted.warnings)
         return submitted.job_id
@@ -79,7 +80,7 @@ class JobWriter:
         entry.uncertain_since = None
         live = [job for job in found if not job.is_ended]
         for job in live:
-            self._ledger.add_job(entry, job.id, excluded=job.excluded_nodes)
+            self._ledger.add_job(entry, job.id, excluded=job.excluded_nodes, required=job.required_nodes)
         self._queue.add(entry.id)
         return bool(live)
 

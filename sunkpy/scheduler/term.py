@@ -110,6 +110,7 @@ class Term:
         )
         executor = Executor(
             cluster=self._cluster,
+            members=self._members,
             pods=self._pods,
             jobs=jobs,
             binder=binder,

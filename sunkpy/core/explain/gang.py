@@ -12,7 +12,7 @@ from sunkpy.core.explain.told import said_of
 from sunkpy.core.explain.why import Moment, Why, why
 from sunkpy.core.explain.words import CURES, WORDS, pending_reason
 from sunkpy.core.gang.actions import WaitCause
-from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role, extra_pod
+from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role, extra_pod, is_apart
 from sunkpy.core.gang.places import Seat
 from sunkpy.core.gang.view import GangView, JobView, is_over, is_running
 from sunkpy.core.model import hostlist
@@ -66,7 +66,8 @@ def _kind(gang: Gang) -> str:
 def _recognised(facts: Facts, gang: Gang) -> tuple[str, ...]:
     if extra_pod(gang.id):
         base = f"{gang.id.namespace}/{gang.id.name}"
-        return (_kind(gang), f"beyond the places of gang {base} (family {facts.family}): a job of its own")
+        where = "set apart from" if is_apart(gang.id) else "beyond the places of"
+        return (_kind(gang), f"{where} gang {base} (family {facts.family}): a job of its own")
     return (_kind(gang), f"family {facts.family}: {rule_of(facts.family)}")
 
 

@@ -74,6 +74,12 @@ class Cover(msgspec.Struct, frozen=True, kw_only=True):
     job: JobId
 
 
+class SetApart(msgspec.Struct, frozen=True, kw_only=True):
+    """Make a pod a gang of its own: the job of its gang has no room for it, or does not have its node."""
+
+    pod: Pod
+
+
 class Finish(msgspec.Struct, frozen=True, kw_only=True):
     """End a job with the exit code of its pods: 0 when all succeeded, else 1."""
 
@@ -138,5 +144,16 @@ class Warn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 GangAction = (
-    Submit | UpdateExcluded | UpdateTerms | Bind | BindDirectly | Cover | Finish | Cancel | Evict | Report | Warn
+    Submit
+    | UpdateExcluded
+    | UpdateTerms
+    | Bind
+    | BindDirectly
+    | Cover
+    | SetApart
+    | Finish
+    | Cancel
+    | Evict
+    | Report
+    | Warn
 )

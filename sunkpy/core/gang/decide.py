@@ -2,7 +2,8 @@
 
 Fail closed: a job that could not be read is neither running nor over, and nothing follows from it. A job that Slurm
 has proved not to know does not cost a running pod its life either: a new placeholder is submitted for the node that
-the pod is on, because the pod holds that node in any case and only a job makes Slurm see it.
+the pod is on, because the pod holds that node in any case and only a job makes Slurm see it. Members that have no node
+then are set apart: each waits for a job of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from sunkpy.core.gang.actions import (
     Finish,
     GangAction,
     Report,
+    SetApart,
     Submit,
     UpdateExcluded,
     UpdateTerms,
@@ -37,6 +39,7 @@ from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.eligibility import excluded, explain_eligibility
 
 _DEAF = "the placeholder did not end when it was told"
+_COVERED = "the pods that it covered have ended, and it has no room for others"
 _GIVEN_BACK = "it was cancelled before, and Slurm has not ended it yet"
 
 IDLE_PATIENCE_S = 120.0
@@ -124,8 +127,10 @@ def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction
     if holds_its_node(job) and job.is_cancelled:
         # Slurm may have missed it. The pods that are bound go when it has ended.
         return [*actions, Cancel(job=job.id, why=_GIVEN_BACK)]
+    if holds_its_node(job) and not view.holding and job.tasks and view.covers_only(job):
+        return [*actions, Cancel(job=job.id, why=_COVERED)]
     if holds_its_node(job):
-        return actions + _take_places(view, gang, job, policy)
+        return actions + _strays(view, gang, job) + _take_places(view, gang, job, policy)
     actions += [Evict(pod=pod, job=job.id, suspension=_suspension(gang, policy)) for pod in _staying(view, gang)]
     # A suspended or requeued job would run no epilog for these pods, or start a second time without them.
     if job.is_suspended or job.is_pending:
@@ -155,6 +160,13 @@ def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy
     where = ", ".join(request.required_nodes)
     note = f"Slurm has lost the job of this pod; the pod keeps running and a new job is submitted for {where}"
     return [Warn(pod=staying[0], reason="SlurmJobLost", note=note), Submit(request=request, pods=tuple(staying))]
+
+
+def _strays(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
+    """Members on nodes that their gang's job does not have: each had a job of its own, which Slurm has forgotten."""
+    if gang.places < 2 or not job.is_script_running or not job.nodes:
+        return []
+    return [SetApart(pod=pod) for pod in _staying(view, gang) if view.holding[pod.uid] not in ("", *job.nodes)]
 
 
 def _staying(view: GangView, gang: Gang) -> list[Pod]:
@@ -189,6 +201,8 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
     # Two jobs for one gang can come of an answer that was lost: the one that runs, else the oldest, stays.
     actions = warnings + _cancel_all(jobs[1:], f"job {jobs[0].id} is for the same pods")
     job = jobs[0]
+    if job.tasks and view.covers_only(job):
+        return [*actions, Cancel(job=job.id, why=_COVERED)]
     if job.start_nodes:
         return actions + _start(view, gang, job, policy)
     if job.is_suspended:
@@ -215,14 +229,15 @@ def _start(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[Gan
     """All members of the first wave at once, when the job has begun on all its nodes."""
     if not view.has_started(job):
         return []
-    if not _is_for(gang, job):
+    if not _is_for(view, gang, job):
         return [Cancel(job=job.id, why=_declared_anew(gang, job))]
     if missing := explain_missing(gang):
         if view.idle_s >= IDLE_PATIENCE_S:
             return [Cancel(job=job.id, why=f"it waited {IDLE_PATIENCE_S:.0f} s for {missing}")]
         return _tell_all(gang, f"Slurm job {job.id} runs and waits for {missing}", WaitCause.MEMBERS)
     bind = _bindings(view, gang, job, policy)
-    bindings = tuple(bind[pod.uid] for pod in _unbound(gang) if pod.uid in bind)
+    first = {pod.uid for pod in gang.first_wave}
+    bindings = tuple(bind[pod.uid] for pod in _unbound(gang) if pod.uid in bind and pod.uid in first)
     if not bindings or any(pod.spec.scheduling_gates for pod in gang.members):
         return []
     final_because = "" if _suspension(gang, policy) else gang.final_because
@@ -242,13 +257,21 @@ def _take_places(view: GangView, gang: Gang, job: JobView, policy: Policy) -> li
     bindings, actions = _bindings(view, gang, job, policy), list[GangAction]()
     # As long as the first wave is not whole, one that is refused gives everything back.
     is_whole = not view.is_half_bound
+    has_no_room = bool(job.tasks) and (view.covers_only(job) or (view.is_cover(job) and not _is_any_leaving(gang)))
     for pod in waiting:
         if binding := bindings.get(pod.uid):
             actions.append(Bind(job=job.id, bindings=(binding,), gives_back=not is_whole))
+        elif has_no_room:
+            actions.append(SetApart(pod=pod))
         else:
             message = f"all its places in Slurm job {job.id} are taken: it waits until one is left"
             actions.append(Report(pod=pod, message=message, is_problem=False, cause=WaitCause.PLACES_TAKEN))
     return actions
+
+
+def _is_any_leaving(gang: Gang) -> bool:
+    """A place may soon be free."""
+    return any(pod.is_deleting and not is_over(pod) for pod in gang.members)
 
 
 def _bindings(view: GangView, gang: Gang, job: JobView, policy: Policy) -> dict[str, Binding]:
@@ -267,9 +290,11 @@ def _bindings(view: GangView, gang: Gang, job: JobView, policy: Policy) -> dict[
     }
 
 
-def _is_for(gang: Gang, job: JobView) -> bool:
+def _is_for(view: GangView, gang: Gang, job: JobView) -> bool:
     """The job has as many slots as the gang wants now, as far as Slurm has told."""
-    return not job.tasks or may_have_asked(gang, job.tasks)
+    if view.pins and not explain_missing(gang):
+        return not job.tasks or job.tasks == len(set(view.pins.values()))
+    return not job.tasks or bool(view.pins) or may_have_asked(gang, job.tasks)
 
 
 def _declared_anew(gang: Gang, job: JobView) -> str:
@@ -277,7 +302,7 @@ def _declared_anew(gang: Gang, job: JobView) -> str:
 
 
 def _tend_pending(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[GangAction]:
-    if not _is_for(gang, job):
+    if not _is_for(view, gang, job):
         return [Cancel(job=job.id, why=_declared_anew(gang, job))]
     actions: list[GangAction] = []
     if view.eligibility is not None and view.eligibility.eligible:
@@ -322,7 +347,7 @@ def _submit(view: GangView, gang: Gang, policy: Policy) -> list[GangAction]:
     if not view.eligibility.eligible:
         return _report_all(gang, explain_eligibility(view.eligibility), WaitCause.NO_NODE)
     try:
-        request = plan_job(gang, policy, view.eligibility)
+        request = plan_cover(gang, policy, view.pins) if view.pins else plan_job(gang, policy, view.eligibility)
     except BadQuantity as error:
         return _report_all(gang, str(error), WaitCause.BAD_QUANTITY)
     return [Submit(request=request, pods=gang.members)]

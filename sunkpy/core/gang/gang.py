@@ -19,7 +19,7 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.options import JobOptions, Problem
 from sunkpy.core.model.objects import Key, Kind, Owner, Pod, PodSpec
 
-_EXTRA = "extra-"
+_EXTRA, _APART = "extra-", "apart-"
 
 ANY_PLACE = -1
 """Index of a member whose family does not tell the places of its role apart."""
@@ -42,6 +42,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
         places: how many pods the job holds room for, whether they are there or not.
         first: how many of them must exist before the job is submitted; the others appear when these run.
         members: those that are there, in rank order.
+        elsewhere: pods of its places that were set apart: each is a gang of its own, and not missing here.
         shape: what each pod will ask for, by the owner's template; None: as the members that are there.
         decides: the exit codes of its pods are the job's. A parameter server's are not: it ends when it is stopped.
     """
@@ -50,6 +51,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     places: int
     first: int
     members: tuple[Member, ...]
+    elsewhere: tuple[Member, ...] = ()
     shape: PodSpec | None = None
     decides: bool = True
 
@@ -95,6 +97,15 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(member.pod for role in self.roles for member in role.members)
 
     @property
+    def first_wave(self) -> tuple[Pod, ...]:
+        """Those of the roles that begin, by which it is decided where the job may go.
+
+        A pod of a later wave can be left from an earlier course of events, with a nodeSelector for another place.
+        """
+        first = tuple(member.pod for role in self.roles if role.first for member in role.members)
+        return first or self.members
+
+    @property
     def places(self) -> int:
         """How many pods the job holds room for."""
         return sum(role.places for role in self.roles)
@@ -102,7 +113,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_complete(self) -> bool:
         """The pods that must exist before the job is submitted are there."""
-        return bool(self.members) and all(len(role.members) >= role.first for role in self.roles)
+        return bool(self.members) and all(len(role.members) + len(role.elsewhere) >= role.first for role in self.roles)
 
 
 Owners = Sequence[Owner]
@@ -146,9 +157,20 @@ def extra_unit(pod: Pod) -> str:
     return f"{_EXTRA}{pod.uid}"
 
 
+def apart_unit(pod: Pod) -> str:
+    """Unit of a pod that was set apart: it has a place in its gang, and the gang's job has no room for it."""
+    return f"{_APART}{pod.uid}"
+
+
 def extra_pod(id: GangId) -> str:
-    """Uid of the pod that is this gang, beyond the places of another; empty for all other gangs."""
-    return id.unit.removeprefix(_EXTRA) if id.unit.startswith(_EXTRA) else ""
+    """Uid of the pod that is this gang, beyond the places of another or set apart; empty for all other gangs."""
+    prefix = next((prefix for prefix in (_EXTRA, _APART) if id.unit.startswith(prefix)), "")
+    return id.unit.removeprefix(prefix) if prefix else ""
+
+
+def is_apart(id: GangId) -> bool:
+    """The gang is a pod that was set apart."""
+    return id.unit.startswith(_APART)
 
 
 def solo(id: GangId, pod: Pod, options: JobOptions, problems: tuple[Problem, ...] = ()) -> Gang:

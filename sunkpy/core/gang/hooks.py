@@ -18,13 +18,14 @@ from sunkpy.core.model.states import JobId
 def prolog_waits_for(view: GangView, job: JobId, slurm_node: str) -> str | None:
     """What the prolog of `job` on a node waits for; None when it may end.
 
-    It waits for members that are there and have their place on this node. A place without a pod keeps nobody: the pod
-    that comes for it later finds the job running.
+    It waits for members of the first wave that are there and have their place on this node. A place without a pod keeps
+    nobody: the pod that comes for it later finds the job running.
     """
     own = next((known for known in view.jobs if known.id == job), None)
     if own is None or not own.is_live or own.is_let_go:
         return None
-    waiting = [pod for pod in view.pods if not is_over(pod) and not pod.spec.node_name and not pod.is_deleting]
+    first = view.gang.first_wave if view.gang is not None else ()
+    waiting = [pod for pod in first if not is_over(pod) and not pod.spec.node_name and not pod.is_deleting]
     if len(waiting) > 1 or (view.gang is not None and view.gang.places > 1):
         seats = view.seats(own)
         waiting = [pod for pod in waiting if pod.uid in seats and seats[pod.uid].node == slurm_node]

@@ -8,7 +8,8 @@
   now, or where those that it must be near are missing. Nothing is refused for them: they come and go.
 
 Two gangs that exclude each other may both be queued while neither has a node, and Slurm may then place them on one:
-so the nodes are asked again when a pod is about to be bound.
+so the nodes are asked again when a pod is about to be bound. Of gangs that want a domain for themselves (`are_rivals`)
+each is given another one to wait for: `sunkpy.core.placement.domains`.
 
 Source of the rules: kube-scheduler plugins interpodaffinity (symmetric anti-affinity; a pod that matches its own
 affinity may be the first) and nodeports. Preferred terms bind nobody.
@@ -24,6 +25,7 @@ import msgspec
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import (
+    Affinity,
     ContainerPort,
     LabelSelector,
     Meta,
@@ -31,6 +33,7 @@ from sunkpy.core.model.objects import (
     Pod,
     PodAffinityTerm,
     PodSpec,
+    Toleration,
 )
 from sunkpy.core.placement.domains import HOSTNAME
 
@@ -81,14 +84,47 @@ def without_ending(around: Surroundings) -> Surroundings:
     )
 
 
-def looks_around(pod: Pod) -> bool:
-    """Where the pod may go depends on where others are."""
-    return bool(_anti(pod.spec) or _affinity(pod.spec) or any(True for _ in _ports(pod.spec)))
+def deciding_specs(gang: Gang) -> list[PodSpec]:
+    """What says to which nodes the job may go: the pods of the first wave, and the templates of those yet to come.
+
+    What webhooks and admission add is missing from a template, tolerations above all: taints are not looked at for it.
+    """
+    shapes = (role.shape for role in gang.roles if role.shape is not None and role.first < role.places)
+    return [pod.spec for pod in gang.first_wave] + [_nodes_of(shape) for shape in shapes if _chooses_nodes(shape)]
+
+
+def _chooses_nodes(spec: PodSpec) -> bool:
+    return bool(spec.node_selector or (spec.affinity is not None and spec.affinity.node_affinity is not None))
+
+
+def _nodes_of(spec: PodSpec) -> PodSpec:
+    affinity = Affinity(node_affinity=spec.affinity.node_affinity) if spec.affinity is not None else None
+    bears_all = Toleration(operator="Exists")
+    return PodSpec(node_selector=spec.node_selector, affinity=affinity, tolerations=(bears_all,))
+
+
+def looks_around(spec: PodSpec) -> bool:
+    """Where a pod may go depends on where others are."""
+    return bool(_anti(spec) or _affinity(spec) or any(True for _ in _ports(spec)))
 
 
 def keeps_away(pod: Pod) -> bool:
     """Where others may go may depend on where this pod is, whatever they say themselves."""
     return bool(_anti(pod.spec) or any(True for _ in _ports(pod.spec)))
+
+
+def wants_to_be_alone(pods: Iterable[Pod], label: str) -> bool:
+    """One of the pods must not share its value of that node label with others."""
+    return any(term.topology_key == label for pod in pods for term in _anti(pod.spec))
+
+
+def are_rivals(pods: Sequence[Pod], others: Sequence[Pod], label: str) -> bool:
+    """Some of the pods and some of the others must not be on nodes with the same value of that label."""
+    return any(
+        term.topology_key == label and any(_selects(term, pod.metadata, other.metadata) for other in theirs)
+        for mine, theirs in ((pods, others), (others, pods))
+        for term, pod in _unlike_terms(mine, _anti)
+    )
 
 
 def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str] = ()) -> dict[str, str]:

@@ -66,7 +66,8 @@ def assign(gang: Gang, layout: Layout, holding: Mapping[str, str]) -> dict[str, 
 def explain_missing(gang: Gang) -> str:
     """Which pods of the first wave are not there: `2 of 4 pods (worker 1 of 3)`; empty when all are.
 
-    Those that succeeded have done their part, those that are on their way out have not.
+    Those that succeeded have done their part, as have those that have a job of their own; those that are on their way
+    out have not.
     """
     have = {role.name: min(_present(role), role.first) for role in gang.roles}
     lacking = [role for role in gang.roles if have[role.name] < role.first]
@@ -78,7 +79,7 @@ def explain_missing(gang: Gang) -> str:
 
 
 def _present(role: Role) -> int:
-    there = [m for m in role.members if not m.pod.is_deleting and m.pod.status.phase != "Failed"]
+    there = [m for m in (*role.members, *role.elsewhere) if not m.pod.is_deleting and m.pod.status.phase != "Failed"]
     numbered = {member.index for member in there if member.index != ANY_PLACE}
     return len(numbered) + sum(member.index == ANY_PLACE for member in there)
 

@@ -88,7 +88,7 @@ def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None)
 
 
 def plan_cover(gang: Gang, policy: Policy, placed: Mapping[str, str]) -> JobRequest:
-    """The job that holds the nodes which members have already; `placed`: uid → Slurm node.
+    """The job for the nodes that members have already, or name; `placed`: uid → Slurm node.
 
     Tasks are alike, so each node is asked for what is most on any of them.
 

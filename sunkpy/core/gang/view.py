@@ -135,7 +135,8 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
     `displaced`: Slurm nodes that other jobs were given while the job of the pods there was lost, with those jobs.
     `may_submit` is False until a failed or refused submit may be tried again. `waits_for`: in words, whom the owner
     has to get rid of first. `idle_s`: for so long a job has held nodes for the gang and no member has been there.
-    `is_half_bound`: some members of the first wave could not be bound together with the others.
+    `is_half_bound`: some members of the first wave could not be bound together with the others. `pins`: the Slurm node
+    that each member names, by uid, where they name different ones (`sunkpy.core.gang.pins`).
     """
 
     id: GangId
@@ -151,6 +152,7 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float = 0.0
     is_half_bound: bool = False
     is_fickle: bool = False
+    pins: dict[str, str] = {}
 
     @property
     def pods(self) -> tuple[Pod, ...]:
@@ -185,14 +187,30 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
         is_told = bool(job.layout) and {node for node, _ in job.layout} == set(job.nodes)
         nodes = job.nodes or job.start_nodes
         tasks = job.tasks or plan_slots(self.gang).count
-        return assign(self.gang, job.layout if is_told else spread(nodes, tasks), self.holding)
+        holding = {uid: node for uid, node in self._pinned.items() if node in nodes} | self.holding
+        seats = assign(self.gang, job.layout if is_told else spread(nodes, tasks), holding)
+        return {uid: seat for uid, seat in seats.items() if uid in self.holding or not self.covers_only(job)}
+
+    def is_cover(self, job: JobView) -> bool:
+        """The job was made for nodes that members had already."""
+        return bool(job.required) and set(job.required) != set(self.pins.values())
+
+    def covers_only(self, job: JobView) -> bool:
+        """The job was made for the members that had nodes then: others have no room there."""
+        return self.is_cover(job) and (self.gang is None or job.tasks != self.gang.places)
+
+    @property
+    def _pinned(self) -> dict[str, str]:
+        """The pins of members that wait: to each its node, as if it were there."""
+        waiting = (pod for pod in self.pods if not (pod.spec.node_name or pod.is_deleting or pod.is_finished))
+        return {pod.uid: self.pins[pod.uid] for pod in waiting if pod.uid in self.pins}
 
     def has_started(self, job: JobView) -> bool:
         """The job has begun on all its nodes; while it is not known which they are, on as many as it may have."""
         if not job.start_nodes or self.gang is None:
             return False
         if not job.nodes:
-            return len(job.start_nodes) >= plan_slots(self.gang).count
+            return len(job.start_nodes) >= (len(set(self.pins.values())) or plan_slots(self.gang).count)
         return len(job.start_nodes) >= len(job.nodes)
 
     @property

@@ -5,12 +5,16 @@ and the nodes of all others are excluded from it. That binds the job to this dom
 one is free earlier; a domain with room now is preferred for that reason. When a kubelet there refuses the gang, the
 next job takes another.
 
-To be on one node needs no choice: the job asks for one node, and those that are too small are excluded.
+Gangs that must not share a domain are chosen different ones while they wait, for Slurm, which knows nothing of it, may
+start them at the same moment. When all are sought they may wait for the same, and the queue decides who has it.
+
+To be on one node needs no choice, unless others must not be there: the job asks for one node, and those that are too
+small are excluded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -25,7 +29,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """What must be together: `slots` of `needs` each, within one value of `label`; no two on a node if `apart`.
 
     `excluded`: nodes that the job excludes while it waits; it stays with the domain of which it excludes none, as long
-    as that holds it. `refused`: nodes that have refused the gang; another domain than theirs is preferred.
+    as that holds it. `refused`: nodes that have refused the gang; another domain than theirs is preferred. `alone`:
+    other gangs must not be in its domain; `rivals`: for each of these that waits, the nodes that its job excludes.
     """
 
     label: str
@@ -34,6 +39,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     apart: bool = False
     excluded: Container[str] = ()
     refused: Container[str] = ()
+    alone: bool = False
+    rivals: Sequence[Container[str]] = ()
 
 
 class _Domain(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +49,7 @@ class _Domain(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     slots_now: int
     is_left: bool
+    is_sought: bool
 
 
 def in_one_domain(eligibility: Eligibility, candidates: Iterable[Candidate], wish: Wish) -> Eligibility:
@@ -49,6 +57,7 @@ def in_one_domain(eligibility: Eligibility, candidates: Iterable[Candidate], wis
 
     `candidates`: what is known of the nodes; `slurm` as it is now.
     """
+    candidates = tuple(candidates)
     eligible, refusing = set(eligibility.eligible), set[str]()
     by_value: dict[str, list[Candidate]] = {}
     for each in candidates:
@@ -58,11 +67,13 @@ def in_one_domain(eligibility: Eligibility, candidates: Iterable[Candidate], wis
         if each.slurm_node in eligible:
             by_value.setdefault(value, []).append(each)
     unlabelled = {each.slurm_node: f"without label {wish.label}" for each in by_value.pop("", [])}
-    domains = [_domain(value, nodes, wish) for value, nodes in sorted(by_value.items())]
+    sought = _sought(candidates, wish)
+    domains = [_domain(value, nodes, wish, is_sought=value in sought) for value, nodes in sorted(by_value.items())]
     holding = [domain for domain in domains if domain.slots >= wish.slots]
-    if wish.label != HOSTNAME:
+    if wish.label != HOSTNAME or wish.alone:
         holding = sorted(
-            holding, key=lambda d: (d.value in refusing, d.is_left, d.slots_now < wish.slots, -d.slots, d.value)
+            holding,
+            key=lambda d: (d.value in refusing, d.is_left, d.is_sought, d.slots_now < wish.slots, -d.slots, d.value),
         )[:1]
     kept = {each.slurm_node for domain in holding for each in domain.nodes}
     others = {
@@ -79,13 +90,23 @@ def _value(candidate: Candidate, label: str) -> str:
     return candidate.slurm_node if label == HOSTNAME else candidate.node.labels.get(label, "")
 
 
-def _domain(value: str, nodes: list[Candidate], wish: Wish) -> _Domain:
+def _sought(candidates: Iterable[Candidate], wish: Wish) -> set[str]:
+    """The domains for which rivals wait: those whose jobs may go to no other."""
+    sought: set[str] = set()
+    for excluded in wish.rivals:
+        values = {_value(each, wish.label) for each in candidates if each.slurm_node not in excluded}
+        sought |= values if len(values) == 1 else set()
+    return sought
+
+
+def _domain(value: str, nodes: list[Candidate], wish: Wish, *, is_sought: bool) -> _Domain:
     return _Domain(
         value=value,
         nodes=tuple(nodes),
         slots=sum(_slots(each, wish) for each in nodes),
         slots_now=sum(_slots(each, wish) for each in nodes if _is_free(each)),
         is_left=any(each.slurm_node in wish.excluded for each in nodes),
+        is_sought=is_sought,
     )
 
 

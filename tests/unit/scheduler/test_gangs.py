@@ -152,6 +152,32 @@ async def test_no_member_is_bound_before_all_would_be_admitted(world, tmp_path, 
         assert sorted(notes) == sorted([lacks, *[f"pod worker-2 of its gang has no room: {lacks}"] * 2])
 
 
+async def test_pods_of_armada_are_bound_to_the_nodes_that_it_chose(world, tmp_path):
+    for number in NODES:
+        name = f"node-{number}"
+        labels = {"kubernetes.io/hostname": f"host-{number}"}
+        world.put("nodes", world.api.objects["nodes", "", name] | {"metadata": {"name": name, "labels": labels}})
+    said = {"armadaproject.io/gangId": "g", "armadaproject.io/gangCardinality": "3"}
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        for name, host in (("a", 3), ("b", 1), ("c", 3)):
+            world.add_pod(name, annotations=said, nodeSelector={"kubernetes.io/hostname": f"host-{host}"})
+        await world.until(lambda: world.submissions)
+        ((job_id, _),) = world.jobs.items()
+        (job,) = world.submissions
+        assert (job["required_nodes"], job["tasks"], job["minimum_nodes"], job["cpus_per_task"]) == (
+            ["n1", "n3"],
+            2,
+            2,
+            2,
+        )
+        world.set_job(job_id, "RUNNING", "CONFIGURING", nodes="n[1,3]", tasks={"set": True, "number": 2})
+        answers = await asyncio.gather(*(call("prolog", job_id, node=number) for number in (1, 3)))
+        assert answers == [(200, {"done": True})] * 2
+        await world.until(lambda: len(world.bindings) == 3)
+        assert dict(world.bindings) == {"a": "node-3", "b": "node-1", "c": "node-3"}
+        assert world.cancelled == []
+
+
 # ------------------------------------------------------- a band: places, waves, several to a node
 
 
@@ -218,6 +244,32 @@ async def test_a_replacement_takes_the_place_again_once_the_pod_before_it_is_gon
         world.pod_is_gone("worker-1")
         await world.until(lambda: world.bindings[-1] == ("worker-1-again", "node-1"))
         assert world.cancelled == []
+
+
+async def test_when_slurm_forgot_the_job_those_that_run_are_covered_and_those_that_come_get_jobs_of_their_own(
+    world, tmp_path
+):
+    async with leading(world, tmp_path, families=WITH_BAND) as server, hook_client(server) as call:
+        lost = await start_band(world, call, ("n2", 2), ("n1", 1))
+        add_band(world, "worker", 0)
+        await world.until(lambda: len(world.bindings) == 2)
+        world.pod_runs("worker-0")
+        del world.jobs[lost]
+        await world.until(lambda: len(world.submissions) == 2)
+        cover = max(world.jobs)
+        assert (world.submissions[1]["required_nodes"], world.submissions[1]["tasks"]) == (["n2"], 1)
+        late = add_band(world, "worker", 1)
+        one = {"set": True, "number": 1}
+        world.set_job(cover, "RUNNING", nodes="n2", required_nodes="n2", tasks=one)
+        await world.until(lambda: len(world.submissions) == 3)
+        comment = f"k8s:default/band:uid-of-band/apart-{late['metadata']['uid']}"
+        assert (world.submissions[2]["comment"], world.submissions[2]["tasks"]) == (comment, 1)
+    async with leading(world, tmp_path, families=WITH_BAND) as server, hook_client(server) as call:
+        own = max(world.jobs)
+        world.set_job(own, "RUNNING", "CONFIGURING", nodes="n3")
+        assert await call("prolog", own, node=3) == (200, {"done": True})
+        await world.until(lambda: world.bindings[-1] == ("worker-1", "node-3"))
+        assert (len(world.submissions), world.cancelled, world.deleted) == (3, [], [])
 
 
 async def test_a_new_leader_knows_who_sits_where(world, tmp_path):
@@ -345,5 +397,6 @@ async def test_each_member_is_told_which_gpus_of_its_node_are_its_own(tmp_path):
         }  # fmt: skip
         world.set_job(job_id, "RUNNING", "CONFIGURING", **has)
         assert await call("prolog", job_id) == (200, {"done": True})
+        await world.until(lambda: len(world.bindings) == 2)  # a prolog is answered when they were sent
         told = [world.pod(name)["metadata"]["annotations"][names.ANNOTATION_GPU_INDICES] for name in ("one", "two")]
         assert sorted(told) == ["0,1", "2,3"]

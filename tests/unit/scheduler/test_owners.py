@@ -181,6 +181,34 @@ async def test_a_pod_beyond_the_places_becomes_a_gang_of_its_own_and_a_new_leade
     assert len(world.submissions) == 2
 
 
+async def test_an_extra_whose_job_slurm_forgot_while_nobody_led_is_covered_and_not_taken_for_a_member(world, tmp_path):
+    crew = add_crew(world, size=2)
+    async with leading(world, tmp_path, families=KNOWN) as server, hook_client(server) as call:
+        for name in ("a", "b", "c"):
+            world.add_pod(name, owner=crew)
+        await world.until(lambda: len(world.submissions) == 2)
+        first, extra = sorted(world.jobs)
+        for job_id, node in ((first, 1), (extra, 2)):
+            world.set_job(job_id, "RUNNING", "CONFIGURING", nodes=f"n{node}")
+            assert await call("prolog", job_id, node=node) == (200, {"done": True})
+            world.set_job(job_id, "RUNNING", nodes=f"n{node}")
+        await world.until(lambda: len(world.bindings) == 3)
+    del world.jobs[extra]
+    async with leading(world, tmp_path, families=KNOWN):
+        await world.until(lambda: len(world.submissions) == 3)
+        uid = next(world.pod(name)["metadata"]["uid"] for name, node in world.bindings if node == "node-2")
+        cover = world.submissions[2]
+        assert cover["comment"].endswith(f"/apart-{uid}")
+        assert cover["required_nodes"] == ["n2"]
+        world.set_job(max(world.jobs), "RUNNING", nodes="n2", required_nodes="n2")
+        noted = lambda: [  # noqa: E731
+            name for name in "abc"
+            if world.pod(name)["metadata"]["annotations"]["sunkpy.dev/job-id"] == str(max(world.jobs))
+        ]  # fmt: skip
+        await world.until(noted)
+        assert (len(noted()), world.deleted, world.cancelled) == (1, [], [])
+
+
 async def test_a_pod_waits_for_the_place_of_a_member_that_is_being_deleted(world, tmp_path):
     crew = add_crew(world, size=1)
     async with leading(world, tmp_path, families=KNOWN):

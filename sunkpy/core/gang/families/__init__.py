@@ -7,7 +7,7 @@ sometimes copied from an owner, and wrong), then pods that stand for themselves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Final
 
 import msgspec
@@ -34,8 +34,9 @@ from sunkpy.core.gang.families import (
     yunikorn,
 )
 from sunkpy.core.gang.families.grouping import top, unsized
-from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, extra_unit
+from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, apart_unit, extra_unit
 from sunkpy.core.gang.identity import GangId, legible
+from sunkpy.core.gang.places import explain_missing
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.quantity import BadQuantity
@@ -89,7 +90,7 @@ def assemble(id: GangId, pods: Sequence[Pod], owners: Owners = (), *, families: 
 
     An owner that does not look as its kind should gives a gang that is refused, and says so.
     """
-    if id.unit == extra_unit(pods[0]):
+    if id.unit in (extra_unit(pods[0]), apart_unit(pods[0])):
         return plain_pod.alone(id, pods[0], owners)
     family, said = _family_of(pods[0], owners, families)
     what = top(pods[0], owners) or f"{family.name} {id}"
@@ -104,9 +105,27 @@ def assemble(id: GangId, pods: Sequence[Pod], owners: Owners = (), *, families: 
     return _with_all_that_run(gang, pods)
 
 
+def assemble_beside(
+    id: GangId, pods: Sequence[Pod], apart: Sequence[Pod], owners: Owners = (), *, families: Families = FAMILIES
+) -> Gang:
+    """As `assemble`; `apart`: pods of the gang that were set apart, which are not missing where one would be."""
+    gang = assemble(id, pods, owners, families=families)
+    if not apart or not explain_missing(gang):
+        return gang
+    whole = assemble(id, [*pods, *apart], owners, families=families)
+    uids = {pod.uid for pod in apart}
+    return msgspec.structs.replace(whole, roles=tuple(_parted(role, uids) for role in whole.roles))
+
+
+def _parted(role: Role, apart: Set[str]) -> Role:
+    own = tuple(member for member in role.members if member.pod.uid not in apart)
+    elsewhere = tuple(member for member in role.members if member.pod.uid in apart)
+    return msgspec.structs.replace(role, members=own, elsewhere=elsewhere)
+
+
 def speaks_for(id: GangId, pod: Pod, owners: Owners, *, families: Families = FAMILIES) -> bool:
     """What the pod says now still makes it one of this gang; its people may change labels and annotations."""
-    return id.unit == extra_unit(pod) or _is_same(_family_of(pod, owners, families)[1], id)
+    return id.unit in (extra_unit(pod), apart_unit(pod)) or _is_same(_family_of(pod, owners, families)[1], id)
 
 
 def _is_same(said: GangId, id: GangId) -> bool:

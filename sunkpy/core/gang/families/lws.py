@@ -1,9 +1,9 @@
 """LeaderWorkerSet: one gang per group, a leader and its workers.
 
 The leader exists first. Its workers appear with it, when it is Ready (startupPolicy LeaderReady), or when it is bound
-(exclusive topology, which also keeps a group on nodes of one topology domain). The workers' StatefulSet is owned by the
-leader's pod: a group that is recreated has another leader, and the leader's uid is its generation. group-key is no
-generation, it is a hash of the leader's name.
+(exclusive topology, which also keeps a group on nodes of one topology domain, alone there). Subgroups with a domain
+each are refused. The workers' StatefulSet is owned by the leader's pod: a recreated group has another leader, whose
+uid is its generation. group-key is no generation, it is a hash of the leader's name.
 
 Sources: lws v0.7.0 api/leaderworkerset/v1/leaderworkerset_types.go, pkg/controllers/pod_controller.go (Reconcile,
 handleRestartPolicy), pkg/webhooks/pod_webhook.go (Default, genGroupUniqueKey).
@@ -30,6 +30,8 @@ GROUP_KEY: Final = "leaderworkerset.sigs.k8s.io/group-key"
 WORKER: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 SIZE: Final = "leaderworkerset.sigs.k8s.io/size"
 EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+SUBGROUP_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
+SUBGROUP_SIZE: Final = "leaderworkerset.sigs.k8s.io/subgroup-size"
 
 
 class _LeaderWorkerTemplate(Wire, frozen=True, kw_only=True):
@@ -98,8 +100,18 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
         one_domain=domain,
         # A worker is made again as long as its leader is there; a leader that is gone begins a new generation.
         expects_more=lws is not None and not lws.is_deleting and any(not pod.is_deleting for pod in leaders),
+        refused=_refused(pods[0], workers),
     )
     return owned.make(gang, owners)
+
+
+def _refused(pod: Pod, workers: int) -> str:
+    """Told before the leader runs: its workers, who would say so too, appear later."""
+    topology, size = pod.annotations.get(SUBGROUP_EXCLUSIVE, ""), ordinal(pod.annotations.get(SUBGROUP_SIZE))
+    # The leader can be one more in the only subgroup, or in none.
+    if not topology or not 0 < size < workers:
+        return ""
+    return f"its subgroups of {size} pods must have a {topology} each: Slurm can keep a job within one of them"
 
 
 def _index(pod: Pod) -> int:

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core.gang.actions import Bind, Cancel, Evict, Finish, Report, Submit
+from sunkpy.core.gang.actions import Bind, Cancel, Evict, Finish, Report, SetApart, Submit
 from sunkpy.core.gang.decide import decide_gang
-from sunkpy.core.gang.families import FAMILIES, assemble, identify
+from sunkpy.core.gang.families import FAMILIES, assemble, assemble_beside, identify
 from sunkpy.core.gang.gang import Member, Role
 from sunkpy.core.gang.hooks import epilog_waits_for, gate_waits_for, prolog_waits_for
 from sunkpy.core.gang.identity import GangId, parse_comment
+from sunkpy.core.gang.places import explain_missing
 from sunkpy.core.gang.request import Policy
 from sunkpy.core.gang.view import GangView, JobView
 from sunkpy.core.model.objects import Owner, OwnerReference, Pod, SchedulingGroup, WorkloadReference
@@ -295,3 +296,48 @@ def test_a_job_of_another_shape_than_the_gang_has_now_starts_nothing():
     cover = msgspec.structs.replace(RUNS, tasks=2, layout=(("n1", 1), ("n2", 1)))
     (cancel,) = decide_gang(band_view(gang, cover), POLICY)
     assert (cancel.job, cancel.why) == (7, "its owner wants 3 pods now, and the job has 2 slots")
+
+
+COVER = JobView(id=8, state=frozenset({"RUNNING"}), nodes=("n1",), tasks=1, layout=(("n1", 1),), required=("n1",))
+
+
+def test_a_member_for_which_a_cover_has_no_room_is_set_apart_and_those_that_run_stay():
+    gang, (_, late) = band(
+        ("leader", 0, make_pod(node="k1", running=True)), ("worker", 1, make_pod("late", uid="late"))
+    )
+    assert decide_gang(band_view(gang, COVER, placed={"uid-1": "n1"}, bound_to=8), POLICY) == [SetApart(pod=late)]
+    unread = msgspec.structs.replace(COVER, tasks=0)
+    (told,) = decide_gang(band_view(gang, unread, placed={"uid-1": "n1"}, bound_to=8), POLICY)
+    assert isinstance(told, Report)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_cover_whose_pods_have_ended_is_not_for_those_that_come(phase):
+    late = make_pod("late", uid="late")
+    gang, _ = band(("leader", 0, make_pod(node="k1", phase=phase)), ("worker", 1, late))
+    cancel = Cancel(job=8, why="the pods that it covered have ended, and it has no room for others")
+    assert decide_gang(band_view(gang, COVER, bound_to=8), POLICY) == [cancel]
+    assert decide_gang(band_view(gang, COVER), POLICY) == [cancel]
+
+
+@pytest.mark.parametrize(
+    ("node", "state", "is_stray"),
+    [("n2", "RUNNING", False), ("n3", "RUNNING", True), ("", "RUNNING", False), ("n3", "CONFIGURING", False)],
+)
+def test_a_pod_on_a_node_that_the_job_does_not_have_is_set_apart(node, state, is_stray):
+    other = make_pod("stray", uid="stray", node="k", running=True)
+    gang, (_, stray) = band(("leader", 0, make_pod(node="k1", running=True)), ("worker", 1, other))
+    job = msgspec.structs.replace(RUNS, state=frozenset({"RUNNING", state}))
+    seen = band_view(gang, job, placed={"uid-1": "n1", "stray": node}, bound_to=7)
+    assert decide_gang(seen, POLICY) == ([SetApart(pod=stray)] if is_stray else [])
+
+
+def test_a_pod_that_was_set_apart_is_not_missing_and_never_a_member():
+    pods = trio()
+    id = identify(pods[0], families=WITH_TRIO)
+    gang = assemble_beside(id, pods[:2], pods[2:], families=WITH_TRIO)
+    assert ({pod.uid for pod in gang.members}, gang.is_complete) == ({"leader-1", "worker-2"}, True)
+    assert explain_missing(gang) == ""
+    assert [len(role.elsewhere) for role in gang.roles] == [0, 1]
+    leaving = [msgspec.structs.replace(pods[2], status=msgspec.structs.replace(pods[2].status, phase="Failed"))]
+    assert explain_missing(assemble_beside(id, pods[:2], leaving, families=WITH_TRIO)) != ""

@@ -5,7 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from sunkpy.core.gang.limits import Surroundings, avoid_nodes, keeps_away, within_limits, without_ending
+from sunkpy.core.gang.gang import Role
+from sunkpy.core.gang.limits import (
+    Surroundings,
+    are_rivals,
+    avoid_nodes,
+    deciding_specs,
+    keeps_away,
+    within_limits,
+    without_ending,
+)
+from sunkpy.core.model.objects import PodSpec, Toleration
 from tests.unit.core.gang.families.makers import bare, job, jobs_of, stateful_set, sums
 from tests.unit.core.gang.families.workload import gang, manifest, pod
 from tests.unit.core.gang.pods import make_node
@@ -62,6 +72,31 @@ def test_what_becomes_a_constraint_of_a_gang(spec, one_per_node, one_domain):
 def test_nothing_of_that_limits_a_single_pod(spec):
     made = of(spec, 1)
     assert within_limits(made, gpu_resources={}) == made
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "label", "rivals"),
+    [
+        ({}, {}, ZONE, False),
+        (apart(term(ZONE)), {}, ZONE, True),
+        ({}, apart(term(ZONE)), ZONE, True),
+        (apart(term(ZONE)), {}, HOST, False),
+        (apart(term(ZONE, "db")), {}, ZONE, False),
+    ],
+)
+def test_gangs_that_must_not_share_a_domain(one, other, label, rivals):
+    ours, theirs = of(one).members, of(other).members
+    assert are_rivals(ours, theirs, label) is rivals
+
+
+def test_templates_of_later_waves_say_on_which_nodes_but_not_what_they_bear():
+    gpu = {"nodeSelector": {"pool": "gpu"}, "tolerations": [{"key": "a"}], "containers": [{"name": "c"}]}
+    shapes = [msgspec.convert(spec, PodSpec) for spec in (gpu, {"containers": [{"name": "c"}]})]
+    lead, *_ = of({}).roles
+    later = [Role(name=str(n), places=2, first=0, members=(), shape=shape) for n, shape in enumerate(shapes)]
+    (first, template) = deciding_specs(msgspec.structs.replace(of({}), roles=(lead, *later)))
+    assert first == lead.members[0].pod.spec
+    assert template == PodSpec(node_selector={"pool": "gpu"}, tolerations=(Toleration(operator="Exists"),))
 
 
 SPREAD = "Slurm can keep the pods of a job on different nodes, not in different domains"

@@ -42,6 +42,12 @@ def choose(nodes, slots, *, unfit=None, **wish):
         (5, {"excluded": ("b1", "b2", "b3", "x")}, ("b1", "b2", "b3")),
         (4, {"refused": ("b2",)}, ("a1", "a2")),
         (5, {"refused": ("b2",)}, ("b1", "b2", "b3")),
+        (2, {"rivals": [("a1", "a2", "x")]}, ("a1", "a2")),
+        (5, {"rivals": [("a1", "a2", "x")]}, ("b1", "b2", "b3")),
+        (2, {"rivals": [("a1", "a2", "x"), ("b1", "b2", "b3", "x")]}, ("b1", "b2", "b3")),
+        (2, {"rivals": [("a1", "b1", "x")]}, ("b1", "b2", "b3")),
+        (2, {"rivals": [("a1", "a2", "x")], "excluded": ("a1", "a2", "x")}, ("b1", "b2", "b3")),
+        (1, {"label": HOSTNAME, "alone": True, "rivals": [("a2", "b1", "b2", "b3", "x")]}, ("a2",)),
     ],
 )
 def test_the_domain_with_most_room_that_holds_the_gang_and_later_the_same(slots, wish, chosen):

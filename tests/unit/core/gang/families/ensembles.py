@@ -6,7 +6,7 @@ import json
 
 from msgspec.structs import replace
 
-from sunkpy.core.model.objects import SchedulingGroup
+from sunkpy.core.model.objects import OwnerReference, SchedulingGroup
 from tests.unit.core.gang.families.workload import owner, pod
 
 
@@ -27,8 +27,8 @@ def _annotated():
     return (), [_bare(annotations={"sunkpy.dev/gang": "it", "sunkpy.dev/gang-size": "3"})] * 3
 
 
-def _pod_group():
-    group = _made("scheduling.x-k8s.io/v1alpha1", "PodGroup", spec={"minMember": 3})
+def _pod_group(least=3):
+    group = _made("scheduling.x-k8s.io/v1alpha1", "PodGroup", spec={"minMember": least})
     return (group,), [_bare(labels={"scheduling.x-k8s.io/pod-group": "it"})] * 3
 
 
@@ -57,23 +57,35 @@ def _yunikorn():
     return (), [_bare(labels={"applicationId": "it"}, annotations=said)] * 3
 
 
+def _exclusive():
+    """One child Job, alone in its topology domain."""
+    key = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+    job = {"name": "work", "replicas": 1, "template": {"spec": {"parallelism": 3, "completions": 3}}}
+    top = _made("jobset.x-k8s.io/v1alpha2", "JobSet", spec={"replicatedJobs": [job]}, annotations={key: "rack"})
+
+    return (top,), [_child_pod(top, "work", index, {key: "rack"}) for index in range(3)]
+
+
 def _jobset(**more):
     jobs = [{"name": name, "replicas": 1, "template": {"spec": {"parallelism": n, "completions": n}}}
             for name, n in (("lead", 1), ("work", 2))]  # fmt: skip
     top = _made("jobset.x-k8s.io/v1alpha2", "JobSet", spec={"replicatedJobs": jobs} | more)
 
-    def make(job, index):
-        def made(number):
-            child = _made("batch/v1", "Job", f"it-{job}-0", ownerReferences=_below(top))
-            prefix = "jobset.sigs.k8s.io/"
-            labels = {f"{prefix}replicatedjob-name": job, f"{prefix}job-index": "0", f"{prefix}restart-attempt": "0"}
-            labels |= {f"{prefix}jobset-name": "it", f"{prefix}jobset-uid": top.uid}
-            labels["batch.kubernetes.io/job-completion-index"] = str(index)
-            return pod(f"p-{number}", owned_by=(child,), labels=labels)
+    return (top,), [_child_pod(top, *place) for place in (("lead", 0), ("work", 0), ("work", 1))]
 
-        return made
 
-    return (top,), [make("lead", 0), make("work", 0), make("work", 1)]
+def _child_pod(top, job, index, annotations=None):
+    """Maker of a pod of a child Job of a JobSet."""
+
+    def made(number):
+        child = _made("batch/v1", "Job", f"it-{job}-0", ownerReferences=_below(top))
+        prefix = "jobset.sigs.k8s.io/"
+        labels = {f"{prefix}replicatedjob-name": job, f"{prefix}job-index": "0", f"{prefix}restart-attempt": "0"}
+        labels |= {f"{prefix}jobset-name": "it", f"{prefix}jobset-uid": top.uid}
+        labels["batch.kubernetes.io/job-completion-index"] = str(index)
+        return pod(f"p-{number}", owned_by=(child,), labels=labels, annotations=annotations)
+
+    return made
 
 
 def _replicas(api_version, kind, specs, prefix, **more):
@@ -119,8 +131,9 @@ def _spark():
     return (top,), [make("driver"), make("executor"), make("executor")]
 
 
-def _volcano():
-    top = _made("batch.volcano.sh/v1alpha1", "Job", spec={"minAvailable": 3, "tasks": [{"name": "w", "replicas": 3}]})
+def _volcano(least=3):
+    spec = {"minAvailable": least, "tasks": [{"name": "w", "replicas": 3}]}
+    top = _made("batch.volcano.sh/v1alpha1", "Job", spec=spec)
 
     def make(index):
         said = {"volcano.sh/task-spec": "w", "volcano.sh/task-index": str(index), "volcano.sh/job-version": "1"}
@@ -129,37 +142,57 @@ def _volcano():
     return (top,), [make(0), make(1), make(2)]
 
 
-def _lws():
-    """As a group whose leader is there, and makes its workers."""
+def _lws(**annotations):
+    """The workers belong to the StatefulSet of their leader, whose uid is only known when it is made: `below`."""
     top = _made("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", spec={"leaderWorkerTemplate": {"size": 3}})
-    lead = _made("v1", "Pod", "it-0")
+    leaders = _made("apps/v1", "StatefulSet", "it", ownerReferences=_below(top))
 
     def make(index):
-        def made(number):
-            own = _made("apps/v1", "StatefulSet", "it-0", ownerReferences=_below(lead))
-            prefix = "leaderworkerset.sigs.k8s.io/"
-            labels = {f"{prefix}name": "it", f"{prefix}group-key": "key", f"{prefix}group-index": "0"}
-            labels[f"{prefix}worker-index"] = str(index)
-            return pod(f"p-{number}", owned_by=(own,), labels=labels, annotations={f"{prefix}size": "3"})
-
-        return made
+        prefix = "leaderworkerset.sigs.k8s.io/"
+        labels = {f"{prefix}name": "it", f"{prefix}group-key": "key", f"{prefix}group-index": "0"}
+        labels[f"{prefix}worker-index"] = str(index)
+        said = {f"{prefix}size": "3"} | {prefix + key.replace("_", "-"): value for key, value in annotations.items()}
+        return lambda number: pod(f"p-{number}", owned_by=(leaders,), labels=labels, annotations=said)
 
     return (top,), [make(index) for index in range(3)]
+
+
+def below(leader, worker):
+    """A worker as one of this leader, and the StatefulSet between them."""
+    of_pod = OwnerReference(api_version="v1", kind="Pod", name=leader.name, uid=leader.uid, controller=True)
+    workers = _made("apps/v1", "StatefulSet", leader.name)
+    workers = replace(workers, metadata=replace(workers.metadata, owner_references=(of_pod,)))
+    own = OwnerReference(api_version="apps/v1", kind="StatefulSet", name=workers.name, uid=workers.uid, controller=True)
+    return replace(worker, metadata=replace(worker.metadata, owner_references=(own,))), workers
 
 
 ENSEMBLES = {
     "annotated": _annotated(),
     "PodGroup": _pod_group(),
+    "PodGroup, one beyond": _pod_group(2),
     "native": _native(),
     "Kueue": _kueue(),
     "Armada": _armada(),
     "YuniKorn": _yunikorn(),
     "JobSet": _jobset(),
     "JobSet in order": _jobset(startupPolicy={"startupPolicyOrder": "InOrder"}),
+    "JobSet, exclusive": _exclusive(),
+    "LeaderWorkerSet": _lws(),
+    "LeaderWorkerSet, exclusive": _lws(exclusive_topology="rack"),
     "PyTorchJob": _torch(),
     "MPIJob": _mpi(),
     "Ray": _ray(),
     "Spark": _spark(),
     "Volcano": _volcano(),
+    "Volcano, one beyond": _volcano(2),
 }
 """Owners above the pods, and how to make the pod of each of three places; `number` tells one try from another."""
+
+LEADER_FIRST = ("JobSet in order", "JobSet, exclusive", "LeaderWorkerSet, exclusive", "Spark")
+"""Those whose pods but the first appear when the first has a node."""
+
+OF_THE_LEADER = ("LeaderWorkerSet", "LeaderWorkerSet, exclusive")
+"""Those whose pods but the first belong to the first, and go with it."""
+
+GENERATIONS = ("jobset.sigs.k8s.io/restart-attempt", "volcano.sh/job-version")
+"""Labels and annotations that a restart of all changes."""

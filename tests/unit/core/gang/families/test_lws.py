@@ -137,6 +137,26 @@ def test_leader_and_workers_are_one_gang_and_a_recreated_group_is_another():
     assert old.generation == "uid-of-llm-0-0"
 
 
+@pytest.mark.parametrize(
+    ("annotations", "refused"),
+    [
+        ({}, ""),
+        ({lws.SUBGROUP_SIZE: "2"}, ""),
+        ({lws.SUBGROUP_SIZE: "4", lws.SUBGROUP_EXCLUSIVE: "rack"}, ""),
+        ({lws.SUBGROUP_SIZE: "5", lws.SUBGROUP_EXCLUSIVE: "rack"}, ""),
+        (
+            {lws.SUBGROUP_SIZE: "2", lws.SUBGROUP_EXCLUSIVE: "rack"},
+            "its subgroups of 2 pods must have a rack each: Slurm can keep a job within one of them",
+        ),
+    ],
+)
+def test_subgroups_with_a_domain_each_are_refused_while_only_the_leader_is_there(annotations, refused):
+    ((leader, owners),) = group(set_of(5, startupPolicy="LeaderReady"), 0, leader_only=True)
+    meta = msgspec.structs.replace(leader.metadata, annotations=leader.annotations | annotations)
+    (one,) = gangs_of([(msgspec.structs.replace(leader, metadata=meta), owners)])
+    assert one.refused == refused
+
+
 def test_a_group_of_one_is_its_leader():
     (one,) = gangs_of(group(set_of(1), 0))
     assert places(one) == {"leader": (1, 1, [("llm-0", 0)]), "worker": (0, 0, [])}

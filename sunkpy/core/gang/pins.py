@@ -1,0 +1,52 @@
+"""Gangs whose pods name a node each: their job asks for these nodes and no others.
+
+Armada chooses the node of every pod itself and writes it into the pod, as nodeSelector `kubernetes.io/hostname`. The
+tasks of a job are alike and may come to any of its nodes, and no node fits all of these pods: so the job requires all
+the nodes, asks on each for what is most on any of them, and each pod is bound to its own.
+
+Source: armada internal/scheduler/api.go (addNodeIdSelector), config/scheduler/config.yaml (nodeIdLabel).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.placement.domains import HOSTNAME
+from sunkpy.core.placement.eligibility import Eligibility
+
+Pins = Mapping[str, str]
+"""Uid → the Slurm node that the pod names; empty where Slurm has no such node."""
+
+
+def find_pins(gang: Gang, slurm_node_at: Callable[[str], str]) -> dict[str, str]:
+    """The pins of a gang all of whose pods name a node, and not all the same one; else none.
+
+    Args:
+        slurm_node_at: the Slurm node on the Kubernetes node with this hostname; empty when there is none.
+    """
+    if any(role.first < role.places for role in gang.roles):
+        return {}
+    hostnames = {pod.uid: pod.spec.node_selector.get(HOSTNAME, "") for pod in gang.members}
+    if not all(hostnames.values()) or len(set(hostnames.values())) < 2:
+        return {}
+    return {uid: slurm_node_at(hostname) for uid, hostname in hostnames.items()}
+
+
+def eligible_pins(gang: Gang, pins: Pins, each: Mapping[str, Eligibility]) -> Eligibility:
+    """The nodes that the pods name; none, with the reasons, when one of them may not go there.
+
+    Args:
+        each: where the pods may go, by uid.
+    """
+    for pod in gang.members:
+        if not pins[pod.uid]:
+            return _none(f"pod {pod.name} names node {pod.spec.node_selector[HOSTNAME]}, which is no Slurm node")
+        if pins[pod.uid] not in each[pod.uid].eligible:
+            why = each[pod.uid].refused.get(pins[pod.uid], "is not known")
+            return _none(f"pod {pod.name} names node {pod.spec.node_selector[HOSTNAME]}, and may not go there: {why}")
+    return Eligibility(eligible=tuple(sorted(set(pins.values()))))
+
+
+def _none(why: str) -> Eligibility:
+    return Eligibility(eligible=(), refused={"": why})
