@@ -223,7 +223,7 @@ CASES = {
     ),
     "size-huge": (
         annotated(size="10000000"),
-        ("annotation sunkpy.dev/gang-size: 10000000 pods are more than Slurm gives to one job: at most 65536"),
+        ("annotation sunkpy.dev/gang-size: 10000000 pods are more than Slurm gives to one job: at most 65533"),
     ),
     "size-missing": (
         annotated(),

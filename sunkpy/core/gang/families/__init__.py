@@ -33,7 +33,8 @@ from sunkpy.core.gang.families import (
     volcano,
     yunikorn,
 )
-from sunkpy.core.gang.families.grouping import top, unsized
+from sunkpy.core.gang.families.belonging import top
+from sunkpy.core.gang.families.declaration import unsized
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, extra_unit
 from sunkpy.core.gang.identity import GangId, legible
 from sunkpy.core.model import matching

@@ -23,16 +23,8 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.gang.families.batch_job import as_made
-from sunkpy.core.gang.families.grouping import (
-    BadCount,
-    checked,
-    count,
-    current,
-    named_id,
-    options_of,
-    role,
-    unsized,
-)
+from sunkpy.core.gang.families.belonging import named_id
+from sunkpy.core.gang.families.declaration import BadDeclaration, current, options_of, role, size, size_in, unsized
 from sunkpy.core.gang.gang import Family, Gang, Owners
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.options import Problem
@@ -42,7 +34,7 @@ _ROLE: Final = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")
 _ONLY: Final = "pod"
 
 
-class _BadDeclaration(ValueError):
+class _BadAnnotation(ValueError):
     """What the pods say of their gang cannot be used."""
 
     def __init__(self, annotation: str, text: str) -> None:
@@ -60,7 +52,7 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     try:
         places = _declared(id, current(pods))
         by_role = _by_role(pods, places)
-    except _BadDeclaration as error:
+    except _BadAnnotation as error:
         gang = unsized(id, pods, owners, kind=kind, why="")
         return msgspec.structs.replace(gang, problems=(*gang.problems, error.problem))
     options, problems = options_of(pods, owners)
@@ -72,14 +64,14 @@ def _declared(id: GangId, pods: Sequence[Pod]) -> Mapping[str, int]:
     """Role → places, in rank order."""
     size, roles = _agreed(pods, names.ANNOTATION_GANG_SIZE), _agreed(pods, names.ANNOTATION_GANG_ROLES)
     if not size and not roles:
-        raise _BadDeclaration(names.ANNOTATION_GANG_SIZE, f"missing: write how many pods gang {id} has")
+        raise _BadAnnotation(names.ANNOTATION_GANG_SIZE, f"missing: write how many pods gang {id} has")
     total = _number(names.ANNOTATION_GANG_SIZE, size) if size else 0
     if not roles:
         return {_ONLY: total}
     places = _roles(roles)
     if size and sum(places.values()) != total:
         text = f"is {total}, but {names.ANNOTATION_GANG_ROLES} adds up to {sum(places.values())}"
-        raise _BadDeclaration(names.ANNOTATION_GANG_SIZE, text)
+        raise _BadAnnotation(names.ANNOTATION_GANG_SIZE, text)
     return places
 
 
@@ -91,15 +83,15 @@ def _agreed(pods: Sequence[Pod], annotation: str) -> str:
     if len(said) > 1:
         one, other = list(said.items())[:2]
         text = f"pods of a gang must agree: {one[1]} says {one[0][:40] or 'nothing'!r}"
-        raise _BadDeclaration(annotation, f"{text}, {other[1]} says {other[0][:40] or 'nothing'!r}")
+        raise _BadAnnotation(annotation, f"{text}, {other[1]} says {other[0][:40] or 'nothing'!r}")
     return next(iter(said), "")
 
 
 def _number(annotation: str, text: str) -> int:
     try:
-        return count(text)
-    except BadCount as error:
-        raise _BadDeclaration(annotation, str(error)) from error
+        return size_in(text)
+    except BadDeclaration as error:
+        raise _BadAnnotation(annotation, str(error)) from error
 
 
 def _roles(text: str) -> Mapping[str, int]:
@@ -107,16 +99,16 @@ def _roles(text: str) -> Mapping[str, int]:
     for part in text.split(","):
         name, equals, number = (piece.strip() for piece in part.partition("="))
         if not equals or not _ROLE.match(name):
-            raise _BadDeclaration(
+            raise _BadAnnotation(
                 names.ANNOTATION_GANG_ROLES, f"{part[:40]!r} is not a role: write name=count, as in leader=1,worker=4"
             )
         if name in places:
-            raise _BadDeclaration(names.ANNOTATION_GANG_ROLES, f"role {name} is named twice")
+            raise _BadAnnotation(names.ANNOTATION_GANG_ROLES, f"role {name} is named twice")
         places[name] = _number(names.ANNOTATION_GANG_ROLES, number)
     try:
-        checked(sum(places.values()))
-    except BadCount as error:
-        raise _BadDeclaration(names.ANNOTATION_GANG_ROLES, str(error)) from error
+        size(sum(places.values()))
+    except BadDeclaration as error:
+        raise _BadAnnotation(names.ANNOTATION_GANG_ROLES, str(error)) from error
     return places
 
 
@@ -129,7 +121,7 @@ def _by_role(pods: Sequence[Pod], places: Mapping[str, int]) -> Mapping[str, lis
         if name not in found:
             said = f"says {name[:40]!r}" if name else "says nothing"
             text = f"pod {pod.name} {said}: write one of {', '.join(places)}"
-            raise _BadDeclaration(names.ANNOTATION_GANG_ROLE, text)
+            raise _BadAnnotation(names.ANNOTATION_GANG_ROLE, text)
         found[name].append(pod)
     return found
 

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from sunkpy.core.gang.families.batch_job import as_made
-from sunkpy.core.gang.families.grouping import BadCount, checked, named_id, options_of, role, unsized
+from sunkpy.core.gang.families.belonging import named_id
+from sunkpy.core.gang.families.declaration import BadDeclaration, options_of, role, size, unsized
 from sunkpy.core.gang.gang import Family, Gang, Owners, Reference
 from sunkpy.core.gang.identity import GangId, token
 from sunkpy.core.model.objects import Kind, Owner, Pod, Wire, WorkloadReference
@@ -58,10 +59,6 @@ class _PodGroupSpec(Wire, frozen=True, kw_only=True):
     scheduling_constraints: _Constraints = _Constraints()
 
 
-class _Unusable(ValueError):
-    """The group does not say how many pods start together."""
-
-
 def _identify(pod: Pod, _owners: Owners) -> GangId | None:
     if pod.spec.scheduling_group and (name := pod.spec.scheduling_group.pod_group_name):
         return named_id(pod, "spec.schedulingGroup", name)
@@ -91,7 +88,7 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
         return unsized(id, pods, owners, kind=kind, why=f"{what}, named by the pod's spec, does not exist")
     try:
         places = _places(pods[0].spec.workload_ref if reference.kind == WORKLOAD else None, group)
-    except (_Unusable, BadCount) as error:
+    except BadDeclaration as error:
         return unsized(id, pods, owners, kind=kind, why=f"{kind}: {error}")
     options, problems = options_of(pods, owners)
     roles = (role("pod", pods, places),)
@@ -107,14 +104,14 @@ def _places(reference: WorkloadReference | None, group: Owner) -> int:
         templates = group.spec_as(_WorkloadSpec).pod_groups
         found = next((each.policy for each in templates if each.name == reference.pod_group), None)
         if found is None:
-            raise _Unusable(f"there is no pod group {reference.pod_group!r} in it")
+            raise BadDeclaration(f"there is no pod group {reference.pod_group!r} in it")
         policy = found
     if policy.gang is not None:
         if policy.gang.min_count is None:
-            raise _Unusable("policy gang without minCount")
-        return checked(policy.gang.min_count)
+            raise BadDeclaration("policy gang without minCount")
+        return size(policy.gang.min_count)
     if policy.basic is None:
-        raise _Unusable("the policy is neither gang nor basic")
+        raise BadDeclaration("the policy is neither gang nor basic")
     return 0
 
 

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from sunkpy.core.gang.families.batch_job import as_made
-from sunkpy.core.gang.families.grouping import BadCount, checked, named_id, options_of, role, unsized
+from sunkpy.core.gang.families.belonging import named_id
+from sunkpy.core.gang.families.declaration import BadDeclaration, options_of, role, size, unsized
 from sunkpy.core.gang.gang import Family, Gang, Owners, Reference
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
@@ -53,8 +54,8 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     if group is None:
         return unsized(id, pods, owners, kind=kind, why=f"{kind}, named by label {_label(pods[0])}, does not exist")
     try:
-        places = checked(group.spec_as(_Spec).min_member)
-    except BadCount as error:
+        places = size(group.spec_as(_Spec).min_member)
+    except BadDeclaration as error:
         return unsized(id, pods, owners, kind=kind, why=f"{kind}: spec.minMember: {error}")
     options, problems = options_of(pods, owners)
     roles = (role("pod", pods, places),)

@@ -122,7 +122,7 @@ def test_numbered_pods_take_their_own_places():
         (("-2", "-2"), f"annotation {COUNT} is '-2': write how many pods the group has"),
         (("two", "two"), f"annotation {COUNT} is 'two': write how many pods the group has"),
         (("", ""), f"annotation {COUNT} is '': write how many pods the group has"),
-        (("70000", "70000"), "70000 pods are more than Slurm gives to one job: at most 65533"),
+        (("70000", "70000"), "Kueue pod group default/group declares 70000 pods, and a job has between 1 and 65533"),
     ],
 )
 def test_a_contradiction_is_refused_by_name(counts, why):

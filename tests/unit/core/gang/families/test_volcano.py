@@ -167,7 +167,7 @@ def test_an_eviction_is_final_where_a_policy_ends_the_job(policies, final):
         ),
         (
             {"minAvailable": 70_000, "tasks": [task("a", 99_999)]},
-            "70000 pods are more than Slurm gives to one job: at most 65533",
+            "Volcano Job default/test-job declares 70000 pods, and a job has between 1 and 65533",
         ),
     ],
 )
