@@ -38,7 +38,7 @@ from sunkpy.core.gang.families.declaration import unsized
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, extra_unit
 from sunkpy.core.gang.identity import GangId, legible
 from sunkpy.core.model import matching
-from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.objects import OddOwner, Pod
 from sunkpy.core.model.quantity import BadQuantity
 
 Families = Sequence[Family]
@@ -97,12 +97,19 @@ def assemble(id: GangId, pods: Sequence[Pod], owners: Owners = (), *, families: 
     if not _is_same(said, id):
         why = f"pod {pods[0].name} does not say any more that it belongs to {id}: a label or annotation was changed"
         return unsized(id, pods, owners, kind=str(id), why=why)
+    if odd := next((each for each in owners if isinstance(each, OddOwner) and each.is_a in family.reads), None):
+        return unreadable(id, pods, why=f"{odd.kind} {'/'.join(odd.key)} cannot be read: {odd.why}")
     try:
         gang = family.assemble(id, pods, owners)
         _check_shapes(gang)
     except (msgspec.ValidationError, RecursionError, BadQuantity) as error:
         gang = unsized(id, pods, owners, kind=what, why=f"{what} cannot be read: {error}")
     return _with_all_that_run(gang, pods)
+
+
+def unreadable(id: GangId, pods: Sequence[Pod], *, why: str) -> Gang:
+    """The gang `id` while nobody can tell what it looks like: refused, with all its pods."""
+    return _with_all_that_run(unsized(id, pods, (), kind=str(id), why=why), pods)
 
 
 def speaks_for(id: GangId, pod: Pod, owners: Owners, *, families: Families = FAMILIES) -> bool:
