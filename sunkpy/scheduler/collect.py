@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -12,6 +12,7 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.limits import avoid_nodes, looks_around, within_limits
 from sunkpy.core.gang.slots import plan_slots
 from sunkpy.core.gang.view import GangView, explain_generation
+from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.domains import Wish, in_one_domain
@@ -81,7 +82,7 @@ class Collector:
         gang = view.gang
         if gang is None or gang.never_queues or gang.refused:
             return view
-        unlike = _unlike(gang.members)
+        unlike = list(one_of_each(gang.members, _asks))
         eligibility = in_common([self._cluster.eligibility(pod) for pod in unlike])
         if eligibility is None:
             return view
@@ -120,13 +121,8 @@ def _as_bound(entry: GangEntry, pod: Pod) -> Pod:
     return assume(pod, member.assumed) if member is not None and member.assumed is not None else pod
 
 
-def _unlike(pods: Iterable[Pod]) -> list[Pod]:
-    """One pod of each template: a gang's are nearly all alike."""
-    found: list[tuple[tuple[object, ...], Pod]] = []
-    for pod in pods:
-        spec = pod.spec
-        where = (spec.node_selector, spec.affinity, spec.tolerations)
-        asks = (*where, spec.containers, spec.init_containers, spec.overhead, spec.resources)
-        if all(asks != known for known, _ in found):
-            found.append((asks, pod))
-    return [pod for _, pod in found]
+def _asks(pod: Pod) -> tuple[object, ...]:
+    """What decides where a pod may go: the same for all pods of a template."""
+    spec = pod.spec
+    where = (spec.node_selector, spec.affinity, spec.tolerations)
+    return (*where, spec.containers, spec.init_containers, spec.overhead, spec.resources)

@@ -23,6 +23,7 @@ import msgspec
 
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.model import matching
+from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import (
     ContainerPort,
     LabelSelector,
@@ -122,10 +123,8 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
 
 def _unlike_terms(pods: Iterable[Pod], terms: _Terms) -> list[tuple[PodAffinityTerm, Pod]]:
     """Each term once, with a pod that has it."""
-    found: list[tuple[PodAffinityTerm, Pod]] = []
-    for pod in pods:
-        found += ((term, pod) for term in terms(pod.spec) if all(term != known for known, _ in found))
-    return found
+    all_terms = ((term, pod) for pod in pods for term in terms(pod.spec))
+    return list(one_of_each(all_terms, lambda found: found[0]))
 
 
 def _counts(other: Pod, but: Container[str]) -> bool:
@@ -170,18 +169,12 @@ def _domain(together: _Inner) -> str:
 
 def _specs(gang: Gang) -> list[tuple[str, PodSpec]]:
     """What the gang asks for: of the pods that are there, and the shape of those that are not."""
-    there = [(f"pod {pod.name}", pod.spec) for pod in _unlike(gang.members)]
+    there = [(f"pod {pod.name}", pod.spec) for pod in one_of_each(gang.members, _devices_asked)]
     return there + [(f"role {role.name}", role.shape) for role in gang.roles if role.shape is not None]
 
 
-def _unlike(pods: Iterable[Pod]) -> Iterable[Pod]:
-    """Without those that ask the same as the one before: a gang's pods are nearly all alike."""
-    before: tuple[object, ...] = ()
-    for pod in pods:
-        asks = (pod.spec.containers, pod.spec.init_containers, pod.spec.resource_claims)
-        if asks != before:
-            before = asks
-            yield pod
+def _devices_asked(pod: Pod) -> tuple[object, ...]:
+    return (pod.spec.containers, pod.spec.init_containers, pod.spec.resource_claims)
 
 
 def _resources(spec: PodSpec) -> set[str]:
