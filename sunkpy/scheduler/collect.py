@@ -80,7 +80,7 @@ class Collector:
     def _with_eligibility(self, view: GangView, entry: GangEntry) -> GangView:
         """The nodes that every member may use: Slurm places the job, and any member may come to any of its nodes."""
         gang = view.gang
-        if gang is None or gang.never_queues or gang.refused:
+        if gang is None or gang.never_queues:
             return view
         unlike = list(one_of_each(gang.members, _asks))
         eligibility = in_common([self._cluster.eligibility(pod) for pod in unlike])

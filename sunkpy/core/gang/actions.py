@@ -106,8 +106,7 @@ class WaitCause(enum.Enum):
     """Why a pod is not scheduled yet."""
 
     NO_NAMED_NODE = "never queues, and its affinity names no node"
-    REFUSED = "Slurm cannot give it what it asks for"
-    BAD_OPTION = "an annotation or declaration cannot be used"
+    REFUSED = "something that it asks for or declares cannot be done"
     NO_PLACES = "the owner declares no pods"
     OTHERS_FIRST = "other pods of the owner have to go first"
     MEMBERS = "pods of the first wave are missing"

@@ -215,6 +215,8 @@ def _start(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[Gan
     """All members of the first wave at once, when the job has begun on all its nodes."""
     if not view.has_started(job):
         return []
+    if not gang.is_sized:
+        return _hold(view, gang, job)
     if not _is_for(gang, job):
         return [Cancel(job=job.id, why=_declared_anew(gang, job))]
     if missing := explain_missing(gang):
@@ -229,6 +231,13 @@ def _start(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[Gan
     return [Bind(job=job.id, bindings=bindings, final_because=final_because)]
 
 
+def _hold(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
+    """Nobody can tell now who belongs on its nodes; for a while it keeps them."""
+    if view.idle_s >= IDLE_PATIENCE_S:
+        return [Cancel(job=job.id, why=f"for {IDLE_PATIENCE_S:.0f} s nobody could tell whom it is for: {gang.refused}")]
+    return _report_all(gang, gang.refused, WaitCause.REFUSED)
+
+
 def _suspension(gang: Gang, policy: Policy) -> Suspension | None:
     """How the owner is suspended when the gang is preempted, if that is wished, possible and allowed."""
     return gang.suspension if policy.suspend_owners and gang.options.on_preemption == "suspend" else None
@@ -237,6 +246,8 @@ def _suspension(gang: Gang, policy: Policy) -> Suspension | None:
 def _take_places(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[GangAction]:
     """Members of later waves, and those that came in the stead of others, one by one: the nodes are the job's."""
     waiting = _unbound(gang)
+    if not gang.is_sized:
+        return _report_all(gang, gang.refused, WaitCause.REFUSED)
     if not waiting:
         return []
     bindings, actions = _bindings(view, gang, job, policy), list[GangAction]()
@@ -277,7 +288,7 @@ def _declared_anew(gang: Gang, job: JobView) -> str:
 
 
 def _tend_pending(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[GangAction]:
-    if not _is_for(gang, job):
+    if gang.is_sized and not _is_for(gang, job):
         return [Cancel(job=job.id, why=_declared_anew(gang, job))]
     actions: list[GangAction] = []
     if view.eligibility is not None and view.eligibility.eligible:
@@ -285,8 +296,8 @@ def _tend_pending(view: GangView, gang: Gang, job: JobView, policy: Policy) -> l
         if wanted != job.excluded:
             actions.append(UpdateExcluded(job=job.id, excluded=wanted))
     # What was asked for since cannot be used: the job waits on, as it was.
-    if fatal := [str(problem) for problem in gang.problems if problem.fatal]:
-        return [*actions, *_report_all(gang, "; ".join(fatal), WaitCause.BAD_OPTION)]
+    if gang.refused:
+        return [*actions, *_report_all(gang, gang.refused, WaitCause.REFUSED)]
     wants = plan_terms(gang, policy)
     change = find_change(job.terms, wants) if job.terms is not None and wants != job.refused_terms else None
     if change is not None:
@@ -304,11 +315,8 @@ def _tend_pending(view: GangView, gang: Gang, job: JobView, policy: Policy) -> l
 def _submit(view: GangView, gang: Gang, policy: Policy) -> list[GangAction]:
     if any(pod.spec.scheduling_gates for pod in gang.members):
         return []
-    fatal = [str(problem) for problem in gang.problems if problem.fatal]
     if gang.refused:
         return _report_all(gang, gang.refused, WaitCause.REFUSED)
-    if fatal:
-        return _report_all(gang, "; ".join(fatal), WaitCause.BAD_OPTION)
     if not gang.places:
         return _report_all(gang, "its owner declares no pods", WaitCause.NO_PLACES)
     if view.waits_for:

@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.options import Problem
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import (
@@ -49,11 +50,11 @@ def within_limits(gang: Gang, *, gpu_resources: Mapping[str, str]) -> Gang:
         gang: as its family made it.
         gpu_resources: extended resource → GRES name.
     """
-    if gang.refused or gang.never_queues:
+    if not gang.is_sized or gang.never_queues:
         return gang
     apart, together = _inner(gang, _anti), _inner(gang, _affinity)
     if refused := _refused_devices(gang, gpu_resources) or _refused_spread(gang, apart, together):
-        return msgspec.structs.replace(gang, refused=refused)
+        return msgspec.structs.replace(gang, problems=(*gang.problems, Problem(text=refused, fatal=True)))
     return msgspec.structs.replace(
         gang,
         one_per_node=gang.one_per_node or _must_spread(gang, apart),

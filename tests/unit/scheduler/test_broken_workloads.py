@@ -338,11 +338,17 @@ CASES = {
     ),
     "kueue-zero": (
         kueue("0"),
-        "annotation kueue.x-k8s.io/pod-group-total-count is '0': write how many pods the group has",
+        (
+            "Kueue pod group default/kueue-zero: annotation "
+            "kueue.x-k8s.io/pod-group-total-count is '0': write how many pods the group has"
+        ),
     ),
     "kueue-text": (
         kueue("all"),
-        "annotation kueue.x-k8s.io/pod-group-total-count is 'all': write how many pods the group has",
+        (
+            "Kueue pod group default/kueue-text: annotation "
+            "kueue.x-k8s.io/pod-group-total-count is 'all': write how many pods the group has"
+        ),
     ),
     "yunikorn-no-json": (
         yunikorn("{"),
@@ -366,11 +372,11 @@ CASES = {
     ),
     "ray-no-hosts": (
         ray({"groupName": "g", "replicas": 1, "numOfHosts": 0}),
-        "worker group g: numOfHosts is 0: at least 1 is needed",
+        "RayCluster default/ray-no-hosts: worker group g: numOfHosts is 0, and must be at least 1",
     ),
     "ray-negative": (
         ray({"groupName": "g", "replicas": -1}),
-        "worker group g: replicas is -1: at least 0 is needed",
+        "RayCluster default/ray-negative: worker group g: replicas is -1, and must be at least 0",
     ),
     "ray-memory": (
         ray(head={"containers": [{"name": "h", "resources": {"requests": {"memory": "a lot"}}}]}),
@@ -381,19 +387,22 @@ CASES = {
     ),
     "spark-memory": (
         spark(driver={"memory": "plenty"}),
-        "driver.memory: 'plenty' is not a size as Java writes it, such as 512m or 2g",
+        (
+            "SparkApplication default/spark-memory: driver.memory: 'plenty' is not a size as Java writes it, "
+            "such as 512m or 2g"
+        ),
     ),
     "spark-executors": (
         spark(sparkConf={"spark.executor.instances": "some"}),
-        "sparkConf spark.executor.instances: 'some' is not a number",
+        "SparkApplication default/spark-executors: sparkConf spark.executor.instances: 'some' is not a number",
     ),
     "volcano-too-many": (
         volcano(minAvailable=5, tasks=[{"name": "w", "replicas": 2}]),
-        "minAvailable 5 is above the 2 replicas of all tasks",
+        "Volcano Job default/volcano-too-many: minAvailable 5 is above the 2 replicas of all tasks",
     ),
     "volcano-circle": (
         volcano(tasks=[{"name": "w", "replicas": 1, "dependsOn": {"name": ["w"]}}]),
-        "tasks depend on one another in a circle: w",
+        "Volcano Job default/volcano-circle: tasks depend on one another in a circle: w",
     ),
     "torch-negative": (
         torch(-1),

@@ -34,9 +34,10 @@ from sunkpy.core.gang.families import (
     yunikorn,
 )
 from sunkpy.core.gang.families.belonging import top
-from sunkpy.core.gang.families.declaration import unsized
+from sunkpy.core.gang.families.declaration import BadDeclaration, unsized
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, extra_unit
 from sunkpy.core.gang.identity import GangId, legible
+from sunkpy.core.gang.options import Problem
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import OddOwner, Pod
 from sunkpy.core.model.quantity import BadQuantity
@@ -96,20 +97,24 @@ def assemble(id: GangId, pods: Sequence[Pod], owners: Owners = (), *, families: 
     what = top(pods[0], owners) or f"{family.name} {id}"
     if not _is_same(said, id):
         why = f"pod {pods[0].name} does not say any more that it belongs to {id}: a label or annotation was changed"
-        return unsized(id, pods, owners, kind=str(id), why=why)
+        return unsized(id, pods, owners, kind=str(id), problem=Problem(text=why, fatal=True))
     if odd := next((each for each in owners if isinstance(each, OddOwner) and each.is_a in family.reads), None):
         return unreadable(id, pods, why=f"{odd.kind} {'/'.join(odd.key)} cannot be read: {odd.why}")
     try:
         gang = family.assemble(id, pods, owners)
         _check_shapes(gang)
+    except BadDeclaration as error:
+        gang = unsized(id, pods, owners, kind=what, problem=error.problem)
     except (msgspec.ValidationError, RecursionError, BadQuantity) as error:
-        gang = unsized(id, pods, owners, kind=what, why=f"{what} cannot be read: {error}")
+        problem = Problem(text=f"{what} cannot be read: {error}", fatal=True)
+        gang = unsized(id, pods, owners, kind=what, problem=problem)
     return _with_all_that_run(gang, pods)
 
 
 def unreadable(id: GangId, pods: Sequence[Pod], *, why: str) -> Gang:
     """The gang `id` while nobody can tell what it looks like: refused, with all its pods."""
-    return _with_all_that_run(unsized(id, pods, (), kind=str(id), why=why), pods)
+    gang = unsized(id, pods, (), kind=str(id), problem=Problem(text=why, fatal=True))
+    return _with_all_that_run(gang, pods)
 
 
 def speaks_for(id: GangId, pod: Pod, owners: Owners, *, families: Families = FAMILIES) -> bool:

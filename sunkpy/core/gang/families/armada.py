@@ -15,10 +15,9 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.families.belonging import named_id
-from sunkpy.core.gang.families.declaration import BadDeclaration, current, options_of, role, size_in, unsized
+from sunkpy.core.gang.families.declaration import BadDeclaration, about, current, options_of, role, size_in
 from sunkpy.core.gang.gang import Family, Gang, Owners
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.options import Problem
 from sunkpy.core.model.objects import Pod
 
 GANG_ID: Final = "armadaproject.io/gangId"
@@ -39,20 +38,15 @@ def _identify(pod: Pod, _owners: Owners) -> GangId | None:
 
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
-    kind = f"Armada gang {id}"
-    try:
+    with about(annotation=CARDINALITY):
         places = _cardinality(current(pods))
-    except BadDeclaration as error:
-        gang = unsized(id, pods, owners, kind=kind, why="")
-        problem = Problem(annotation=CARDINALITY, text=str(error), fatal=True)
-        return msgspec.structs.replace(gang, problems=(*gang.problems, problem))
     options, problems = options_of(pods, owners)
     return Gang(
         id=id,
         roles=(role("pod", pods, places),),
         options=options,
         problems=problems,
-        kind=kind,
+        kind=f"Armada gang {id}",
         one_domain=pods[0].annotations.get(UNIFORMITY, ""),
         final_because=GONE,
     )

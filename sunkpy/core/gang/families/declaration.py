@@ -7,7 +7,8 @@ the gang out of Slurm and is told to the user; nothing is guessed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -21,8 +22,6 @@ from sunkpy.core.model.objects import Condition, Kind, Owner, Pod, PodSpec, Wire
 
 T = TypeVar("T")
 
-Assemble = Callable[[GangId, Sequence[Pod], Owners], Gang]
-
 MOST_PLACES: Final = 65_533
 """The most nodes that Slurm gives to one job (slurm.h, MAX_SLURM_NODES)."""
 
@@ -33,7 +32,23 @@ _INDEX_LABELS: Final = ("batch.kubernetes.io/job-completion-index", "apps.kubern
 
 
 class BadDeclaration(ValueError):
-    """What is declared makes no gang, or cannot be read; the text is for its people."""
+    """What is declared makes no gang, or cannot be read; the text is for its people.
+
+    `annotation`: the one that says so, where it is one. Who catches it has `problem`.
+    """
+
+    def __init__(self, text: str, *, annotation: str = "") -> None:
+        super().__init__(text)
+        self.problem = Problem(annotation=annotation, text=text, fatal=True)
+
+
+@contextlib.contextmanager
+def about(whose: str = "", *, annotation: str = "") -> Iterator[None]:
+    """What is wrong in here is wrong with that object, or with that annotation."""
+    try:
+        yield
+    except BadDeclaration as error:
+        raise BadDeclaration(f"{whose}: {error}" if whose else str(error), annotation=annotation) from error
 
 
 # ------------------------------------------------------------------ the owner
@@ -116,11 +131,10 @@ def count(owner: Owner, field: str, number: int, *, least: int = 0) -> int:
     Raises:
         BadDeclaration: it is too small or too large.
     """
-    where = f"{owner.kind} {'/'.join(owner.key)}: {field} is {number}"
-    if number < least:
-        raise BadDeclaration(f"{where}, and must be at least {least}")
-    if number > MOST_PLACES:
-        raise BadDeclaration(f"{where}, and Slurm gives at most {MOST_PLACES} nodes to a job")
+    with about(f"{owner.kind} {'/'.join(owner.key)}"):
+        at_least(number, least, field=field)
+        if number > MOST_PLACES:
+            raise BadDeclaration(f"{field} is {number}, and Slurm gives at most {MOST_PLACES} nodes to a job")
     return number
 
 
@@ -131,7 +145,7 @@ def at_least(number: int, least: int, *, field: str) -> int:
         BadDeclaration: it is smaller.
     """
     if number < least:
-        raise BadDeclaration(f"{field} is {number}: at least {least} is needed")
+        raise BadDeclaration(f"{field} is {number}, and must be at least {least}")
     return number
 
 
@@ -231,28 +245,12 @@ def options_of(pods: Iterable[Pod], owners: Owners) -> tuple[JobOptions, tuple[P
     return read_options({frozenset(layer.items()): layer for layer in layers}.values())
 
 
-def unsized(id: GangId, pods: Sequence[Pod], owners: Owners, *, kind: str, why: str) -> Gang:
-    """A gang whose size cannot be read: it keeps the pods that it has, and is not submitted."""
+def unsized(id: GangId, pods: Sequence[Pod], owners: Owners, *, kind: str, problem: Problem) -> Gang:
+    """A gang whose size cannot be told: it keeps the pods that it has, and is not submitted."""
     options, problems = options_of(pods, owners)
     living = sum(not pod.is_finished for pod in pods)
     held = Role(name="pod", places=living, first=living, members=by_seniority(pods, living))
-    return Gang(id=id, roles=(held,), options=options, problems=problems, kind=kind, refused=why)
-
-
-def told(assemble: Assemble) -> Assemble:
-    """`assemble`, of which a BadDeclaration becomes a fatal problem of a gang that keeps the pods that are there."""
-
-    def tell(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
-        try:
-            return assemble(id, pods, owners)
-        except BadDeclaration as error:
-            options, problems = _options(pods[:1], owners)
-            role = Role(name="pod", places=len(pods), first=len(pods), members=by_seniority(pods, len(pods)))
-            problem = Problem(text=str(error), fatal=True)
-            return Gang(id=id, roles=(role,), options=options, problems=(*problems, problem), kind=_kind(id, owners))
-
-    return tell
-
-
-def _kind(id: GangId, owners: Owners) -> str:
-    return next((f"{owner.kind} {id}" for owner in owners if owner.uid == id.uid), str(id))
+    problems = (*problems, problem)
+    gang = Gang(id=id, roles=(held,), options=options, problems=problems, kind=kind, is_sized=False)
+    # What its owner will do is not known either.
+    return msgspec.structs.replace(gang, expects_more=True)

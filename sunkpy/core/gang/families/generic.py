@@ -31,7 +31,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.families.belonging import controllers, distinct, named_id
-from sunkpy.core.gang.families.declaration import BadDeclaration, options_of, size, unsized
+from sunkpy.core.gang.families.declaration import BadDeclaration, about, options_of, size
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Reference, Role, Suspension, by_seniority, ranked
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Kind, Owner, Pod
@@ -196,11 +196,9 @@ def _assemble(rule: WorkloadRule, id: GangId, pods: Sequence[Pod], owners: Owner
     kind = f"{rule.owner_kind.kind} {id}"
     owner = _owner(rule, pods[0], owners)
     if owner is None:
-        return unsized(id, pods, owners, kind=kind, why=f"{kind}, named by {rule.named_by}, does not exist")
-    try:
+        raise BadDeclaration(f"{kind}, named by {rule.named_by}, does not exist")
+    with about(kind):
         roles = _roles(rule, owner, pods)
-    except BadDeclaration as error:
-        return unsized(id, pods, owners, kind=kind, why=f"{kind}: {error}")
     options, problems = options_of(pods, owners)
     # Suspending an owner takes all its units, so it is right only where it has one.
     path = tuple(rule.suspend_path.split(".")) if rule.suspend_path and not rule.unit_by else ()

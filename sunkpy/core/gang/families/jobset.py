@@ -224,7 +224,6 @@ def _domain_of(pod: Pod) -> str:
     return "" if BY_NODE_SELECTOR in pod.annotations else pod.annotations.get(EXCLUSIVE, "")
 
 
-@declaration.told
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     jobset = declaration.required(owners, JOB_SET, called=f"JobSet {id.namespace}/{id.name}")
     spec = declaration.declared(jobset, _Spec)

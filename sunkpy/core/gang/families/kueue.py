@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.families.belonging import made_by, maker, named_id
-from sunkpy.core.gang.families.declaration import BadDeclaration, current, make, ordinal, unsized
+from sunkpy.core.gang.families.declaration import BadDeclaration, about, current, make, ordinal
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, by_seniority, ranked
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Kind, Pod
@@ -44,10 +44,9 @@ def _identify(pod: Pod, _owners: Owners) -> GangId | None:
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     called = f"Kueue pod group {id.namespace}/{id.name}"
-    try:
-        gang = make(Gang(id=id, roles=_roles(pods), kind=called), owners)
-    except BadDeclaration as error:
-        return unsized(id, pods, owners, kind=called, why=str(error))
+    with about(called):
+        roles = _roles(pods)
+    gang = make(Gang(id=id, roles=roles, kind=called), owners)
     final = "" if all(map(maker, pods)) else "Kueue makes no pod of a group again"
     return msgspec.structs.replace(gang, final_because=final)
 

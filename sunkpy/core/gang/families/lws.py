@@ -75,7 +75,6 @@ def _refers(pod: Pod) -> tuple[Reference, ...]:
     return (Reference(kind=LWS, key=(pod.metadata.namespace, name)),) if name and GROUP_KEY in pod.labels else ()
 
 
-@declaration.told
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     lws = nearest(owners, LWS)
     spec = declaration.declared(lws, _Spec) if lws else _Spec()

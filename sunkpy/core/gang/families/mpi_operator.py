@@ -55,7 +55,6 @@ def _identify(pod: Pod, owners: Owners) -> GangId | None:
     return GangId(namespace=pod.metadata.namespace, name=found.name, uid=found.uid)
 
 
-@declaration.told
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     job = declaration.required(owners, MPI_JOB, called=f"MPIJob {id.namespace}/{id.name}")
     spec = declaration.declared(job, _Spec)

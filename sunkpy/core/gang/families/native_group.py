@@ -15,7 +15,7 @@ from typing import Final
 
 from sunkpy.core.gang.families.batch_job import as_made
 from sunkpy.core.gang.families.belonging import named_id
-from sunkpy.core.gang.families.declaration import BadDeclaration, options_of, role, size, unsized
+from sunkpy.core.gang.families.declaration import BadDeclaration, about, options_of, role, size
 from sunkpy.core.gang.gang import Family, Gang, Owners, Reference
 from sunkpy.core.gang.identity import GangId, token
 from sunkpy.core.model.objects import Kind, Owner, Pod, Wire, WorkloadReference
@@ -85,11 +85,9 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     kind = f"{what}, group {id.unit}" if id.unit else what
     group = next((each for each in owners if each.is_a == reference.kind and each.key == reference.key), None)
     if group is None:
-        return unsized(id, pods, owners, kind=kind, why=f"{what}, named by the pod's spec, does not exist")
-    try:
+        raise BadDeclaration(f"{what}, named by the pod's spec, does not exist")
+    with about(kind):
         places = _places(pods[0].spec.workload_ref if reference.kind == WORKLOAD else None, group)
-    except BadDeclaration as error:
-        return unsized(id, pods, owners, kind=kind, why=f"{kind}: {error}")
     options, problems = options_of(pods, owners)
     roles = (role("pod", pods, places),)
     gang = Gang(id=id, roles=roles, options=options, problems=problems, kind=kind, one_domain=_domain(group))

@@ -84,7 +84,6 @@ def _places(job: Owner, spec: _Spec) -> dict[str, int]:
     return held
 
 
-@declaration.told
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     job = declaration.required(owners, PADDLE_JOB, called=f"PaddleJob {id.namespace}/{id.name}")
     spec = declaration.declared(job, _Spec)

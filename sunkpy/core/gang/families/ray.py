@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.families.belonging import made_by, nearest
-from sunkpy.core.gang.families.declaration import BadDeclaration, Template, at_least, make, ordinal, required, unsized
+from sunkpy.core.gang.families.declaration import BadDeclaration, Template, about, at_least, make, ordinal, required
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, Suspension, by_seniority, ranked
 from sunkpy.core.gang.identity import GangId, token
 from sunkpy.core.model.objects import Container, Kind, Owner, Pod, PodSpec, Resources, Wire
@@ -111,16 +111,14 @@ def _unit(pod: Pod, cluster: Owner | None) -> str:
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     called = f"RayCluster {id.namespace}/{id.name}"
     kind = f"{_below(owners)}{called}"
-    try:
-        cluster = required(owners, RAY_CLUSTER, called=called)
-        spec = cluster.spec_as(_Cluster)
-        if id.unit:
-            return make(Gang(id=id, roles=_added_replica(spec, pods), kind=f"{kind}, replica {id.unit}"), owners)
-        gang = make(Gang(id=id, roles=_roles(spec, pods), kind=kind), owners)
-    except BadDeclaration as error:
-        return unsized(id, pods, owners, kind=kind, why=str(error))
+    cluster = required(owners, RAY_CLUSTER, called=called)
+    spec = cluster.spec_as(_Cluster)
+    with about(called):
+        roles = _added_replica(spec, pods) if id.unit else _roles(spec, pods)
+    if id.unit:
+        return make(Gang(id=id, roles=roles, kind=f"{kind}, replica {id.unit}"), owners)
     return msgspec.structs.replace(
-        gang,
+        make(Gang(id=id, roles=roles, kind=kind), owners),
         expects_more=not spec.suspend and not cluster.is_deleting,
         final_because=_final_because(nearest(owners, RAY_JOB)),
         suspension=_suspension(cluster, owners),

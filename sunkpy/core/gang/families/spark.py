@@ -29,7 +29,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.families.belonging import nearest, reference_to
-from sunkpy.core.gang.families.declaration import BadDeclaration, Template, at_least, make, required, unsized
+from sunkpy.core.gang.families.declaration import BadDeclaration, Template, about, at_least, make, required
 from sunkpy.core.gang.gang import Family, Gang, Owners, Reference, Role, Suspension, by_seniority, solo
 from sunkpy.core.gang.identity import GangId, token
 from sunkpy.core.gang.options import read_options
@@ -135,12 +135,11 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     if id.uid == pods[0].uid:
         return _submitted_by_hand(id, pods[0], owners)
     called = f"SparkApplication {id.namespace}/{id.name}"
-    try:
-        application = required(owners, SPARK_APPLICATION, called=called)
-        spec = application.spec_as(_Application)
-        gang = make(Gang(id=id, roles=_roles(spec, pods), kind=called), owners)
-    except BadDeclaration as error:
-        return unsized(id, pods, owners, kind=called, why=str(error))
+    application = required(owners, SPARK_APPLICATION, called=called)
+    spec = application.spec_as(_Application)
+    with about(called):
+        roles = _roles(spec, pods)
+    gang = make(Gang(id=id, roles=roles, kind=called), owners)
     final = _final_because(called, spec)
     return msgspec.structs.replace(gang, final_because=final, suspension=Suspension(owner=application))
 

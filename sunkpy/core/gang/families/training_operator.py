@@ -132,7 +132,6 @@ def _least_workers(elastic: _Elastic | None, sizes: Mapping[str, int]) -> int | 
     return None if elastic.max_replicas is None else min(elastic.max_replicas, sizes.get(WORKER, 0))
 
 
-@declaration.told
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     found = _reference(pods[0])
     assert found is not None, "no pod is of this family without one"

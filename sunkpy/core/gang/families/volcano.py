@@ -30,7 +30,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.families.belonging import made_by, maker, named_id
-from sunkpy.core.gang.families.declaration import BadDeclaration, Template, at_least, make, ordinal, required, unsized
+from sunkpy.core.gang.families.declaration import BadDeclaration, Template, about, at_least, make, ordinal, required
 from sunkpy.core.gang.gang import Family, Gang, Owners, Reference, Role, by_seniority, ranked
 from sunkpy.core.gang.identity import GangId, token
 from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
@@ -129,12 +129,11 @@ def _identify_job(pod: Pod, _owners: Owners) -> GangId | None:
 
 def _assemble_job(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     called = f"Volcano Job {id.namespace}/{id.name}"
-    try:
-        job = required(owners, JOB, called=called)
-        spec = job.spec_as(_Job)
-        gang = make(Gang(id=id, roles=_task_roles(spec, pods), kind=called), owners)
-    except BadDeclaration as error:
-        return unsized(id, pods, owners, kind=called, why=str(error))
+    job = required(owners, JOB, called=called)
+    spec = job.spec_as(_Job)
+    with about(called):
+        roles = _task_roles(spec, pods)
+    gang = make(Gang(id=id, roles=roles, kind=called), owners)
     more = _expects_more(job, gang.roles)
     return msgspec.structs.replace(gang, expects_more=more, final_because=_final_because(called, spec))
 
@@ -256,11 +255,10 @@ def _refers(pod: Pod) -> tuple[Reference, ...]:
 
 def _assemble_group(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     called = f"Volcano PodGroup {id.namespace}/{id.name}"
-    try:
-        spec = required(owners, POD_GROUP, called=called).spec_as(_Group)
-        gang = make(Gang(id=id, roles=_group_roles(spec, pods), kind=called), owners)
-    except BadDeclaration as error:
-        return unsized(id, pods, owners, kind=called, why=str(error))
+    spec = required(owners, POD_GROUP, called=called).spec_as(_Group)
+    with about(called):
+        roles = _group_roles(spec, pods)
+    gang = make(Gang(id=id, roles=roles, kind=called), owners)
     final = "" if all(map(maker, pods)) else "nothing makes a bare pod again"
     return msgspec.structs.replace(gang, final_because=final)
 

@@ -17,10 +17,9 @@ import msgspec
 
 from sunkpy.core.gang.families.batch_job import as_made
 from sunkpy.core.gang.families.belonging import named_id
-from sunkpy.core.gang.families.declaration import BadDeclaration, options_of, role, size, unsized
+from sunkpy.core.gang.families.declaration import BadDeclaration, about, options_of, role, size
 from sunkpy.core.gang.gang import Family, Gang, Owners, Role
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.options import Problem
 from sunkpy.core.model import quantity
 from sunkpy.core.model.objects import Affinity, Container, Pod, PodSpec, Resources, Toleration, Wire
 
@@ -70,19 +69,14 @@ def _identify(pod: Pod, _owners: Owners) -> GangId | None:
 
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
-    kind = f"YuniKorn application {id}"
     elders = sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp, pod.name))
     declaring = next((pod for pod in elders if pod.annotations.get(GROUPS)), None)
     if declaring is None:
-        why = f"none of the pods of application {id.name} declares {GROUPS}"
-        return unsized(id, pods, owners, kind=kind, why=why)
-    try:
+        raise BadDeclaration(f"none of the pods of application {id.name} declares {GROUPS}")
+    with about(annotation=GROUPS):
         roles = _roles(declaring, _groups(declaring.annotations[GROUPS]), pods)
-    except BadDeclaration as error:
-        gang = unsized(id, pods, owners, kind=kind, why="")
-        problem = Problem(annotation=GROUPS, text=str(error), fatal=True)
-        return msgspec.structs.replace(gang, problems=(*gang.problems, problem))
     options, problems = options_of(pods, owners)
+    kind = f"YuniKorn application {id}"
     return as_made(Gang(id=id, roles=roles, options=options, problems=problems, kind=kind), pods, owners)
 
 
@@ -95,10 +89,8 @@ def _groups(text: str) -> Sequence[_TaskGroup]:
     if len(set(names)) < len(names):
         raise BadDeclaration(f"a task group is named twice: {', '.join(sorted(names))[:80]}")
     for group in groups:
-        try:
+        with about(f"minMember of {group.name[:40]!r}"):
             size(group.min_member)
-        except BadDeclaration as error:
-            raise BadDeclaration(f"minMember of {group.name[:40]!r}: {error}") from error
         if wrong := _wrong_amount(group):
             raise BadDeclaration(f"minResource of {group.name[:40]!r}: {wrong}")
     size(sum(group.min_member for group in groups))

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from sunkpy.core.gang.actions import Bind, Cancel, Evict, Finish, Report, Submit
 from sunkpy.core.gang.decide import decide_gang
-from sunkpy.core.gang.families import FAMILIES, assemble, identify
+from sunkpy.core.gang.families import FAMILIES, assemble, declaration, identify
 from sunkpy.core.gang.gang import Member, Role
 from sunkpy.core.gang.hooks import epilog_waits_for, gate_waits_for, prolog_waits_for
 from sunkpy.core.gang.identity import GangId, parse_comment
+from sunkpy.core.gang.options import Problem
 from sunkpy.core.gang.request import Policy
 from sunkpy.core.gang.view import GangView, JobView
 from sunkpy.core.model.objects import Owner, OwnerReference, Pod, SchedulingGroup, WorkloadReference
@@ -241,9 +242,48 @@ def test_a_gang_that_was_declared_anew_while_it_queued_is_submitted_anew():
 
 
 def test_what_slurm_cannot_give_is_said_on_every_pod_and_nothing_is_submitted():
-    gang, _ = band(("leader", 0, make_pod()), ("worker", 0, make_pod("b", uid="b")), refused="no device classes")
+    gang, _ = band(
+        ("leader", 0, make_pod()),
+        ("worker", 0, make_pod("b", uid="b")),
+        problems=(Problem(text="no device classes", fatal=True),),
+    )
     actions = decide_gang(band_view(gang), POLICY)
     assert [(type(a), a.message, a.is_problem) for a in actions] == [(Report, "no device classes", True)] * 2
+
+
+def unsized(*pods):
+    """A gang of which nobody can tell now how many pods it has."""
+    gang, made = band(*pods)
+    problem = Problem(text="Band default/band cannot be read", fatal=True)
+    return declaration.unsized(gang.id, made, (), kind="Band default/band", problem=problem)
+
+
+def test_the_job_of_a_gang_whose_size_cannot_be_told_waits_on_in_the_queue():
+    queued = JobView(id=7, state=frozenset({"PENDING"}), tasks=3, reason="Priority")
+    gang = unsized(("leader", 0, make_pod()))
+    (report,) = decide_gang(band_view(gang, queued), POLICY)
+    assert (report.message, report.is_problem) == ("Band default/band cannot be read", True)
+
+
+@pytest.mark.parametrize(("idle_s", "kind"), [(1.0, Report), (120.0, Cancel)])
+def test_nobody_is_bound_while_it_cannot_be_told_who_belongs_where(idle_s, kind):
+    gang = unsized(("leader", 0, make_pod()))
+    (action,) = decide_gang(band_view(gang, RUNS, idle_s=idle_s), POLICY)
+    assert type(action) is kind
+    assert "Band default/band cannot be read" in (action.why if kind is Cancel else action.message)
+
+
+def test_the_pods_that_run_run_on_and_others_wait_while_the_size_cannot_be_told():
+    runs, late = make_pod(node="k1", running=True), make_pod("late", uid="late")
+    gang = unsized(("leader", 0, runs), ("worker", 1, late))
+    (report,) = decide_gang(band_view(gang, RUNS, bound_to=7, placed={runs.uid: "n1"}), POLICY)
+    assert (report.pod.name, report.message) == ("late", "Band default/band cannot be read")
+
+
+@pytest.mark.parametrize(("idle_s", "expected"), [(119.0, []), (120.0, [Finish(job=7, exit_code=0)])])
+def test_a_job_is_kept_a_while_when_its_pods_have_ended_and_the_size_cannot_be_told(idle_s, expected):
+    gang = unsized(("leader", 0, make_pod(node="k1", phase="Succeeded")))
+    assert decide_gang(band_view(gang, RUNS, bound_to=7, idle_s=idle_s), POLICY) == expected
 
 
 def test_a_gang_without_places_is_refused():
