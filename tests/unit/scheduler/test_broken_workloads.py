@@ -205,6 +205,11 @@ def torn_partitions(world, name):
 
 
 CASES = {
+    "torn": (
+        torn_partitions,
+        "annotation sunkpy.dev/partition: the pods of a gang are one Slurm job and must agree: "
+        "torn-0 says 'low', torn-1 says 'ghost'",
+    ),
     "size-zero": (
         annotated(size="0"),
         "annotation sunkpy.dev/gang-size: 0 pods are no gang: at least 1",
@@ -487,16 +492,15 @@ async def test_when_the_broken_ones_go_nothing_of_them_is_left_to_stumble_over(w
 
 
 async def test_what_says_too_little_is_submitted_as_it_is(world, tmp_path):
-    """An owner that is gone or of a kind that nobody serves costs its options; the first pod speaks for a gang."""
+    """An owner that is gone or of a kind that nobody serves costs its options."""
     gone, strange = orphan_of("Loop", "example.com/v1"), orphan_of("Ghost", "ghosts.example.com/v1")
-    cases = {"owner-gone": gone, "owner-strange": strange, "torn": torn_partitions, "empty": asks(containers=[])}
+    cases = {"owner-gone": gone, "owner-strange": strange, "empty": asks(containers=[])}
     async with leading(world, tmp_path):
         for case, build in cases.items():
             build(world, case)
         evil = {GANG: "a\nk8s:default/owner-gone:uid", SIZE: "1", "sunkpy.dev/comment": "k8s:default/empty:uid-1"}
         world.add_pod("evil", annotations=evil)
-        await world.until(lambda: len(world.submissions) == 5, within_s=20.0)
+        await world.until(lambda: len(world.submissions) == 4, within_s=20.0)
     jobs = {parse_comment(job["comment"]).name: job for job in world.submissions}
-    assert jobs.keys() == {"owner-gone", "owner-strange", "torn", "empty", "a-k8s-default-owner-gone-uid"}
-    assert jobs["torn"]["partition"] == "low"
+    assert jobs.keys() == {"owner-gone", "owner-strange", "empty", "a-k8s-default-owner-gone-uid"}
     assert jobs["a-k8s-default-owner-gone-uid"]["comment"].endswith(" k8s:default/empty:uid-1")

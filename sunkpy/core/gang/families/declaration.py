@@ -16,7 +16,7 @@ import msgspec
 from sunkpy.core.gang.families.belonging import maker, nearest
 from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Owners, Role, Suspension, by_seniority, ranked
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.options import JobOptions, Problem, read_options
+from sunkpy.core.gang.options import JobOptions, Problem, read_gang_options
 from sunkpy.core.gang.owners import controller_of
 from sunkpy.core.model.objects import Condition, Kind, Owner, Pod, PodSpec, Wire
 
@@ -221,28 +221,24 @@ def waiting_role(role: Role, template: Template) -> Role:
 
 
 def make(gang: Gang, owners: Owners) -> Gang:
-    """The gang, with the options that the first pod of each role and the owners carry.
-
-    The pods of a role are made from one template, so the first speaks for all, leaders before the others.
+    """The gang, with the options that its pods ask for, leaders before the others, and its owners.
 
     Raises:
         BadDeclaration: it has no places, or more than a job can have.
     """
     if not 0 < gang.places <= MOST_PLACES:
         raise BadDeclaration(f"{gang.kind} declares {gang.places} pods, and a job has between 1 and {MOST_PLACES}")
-    options, problems = _options([role.members[0].pod for role in gang.roles if role.members], owners)
+    options, problems = _options(current(gang.members), owners)
     return msgspec.structs.replace(gang, options=options, problems=problems)
-
-
-def _options(pods: Iterable[Pod], owners: Owners) -> tuple[JobOptions, tuple[Problem, ...]]:
-    return read_options([each.annotations for each in (*pods, *owners) if each.annotations])
 
 
 def options_of(pods: Iterable[Pod], owners: Owners) -> tuple[JobOptions, tuple[Problem, ...]]:
     """Options of a gang: of its pods, the oldest first, then of the owners."""
-    elders = sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp, pod.name))
-    layers = (*(pod.annotations for pod in elders), *(owner.annotations for owner in owners))
-    return read_options({frozenset(layer.items()): layer for layer in layers}.values())
+    return _options(sorted(current(pods), key=lambda pod: (pod.metadata.creation_timestamp, pod.name)), owners)
+
+
+def _options(pods: Iterable[Pod], owners: Owners) -> tuple[JobOptions, tuple[Problem, ...]]:
+    return read_gang_options(((pod.name, pod.annotations) for pod in pods), [owner.annotations for owner in owners])
 
 
 def unsized(id: GangId, pods: Sequence[Pod], owners: Owners, *, kind: str, problem: Problem) -> Gang:

@@ -139,9 +139,17 @@ def test_otherwise_age_counts(pods):
 
 def test_options_of_the_oldest_pod_come_first_and_owners_last():
     pods = [
-        pod("b", annotations={"sunkpy.dev/qos": "late"}, creationTimestamp="2027"),
-        pod("a", annotations={"sunkpy.dev/qos": "early"}, creationTimestamp="2026"),
+        pod("b", annotations={"sunkpy.dev/comment": "late"}, creationTimestamp="2027"),
+        pod("a", annotations={"sunkpy.dev/comment": "early"}, creationTimestamp="2026"),
     ]
-    above = owner({"apiVersion": "v1", "kind": "X", "metadata": {"name": "x", "annotations": {"sunkpy.dev/qos": "no"}}})
+    said = {"sunkpy.dev/comment": "no", "sunkpy.dev/qos": "above"}
+    above = owner({"apiVersion": "v1", "kind": "X", "metadata": {"name": "x", "annotations": said}})
     options, problems = declaration.options_of(pods, [above])
-    assert (options.qos, problems) == ("early", ())
+    assert (options.comment, options.qos, problems) == ("early", "above", ())
+
+
+def test_what_ends_now_has_no_say_in_the_options():
+    old = pod("a", annotations={"sunkpy.dev/qos": "old"}, status={"phase": "Failed"}, creationTimestamp="2026")
+    new = pod("b", annotations={"sunkpy.dev/qos": "new"}, creationTimestamp="2027")
+    options, problems = declaration.options_of([old, new], ())
+    assert (options.qos, problems) == ("new", ())
