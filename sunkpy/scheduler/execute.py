@@ -109,12 +109,16 @@ class Executor:
 
     async def _change(self, entry: GangEntry, action: act.UpdateTerms) -> None:
         refusal = await self._jobs.change(entry, action)
-        job, pod = f"Slurm job {action.job}", action.pod
+        job, pod, change = f"Slurm job {action.job}", action.pod, action.change
         if refusal:
             note = f"{job} stays as it is: {refusal}"
             await self._pods.warn(pod, reason="JobNotChanged", action="Scheduling", note=note)
-        else:
-            await self._pods.tell(pod, reason="JobChanged", action="Scheduling", note=f"{job}: {action.change}")
+            return
+        if str(change):
+            await self._pods.tell(pod, reason="JobChanged", action="Scheduling", note=f"{job}: {change}")
+        if change.refusal:
+            note = f"{job} was submitted otherwise and stays so in {change.refusal}"
+            await self._pods.warn(pod, reason="JobNotChanged", action="Scheduling", note=note)
 
     async def _bind(self, entry: GangEntry, action: act.Bind) -> None:
         try:
