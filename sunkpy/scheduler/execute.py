@@ -81,6 +81,8 @@ class Executor:
             case act.Cover(pod=pod, job=job):
                 entry.now_under(job)
                 await self._pods.note_job(pod, job)
+            case act.NoteDevices(pod=pod, gpus=gpus):
+                await self._pods.note_devices(pod, gpus)
             case act.Finish():
                 await self._jobs.finish(entry, action)
             case act.Cancel(job=job, why=why):

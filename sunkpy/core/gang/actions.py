@@ -74,6 +74,13 @@ class Cover(msgspec.Struct, frozen=True, kw_only=True):
     job: JobId
 
 
+class NoteDevices(msgspec.Struct, frozen=True, kw_only=True):
+    """Note on a pod that is bound already which GPUs of its node its job has for it; empty: none that is known."""
+
+    pod: Pod
+    gpus: str
+
+
 class Finish(msgspec.Struct, frozen=True, kw_only=True):
     """End a job with the exit code of its pods: 0 when all succeeded, else 1."""
 
@@ -137,5 +144,16 @@ class Warn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 GangAction = (
-    Submit | UpdateExcluded | UpdateTerms | Bind | BindDirectly | Cover | Finish | Cancel | Evict | Report | Warn
+    Submit
+    | UpdateExcluded
+    | UpdateTerms
+    | Bind
+    | BindDirectly
+    | Cover
+    | NoteDevices
+    | Finish
+    | Cancel
+    | Evict
+    | Report
+    | Warn
 )

@@ -16,6 +16,7 @@ from sunkpy.core.gang.actions import (
     Evict,
     Finish,
     GangAction,
+    NoteDevices,
     Report,
     Submit,
     UpdateExcluded,
@@ -23,7 +24,7 @@ from sunkpy.core.gang.actions import (
     WaitCause,
     Warn,
 )
-from sunkpy.core.gang.devices import assign_devices
+from sunkpy.core.gang.devices import assign_devices, noted_on
 from sunkpy.core.gang.gang import Gang, Suspension
 from sunkpy.core.gang.outcome import has_succeeded
 from sunkpy.core.gang.places import explain_missing
@@ -125,7 +126,7 @@ def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction
         # Slurm may have missed it. The pods that are bound go when it has ended.
         return [*actions, Cancel(job=job.id, why=_GIVEN_BACK)]
     if holds_its_node(job):
-        return actions + _take_places(view, gang, job, policy)
+        return [*actions, *_note_devices(view, gang, job, policy), *_take_places(view, gang, job, policy)]
     actions += [Evict(pod=pod, job=job.id, suspension=_suspension(gang, policy)) for pod in _staying(view, gang)]
     # A suspended or requeued job would run no epilog for these pods, or start a second time without them.
     if job.is_suspended or job.is_pending:
@@ -260,6 +261,17 @@ def _take_places(view: GangView, gang: Gang, job: JobView, policy: Policy) -> li
             message = f"all its places in Slurm job {job.id} are taken: it waits until one is left"
             actions.append(Report(pod=pod, message=message, is_problem=False, cause=WaitCause.PLACES_TAKEN))
     return actions
+
+
+def _note_devices(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[GangAction]:
+    """On members that run: Slurm may tell late, and a job in the place of a lost one may have other devices."""
+    bound = [pod for pod in gang.members if view.holding.get(pod.uid) in job.devices and not pod.is_deleting]
+    if not bound:
+        return []
+    seats = view.seats(job)
+    gpus = assign_devices(gang, seats, job.devices, gpu_resources=policy.gpu_resources)
+    right = ((pod, gpus.get(pod.uid, "")) for pod in bound if pod.uid in seats)
+    return [NoteDevices(pod=pod, gpus=text) for pod, text in right if text != noted_on(pod)]
 
 
 def _bindings(view: GangView, gang: Gang, job: JobView, policy: Policy) -> dict[str, Binding]:

@@ -347,3 +347,26 @@ async def test_each_member_is_told_which_gpus_of_its_node_are_its_own(tmp_path):
         assert await call("prolog", job_id) == (200, {"done": True})
         told = [world.pod(name)["metadata"]["annotations"][names.ANNOTATION_GPU_INDICES] for name in ("one", "two")]
         assert sorted(told) == ["0,1", "2,3"]
+
+
+async def test_gpus_that_the_job_of_a_running_pod_does_not_have_are_noted_anew(tmp_path):
+    """As after a job was lost, and another one covers the pod with other devices."""
+    world = World()
+    world.add_node(1, **{"nvidia.com/gpu": "4"})
+    resources = {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}}
+    containers = [{"name": "c", "resources": resources}]
+    noted = {names.ANNOTATION_GPU_INDICES: "0"}
+    pod = world.add_pod("one", annotations=noted, containers=containers, node="node-1", running=True)
+    has = {"nodes": "n1", "tasks": {"set": True, "number": 1}, "cpus_per_task": {"set": True, "number": 1}}
+    taken = {
+        "gres_detail": ["gpu:h100:1(IDX:3)"],
+        "job_resources": {"nodes": {"allocation": [{"name": "n1", "cpus": {"count": 1}}]}},
+    }
+    world.add_job(pod, "RUNNING", **has, **taken)
+
+    def now_noted():
+        return world.pod("one")["metadata"]["annotations"].get(names.ANNOTATION_GPU_INDICES)
+
+    async with leading(world, tmp_path):
+        await world.until(lambda: now_noted() == "3")
+    assert (world.cancelled, world.deleted) == ([], [])
