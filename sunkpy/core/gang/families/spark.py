@@ -157,11 +157,12 @@ def _roles(spec: _Application, pods: Sequence[Pod]) -> tuple[Role, ...]:
     drivers = [pod for pod in pods if pod.labels.get(ROLE) == DRIVER]
     executors = [pod for pod in pods if pod.labels.get(ROLE) == EXECUTOR]
     in_pod = spec.mode in ("", "cluster")
-    places = _initial_executors(spec)
+    # Without a driver's pod the first executor is who the job begins with, though none is declared.
+    places = _initial_executors(spec) if in_pod else max(1, _initial_executors(spec))
     later = Role(
         name=EXECUTOR,
         places=places,
-        first=0 if in_pod else min(1, places),
+        first=0 if in_pod else 1,
         members=by_seniority(executors, places),
         shape=_shape(spec, EXECUTOR),
         decides=not in_pod,

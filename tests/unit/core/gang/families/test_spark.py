@@ -124,6 +124,13 @@ def test_in_client_mode_the_executors_are_all_there_is():
     assert [(role.name, role.places, role.first, role.decides) for role in made.roles] == [("executor", 1, 1, True)]
 
 
+def test_in_client_mode_the_job_begins_with_the_first_executor_though_none_is_declared():
+    by_load = application(mode="client", dynamicAllocation={"enabled": True}, executor={})
+    pods, owners = pods_of(by_load, executors=2)
+    made = gang(pods[1:], owners)
+    assert (made.places, len(made.members), made.refused) == (1, 1, "")
+
+
 @pytest.mark.parametrize(
     ("fields", "executors"),
     [
