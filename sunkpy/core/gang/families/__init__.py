@@ -112,9 +112,9 @@ def assemble(id: GangId, pods: Sequence[Pod], owners: Owners = (), *, families: 
 
 
 def unreadable(id: GangId, pods: Sequence[Pod], *, why: str) -> Gang:
-    """The gang `id` while nobody can tell what it looks like: refused, with all its pods."""
+    """The gang `id` while nobody can tell what it looks like: refused, with all its pods; others may come."""
     gang = unsized(id, pods, (), kind=str(id), problem=Problem(text=why, fatal=True))
-    return _with_all_that_run(gang, pods)
+    return _with_all_that_run(msgspec.structs.replace(gang, expects_more=True), pods)
 
 
 def speaks_for(id: GangId, pod: Pod, owners: Owners, *, families: Families = FAMILIES) -> bool:

@@ -247,6 +247,4 @@ def unsized(id: GangId, pods: Sequence[Pod], owners: Owners, *, kind: str, probl
     living = sum(not pod.is_finished for pod in pods)
     held = Role(name="pod", places=living, first=living, members=by_seniority(pods, living))
     problems = (*problems, problem)
-    gang = Gang(id=id, roles=(held,), options=options, problems=problems, kind=kind, is_sized=False)
-    # What its owner will do is not known either.
-    return msgspec.structs.replace(gang, expects_more=True)
+    return Gang(id=id, roles=(held,), options=options, problems=problems, kind=kind, is_sized=False)

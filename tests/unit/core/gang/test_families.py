@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sunkpy.core.gang import families
 from sunkpy.core.gang.actions import Bind, Cancel, Evict, Finish, Report, Submit
 from sunkpy.core.gang.decide import decide_gang
-from sunkpy.core.gang.families import FAMILIES, assemble, declaration, identify
+from sunkpy.core.gang.families import FAMILIES, assemble, identify
 from sunkpy.core.gang.gang import Member, Role
 from sunkpy.core.gang.hooks import epilog_waits_for, gate_waits_for, prolog_waits_for
 from sunkpy.core.gang.identity import GangId, parse_comment
@@ -335,8 +335,7 @@ def test_what_slurm_cannot_give_is_said_on_every_pod_and_nothing_is_submitted():
 def unsized(*pods):
     """A gang of which nobody can tell now how many pods it has."""
     gang, made = band(*pods)
-    problem = Problem(text="Band default/band cannot be read", fatal=True)
-    return declaration.unsized(gang.id, made, (), kind="Band default/band", problem=problem)
+    return families.unreadable(gang.id, made, why="Band default/band cannot be read")
 
 
 def test_the_job_of_a_gang_whose_size_cannot_be_told_waits_on_in_the_queue():
