@@ -118,7 +118,7 @@ class Explainer:
         lookup = OwnerLookup(self._kube, around.families)
         known = await self._sort(pods, around, lookup)
         if (above := known.aside.get(pod.uid)) is not None and above.waits_for is not None:
-            return unplaced(pod, above, unreadable=lookup.why_unreadable(above.waits_for.kind))
+            return unplaced(pod, above, unreadable=lookup.why_unreadable(above.waits_for))
         id = next(id for id, members in known.pods.items() if pod in members)
         return await self._explain(id, known, around, asked=pod)
 
@@ -245,7 +245,7 @@ class Explainer:
 def _kept_aside(name: str, pods: Sequence[Pod], known: _Known, lookup: OwnerLookup) -> list[Explanation]:
     """Pods below an object of that name of which it is not known where they belong."""
     return [
-        unplaced(pod, above, unreadable=lookup.why_unreadable(above.waits_for.kind))
+        unplaced(pod, above, unreadable=lookup.why_unreadable(above.waits_for))
         for pod in pods
         if (above := known.aside.get(pod.uid)) is not None and above.waits_for is not None
         if name in {link.name for link in above.links}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from sunkpy.core.gang.gang import Family
 from sunkpy.core.gang.owners import Above, Absence, Link, climb
-from sunkpy.core.model.objects import Kind, Owner, Pod
+from sunkpy.core.model.objects import Owner, Pod
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
 from sunkpy.kube.discovery import Discovery
@@ -21,7 +21,7 @@ class OwnerLookup:
         self._families = tuple(families)
         self._discovery = Discovery(kube, time.monotonic)
         self._found: dict[Link, Owner | Absence] = {}
-        self._unreadable: dict[Kind, str] = {}
+        self._unreadable: dict[Link, str] = {}
 
     async def above(self, pod: Pod) -> Above:
         """All that stands above the pod; `waits_for` is what could not be read.
@@ -35,21 +35,24 @@ class OwnerLookup:
                 return above
             self._found[above.waits_for] = await self._read(above.waits_for)
 
-    def why_unreadable(self, kind: Kind) -> str:
-        """What is in the way of reading a kind."""
-        return self._unreadable.get(kind, "")
+    def why_unreadable(self, link: Link) -> str:
+        """What is in the way of reading an object."""
+        return self._unreadable.get(link, "")
 
     async def _read(self, link: Link) -> Owner | Absence:
         try:
             resource = await self._discovery.find(link.kind)
             if resource is None:
                 name = f"{link.kind.kind} of {link.kind.group}" if link.kind.group else link.kind.kind
-                self._unreadable[link.kind] = f"the apiserver knows no kind {name}: its CRD is not installed"
+                self._unreadable[link] = f"the apiserver knows no kind {name}: its CRD is not installed"
                 return Absence.UNREADABLE
             owner = await self._kube.get(resource.path(link.namespace, link.name), Owner)
         except errors.NotFound:
             return Absence.GONE
         except errors.Forbidden as error:
-            self._unreadable[link.kind] = f"you may not read it: {error.message}"
+            self._unreadable[link] = f"you may not read it: {error.message}"
+            return Absence.UNREADABLE
+        except errors.Unreadable as error:
+            self._unreadable[link] = f"that cannot be read: {error.message}"
             return Absence.UNREADABLE
         return owner if link.leads_to(owner) else Absence.GONE

@@ -9,25 +9,18 @@ from typing import Final, Self, TypeVar
 
 import msgspec
 
-from sunkpy.kube import paths
+from sunkpy.core.model.objects import KubeObject
+from sunkpy.kube import decoding, errors, paths
 from sunkpy.kube.connection import Connection, Json, Request
 from sunkpy.kube.tokens import TokenReview, TokenReviewAnswer
 from sunkpy.runtime.deadline import Deadline, unlimited
 
 T = TypeVar("T")
+U = TypeVar("U", bound=KubeObject)
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
-
-
-class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
-    resource_version: str = ""
-
-
-class _RawList(msgspec.Struct, frozen=True):
-    metadata: _ListMeta = _ListMeta()
-    items: list[msgspec.Raw] | None = None
 
 
 class Kube:
@@ -79,22 +72,45 @@ class Kube:
 
         Raises:
             NotFound, Forbidden, Unavailable.
+            Unreadable: it does not look as it should.
         """
-        return msgspec.json.decode(await self.request("GET", path), type=type_)
+        answer = await self.request("GET", path)
+        try:
+            return msgspec.json.decode(answer, type=type_)
+        except (msgspec.DecodeError, RecursionError) as error:
+            message = decoding.TOO_DEEP if isinstance(error, RecursionError) else str(error)
+            raise errors.Unreadable(f"GET {path}", status=200, message=message) from error
 
     async def list_objects(
-        self, path: str, item_type: type[T], *, label_selector: str = "", field_selector: str = ""
-    ) -> list[T]:
-        """All objects under a collection path, in one consistent read."""
-        items, _ = await self.list_page(paths.Selection(path, label_selector, field_selector), item_type)
-        return items
+        self, path: str, item_type: type[U], *, label_selector: str = "", field_selector: str = ""
+    ) -> list[U]:
+        """All objects under a collection path, in one consistent read.
 
-    async def list_page(self, selection: paths.Selection, item_type: type[T]) -> tuple[list[T], str]:
-        """All objects and the resourceVersion of the read."""
+        Raises:
+            Unreadable: one of them does not look as it should.
+        """
+        selection = paths.Selection(path, label_selector, field_selector)
+        listed, decoder = await self.list_unread(selection), decoding.Decoder(item_type)
+        objects: list[U] = []
+        for item in listed.items:
+            found = decoder.read(item)
+            if isinstance(found, decoding.Unreadable):
+                message = f"{'/'.join(found.object.key)}: {found.why}"
+                raise errors.Unreadable(f"GET {path}", status=200, message=message)
+            objects.append(found)
+        return objects
+
+    async def list_unread(self, selection: paths.Selection) -> decoding.List:
+        """All objects, to be read one by one, and the resourceVersion of the read.
+
+        Raises:
+            Unreadable: the answer is no list.
+        """
         answer = await self.request("GET", selection.path, params=selection.params)
-        body = msgspec.json.decode(answer, type=_RawList)
-        decoder = msgspec.json.Decoder(item_type)
-        return [decoder.decode(item) for item in body.items or []], body.metadata.resource_version
+        try:
+            return decoding.read_list(answer)
+        except msgspec.DecodeError as error:
+            raise errors.Unreadable(f"GET {selection.path}", status=200, message=str(error)) from error
 
     def watch_lines(
         self, selection: paths.Selection, *, resource_version: str, on_open: Callable[[], None]

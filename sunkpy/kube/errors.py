@@ -8,6 +8,7 @@ KubeError
 ├── Invalid         400, 422: the apiserver refuses the object itself
 ├── TooMany         429: eviction refused by a disruption budget, or the server asks to slow down
 ├── Unavailable     no answer, or 5xx: worth another try
+├── Unreadable      2xx, with an object that does not look as its kind should
 └── LeaseOver       not sent, for this process does not lead any more
 """
 
@@ -55,6 +56,10 @@ class TooMany(KubeError):
 
 class Unavailable(KubeError):
     """No answer, or 5xx: nothing is known about whether the request was carried out."""
+
+
+class Unreadable(KubeError):
+    """The answer came, and what it holds cannot be read."""
 
 
 class LeaseOver(KubeError):

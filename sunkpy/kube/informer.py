@@ -3,6 +3,8 @@
 Rules, from client-go's reflector: list, then watch from the version of the list; keep the newest version, bookmarks
 included; on 410 list again and compare, so that deletions which were missed are told; back off with jitter; never
 await between a change of the store and its handlers, so that a handler always sees the store that its event made.
+
+One odd object must not cost the others: neither one that cannot be read, nor one over which a handler fails.
 """
 
 from __future__ import annotations
@@ -18,22 +20,26 @@ import structlog
 
 from sunkpy.core.model.objects import Key, KubeObject
 from sunkpy.core.model.times import backoff_s
-from sunkpy.kube import errors, paths
+from sunkpy.kube import decoding, errors, paths
 from sunkpy.kube.client import Kube
+from sunkpy.kube.decoding import TOO_DEEP, Decoder, Unreadable
 
 T = TypeVar("T", bound=KubeObject)
 Handler = Callable[[T | None, T | None], None]
-"""Called with (old, new): (None, x) added, (x, y) changed, (x, None) deleted. Must not block or raise."""
+"""Called with (old, new): (None, x) added, (x, y) changed, (x, None) deleted.
+
+What it raises is told; must not block."""
 
 Keep = Callable[[T], T]
 """What of an object stays in the store."""
 
+Tell = Callable[[KubeObject, str], None]
+"""Called with an object that cannot be read, or over which a handler failed, and why. Must not block or raise."""
+
+Rescue = Callable[[Unreadable], T | None]
+"""What stands in the store for an object that cannot be read; None: what stood there before, if anything."""
+
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 0.2, 10.0
-
-
-class _Event(msgspec.Struct, frozen=True):
-    type: str
-    object: msgspec.Raw = msgspec.Raw()
 
 
 class _Error(msgspec.Struct, frozen=True):
@@ -43,6 +49,10 @@ class _Error(msgspec.Struct, frozen=True):
 
 def _whole(item: T) -> T:
     return item
+
+
+def _nothing(_: Unreadable) -> None:
+    return None
 
 
 class Informer(Generic[T]):
@@ -60,16 +70,19 @@ class Informer(Generic[T]):
         label_selector: str = "",
         field_selector: str = "",
         keep: Keep[T] = _whole,
+        rescue: Rescue[T] = _nothing,
+        tell: Tell | None = None,
     ) -> None:
         self._kube = kube
         self._selection = paths.Selection(path, label_selector, field_selector)
-        self._type = item_type
         self._keep = keep
-        self._decoder = msgspec.json.Decoder(item_type)
+        self._rescue = rescue
+        self._decoder = Decoder(item_type)
         self._store: dict[Key, T] = {}
         self._handlers: list[Handler[T]] = []
         self._version = ""
         self._log = structlog.get_logger("informer").bind(path=path)
+        self._tell = tell or self._log_odd
         self.synced = asyncio.Event()
         self.connected = False
 
@@ -99,14 +112,13 @@ class Informer(Generic[T]):
                 await self._watch()
             except errors.Gone:
                 self._version = ""
-            except (errors.KubeError, msgspec.DecodeError, RecursionError) as error:
-                # RecursionError: somebody has written an object deeper than msgspec reads.
+            except (errors.KubeError, msgspec.DecodeError) as error:
                 if self.connected:
                     failures = 0
                 delay_s = backoff_s(failures, first_s=_BACKOFF_FIRST_S, last_s=_BACKOFF_LAST_S)
                 failures += 1
                 self._log.warning("watch interrupted", error=str(error), retry_in_s=round(delay_s, 1))
-                if isinstance(error, msgspec.DecodeError | RecursionError):
+                if isinstance(error, msgspec.DecodeError):
                     self._version = ""
                 await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))
             else:
@@ -116,23 +128,25 @@ class Informer(Generic[T]):
                 self.connected = False
 
     async def _relist(self) -> None:
-        items, self._version = await self._kube.list_page(self._selection, self._type)
-        listed = {item.key: item for item in items}
-        for key in [key for key in self._store if key not in listed]:
+        listed = await self._kube.list_unread(self._selection)
+        items = [self._decoder.read(item) for item in listed.items]
+        keys = {item.object.key if isinstance(item, Unreadable) else item.key for item in items}
+        for key in [key for key in self._store if key not in keys]:
             self._change(key, None)
-        for key, item in listed.items():
-            self._change(key, item)
+        for item in items:
+            self._take(item)
+        self._version = listed.version
         self.synced.set()
 
     async def _watch(self) -> None:
         stream = self._kube.watch_lines(self._selection, resource_version=self._version, on_open=self._opened)
         async for line in stream:
-            self._handle(msgspec.json.decode(line, type=_Event))
+            self._handle(decoding.read_event(line))
 
     def _opened(self) -> None:
         self.connected = True
 
-    def _handle(self, event: _Event) -> None:
+    def _handle(self, event: decoding.Event) -> None:
         if event.type == "ERROR":
             error = msgspec.json.decode(event.object, type=_Error)
             kind = errors.Gone if error.code == 410 else errors.Unavailable
@@ -141,12 +155,28 @@ class Informer(Generic[T]):
             # Only its version means something: a Pod's bookmark says `containers: null`.
             self._version = msgspec.json.decode(event.object, type=KubeObject).metadata.resource_version
             return
-        item = self._decoder.decode(event.object)
-        self._version = item.metadata.resource_version
-        if event.type in ("ADDED", "MODIFIED"):
-            self._change(item.key, item)
-        elif event.type == "DELETED":
-            self._change(item.key, None)
+        if event.type not in ("ADDED", "MODIFIED", "DELETED"):
+            return
+        item = self._decoder.read(event.object)
+        if event.is_cut:
+            item = Unreadable(object=item.object if isinstance(item, Unreadable) else item, why=TOO_DEEP)
+        seen: KubeObject = item.object if isinstance(item, Unreadable) else item
+        if event.type == "DELETED":
+            self._change(seen.key, None)
+        else:
+            self._take(item)
+        self._version = seen.metadata.resource_version or self._version
+
+    def _take(self, item: T | Unreadable) -> None:
+        """An object as it is now."""
+        kept: T | None
+        if isinstance(item, Unreadable):
+            self._tell(item.object, item.why)
+            kept = self._rescue(item)
+        else:
+            kept = self._keep(item)
+        if kept is not None:
+            self._change(kept.key, kept)
 
     def _change(self, key: Key, new: T | None) -> None:
         old = self._store.get(key)
@@ -157,9 +187,21 @@ class Informer(Generic[T]):
         if new is None:
             del self._store[key]
         else:
-            new = self._store[key] = self._keep(new)
+            self._store[key] = new
         for handler in self._handlers:
+            self._call(handler, old, new)
+
+    def _call(self, handler: Handler[T], old: T | None, new: T | None) -> None:
+        about, log = new or old, self._log
+        assert about is not None
+        try:
             handler(old, new)
+        except Exception as error:
+            self._tell(about, f"{type(error).__name__}: {error}")
+            log.debug("trace", exc_info=error)
+
+    def _log_odd(self, about: KubeObject, why: str) -> None:
+        self._log.warning("odd object", namespace=about.metadata.namespace, name=about.name, why=why)
 
 
 class Together(Generic[T]):

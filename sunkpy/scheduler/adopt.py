@@ -59,14 +59,19 @@ class Adoption:
                 self._adopt_bound(pod, id, jobs)
         self._log.info("adopted", gangs=len(self._ledger), pods=len(self._cluster.pods))
 
-    async def sweep(self) -> list[GangId]:
-        """Look for placeholder jobs that nobody knows: left by a leader that died, or made by a late submit.
-
-        Raises:
-            SlurmError: Slurm could not be read.
+    async def sweep(self, *, each_s: float, found: Callable[[GangId], None]) -> None:
+        """Now and then look for placeholder jobs that nobody knows: left by a leader that died, or made by a late
+        submit. No poll and no hook tells of them.
         """
-        jobs = await self._search.all(sent_after=self._clock())
-        return self._note({id: found for id, found in jobs.items() if not self._is_known(id, found)})
+        while True:
+            await asyncio.sleep(each_s)
+            try:
+                jobs = await self._search.all(sent_after=self._clock())
+            except SlurmError as error:
+                self._log.warning("sweep put off", error=str(error))
+                continue
+            for id in self._note({id: jobs[id] for id in jobs if not self._is_known(id, jobs[id])}):
+                found(id)
 
     def _is_known(self, id: GangId, jobs: Sequence[SlurmJob]) -> bool:
         entry = self._ledger.get(id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 import structlog
@@ -23,6 +24,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer, Together
 from sunkpy.scheduler.neighbours import Neighbours, PodsOn
 from sunkpy.scheduler.occupancy import Occupancy
+from sunkpy.scheduler.owner_watch import NoteOdd
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import NodeCache
 
@@ -32,7 +34,15 @@ Changed = Callable[[], None]
 class Cluster:
     """Informers of one leader. `on_nodes` is called when the nodes that pods may use have changed."""
 
-    def __init__(self, kube: Kube, slurm_nodes: NodeCache, settings: SchedulerSettings, *, on_nodes: Changed) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        slurm_nodes: NodeCache,
+        settings: SchedulerSettings,
+        *,
+        on_nodes: Changed,
+        note_odd: NoteOdd,
+    ) -> None:
         self._settings = settings
         self.namespace = settings.namespace
         self._slurm_nodes = slurm_nodes
@@ -45,7 +55,8 @@ class Cluster:
         self._by_name: dict[str, Node] | None = None
         self._by_hostname: dict[str, str] | None = None
         by_name = (f"spec.schedulerName={name}" for name in settings.scheduler_names)
-        self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=ours) for ours in by_name)
+        odd_pod = partial(note_odd, "Pod")
+        self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=ours, tell=odd_pod) for ours in by_name)
         self.neighbours = Neighbours(own=self.pods.values, scheduler_names=settings.scheduler_names)
         self.pods.add_handler(self.neighbours.update)
         self.occupancy = Occupancy(
@@ -55,10 +66,10 @@ class Cluster:
             neighbours=self.neighbours,
             on_change=self._invalidate,
         )
-        self.nodes = Informer(kube, paths.NODES, Node)
+        self.nodes = Informer(kube, paths.NODES, Node, tell=partial(note_odd, "Node"))
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
-        self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels)
-        self._namespaces = Informer(kube, paths.NAMESPACES, KubeObject)
+        self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels, tell=odd_pod)
+        self._namespaces = Informer(kube, paths.NAMESPACES, KubeObject, tell=partial(note_odd, "Namespace"))
         self.nodes.add_handler(self._node_changed)
         self.slurmd_pods.add_handler(self._slurmd_changed)
         slurm_nodes.add_listener(self._slurm_nodes_changed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -20,6 +20,7 @@ from sunkpy.core.gang.limits import (
 from sunkpy.core.gang.pins import eligible_pins, find_pins
 from sunkpy.core.gang.slots import plan_slots
 from sunkpy.core.gang.view import GangView, explain_generation
+from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import Pod, PodSpec
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.domains import Wish, in_one_domain
@@ -89,11 +90,11 @@ class Collector:
     def _with_eligibility(self, view: GangView, entry: GangEntry) -> GangView:
         """The nodes that all may use who decide: Slurm places the job, and any member may come to any of its nodes."""
         gang = view.gang
-        if gang is None or gang.never_queues or gang.refused:
+        if gang is None or gang.never_queues:
             return view
         if view.pins:
             return self._with_pins(view, gang, entry)
-        unlike = _unlike(deciding_specs(gang))
+        unlike = list(one_of_each(deciding_specs(gang), _asks))
         eligibility = in_common([self._cluster.eligibility(spec) for spec in unlike])
         if eligibility is None:
             return view
@@ -152,12 +153,7 @@ def _as_bound(entry: GangEntry, pod: Pod) -> Pod:
     return assume(pod, member.assumed) if member is not None and member.assumed is not None else pod
 
 
-def _unlike(specs: Iterable[PodSpec]) -> list[PodSpec]:
-    """One of each template: a gang's are nearly all alike."""
-    found: list[tuple[tuple[object, ...], PodSpec]] = []
-    for spec in specs:
-        where = (spec.node_selector, spec.affinity, spec.tolerations)
-        asks = (*where, spec.containers, spec.init_containers, spec.overhead, spec.resources)
-        if all(asks != known for known, _ in found):
-            found.append((asks, spec))
-    return [spec for _, spec in found]
+def _asks(spec: PodSpec) -> tuple[object, ...]:
+    """What decides where a pod may go: the same for all pods of a template."""
+    where = (spec.node_selector, spec.affinity, spec.tolerations)
+    return (*where, spec.containers, spec.init_containers, spec.overhead, spec.resources)

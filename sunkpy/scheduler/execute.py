@@ -84,6 +84,8 @@ class Executor:
             case act.Cover(pod=pod, job=job):
                 entry.now_under(job)
                 await self._pods.note_job(pod, job)
+            case act.NoteDevices(pod=pod, gpus=gpus):
+                await self._pods.note_devices(pod, gpus)
             case act.SetApart(pod=pod):
                 self._members.set_apart(pod)
             case act.Finish():
@@ -113,13 +115,14 @@ class Executor:
             await fan_out([partial(self._pods.note_job, pod, job) for pod in unbound])
 
     async def _change(self, entry: GangEntry, action: act.UpdateTerms) -> None:
-        refusal = await self._jobs.change(entry, action)
-        job, pod = f"Slurm job {action.job}", action.pod
-        if refusal:
-            note = f"{job} stays as it is: {refusal}"
-            await self._pods.warn(pod, reason="JobNotChanged", action="Scheduling", note=note)
-        else:
-            await self._pods.tell(pod, reason="JobChanged", action="Scheduling", note=f"{job}: {action.change}")
+        job, pod, change = f"Slurm job {action.job}", action.pod, action.change
+        kept = f"{job} was submitted otherwise and stays so in {change.refusal}" if change.refusal else ""
+        if refusal := await self._jobs.change(entry, action):
+            kept = f"{job} stays as it is: {refusal}"
+        elif str(change):
+            await self._pods.tell(pod, reason="JobChanged", action="Scheduling", note=f"{job}: {change}")
+        if kept:
+            await self._pods.warn(pod, reason="JobNotChanged", action="Scheduling", note=kept)
 
     async def _bind(self, entry: GangEntry, action: act.Bind) -> None:
         try:

@@ -13,19 +13,17 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
-from sunkpy.core.gang import families
-from sunkpy.core.gang.families import FAMILIES, Families
 from sunkpy.core.gang.gang import Gang, extra_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Owner, Pod
 from sunkpy.kube.informer import Handler
 from sunkpy.scheduler.alone import Alone, apart_id, extra_id
 from sunkpy.scheduler.owners import Owners
+from sunkpy.scheduler.recognition import Recognition
 
 LEFT_OUT_S: Final = 2.0
 """So long a pod must have had no place to be an extra: the owner that declares more may be seen a little later."""
 
-_RESOLVE_S: Final = 5.0
 _FIRST_LOOK_S: Final = 15.0
 
 
@@ -76,12 +74,12 @@ class _ByGang(dict[GangId, dict[str, Pod]]):
 
 
 class MemberIndex:
-    """Pods by gang. A handler of the informer, and the only place in the shell that asks the families."""
+    """Pods by gang. A handler of the informer."""
 
     def __init__(
-        self, known: Families = FAMILIES, *, owners: Owners, listener: Listener, clock: Callable[[], float]
+        self, recognition: Recognition, *, owners: Owners, listener: Listener, clock: Callable[[], float]
     ) -> None:
-        self._families = known
+        self._recognition = recognition
         self._owners = owners
         self._listener = listener
         self._clock = clock
@@ -116,8 +114,7 @@ class MemberIndex:
         """The gang of a pod that may not be watched; None when it could not be found out in a few seconds."""
         if pod.uid in self._ids:
             return self._ids[pod.uid]
-        owners = await self._owners.wait_for(pod, within_s=_RESOLVE_S)
-        return self._identify(pod, owners) if owners is not None else None
+        return self._settled(pod, await self._recognition.resolve(pod))
 
     async def wait_for_owners(self) -> None:
         """Return when it is known of every pod where it belongs, or why that cannot be known; or after a while."""
@@ -158,10 +155,7 @@ class MemberIndex:
         """
         if not pods:
             return None
-        pods = _spokesman_first(id, pods, self._owners, self._families)
-        owners = self._owners.of(pods[0]) or ()
-        apart = self._alone.apart_from(id, self._pods)
-        gang = families.assemble_beside(id, pods, apart, owners, families=self._families)
+        gang = self._recognition.assemble(id, pods, apart=self._alone.apart_from(id, self._pods))
         self._part(gang, pods)
         return gang
 
@@ -210,15 +204,15 @@ class MemberIndex:
         """A pod that is not identified: do it now, keep it aside, or forget it."""
         if not is_there:
             self._forget(pod)
-        elif (owners := self._owners.of(pod)) is not None:
-            self._settle(pod, self._identify(pod, owners))
+        elif (id := self._settled(pod, self._recognition.identify(pod))) is not None:
+            self._settle(pod, id)
         else:
             self._aside[pod.uid] = pod
             self._listener.kept_aside(pod)
 
-    def _identify(self, pod: Pod, owners: Sequence[Owner]) -> GangId:
-        id = families.identify(pod, owners, families=self._families)
-        return self._alone.settle(id, pod)
+    def _settled(self, pod: Pod, id: GangId | None) -> GangId | None:
+        """The gang of a pod that looks as one of `id`."""
+        return self._alone.settle(id, pod) if id is not None else None
 
     def _settle(self, pod: Pod, id: GangId) -> None:
         self._aside.pop(pod.uid, None)
@@ -271,15 +265,7 @@ class MemberIndex:
             self._alone.forget(id)
         for known in (self._ids, self._aside, self._left_out_at):
             known.pop(pod.uid, None)
-        self._owners.forget(pod.uid)
-
-
-def _spokesman_first(id: GangId, pods: Sequence[Pod], owners: Owners, known: Families) -> Sequence[Pod]:
-    """A pod whose labels and annotations were changed stays a member, and does not say what the gang is."""
-    for pod in pods:
-        if families.speaks_for(id, pod, owners.of(pod) or (), families=known):
-            return pods if pod is pods[0] else (pod, *(other for other in pods if other is not pod))
-    return pods
+        self._recognition.forget(pod.uid)
 
 
 def _holds_something(pod: Pod) -> bool:

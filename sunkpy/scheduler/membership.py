@@ -12,8 +12,8 @@ from sunkpy.kube.errors import NotFound
 from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.members import LEFT_OUT_S, MemberIndex
-from sunkpy.scheduler.owners import Owners
 from sunkpy.scheduler.pod_writer import PodWriter
+from sunkpy.scheduler.recognition import Recognition
 
 TELL_AFTER_S: Final = 3.0
 _LOOK_AGAIN_S: Final = 30.0
@@ -22,8 +22,8 @@ _LOOK_AGAIN_S: Final = 30.0
 class Membership:
     """The listener of a MemberIndex. Says of pods that are kept aside what they wait for."""
 
-    def __init__(self, *, owners: Owners, pods: PodWriter, ledger: Ledger, queue: WorkQueue[GangId]) -> None:
-        self._owners = owners
+    def __init__(self, *, recognition: Recognition, pods: PodWriter, ledger: Ledger, queue: WorkQueue[GangId]) -> None:
+        self._recognition = recognition
         self._pods = pods
         self._ledger = ledger
         self._queue = queue
@@ -64,7 +64,7 @@ class Membership:
         if pod is None:
             self._said.pop(uid, None)
             return None
-        why = f"not scheduled yet: {self._owners.why_unknown(uid)}"
+        why = f"not scheduled yet: {self._recognition.why_unknown(uid)}"
         if self._said.get(uid) != why:
             await self._say(pod, why)
             self._said[uid] = why

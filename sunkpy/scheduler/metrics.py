@@ -42,6 +42,9 @@ class SchedulerMetrics:
         self.illegal_moves = Counter(
             "sunkpy_scheduler_illegal_moves", "Observations that the life cycle does not explain.", registry=registry
         )
+        self.odd_objects = Counter(
+            "sunkpy_scheduler_odd_objects", "Objects that could not be read, by kind.", ["kind"], registry=registry
+        )
         self.poll_age_seconds = Gauge(
             "sunkpy_scheduler_poll_age_seconds", "Since the states of jobs were last read.", registry=registry
         )

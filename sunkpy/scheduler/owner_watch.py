@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Container
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
 import structlog
 
 from sunkpy.core.gang.owners import Absence, Link
-from sunkpy.core.model.objects import Key, Kind, Owner, Pod
+from sunkpy.core.model.objects import Key, Kind, KubeObject, OddOwner, Owner, Pod
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
+from sunkpy.kube.decoding import Unreadable
 from sunkpy.kube.discovery import Discovery, Resource
 from sunkpy.kube.informer import Informer, Together
 from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
@@ -33,6 +35,9 @@ _SYNC_AGAIN_S = 0.2
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _MOST_STATUS_BYTES: Final = 65536
 _NOTHING: Final = msgspec.Raw(b"{}")
+
+NoteOdd = Callable[[str, KubeObject, str], None]
+"""Called with the kind of an object that could not be read, what is known of it, and why; must not block."""
 
 Changed = Callable[[Kind, Key | None], None]
 """Called with kind and key of an object that came, changed or went; None when that may be any of the kind."""
@@ -61,9 +66,11 @@ class OwnerWatches:
         reads: Container[Kind],
         pods: Together[Pod],
         clock: Callable[[], float],
+        note_odd: NoteOdd,
         metrics: QueueMetrics | None = None,
     ) -> None:
         self._kube = kube
+        self._note_odd = note_odd
         self._reads = reads
         self._pods = pods
         self._discovery = Discovery(kube, clock)
@@ -119,9 +126,10 @@ class OwnerWatches:
         assert resource is not None
         return resource.path(*owner.key)
 
-    def why_unreadable(self, kind: Kind) -> str:
-        """What a person has to change before objects of the kind can be read."""
-        return self._watch(kind).problem
+    def why_unreadable(self, link: Link) -> str:
+        """What a person has to change before the object, or any of its kind, can be read."""
+        owner = self.seen(link)
+        return f"that cannot be read: {owner.why}" if isinstance(owner, OddOwner) else self._watch(link.kind).problem
 
     def forget(self, link: Link) -> None:
         """No pod is below it any more."""
@@ -149,7 +157,12 @@ class OwnerWatches:
             await asyncio.sleep(AGAIN_S)
         watch.resource, watch.problem = resource, ""
         watch.informer = Informer(
-            self._kube, resource.collection, Owner, keep=lambda owner: self._kept(owner, resource)
+            self._kube,
+            resource.collection,
+            Owner,
+            keep=lambda owner: self._kept(owner, resource),
+            rescue=lambda found: self._kept(_rescued(found), resource),
+            tell=partial(self._note_odd, kind.kind),
         )
         watch.informer.add_handler(lambda old, new: self._changed(kind, old, new))
         self._tell(kind, None)
@@ -218,10 +231,17 @@ class OwnerWatches:
             found = await self._kube.get(resource.path(link.namespace, link.name), Owner)
         except errors.NotFound:
             found = None
+        except errors.Unreadable:
+            return _SYNC_AGAIN_S  # the watch will say what is known of it
         kept = self._kept(found, resource) if found is not None and link.leads_to(found) else None
         self._read[link] = kept if kept is not None else Absence.GONE
         self._tell(link.kind, (link.namespace, link.name))
         return None
+
+
+def _rescued(found: Unreadable) -> Owner:
+    """Its metadata, which is all that counts of most kinds."""
+    return OddOwner(metadata=found.object.metadata, why=found.why)
 
 
 def _pod_as_owner(pod: Pod) -> Owner:
@@ -230,4 +250,5 @@ def _pod_as_owner(pod: Pod) -> Owner:
 
 def _matter(owner: Owner) -> tuple[object, ...]:
     """All of it but its version, which changes with fields that are not kept."""
-    return (msgspec.structs.replace(owner.metadata, resource_version=""), owner.spec, owner.status)
+    odd = owner.why if isinstance(owner, OddOwner) else ""
+    return (msgspec.structs.replace(owner.metadata, resource_version=""), owner.spec, owner.status, odd)

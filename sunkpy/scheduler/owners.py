@@ -71,7 +71,7 @@ class Owners:
         above = self._above.get(uid)
         if above is None or above.waits_for is None:
             return ""
-        return explain_absence(above, unreadable=self._watches.why_unreadable(above.waits_for.kind))
+        return explain_absence(above, unreadable=self._watches.why_unreadable(above.waits_for))
 
     def below(self, owner: Owner) -> set[str]:
         """Uids of the pods that are known to be below an object."""

@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from sunkpy.core.gang.owners import Absence, Link, controller_of
-from sunkpy.core.model.objects import Key, Kind, Owner, Pod
+from sunkpy.core.model.objects import Key, Kind, OddOwner, Owner, Pod
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Together
@@ -65,12 +65,19 @@ class PodGroups:
             KubeError: not done; decide again later.
         """
         group = self._watches.seen(Link(kind=self._rule.kind, namespace=key[0], name=key[1]))
-        if group is None or group.is_deleting or (reference := controller_of(group)) is None:
+        if (
+            group is None
+            or isinstance(group, OddOwner)
+            or group.is_deleting
+            or (reference := controller_of(group)) is None
+        ):
             return None
         owner = self._watches.look(Link.to(reference, key[0]))
         if owner is Absence.UNKNOWN:
             return _LOOK_AGAIN_S
-        if not isinstance(owner, Owner) or not self._rule.names_scheduler(owner, self._schedulers):
+        if not isinstance(owner, Owner) or isinstance(owner, OddOwner):
+            return None
+        if not self._rule.names_scheduler(owner, self._schedulers):
             return None
         phase = self._rule.phase_wanted(group, len(self._bound.get(key, ())))
         if phase is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Container, Mapping
 
 from sunkpy.core import names
@@ -74,6 +75,11 @@ class PodWriter:
     async def note_job(self, pod: Pod, job: int) -> None:
         """Note on a pod which job is its own."""
         await self._patch(pod, {"annotations": {names.ANNOTATION_JOB_ID: str(job)}})
+
+    async def note_devices(self, pod: Pod, gpus: str) -> None:
+        """Note on a pod which GPUs are its own, or that none is known to be. A pod that is gone needs no note."""
+        with contextlib.suppress(errors.NotFound, errors.Conflict):
+            await self._patch(pod, {"annotations": {names.ANNOTATION_GPU_INDICES: gpus or None}})
 
     async def not_scheduled(self, pod: Pod, message: str) -> None:
         """PodScheduled=False with the reason for people; `Unschedulable` is what autoscalers look for."""

@@ -107,9 +107,9 @@ class JobWriter:
         except (errors.AlreadyDone, errors.NotFound):
             return ""  # the poll tells
         except errors.Rejected as error:
-            job.refused_terms = change.to
+            job.refused_terms = change.asked
             return error.message
-        job.terms, job.refused_terms = change.to, None
+        job.terms, job.refused_terms = change.to, change.asked if change.fixed else None
         self._log.info("job changed", gang=str(entry.id), job=action.job, change=str(change))
         return ""
 

@@ -64,7 +64,8 @@ class Suspensions:
             if now.uid != owner.uid or is_suspended(now, suspension.path):
                 return now.uid == owner.uid and bool(path_noted(now, self._scheduler))
             await self._kube.patch(path, suspend(msgspec.structs.replace(suspension, owner=now), self._scheduler))
-        except errors.KubeError as error:
+        except (errors.KubeError, RecursionError) as error:
+            # RecursionError: it is nested too deep to look for the field. Its pods have to go all the same.
             self._log.warning("not suspended", owner="/".join(owner.key), kind=owner.kind, error=str(error))
             return False
         self._log.info("suspended", owner="/".join(owner.key), kind=owner.kind)

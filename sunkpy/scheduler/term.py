@@ -9,8 +9,6 @@ import asyncio
 import time
 from collections.abc import Callable
 
-import structlog
-
 from sunkpy.core.gang.families import FAMILIES, Families
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.owners import kinds_read
@@ -37,15 +35,16 @@ from sunkpy.scheduler.members import MemberIndex
 from sunkpy.scheduler.membership import Membership
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.node_auth import NodeAuth
+from sunkpy.scheduler.oddities import Oddities
 from sunkpy.scheduler.owner_watch import OwnerWatches
 from sunkpy.scheduler.owners import Owners
 from sunkpy.scheduler.pod_groups import PhaseRule, PodGroups
 from sunkpy.scheduler.pod_writer import PodWriter
+from sunkpy.scheduler.recognition import Recognition
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.scheduler.submit import JobWriter
 from sunkpy.scheduler.suspensions import Suspensions
 from sunkpy.slurm import NodeCache, Slurm
-from sunkpy.slurm.errors import SlurmError
 
 _WORKERS = 16
 _NODES_EACH_S = 2.0
@@ -75,21 +74,15 @@ class Term:
         self._process = process
         self._metrics = metrics
         self._clock = clock
-        self._log = structlog.get_logger("leader")
         self._ledger = Ledger(clock)
         self._queue: WorkQueue[GangId] = WorkQueue("gangs")
         self._search = JobSearch(slurm, user=settings.slurm.user, clock=clock)
         self._slurm_nodes = NodeCache(slurm, poll_s=_NODES_EACH_S)
-        self._cluster = Cluster(kube, self._slurm_nodes, settings, on_nodes=lambda: self._loop.nodes_changed())
-        self._slurm_nodes.add_listener(self._slurm_answered)
         self._pods = PodWriter(kube, EventRecorder(kube, component="scheduler", instance=process.identity.name))
-        self._watches = OwnerWatches(
-            kube,
-            reads=kinds_read(families),
-            pods=self._cluster.pods,
-            clock=clock,
-            metrics=process.queue_metrics,
-        )
+        self._oddities = Oddities(pods=self._pods, metrics=metrics)
+        self._cluster = self._make_cluster()
+        self._slurm_nodes.add_listener(self._slurm_answered)
+        self._watches = self._make_watches(families)
         self._members = self._make_members(families)
         self._pod_groups = self._make_pod_groups(phases) if phases is not None else None
         self._collector = Collector(
@@ -97,6 +90,25 @@ class Term:
         )
         self._loop = self._make_loop()
         self._hooks = self._make_hooks()
+
+    def _make_cluster(self) -> Cluster:
+        return Cluster(
+            self._kube,
+            self._slurm_nodes,
+            self._settings,
+            on_nodes=lambda: self._loop.nodes_changed(),
+            note_odd=self._oddities.note,
+        )
+
+    def _make_watches(self, families: Families) -> OwnerWatches:
+        return OwnerWatches(
+            self._kube,
+            reads=kinds_read(families),
+            pods=self._cluster.pods,
+            clock=self._clock,
+            note_odd=self._oddities.note,
+            metrics=self._process.queue_metrics,
+        )
 
     def _make_loop(self) -> GangLoop:
         binder = Binder(cluster=self._cluster, pods=self._pods, metrics=self._metrics, clock=self._clock)
@@ -164,8 +176,9 @@ class Term:
 
     def _make_members(self, families: Families) -> MemberIndex:
         owners = Owners(self._watches, families)
-        self._membership = Membership(owners=owners, pods=self._pods, ledger=self._ledger, queue=self._queue)
-        members = MemberIndex(families, owners=owners, listener=self._membership, clock=self._clock)
+        recognition = Recognition(families, owners=owners, note_odd=self._oddities.note)
+        self._membership = Membership(recognition=recognition, pods=self._pods, ledger=self._ledger, queue=self._queue)
+        members = MemberIndex(recognition, owners=owners, listener=self._membership, clock=self._clock)
         self._cluster.pods.add_handler(members.update)
         self._suspensions = Suspensions(
             self._kube,
@@ -191,6 +204,7 @@ class Term:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._cluster.run())
                 group.create_task(self._watches.run())
+                group.create_task(self._oddities.run(self._process.queue_metrics))
                 await self._cluster.synced()
                 adoption = self._make_adoption()
                 await adoption.run()
@@ -204,21 +218,11 @@ class Term:
                     group.create_task(self._pod_groups.run(self._process.queue_metrics))
                 server.hooks = self._hooks
                 group.create_task(self._make_poller().run())
-                group.create_task(self._sweep(adoption))
+                group.create_task(adoption.sweep(each_s=self._settings.sweep_seconds, found=self._queue.add))
                 metrics = self._process.queue_metrics
                 group.create_task(run_workers(self._queue, self._loop.reconcile, workers=_WORKERS, metrics=metrics))
         finally:
             server.hooks = None
-
-    async def _sweep(self, adoption: Adoption) -> None:
-        """Now and then a full read: what no poll and no hook has told."""
-        while True:
-            await asyncio.sleep(self._settings.sweep_seconds)
-            try:
-                for id in await adoption.sweep():
-                    self._queue.add(id)
-            except SlurmError as error:
-                self._log.warning("sweep put off", error=str(error))
 
     def _make_adoption(self) -> Adoption:
         return Adoption(

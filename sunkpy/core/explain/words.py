@@ -25,12 +25,9 @@ WORDS: Final[dict[Cause, Words]] = {
         "Name its node in its node affinity (matchFields metadata.name), as the DaemonSet controller does.",
     ),
     WaitCause.REFUSED: Words(
-        "is not submitted: Slurm cannot give it what it asks for",
-        "Change what the reason names, in the workload or in the object that declares its size.",
-    ),
-    WaitCause.BAD_OPTION: Words(
-        "is not submitted: something that it says cannot be used",
-        "Correct what the reason names, on the pod or its owner; it is tried again at once.",
+        "is held back: something that it asks for or declares cannot be done",
+        "Change what the reason names, on the pod, its owner, or the object that declares its size; it is tried again "
+        "at once.",
     ),
     WaitCause.NO_PLACES: Words(
         "is not submitted: its owner wants no pods", "Scale {kind} to at least one pod, or delete this one."

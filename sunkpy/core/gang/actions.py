@@ -74,6 +74,13 @@ class Cover(msgspec.Struct, frozen=True, kw_only=True):
     job: JobId
 
 
+class NoteDevices(msgspec.Struct, frozen=True, kw_only=True):
+    """Note on a pod that is bound already which GPUs of its node its job has for it; empty: none that is known."""
+
+    pod: Pod
+    gpus: str
+
+
 class SetApart(msgspec.Struct, frozen=True, kw_only=True):
     """Make a pod a gang of its own: the job of its gang has no room for it, or does not have its node."""
 
@@ -112,8 +119,7 @@ class WaitCause(enum.Enum):
     """Why a pod is not scheduled yet."""
 
     NO_NAMED_NODE = "never queues, and its affinity names no node"
-    REFUSED = "Slurm cannot give it what it asks for"
-    BAD_OPTION = "an annotation or declaration cannot be used"
+    REFUSED = "something that it asks for or declares cannot be done"
     NO_PLACES = "the owner declares no pods"
     OTHERS_FIRST = "other pods of the owner have to go first"
     MEMBERS = "pods of the first wave are missing"
@@ -151,6 +157,7 @@ GangAction = (
     | BindDirectly
     | Cover
     | SetApart
+    | NoteDevices
     | Finish
     | Cancel
     | Evict

@@ -17,6 +17,7 @@ from sunkpy.core.gang.actions import (
     Evict,
     Finish,
     GangAction,
+    NoteDevices,
     Report,
     SetApart,
     Submit,
@@ -25,7 +26,7 @@ from sunkpy.core.gang.actions import (
     WaitCause,
     Warn,
 )
-from sunkpy.core.gang.devices import assign_devices
+from sunkpy.core.gang.devices import assign_devices, noted_on
 from sunkpy.core.gang.gang import Gang, Suspension
 from sunkpy.core.gang.outcome import has_succeeded
 from sunkpy.core.gang.places import explain_missing
@@ -130,7 +131,12 @@ def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction
     if holds_its_node(job) and not view.holding and job.tasks and view.covers_only(job):
         return [*actions, Cancel(job=job.id, why=_COVERED)]
     if holds_its_node(job):
-        return actions + _strays(view, gang, job) + _take_places(view, gang, job, policy)
+        return [
+            *actions,
+            *_strays(view, gang, job),
+            *_note_devices(view, gang, job, policy),
+            *_take_places(view, gang, job, policy),
+        ]
     actions += [Evict(pod=pod, job=job.id, suspension=_suspension(gang, policy)) for pod in _staying(view, gang)]
     # A suspended or requeued job would run no epilog for these pods, or start a second time without them.
     if job.is_suspended or job.is_pending:
@@ -164,7 +170,7 @@ def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy
 
 def _strays(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
     """Members on nodes that their gang's job does not have: each had a job of its own, which Slurm has forgotten."""
-    if gang.places < 2 or not job.is_script_running or not job.nodes:
+    if not gang.is_sized or gang.places < 2 or not job.is_script_running or not job.nodes:
         return []
     return [SetApart(pod=pod) for pod in _staying(view, gang) if view.holding[pod.uid] not in ("", *job.nodes)]
 
@@ -229,6 +235,8 @@ def _start(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[Gan
     """All members of the first wave at once, when the job has begun on all its nodes."""
     if not view.has_started(job):
         return []
+    if not gang.is_sized:
+        return _hold(view, gang, job)
     if not _is_for(view, gang, job):
         return [Cancel(job=job.id, why=_declared_anew(gang, job))]
     if missing := explain_missing(gang):
@@ -244,6 +252,13 @@ def _start(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[Gan
     return [Bind(job=job.id, bindings=bindings, final_because=final_because)]
 
 
+def _hold(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
+    """Nobody can tell now who belongs on its nodes; for a while it keeps them."""
+    if view.idle_s >= IDLE_PATIENCE_S:
+        return [Cancel(job=job.id, why=f"for {IDLE_PATIENCE_S:.0f} s nobody could tell whom it is for: {gang.refused}")]
+    return _report_all(gang, gang.refused, WaitCause.REFUSED)
+
+
 def _suspension(gang: Gang, policy: Policy) -> Suspension | None:
     """How the owner is suspended when the gang is preempted, if that is wished, possible and allowed."""
     return gang.suspension if policy.suspend_owners and gang.options.on_preemption == "suspend" else None
@@ -252,6 +267,8 @@ def _suspension(gang: Gang, policy: Policy) -> Suspension | None:
 def _take_places(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[GangAction]:
     """Members of later waves, and those that came in the stead of others, one by one: the nodes are the job's."""
     waiting = _unbound(gang)
+    if not gang.is_sized:
+        return _report_all(gang, gang.refused, WaitCause.REFUSED)
     if not waiting:
         return []
     bindings, actions = _bindings(view, gang, job, policy), list[GangAction]()
@@ -272,6 +289,17 @@ def _take_places(view: GangView, gang: Gang, job: JobView, policy: Policy) -> li
 def _is_any_leaving(gang: Gang) -> bool:
     """A place may soon be free."""
     return any(pod.is_deleting and not is_over(pod) for pod in gang.members)
+
+
+def _note_devices(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[GangAction]:
+    """On members that run: Slurm may tell late, and a job in the place of a lost one may have other devices."""
+    bound = [pod for pod in gang.members if view.holding.get(pod.uid) in job.devices and not pod.is_deleting]
+    if not bound:
+        return []
+    seats = view.seats(job)
+    gpus = assign_devices(gang, seats, job.devices, gpu_resources=policy.gpu_resources)
+    right = ((pod, gpus.get(pod.uid, "")) for pod in bound if pod.uid in seats)
+    return [NoteDevices(pod=pod, gpus=text) for pod, text in right if text != noted_on(pod)]
 
 
 def _bindings(view: GangView, gang: Gang, job: JobView, policy: Policy) -> dict[str, Binding]:
@@ -302,7 +330,7 @@ def _declared_anew(gang: Gang, job: JobView) -> str:
 
 
 def _tend_pending(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[GangAction]:
-    if not _is_for(view, gang, job):
+    if gang.is_sized and not _is_for(view, gang, job):
         return [Cancel(job=job.id, why=_declared_anew(gang, job))]
     actions: list[GangAction] = []
     if view.eligibility is not None and view.eligibility.eligible:
@@ -310,8 +338,8 @@ def _tend_pending(view: GangView, gang: Gang, job: JobView, policy: Policy) -> l
         if wanted != job.excluded:
             actions.append(UpdateExcluded(job=job.id, excluded=wanted))
     # What was asked for since cannot be used: the job waits on, as it was.
-    if fatal := [str(problem) for problem in gang.problems if problem.fatal]:
-        return [*actions, *_report_all(gang, "; ".join(fatal), WaitCause.BAD_OPTION)]
+    if gang.refused:
+        return [*actions, *_report_all(gang, gang.refused, WaitCause.REFUSED)]
     wants = plan_terms(gang, policy)
     change = find_change(job.terms, wants) if job.terms is not None and wants != job.refused_terms else None
     if change is not None:
@@ -329,11 +357,8 @@ def _tend_pending(view: GangView, gang: Gang, job: JobView, policy: Policy) -> l
 def _submit(view: GangView, gang: Gang, policy: Policy) -> list[GangAction]:
     if any(pod.spec.scheduling_gates for pod in gang.members):
         return []
-    fatal = [str(problem) for problem in gang.problems if problem.fatal]
     if gang.refused:
         return _report_all(gang, gang.refused, WaitCause.REFUSED)
-    if fatal:
-        return _report_all(gang, "; ".join(fatal), WaitCause.BAD_OPTION)
     if not gang.places:
         return _report_all(gang, "its owner declares no pods", WaitCause.NO_PLACES)
     if view.waits_for:

@@ -1,8 +1,9 @@
 """Which of the devices that a job has on a node are whose: noted on each member when it is bound.
 
 Slurm tells the indices of each node for the whole job. The members there share them in seat order, as many as each asks
-for, and no index is given twice: one that is noted on a member which holds its node stays that member's. The device
-plugin hands out devices by itself, and may choose otherwise; the note says what Slurm counts.
+for, and no index is given twice: what is noted on a member that holds its node stays so, if the job has these devices
+there. A job that took the place of a lost one may have others. The device plugin hands out devices by itself, and may
+choose otherwise; the note says what Slurm counts.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ def assign_devices(
     *,
     gpu_resources: Mapping[str, str],
 ) -> dict[str, str]:
-    """By uid, what is noted on each seated member: `0,1`; of a GRES other than `gpu` with its name: `nic:0`.
+    """By uid, what should be noted on each seated member: `0,1`; of a GRES other than `gpu` with its name: `nic:0`.
 
-    A member has no note when it asks for none, or when Slurm has not told as many as it asks for.
+    Of members on nodes of which Slurm has told. One has no note when it asks for none, or when Slurm has not told as
+    many as it asks for.
 
     Args:
         devices: those of the job, by Slurm node.
@@ -39,22 +41,28 @@ def assign_devices(
     if not devices:
         return {}
     order = {place: at for at, place in enumerate(places_of(gang))}
-    seated = sorted((p for p in gang.members if p.uid in seats), key=lambda pod: order.get(seats[pod.uid].place, 0))
-    noted = {pod.uid: pod.annotations.get(names.ANNOTATION_GPU_INDICES, "") for pod in seated if pod.spec.node_name}
+    seated = [pod for pod in gang.members if pod.uid in seats and seats[pod.uid].node in devices]
+    seated.sort(key=lambda pod: order.get(seats[pod.uid].place, 0))
+    wanted = {pod.uid: _counts(pod, gpu_resources) for pod in seated}
     free = {node: set(_words(indices)) for node, indices in devices.items()}
-    for uid, text in noted.items():
-        free.get(seats[uid].node, set()).difference_update(text.split(","))
     notes: dict[str, str] = {}
-    for pod in seated:
+    for pod in (each for each in seated if each.spec.node_name):
+        noted, left = noted_on(pod).split(","), free[seats[pod.uid].node]
+        if len(set(noted)) == sum(wanted[pod.uid].values()) and left.issuperset(noted):
+            left.difference_update(noted)
+            notes[pod.uid] = noted_on(pod)
+    for pod in (each for each in seated if each.uid not in notes):
         node = seats[pod.uid].node
-        if pod.uid in noted or node not in devices:
-            continue
-        wanted = _counts(pod, gpu_resources)
-        words = [word for gres, count in wanted.items() for word in _take(devices[node], gres, count, free[node])]
-        if words and len(words) == sum(wanted.values()):
+        words = [word for gres, n in wanted[pod.uid].items() for word in _take(devices[node], gres, n, free[node])]
+        if words and len(words) == sum(wanted[pod.uid].values()):
             free[node].difference_update(words)
             notes[pod.uid] = ",".join(words)
     return notes
+
+
+def noted_on(pod: Pod) -> str:
+    """What stands on the pod."""
+    return pod.annotations.get(names.ANNOTATION_GPU_INDICES, "")
 
 
 def _counts(pod: Pod, gpu_resources: Mapping[str, str]) -> dict[str, int]:

@@ -75,7 +75,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
         never_queues: its pods belong on the node that their affinity names, at once and without a job (DaemonSet).
         final_because: why the owner does not bring evicted pods back; empty when it does.
         suspension: how the owner can be suspended instead, if it can.
-        refused: what Slurm cannot give it, by name; it is not submitted.
+        is_sized: False while nobody can tell how many pods there will be: its roles hold those that are there.
     """
 
     id: GangId
@@ -89,7 +89,12 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
     never_queues: bool = False
     final_because: str = ""
     suspension: Suspension | None = None
-    refused: str = ""
+    is_sized: bool = True
+
+    @property
+    def refused(self) -> str:
+        """Why it is not submitted: what cannot be done of what it asks for or declares, by name. Empty: it may be."""
+        return "; ".join(str(problem) for problem in self.problems if problem.fatal)
 
     @property
     def members(self) -> tuple[Pod, ...]:

@@ -23,7 +23,9 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.options import Problem
 from sunkpy.core.model import matching
+from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import (
     Affinity,
     ContainerPort,
@@ -51,11 +53,11 @@ def within_limits(gang: Gang, *, gpu_resources: Mapping[str, str]) -> Gang:
         gang: as its family made it.
         gpu_resources: extended resource → GRES name.
     """
-    if gang.refused or gang.never_queues:
+    if not gang.is_sized or gang.never_queues:
         return gang
     apart, together = _inner(gang, _anti), _inner(gang, _affinity)
     if refused := _refused_devices(gang, gpu_resources) or _refused_spread(gang, apart, together):
-        return msgspec.structs.replace(gang, refused=refused)
+        return msgspec.structs.replace(gang, problems=(*gang.problems, Problem(text=refused, fatal=True)))
     return msgspec.structs.replace(
         gang,
         one_per_node=gang.one_per_node or _must_spread(gang, apart),
@@ -158,10 +160,8 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
 
 def _unlike_terms(pods: Iterable[Pod], terms: _Terms) -> list[tuple[PodAffinityTerm, Pod]]:
     """Each term once, with a pod that has it."""
-    found: list[tuple[PodAffinityTerm, Pod]] = []
-    for pod in pods:
-        found += ((term, pod) for term in terms(pod.spec) if all(term != known for known, _ in found))
-    return found
+    all_terms = ((term, pod) for pod in pods for term in terms(pod.spec))
+    return list(one_of_each(all_terms, lambda found: found[0]))
 
 
 def _counts(other: Pod, but: Container[str]) -> bool:
@@ -206,18 +206,12 @@ def _domain(together: _Inner) -> str:
 
 def _specs(gang: Gang) -> list[tuple[str, PodSpec]]:
     """What the gang asks for: of the pods that are there, and the shape of those that are not."""
-    there = [(f"pod {pod.name}", pod.spec) for pod in _unlike(gang.members)]
+    there = [(f"pod {pod.name}", pod.spec) for pod in one_of_each(gang.members, _devices_asked)]
     return there + [(f"role {role.name}", role.shape) for role in gang.roles if role.shape is not None]
 
 
-def _unlike(pods: Iterable[Pod]) -> Iterable[Pod]:
-    """Without those that ask the same as the one before: a gang's pods are nearly all alike."""
-    before: tuple[object, ...] = ()
-    for pod in pods:
-        asks = (pod.spec.containers, pod.spec.init_containers, pod.spec.resource_claims)
-        if asks != before:
-            before = asks
-            yield pod
+def _devices_asked(pod: Pod) -> tuple[object, ...]:
+    return (pod.spec.containers, pod.spec.init_containers, pod.spec.resource_claims)
 
 
 def _resources(spec: PodSpec) -> set[str]:

@@ -3,13 +3,17 @@
 Ours are `sunkpy.dev/<name>`; the names of SUNK (`sunk.coreweave.com/`) and slurm-bridge
 (`slurmjob.slinky.slurm.net/`) are read as aliases, so that a manifest moves here unchanged. When several are set,
 ours wins; a pod's own annotation wins over that of its owner. What they know and we do not do is answered by name.
+
+The pods of a gang are one Slurm job, so what one of them asks for is asked for all: those that say nothing follow. Two
+that ask for different things contradict each other, and neither is guessed. Name and comment are the exception, where
+the first in rank speaks, and the time limit, where the longest holds: roles may end at different times.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -25,6 +29,9 @@ LONGEST: Final = 1024
 """Characters of a value. Kubernetes takes 256 KiB, which no name in Slurm needs, and which would end up in messages."""
 
 _MOST_UNKNOWN: Final = 10
+_MOST_VOICES: Final = 3
+_MAY_DIFFER: Final = frozenset({"job_name", "comment", "time_limit_min"})
+_PREFIXES: Final = (names.PREFIX, SUNK, SLINKY)
 _MOST_MINUTES: Final = 10 * 365 * 24 * 60
 
 
@@ -103,6 +110,80 @@ def read_options(layers: Iterable[Mapping[str, str]]) -> tuple[JobOptions, tuple
     problems += _unknown(layers)
     options: JobOptions = msgspec.structs.replace(JobOptions(), **values)
     return options, tuple(problems)
+
+
+def read_gang_options(
+    pods: Iterable[tuple[str, Mapping[str, str]]], above: Iterable[Mapping[str, str]]
+) -> tuple[JobOptions, tuple[Problem, ...]]:
+    """The options of a gang, and what is wrong with them.
+
+    Args:
+        pods: name and annotations of each member, the first speaker first.
+        above: annotations of what stands above them, nearest first.
+    """
+    saying: dict[frozenset[tuple[str, str]], list[str]] = {}
+    for name, written in pods:
+        saying.setdefault(frozenset(_own(written).items()), []).append(name)
+    layers = [dict(said) for said in saying]
+    options, problems = read_options([*layers, *above])
+    contradictions: list[Problem] = []
+    if len(saying) > 1:
+        options = msgspec.structs.replace(options, time_limit_min=_longest(layers, options.time_limit_min))
+        contradictions = _contradictions([(dict(said), names) for said, names in saying.items()])
+    return options, (*problems, *contradictions)
+
+
+def _own(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Those that may be options; what the scheduler notes differs from pod to pod."""
+    return {key: text for key, text in annotations.items() if key.startswith(_PREFIXES) and key not in _NOT_OPTIONS}
+
+
+def _longest(layers: Iterable[Mapping[str, str]], first: int | None) -> int | None:
+    """Of the time limits that can be read; 0 is unlimited."""
+    said = (_said(layer, "time-limit") for layer in layers)
+    limits = [each.value for each in said if each is not None and isinstance(each.value, int)]
+    limits += [first] if first is not None else []
+    return 0 if 0 in limits else max(limits, default=None)
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """What stands in an annotation, and what it means; a text that cannot be read stands for itself."""
+
+    text: str
+    value: object
+
+
+def _said(layer: Mapping[str, str], name: str) -> _Said | None:
+    found = _find((layer,), _spellings(name, _OPTIONS[name]))
+    if found is None:
+        return None
+    _, text, read = found
+    try:
+        return _Said(text.strip(), read(_bounded(text)))
+    except BadOption:
+        return _Said(text.strip(), text.strip())
+
+
+def _contradictions(saying: Sequence[tuple[Mapping[str, str], Sequence[str]]]) -> list[Problem]:
+    """Options for which pods of a gang ask differently; each with who says what."""
+    problems: list[Problem] = []
+    for name, option in _OPTIONS.items():
+        if option.field in _MAY_DIFFER:
+            continue
+        voices: dict[object, tuple[str, list[str]]] = {}
+        for layer, pods in saying:
+            if said := _said(layer, name):
+                voices.setdefault(said.value, (said.text, []))[1].extend(pods)
+        if len(voices) > 1:
+            who = ", ".join(_who_says(text, pods) for text, pods in [*voices.values()][:_MOST_VOICES])
+            text = f"the pods of a gang are one Slurm job and must agree: {who}"
+            problems.append(Problem(annotation=names.PREFIX + name, text=text, fatal=True))
+    return problems
+
+
+def _who_says(text: str, pods: Sequence[str]) -> str:
+    others = f" and {len(pods) - 1} more say" if len(pods) > 1 else " says"
+    return f"{pods[0]}{others} {text[:40]!r}"
 
 
 def _bounded(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.gang import Family, Owners
-from sunkpy.core.model.objects import Kind, KubeObject, Owner, OwnerReference, Pod
+from sunkpy.core.model.objects import Kind, KubeObject, OddOwner, Owner, OwnerReference, Pod
 
 MOST_CONTROLLERS: Final = 6
 
@@ -45,7 +45,7 @@ class Absence(enum.Enum):
 
     UNKNOWN = "not seen yet"
     GONE = "does not exist"
-    UNREADABLE = "its kind cannot be read"
+    UNREADABLE = "it or its kind cannot be read"
 
 
 Look = Callable[[Link], Owner | Absence]
@@ -61,7 +61,7 @@ class Above(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain_absence(above: Above, *, unreadable: str) -> str:
-    """Why it is not known what stands above a pod; `unreadable`: what is in the way of reading the kind."""
+    """Why it is not known what stands above a pod; `unreadable`: what is in the way of reading that object."""
     if above.waits_for is None:
         return ""
     belongs = f"it belongs to {above.waits_for}"
@@ -82,15 +82,21 @@ def climb(pod: Pod, families: Iterable[Family], look: Look) -> Above:
 
     A controller that is gone ends the chain: its pods are about to be collected. One that cannot be read ends it too,
     and costs its annotations, unless a family needs it. An object that is named must be there, if a family reads it.
+    Of a kind that no family reads the metadata is enough, whatever else is wrong with it.
     """
     families = tuple(families)
     needed = kinds_read(families)
-    chain = _controllers(pod, needed, look)
+
+    def look_at(link: Link) -> Owner | Absence:
+        found = look(link)
+        return Absence.UNREADABLE if isinstance(found, OddOwner) and link.kind in needed else found
+
+    chain = _controllers(pod, needed, look_at)
     if chain.waits_for is not None:
         return chain
     links, owners = list(chain.links), list(chain.owners)
     for link in _named_by(pod, families):
-        found = look(link)
+        found = look_at(link)
         if isinstance(found, Owner):
             owners.append(found)
         elif link.kind in needed or found is Absence.UNKNOWN:

@@ -118,6 +118,9 @@ def plan_terms(gang: Gang, policy: Policy) -> Terms:
         licenses=options.licenses,
         switches=options.switches,
         time_limit_min=_time_limit_min(gang),
+        shared=options.shared,
+        wckey=options.wckey,
+        gpu_type=options.gpu_type,
     )
 
 

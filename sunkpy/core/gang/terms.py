@@ -2,7 +2,7 @@
 
 Only what a pod's people have changed is sent: Slurm, its plugins and admins may have changed the rest of the job since.
 Source: slurmctld, job_mgr.c, _update_job, which job_desc_msg of POST job/{id} leads to. The size of a job follows from
-its pods, and wckey and who shares its nodes cannot be changed by its user.
+its pods, and wckey and who shares its nodes cannot be changed by its user: that is answered.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from sunkpy.core.model.states import SlurmJob
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """On which terms a job waits; empty and None: as Slurm says. `time_limit_min` 0: unlimited.
 
-    `by_slurm`: read from the job, with Slurm's defaults in the place of what nobody asked for.
+    `by_slurm`: read from the job, with Slurm's defaults in the place of what nobody asked for. The last three are fixed
+    once it is submitted, and Slurm does not tell them.
     """
 
     name: str = ""
@@ -32,21 +33,42 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     switches: Switches | None = None
     time_limit_min: int | None = None
     by_slurm: bool = False
+    shared: str = ""
+    wckey: str = ""
+    gpu_type: str = ""
 
 
-_FIELDS: Final = tuple(field for field in Terms.__struct_fields__ if field != "by_slurm")
+_FIXED: Final = {
+    "shared": "exclusive: only an administrator of Slurm may change who shares the nodes of a job",
+    "wckey": "wckey: only an administrator of Slurm may change that of a job",
+    "gpu_type": "gpu-type: the GPUs of a job are part of its size",
+}
+"""What cannot be changed, under the name of its annotation, and why."""
+
+_FIELDS: Final = tuple(field for field in Terms.__struct_fields__ if field not in ("by_slurm", *_FIXED))
 _CAN_BE_EMPTIED: Final = frozenset({"comment", "reservation", "constraint", "licenses"})
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """From which terms to which others; `fields` are to be sent, `kept` is gone from the annotations and stays.
+    """To which terms a job is changed, and which were `asked` for.
 
-    A job has a partition, an account, a QoS and a time limit in any case: there is nothing to go back to.
+    `fields` are to be sent. `kept` is gone from the annotations and stays: a job has a partition, an account, a QoS and
+    a time limit in any case, so there is nothing to go back to. `fixed` is asked for otherwise now, and cannot be so.
     """
 
     to: Terms
+    asked: Terms
     fields: tuple[str, ...]
     kept: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+
+    @property
+    def refusal(self) -> str:
+        """Why some of what is asked for cannot be; empty when all can."""
+        if not self.fixed:
+            return ""
+        why = "; ".join(_FIXED[field] for field in self.fixed)
+        return f"{why}. Who wants it otherwise deletes the pods, and the next ones are submitted so"
 
     def __str__(self) -> str:
         changed = [f"{_words(field)} {getattr(self.to, field) or 'none'}" for field in self.fields]
@@ -79,7 +101,12 @@ def find_change(has: Terms, wants: Terms) -> Change | None:
     gone = [field for field in unlike if field not in given and not has.by_slurm]
     fields = (*given, *(field for field in gone if field in _CAN_BE_EMPTIED))
     kept = tuple(field for field in gone if field not in _CAN_BE_EMPTIED)
-    return Change(to=wants, fields=fields, kept=kept) if fields or kept else None
+    # Of a job that an earlier leader submitted nobody knows them: it has what is asked for now.
+    fixed = () if has.by_slurm else tuple(field for field in _FIXED if _is_unlike(field, has, wants))
+    if not fields and not kept and not fixed:
+        return None
+    to = msgspec.structs.replace(wants, **{field: getattr(has, field) for field in fixed})
+    return Change(to=to, asked=wants, fields=fields, kept=kept, fixed=fixed)
 
 
 def _is_unlike(field: str, has: Terms, wants: Terms) -> bool:

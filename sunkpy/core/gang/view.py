@@ -196,8 +196,11 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
         return bool(job.required) and set(job.required) != set(self.pins.values())
 
     def covers_only(self, job: JobView) -> bool:
-        """The job was made for the members that had nodes then: others have no room there."""
-        return self.is_cover(job) and (self.gang is None or job.tasks != self.gang.places)
+        """The job was made for the members that had nodes then: others have no room there.
+
+        Of a gang whose size nobody can tell it is not known.
+        """
+        return self.is_cover(job) and (self.gang is None or (self.gang.is_sized and job.tasks != self.gang.places))
 
     @property
     def _pinned(self) -> dict[str, str]:

@@ -121,6 +121,12 @@ class Owner(KubeObject, frozen=True, kw_only=True):
         return msgspec.json.decode(self.status, type=type_)
 
 
+class OddOwner(Owner, frozen=True, kw_only=True):
+    """One of which only the metadata could be read: spec and status are empty."""
+
+    why: str
+
+
 class Condition(Wire, frozen=True, kw_only=True):
     """A condition of a Pod, a Node or a NodeSet; `status` is True, False or Unknown."""
 

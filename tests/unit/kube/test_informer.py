@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,11 +12,12 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from sunkpy.core.model.objects import Meta, Pod
+from sunkpy.core.model.objects import Meta, Owner, Pod
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
+from sunkpy.kube.decoding import TOO_DEEP, Unreadable
 from sunkpy.kube.informer import Informer, Together
-from tests.doubles.apiserver import Apiserver
+from tests.doubles.apiserver import DEEP, Apiserver
 from tests.doubles.serving import Handler, answering
 
 PODS = "/api/v1/pods"
@@ -97,11 +98,94 @@ async def test_list_then_watch_tells_each_change_once(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-async def test_an_object_deeper_than_can_be_read_does_not_end_the_informer(tmp_path: Path) -> None:
+class Odd:
+    """An apiserver with a kind, an informer of it, and what was told."""
+
+    def __init__(self) -> None:
+        self.api = Apiserver()
+        self.api.define("example.com/v1", "Thing", "things")
+        self.told: list[tuple[str, str]] = []
+        self.heard: list[tuple[str, str]] = []
+
+    def put(self, name: str, spec: object) -> None:
+        self.api.put("things", {"metadata": {"name": name, "namespace": "d"}, "spec": spec})
+
+    def hear(self, old: Owner | None, new: Owner | None) -> None:
+        thing = new or old
+        assert thing is not None
+        self.heard.append((thing.name, "gone" if new is None else bytes(new.spec).decode()))
+        if thing.spec and bytes(thing.spec) == b'"fail"':
+            raise ValueError("no")
+
+    @asynccontextmanager
+    async def follow(self, tmp_path: Path, **how: Callable[[Unreadable], Owner]) -> AsyncIterator[Informer[Owner]]:
+        async with connected(self.api.handle, tmp_path) as kube:
+            path = "/apis/example.com/v1/things"
+            informer = Informer(kube, path, Owner, tell=lambda about, why: self.told.append((about.name, why)), **how)
+            informer.add_handler(self.hear)
+            task = asyncio.ensure_future(informer.run())
+            await informer.synced.wait()
+            yield informer
+            task.cancel()
+
+
+async def test_an_object_deeper_than_can_be_read_costs_no_other(tmp_path: Path) -> None:
     """Go reads 10 000 levels; of a CRD without a schema a user may write as many."""
-    deep = '{"type":"ADDED","object":{"metadata":{"name":"x"},"spec":' + '{"a":' * 9000 + "1" + "}" * 9003
-    script = Script(lists=[(5, [pod("a", 3)]), (9, [pod("a", 3), pod("b", 8)])], watches=[[deep]])
-    assert await follow(script, tmp_path) == [("added", "a"), ("added", "b")]
+    odd = Odd()
+    for name, spec in (("a", 1), ("deep", DEEP), ("z", 2)):
+        odd.put(name, spec)
+    async with odd.follow(tmp_path):
+        odd.put("b", DEEP)
+        odd.put("c", 3)
+        odd.put("deep", 4)
+        await odd.api.until(lambda: len(odd.heard) == 4)
+    assert odd.heard == [("a", "1"), ("z", "2"), ("c", "3"), ("deep", "4")]
+    assert odd.told == [("deep", TOO_DEEP), ("b", TOO_DEEP)]
+    assert odd.api.listed == [""]
+
+
+async def test_of_an_object_that_can_no_longer_be_read_the_last_word_stays_until_it_is_gone(tmp_path: Path) -> None:
+    odd = Odd()
+    odd.put("a", 1)
+    async with odd.follow(tmp_path) as informer:
+        odd.put("a", DEEP)
+        await odd.api.until(lambda: odd.told)
+        assert [bytes(each.spec) for each in informer.values()] == [b"1"]
+        odd.api.remove("things", "d", "a")
+        await odd.api.until(lambda: not len(informer))
+    assert odd.heard == [("a", "1"), ("a", "gone")]
+
+
+async def test_what_is_left_of_an_unreadable_object_may_be_kept(tmp_path: Path) -> None:
+    odd = Odd()
+    odd.put("a", DEEP)
+    async with odd.follow(tmp_path, rescue=lambda found: Owner(metadata=found.object.metadata)) as informer:
+        assert odd.heard == [("a", "{}")]
+        odd.put("a", 5)
+        await odd.api.until(lambda: len(odd.heard) == 2)
+        assert len(informer) == 1
+
+
+async def test_a_handler_that_fails_over_an_object_hears_of_the_next(tmp_path: Path) -> None:
+    odd = Odd()
+    odd.put("a", "fail")
+    async with odd.follow(tmp_path) as informer:
+        odd.put("b", 1)
+        odd.put("a", 2)
+        await odd.api.until(lambda: len(odd.heard) == 3)
+        assert len(informer) == 2
+    assert odd.told == [("a", "ValueError: no")]
+
+
+async def test_what_does_not_look_as_it_should_is_an_error_for_who_asks(tmp_path: Path) -> None:
+    odd = Odd()
+    odd.put("a", DEEP)
+    odd.api.put("pods", {"metadata": {"name": "p", "namespace": "d"}, "spec": {"containers": 3}})
+    async with connected(odd.api.handle, tmp_path) as kube:
+        with pytest.raises(errors.Unreadable, match=r"/namespaces/d/things/a: it is nested too deep"):
+            await kube.get("/apis/example.com/v1/namespaces/d/things/a", Owner)
+        with pytest.raises(errors.Unreadable, match=r"GET /api/v1/pods: d/p: Expected `array`, got `int`"):
+            await kube.list_objects(PODS, Pod)
 
 
 async def test_a_broken_watch_goes_on_from_the_newest_version_bookmarks_included(tmp_path: Path) -> None:

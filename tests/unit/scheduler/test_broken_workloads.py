@@ -205,6 +205,11 @@ def torn_partitions(world, name):
 
 
 CASES = {
+    "torn": (
+        torn_partitions,
+        "annotation sunkpy.dev/partition: the pods of a gang are one Slurm job and must agree: "
+        "torn-0 says 'low', torn-1 says 'ghost'",
+    ),
     "size-zero": (
         annotated(size="0"),
         "annotation sunkpy.dev/gang-size: 0 pods are no gang: at least 1",
@@ -223,7 +228,7 @@ CASES = {
     ),
     "size-huge": (
         annotated(size="10000000"),
-        ("annotation sunkpy.dev/gang-size: 10000000 pods are more than Slurm gives to one job: at most 65536"),
+        ("annotation sunkpy.dev/gang-size: 10000000 pods are more than Slurm gives to one job: at most 65533"),
     ),
     "size-missing": (
         annotated(),
@@ -338,11 +343,17 @@ CASES = {
     ),
     "kueue-zero": (
         kueue("0"),
-        "annotation kueue.x-k8s.io/pod-group-total-count is '0': write how many pods the group has",
+        (
+            "Kueue pod group default/kueue-zero: annotation "
+            "kueue.x-k8s.io/pod-group-total-count is '0': write how many pods the group has"
+        ),
     ),
     "kueue-text": (
         kueue("all"),
-        "annotation kueue.x-k8s.io/pod-group-total-count is 'all': write how many pods the group has",
+        (
+            "Kueue pod group default/kueue-text: annotation "
+            "kueue.x-k8s.io/pod-group-total-count is 'all': write how many pods the group has"
+        ),
     ),
     "yunikorn-no-json": (
         yunikorn("{"),
@@ -366,11 +377,11 @@ CASES = {
     ),
     "ray-no-hosts": (
         ray({"groupName": "g", "replicas": 1, "numOfHosts": 0}),
-        "worker group g: numOfHosts is 0: at least 1 is needed",
+        "RayCluster default/ray-no-hosts: worker group g: numOfHosts is 0, and must be at least 1",
     ),
     "ray-negative": (
         ray({"groupName": "g", "replicas": -1}),
-        "worker group g: replicas is -1: at least 0 is needed",
+        "RayCluster default/ray-negative: worker group g: replicas is -1, and must be at least 0",
     ),
     "ray-memory": (
         ray(head={"containers": [{"name": "h", "resources": {"requests": {"memory": "a lot"}}}]}),
@@ -381,19 +392,22 @@ CASES = {
     ),
     "spark-memory": (
         spark(driver={"memory": "plenty"}),
-        "driver.memory: 'plenty' is not a size as Java writes it, such as 512m or 2g",
+        (
+            "SparkApplication default/spark-memory: driver.memory: 'plenty' is not a size as Java writes it, "
+            "such as 512m or 2g"
+        ),
     ),
     "spark-executors": (
         spark(sparkConf={"spark.executor.instances": "some"}),
-        "sparkConf spark.executor.instances: 'some' is not a number",
+        "SparkApplication default/spark-executors: sparkConf spark.executor.instances: 'some' is not a number",
     ),
     "volcano-too-many": (
         volcano(minAvailable=5, tasks=[{"name": "w", "replicas": 2}]),
-        "minAvailable 5 is above the 2 replicas of all tasks",
+        "Volcano Job default/volcano-too-many: minAvailable 5 is above the 2 replicas of all tasks",
     ),
     "volcano-circle": (
         volcano(tasks=[{"name": "w", "replicas": 1, "dependsOn": {"name": ["w"]}}]),
-        "tasks depend on one another in a circle: w",
+        "Volcano Job default/volcano-circle: tasks depend on one another in a circle: w",
     ),
     "torch-negative": (
         torch(-1),
@@ -478,16 +492,15 @@ async def test_when_the_broken_ones_go_nothing_of_them_is_left_to_stumble_over(w
 
 
 async def test_what_says_too_little_is_submitted_as_it_is(world, tmp_path):
-    """An owner that is gone or of a kind that nobody serves costs its options; the first pod speaks for a gang."""
+    """An owner that is gone or of a kind that nobody serves costs its options."""
     gone, strange = orphan_of("Loop", "example.com/v1"), orphan_of("Ghost", "ghosts.example.com/v1")
-    cases = {"owner-gone": gone, "owner-strange": strange, "torn": torn_partitions, "empty": asks(containers=[])}
+    cases = {"owner-gone": gone, "owner-strange": strange, "empty": asks(containers=[])}
     async with leading(world, tmp_path):
         for case, build in cases.items():
             build(world, case)
         evil = {GANG: "a\nk8s:default/owner-gone:uid", SIZE: "1", "sunkpy.dev/comment": "k8s:default/empty:uid-1"}
         world.add_pod("evil", annotations=evil)
-        await world.until(lambda: len(world.submissions) == 5, within_s=20.0)
+        await world.until(lambda: len(world.submissions) == 4, within_s=20.0)
     jobs = {parse_comment(job["comment"]).name: job for job in world.submissions}
-    assert jobs.keys() == {"owner-gone", "owner-strange", "torn", "empty", "a-k8s-default-owner-gone-uid"}
-    assert jobs["torn"]["partition"] == "low"
+    assert jobs.keys() == {"owner-gone", "owner-strange", "empty", "a-k8s-default-owner-gone-uid"}
     assert jobs["a-k8s-default-owner-gone-uid"]["comment"].endswith(" k8s:default/empty:uid-1")

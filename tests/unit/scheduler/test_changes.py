@@ -60,6 +60,27 @@ async def test_what_slurm_refuses_is_told_once_and_the_job_waits_as_it_was(world
         assert world.cancelled == []
 
 
+async def test_what_is_fixed_once_a_job_is_submitted_is_answered(world, tmp_path):
+    async with leading(world, tmp_path):
+        world.add_pod()
+        await world.until(lambda: world.submissions)
+        (job_id,) = world.jobs
+        annotate(world, exclusive="true", wckey="w", gpu_type="h100", qos="gold")
+        await world.until(lambda: world.notes("JobNotChanged"))
+        assert world.notes("JobNotChanged") == [
+            f"Slurm job {job_id} was submitted otherwise and stays so in "
+            "exclusive: only an administrator of Slurm may change who shares the nodes of a job; "
+            "wckey: only an administrator of Slurm may change that of a job; "
+            "gpu-type: the GPUs of a job are part of its size. "
+            "Who wants it otherwise deletes the pods, and the next ones are submitted so"
+        ]
+        assert world.notes("JobChanged") == [f"Slurm job {job_id}: qos gold"]
+        annotate(world, qos="silver")
+        await world.until(lambda: len(world.slurm.updates) == 2)
+        assert world.slurm.updates == [{"qos": "gold"}, {"qos": "silver"}]
+        assert (len(world.notes("JobNotChanged")), world.cancelled) == (1, [])
+
+
 async def test_a_value_that_cannot_be_used_leaves_the_job_as_it_is(world, tmp_path):
     async with leading(world, tmp_path):
         world.add_pod()

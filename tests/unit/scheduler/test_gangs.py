@@ -9,7 +9,7 @@ from sunkpy.core.gang.families import FAMILIES
 from sunkpy.core.gang.gang import Family, Gang, ranked
 from sunkpy.core.gang.gang import Role as RoleOf
 from sunkpy.core.gang.identity import GangId
-from sunkpy.scheduler import bind, gate, job_poll, loop
+from sunkpy.scheduler import bind, gate, job_poll, loop, members, membership
 from tests.unit.core.gang.trio import WITH_BAND, WITH_TRIO, band_labels, labels
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading
@@ -400,3 +400,41 @@ async def test_each_member_is_told_which_gpus_of_its_node_are_its_own(tmp_path):
         await world.until(lambda: len(world.bindings) == 2)  # a prolog is answered when they were sent
         told = [world.pod(name)["metadata"]["annotations"][names.ANNOTATION_GPU_INDICES] for name in ("one", "two")]
         assert sorted(told) == ["0,1", "2,3"]
+
+
+async def test_gpus_that_the_job_of_a_running_pod_does_not_have_are_noted_anew(tmp_path):
+    """As after a job was lost, and another one covers the pod with other devices."""
+    world = World()
+    world.add_node(1, **{"nvidia.com/gpu": "4"})
+    resources = {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}}
+    containers = [{"name": "c", "resources": resources}]
+    noted = {names.ANNOTATION_GPU_INDICES: "0"}
+    pod = world.add_pod("one", annotations=noted, containers=containers, node="node-1", running=True)
+    has = {"nodes": "n1", "tasks": {"set": True, "number": 1}, "cpus_per_task": {"set": True, "number": 1}}
+    taken = {
+        "gres_detail": ["gpu:h100:1(IDX:3)"],
+        "job_resources": {"nodes": {"allocation": [{"name": "n1", "cpus": {"count": 1}}]}},
+    }
+    world.add_job(pod, "RUNNING", **has, **taken)
+
+    def now_noted():
+        return world.pod("one")["metadata"]["annotations"].get(names.ANNOTATION_GPU_INDICES)
+
+    async with leading(world, tmp_path):
+        await world.until(lambda: now_noted() == "3")
+    assert (world.cancelled, world.deleted) == ([], [])
+
+
+async def test_under_the_policy_basic_each_pod_is_a_job(tmp_path, monkeypatch):
+    monkeypatch.setattr(members, "LEFT_OUT_S", 0.05)
+    monkeypatch.setattr(membership, "LEFT_OUT_S", 0.06)
+    world = World()
+    world.add_node(1)
+    world.api.define("scheduling.k8s.io/v1alpha2", "PodGroup", "podgroups")
+    group = {"metadata": {"name": "pg", "namespace": "default"}, "spec": {"schedulingPolicy": {"basic": {}}}}
+    world.put("podgroups", group)
+    async with leading(world, tmp_path):
+        for name in ("one", "two"):
+            world.add_pod(name, schedulingGroup={"podGroupName": "pg"})
+        await world.until(lambda: len(world.submissions) == 2)
+    assert [job["tasks"] for job in world.submissions] == [1, 1]

@@ -50,7 +50,7 @@ RULE = PhaseRule(
 async def keeping(api, folder):
     async with answering(api.handle, folder) as kubeconfig, await Kube.connect(kubeconfig) as kube:
         pods = Together([Informer(kube, paths.ALL_PODS, Pod)])
-        watches = OwnerWatches(kube, reads=(GROUP, CREW), pods=pods, clock=lambda: 0.0)
+        watches = OwnerWatches(kube, reads=(GROUP, CREW), pods=pods, clock=lambda: 0.0, note_odd=lambda *_: None)
         groups = PodGroups(kube, RULE, watches=watches, pods=pods, schedulers=("slurm",))
         tasks = [asyncio.ensure_future(each.run()) for each in (pods.parts[0], watches, groups)]
         yield

@@ -33,12 +33,14 @@ from sunkpy.core.gang.families import (
     volcano,
     yunikorn,
 )
-from sunkpy.core.gang.families.grouping import top, unsized
+from sunkpy.core.gang.families.belonging import top
+from sunkpy.core.gang.families.declaration import BadDeclaration, unsized
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, apart_unit, extra_unit
 from sunkpy.core.gang.identity import GangId, legible
+from sunkpy.core.gang.options import Problem
 from sunkpy.core.gang.places import explain_missing
 from sunkpy.core.model import matching
-from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.objects import OddOwner, Pod
 from sunkpy.core.model.quantity import BadQuantity
 
 Families = Sequence[Family]
@@ -96,12 +98,17 @@ def assemble(id: GangId, pods: Sequence[Pod], owners: Owners = (), *, families: 
     what = top(pods[0], owners) or f"{family.name} {id}"
     if not _is_same(said, id):
         why = f"pod {pods[0].name} does not say any more that it belongs to {id}: a label or annotation was changed"
-        return unsized(id, pods, owners, kind=str(id), why=why)
+        return unsized(id, pods, owners, kind=str(id), problem=Problem(text=why, fatal=True))
+    if odd := next((each for each in owners if isinstance(each, OddOwner) and each.is_a in family.reads), None):
+        return unreadable(id, pods, why=f"{odd.kind} {'/'.join(odd.key)} cannot be read: {odd.why}")
     try:
         gang = family.assemble(id, pods, owners)
         _check_shapes(gang)
+    except BadDeclaration as error:
+        gang = unsized(id, pods, owners, kind=what, problem=error.problem)
     except (msgspec.ValidationError, RecursionError, BadQuantity) as error:
-        gang = unsized(id, pods, owners, kind=what, why=f"{what} cannot be read: {error}")
+        problem = Problem(text=f"{what} cannot be read: {error}", fatal=True)
+        gang = unsized(id, pods, owners, kind=what, problem=problem)
     return _with_all_that_run(gang, pods)
 
 
@@ -110,7 +117,7 @@ def assemble_beside(
 ) -> Gang:
     """As `assemble`; `apart`: pods of the gang that were set apart, which are not missing where one would be."""
     gang = assemble(id, pods, owners, families=families)
-    if not apart or not explain_missing(gang):
+    if not apart or not gang.is_sized or not explain_missing(gang):
         return gang
     whole = assemble(id, [*pods, *apart], owners, families=families)
     uids = {pod.uid for pod in apart}
@@ -121,6 +128,12 @@ def _parted(role: Role, apart: Set[str]) -> Role:
     own = tuple(member for member in role.members if member.pod.uid not in apart)
     elsewhere = tuple(member for member in role.members if member.pod.uid in apart)
     return msgspec.structs.replace(role, members=own, elsewhere=elsewhere)
+
+
+def unreadable(id: GangId, pods: Sequence[Pod], *, why: str) -> Gang:
+    """The gang `id` while nobody can tell what it looks like: refused, with all its pods; others may come."""
+    gang = unsized(id, pods, (), kind=str(id), problem=Problem(text=why, fatal=True))
+    return _with_all_that_run(msgspec.structs.replace(gang, expects_more=True), pods)
 
 
 def speaks_for(id: GangId, pod: Pod, owners: Owners, *, families: Families = FAMILIES) -> bool:

@@ -19,35 +19,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from sunkpy.core import names
 from sunkpy.core.gang.families.batch_job import as_made
-from sunkpy.core.gang.families.grouping import (
-    BadCount,
-    checked,
-    count,
-    current,
-    named_id,
-    options_of,
-    role,
-    unsized,
-)
+from sunkpy.core.gang.families.belonging import named_id
+from sunkpy.core.gang.families.declaration import BadDeclaration, about, current, options_of, role, size, size_in
 from sunkpy.core.gang.gang import Family, Gang, Owners
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.options import Problem
 from sunkpy.core.model.objects import Pod
 
 _ROLE: Final = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")
 _ONLY: Final = "pod"
-
-
-class _BadDeclaration(ValueError):
-    """What the pods say of their gang cannot be used."""
-
-    def __init__(self, annotation: str, text: str) -> None:
-        super().__init__(text)
-        self.problem = Problem(annotation=annotation, text=text, fatal=True)
 
 
 def _identify(pod: Pod, _owners: Owners) -> GangId | None:
@@ -56,30 +37,25 @@ def _identify(pod: Pod, _owners: Owners) -> GangId | None:
 
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
-    kind = f"gang {id}"
-    try:
-        places = _declared(id, current(pods))
-        by_role = _by_role(pods, places)
-    except _BadDeclaration as error:
-        gang = unsized(id, pods, owners, kind=kind, why="")
-        return msgspec.structs.replace(gang, problems=(*gang.problems, error.problem))
+    places = _declared(id, current(pods))
+    by_role = _by_role(pods, places)
     options, problems = options_of(pods, owners)
     roles = tuple(role(name, by_role[name], number) for name, number in places.items())
-    return as_made(Gang(id=id, roles=roles, options=options, problems=problems, kind=kind), pods, owners)
+    return as_made(Gang(id=id, roles=roles, options=options, problems=problems, kind=f"gang {id}"), pods, owners)
 
 
 def _declared(id: GangId, pods: Sequence[Pod]) -> Mapping[str, int]:
     """Role → places, in rank order."""
     size, roles = _agreed(pods, names.ANNOTATION_GANG_SIZE), _agreed(pods, names.ANNOTATION_GANG_ROLES)
     if not size and not roles:
-        raise _BadDeclaration(names.ANNOTATION_GANG_SIZE, f"missing: write how many pods gang {id} has")
+        raise BadDeclaration(f"missing: write how many pods gang {id} has", annotation=names.ANNOTATION_GANG_SIZE)
     total = _number(names.ANNOTATION_GANG_SIZE, size) if size else 0
     if not roles:
         return {_ONLY: total}
     places = _roles(roles)
     if size and sum(places.values()) != total:
         text = f"is {total}, but {names.ANNOTATION_GANG_ROLES} adds up to {sum(places.values())}"
-        raise _BadDeclaration(names.ANNOTATION_GANG_SIZE, text)
+        raise BadDeclaration(text, annotation=names.ANNOTATION_GANG_SIZE)
     return places
 
 
@@ -91,15 +67,14 @@ def _agreed(pods: Sequence[Pod], annotation: str) -> str:
     if len(said) > 1:
         one, other = list(said.items())[:2]
         text = f"pods of a gang must agree: {one[1]} says {one[0][:40] or 'nothing'!r}"
-        raise _BadDeclaration(annotation, f"{text}, {other[1]} says {other[0][:40] or 'nothing'!r}")
+        text = f"{text}, {other[1]} says {other[0][:40] or 'nothing'!r}"
+        raise BadDeclaration(text, annotation=annotation)
     return next(iter(said), "")
 
 
 def _number(annotation: str, text: str) -> int:
-    try:
-        return count(text)
-    except BadCount as error:
-        raise _BadDeclaration(annotation, str(error)) from error
+    with about(annotation=annotation):
+        return size_in(text)
 
 
 def _roles(text: str) -> Mapping[str, int]:
@@ -107,16 +82,13 @@ def _roles(text: str) -> Mapping[str, int]:
     for part in text.split(","):
         name, equals, number = (piece.strip() for piece in part.partition("="))
         if not equals or not _ROLE.match(name):
-            raise _BadDeclaration(
-                names.ANNOTATION_GANG_ROLES, f"{part[:40]!r} is not a role: write name=count, as in leader=1,worker=4"
-            )
+            text = f"{part[:40]!r} is not a role: write name=count, as in leader=1,worker=4"
+            raise BadDeclaration(text, annotation=names.ANNOTATION_GANG_ROLES)
         if name in places:
-            raise _BadDeclaration(names.ANNOTATION_GANG_ROLES, f"role {name} is named twice")
+            raise BadDeclaration(f"role {name} is named twice", annotation=names.ANNOTATION_GANG_ROLES)
         places[name] = _number(names.ANNOTATION_GANG_ROLES, number)
-    try:
-        checked(sum(places.values()))
-    except BadCount as error:
-        raise _BadDeclaration(names.ANNOTATION_GANG_ROLES, str(error)) from error
+    with about(annotation=names.ANNOTATION_GANG_ROLES):
+        size(sum(places.values()))
     return places
 
 
@@ -129,7 +101,7 @@ def _by_role(pods: Sequence[Pod], places: Mapping[str, int]) -> Mapping[str, lis
         if name not in found:
             said = f"says {name[:40]!r}" if name else "says nothing"
             text = f"pod {pod.name} {said}: write one of {', '.join(places)}"
-            raise _BadDeclaration(names.ANNOTATION_GANG_ROLE, text)
+            raise BadDeclaration(text, annotation=names.ANNOTATION_GANG_ROLE)
         found[name].append(pod)
     return found
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.families.grouping import is_made_by
+from sunkpy.core.gang.families.belonging import made_by
 from sunkpy.core.gang.families.plain_pod import alone, own_id
 from sunkpy.core.gang.gang import Family, Gang, Owners
 from sunkpy.core.gang.identity import GangId
@@ -56,7 +56,7 @@ class _Status(Wire, frozen=True, kw_only=True):
 
 
 def _identify(pod: Pod, _owners: Owners) -> GangId | None:
-    return own_id(pod) if is_made_by(pod, WORKFLOW) else None
+    return own_id(pod) if made_by(pod, WORKFLOW) is not None else None
 
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:

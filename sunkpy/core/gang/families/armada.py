@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.families.grouping import BadCount, count, current, named_id, options_of, role, unsized
+from sunkpy.core.gang.families.belonging import named_id
+from sunkpy.core.gang.families.declaration import BadDeclaration, about, current, options_of, role, size_in
 from sunkpy.core.gang.gang import Family, Gang, Owners
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.options import Problem
 from sunkpy.core.model.objects import Pod
 
 GANG_ID: Final = "armadaproject.io/gangId"
@@ -38,20 +38,15 @@ def _identify(pod: Pod, _owners: Owners) -> GangId | None:
 
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
-    kind = f"Armada gang {id}"
-    try:
+    with about(annotation=CARDINALITY):
         places = _cardinality(current(pods))
-    except BadCount as error:
-        gang = unsized(id, pods, owners, kind=kind, why="")
-        problem = Problem(annotation=CARDINALITY, text=str(error), fatal=True)
-        return msgspec.structs.replace(gang, problems=(*gang.problems, problem))
     options, problems = options_of(pods, owners)
     return Gang(
         id=id,
         roles=(role("pod", pods, places),),
         options=options,
         problems=problems,
-        kind=kind,
+        kind=f"Armada gang {id}",
         one_domain=pods[0].annotations.get(UNIFORMITY, ""),
         final_because=GONE,
     )
@@ -60,8 +55,8 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 def _cardinality(pods: Sequence[Pod]) -> int:
     said = {pod.annotations.get(CARDINALITY, "") for pod in pods}
     if len(said) > 1:
-        raise BadCount(f"pods of a gang must agree: {' and '.join(repr(text[:40]) for text in sorted(said)[:2])}")
-    return count(said.pop())
+        raise BadDeclaration(f"pods of a gang must agree: {' and '.join(repr(text[:40]) for text in sorted(said)[:2])}")
+    return size_in(said.pop())
 
 
 FAMILY = Family(name="Armada gang", identify=_identify, assemble=_assemble)

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.families.grouping import controllers, is_made_by, maker
+from sunkpy.core.gang.families.belonging import controllers, made_by, maker
 from sunkpy.core.gang.families.plain_pod import BARE, alone, own_id
 from sunkpy.core.gang.gang import Family, Gang, Owners, Suspension
 from sunkpy.core.gang.identity import GangId
@@ -128,7 +128,7 @@ def as_made(gang: Gang, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 
 def _identify(pod: Pod, _owners: Owners) -> GangId | None:
-    return own_id(pod) if is_made_by(pod, JOB) else None
+    return own_id(pod) if made_by(pod, JOB) is not None else None
 
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.families.grouping import is_made_by
+from sunkpy.core.gang.families.belonging import made_by
 from sunkpy.core.gang.families.plain_pod import alone, own_id
 from sunkpy.core.gang.gang import Family, Gang, Owners
 from sunkpy.core.gang.identity import GangId
@@ -21,7 +21,7 @@ DAEMON_SET: Final = Kind(group="apps", kind="DaemonSet")
 
 
 def _identify(pod: Pod, _owners: Owners) -> GangId | None:
-    return own_id(pod) if is_made_by(pod, DAEMON_SET) else None
+    return own_id(pod) if made_by(pod, DAEMON_SET) is not None else None
 
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:

@@ -30,7 +30,8 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.families.grouping import BadCount, checked, controllers, distinct, named_id, options_of, unsized
+from sunkpy.core.gang.families.belonging import controllers, distinct, named_id
+from sunkpy.core.gang.families.declaration import BadDeclaration, about, options_of, size
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Reference, Role, Suspension, by_seniority, ranked
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Kind, Owner, Pod
@@ -195,11 +196,9 @@ def _assemble(rule: WorkloadRule, id: GangId, pods: Sequence[Pod], owners: Owner
     kind = f"{rule.owner_kind.kind} {id}"
     owner = _owner(rule, pods[0], owners)
     if owner is None:
-        return unsized(id, pods, owners, kind=kind, why=f"{kind}, named by {rule.named_by}, does not exist")
-    try:
+        raise BadDeclaration(f"{kind}, named by {rule.named_by}, does not exist")
+    with about(kind):
         roles = _roles(rule, owner, pods)
-    except BadCount as error:
-        return unsized(id, pods, owners, kind=kind, why=f"{kind}: {error}")
     options, problems = options_of(pods, owners)
     # Suspending an owner takes all its units, so it is right only where it has one.
     path = tuple(rule.suspend_path.split(".")) if rule.suspend_path and not rule.unit_by else ()
@@ -223,8 +222,8 @@ def _roles(rule: WorkloadRule, owner: Owner, pods: Sequence[Pod]) -> tuple[Role,
         first = 0 if each.later else places
         roles.append(Role(name=each.name, places=places, first=first, members=_seated(each, own, places)))
     if left:
-        raise BadCount(f"pod {left[0].name} has none of the roles {', '.join(each.name for each in rule.roles)}")
-    checked(sum(role.places for role in roles))
+        raise BadDeclaration(f"pod {left[0].name} has none of the roles {', '.join(each.name for each in rule.roles)}")
+    size(sum(role.places for role in roles))
     return tuple(roles)
 
 
@@ -242,7 +241,7 @@ def _seated(rule: RoleRule, pods: Sequence[Pod], places: int) -> tuple[Member, .
     numbers = {pod.uid: key.of(pod) for pod in pods}
     for pod in pods:
         if not (numbers[pod.uid].isascii() and numbers[pod.uid].isdigit() and len(numbers[pod.uid]) < 10):
-            raise BadCount(f"{key} of pod {pod.name} is {numbers[pod.uid][:40]!r}, not a number")
+            raise BadDeclaration(f"{key} of pod {pod.name} is {numbers[pod.uid][:40]!r}, not a number")
     return ranked((pod for pod in pods if int(numbers[pod.uid]) < places), lambda pod: int(numbers[pod.uid]))
 
 
@@ -252,9 +251,9 @@ def _number(owner: Owner, path: str, role: str) -> int:
         return int(path)
     found = _at(owner, path)
     if found is None:
-        raise BadCount(f"there is no {path}, which counts role {role}")
+        raise BadDeclaration(f"there is no {path}, which counts role {role}")
     if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-        raise BadCount(f"{path}, which counts role {role}, is {str(found)[:40]!r}, not a number of pods")
+        raise BadDeclaration(f"{path}, which counts role {role}, is {str(found)[:40]!r}, not a number of pods")
     return found
 
 

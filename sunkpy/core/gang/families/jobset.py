@@ -18,8 +18,10 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.families import owned
-from sunkpy.core.gang.families.owned import JOB, Undeclared, count, nearest, ordinal
+from sunkpy.core.gang.families import declaration
+from sunkpy.core.gang.families.batch_job import JOB
+from sunkpy.core.gang.families.belonging import made_by, nearest
+from sunkpy.core.gang.families.declaration import BadDeclaration, count, ordinal
 from sunkpy.core.gang.gang import Family, Gang, Owners, Role, Suspension, by_seniority
 from sunkpy.core.gang.identity import GangId, token
 from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
@@ -78,7 +80,7 @@ class _JobSpec(Wire, frozen=True, kw_only=True):
     backoff_limit: int | None = None
     backoff_limit_per_index: int | None = None
     pod_failure_policy: _PodFailurePolicy = _PodFailurePolicy()
-    template: owned.Template = owned.Template()
+    template: declaration.Template = declaration.Template()
 
 
 class _TemplateMeta(Wire, frozen=True, kw_only=True):
@@ -166,8 +168,8 @@ class _Status(Wire, frozen=True, kw_only=True):
 
 
 def _identify(pod: Pod, owners: Owners) -> GangId | None:
-    found = owned.reference(pod, owners, JOB_SET)
-    is_jobs = owned.reference(pod, (), JOB) is not None
+    found = made_by(pod, JOB_SET, owners)
+    is_jobs = made_by(pod, JOB) is not None
     if not is_jobs or REPLICATED_JOB not in pod.labels:
         return None
     # With the Job at hand, nobody but its owner can say that it belongs to a JobSet.
@@ -222,14 +224,15 @@ def _domain_of(pod: Pod) -> str:
     return "" if BY_NODE_SELECTOR in pod.annotations else pod.annotations.get(EXCLUSIVE, "")
 
 
-@owned.told
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
-    jobset = owned.required(owners, JOB_SET, id)
-    spec = owned.declared(jobset, _Spec)
+    jobset = declaration.required(owners, JOB_SET, called=f"JobSet {id.namespace}/{id.name}")
+    spec = declaration.declared(jobset, _Spec)
     jobs = {job.name: _checked(job, jobset) for job in spec.replicated_jobs}
     name = pods[0].labels[REPLICATED_JOB]
     if name not in jobs:
-        raise Undeclared(f"{_kind(owners)} has no replicatedJob {name}, of which pod {pods[0].name} says that it is")
+        raise BadDeclaration(
+            f"{_kind(owners)} has no replicatedJob {name}, of which pod {pods[0].name} says that it is"
+        )
     domain = _domain_of(pods[0])
     mine = [jobs[name]] if domain else _together(jobs[name], jobset, spec)
     roles = _led(jobs[name], pods) if domain else _in_waves(mine, pods, spec)
@@ -239,11 +242,12 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
         roles=tuple(roles),
         kind=f"{_kind(owners)}{what}",
         one_domain=domain,
-        expects_more=owned.is_alive(jobset, _OVER, suspended=spec.suspend) and _lacks_success(id, jobset, mine, roles),
+        expects_more=declaration.is_alive(jobset, _OVER, suspended=spec.suspend)
+        and _lacks_success(id, jobset, mine, roles),
         final_because=_final_because(jobset, spec, mine),
         suspension=_suspension(jobset, owners),
     )
-    return owned.make(gang, owners)
+    return declaration.make(gang, owners)
 
 
 def _kind(owners: Owners) -> str:
@@ -301,7 +305,7 @@ def _waves(spec: _Spec) -> dict[str, int]:
 def _role(job: _ReplicatedJob, pods: Sequence[Pod], spec: _Spec, *, is_first: bool) -> Role:
     own = [pod for pod in pods if pod.labels.get(REPLICATED_JOB) == job.name]
     index_of = _index_of(job, spec.coordinator)
-    members = owned.numbered(own, index_of, job.places) if job.is_numbered else by_seniority(own, job.places)
+    members = declaration.numbered(own, index_of, job.places) if job.is_numbered else by_seniority(own, job.places)
     targets = spec.success_policy.target_replicated_jobs
     role = Role(
         name=job.name,
@@ -310,7 +314,7 @@ def _role(job: _ReplicatedJob, pods: Sequence[Pod], spec: _Spec, *, is_first: bo
         members=members,
         decides=not targets or job.name in targets,
     )
-    return owned.waiting_role(role, job.template.spec.template)
+    return declaration.waiting_role(role, job.template.spec.template)
 
 
 def _index_of(job: _ReplicatedJob, coordinator: _Coordinator) -> Callable[[Pod], int]:
@@ -335,14 +339,14 @@ def _pod_index(pod: Pod) -> int:
 def _led(job: _ReplicatedJob, pods: Sequence[Pod]) -> list[Role]:
     """One child Job with exclusive placement: the others of its pods appear when the first is bound."""
     others = max(job.pods_per_job - 1, 0)
-    leader = Role(name="leader", places=1, first=1, members=owned.numbered(pods, _pod_index, 1))
+    leader = Role(name="leader", places=1, first=1, members=declaration.numbered(pods, _pod_index, 1))
     followers = Role(
         name="follower",
         places=others,
         first=0,
-        members=owned.numbered(pods, lambda pod: _pod_index(pod) - 1, others),
+        members=declaration.numbered(pods, lambda pod: _pod_index(pod) - 1, others),
     )
-    return [leader, owned.waiting_role(followers, job.template.spec.template)]
+    return [leader, declaration.waiting_role(followers, job.template.spec.template)]
 
 
 def _lacks_success(id: GangId, jobset: Owner, jobs: Sequence[_ReplicatedJob], roles: Sequence[Role]) -> bool:
@@ -401,7 +405,7 @@ def _ends_because(jobset: Owner, policy: _FailurePolicy | None, job: str) -> str
 
 def _suspension(jobset: Owner, owners: Owners) -> Suspension | None:
     """A TrainJob resumes a JobSet that is suspended alone."""
-    return owned.suspension(nearest(owners, TRAIN_JOB) or jobset, "spec", "suspend")
+    return declaration.suspension(nearest(owners, TRAIN_JOB) or jobset, "spec", "suspend")
 
 
 FAMILY = Family(name="JobSet", identify=_identify, assemble=_assemble, reads=(JOB, JOB_SET))

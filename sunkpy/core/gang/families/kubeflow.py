@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from sunkpy.core.gang.families import owned
-from sunkpy.core.gang.families.owned import Undeclared, count
+from sunkpy.core.gang.families import declaration
+from sunkpy.core.gang.families.declaration import BadDeclaration, count
 from sunkpy.core.model.objects import Condition, Owner, Pod, Wire
 
 GROUP: Final = "kubeflow.org"
@@ -41,7 +41,7 @@ class ReplicaSpec(Wire, frozen=True, kw_only=True):
     restart_policy: str | None = None
 
 
-class Status(owned.Conditions, frozen=True, kw_only=True):
+class Status(declaration.Conditions, frozen=True, kw_only=True):
     """Status of both operators' objects. mpi-operator notes an eviction as Failed, too; without a time it goes on."""
 
     completion_time: str | None = None
@@ -50,14 +50,14 @@ class Status(owned.Conditions, frozen=True, kw_only=True):
 
 def index(pod: Pod) -> int:
     """Number of a pod within its role."""
-    return owned.ordinal(pod.labels.get(INDEX))
+    return declaration.ordinal(pod.labels.get(INDEX))
 
 
 def places(owner: Owner, sizes: Mapping[str, int], policy: RunPolicy, *, least_workers: int | None) -> dict[str, int]:
     """Places of each role: all its replicas but the elastic ones, which are the last workers.
 
     Raises:
-        Undeclared: the numbers cannot be, or contradict each other.
+        BadDeclaration: the numbers cannot be, or contradict each other.
     """
     held = {role: count(owner, f"replicas of {role}", size) for role, size in sizes.items()}
     workers, total = held.get(WORKER, 0), sum(held.values())
@@ -65,14 +65,14 @@ def places(owner: Owner, sizes: Mapping[str, int], policy: RunPolicy, *, least_w
     if least_workers is not None:
         count(owner, "spec.elasticPolicy.minReplicas", least_workers, least=1)
         if least_workers > workers:
-            raise Undeclared(f"{whose}: spec.elasticPolicy.minReplicas is {least_workers} of {workers} workers")
+            raise BadDeclaration(f"{whose}: spec.elasticPolicy.minReplicas is {least_workers} of {workers} workers")
         held[WORKER] = least_workers
     least = policy.scheduling_policy.min_available if policy.scheduling_policy else None
     if least is not None:
         field = "spec.runPolicy.schedulingPolicy.minAvailable"
         count(owner, field, least, least=1)
         if least > total:
-            raise Undeclared(f"{whose}: {field} is {least} of {total} pods")
+            raise BadDeclaration(f"{whose}: {field} is {least} of {total} pods")
         if least_workers is None and WORKER in held:
             held[WORKER] = max(workers - (total - least), 0)
     return held

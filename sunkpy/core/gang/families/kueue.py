@@ -20,15 +20,8 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.families.declared import (
-    BadDeclaration,
-    gang_of,
-    has_controller,
-    made_by,
-    named_id,
-    number_of,
-    refused,
-)
+from sunkpy.core.gang.families.belonging import made_by, maker, named_id
+from sunkpy.core.gang.families.declaration import BadDeclaration, about, current, make, ordinal
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, by_seniority, ranked
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Kind, Pod
@@ -51,11 +44,10 @@ def _identify(pod: Pod, _owners: Owners) -> GangId | None:
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     called = f"Kueue pod group {id.namespace}/{id.name}"
-    try:
-        gang = gang_of(id, _roles(pods), owners, kind=called)
-    except BadDeclaration as error:
-        return refused(id, pods, owners, kind=called, why=str(error))
-    final = "" if all(map(has_controller, pods)) else "Kueue makes no pod of a group again"
+    with about(called):
+        roles = _roles(pods)
+    gang = make(Gang(id=id, roles=roles, kind=called), owners)
+    final = "" if all(map(maker, pods)) else "Kueue makes no pod of a group again"
     return msgspec.structs.replace(gang, final_because=final)
 
 
@@ -67,18 +59,17 @@ def _roles(pods: Sequence[Pod]) -> tuple[Role, ...]:
 
 def _count(pods: Sequence[Pod]) -> int:
     """How many pods the group has, as all say that are there to stay."""
-    staying = [pod for pod in pods if not pod.is_finished and not pod.is_deleting] or pods
-    texts = sorted({pod.annotations.get(TOTAL_COUNT, "") for pod in staying})
+    texts = sorted({pod.annotations.get(TOTAL_COUNT, "") for pod in current(pods)})
     if len(texts) > 1:
         said = " and ".join(repr(text[:40]) for text in texts[:3])
         raise BadDeclaration(f"annotation {TOTAL_COUNT} differs between its pods: {said}")
-    if (count := number_of(texts[0])) < 1:
+    if (count := ordinal(texts[0])) < 1:
         raise BadDeclaration(f"annotation {TOTAL_COUNT} is {texts[0][:40]!r}: write how many pods the group has")
     return count
 
 
 def _seated(pods: Sequence[Pod], places: int) -> tuple[Member, ...]:
-    indices = {pod.uid: number_of(pod.labels.get(POD_INDEX, "")) for pod in pods}
+    indices = {pod.uid: ordinal(pod.labels.get(POD_INDEX, "")) for pod in pods}
     if all(0 <= index < places for index in indices.values()):
         return ranked(pods, lambda pod: indices[pod.uid])
     return by_seniority(pods, places)

@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sunkpy.core.gang.families import owned
-from sunkpy.core.gang.families.owned import Undeclared, nearest, ordinal
+from sunkpy.core.gang.families import declaration
+from sunkpy.core.gang.families.belonging import made_by, nearest
+from sunkpy.core.gang.families.declaration import BadDeclaration, ordinal
 from sunkpy.core.gang.gang import Family, Gang, Owners, Reference, Role
 from sunkpy.core.gang.identity import GangId, token
+from sunkpy.core.gang.options import Problem
 from sunkpy.core.model.objects import Kind, Pod, Wire
 
 LWS: Final = Kind(group="leaderworkerset.x-k8s.io", kind="LeaderWorkerSet")
@@ -36,8 +38,8 @@ SUBGROUP_SIZE: Final = "leaderworkerset.sigs.k8s.io/subgroup-size"
 
 class _LeaderWorkerTemplate(Wire, frozen=True, kw_only=True):
     size: int = 1
-    leader_template: owned.Template | None = None
-    worker_template: owned.Template = owned.Template()
+    leader_template: declaration.Template | None = None
+    worker_template: declaration.Template = declaration.Template()
 
 
 class _Spec(Wire, frozen=True, kw_only=True):
@@ -48,7 +50,7 @@ class _Spec(Wire, frozen=True, kw_only=True):
 def _identify(pod: Pod, owners: Owners) -> GangId | None:
     if not pod.labels.get(NAME) or not pod.labels.get(GROUP_KEY) or WORKER not in pod.labels:
         return None
-    if owned.reference(pod, (), STATEFUL_SET) is None:
+    if made_by(pod, STATEFUL_SET) is None:
         return None
     lws = nearest(owners, LWS)
     return GangId(
@@ -63,7 +65,7 @@ def _identify(pod: Pod, owners: Owners) -> GangId | None:
 def _leader_uid(pod: Pod, owners: Owners) -> str:
     if _is_leader(pod):
         return pod.uid
-    leader = owned.reference(pod, owners, POD)
+    leader = made_by(pod, POD, owners)
     return leader.uid if leader else ""
 
 
@@ -76,42 +78,42 @@ def _refers(pod: Pod) -> tuple[Reference, ...]:
     return (Reference(kind=LWS, key=(pod.metadata.namespace, name)),) if name and GROUP_KEY in pod.labels else ()
 
 
-@owned.told
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     lws = nearest(owners, LWS)
-    spec = owned.declared(lws, _Spec) if lws else _Spec()
+    spec = declaration.declared(lws, _Spec) if lws else _Spec()
     template = spec.leader_worker_template
     domain = pods[0].annotations.get(EXCLUSIVE, "")
     workers = _size(id, pods, template.size if lws else None) - 1
     leaders = [pod for pod in pods if _is_leader(pod)]
     roles = (
-        Role(name="leader", places=1, first=1, members=owned.numbered(leaders, _index, 1)),
+        Role(name="leader", places=1, first=1, members=declaration.numbered(leaders, _index, 1)),
         Role(
             name="worker",
             places=workers,
             first=0 if domain or spec.startup_policy == "LeaderReady" else workers,
-            members=owned.numbered(pods, lambda pod: _index(pod) - 1, workers),
+            members=declaration.numbered(pods, lambda pod: _index(pod) - 1, workers),
         ),
     )
     gang = Gang(
         id=id,
-        roles=(roles[0], owned.waiting_role(roles[1], template.worker_template)),
+        roles=(roles[0], declaration.waiting_role(roles[1], template.worker_template)),
         kind=f"LeaderWorkerSet {id.namespace}/{id.name}, {id.unit.replace('-', ' ')}",
         one_domain=domain,
         # A worker is made again as long as its leader is there; a leader that is gone begins a new generation.
         expects_more=lws is not None and not lws.is_deleting and any(not pod.is_deleting for pod in leaders),
-        refused=_refused(pods[0], workers),
+        problems=_refused(pods[0], workers),
     )
-    return owned.make(gang, owners)
+    return declaration.make(gang, owners)
 
 
-def _refused(pod: Pod, workers: int) -> str:
+def _refused(pod: Pod, workers: int) -> tuple[Problem, ...]:
     """Told before the leader runs: its workers, who would say so too, appear later."""
     topology, size = pod.annotations.get(SUBGROUP_EXCLUSIVE, ""), ordinal(pod.annotations.get(SUBGROUP_SIZE))
     # The leader can be one more in the only subgroup, or in none.
     if not topology or not 0 < size < workers:
-        return ""
-    return f"its subgroups of {size} pods must have a {topology} each: Slurm can keep a job within one of them"
+        return ()
+    text = f"its subgroups of {size} pods must have a {topology} each: Slurm can keep a job within one of them"
+    return (Problem(text=text, fatal=True),)
 
 
 def _index(pod: Pod) -> int:
@@ -122,13 +124,13 @@ def _size(id: GangId, pods: Sequence[Pod], declared: int | None) -> int:
     """Pods of a group: as its pods say, for during a rolling update the LeaderWorkerSet tells of the next ones.
 
     Raises:
-        Undeclared: neither says a number that can be.
+        BadDeclaration: neither says a number that can be.
     """
     where = f"LeaderWorkerSet {id.namespace}/{id.name}: the size of {id.unit.replace('-', ' ')} is"
     text = next((pod.annotations[SIZE] for pod in pods if SIZE in pod.annotations), str(declared))
     size = ordinal(text)
-    if not 0 < size <= owned.MOST_PLACES:
-        raise Undeclared(f"{where} {text[:20]!r}, and must be between 1 and {owned.MOST_PLACES}")
+    if not 0 < size <= declaration.MOST_PLACES:
+        raise BadDeclaration(f"{where} {text[:20]!r}, and must be between 1 and {declaration.MOST_PLACES}")
     return size
 
 

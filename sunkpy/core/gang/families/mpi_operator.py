@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sunkpy.core.gang.families import kubeflow, owned
+from sunkpy.core.gang.families import declaration, kubeflow
+from sunkpy.core.gang.families.batch_job import JOB
+from sunkpy.core.gang.families.belonging import made_by
 from sunkpy.core.gang.families.kubeflow import GROUP, LAUNCHER, OPERATOR, ROLE, WORKER, RunPolicy
-from sunkpy.core.gang.families.owned import JOB
 from sunkpy.core.gang.gang import Family, Gang, Owners, Role
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
@@ -26,7 +27,7 @@ _DEFAULT_BACKOFF_LIMIT: Final = 6
 
 
 class _ReplicaSpec(kubeflow.ReplicaSpec, frozen=True, kw_only=True):
-    template: owned.Template = owned.Template()
+    template: declaration.Template = declaration.Template()
 
 
 class _Spec(Wire, frozen=True, kw_only=True):
@@ -48,27 +49,26 @@ class _Status(kubeflow.Status, frozen=True, kw_only=True):
 
 
 def _identify(pod: Pod, owners: Owners) -> GangId | None:
-    found = owned.reference(pod, owners, MPI_JOB)
+    found = made_by(pod, MPI_JOB, owners)
     if found is None or found.api_version == f"{GROUP}/v1" or pod.labels.get(OPERATOR) != "mpi-operator":
         return None
     return GangId(namespace=pod.metadata.namespace, name=found.name, uid=found.uid)
 
 
-@owned.told
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
-    job = owned.required(owners, MPI_JOB, id)
-    spec = owned.declared(job, _Spec)
+    job = declaration.required(owners, MPI_JOB, called=f"MPIJob {id.namespace}/{id.name}")
+    spec = declaration.declared(job, _Spec)
     status = job.status_as(_Status)
     is_over = status.has(("Succeeded",)) or (status.has(("Failed",)) and status.completion_time is not None)
     gang = Gang(
         id=id,
         roles=_roles(job, spec, pods),
         kind=f"MPIJob {id}",
-        expects_more=not is_over and owned.is_alive(job, (), suspended=bool(spec.run_policy.suspend)),
+        expects_more=not is_over and declaration.is_alive(job, (), suspended=bool(spec.run_policy.suspend)),
         final_because=_final_because(spec, status),
-        suspension=owned.suspension(job, "spec", "runPolicy", "suspend"),
+        suspension=declaration.suspension(job, "spec", "runPolicy", "suspend"),
     )
-    return owned.make(gang, owners)
+    return declaration.make(gang, owners)
 
 
 def _roles(job: Owner, spec: _Spec, pods: Sequence[Pod]) -> tuple[Role, ...]:
@@ -81,16 +81,16 @@ def _roles(job: Owner, spec: _Spec, pods: Sequence[Pod]) -> tuple[Role, ...]:
         name=LAUNCHER,
         places=held[LAUNCHER],
         first=0 if waits else held[LAUNCHER],
-        members=owned.numbered(_of(LAUNCHER, pods), lambda _: 0, held[LAUNCHER]),
+        members=declaration.numbered(_of(LAUNCHER, pods), lambda _: 0, held[LAUNCHER]),
     )
     workers = Role(
         name=WORKER,
         places=held[WORKER],
         first=held[WORKER],
-        members=owned.numbered(_of(WORKER, pods), kubeflow.index, held[WORKER]),
+        members=declaration.numbered(_of(WORKER, pods), kubeflow.index, held[WORKER]),
         decides=False,
     )
-    return (owned.waiting_role(launchers, launcher.template) if launcher else launchers, workers)
+    return (declaration.waiting_role(launchers, launcher.template) if launcher else launchers, workers)
 
 
 def _of(role: str, pods: Sequence[Pod]) -> list[Pod]:

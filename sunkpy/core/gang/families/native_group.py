@@ -2,7 +2,7 @@
 
 A pod of 1.35 names a Workload, a pod group in it, and perhaps a replica of that group, which is a gang of its own. A
 pod of 1.36 names a PodGroup. The policy *gang* with its `minCount` makes a gang of the first so many, all of which must
-exist; under the policy *basic* there are no places, so that each pod has a job of its own.
+exist; under the policy *basic* a pod is what its own kind is, with a job of its own.
 
 Sources: kubernetes staging/src/k8s.io/api/scheduling: v1alpha1 (`podGroups[].policy`, immutable), v1alpha2 and later
 (`schedulingPolicy`; only `minCount` can change; `schedulingConstraints.topology`, one key).
@@ -13,11 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from sunkpy.core.gang.families.batch_job import as_made
-from sunkpy.core.gang.families.grouping import BadCount, checked, named_id, options_of, role, unsized
+from sunkpy.core.gang.families.belonging import named_id
+from sunkpy.core.gang.families.declaration import BadDeclaration, about, options_of, role, size
 from sunkpy.core.gang.gang import Family, Gang, Owners, Reference
 from sunkpy.core.gang.identity import GangId, token
-from sunkpy.core.model.objects import Kind, Owner, Pod, Wire, WorkloadReference
+from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
 
 WORKLOAD: Final = Kind(group="scheduling.k8s.io", kind="Workload")
 POD_GROUP: Final = Kind(group="scheduling.k8s.io", kind="PodGroup")
@@ -58,11 +61,9 @@ class _PodGroupSpec(Wire, frozen=True, kw_only=True):
     scheduling_constraints: _Constraints = _Constraints()
 
 
-class _Unusable(ValueError):
-    """The group does not say how many pods start together."""
-
-
-def _identify(pod: Pod, _owners: Owners) -> GangId | None:
+def _identify(pod: Pod, owners: Owners) -> GangId | None:
+    if _is_basic(pod, owners):
+        return None
     if pod.spec.scheduling_group and (name := pod.spec.scheduling_group.pod_group_name):
         return named_id(pod, "spec.schedulingGroup", name)
     reference = pod.spec.workload_ref
@@ -86,36 +87,48 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     (reference,) = _refers(pods[0])
     what = f"{reference.kind.kind} {'/'.join(reference.key)}"
     kind = f"{what}, group {id.unit}" if id.unit else what
-    group = next((each for each in owners if each.is_a == reference.kind and each.key == reference.key), None)
+    group = _group(reference, owners)
     if group is None:
-        return unsized(id, pods, owners, kind=kind, why=f"{what}, named by the pod's spec, does not exist")
-    try:
-        places = _places(pods[0].spec.workload_ref if reference.kind == WORKLOAD else None, group)
-    except (_Unusable, BadCount) as error:
-        return unsized(id, pods, owners, kind=kind, why=f"{kind}: {error}")
+        raise BadDeclaration(f"{what}, named by the pod's spec, does not exist")
+    with about(kind):
+        places = _places(_policy(pods[0], group))
     options, problems = options_of(pods, owners)
     roles = (role("pod", pods, places),)
     gang = Gang(id=id, roles=roles, options=options, problems=problems, kind=kind, one_domain=_domain(group))
-    return as_made(gang, pods, owners) if places else gang
+    return as_made(gang, pods, owners)
 
 
-def _places(reference: WorkloadReference | None, group: Owner) -> int:
-    """How many start together; 0 under the policy basic."""
-    if reference is None:
-        policy = group.spec_as(_PodGroupSpec).scheduling_policy
-    else:
-        templates = group.spec_as(_WorkloadSpec).pod_groups
-        found = next((each.policy for each in templates if each.name == reference.pod_group), None)
-        if found is None:
-            raise _Unusable(f"there is no pod group {reference.pod_group!r} in it")
-        policy = found
-    if policy.gang is not None:
-        if policy.gang.min_count is None:
-            raise _Unusable("policy gang without minCount")
-        return checked(policy.gang.min_count)
-    if policy.basic is None:
-        raise _Unusable("the policy is neither gang nor basic")
-    return 0
+def _group(reference: Reference, owners: Owners) -> Owner | None:
+    return next((each for each in owners if each.is_a == reference.kind and each.key == reference.key), None)
+
+
+def _is_basic(pod: Pod, owners: Owners) -> bool:
+    """Its group declares that nobody waits for anybody; a policy never becomes another."""
+    group = next((found for reference in _refers(pod) if (found := _group(reference, owners))), None)
+    try:
+        policy = _policy(pod, group) if group is not None else _Policy()
+    except (msgspec.ValidationError, RecursionError, BadDeclaration):
+        return False  # assembling it will say so
+    return policy.basic is not None and policy.gang is None
+
+
+def _policy(pod: Pod, group: Owner) -> _Policy:
+    if group.is_a == POD_GROUP:
+        return group.spec_as(_PodGroupSpec).scheduling_policy
+    name = pod.spec.workload_ref.pod_group if pod.spec.workload_ref is not None else ""
+    found = next((each.policy for each in group.spec_as(_WorkloadSpec).pod_groups if each.name == name), None)
+    if found is None:
+        raise BadDeclaration(f"there is no pod group {name!r} in it")
+    return found
+
+
+def _places(policy: _Policy) -> int:
+    """How many start together."""
+    if policy.gang is None:
+        raise BadDeclaration("the policy is neither gang nor basic")
+    if policy.gang.min_count is None:
+        raise BadDeclaration("policy gang without minCount")
+    return size(policy.gang.min_count)
 
 
 def _domain(group: Owner) -> str:

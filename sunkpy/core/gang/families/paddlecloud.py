@@ -15,8 +15,9 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.families import owned
-from sunkpy.core.gang.families.owned import Undeclared, count
+from sunkpy.core.gang.families import declaration
+from sunkpy.core.gang.families.belonging import made_by, nearest
+from sunkpy.core.gang.families.declaration import BadDeclaration, count
 from sunkpy.core.gang.gang import Family, Gang, Owners, Role, extra_unit
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
@@ -48,10 +49,10 @@ class _Status(Wire, frozen=True, kw_only=True):
 
 
 def _identify(pod: Pod, owners: Owners) -> GangId | None:
-    found = owned.reference(pod, (), PADDLE_JOB)
+    found = made_by(pod, PADDLE_JOB)
     if found is None:
         return None
-    job = owned.nearest(owners, PADDLE_JOB)
+    job = nearest(owners, PADDLE_JOB)
     unit = extra_unit(pod) if job and _is_elastic(pod, job) else ""
     return GangId(namespace=pod.metadata.namespace, name=found.name, uid=found.uid, unit=unit)
 
@@ -60,7 +61,7 @@ def _is_elastic(pod: Pod, job: Owner) -> bool:
     try:
         spec = job.spec_as(_Spec)
         held = _places(job, spec)
-    except (msgspec.ValidationError, RecursionError, Undeclared):
+    except (msgspec.ValidationError, RecursionError, BadDeclaration):
         return False  # assembling it will say so
     if spec.worker is None or pod.labels.get(TYPE) != _WORKER:
         return False
@@ -76,17 +77,16 @@ def _places(job: Owner, spec: _Spec) -> dict[str, int]:
     if least is not None:
         count(job, "spec.worker.requests", least, least=1)
         if least > held[_WORKER]:
-            raise Undeclared(
+            raise BadDeclaration(
                 f"PaddleJob {'/'.join(job.key)}: spec.worker.requests is {least} of {held[_WORKER]} workers"
             )
         held[_WORKER] = least
     return held
 
 
-@owned.told
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
-    job = owned.required(owners, PADDLE_JOB, id)
-    spec = owned.declared(job, _Spec)
+    job = declaration.required(owners, PADDLE_JOB, called=f"PaddleJob {id.namespace}/{id.name}")
+    spec = declaration.declared(job, _Spec)
     gang = Gang(
         id=id,
         roles=tuple(_role(name, places, pods) for name, places in _places(job, spec).items()),
@@ -94,20 +94,20 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
         expects_more=not job.is_deleting and job.status_as(_Status).phase not in _OVER,
         final_because="" if spec.elastic is not None else _FINAL,
     )
-    return owned.make(gang, owners)
+    return declaration.make(gang, owners)
 
 
 _FINAL: Final = "a pod that is seen Failed ends the PaddleJob, and new pods are given the addresses of the first ones"
 
 
 def _role(name: str, places: int, pods: Sequence[Pod]) -> Role:
-    members = owned.numbered([pod for pod in pods if pod.labels.get(TYPE) == name], _index, places)
+    members = declaration.numbered([pod for pod in pods if pod.labels.get(TYPE) == name], _index, places)
     return Role(name=name, places=places, first=places, members=members, decides=name != _SERVER)
 
 
 def _index(pod: Pod) -> int:
     """Its number stands only in its name: `<job>-<role>-<number>`."""
-    return owned.ordinal(pod.name.rpartition("-")[2])
+    return declaration.ordinal(pod.name.rpartition("-")[2])
 
 
 FAMILY = Family(name="PaddleCloud", identify=_identify, assemble=_assemble, reads=(PADDLE_JOB,))

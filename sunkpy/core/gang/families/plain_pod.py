@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.gang.families.grouping import top
+from sunkpy.core.gang.families.belonging import top
 from sunkpy.core.gang.gang import Family, Gang, Owners, solo
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.options import Problem, read_options

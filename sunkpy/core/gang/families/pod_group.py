@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from sunkpy.core.gang.families.batch_job import as_made
-from sunkpy.core.gang.families.grouping import BadCount, checked, named_id, options_of, role, unsized
+from sunkpy.core.gang.families.belonging import named_id
+from sunkpy.core.gang.families.declaration import BadDeclaration, about, options_of, role, size
 from sunkpy.core.gang.gang import Family, Gang, Owners, Reference
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
@@ -51,11 +52,9 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     kind = f"PodGroup {id.namespace}/{id.name}"
     group = _group(pods[0], owners)
     if group is None:
-        return unsized(id, pods, owners, kind=kind, why=f"{kind}, named by label {_label(pods[0])}, does not exist")
-    try:
-        places = checked(group.spec_as(_Spec).min_member)
-    except BadCount as error:
-        return unsized(id, pods, owners, kind=kind, why=f"{kind}: spec.minMember: {error}")
+        raise BadDeclaration(f"{kind}, named by label {_label(pods[0])}, does not exist")
+    with about(f"{kind}: spec.minMember"):
+        places = size(group.spec_as(_Spec).min_member)
     options, problems = options_of(pods, owners)
     roles = (role("pod", pods, places),)
     return as_made(Gang(id=id, roles=roles, options=options, problems=problems, kind=kind), pods, owners)

@@ -22,17 +22,8 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.families.declared import (
-    BadDeclaration,
-    Template,
-    above,
-    at_least,
-    declared_in,
-    gang_of,
-    made_by,
-    number_of,
-    refused,
-)
+from sunkpy.core.gang.families.belonging import made_by, nearest
+from sunkpy.core.gang.families.declaration import BadDeclaration, Template, about, at_least, make, ordinal, required
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, Suspension, by_seniority, ranked
 from sunkpy.core.gang.identity import GangId, token
 from sunkpy.core.model.objects import Container, Kind, Owner, Pod, PodSpec, Resources, Wire
@@ -96,7 +87,7 @@ def _identify(pod: Pod, owners: Owners) -> GangId | None:
     cluster = made_by(pod, RAY_CLUSTER)
     if cluster is None or pod.labels.get(NODE_TYPE) not in (_HEAD, _WORKER):
         return None
-    unit = _unit(pod, above(owners, RAY_CLUSTER))
+    unit = _unit(pod, nearest(owners, RAY_CLUSTER))
     return GangId(namespace=pod.metadata.namespace, name=cluster.name, uid=cluster.uid, unit=unit)
 
 
@@ -120,24 +111,22 @@ def _unit(pod: Pod, cluster: Owner | None) -> str:
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     called = f"RayCluster {id.namespace}/{id.name}"
     kind = f"{_below(owners)}{called}"
-    try:
-        cluster = declared_in(owners, RAY_CLUSTER, called=called)
-        spec = cluster.spec_as(_Cluster)
-        if id.unit:
-            return gang_of(id, _added_replica(spec, pods), owners, kind=f"{kind}, replica {id.unit}")
-        gang = gang_of(id, _roles(spec, pods), owners, kind=kind)
-    except BadDeclaration as error:
-        return refused(id, pods, owners, kind=kind, why=str(error))
+    cluster = required(owners, RAY_CLUSTER, called=called)
+    spec = cluster.spec_as(_Cluster)
+    with about(called):
+        roles = _added_replica(spec, pods) if id.unit else _roles(spec, pods)
+    if id.unit:
+        return make(Gang(id=id, roles=roles, kind=f"{kind}, replica {id.unit}"), owners)
     return msgspec.structs.replace(
-        gang,
+        make(Gang(id=id, roles=roles, kind=kind), owners),
         expects_more=not spec.suspend and not cluster.is_deleting,
-        final_because=_final_because(above(owners, RAY_JOB)),
+        final_because=_final_because(nearest(owners, RAY_JOB)),
         suspension=_suspension(cluster, owners),
     )
 
 
 def _below(owners: Owners) -> str:
-    top = above(owners, RAY_JOB) or above(owners, RAY_SERVICE)
+    top = nearest(owners, RAY_JOB) or nearest(owners, RAY_SERVICE)
     return f"{top.kind} {'/'.join(top.key)}, " if top is not None else ""
 
 
@@ -195,7 +184,7 @@ def _added_replica(spec: _Cluster, pods: Sequence[Pod]) -> tuple[Role, ...]:
 
 
 def _number(pod: Pod, label: str) -> int:
-    return number_of(pod.labels.get(label, ""))
+    return ordinal(pod.labels.get(label))
 
 
 def _head_shape(spec: _Cluster) -> PodSpec:
@@ -220,9 +209,9 @@ def _final_because(job: Owner | None) -> str:
 
 def _suspension(cluster: Owner, owners: Owners) -> Suspension | None:
     """A RayService would see its cluster fail; a RayJob refuses to be suspended if it leaves its cluster standing."""
-    if above(owners, RAY_SERVICE) is not None:
+    if nearest(owners, RAY_SERVICE) is not None:
         return None
-    job = above(owners, RAY_JOB)
+    job = nearest(owners, RAY_JOB)
     if job is None:
         return Suspension(owner=cluster)
     return Suspension(owner=job) if job.spec_as(_Job).shutdown_after_job_finishes else None

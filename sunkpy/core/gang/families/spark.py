@@ -28,16 +28,8 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.families.declared import (
-    BadDeclaration,
-    Template,
-    above,
-    at_least,
-    declared_in,
-    gang_of,
-    reference_to,
-    refused,
-)
+from sunkpy.core.gang.families.belonging import nearest, reference_to
+from sunkpy.core.gang.families.declaration import BadDeclaration, Template, about, at_least, make, required
 from sunkpy.core.gang.gang import Family, Gang, Owners, Reference, Role, Suspension, by_seniority, solo
 from sunkpy.core.gang.identity import GangId, token
 from sunkpy.core.gang.options import read_options
@@ -135,7 +127,7 @@ def _application(pod: Pod, owners: Owners) -> tuple[str, str]:
     """Name and uid of the SparkApplication: it owns the driver, and executors too since operator 2.5."""
     if reference := reference_to(pod, SPARK_APPLICATION):
         return reference.name, reference.uid
-    owner = above(owners, SPARK_APPLICATION)
+    owner = nearest(owners, SPARK_APPLICATION)
     return (owner.name, owner.uid) if owner is not None else ("", "")
 
 
@@ -143,12 +135,11 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     if id.uid == pods[0].uid:
         return _submitted_by_hand(id, pods[0], owners)
     called = f"SparkApplication {id.namespace}/{id.name}"
-    try:
-        application = declared_in(owners, SPARK_APPLICATION, called=called)
-        spec = application.spec_as(_Application)
-        gang = gang_of(id, _roles(spec, pods), owners, kind=called)
-    except BadDeclaration as error:
-        return refused(id, pods, owners, kind=called, why=str(error))
+    application = required(owners, SPARK_APPLICATION, called=called)
+    spec = application.spec_as(_Application)
+    with about(called):
+        roles = _roles(spec, pods)
+    gang = make(Gang(id=id, roles=roles, kind=called), owners)
     final = _final_because(called, spec)
     return msgspec.structs.replace(gang, final_because=final, suspension=Suspension(owner=application))
 
@@ -166,11 +157,12 @@ def _roles(spec: _Application, pods: Sequence[Pod]) -> tuple[Role, ...]:
     drivers = [pod for pod in pods if pod.labels.get(ROLE) == DRIVER]
     executors = [pod for pod in pods if pod.labels.get(ROLE) == EXECUTOR]
     in_pod = spec.mode in ("", "cluster")
-    places = _initial_executors(spec)
+    # Without a driver's pod the first executor is who the job begins with, though none is declared.
+    places = _initial_executors(spec) if in_pod else max(1, _initial_executors(spec))
     later = Role(
         name=EXECUTOR,
         places=places,
-        first=0 if in_pod else min(1, places),
+        first=0 if in_pod else 1,
         members=by_seniority(executors, places),
         shape=_shape(spec, EXECUTOR),
         decides=not in_pod,

@@ -16,7 +16,8 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.families import kubeflow, owned
+from sunkpy.core.gang.families import declaration, kubeflow
+from sunkpy.core.gang.families.belonging import made_by, nearest
 from sunkpy.core.gang.families.kubeflow import GROUP, LAUNCHER, TYPE, WORKER, ReplicaSpec, RunPolicy
 from sunkpy.core.gang.gang import Family, Gang, Owners, Role, extra_unit
 from sunkpy.core.gang.identity import GangId
@@ -87,7 +88,7 @@ def _rank(role: str) -> tuple[int, str]:
 
 def _reference(pod: Pod) -> OwnerReference | None:
     """Who made the pod, if that is one of these kinds."""
-    found = (owned.reference(pod, (), kind) for kind in KINDS.values())
+    found = (made_by(pod, kind) for kind in KINDS.values())
     return next((each for each in found if each and each.api_version == f"{GROUP}/v1"), None)
 
 
@@ -95,7 +96,7 @@ def _identify(pod: Pod, owners: Owners) -> GangId | None:
     found = _reference(pod)
     if found is None:
         return None
-    job = owned.nearest(owners, KINDS[found.kind])
+    job = nearest(owners, KINDS[found.kind])
     unit = extra_unit(pod) if job and _is_elastic(pod, job) else ""
     return GangId(namespace=pod.metadata.namespace, name=found.name, uid=found.uid, unit=unit)
 
@@ -104,7 +105,7 @@ def _is_elastic(pod: Pod, job: Owner) -> bool:
     try:
         spec = job.spec_as(_Spec)
         held = _places(job, spec)
-    except (msgspec.ValidationError, RecursionError, owned.Undeclared):
+    except (msgspec.ValidationError, RecursionError, declaration.BadDeclaration):
         return False  # assembling it will say so
     of_role = pod.labels.get(TYPE) == WORKER and WORKER in held
     return of_role and held[WORKER] <= kubeflow.index(pod) < _sizes(job, spec)[WORKER]
@@ -131,21 +132,20 @@ def _least_workers(elastic: _Elastic | None, sizes: Mapping[str, int]) -> int | 
     return None if elastic.max_replicas is None else min(elastic.max_replicas, sizes.get(WORKER, 0))
 
 
-@owned.told
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     found = _reference(pods[0])
     assert found is not None, "no pod is of this family without one"
-    job = owned.required(owners, KINDS[found.kind], id)
-    spec = owned.declared(job, _Spec)
+    job = declaration.required(owners, KINDS[found.kind], called=f"{found.kind} {id.namespace}/{id.name}")
+    spec = declaration.declared(job, _Spec)
     gang = Gang(
         id=id,
         roles=tuple(_roles(job, spec, pods)),
         kind=f"{job.kind} {id}",
-        expects_more=owned.is_alive(job, _OVER, suspended=bool(spec.policy.suspend)),
+        expects_more=declaration.is_alive(job, _OVER, suspended=bool(spec.policy.suspend)),
         final_because=_final_because(job.kind, spec),
-        suspension=owned.suspension(job, "spec", "runPolicy", "suspend"),
+        suspension=declaration.suspension(job, "spec", "runPolicy", "suspend"),
     )
-    return owned.make(gang, owners)
+    return declaration.make(gang, owners)
 
 
 def _roles(job: Owner, spec: _Spec, pods: Sequence[Pod]) -> list[Role]:
@@ -161,7 +161,7 @@ def _roles(job: Owner, spec: _Spec, pods: Sequence[Pod]) -> list[Role]:
 
 
 def _role(name: str, places: int, pods: Sequence[Pod], *, decides: bool) -> Role:
-    members = owned.numbered(pods, _number, places)
+    members = declaration.numbered(pods, _number, places)
     return Role(name=name, places=places, first=places, members=members, decides=decides)
 
 

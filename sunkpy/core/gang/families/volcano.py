@@ -29,18 +29,8 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.families.declared import (
-    BadDeclaration,
-    Template,
-    at_least,
-    declared_in,
-    gang_of,
-    has_controller,
-    made_by,
-    named_id,
-    number_of,
-    refused,
-)
+from sunkpy.core.gang.families.belonging import made_by, maker, named_id
+from sunkpy.core.gang.families.declaration import BadDeclaration, Template, about, at_least, make, ordinal, required
 from sunkpy.core.gang.gang import Family, Gang, Owners, Reference, Role, by_seniority, ranked
 from sunkpy.core.gang.identity import GangId, token
 from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
@@ -139,12 +129,11 @@ def _identify_job(pod: Pod, _owners: Owners) -> GangId | None:
 
 def _assemble_job(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     called = f"Volcano Job {id.namespace}/{id.name}"
-    try:
-        job = declared_in(owners, JOB, called=called)
-        spec = job.spec_as(_Job)
-        gang = gang_of(id, _task_roles(spec, pods), owners, kind=called)
-    except BadDeclaration as error:
-        return refused(id, pods, owners, kind=called, why=str(error))
+    job = required(owners, JOB, called=called)
+    spec = job.spec_as(_Job)
+    with about(called):
+        roles = _task_roles(spec, pods)
+    gang = make(Gang(id=id, roles=roles, kind=called), owners)
     more = _expects_more(job, gang.roles)
     return msgspec.structs.replace(gang, expects_more=more, final_because=_final_because(called, spec))
 
@@ -225,7 +214,7 @@ def _is_of(pod: Pod, task: _Task) -> bool:
 
 def _index(pod: Pod) -> int:
     """Number within the task; before Volcano wrote it on the pod, it was the end of the name only."""
-    return number_of(pod.annotations.get(TASK_INDEX) or pod.name.rpartition("-")[2])
+    return ordinal(pod.annotations.get(TASK_INDEX) or pod.name.rpartition("-")[2])
 
 
 def _completes_job(task: _Task) -> bool:
@@ -251,8 +240,7 @@ def _final_because(called: str, spec: _Job) -> str:
 def _group_name(pod: Pod) -> str:
     """The PodGroup that a person or an operator named; empty when there is none, or Volcano made it by itself."""
     name = pod.annotations.get(GROUP_NAME, "")
-    maker = next((ref.uid for ref in pod.metadata.owner_references if ref.controller), pod.uid)
-    return "" if name == f"podgroup-{maker}" else name
+    return "" if name == f"podgroup-{maker(pod) or pod.uid}" else name
 
 
 def _identify_group(pod: Pod, _owners: Owners) -> GangId | None:
@@ -267,12 +255,11 @@ def _refers(pod: Pod) -> tuple[Reference, ...]:
 
 def _assemble_group(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     called = f"Volcano PodGroup {id.namespace}/{id.name}"
-    try:
-        spec = declared_in(owners, POD_GROUP, called=called).spec_as(_Group)
-        gang = gang_of(id, _group_roles(spec, pods), owners, kind=called)
-    except BadDeclaration as error:
-        return refused(id, pods, owners, kind=called, why=str(error))
-    final = "" if all(map(has_controller, pods)) else "nothing makes a bare pod again"
+    spec = required(owners, POD_GROUP, called=called).spec_as(_Group)
+    with about(called):
+        roles = _group_roles(spec, pods)
+    gang = make(Gang(id=id, roles=roles, kind=called), owners)
+    final = "" if all(map(maker, pods)) else "nothing makes a bare pod again"
     return msgspec.structs.replace(gang, final_because=final)
 
 

@@ -16,10 +16,10 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.families.batch_job import as_made
-from sunkpy.core.gang.families.grouping import BadCount, checked, named_id, options_of, role, unsized
+from sunkpy.core.gang.families.belonging import named_id
+from sunkpy.core.gang.families.declaration import BadDeclaration, about, options_of, role, size
 from sunkpy.core.gang.gang import Family, Gang, Owners, Role
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.options import Problem
 from sunkpy.core.model import quantity
 from sunkpy.core.model.objects import Affinity, Container, Pod, PodSpec, Resources, Toleration, Wire
 
@@ -69,19 +69,14 @@ def _identify(pod: Pod, _owners: Owners) -> GangId | None:
 
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
-    kind = f"YuniKorn application {id}"
     elders = sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp, pod.name))
     declaring = next((pod for pod in elders if pod.annotations.get(GROUPS)), None)
     if declaring is None:
-        why = f"none of the pods of application {id.name} declares {GROUPS}"
-        return unsized(id, pods, owners, kind=kind, why=why)
-    try:
+        raise BadDeclaration(f"none of the pods of application {id.name} declares {GROUPS}")
+    with about(annotation=GROUPS):
         roles = _roles(declaring, _groups(declaring.annotations[GROUPS]), pods)
-    except BadCount as error:
-        gang = unsized(id, pods, owners, kind=kind, why="")
-        problem = Problem(annotation=GROUPS, text=str(error), fatal=True)
-        return msgspec.structs.replace(gang, problems=(*gang.problems, problem))
     options, problems = options_of(pods, owners)
+    kind = f"YuniKorn application {id}"
     return as_made(Gang(id=id, roles=roles, options=options, problems=problems, kind=kind), pods, owners)
 
 
@@ -89,18 +84,16 @@ def _groups(text: str) -> Sequence[_TaskGroup]:
     try:
         groups = msgspec.json.decode(text, type=tuple[_TaskGroup, ...])
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadCount(f"cannot be read: {error}") from error
+        raise BadDeclaration(f"cannot be read: {error}") from error
     names = [group.name for group in groups]
     if len(set(names)) < len(names):
-        raise BadCount(f"a task group is named twice: {', '.join(sorted(names))[:80]}")
+        raise BadDeclaration(f"a task group is named twice: {', '.join(sorted(names))[:80]}")
     for group in groups:
-        try:
-            checked(group.min_member)
-        except BadCount as error:
-            raise BadCount(f"minMember of {group.name[:40]!r}: {error}") from error
+        with about(f"minMember of {group.name[:40]!r}"):
+            size(group.min_member)
         if wrong := _wrong_amount(group):
-            raise BadCount(f"minResource of {group.name[:40]!r}: {wrong}")
-    checked(sum(group.min_member for group in groups))
+            raise BadDeclaration(f"minResource of {group.name[:40]!r}: {wrong}")
+    size(sum(group.min_member for group in groups))
     return groups
 
 
@@ -123,7 +116,7 @@ def _roles(declaring: Pod, groups: Sequence[_TaskGroup], pods: Sequence[Pod]) ->
     own = declaring.annotations.get(GROUP, _FIRST)
     strangers = sorted({pod.annotations.get(GROUP, _FIRST) for pod in pods} - names - {_FIRST})
     if strangers:
-        raise BadCount(f"there is no task group {strangers[0][:40]!r} in it")
+        raise BadDeclaration(f"there is no task group {strangers[0][:40]!r} in it")
     roles = [
         msgspec.structs.replace(
             role(group.name, _of(group.name, pods), group.min_member, first=int(group.name == own)), shape=group.shape

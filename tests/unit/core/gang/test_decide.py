@@ -2,7 +2,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core.gang.actions import Bind, Cancel, Cover, Evict, Finish, Report, Submit, UpdateExcluded, Warn
+from sunkpy.core import names
+from sunkpy.core.gang.actions import (
+    Bind,
+    Cancel,
+    Cover,
+    Evict,
+    Finish,
+    NoteDevices,
+    Report,
+    Submit,
+    UpdateExcluded,
+    Warn,
+)
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.hooks import epilog_keeps_pods, epilog_waits_for, gate_waits_for, prolog_waits_for
 from sunkpy.core.gang.identity import GangId
@@ -233,6 +245,17 @@ def test_a_pod_whose_job_slurm_has_lost_keeps_running_under_a_new_one():
     assert decide_gang(view(pod, job(missing=2), job("PENDING", id=8)), POLICY) == []
     covered = job("RUNNING", id=8, prologs=frozenset({"n1"}))
     assert decide_gang(view(pod, job(missing=2), covered), POLICY) == [Cover(pod=pod, job=8)]
+
+
+@pytest.mark.parametrize(("noted", "expected"), [("0", [NoteDevices]), ("3", []), ("", [NoteDevices])])
+def test_the_devices_of_the_job_that_covers_it_are_noted_on_the_pod(noted, expected):
+    pod = make_pod(
+        node="k1", running=True, requests={"nvidia.com/gpu": "1"}, annotations={names.ANNOTATION_GPU_INDICES: noted}
+    )
+    covered = job("RUNNING", id=8, nodes=("n1",), devices={"n1": {"gpu": (3,)}})
+    actions = decide_gang(view(pod, covered, bound_to=8), POLICY)
+    assert kinds(actions) == expected
+    assert all(action.gpus == "3" for action in actions)
 
 
 def test_a_healthy_pod_outlives_the_failure_that_slurm_saw_of_its_node():

@@ -1,5 +1,6 @@
 """The devices of a job, shared by the members on each node."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,7 +43,25 @@ def test_each_gres_is_counted_alone():
 
 def test_a_replacement_gets_what_the_others_on_the_node_have_not():
     members = [worker(0), worker(1, node="n1", noted="0"), worker(2, node="n1", noted="2")]
-    assert share(members, {"n1": {"gpu": (0, 1, 2)}}, (("n1", 3),)) == {"w0": "1"}
+    assert share(members, {"n1": {"gpu": (0, 1, 2)}}, (("n1", 3),)) == {"w0": "1", "w1": "0", "w2": "2"}
+
+
+@pytest.mark.parametrize(
+    ("noted", "notes"),
+    [
+        (("0", "1"), {"w0": "4", "w1": "5"}),
+        (("5", "1"), {"w0": "5", "w1": "4"}),
+        (("4", "4"), {"w0": "4", "w1": "5"}),
+        (("4,5", "x"), {"w0": "4", "w1": "5"}),
+    ],
+)
+def test_what_is_noted_and_is_not_the_jobs_is_noted_anew(noted, notes):
+    members = [worker(index, node="n1", noted=text) for index, text in enumerate(noted)]
+    assert share(members, {"n1": {"gpu": (4, 5)}}, (("n1", 2),)) == notes
+
+
+def test_a_note_stays_where_slurm_has_not_told():
+    assert share([worker(0, node="n1", noted="3")], {"n2": {"gpu": (0,)}}, (("n1", 1),)) == {}
 
 
 def test_nothing_is_noted_when_slurm_tells_less_than_was_asked_for():
@@ -55,7 +74,7 @@ def test_nothing_is_noted_when_slurm_tells_less_than_was_asked_for():
 def test_no_index_is_given_twice_on_a_node(asked):
     members = [worker(n, gpus=gpus, node="n1" if noted else "", noted=noted) for n, (gpus, noted) in enumerate(asked)]
     notes = share(members, {"n1": {"gpu": tuple(range(8))}}, (("n1", len(members)),))
-    kept = {word for _, noted in asked for word in noted.split(",") if word}
     given_out = [word for note in notes.values() for word in note.split(",")]
     assert len(given_out) == len(set(given_out))
-    assert not kept & set(given_out)
+    assert set(given_out) <= set(map(str, range(8)))
+    assert all(len(note.split(",")) == asked[int(uid[1:])][0] for uid, note in notes.items())

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import json
+from importlib import import_module
+from pkgutil import iter_modules
+
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sunkpy.core.gang import families
 from sunkpy.core.gang.actions import Bind, Cancel, Evict, Finish, Report, SetApart, Submit
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import FAMILIES, assemble, assemble_beside, identify
 from sunkpy.core.gang.gang import Member, Role
 from sunkpy.core.gang.hooks import epilog_waits_for, gate_waits_for, prolog_waits_for
 from sunkpy.core.gang.identity import GangId, parse_comment
+from sunkpy.core.gang.limits import within_limits
+from sunkpy.core.gang.options import Problem
 from sunkpy.core.gang.places import explain_missing
 from sunkpy.core.gang.request import Policy
 from sunkpy.core.gang.view import GangView, JobView
-from sunkpy.core.model.objects import Owner, OwnerReference, Pod, SchedulingGroup, WorkloadReference
+from sunkpy.core.model.objects import OddOwner, Owner, OwnerReference, Pod, SchedulingGroup, WorkloadReference
 from sunkpy.core.placement.eligibility import Eligibility
+from sunkpy.kube.decoding import Decoder, Unreadable
+from tests.unit.core.gang.families.ensembles import ALONE_OR_ABOVE, ENSEMBLES
 from tests.unit.core.gang.pods import make_pod
 from tests.unit.core.gang.trio import WITH_BAND, WITH_TRIO, band_labels, labels
 
@@ -106,6 +115,79 @@ def test_nothing_that_people_write_breaks_the_door(annotations, spec, status, ki
     gang = assemble(id, [pod], [above])
     assert gang.members in ((pod,), ())
     assert parse_comment(id.comment()) == id
+
+
+def _names(module):
+    """Fields of objects, as they stand on the wire, that a family reads."""
+    found = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+    return {name for each in found for name in each.__struct_encode_fields__}
+
+
+MODULES = [import_module(f"{families.__name__}.{name}") for _, name, _ in iter_modules(families.__path__)]
+WIRE_FIELDS = sorted({name for module in MODULES for name in _names(module)} | {"Worker", "Master", "Launcher"})
+DEEP = "<as deep as an apiserver takes it>"
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(["", "it", "w", "g", "lead", "work", "1", "-1", "512m", "9" * 400, DEEP])
+)
+ODD = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WIRE_FIELDS), inner, max_size=4),
+    max_leaves=8,
+)
+WITH_OWNERS = {name: each for name, each in (ENSEMBLES | ALONE_OR_ABOVE).items() if each[0]}
+
+
+def places_in(tree, path=()):
+    """Paths of everything in a tree, itself included."""
+    yield path
+    pairs = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for key, each in pairs:
+        yield from places_in(each, (*path, key))
+
+
+def replaced(tree, path, value):
+    if not path:
+        return value
+    copy = tree.copy()
+    copy[path[0]] = replaced(tree[path[0]], path[1:], value)
+    return copy
+
+
+def arrives(owner, part, value):
+    """An owner with another spec or status, as a watch brings it."""
+    body = json.loads(msgspec.json.encode(owner)) | {part: value}
+    text = json.dumps(body).replace(json.dumps(DEEP), '{"a":' * 3000 + "1" + "}" * 3000)
+    found = Decoder(Owner).read(text.encode())
+    if isinstance(found, Unreadable):
+        kind = {"api_version": owner.api_version, "kind": owner.kind}
+        return OddOwner(metadata=found.object.metadata, why=found.why, **kind)
+    return found
+
+
+@settings(max_examples=40)
+@pytest.mark.parametrize("name", WITH_OWNERS)
+@given(data=st.data())
+def test_no_owner_of_whatever_form_breaks_a_family(name, data):
+    owners, makers = WITH_OWNERS[name]
+    pods = [make(number) for number, make in enumerate(makers)]
+    at = data.draw(st.integers(0, len(owners) - 1))
+    spec = json.loads(bytes(owners[at].spec))
+    part = data.draw(st.sampled_from(["spec", "spec", "status"]))
+    path = data.draw(st.sampled_from(list(places_in(spec)))) if part == "spec" else ()
+    value = replaced(spec, path, data.draw(ODD)) if part == "spec" else data.draw(ODD)
+    odd = arrives(owners[at], part, value)
+    above = [odd if each is owners[at] else each for each in owners]
+    id = identify(pods[0], above)
+    gang = within_limits(assemble(id, pods, above), gpu_resources={})
+    assert parse_comment(id.comment()) == id
+    assert {pod.uid for pod in gang.members} <= {pod.uid for pod in pods}
+    assert gang.refused if not gang.is_sized or isinstance(odd, OddOwner) else gang.places >= 0
+    actions = decide_gang(GangView(id=id, gang=gang, eligibility=FITS), POLICY)
+    assert not gang.refused or not any(isinstance(action, Submit) for action in actions)
 
 
 def test_members_stand_in_rank_order():
@@ -242,9 +324,47 @@ def test_a_gang_that_was_declared_anew_while_it_queued_is_submitted_anew():
 
 
 def test_what_slurm_cannot_give_is_said_on_every_pod_and_nothing_is_submitted():
-    gang, _ = band(("leader", 0, make_pod()), ("worker", 0, make_pod("b", uid="b")), refused="no device classes")
+    gang, _ = band(
+        ("leader", 0, make_pod()),
+        ("worker", 0, make_pod("b", uid="b")),
+        problems=(Problem(text="no device classes", fatal=True),),
+    )
     actions = decide_gang(band_view(gang), POLICY)
     assert [(type(a), a.message, a.is_problem) for a in actions] == [(Report, "no device classes", True)] * 2
+
+
+def unsized(*pods):
+    """A gang of which nobody can tell now how many pods it has."""
+    gang, made = band(*pods)
+    return families.unreadable(gang.id, made, why="Band default/band cannot be read")
+
+
+def test_the_job_of_a_gang_whose_size_cannot_be_told_waits_on_in_the_queue():
+    queued = JobView(id=7, state=frozenset({"PENDING"}), tasks=3, reason="Priority")
+    gang = unsized(("leader", 0, make_pod()))
+    (report,) = decide_gang(band_view(gang, queued), POLICY)
+    assert (report.message, report.is_problem) == ("Band default/band cannot be read", True)
+
+
+@pytest.mark.parametrize(("idle_s", "kind"), [(1.0, Report), (120.0, Cancel)])
+def test_nobody_is_bound_while_it_cannot_be_told_who_belongs_where(idle_s, kind):
+    gang = unsized(("leader", 0, make_pod()))
+    (action,) = decide_gang(band_view(gang, RUNS, idle_s=idle_s), POLICY)
+    assert type(action) is kind
+    assert "Band default/band cannot be read" in (action.why if kind is Cancel else action.message)
+
+
+def test_the_pods_that_run_run_on_and_others_wait_while_the_size_cannot_be_told():
+    runs, late = make_pod(node="k1", running=True), make_pod("late", uid="late")
+    gang = unsized(("leader", 0, runs), ("worker", 1, late))
+    (report,) = decide_gang(band_view(gang, RUNS, bound_to=7, placed={runs.uid: "n1"}), POLICY)
+    assert (report.pod.name, report.message) == ("late", "Band default/band cannot be read")
+
+
+@pytest.mark.parametrize(("idle_s", "expected"), [(119.0, []), (120.0, [Finish(job=7, exit_code=0)])])
+def test_a_job_is_kept_a_while_when_its_pods_have_ended_and_the_size_cannot_be_told(idle_s, expected):
+    gang = unsized(("leader", 0, make_pod(node="k1", phase="Succeeded")))
+    assert decide_gang(band_view(gang, RUNS, bound_to=7, idle_s=idle_s), POLICY) == expected
 
 
 def test_a_gang_without_places_is_refused():
@@ -330,6 +450,20 @@ def test_a_pod_on_a_node_that_the_job_does_not_have_is_set_apart(node, state, is
     job = msgspec.structs.replace(RUNS, state=frozenset({"RUNNING", state}))
     seen = band_view(gang, job, placed={"uid-1": "n1", "stray": node}, bound_to=7)
     assert decide_gang(seen, POLICY) == ([SetApart(pod=stray)] if is_stray else [])
+
+
+@pytest.mark.parametrize("bound_to", [8, None])
+def test_while_the_size_cannot_be_told_a_cover_is_kept_and_nobody_is_set_apart(bound_to):
+    over, late = make_pod(node="k1", phase="Succeeded"), make_pod("late", uid="late")
+    gang = unsized(("leader", 0, over), ("worker", 1, late))
+    (told,) = decide_gang(band_view(gang, COVER, bound_to=bound_to), POLICY)
+    assert (type(told), told.pod.name) == (Report, "late")
+
+
+def test_while_the_size_cannot_be_told_no_pod_is_a_stray():
+    stray = make_pod("stray", uid="stray", node="k", running=True)
+    gang = unsized(("leader", 0, make_pod(node="k1", running=True)), ("worker", 1, stray))
+    assert decide_gang(band_view(gang, RUNS, placed={"uid-1": "n1", "stray": "n3"}, bound_to=7), POLICY) == []
 
 
 def test_a_pod_that_was_set_apart_is_not_missing_and_never_a_member():

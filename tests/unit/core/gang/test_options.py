@@ -1,6 +1,9 @@
 import pytest
+from msgspec.structs import replace
 
-from sunkpy.core.gang.options import BadOption, Switches, read_options, time_limit_min
+from sunkpy.core.gang.options import BadOption, JobOptions, Switches, read_gang_options, read_options, time_limit_min
+
+P = "sunkpy.dev/"
 
 
 @pytest.mark.parametrize(
@@ -152,3 +155,59 @@ def test_of_many_unknown_annotations_the_first_are_told():
     _, problems = read_options([{f"sunkpy.dev/nothing-{number:05}": "1" for number in range(5000)}])
     assert len(problems) == 11
     assert problems[-1].text == "not known and ignored, and so are 4989 more"
+
+
+def of_gang(*pods, above=()):
+    """Options of a gang whose pods p0, p1 … say this."""
+    members = [(f"p{n}", {P + key: text for key, text in said.items()}) for n, said in enumerate(pods)]
+    return read_gang_options(members, above)
+
+
+AGREE = "the pods of a gang are one Slurm job and must agree: "
+
+
+@pytest.mark.parametrize(
+    ("pods", "problem"),
+    [
+        (
+            [{"partition": "low"}, {"partition": "high"}],
+            f"annotation sunkpy.dev/partition: {AGREE}p0 says 'low', p1 says 'high'",
+        ),
+        (
+            [{"account": "chem"}, {"account": "bio"}, {}, {"account": "chem"}],
+            f"annotation sunkpy.dev/account: {AGREE}p0 and 1 more say 'chem', p1 says 'bio'",
+        ),
+        ([{"qos": "a"}, {"qos": "not a name"}], f"annotation sunkpy.dev/qos: {AGREE}p0 says 'a', p1 says 'not a name'"),
+        (
+            [{"constraint": f"c{n}"} for n in range(9)],
+            f"annotation sunkpy.dev/constraint: {AGREE}p0 says 'c0', p1 says 'c1', p2 says 'c2'",
+        ),
+        (
+            [{"gpu-type": "a100"}, {"gpu-type": "h100"}],
+            f"annotation sunkpy.dev/gpu-type: {AGREE}p0 says 'a100', p1 says 'h100'",
+        ),
+    ],
+)
+def test_pods_of_a_gang_that_ask_for_different_things_are_refused_by_name(pods, problem):
+    _, problems = of_gang(*pods)
+    assert [str(each) for each in problems if each.fatal] == [problem]
+
+
+@pytest.mark.parametrize(
+    ("pods", "options"),
+    [
+        ([{}, {"partition": "low"}, {}], {"partition": "low"}),
+        ([{"exclusive": "true"}, {"exclusive": "node"}], {"shared": "none"}),
+        ([{"job-name": "leader"}, {"job-name": "worker", "comment": "b"}], {"job_name": "leader", "comment": "b"}),
+        ([{"time-limit": "1h"}, {"time-limit": "3h"}, {}], {"time_limit_min": 180}),
+        ([{"time-limit": "1h"}, {"time-limit": "UNLIMITED"}], {"time_limit_min": 0}),
+        ([{"job-id": "1", "place": "worker/0"}, {"job-id": "2", "place": "worker/1"}], {}),
+    ],
+)
+def test_those_that_say_nothing_follow_and_roles_may_differ_in_name_comment_and_time(pods, options):
+    assert of_gang(*pods) == (replace(JobOptions(), **options), ())
+
+
+def test_what_pods_do_not_say_their_owner_may():
+    options, problems = of_gang({"qos": "fast"}, {}, above=[{P + "qos": "slow", P + "partition": "low"}])
+    assert (options.qos, options.partition, problems) == ("fast", "low", ())

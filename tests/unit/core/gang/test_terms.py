@@ -28,6 +28,17 @@ def test_what_was_changed_is_sent_and_what_is_gone_taken_away_if_it_can_be(wishe
     assert (change.fields, change.kept) == (fields, kept)
 
 
+@pytest.mark.parametrize("field", ["shared", "wckey", "gpu_type"])
+def test_what_is_fixed_once_a_job_is_submitted_is_answered_and_not_asked_again(field):
+    wants = replace(OURS, partition="high", **{field: "x"})
+    change = find_change(OURS, wants)
+    assert change is not None
+    assert (change.fields, change.fixed, change.to) == (("partition",), (field,), replace(OURS, partition="high"))
+    assert change.refusal
+    assert find_change(change.to, replace(OURS, partition="high")) is None
+    assert find_change(BY_SLURM, replace(OURS, **{field: "x"})) is None
+
+
 def test_nothing_is_changed_in_a_job_that_is_as_its_annotations_say():
     assert find_change(OURS, OURS) is None
 

@@ -166,6 +166,48 @@ def below(leader, worker):
     return replace(worker, metadata=replace(worker.metadata, owner_references=(own,))), workers
 
 
+def _paddlecloud():
+    top = _made("batch.paddlepaddle.org/v1", "PaddleJob", spec={"worker": {"replicas": 3}})
+    maker = _bare(labels={"paddle-res-type": "worker"})
+    return (top,), [lambda number: replace(maker(number), metadata=_owned_meta(maker(number), top))] * 3
+
+
+def _owned_meta(made, top):
+    return replace(made.metadata, owner_references=pod("x", owned_by=(top,)).metadata.owner_references)
+
+
+def _ray_job():
+    above = _made("ray.io/v1", "RayJob", "above", {"backoffLimit": 1, "shutdownAfterJobFinishes": True})
+    (top,), makers = _ray()
+    return (top, above), makers
+
+
+def _workload():
+    groups = [{"name": "w", "policy": {"gang": {"minCount": 3}}}]
+    group = _made("scheduling.k8s.io/v1alpha1", "Workload", spec={"podGroups": groups})
+    return (group,), [lambda number: pod(f"p-{number}", spec={"workloadRef": {"name": "it", "podGroup": "w"}})] * 3
+
+
+def _volcano_group():
+    group = _made("scheduling.volcano.sh/v1beta1", "PodGroup", spec={"minMember": 3, "minTaskMember": {"w": 1}})
+    return (group,), [_bare(annotations={"scheduling.k8s.io/group-name": "it"})] * 3
+
+
+def _alone(api_version, kind, spec):
+    top = _made(api_version, kind, spec=spec)
+    return (top,), [lambda number: pod(f"p-{number}", owned_by=(top,))]
+
+
+ALONE_OR_ABOVE = {
+    "PaddleCloud": _paddlecloud(),
+    "RayJob": _ray_job(),
+    "Workload": _workload(),
+    "Volcano PodGroup": _volcano_group(),
+    "Job": _alone("batch/v1", "Job", {"parallelism": 1, "podFailurePolicy": {"rules": [{"action": "Ignore"}]}}),
+    "Workflow": _alone("argoproj.io/v1alpha1", "Workflow", {"templates": [{"retryStrategy": {"limit": 1}}]}),
+}
+"""Others whose objects are read; their pods come one by one, or nobody follows their whole course."""
+
 ENSEMBLES = {
     "annotated": _annotated(),
     "PodGroup": _pod_group(),

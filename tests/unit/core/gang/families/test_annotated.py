@@ -91,14 +91,14 @@ def test_a_name_may_be_any_text_and_two_texts_never_meet():
         ({"gang_size": "²"}, "gang-size: '²' is not a number of pods"),
         (
             {"gang_size": "9" * 5000},
-            "gang-size: 9999999999 pods are more than Slurm gives to one job: at most 65536",
+            "gang-size: 9999999999 pods are more than Slurm gives to one job: at most 65533",
         ),
         ({"gang_roles": "leader"}, "gang-roles: 'leader' is not a role: write name=count, as in leader=1,worker=4"),
         ({"gang_roles": "a=1,a=2"}, "gang-roles: role a is named twice"),
         ({"gang_roles": "a=1,b=x"}, "gang-roles: 'x' is not a number of pods"),
         (
-            {"gang_roles": "a=65536,b=1", "gang_role": "a"},
-            "gang-roles: 65537 pods are more than Slurm gives to one job: at most 65536",
+            {"gang_roles": "a=65533,b=1", "gang_role": "a"},
+            "gang-roles: 65534 pods are more than Slurm gives to one job: at most 65533",
         ),
         (
             {"gang_roles": "a=1,b=2", "gang_size": "4", "gang_role": "a"},

@@ -114,7 +114,7 @@ def test_pods_of_others_are_not_taken():
         ({"replicas": 1.5}, "spec.replicas, which counts role worker, is '1.5', not a number of pods"),
         ({"replicas": -1}, "spec.replicas, which counts role worker, is '-1', not a number of pods"),
         ({"replicas": 0}, "0 pods are no gang: at least 1"),
-        ({"replicas": 10**12}, "1000000000000 pods are more than Slurm gives to one job: at most 65536"),
+        ({"replicas": 10**12}, "1000000000000 pods are more than Slurm gives to one job: at most 65533"),
     ],
 )
 def test_an_owner_without_a_usable_size_is_refused(spec, why):

@@ -379,7 +379,7 @@ def test_a_jobset_that_cannot_be_read_is_told_with_the_same_identity():
         made = gang(pods, owners)
         assert made.id == GangId(namespace="default", name="train", uid="uid-of-train", generation="0")
         assert problems(made) == [
-            "JobSet default/train could not be read, and nothing else says how many pods belong together"
+            "JobSet default/train could not be read, and only it says how many pods there will be"
         ]
 
 

@@ -117,17 +117,17 @@ def test_numbered_pods_take_their_own_places():
 @pytest.mark.parametrize(
     ("counts", "why"),
     [
-        (("2", "3"), f"annotation {COUNT} differs between its pods: '2' and '3'"),
-        (("0", "0"), f"annotation {COUNT} is '0': write how many pods the group has"),
-        (("-2", "-2"), f"annotation {COUNT} is '-2': write how many pods the group has"),
-        (("two", "two"), f"annotation {COUNT} is 'two': write how many pods the group has"),
-        (("", ""), f"annotation {COUNT} is '': write how many pods the group has"),
-        (("70000", "70000"), "70000 pods are more than Slurm gives to one job: at most 65533"),
+        (("2", "3"), f": annotation {COUNT} differs between its pods: '2' and '3'"),
+        (("0", "0"), f": annotation {COUNT} is '0': write how many pods the group has"),
+        (("-2", "-2"), f": annotation {COUNT} is '-2': write how many pods the group has"),
+        (("two", "two"), f": annotation {COUNT} is 'two': write how many pods the group has"),
+        (("", ""), f": annotation {COUNT} is '': write how many pods the group has"),
+        (("70000", "70000"), " declares 70000 pods, and a job has between 1 and 65533"),
     ],
 )
 def test_a_contradiction_is_refused_by_name(counts, why):
     pods = [pod(f"p{n}", labels={GROUP: "group"}, annotations={COUNT: count}) for n, count in enumerate(counts)]
-    assert gang(pods).refused == why
+    assert gang(pods).refused == f"Kueue pod group default/group{why}"
 
 
 def test_a_count_that_was_corrected_is_believed_when_the_old_pods_have_ended():

@@ -160,7 +160,7 @@ def test_a_job_that_cannot_be_read_is_told_with_the_same_identity():
     one = gang([launcher(job), *workers(job)], [launcher_job(job)])
     assert one.id == assembled(job, workers(job)).id
     assert len(one.members) == 3
-    assert problems(one) == ["MPIJob default/pi could not be read, and nothing else says how many pods belong together"]
+    assert problems(one) == ["MPIJob default/pi could not be read, and only it says how many pods there will be"]
 
 
 def test_an_mpijob_of_version_1_is_not_its_own():

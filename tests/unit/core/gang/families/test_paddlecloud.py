@@ -97,7 +97,7 @@ def test_a_job_that_cannot_be_read_is_told_with_the_same_identity():
     one = gang(expand(job), [])
     assert one.id == gang(expand(job), [job]).id
     assert problems(one) == [
-        "PaddleJob default/fleet-1 could not be read, and nothing else says how many pods belong together"
+        "PaddleJob default/fleet-1 could not be read, and only it says how many pods there will be"
     ]
 
 

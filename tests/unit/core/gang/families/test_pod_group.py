@@ -62,7 +62,7 @@ def test_the_label_of_the_first_versions():
         (
             [group({"minMember": 1 << 31})],
             "PodGroup default/nginx: spec.minMember: 2147483648 pods are more than Slurm gives to one job: "
-            "at most 65536",
+            "at most 65533",
         ),
         (
             [group({"minMember": "two"})],

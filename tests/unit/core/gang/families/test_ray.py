@@ -236,18 +236,18 @@ def test_a_cluster_can_be_suspended_and_then_expects_no_more():
 @pytest.mark.parametrize(
     ("group", "why"),
     [
-        ({"replicas": -1, "minReplicas": 0}, "worker group workergroup: replicas is -1: at least 0 is needed"),
-        ({"minReplicas": -2}, "worker group workergroup: minReplicas is -2: at least 0 is needed"),
+        ({"replicas": -1, "minReplicas": 0}, "worker group workergroup: replicas is -1, and must be at least 0"),
+        ({"minReplicas": -2}, "worker group workergroup: minReplicas is -2, and must be at least 0"),
         (
             {"minReplicas": 3, "maxReplicas": 1},
             "worker group workergroup: minReplicas 3 is above maxReplicas 1",
         ),
-        ({"numOfHosts": 0}, "worker group workergroup: numOfHosts is 0: at least 1 is needed"),
+        ({"numOfHosts": 0}, "worker group workergroup: numOfHosts is 0, and must be at least 1"),
     ],
 )
 def test_a_contradiction_is_refused_by_name(group, why):
     made = gang(pods_of(sample("ray-cluster-sample"))[0], (owner(grouped(**group)),))
-    assert made.refused == why
+    assert made.refused == f"RayCluster default/raycluster-kuberay: {why}"
     assert len(made.members) == 2
 
 

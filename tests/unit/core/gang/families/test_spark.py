@@ -124,6 +124,13 @@ def test_in_client_mode_the_executors_are_all_there_is():
     assert [(role.name, role.places, role.first, role.decides) for role in made.roles] == [("executor", 1, 1, True)]
 
 
+def test_in_client_mode_the_job_begins_with_the_first_executor_though_none_is_declared():
+    by_load = application(mode="client", dynamicAllocation={"enabled": True}, executor={})
+    pods, owners = pods_of(by_load, executors=2)
+    made = gang(pods[1:], owners)
+    assert (made.places, len(made.members), made.refused) == (1, 1, "")
+
+
 @pytest.mark.parametrize(
     ("fields", "executors"),
     [
@@ -229,9 +236,9 @@ def test_losing_the_driver_is_final_unless_the_operator_submits_again(policy, fi
     [
         (
             {"executor": {"instances": 0}},
-            "executor.instances, without dynamic allocation, is 0: at least 1 is needed",
+            "executor.instances, without dynamic allocation, is 0, and must be at least 1",
         ),
-        ({"executor": {"instances": -1}}, "executor.instances is -1: at least 0 is needed"),
+        ({"executor": {"instances": -1}}, "executor.instances is -1, and must be at least 0"),
         (
             {"dynamicAllocation": {"enabled": True, "minExecutors": 9, "maxExecutors": 2}},
             "dynamicAllocation.minExecutors 9 is above dynamicAllocation.maxExecutors 2",
@@ -244,7 +251,7 @@ def test_losing_the_driver_is_final_unless_the_operator_submits_again(policy, fi
             {"executor": {"memory": "1.5g"}},
             "executor.memory: '1.5g' is not a size as Java writes it, such as 512m or 2g",
         ),
-        ({"executor": {"instances": 1, "cores": 0}}, "executor.cores is 0: at least 1 is needed"),
+        ({"executor": {"instances": 1, "cores": 0}}, "executor.cores is 0, and must be at least 1"),
         (
             {"executor": {"instances": 1, "coreRequest": "two"}},
             "executor.coreRequest: 'two' is not a Kubernetes quantity: write a number with m, k, M, G, Ki, Mi, Gi …",
@@ -254,7 +261,7 @@ def test_losing_the_driver_is_final_unless_the_operator_submits_again(policy, fi
 )
 def test_a_contradiction_is_refused_by_name(fields, why):
     pods, owners = pods_of(application(**fields))
-    assert gang(pods, owners).refused == why
+    assert gang(pods, owners).refused == f"SparkApplication default/spark-pi: {why}"
 
 
 def test_without_its_application_the_size_is_not_known():

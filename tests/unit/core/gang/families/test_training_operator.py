@@ -211,9 +211,7 @@ def test_a_job_that_cannot_be_read_is_told_with_the_same_identity():
     pods = expand(job)
     one = gang(pods, [])
     assert one.id == gang(pods, [job]).id
-    assert problems(one) == [
-        "PaddleJob default/fit could not be read, and nothing else says how many pods belong together"
-    ]
+    assert problems(one) == ["PaddleJob default/fit could not be read, and only it says how many pods there will be"]
 
 
 def test_an_mpijob_of_another_version_is_not_its_own():

@@ -151,30 +151,30 @@ def test_an_eviction_is_final_where_a_policy_ends_the_job(policies, final):
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"minAvailable": 7}, "minAvailable 7 is above the 6 replicas of all tasks"),
-        ({"minAvailable": -1}, "minAvailable is -1: at least 0 is needed"),
-        ({"minAvailable": 0, "tasks": [task("a", 0)]}, "minAvailable is 0: at least 1 is needed"),
-        ({"tasks": [task("a", -1)]}, "task a: replicas is -1: at least 0 is needed"),
-        ({"tasks": [task("a", 3, 4)]}, "task a: minAvailable 4 is above its 3 replicas"),
-        ({"tasks": [task("a", 3), task("a", 3)]}, "two tasks are called a"),
+        ({"minAvailable": 7}, ": minAvailable 7 is above the 6 replicas of all tasks"),
+        ({"minAvailable": -1}, ": minAvailable is -1, and must be at least 0"),
+        ({"minAvailable": 0, "tasks": [task("a", 0)]}, ": minAvailable is 0, and must be at least 1"),
+        ({"tasks": [task("a", -1)]}, ": task a: replicas is -1, and must be at least 0"),
+        ({"tasks": [task("a", 3, 4)]}, ": task a: minAvailable 4 is above its 3 replicas"),
+        ({"tasks": [task("a", 3), task("a", 3)]}, ": two tasks are called a"),
         (
             {"tasks": [task("a", 3, dependsOn={"name": ["b"]})]},
-            "task a: dependsOn names b, which is no task of the Job",
+            ": task a: dependsOn names b, which is no task of the Job",
         ),
         (
             {"tasks": [task("a", 3, dependsOn={"name": ["b"]}), task("b", 3, dependsOn={"name": ["a"]})]},
-            "tasks depend on one another in a circle: a, b",
+            ": tasks depend on one another in a circle: a, b",
         ),
         (
             {"minAvailable": 70_000, "tasks": [task("a", 99_999)]},
-            "70000 pods are more than Slurm gives to one job: at most 65533",
+            " declares 70000 pods, and a job has between 1 and 65533",
         ),
     ],
 )
 def test_a_contradiction_is_refused_by_name(fields, why):
     pods, _ = pods_of(volcano_job())
     made = gang(pods, (owner(volcano_job(**fields)),))
-    assert made.refused == why
+    assert made.refused == f"Volcano Job default/test-job{why}"
     assert len(made.members) == 6
 
 
@@ -245,7 +245,7 @@ def test_a_group_that_volcano_made_by_itself_declares_nothing():
 @pytest.mark.parametrize("least", [0, -3])
 def test_a_pod_group_of_nobody_is_refused(least):
     made = gang([grouped("p0")], (pod_group(minMember=least),))
-    assert made.refused == f"minMember is {least}: at least 1 is needed"
+    assert made.refused == f"Volcano PodGroup default/training: minMember is {least}, and must be at least 1"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from sunkpy.core.gang import families
-from sunkpy.core.gang.families import owned
+from sunkpy.core.gang.families import declaration
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.model.objects import Wire
 from tests.unit.core.gang.families import test_jobset as jobset
@@ -18,6 +18,7 @@ from tests.unit.core.gang.families import test_paddlecloud as paddlecloud
 from tests.unit.core.gang.families import test_training_operator as training_operator
 from tests.unit.core.gang.families.workload import owner, pod
 
+INDEX = "batch.kubernetes.io/job-completion-index"
 JUNK = (None, -1, 0, 1, 7, 10**30, 0.5, True, "x", "", [], {}, [None])
 
 
@@ -75,8 +76,8 @@ def test_no_declaration_stops_the_scheduler(workload):
         spoiled = msgspec.structs.replace(top, spec=msgspec.Raw(json.dumps(spec).encode()))
         above = [spoiled if each is top else each for each in owners]
         made = _assembled(pods, above)
-        told.add(made is None or bool(made.refused) or any(problem.fatal for problem in made.problems))
-        assert made is None or 0 < made.places <= owned.MOST_PLACES
+        told.add(made is None or bool(made.refused))
+        assert made is None or 0 < made.places <= declaration.MOST_PLACES
     assert told == {True, False}
 
 
@@ -89,31 +90,66 @@ def _assembled(pods, owners) -> Gang | None:
 
 
 class _Template(Wire, frozen=True, kw_only=True):
-    template: owned.Template = owned.Template()
+    template: declaration.Template = declaration.Template()
     requests: int = 0
 
 
 def test_quantities_may_be_numbers_and_null_is_absent():
     container = {"resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": None}, "name": None}
     spec = {"requests": 2, "template": {"spec": {"containers": [container], "overhead": {"cpu": 0.25}}}}
-    read = owned.declared(owner({"kind": "X", "metadata": {}, "spec": spec}), _Template)
+    read = declaration.declared(owner({"kind": "X", "metadata": {}, "spec": spec}), _Template)
     assert read.requests == 2
-    assert read.template.spec.overhead == {"cpu": "0.25"}
-    assert read.template.spec.containers[0].resources.requests == {"cpu": "1", "memory": "1Gi"}
+    assert read.template.shape.overhead == {"cpu": "0.25"}
+    assert read.template.shape.containers[0].resources.requests == {"cpu": "1", "memory": "1Gi"}
 
 
 @pytest.mark.parametrize(
     ("text", "index"), [("3", 3), ("0", 0), ("", -1), (None, -1), ("-1", -1), ("²", -1), ("9" * 12, -1), ("1 ", -1)]
 )
 def test_what_is_no_number_numbers_nothing(text, index):
-    assert owned.ordinal(text) == index
+    assert declaration.ordinal(text) == index
 
 
-def test_who_is_responsible_is_known_without_being_read():
-    kind = jobset.jobset.JOB_SET
-    js = jobset.jobset_of([("w", 1, 1)])
-    child = jobset.job_of(js, "train-w-0")
-    made = pod("p", owned_by=[child])
-    assert owned.reference(made, [child], kind).uid == js.uid
-    assert owned.reference(made, [], kind) is None
-    assert owned.nearest([child, js], kind) is js
+def indexed(name, index, maker, **more):
+    return pod(name, owned_by=[maker], labels={INDEX: index}, **more)
+
+
+def a_job(name):
+    return owner({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}})
+
+
+def test_ranks_of_one_owner_within_the_places_count():
+    one = a_job("one")
+    pods = [indexed("b", "1", one), indexed("a", "0", one), indexed("a2", "0", one, creationTimestamp="2026")]
+    assert [(each.pod.name, each.index) for each in declaration.seated(pods, 2)] == [("a", 0), ("a2", 0), ("b", 1)]
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        [indexed("a", "0", a_job("one")), indexed("b", "0", a_job("two"))],
+        [indexed("a", "0", a_job("one")), indexed("b", "2", a_job("one"))],
+        [indexed("a", "0", a_job("one")), indexed("b", "x", a_job("one"))],
+        [indexed("a", "0", a_job("one")), pod("b", owned_by=[a_job("one")])],
+    ],
+)
+def test_otherwise_age_counts(pods):
+    assert [each.index for each in declaration.seated(pods, 2)] == [-1, -1]
+
+
+def test_options_of_the_oldest_pod_come_first_and_owners_last():
+    pods = [
+        pod("b", annotations={"sunkpy.dev/comment": "late"}, creationTimestamp="2027"),
+        pod("a", annotations={"sunkpy.dev/comment": "early"}, creationTimestamp="2026"),
+    ]
+    said = {"sunkpy.dev/comment": "no", "sunkpy.dev/qos": "above"}
+    above = owner({"apiVersion": "v1", "kind": "X", "metadata": {"name": "x", "annotations": said}})
+    options, problems = declaration.options_of(pods, [above])
+    assert (options.comment, options.qos, problems) == ("early", "above", ())
+
+
+def test_what_ends_now_has_no_say_in_the_options():
+    old = pod("a", annotations={"sunkpy.dev/qos": "old"}, status={"phase": "Failed"}, creationTimestamp="2026")
+    new = pod("b", annotations={"sunkpy.dev/qos": "new"}, creationTimestamp="2027")
+    options, problems = declaration.options_of([old, new], ())
+    assert (options.qos, problems) == ("new", ())

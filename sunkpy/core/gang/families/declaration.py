@@ -1,0 +1,250 @@
+"""How many pods, and which: what families use to assemble a gang from what an owner or its pods declare.
+
+What an owner declares is read as its operator reads it: null is absent, and a quantity may be written as a number, for
+a CustomResourceDefinition keeps it as it came. A number that cannot be right, or an owner that cannot be read, keeps
+the gang out of Slurm and is told to the user; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from sunkpy.core.gang.families.belonging import maker, nearest
+from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Owners, Role, Suspension, by_seniority, ranked
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.options import JobOptions, Problem, read_gang_options
+from sunkpy.core.gang.owners import controller_of
+from sunkpy.core.model.objects import Condition, Kind, Owner, Pod, PodSpec, Wire
+
+T = TypeVar("T")
+
+MOST_PLACES: Final = 65_533
+"""The most nodes that Slurm gives to one job (slurm.h, MAX_SLURM_NODES)."""
+
+_AMOUNTS: Final = ("resources", "overhead")
+"""Fields of a pod template below which every number is a quantity."""
+
+_INDEX_LABELS: Final = ("batch.kubernetes.io/job-completion-index", "apps.kubernetes.io/pod-index")
+
+
+class BadDeclaration(ValueError):
+    """What is declared makes no gang, or cannot be read; the text is for its people.
+
+    `annotation`: the one that says so, where it is one. Who catches it has `problem`.
+    """
+
+    def __init__(self, text: str, *, annotation: str = "") -> None:
+        super().__init__(text)
+        self.problem = Problem(annotation=annotation, text=text, fatal=True)
+
+
+@contextlib.contextmanager
+def about(whose: str = "", *, annotation: str = "") -> Iterator[None]:
+    """What is wrong in here is wrong with that object, or with that annotation."""
+    try:
+        yield
+    except BadDeclaration as error:
+        raise BadDeclaration(f"{whose}: {error}" if whose else str(error), annotation=annotation) from error
+
+
+# ------------------------------------------------------------------ the owner
+
+
+class Template(Wire, frozen=True, kw_only=True):
+    """A pod template as a person wrote it; its metadata is on the pods."""
+
+    spec: dict[str, object] = msgspec.field(default_factory=dict)
+
+    @property
+    def shape(self) -> PodSpec:
+        """What its pods will ask for.
+
+        Raises:
+            msgspec.ValidationError: it is no template.
+        """
+        return msgspec.convert(_as_read(self.spec), PodSpec)
+
+
+class Conditions(Wire, frozen=True, kw_only=True):
+    """A status that tells by conditions what has become of the owner."""
+
+    conditions: tuple[Condition, ...] = ()
+
+    def has(self, types: Collection[str]) -> bool:
+        """One of these conditions is True."""
+        return any(condition.type in types and condition.status == "True" for condition in self.conditions)
+
+
+def required(owners: Owners, kind: Kind, *, called: str) -> Owner:
+    """The owner of this kind, without which nothing says how many pods belong together.
+
+    Raises:
+        BadDeclaration: it could not be read.
+    """
+    found = nearest(owners, kind)
+    if found is None:
+        raise BadDeclaration(f"{called} could not be read, and only it says how many pods there will be")
+    return found
+
+
+def declared(owner: Owner, type_: type[T]) -> T:
+    """The owner's spec, as its operator reads it.
+
+    Raises:
+        msgspec.ValidationError: it does not look like that.
+    """
+    return msgspec.convert(_as_read(msgspec.json.decode(owner.spec)), type_)
+
+
+def _as_read(value: object, *, is_amount: bool = False) -> object:
+    if isinstance(value, dict):
+        return {
+            key: _as_read(each, is_amount=is_amount or key in _AMOUNTS)
+            for key, each in value.items()
+            if each is not None
+        }
+    if isinstance(value, list):
+        return [_as_read(each, is_amount=is_amount) for each in value]
+    return str(value) if is_amount and isinstance(value, int | float) else value
+
+
+def is_alive(owner: Owner, over: Collection[str], *, suspended: bool) -> bool:
+    """The owner still wants its pods: it is not being deleted, not suspended, and has none of the conditions `over`."""
+    return not owner.is_deleting and not suspended and not owner.status_as(Conditions).has(over)
+
+
+def suspension(owner: Owner, *path: str) -> Suspension | None:
+    """The owner as something to suspend, unless somebody above it would undo that."""
+    return Suspension(owner=owner, path=path) if controller_of(owner) is None else None
+
+
+# -------------------------------------------------------------------- numbers
+
+
+def count(owner: Owner, field: str, number: int, *, least: int = 0) -> int:
+    """A number of pods from the owner's spec.
+
+    Raises:
+        BadDeclaration: it is too small or too large.
+    """
+    with about(f"{owner.kind} {'/'.join(owner.key)}"):
+        at_least(number, least, field=field)
+        if number > MOST_PLACES:
+            raise BadDeclaration(f"{field} is {number}, and Slurm gives at most {MOST_PLACES} nodes to a job")
+    return number
+
+
+def at_least(number: int, least: int, *, field: str) -> int:
+    """The same number.
+
+    Raises:
+        BadDeclaration: it is smaller.
+    """
+    if number < least:
+        raise BadDeclaration(f"{field} is {number}, and must be at least {least}")
+    return number
+
+
+def size_in(text: str) -> int:
+    """The size of a gang, written as a text.
+
+    Raises:
+        BadDeclaration: it is none.
+    """
+    digits = text.strip()
+    if not digits.isascii() or not digits.isdigit():
+        raise BadDeclaration(f"{text[:40]!r} is not a number of pods")
+    return size(int(digits[:10]))
+
+
+def size(number: int) -> int:
+    """The same number, if a gang can have so many places.
+
+    Raises:
+        BadDeclaration: it cannot.
+    """
+    if number < 1:
+        raise BadDeclaration(f"{number} pods are no gang: at least 1")
+    if number > MOST_PLACES:
+        raise BadDeclaration(f"{number} pods are more than Slurm gives to one job: at most {MOST_PLACES}")
+    return number
+
+
+def ordinal(text: str | None) -> int:
+    """A label or annotation that numbers a pod → its number, or ANY_PLACE when it does not."""
+    return int(text) if text and len(text) < 10 and text.isascii() and text.isdigit() else ANY_PLACE
+
+
+# ---------------------------------------------------------- roles and members
+
+
+def current(pods: Iterable[Pod]) -> list[Pod]:
+    """The pods that are there to stay, or all when none is: what ends now has no say in what the others are."""
+    pods = list(pods)
+    return [pod for pod in pods if not pod.is_finished and not pod.is_deleting] or pods
+
+
+def role(name: str, pods: Iterable[Pod], places: int, *, first: int | None = None) -> Role:
+    """A role of `places`, all of which must be taken before the job is submitted unless `first` says fewer."""
+    return Role(name=name, places=places, first=places if first is None else first, members=seated(pods, places))
+
+
+def seated(pods: Iterable[Pod], places: int) -> tuple[Member, ...]:
+    """Pods that one owner numbers, from 0 and within the places, take these; all others by seniority."""
+    pods = list(pods)
+    indices = {pod.uid: _number_of(pod) for pod in pods}
+    if len({maker(pod) for pod in pods}) == 1 and all(0 <= index < places for index in indices.values()):
+        return ranked(pods, lambda pod: indices[pod.uid])
+    return by_seniority(pods, places)
+
+
+def _number_of(pod: Pod) -> int:
+    """The number that an Indexed Job or a StatefulSet gave the pod."""
+    return ordinal(next((pod.labels[label] for label in _INDEX_LABELS if label in pod.labels), ""))
+
+
+def numbered(pods: Iterable[Pod], index_of: Callable[[Pod], int], places: int) -> tuple[Member, ...]:
+    """Members of a role whose family numbers them, those whose number has a place."""
+    return tuple(member for member in ranked(pods, index_of) if 0 <= member.index < places)
+
+
+def waiting_role(role: Role, template: Template) -> Role:
+    """A role some of whose pods appear only when others run: its template says what they will ask for."""
+    return msgspec.structs.replace(role, shape=template.shape) if role.first < role.places else role
+
+
+# ------------------------------------------------------------------- the gang
+
+
+def make(gang: Gang, owners: Owners) -> Gang:
+    """The gang, with the options that its pods ask for, leaders before the others, and its owners.
+
+    Raises:
+        BadDeclaration: it has no places, or more than a job can have.
+    """
+    if not 0 < gang.places <= MOST_PLACES:
+        raise BadDeclaration(f"{gang.kind} declares {gang.places} pods, and a job has between 1 and {MOST_PLACES}")
+    options, problems = _options(current(gang.members), owners)
+    return msgspec.structs.replace(gang, options=options, problems=(*gang.problems, *problems))
+
+
+def options_of(pods: Iterable[Pod], owners: Owners) -> tuple[JobOptions, tuple[Problem, ...]]:
+    """Options of a gang: of its pods, the oldest first, then of the owners."""
+    return _options(sorted(current(pods), key=lambda pod: (pod.metadata.creation_timestamp, pod.name)), owners)
+
+
+def _options(pods: Iterable[Pod], owners: Owners) -> tuple[JobOptions, tuple[Problem, ...]]:
+    return read_gang_options(((pod.name, pod.annotations) for pod in pods), [owner.annotations for owner in owners])
+
+
+def unsized(id: GangId, pods: Sequence[Pod], owners: Owners, *, kind: str, problem: Problem) -> Gang:
+    """A gang whose size cannot be told: it keeps the pods that it has, and is not submitted."""
+    options, problems = options_of(pods, owners)
+    living = sum(not pod.is_finished for pod in pods)
+    held = Role(name="pod", places=living, first=living, members=by_seniority(pods, living))
+    problems = (*problems, problem)
+    return Gang(id=id, roles=(held,), options=options, problems=problems, kind=kind, is_sized=False)

@@ -1,0 +1,145 @@
+"""Objects out of the apiserver's JSON, each for itself: one that cannot be read must not cost its neighbours.
+
+msgspec reads with recursion, also what it only skips, and gives up at the depth of Python's stack; of a CRD without a
+schema people may write ten times as deep. What is nested deeper than `LEVELS` is then cut out, without recursion: what
+is left says at least which object it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from sunkpy.core.model.objects import KubeObject
+
+T = TypeVar("T", bound=KubeObject)
+
+LEVELS: Final = 32
+"""Metadata ends well above it."""
+
+_STRING: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
+_TOKEN: Final = re.compile(_STRING + rb"|[\[\]{}]", re.DOTALL)
+
+TOO_DEEP: Final = "it is nested too deep"
+
+
+class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
+    """An object that does not look as its kind should: what is known of it all the same, and why."""
+
+    object: KubeObject
+    why: str
+
+
+class List(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects of a list, not read yet, and the resourceVersion of the read."""
+
+    items: tuple[bytes | msgspec.Raw, ...]
+    version: str
+
+
+class Event(msgspec.Struct, frozen=True):
+    """An event of a watch; its object is not read yet. `is_cut`: parts of the object are missing."""
+
+    type: str
+    object: msgspec.Raw = msgspec.Raw()
+    is_cut: bool = False
+
+
+class Decoder(Generic[T]):
+    """Reads objects of one kind."""
+
+    def __init__(self, item_type: type[T]) -> None:
+        self._decoder = msgspec.json.Decoder(item_type)
+
+    def read(self, item: bytes | msgspec.Raw) -> T | Unreadable:
+        """One object.
+
+        Raises:
+            msgspec.DecodeError: it is none at all.
+        """
+        try:
+            return self._decoder.decode(item)
+        except msgspec.ValidationError as error:
+            return Unreadable(object=_what_is_left(bytes(item)), why=str(error))
+        except RecursionError:
+            return Unreadable(object=_what_is_left(bytes(item)), why=TOO_DEEP)
+
+
+def read_list(answer: bytes) -> List:
+    """The answer to a list.
+
+    Raises:
+        msgspec.DecodeError: it is none.
+    """
+    try:
+        body = msgspec.json.decode(answer, type=_Answer)
+    except RecursionError:
+        envelope = msgspec.json.decode(cut(answer, levels=2), type=_Answer)
+        return List(items=tuple(_items(answer)), version=envelope.metadata.resource_version)
+    return List(items=tuple(body.items or ()), version=body.metadata.resource_version)
+
+
+def read_event(line: bytes) -> Event:
+    """A line of a watch.
+
+    Raises:
+        msgspec.DecodeError: it is no event.
+    """
+    try:
+        return msgspec.json.decode(line, type=Event)
+    except RecursionError:
+        event = msgspec.json.decode(cut(line, levels=LEVELS), type=Event)
+        return Event(event.type, event.object, is_cut=True)
+
+
+def cut(document: bytes, *, levels: int) -> bytes:
+    """The document with null in the place of each list and object that is nested deeper."""
+    parts: list[bytes] = []
+    done, depth, start = 0, 0, 0
+    for token in _TOKEN.finditer(document):
+        match document[token.start()]:
+            case 0x5B | 0x7B:  # [ {
+                depth += 1
+                start = token.start() if depth == levels + 1 else start
+            case 0x5D | 0x7D:  # ] }
+                depth -= 1
+                if depth == levels:
+                    parts += [document[done:start], b"null"]
+                    done = token.end()
+    rest = document[done:] if depth <= levels else document[done:start]  # it ends in the middle of something deep
+    return b"".join((*parts, rest))
+
+
+class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    metadata: _ListMeta = _ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+def _what_is_left(item: bytes) -> KubeObject:
+    """Its metadata."""
+    return msgspec.json.decode(cut(item, levels=LEVELS), type=KubeObject)
+
+
+def _items(answer: bytes) -> Iterator[bytes]:
+    """The parts of a list, found without recursion: what stands at the third level, below the key `items`."""
+    depth, start, key = 0, 0, b""
+    is_within = False
+    for token in _TOKEN.finditer(answer):
+        match answer[token.start()]:
+            case 0x5B | 0x7B:
+                depth += 1
+                is_within = key == b'"items"' if depth == 2 else is_within
+                start = token.start() if depth == 3 else start
+            case 0x5D | 0x7D:
+                if depth == 3 and is_within:
+                    yield answer[start : token.end()]
+                depth -= 1
+            case _ if depth == 1:
+                key = token.group()

@@ -1,0 +1,88 @@
+"""Whose gang a pod is, and what a gang looks like: the only place in the shell that asks the families.
+
+They read what anybody may have written. Where one of them fails, and it should not, that concerns the pod or the gang
+it was asked about and nobody else: the pod belongs nowhere yet, the gang is refused, and their people are told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import structlog
+
+from sunkpy.core.gang import families
+from sunkpy.core.gang.families import FAMILIES, Families
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.objects import Owner, Pod
+from sunkpy.scheduler.owner_watch import NoteOdd
+from sunkpy.scheduler.owners import Owners
+
+_RESOLVE_S: Final = 5.0
+
+
+class Recognition:
+    """Asks the families, with what stands above the pods. An answer of None: not known yet, see `why_unknown`."""
+
+    def __init__(self, known: Families = FAMILIES, *, owners: Owners, note_odd: NoteOdd) -> None:
+        self._families = known
+        self._owners = owners
+        self._note_odd = note_odd
+        self._odd: dict[str, str] = {}
+        self._log = structlog.get_logger("recognition")
+
+    def identify(self, pod: Pod) -> GangId | None:
+        """The gang of a pod that is watched."""
+        with self._guarding(pod):
+            owners = self._owners.of(pod)
+            self._odd.pop(pod.uid, None)
+            return self._identify(pod, owners) if owners is not None else None
+        return None
+
+    async def resolve(self, pod: Pod) -> GangId | None:
+        """The gang of a pod that may not be watched; None when it could not be found out in a few seconds."""
+        with self._guarding(pod):
+            owners = await self._owners.wait_for(pod, within_s=_RESOLVE_S)
+            return self._identify(pod, owners) if owners is not None else None
+        return None
+
+    def assemble(self, id: GangId, pods: Sequence[Pod], *, apart: Sequence[Pod] = ()) -> Gang:
+        """The gang made of these pods, with what its owners say now; `apart`: those that were set apart from it."""
+        with self._guarding(pods[0]):
+            pods = self._spokesman_first(id, pods)
+            owners = self._owners.of(pods[0]) or ()
+            return families.assemble_beside(id, pods, apart, owners, families=self._families)
+        return families.unreadable(id, pods, why=self._odd.get(pods[0].uid, ""))
+
+    def why_unknown(self, uid: str) -> str:
+        """In words for people, why it is not known to which gang a pod belongs; empty when it is."""
+        return self._odd.get(uid) or self._owners.why_unknown(uid)
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._odd.pop(uid, None)
+        self._owners.forget(uid)
+
+    def _identify(self, pod: Pod, owners: Sequence[Owner]) -> GangId:
+        return families.identify(pod, owners, families=self._families)
+
+    def _spokesman_first(self, id: GangId, pods: Sequence[Pod]) -> Sequence[Pod]:
+        """A pod whose labels and annotations were changed stays a member, and does not say what the gang is."""
+        for pod in pods:
+            if families.speaks_for(id, pod, self._owners.of(pod) or (), families=self._families):
+                return pods if pod is pods[0] else (pod, *(other for other in pods if other is not pod))
+        return pods
+
+    @contextlib.contextmanager
+    def _guarding(self, pod: Pod) -> Iterator[None]:
+        """What goes wrong with this pod ends here."""
+        log = self._log
+        try:
+            yield
+        except Exception as error:
+            why = f"the scheduler cannot cope with it ({type(error).__name__}: {error}): please report this"
+            self._odd[pod.uid] = why
+            self._note_odd("Pod", pod, why)
+            log.debug("trace", exc_info=error)
