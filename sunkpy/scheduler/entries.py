@@ -65,7 +65,8 @@ class MemberEntry:
 class JobEntry:
     """One placeholder job. `noted`: its end has been counted; `reappeared`: the id is back after Slurm forgot it;
     `proved`: nodes of which Slurm itself has said that the job has them. `terms`: as this leader submitted
-    or changed it last, else as Slurm has it.
+    or changed it last, else as Slurm has it. `read_at`: when it was last asked for in full; `as_of`: when the
+    newest of the answers was asked for.
     """
 
     id: JobId
@@ -90,6 +91,7 @@ class JobEntry:
     reappeared: bool = False
     proved: set[str] = field(default_factory=set)
     read_at: float = float("-inf")
+    as_of: float = float("-inf")
 
     def view(self, now: float) -> JobView:
         """The value that decisions read."""
@@ -137,9 +139,14 @@ class JobEntry:
         return (self.state, self.missing) != before
 
     def read(self, job: SlurmJob, *, nodes: tuple[str, ...], at: float) -> bool:
-        """Take in the full job; whether anything a decision reads has changed."""
+        """Take in the full job as it was at `at`, unless it is known as it was later.
+
+        Returns: whether anything a decision reads has changed.
+        """
+        if at < self.as_of:
+            return False
         before = self._details()
-        self.read_at = at
+        self.read_at = self.as_of = at
         if self.reappeared:
             self.missing, self.reappeared = 0, False
         self.reason = "" if job.state_reason == "None" else job.state_reason

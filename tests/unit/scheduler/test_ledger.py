@@ -25,6 +25,15 @@ def test_an_answer_that_was_asked_for_before_a_prolog_called_is_too_old():
     assert entry.view(6.0).start_nodes == ("n1",)
 
 
+def test_an_answer_that_was_asked_for_before_another_does_not_undo_it():
+    entry = job()
+    entry.read(SlurmJob(id=7, state=RUNNING, tasks=2, devices={"n1": {"gpu": (0, 1)}}), nodes=("n1",), at=5.0)
+    assert not entry.read(SlurmJob(id=7, state=PENDING, state_reason="Priority"), nodes=(), at=4.0)
+    seen = entry.view(6.0)
+    assert (seen.nodes, seen.tasks, seen.devices, seen.reason) == (("n1",), 2, {"n1": {"gpu": (0, 1)}}, "")
+    assert entry.read(SlurmJob(id=7, state=RUNNING, tasks=2), nodes=("n1", "n2"), at=5.5)
+
+
 def test_a_job_that_was_submitted_after_the_question_is_not_missing():
     entry = JobEntry(id=7, known_at=5.0)
     entry.observe(None, asked_at=4.0)
