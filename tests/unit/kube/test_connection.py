@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from sunkpy.core.model.objects import Pod
-from sunkpy.kube import errors
+from sunkpy.kube import connection, errors
 from sunkpy.kube.client import Kube
 from tests.doubles.serving import answering
 
@@ -56,15 +56,25 @@ async def write(kube: Kube, kind: str) -> None:
 
 
 WRITES = ["create", "patch", "apply", "delete", "bind"]
+SOON_S = 60.0
+"""On a machine that is busy with other things too."""
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By itself a request would be waited for much longer than the test."""
+    monkeypatch.setattr(connection, "_TIMEOUT_S", 10 * SOON_S)
+
+
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("kind", WRITES)
 async def test_a_write_has_no_more_time_than_is_left(tmp_path: Path, kind: str) -> None:
     silence = Silence(left_s=0.05)
-    async with silence.connected(tmp_path) as kube, asyncio.timeout(10):
-        with pytest.raises(errors.Unavailable, match="no answer"):
+    async with silence.connected(tmp_path) as kube, asyncio.timeout(SOON_S):
+        with pytest.raises(errors.Unavailable, match="no answer: TimeoutError"):
             await write(kube, kind)
-    assert len(silence.received) == 1
+    # It is not sent again. On a busy machine the time can be over before it is sent at all.
+    assert len(silence.received) <= 1
 
 
 @pytest.mark.parametrize("kind", WRITES)
@@ -83,9 +93,10 @@ async def test_a_read_needs_no_lease(tmp_path: Path) -> None:
         assert (await kube.get(POD, Pod)).name == "a"
 
 
+@pytest.mark.usefixtures("patient")
 async def test_calls_that_hang_do_not_keep_a_write_from_its_end(tmp_path: Path) -> None:
     """All connections are taken: the wait for one counts as well."""
     silence = Silence(left_s=0.2)
-    async with silence.connected(tmp_path) as kube, asyncio.timeout(10):
+    async with silence.connected(tmp_path) as kube, asyncio.timeout(SOON_S):
         results = await asyncio.gather(*(kube.patch(POD, {}) for _ in range(80)), return_exceptions=True)
     assert {type(result) for result in results} == {errors.Unavailable}
