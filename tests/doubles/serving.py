@@ -14,6 +14,7 @@ from aiohttp import web
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _LOOK_AGAIN_S = 0.01
+_AT_MOST_S = 300.0
 
 
 class Changes:
@@ -34,14 +35,20 @@ class Changes:
     async def until(self, condition: Callable[[], T], *, within_s: float = 30.0) -> T:
         """First true value of `condition`; looks after each change, and each 10 ms at what is not part of a double.
 
+        Time is counted in looks in vain: on a busy machine they take longer, as does everything that is waited for.
+
         Raises:
             TimeoutError: it was never true.
         """
-        async with asyncio.timeout(within_s):
+        looks = within_s / _LOOK_AGAIN_S
+        async with asyncio.timeout(_AT_MOST_S):
             while not (found := condition()):
                 changed = asyncio.ensure_future(self.wait())
-                await asyncio.wait({changed}, timeout=_LOOK_AGAIN_S)
+                done, _ = await asyncio.wait({changed}, timeout=_LOOK_AGAIN_S)
                 changed.cancel()
+                looks -= not done
+                if looks < 0:
+                    raise TimeoutError
             return found
 
 
