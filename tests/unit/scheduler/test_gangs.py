@@ -397,9 +397,14 @@ async def test_each_member_is_told_which_gpus_of_its_node_are_its_own(tmp_path):
         }  # fmt: skip
         world.set_job(job_id, "RUNNING", "CONFIGURING", **has)
         assert await call("prolog", job_id) == (200, {"done": True})
-        await world.until(lambda: len(world.bindings) == 2)  # a prolog is answered when they were sent
-        told = [world.pod(name)["metadata"]["annotations"][names.ANNOTATION_GPU_INDICES] for name in ("one", "two")]
-        assert sorted(told) == ["0,1", "2,3"]
+
+        def told():
+            pods = [world.pod(name) for name in ("one", "two")]
+            return [pod["metadata"]["annotations"].get(names.ANNOTATION_GPU_INDICES, "") for pod in pods]
+
+        # A prolog is answered when the bindings were sent.
+        await world.until(lambda: sorted(told()) == ["0,1", "2,3"])
+        assert len(world.bindings) == 2
 
 
 async def test_gpus_that_the_job_of_a_running_pod_does_not_have_are_noted_anew(tmp_path):
