@@ -1,0 +1,19 @@
+"""How tests run: the same on an idle machine and on a busy one."""
+
+from __future__ import annotations
+
+import structlog
+from hypothesis import settings
+
+# How long an example takes says more about what else the machine does than about the code.
+settings.register_profile("unit", deadline=None)
+settings.load_profile("unit")
+
+# What is logged is seen when a test fails. With the values of all variables, a traceback costs seconds.
+structlog.configure(
+    processors=[
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="%H:%M:%S.%f"),
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
