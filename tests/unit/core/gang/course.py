@@ -141,7 +141,9 @@ def _slurms_steps(view: GangView) -> Iterator[Step]:
             yield Event.EPILOG_ENDED, _with_job(view, job, state=job.state - {"COMPLETING"})
             continue
         if not job.state or "PENDING" in job.state:
-            nodes = FITS.eligible[: max(len(view.pods), 1)]
+            # Those that pods are on first: a job in the place of a lost one requires them.
+            wanted = dict.fromkeys((*view.holding.values(), *FITS.eligible))
+            nodes = tuple(wanted)[: max(len(view.pods), 1)]
             started = {"state": frozenset({"RUNNING"}), "nodes": nodes, "prologs": frozenset(nodes)}
             yield Event.JOB_STARTED, _with_job(view, job, **started, epilogs=frozenset())
         if "RUNNING" in job.state:
