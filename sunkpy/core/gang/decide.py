@@ -268,7 +268,7 @@ def _take_places(view: GangView, gang: Gang, job: JobView, policy: Policy) -> li
     """Members of later waves, and those that came in the stead of others, one by one: the nodes are the job's."""
     waiting = _unbound(gang)
     if not gang.is_sized:
-        return _report_all(gang, gang.refused, WaitCause.REFUSED)
+        return _hold(view, gang, job)
     if not waiting:
         return []
     bindings, actions = _bindings(view, gang, job, policy), list[GangAction]()
@@ -333,7 +333,8 @@ def _tend_pending(view: GangView, gang: Gang, job: JobView, policy: Policy) -> l
     if gang.is_sized and not _is_for(view, gang, job):
         return [Cancel(job=job.id, why=_declared_anew(gang, job))]
     actions: list[GangAction] = []
-    if view.eligibility is not None and view.eligibility.eligible:
+    # What keeps a gang in one place is not known either while nobody can tell what it looks like.
+    if gang.is_sized and view.eligibility is not None and view.eligibility.eligible:
         wanted = excluded(view.eligibility)
         if wanted != job.excluded:
             actions.append(UpdateExcluded(job=job.id, excluded=wanted))

@@ -47,7 +47,7 @@ _Inner = Sequence[tuple[str, PodAffinityTerm]]
 
 
 def within_limits(gang: Gang, *, gpu_resources: Mapping[str, str]) -> Gang:
-    """The gang with the constraints that follow from its pods, or with the reason why Slurm cannot have it.
+    """The gang with the constraints that follow from its pods, and with the reason if Slurm cannot have it.
 
     Args:
         gang: as its family made it.
@@ -56,10 +56,10 @@ def within_limits(gang: Gang, *, gpu_resources: Mapping[str, str]) -> Gang:
     if not gang.is_sized or gang.never_queues:
         return gang
     apart, together = _inner(gang, _anti), _inner(gang, _affinity)
-    if refused := _refused_devices(gang, gpu_resources) or _refused_spread(gang, apart, together):
-        return msgspec.structs.replace(gang, problems=(*gang.problems, Problem(text=refused, fatal=True)))
+    refused = _refused_devices(gang, gpu_resources) or _refused_spread(gang, apart, together)
     return msgspec.structs.replace(
         gang,
+        problems=(*gang.problems, Problem(text=refused, fatal=True)) if refused else gang.problems,
         one_per_node=gang.one_per_node or _must_spread(gang, apart),
         one_domain=gang.one_domain or _domain(together),
     )

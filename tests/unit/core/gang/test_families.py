@@ -354,6 +354,20 @@ def test_nobody_is_bound_while_it_cannot_be_told_who_belongs_where(idle_s, kind)
     assert "Band default/band cannot be read" in (action.why if kind is Cancel else action.message)
 
 
+def test_the_nodes_that_a_job_may_have_stay_as_they_are_while_it_cannot_be_told_what_keeps_the_gang_together():
+    queued = JobView(id=7, state=frozenset({"PENDING"}), tasks=3, excluded=("n2", "n3"))
+    gang = unsized(("leader", 0, make_pod()))
+    assert {type(action) for action in decide_gang(band_view(gang, queued), POLICY)} == {Report}
+
+
+@pytest.mark.parametrize(("idle_s", "kind"), [(1.0, Report), (120.0, Cancel)])
+def test_nodes_that_pods_have_left_are_not_held_for_ever_for_those_that_cannot_be_placed(idle_s, kind):
+    over, late = make_pod(node="k1", phase="Succeeded"), make_pod("late", uid="late")
+    gang = unsized(("leader", 0, over), ("worker", 1, late))
+    (action,) = decide_gang(band_view(gang, RUNS, bound_to=7, idle_s=idle_s), POLICY)
+    assert type(action) is kind
+
+
 def test_the_pods_that_run_run_on_and_others_wait_while_the_size_cannot_be_told():
     runs, late = make_pod(node="k1", running=True), make_pod("late", uid="late")
     gang = unsized(("leader", 0, runs), ("worker", 1, late))

@@ -121,6 +121,12 @@ def test_what_is_refused(spec, refused):
     assert within_limits(of(spec), gpu_resources={}).refused == refused
 
 
+def test_a_gang_that_is_refused_keeps_what_holds_it_together():
+    """The job that it has in the queue waits on, within the same domain."""
+    made = within_limits(of(near(term(ZONE)) | {"resourceClaims": [{"name": "gpu"}]}), gpu_resources={})
+    assert (bool(made.refused), made.one_domain) == (True, ZONE)
+
+
 def test_a_role_that_must_not_be_beside_another_role_spreads_the_gang():
     said = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-roles": "leader=1,worker=2"}
     pods = [
