@@ -170,7 +170,7 @@ def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy
 
 def _strays(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
     """Members on nodes that their gang's job does not have: each had a job of its own, which Slurm has forgotten."""
-    if not gang.is_sized or gang.places < 2 or not job.is_script_running or not job.nodes:
+    if gang.places < 2 or not job.is_script_running or not job.nodes:
         return []
     return [SetApart(pod=pod) for pod in _staying(view, gang) if view.holding[pod.uid] not in ("", *job.nodes)]
 

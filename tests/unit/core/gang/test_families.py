@@ -460,24 +460,21 @@ def test_a_cover_whose_pods_have_ended_is_not_for_those_that_come(phase):
 )
 def test_a_pod_on_a_node_that_the_job_does_not_have_is_set_apart(node, state, is_stray):
     other = make_pod("stray", uid="stray", node="k", running=True)
-    gang, (_, stray) = band(("leader", 0, make_pod(node="k1", running=True)), ("worker", 1, other))
+    pods = ("leader", 0, make_pod(node="k1", running=True)), ("worker", 1, other)
     job = msgspec.structs.replace(RUNS, state=frozenset({"RUNNING", state}))
-    seen = band_view(gang, job, placed={"uid-1": "n1", "stray": node}, bound_to=7)
-    assert decide_gang(seen, POLICY) == ([SetApart(pod=stray)] if is_stray else [])
+    gang, (_, stray) = band(*pods)
+    # Also while nobody can tell how large the gang is: no pod may run on a node that no job holds.
+    for each in (gang, unsized(*pods)):
+        seen = band_view(each, job, placed={"uid-1": "n1", "stray": node}, bound_to=7)
+        assert decide_gang(seen, POLICY) == ([SetApart(pod=stray)] if is_stray else [])
 
 
 @pytest.mark.parametrize("bound_to", [8, None])
-def test_while_the_size_cannot_be_told_a_cover_is_kept_and_nobody_is_set_apart(bound_to):
+def test_while_the_size_cannot_be_told_a_cover_is_kept_and_who_waits_is_not_set_apart(bound_to):
     over, late = make_pod(node="k1", phase="Succeeded"), make_pod("late", uid="late")
     gang = unsized(("leader", 0, over), ("worker", 1, late))
     (told,) = decide_gang(band_view(gang, COVER, bound_to=bound_to), POLICY)
     assert (type(told), told.pod.name) == (Report, "late")
-
-
-def test_while_the_size_cannot_be_told_no_pod_is_a_stray():
-    stray = make_pod("stray", uid="stray", node="k", running=True)
-    gang = unsized(("leader", 0, make_pod(node="k1", running=True)), ("worker", 1, stray))
-    assert decide_gang(band_view(gang, RUNS, placed={"uid-1": "n1", "stray": "n3"}, bound_to=7), POLICY) == []
 
 
 def test_a_pod_that_was_set_apart_is_not_missing_and_never_a_member():

@@ -1,8 +1,8 @@
 """A small world of one workload, its gangs and their jobs, in which a course of events is played.
 
-The owner makes pods for three places; Slurm starts, preempts and forgets jobs; the scheduler looks, and another one
-takes over that knows nothing but the comments of jobs and what stands on the pods. A workload can be several gangs:
-pods beyond the places, pods that were set apart, generations that follow one another.
+The owner makes pods for three places, and cannot be read for a while; Slurm starts, preempts and forgets jobs; the
+scheduler looks, and another one takes over that knows nothing but the comments of jobs and what stands on the pods. A
+workload can be several gangs: pods beyond the places, pods that were set apart, generations that follow one another.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from sunkpy.core.gang.gang import apart_unit, extra_unit
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.request import Policy
 from sunkpy.core.gang.view import GangView, JobView, explain_generation, holds_its_node
+from sunkpy.core.model.objects import OddOwner
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.families.ensembles import ENSEMBLES, GENERATIONS, LEADER_FIRST, OF_THE_LEADER, below
 
@@ -38,6 +39,7 @@ class Course:
 
     def __init__(self, name):
         self.owners, self.makers = ENSEMBLES[name]
+        self.readable = self.owners
         self.is_leader_first, self.are_the_leaders = name in LEADER_FIRST, name in OF_THE_LEADER
         self.between = {}
         self.pods, self.places, self.ids, self.nodes, self.noted = {}, {}, {}, {}, {}
@@ -65,6 +67,14 @@ class Course:
                 if left := explain_generation(other, unit.jobs.values(), pods):
                     return left
         return ""
+
+    def odd(self):
+        """Somebody writes into the owner what cannot be read."""
+        parts = [(each.metadata, each.api_version, each.kind) for each in self.owners]
+        self.owners = tuple(OddOwner(metadata=m, api_version=v, kind=k, why="nested too deep") for m, v, k in parts)
+
+    def mended(self):
+        self.owners = self.readable
 
     # -------------------------------------------------- what Kubernetes does
 
@@ -168,6 +178,8 @@ class Course:
         unit.is_half_bound = unit.is_half_bound and any(not pod.spec.node_name for pod in view.pods)
         actions = decide_gang(view, POLICY)
         self._nobody_is_left_alone(view, actions)
+        if view.gang is not None and not view.gang.is_sized:
+            _nothing_is_guessed(actions)
         for action in actions:
             self._do(id, view, action)
         # As the shell: what is through is forgotten.
@@ -284,7 +296,7 @@ class Course:
                 getattr(self, event)(place)
             case "fail" | "succeed":
                 self.end(place, "Failed" if event == "fail" else "Succeeded")
-            case "start" | "look" | "restart" | "new_leader":
+            case "start" | "look" | "restart" | "new_leader" | "odd" | "mended":
                 getattr(self, event)()
             case "all":
                 for each in PLACES:
@@ -298,6 +310,7 @@ class Course:
 
     def settle(self):
         """From now on nothing is taken away: what is ending ends, each place gets its pod, jobs start."""
+        self.mended()
         self.idle_s = 1000.0
         for _ in range(80):
             self.collect_garbage()
@@ -321,6 +334,13 @@ class Course:
             assert job is not None
             assert job.is_script_running
             assert self.nodes[uid] in job.nodes
+
+
+def _nothing_is_guessed(actions):
+    """Of a gang of which nobody can tell how large it is: what runs is covered, nobody else gets a node."""
+    assert not any(isinstance(action, Bind) for action in actions)
+    assert all(action.pod.spec.node_name for action in actions if isinstance(action, SetApart))
+    assert all(action.request.required_nodes for action in actions if isinstance(action, Submit))
 
 
 def lives(pod):

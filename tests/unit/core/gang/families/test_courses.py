@@ -18,8 +18,9 @@ from tests.unit.core.gang.families.courses import FITS, POLICY, Course
 from tests.unit.core.gang.families.ensembles import ENSEMBLES, OF_THE_LEADER
 
 EVENTS = ("all", "look", "start", "create", "delete", "gone", "fail", "succeed", "restart", "new_leader")
+ODDITIES = ("odd", "mended")
 SLURMS = ("preempt", "lose", "fewer nodes", "ended")
-STEPS = st.lists(st.tuples(st.sampled_from((*EVENTS, *SLURMS)), st.integers(0, 2)), max_size=14)
+STEPS = st.lists(st.tuples(st.sampled_from((*EVENTS, *ODDITIES, *SLURMS)), st.integers(0, 2)), max_size=14)
 
 
 @pytest.mark.parametrize("name", ENSEMBLES)
