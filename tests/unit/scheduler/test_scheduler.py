@@ -95,9 +95,9 @@ async def test_the_epilog_returns_only_when_the_evicted_pod_is_gone(world, tmp_p
 
 
 async def test_a_long_epilog_is_told_to_ask_again(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(hooks_module, "LONG_POLL_S", 0.05)
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         job_id = await bound_pod(world, call)
+        monkeypatch.setattr(hooks_module, "LONG_POLL_S", 0.05)
         world.set_job(job_id, "CANCELLED", "COMPLETING")
         status, answer = await call("epilog", job_id)
         assert (status, answer["done"]) == (202, False)
