@@ -345,5 +345,6 @@ async def test_each_member_is_told_which_gpus_of_its_node_are_its_own(tmp_path):
         }  # fmt: skip
         world.set_job(job_id, "RUNNING", "CONFIGURING", **has)
         assert await call("prolog", job_id) == (200, {"done": True})
+        await world.until(lambda: len(world.bindings) == 2)  # a prolog is answered when they were sent
         told = [world.pod(name)["metadata"]["annotations"][names.ANNOTATION_GPU_INDICES] for name in ("one", "two")]
         assert sorted(told) == ["0,1", "2,3"]
