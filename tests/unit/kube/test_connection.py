@@ -64,7 +64,7 @@ async def test_a_write_has_no_more_time_than_is_left(tmp_path: Path, kind: str) 
     async with silence.connected(tmp_path) as kube, asyncio.timeout(10):
         with pytest.raises(errors.Unavailable, match="no answer"):
             await write(kube, kind)
-    assert len(silence.received) == 1
+    assert len(silence.received) <= 1, "it is not tried again"
 
 
 @pytest.mark.parametrize("kind", WRITES)
