@@ -15,6 +15,7 @@ from typing import Final
 from demo import command, slurm_text
 from devcluster import shell
 from devcluster.kubectl import Kubectl
+from devcluster.shell import CommandFailed
 from devcluster.waiting import NotYet, wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
@@ -92,7 +93,10 @@ class Stack:
         """Submit a batch script from the login pod; the job's id."""
         options = " ".join(shlex.quote(arg) for arg in args)
         out = self.login(f"sbatch --parsable {options}", stdin=f"#!/bin/bash\n{script}\n")
-        return int(out.split(";")[0])
+        job_id = out.split(";")[0].strip()
+        if not job_id.isdigit():  # kubectl says nothing of an exec whose kubelet died
+            raise CommandFailed(("sbatch", *args), "told no job id", code=0, output=out)
+        return int(job_id)
 
     def squeue(self, *args: str) -> str:
         """What squeue prints to the administrator, without header."""

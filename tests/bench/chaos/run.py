@@ -7,6 +7,7 @@ evidence, `chaos-story.txt` the worst of them as told at the end.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,7 +40,9 @@ Tell = Callable[[str], None]
 AGREEMENT_S = 30.0
 K8S_USER = "k8s"
 _AGREEMENT_PATIENCE_S = 240.0
-_EMPTY_PATIENCE_S = 300.0
+_STANDSTILL_S = 180.0
+"""Longer than any job of the load and its grace period: something in the queue has to begin or end within it."""
+_EMPTY_PATIENCE_S = 1800.0
 _LEAK_PATIENCE_S = 45.0
 
 
@@ -168,19 +171,21 @@ def _agree(stack: Stack) -> tuple[float | None, str]:
 
 
 def _wait_until_empty(stack: Stack) -> tuple[str, ...]:
-    """What is still in the queue when all that was submitted has had time to end."""
+    """What is still in the queue when nothing in it moves any more, or when all had time to end many times."""
+    left: set[str] = set()
+    begun_s = moved_s = time.monotonic()
 
-    def check() -> bool:
-        left = stack.squeue("--format=%i %j %T %R").splitlines()
-        if left:
-            raise NotYet("; ".join(left))
-        return True
+    def stands_still() -> bool:
+        nonlocal left, moved_s
+        seen = set(stack.squeue("--format=%i %j %T").splitlines())
+        if seen != left:
+            left, moved_s = seen, time.monotonic()
+        return not left or time.monotonic() - moved_s > _STANDSTILL_S
 
-    try:
-        wait(check, timeout_s=_EMPTY_PATIENCE_S, what="an empty queue", every_s=2.0)
-    except NeverSo as error:
-        return (str(error),)
-    return ()
+    with contextlib.suppress(NeverSo):
+        wait(stands_still, timeout_s=_EMPTY_PATIENCE_S, what="an empty queue, or one that stands still", every_s=2.0)
+    waited_s = time.monotonic() - begun_s
+    return tuple(f"{job}, {waited_s:.0f} s after the last fault" for job in sorted(left))
 
 
 def _leaked(stack: Stack) -> tuple[str, ...]:

@@ -210,12 +210,12 @@ def claim(planned: PlannedFault) -> str:
 def plan_jobs(
     rng: random.Random, *, until_s: float, nodes: int, are_long: bool, misbehave: bool
 ) -> tuple[PlannedJob, ...]:
-    """Jobs of both doors, about as many as the nodes can take; the queue is seldom empty."""
+    """Jobs of both doors, about as many as the nodes can take while one in three is out; the queue is seldom empty."""
     planned: list[PlannedJob] = []
     at_s = 5.0
     while at_s < until_s:
         planned.append(_plan_job(rng, number=len(planned) + 1, at_s=at_s, are_long=are_long, misbehave=misbehave))
-        at_s = round(at_s + rng.uniform(3.0, 8.0) * 3 / nodes, 1)
+        at_s = round(at_s + rng.uniform(4.5, 10.5) * 3 / nodes, 1)
     return tuple(planned)
 
 

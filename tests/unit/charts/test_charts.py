@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import shutil
 import subprocess
 import sys
@@ -185,8 +186,9 @@ def test_markers_lie_on_the_machine_apart_for_each_cluster_and_node():
 
 def test_daemons_that_start_themselves_anew_are_called_by_their_full_path():
     for script in (ROOT / "slurm-images" / "bin").glob("start-*"):
-        (start,) = [line for line in script.read_text().splitlines() if line.startswith("exec ")]
-        assert "/usr/sbin/" in start, script
+        daemon = script.name.removeprefix("start-")
+        called = re.findall(rf"^(?!#).*?(\S*{daemon}) -", script.read_text(), re.MULTILINE)
+        assert set(called) == {f"/usr/sbin/{daemon}"}, script
 
 
 def test_only_the_operator_may_write_nodes():

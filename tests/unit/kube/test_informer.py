@@ -82,7 +82,7 @@ async def follow(script: Script, tmp_path: Path) -> list[tuple[str, str]]:
         informer = Informer(kube, PODS, Pod)
         informer.add_handler(hear)
         running = asyncio.ensure_future(informer.run())
-        await asyncio.wait_for(script.over.wait(), 10)
+        await asyncio.wait_for(script.over.wait(), 20)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     return heard
@@ -200,7 +200,7 @@ async def test_a_watch_without_events_counts_as_connected(tmp_path: Path) -> Non
     async with connected(script.handle, tmp_path) as kube:
         informer = Informer(kube, PODS, Pod)
         running = asyncio.ensure_future(informer.run())
-        await asyncio.wait_for(script.over.wait(), 10)
+        await asyncio.wait_for(script.over.wait(), 20)
         async with asyncio.timeout(10):
             while not informer.connected:  # noqa: ASYNC110
                 await asyncio.sleep(0)

@@ -14,7 +14,7 @@ async def work_until(
 ) -> None:
     workers = asyncio.ensure_future(run_workers(queue, reconcile, workers=2))
     try:
-        await asyncio.wait_for(done.wait(), timeout=5)
+        await asyncio.wait_for(done.wait(), timeout=20)
     finally:
         workers.cancel()
         await asyncio.gather(workers, return_exceptions=True)
@@ -74,7 +74,7 @@ async def test_the_earlier_of_two_delays_holds() -> None:
     queue.add_after("a", 1000)
     queue.add_after("a", 0)
     queue.add_after("a", 1000)
-    assert await asyncio.wait_for(queue.get(), timeout=5) == "a"
+    assert await asyncio.wait_for(queue.get(), timeout=20) == "a"
 
 
 async def test_each_reconcile_is_counted_with_its_result_and_its_time() -> None:
@@ -99,7 +99,7 @@ async def test_each_reconcile_is_counted_with_its_result_and_its_time() -> None:
         queue.add(key)
     metrics = QueueMetrics(registry, clock=lambda: now_s)
     workers = asyncio.ensure_future(run_workers(queue, reconcile, workers=1, metrics=metrics))
-    await asyncio.wait_for(third.wait(), 5)
+    await asyncio.wait_for(third.wait(), 20)
     workers.cancel()
     await asyncio.gather(workers, return_exceptions=True)
     counts = [

@@ -467,7 +467,7 @@ async def test_what_cannot_be_is_told_once_and_costs_the_others_nothing(world, t
             build(world, case)
         world.add_pod("good", annotations={GANG: "good", SIZE: "1"})
         with contextlib.suppress(TimeoutError, AssertionError):
-            await world.until(lambda: {case: told(world, case) for case in CASES} == expected, within_s=40.0)
+            await world.until(lambda: {case: told(world, case) for case in CASES} == expected, within_s=120.0)
         assert {case: told(world, case) for case in CASES} == expected
         assert [job["name"] for job in world.submissions] == ["good"]
         before = written(world, CASES)

@@ -94,6 +94,6 @@ async def test_a_new_leader_finds_what_was_changed_while_nobody_led(world, tmp_p
     pod = world.add_pod(annotations={PARTITION: "high"})
     world.add_job(pod, "PENDING", name="web", partition="low", qos="set-by-a-plugin", features="also")
     async with leading(world, tmp_path):
-        await world.until(lambda: world.slurm.updates, within_s=8.0)
+        await world.until(lambda: world.slurm.updates)
         assert world.slurm.updates == [{"partition": "high"}]
     assert world.submissions == []

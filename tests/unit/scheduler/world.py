@@ -51,7 +51,7 @@ class World:
 
     # ------------------------------------------------------------ for tests
 
-    async def until(self, condition, *, within_s=5.0):
+    async def until(self, condition, *, within_s=20.0):
         """Wait until `condition()` is true."""
         return await self.changes.until(condition, within_s=within_s)
 

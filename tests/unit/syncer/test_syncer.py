@@ -83,7 +83,7 @@ class World:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait for either side to reach a state."""
-        await self.changes.until(holds, within_s=8)
+        await self.changes.until(holds, within_s=20)
 
     def term(self) -> Term:
         return Term(
