@@ -291,7 +291,7 @@ habits = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(habits, min_size=2, max_size=3), st.lists(st.floats(1, 290), max_size=3))
 def test_never_two_at_work_whatever_is_slow_hangs_or_dies(all_habits: list[Habits], kills: list[float]) -> None:
     """Clocks that differ by an eighth; calls that hang on the way there or back; work that does not stop; kill -9."""

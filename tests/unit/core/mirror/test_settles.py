@@ -121,7 +121,7 @@ def check(action: MirrorAction, node: SlurmNode | None, pod: Pod | None) -> None
         assert node is None or node.is_drained, "a busy or open node is never said to be drained"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(pod=pods, node=nodes, step_s=st.sampled_from([1.0, 700.0]))
 def test_the_mirror_settles_without_ping_pong(pod: Pod | None, node: SlurmNode | None, step_s: float) -> None:
     memory, now_s = Memory(), 1000.0
@@ -144,7 +144,7 @@ def test_the_mirror_settles_without_ping_pong(pod: Pod | None, node: SlurmNode |
     assert drains <= 2, "at most one change per cause: for the cause of now, and for one that a grace held back"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(pod=pods, node=nodes)
 def test_no_wake_up_is_forgotten(pod: Pod | None, node: SlurmNode | None) -> None:
     """Deciding only when something changed, or when the last decision asked for it, misses nothing."""
@@ -175,7 +175,7 @@ def test_no_wake_up_is_forgotten(pod: Pod | None, node: SlurmNode | None) -> Non
     assert all(map(is_renewal, decide_mirror(view, much_later_s).actions))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(pod=pods, node=nodes, ages=st.lists(st.sampled_from([6.0, 11.0, 100.0]), min_size=1, max_size=6))
 def test_old_answers_never_lead_to_a_write(pod: Pod | None, node: SlurmNode | None, ages: list[float]) -> None:
     memory = Memory()

@@ -154,7 +154,7 @@ def settle(world: World, *, jobs_end: bool) -> tuple[World, Plan, bool]:
     raise AssertionError(f"no rest after {PASSES} passes: {plan.actions}")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(worlds())
 def test_any_start_comes_to_rest_where_it_should(world):
     if world.nodeset.is_deleting:
@@ -183,7 +183,7 @@ def settle_until_released(world):
     return world, plan, False
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(worlds())
 def test_a_busy_nodes_pod_is_never_deleted(world):
     busy = {
@@ -197,7 +197,7 @@ def test_a_busy_nodes_pod_is_never_deleted(world):
         assert busy <= {pod.uid for pod in world.slurmd_pods}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(worlds())
 def test_the_same_node_keeps_its_name(world):
     before = {node_of(pod): pod.name for pod in world.slurmd_pods}
@@ -226,7 +226,7 @@ def patched(node: Node, patch: NodePatch) -> Node:
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     unschedulable=st.booleans(),
     ours=st.booleans(),

@@ -24,7 +24,7 @@ STEPS = st.lists(st.tuples(st.sampled_from((*EVENTS, *ODDITIES, *SLURMS)), st.in
 
 
 @pytest.mark.parametrize("name", ENSEMBLES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(steps=STEPS)
 def test_whatever_happens_it_ends_in_a_whole_gang(name, steps):
     course = Course(name)
@@ -52,7 +52,7 @@ STATUS = st.recursive(
 
 
 @pytest.mark.parametrize("name", ALIKE)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     status=STATUS,
     annotations=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
@@ -75,7 +75,7 @@ def test_what_changes_above_a_pod_never_makes_it_another_gang(name, status, anno
 
 
 @pytest.mark.parametrize("name", ALIKE)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_pods_that_lose_labels_and_annotations_stop_no_gang(name, data):
     owners, makers = ENSEMBLES[name]
