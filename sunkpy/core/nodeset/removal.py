@@ -17,7 +17,7 @@ fail one after the other, after a pause that grows with each.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from sunkpy.core import names
@@ -26,6 +26,7 @@ from sunkpy.core.model.removal_token import Token, token_of
 from sunkpy.core.model.times import backoff_s, parse_rfc3339
 from sunkpy.core.nodeset.actions import CancelPending, DeletePod, MarkPending, RemovalStep
 from sunkpy.core.nodeset.slurmd_pod import node_of
+from sunkpy.core.nodeset.verdict import Trait
 from sunkpy.core.nodeset.world import World
 
 RECEIPT_HOLDS_S = 30.0
@@ -43,17 +44,27 @@ class RemovalCause(enum.StrEnum):
     NODE_LEFT = "node-left"
 
 
-def plan_removals(world: World, pods: Sequence[Pod], wanted_gone: Mapping[str, RemovalCause]) -> list[RemovalStep]:
-    """The next step of each pod that has one: of those that are to go, and of those that are to stay after all."""
+def plan_removals(world: World, wanted_gone: Mapping[str, RemovalCause]) -> list[RemovalStep]:
+    """The next step of each pod that has one: of those that are to go, and of those that are to stay after all.
+
+    What keeps a pod or gives its node back comes before what begins another removal.
+    """
     steps: list[RemovalStep] = []
-    for pod in pods:
+    for pod in _in_question(world, wanted_gone):
         if pod.is_deleting:
             continue
-        cause = wanted_gone.get(pod.name)
+        cause = wanted_gone.get(pod.uid)
         step = _finished_step(world, pod, cause) if pod.is_finished else _live_step(world, pod, cause)
         if step is not None:
             steps.append(step)
-    return steps
+    return sorted(steps, key=lambda step: isinstance(step, MarkPending))
+
+
+def _in_question(world: World, wanted_gone: Mapping[str, RemovalCause]) -> list[Pod]:
+    """The pods that are to go, are marked, or are finished: all others stay as they are."""
+    survey = world.survey
+    uids = dict.fromkeys([*wanted_gone, *survey.those(Trait.MARKED), *survey.those(Trait.FINISHED)])
+    return [survey.pods[uid].pod for uid in uids]
 
 
 def _finished_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalStep | None:
@@ -101,9 +112,10 @@ def _timeout_left_s(world: World, pod: Pod) -> float | None:
     return (token.since + timedelta(seconds=timeout_s) - world.now).total_seconds()
 
 
-def find_overdue(world: World, pods: Sequence[Pod], wanted_gone: Mapping[str, RemovalCause]) -> list[Pod]:
+def find_overdue(world: World, wanted_gone: Mapping[str, RemovalCause]) -> list[Pod]:
     """The pods whose drain takes longer than `drainTimeoutSeconds`."""
-    return [pod for pod in pods if pod.name in wanted_gone and _is_overdue(world, pod)]
+    marked = world.survey.those(Trait.MARKED)
+    return [judged.pod for uid, judged in marked.items() if uid in wanted_gone and _is_overdue(world, judged.pod)]
 
 
 def _is_overdue(world: World, pod: Pod) -> bool:
@@ -120,30 +132,10 @@ def _pause_left_s(world: World, pod: Pod) -> float:
     return pause_s - age_s
 
 
-def next_look_s(world: World, pods: Sequence[Pod]) -> float | None:
+def next_look_s(world: World) -> float | None:
     """The soonest moment at which time alone changes the decision."""
-    waits = [left_s for pod in pods if (left_s := _timeout_left_s(world, pod)) is not None]
-    waits += [_pause_left_s(world, pod) for pod in pods if pod.is_finished and not pod.is_deleting]
+    marked, finished = world.survey.those(Trait.MARKED), world.survey.those(Trait.FINISHED)
+    waits = [left_s for judged in marked.values() if (left_s := _timeout_left_s(world, judged.pod)) is not None]
+    waits += [_pause_left_s(world, judged.pod) for judged in finished.values() if not judged.pod.is_deleting]
     waits += [world.offers_settle_in_s] if world.offers_settle_in_s is not None else []
     return min((wait_s for wait_s in waits if wait_s > 0), default=None)
-
-
-def removal_order(pod: Pod) -> tuple[bool, int, float, str]:
-    """Sort key, first to go first: marked before unmarked, then by `_rank`, then newest first."""
-    created = pod.metadata.creation_timestamp
-    age = parse_rfc3339(created).timestamp() if created else float("inf")
-    return (not pod.is_deleting and token_of(pod) is None, _rank(pod), -age, pod.name)
-
-
-def _rank(pod: Pod) -> int:
-    """not-ready < idle < draining < running.
-
-    A pod that is not Ready but still runs a job ranks as running, and a Ready pod whose jobs nobody knows of too.
-    """
-    running = pod.condition(names.CONDITION_RUNNING)
-    is_ready = pod.is_condition_true("Ready")
-    if running is not None and running.status == "True":
-        return 2 if pod.is_condition_true(names.CONDITION_DRAIN) else 3
-    if not is_ready:
-        return 0
-    return 1 if running is not None and running.status == "False" else 3

@@ -15,7 +15,7 @@ NODESET = make_nodeset()
 @pytest.fixture
 async def wakes():
     """One NodeSet is known, and nothing waits."""
-    made = Wakes(settle_s=0.0)
+    made = Wakes(settle_s=0.0, gather_s=0.0)
     made.resync_nodesets({NODESET.key})
     await woken(made)
     return made

@@ -115,7 +115,7 @@ def test_too_many_leaving_at_once_are_held_until_confirmed():
     nodeset = make_nodeset(template=template)
     plan = decide_nodeset(make_world(nodeset, nodes(10), pods(nodeset, 10)))
     assert plan.actions == []
-    assert len(plan.survey.held) == 10
+    assert len(plan.held) == 10
     confirmed = make_nodeset(template=template, annotations={names.ANNOTATION_REMOVAL_CAP: "10"})
     assert len(marked(decide_nodeset(make_world(confirmed, nodes(10), pods(confirmed, 10))))) == 10
 
