@@ -1,8 +1,8 @@
 """A local copy of a collection, kept by list and watch.
 
-Rules, from client-go's reflector: list, then watch from the version of the list; keep the newest version, bookmarks
-included; on 410 list again and compare, so that deletions which were missed are told; back off with jitter; never
-await between a change of the store and its handlers, so that a handler always sees the store that its event made.
+Rules, from client-go's reflector: list page by page, then watch from the version of the list; keep the newest version,
+bookmarks included; on 410 list again and compare, so that deletions which were missed are told; back off with jitter;
+never await between a change of the store and its handlers, so that a handler always sees the store that its event made.
 """
 
 from __future__ import annotations
@@ -116,12 +116,14 @@ class Informer(Generic[T]):
                 self.connected = False
 
     async def _relist(self) -> None:
-        items, self._version = await self._kube.list_page(self._selection, self._type)
-        listed = {item.key: item for item in items}
+        listed: dict[Key, T] = {}
+        async for page in self._kube.pages(self._selection, self._type):
+            listed |= {item.key: self._keep(item) for item in page.items}
         for key in [key for key in self._store if key not in listed]:
             self._change(key, None)
         for key, item in listed.items():
             self._change(key, item)
+        self._version = page.version
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -144,7 +146,7 @@ class Informer(Generic[T]):
         item = self._decoder.decode(event.object)
         self._version = item.metadata.resource_version
         if event.type in ("ADDED", "MODIFIED"):
-            self._change(item.key, item)
+            self._change(item.key, self._keep(item))
         elif event.type == "DELETED":
             self._change(item.key, None)
 
@@ -157,7 +159,7 @@ class Informer(Generic[T]):
         if new is None:
             del self._store[key]
         else:
-            new = self._store[key] = self._keep(new)
+            self._store[key] = new
         for handler in self._handlers:
             handler(old, new)
 

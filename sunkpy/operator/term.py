@@ -16,6 +16,7 @@ from sunkpy.operator.collect import Collector
 from sunkpy.operator.create import PodCreator
 from sunkpy.operator.execute import Executor
 from sunkpy.operator.feed import follow_nodesets
+from sunkpy.operator.kept import keep_node, keep_pod
 from sunkpy.operator.loop import NodeLoop, NodeSetLoop, Wakes
 from sunkpy.operator.marks import Marks
 from sunkpy.operator.memory import Memory
@@ -39,8 +40,8 @@ class Term:
         self._process = process
         self._settings = settings
         self._log = structlog.get_logger("operator")
-        self.pod_watch = Informer(kube, paths.ALL_PODS, Pod)
-        self.node_watch = Informer(kube, paths.NODES, Node)
+        self.pod_watch = Informer(kube, paths.ALL_PODS, Pod, keep=keep_pod)
+        self.node_watch = Informer(kube, paths.NODES, Node, keep=keep_node)
         self._wakes = Wakes()
         self._pods = pods = PodIndex()
         memory = Memory()
@@ -112,7 +113,7 @@ class Term:
         """Look at everything now and then, for what no event has told."""
         while True:
             try:
-                listed = await self._kube.list_objects(paths.ALL_NODESETS, NodeSet)
+                listed = await self._kube.list_objects(paths.ALL_NODESETS, NodeSet, may_be_old=True)
             except errors.KubeError as error:
                 self._log.warning("resync put off", error=str(error))
             else:
