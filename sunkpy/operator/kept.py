@@ -53,6 +53,12 @@ def keep_node(node: Node) -> Node:
     )
 
 
+def is_heartbeat(old: Node, new: Node) -> bool:
+    """Of two kept Nodes: the kubelet has written, and nothing that is read here is another."""
+    same_version = msgspec.structs.replace(new.metadata, resource_version=old.metadata.resource_version)
+    return (old.metadata, old.spec, old.status) == (same_version, new.spec, new.status)
+
+
 def keep_pod(pod: Pod) -> Pod:
     """Of a slurmd pod what is decided on, of any other the room that it takes."""
     meta, status = pod.metadata, pod.status

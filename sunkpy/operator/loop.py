@@ -103,8 +103,9 @@ class NodeLoop:
         node, pod = self._collector.node_and_pod(name)
         if pod is not None:
             annotations, labels = decide_pod_cordon(node, pod), decide_evictable(node, pod)
-            await self._writer.patch_pod(pod, annotations=annotations, labels=labels)
-            node, pod = self._collector.node_and_pod(name)
+            if annotations or labels:
+                await self._writer.patch_pod(pod, annotations=annotations, labels=labels)
+                node, pod = self._collector.node_and_pod(name)
         if node is None:
             return None
         patch = decide_node(node, pod, self._marks.marking(node, pod))

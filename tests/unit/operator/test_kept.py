@@ -12,7 +12,7 @@ from sunkpy.core.nodeset.protection import decide_evictable
 from sunkpy.core.nodeset.slurmd_pod import build_pod, node_of
 from sunkpy.core.nodeset.verdict import judge
 from sunkpy.core.nodeset.wanted import Wanted
-from sunkpy.operator.kept import keep_node, keep_pod
+from sunkpy.operator.kept import is_heartbeat, keep_node, keep_pod
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod
 from tests.unit.core.nodeset.test_survey import nodesets, views
 
@@ -98,3 +98,21 @@ def test_whose_pod_it_is_is_kept():
     assert keep_pod(make_pod(nodeset, 1)).metadata.owner_references[0] == OwnerReference(
         api_version="sunkpy.dev/v1alpha1", kind="NodeSet", name="gpu", uid=nodeset.uid, controller=True
     )
+
+
+def test_a_heartbeat_changes_nothing_that_is_read():
+    def seen(node: Node, version: str) -> Node:
+        return keep_node(
+            msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, resource_version=version))
+        )
+
+    beat = msgspec.structs.replace(
+        NODE,
+        status=msgspec.structs.replace(
+            NODE.status, conditions=(*NODE.status.conditions, Condition(type="PIDPressure", status="False"))
+        ),
+    )
+    assert is_heartbeat(seen(NODE, "1"), seen(beat, "2"))
+    assert not is_heartbeat(seen(NODE, "1"), seen(make_node(1, unschedulable=True), "2"))
+    assert not is_heartbeat(seen(NODE, "1"), seen(make_node(1, labels={"pool": "gpu"}), "2"))
+    assert not is_heartbeat(seen(make_node(1), "1"), seen(make_node(1, ready=False), "2"))
