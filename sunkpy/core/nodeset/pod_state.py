@@ -15,6 +15,12 @@ def is_available(pod: Pod) -> bool:
     return pod.is_condition_true("Ready") and not pod.is_deleting and token_of(pod) is None
 
 
+def is_answered(pod: Pod) -> bool:
+    """The syncer has answered exactly the token that is on the pod."""
+    token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
+    return token is not None and pod.annotations.get(names.ANNOTATION_DRAINED) == token
+
+
 def is_updated(pod: Pod, wanted_hash: str) -> bool:
     """Made from the template as it is now; what the node offered then does not count."""
     return pod.labels.get(names.LABEL_TEMPLATE_HASH) == wanted_hash

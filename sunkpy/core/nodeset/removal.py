@@ -17,17 +17,19 @@ fail one after the other, after a pause that grows with each.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from itertools import chain, islice
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.removal_token import Token, token_of
 from sunkpy.core.model.times import backoff_s, parse_rfc3339
 from sunkpy.core.nodeset.actions import CancelPending, DeletePod, MarkPending, RemovalStep
+from sunkpy.core.nodeset.pod_state import is_answered
 from sunkpy.core.nodeset.slurmd_pod import node_of
 from sunkpy.core.nodeset.verdict import Trait
-from sunkpy.core.nodeset.world import World
+from sunkpy.core.nodeset.world import WAVE, World
 
 RECEIPT_HOLDS_S = 30.0
 """How long a receipt is believed. The syncer renews one that stands every 10 s; the rest is for clocks that differ."""
@@ -45,26 +47,29 @@ class RemovalCause(enum.StrEnum):
 
 
 def plan_removals(world: World, wanted_gone: Mapping[str, RemovalCause]) -> list[RemovalStep]:
-    """The next step of each pod that has one: of those that are to go, and of those that are to stay after all.
+    """Steps of pods that are to go, and of those that are to stay after all: a wave, and one more if there are more.
 
-    What keeps a pod or gives its node back comes before what begins another removal.
+    What keeps a pod, and what gives its node back, comes before what begins another removal.
     """
-    steps: list[RemovalStep] = []
-    for pod in _in_question(world, wanted_gone):
-        if pod.is_deleting:
-            continue
-        cause = wanted_gone.get(pod.uid)
-        step = _finished_step(world, pod, cause) if pod.is_finished else _live_step(world, pod, cause)
-        if step is not None:
-            steps.append(step)
-    return sorted(steps, key=lambda step: isinstance(step, MarkPending))
+    steps = (_next_step(world, pod, wanted_gone.get(pod.uid)) for pod in _in_question(world, wanted_gone))
+    return list(islice((step for step in steps if step is not None), WAVE + 1))
 
 
-def _in_question(world: World, wanted_gone: Mapping[str, RemovalCause]) -> list[Pod]:
-    """The pods that are to go, are marked, or are finished: all others stay as they are."""
+def _in_question(world: World, wanted_gone: Mapping[str, RemovalCause]) -> Iterator[Pod]:
+    """The pods that may have a step. One that is marked and not answered has none, however many there are of these."""
     survey = world.survey
-    uids = dict.fromkeys([*wanted_gone, *survey.those(Trait.MARKED), *survey.those(Trait.FINISHED)])
-    return [survey.pods[uid].pod for uid in uids]
+    marked, finished = survey.those(Trait.MARKED), survey.those(Trait.FINISHED)
+    called_off = marked.keys() - wanted_gone.keys()
+    may_be_due = marked if world.nodeset.spec.drain_timeout_seconds is not None else survey.those(Trait.ANSWERED)
+    unmarked = (uid for uid in wanted_gone if uid not in marked)
+    for uid in dict.fromkeys(chain(called_off, may_be_due, finished, unmarked)):
+        yield survey.pods[uid].pod
+
+
+def _next_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalStep | None:
+    if pod.is_deleting:
+        return None
+    return _finished_step(world, pod, cause) if pod.is_finished else _live_step(world, pod, cause)
 
 
 def _finished_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalStep | None:
@@ -93,8 +98,7 @@ def is_cleared(pod: Pod, now: datetime) -> bool:
 
     Who drained the node may open it again, and a syncer that is away takes no receipt back; so an old one is none.
     """
-    token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
-    return token is not None and pod.annotations.get(names.ANNOTATION_DRAINED) == token and _is_fresh(pod, now)
+    return is_answered(pod) and _is_fresh(pod, now)
 
 
 def _is_fresh(pod: Pod, now: datetime) -> bool:
@@ -106,7 +110,8 @@ def _is_fresh(pod: Pod, now: datetime) -> bool:
 
 
 def _timeout_left_s(world: World, pod: Pod) -> float | None:
-    token, timeout_s = token_of(pod), world.nodeset.spec.drain_timeout_seconds
+    timeout_s = world.nodeset.spec.drain_timeout_seconds
+    token = token_of(pod) if timeout_s is not None else None
     if token is None or timeout_s is None:
         return None
     return (token.since + timedelta(seconds=timeout_s) - world.now).total_seconds()
@@ -114,6 +119,8 @@ def _timeout_left_s(world: World, pod: Pod) -> float | None:
 
 def find_overdue(world: World, wanted_gone: Mapping[str, RemovalCause]) -> list[Pod]:
     """The pods whose drain takes longer than `drainTimeoutSeconds`."""
+    if world.nodeset.spec.drain_timeout_seconds is None:
+        return []
     marked = world.survey.those(Trait.MARKED)
     return [judged.pod for uid, judged in marked.items() if uid in wanted_gone and _is_overdue(world, judged.pod)]
 
@@ -134,8 +141,9 @@ def _pause_left_s(world: World, pod: Pod) -> float:
 
 def next_look_s(world: World) -> float | None:
     """The soonest moment at which time alone changes the decision."""
-    marked, finished = world.survey.those(Trait.MARKED), world.survey.those(Trait.FINISHED)
-    waits = [left_s for judged in marked.values() if (left_s := _timeout_left_s(world, judged.pod)) is not None]
+    finished = world.survey.those(Trait.FINISHED)
+    timed = world.survey.those(Trait.MARKED) if world.nodeset.spec.drain_timeout_seconds is not None else {}
+    waits = [left_s for judged in timed.values() if (left_s := _timeout_left_s(world, judged.pod)) is not None]
     waits += [_pause_left_s(world, judged.pod) for judged in finished.values() if not judged.pod.is_deleting]
     waits += [world.offers_settle_in_s] if world.offers_settle_in_s is not None else []
     return min((wait_s for wait_s in waits if wait_s > 0), default=None)

@@ -40,6 +40,8 @@ def choose_for_rollout(survey: Survey, gone: Collection[str], *, total: int, lim
         total: how many pods there should be; one that is missing counts as unavailable and as under way.
         limit: `maxUnavailable` in pods.
     """
+    if not len(survey.outdated):
+        return []
     aside = _set_aside(survey, total)
     marked = [pod.uid for pod in _marked_by_roll(survey) if pod.uid not in gone]
     moving = [uid for uid in marked if uid not in aside][:limit]

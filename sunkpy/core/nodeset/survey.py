@@ -28,6 +28,7 @@ _FOUND_AGAIN = frozenset(
         Trait.LEAVING,
         Trait.OTHER_OFFER,
         Trait.MARKED,
+        Trait.ANSWERED,
         Trait.FINISHED,
         Trait.DELETING,
     }

@@ -19,6 +19,7 @@ from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.nodeset.feasibility import Exclusion, decide_fit
 from sunkpy.core.nodeset.pod_state import (
     RemovalOrder,
+    is_answered,
     is_available,
     is_on_the_way,
     is_stranded,
@@ -66,6 +67,7 @@ class Trait(enum.IntEnum):
     LEAVING_LOST = enum.auto()  # its Node object is gone
     OTHER_OFFER = enum.auto()  # its node offers something else than it was made for
     MARKED = enum.auto()
+    ANSWERED = enum.auto()  # marked, and the syncer has said that nothing runs there
     FINISHED = enum.auto()
     DELETING = enum.auto()
 
@@ -196,6 +198,7 @@ def _traits_of_any(wanted: Wanted, pod: Pod, *, fits: bool) -> dict[Trait, bool]
         Trait.SCHEDULED_AVAILABLE: scheduled and is_available(pod),
         Trait.SCHEDULED_UPDATED: scheduled and is_updated(pod, wanted.hash),
         Trait.MARKED: token_of(pod) is not None,
+        Trait.ANSWERED: is_answered(pod),
         Trait.FINISHED: not live,
         Trait.DELETING: pod.is_deleting,
     }
