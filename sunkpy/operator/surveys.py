@@ -20,7 +20,7 @@ from sunkpy.core.nodeset.wanted import Wanted
 from sunkpy.kube.informer import Informer
 from sunkpy.operator.pod_index import PodIndex
 
-_SLICE = 250  # verdicts without a pause: some 10 ms
+_SLICE = 100  # verdicts without a pause: 6 ms
 
 
 @dataclass

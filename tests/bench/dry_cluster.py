@@ -167,6 +167,7 @@ class DryConnection:
         self.size = size
         self.has_pods = has_pods
         self.sent: Counter[str] = Counter()
+        self.created = 0
         self.nodeset = NODESET
         self._events: dict[str, asyncio.Queue[bytes]] = {paths.NODES: asyncio.Queue(), paths.ALL_PODS: asyncio.Queue()}
         self._versions = itertools.count(1_000_000)
@@ -192,6 +193,7 @@ class DryConnection:
             return self._list(request.path, request.params)
         if request.method == "POST" and request.path == paths.pods(NODESET.metadata.namespace):
             assert request.body is not None
+            self.created += not request.params
             body = dict(request.body)
             made = {
                 "uid": f"made-{self.sent['POST']}",

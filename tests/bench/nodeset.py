@@ -103,11 +103,11 @@ async def _create_ms(size: int) -> float:
     running = await DryOperator.start(size, has_pods=False)
 
     async def fill() -> None:
-        while running.connection.sent["POST"] < size:
-            before = running.connection.sent["POST"]
+        while running.connection.created < size:
+            before = running.connection.created
             await running.nodeset_pass()
-            if running.connection.sent["POST"] == before:
-                await asyncio.sleep(0.05)
+            if running.connection.created == before:
+                await asyncio.sleep(0.05)  # until there is room for more
 
     took_ms = await _cpu_ms(fill)
     await running.stop()
