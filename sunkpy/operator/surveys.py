@@ -54,7 +54,7 @@ class Surveys:
     def touch_all(self) -> None:
         """Judge every node anew, for what no event has told."""
         for running in self._running.values():
-            running.stale |= self._all()
+            running.stale |= self._all() | running.survey.judged
 
     def forget(self, key: Key) -> None:
         """The NodeSet is gone."""

@@ -8,7 +8,7 @@ that for any course. So a survey is a value that grows by parts: `decide` reads 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Set
 from typing import TypeVar
 
 from sunkpy.core.model.objects import Node
@@ -62,6 +62,11 @@ class Survey:
     def those(self, trait: Trait) -> Mapping[str, JudgedPod]:
         """Uid → pod, of those of which this is true."""
         return self._found[trait]
+
+    @property
+    def judged(self) -> Set[str]:
+        """The nodes of which something is in the sums."""
+        return self._verdicts.keys()
 
     def look(self, view: NodeView) -> None:
         """Judge one node anew.

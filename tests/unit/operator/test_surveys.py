@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node
@@ -18,10 +21,72 @@ from sunkpy.operator.pod_index import PodIndex
 from sunkpy.operator.surveys import Surveys
 from tests.doubles.apiserver import Apiserver
 from tests.doubles.serving import answering
-from tests.unit.core.nodeset.build import make_nodeset, make_pod, make_template
+from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod, make_template
+from tests.unit.core.nodeset.test_survey import sums
 from tests.unit.operator.test_operator import node
 
 NODESET = make_nodeset(template=make_template(nodeSelector={"pool": "gpu"}))
+
+
+RIVAL = make_nodeset(name="cpu")
+
+
+class Clock:
+    def __init__(self):
+        self.now_s = 0.0
+
+    def __call__(self):
+        return self.now_s
+
+
+def slurmd(draw):
+    """A slurmd pod of this NodeSet or of another, on one of three nodes, in some state."""
+    nodeset, number = draw(st.sampled_from([NODESET, NODESET, RIVAL])), draw(st.integers(1, 3))
+    return make_pod(
+        nodeset,
+        number,
+        name=f"{nodeset.name}-012-{number:03d}",
+        bound=draw(st.booleans()),
+        ready=draw(st.booleans()),
+        deleting=draw(st.booleans()),
+        token=draw(st.sampled_from([None, "2026-11-20T11:30:00+00:00/rollout"])),
+        created=draw(st.sampled_from(["2026-11-20T11:00:00Z", "2026-11-20T11:30:00Z"])),
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_whatever_is_told_in_whatever_order_the_survey_is_the_one_made_anew(data):
+    clock, nodes = Clock(), Informer(None, paths.NODES, Node)
+    pods = PodIndex(clock)
+    grown, seen = Surveys(nodes, pods), {}
+    pods.add_handler(grown.touch)
+    nodes.add_handler(grown.node_changed)
+    grown.survey(NODESET)
+    for _ in range(data.draw(st.integers(1, 12))):
+        match data.draw(st.sampled_from(["pod", "pod", "gone", "assumed", "node", "no node", "known", "later"])):
+            case "pod":
+                pod = slurmd(data.draw)
+                pods.update(seen.get(pod.key), pod)
+                seen[pod.key] = pod
+            case "gone" if seen:
+                pods.update(seen.pop(data.draw(st.sampled_from(sorted(seen)))), None)
+            case "assumed":
+                pods.assume(slurmd(data.draw))
+            case "node":
+                number, pool = data.draw(st.integers(1, 3)), data.draw(st.sampled_from(["gpu", "cpu"]))
+                version = str(data.draw(st.integers(1, 10**9)))
+                made = make_node(number, labels={"pool": pool})
+                meta = msgspec.structs.replace(made.metadata, resource_version=version)
+                nodes._change(made.key, msgspec.structs.replace(made, metadata=meta))
+            case "no node":
+                nodes._change(("", f"n{data.draw(st.integers(1, 3))}"), None)
+            case "known":
+                pods.know(data.draw(st.sampled_from([NODESET.uid, RIVAL.uid])))
+            case "later":
+                clock.now_s += data.draw(st.sampled_from([10.0, 31.0]))
+                pods.expire()
+        assert sums(grown.survey(NODESET)) == sums(Surveys(nodes, pods).survey(NODESET))
 
 
 class Cluster:
