@@ -33,7 +33,7 @@ from sunkpy.operator.status_writer import StatusWriter
 from sunkpy.runtime.queue import WorkQueue
 
 _REFUSED_AGAIN_S = 15.0  # a quota or an admission rule may change without any event that we see
-_NEXT_WAVE_S = 0.25  # other keys and other steps of this one come in between
+_NEXT_WAVE_S = 0.05  # other steps of the same key come in between
 _SETTLE_S = 0.5  # pods come and go in bursts; the room they leave is looked at once per burst
 _GATHER_S = 0.1  # of our own pods, whose steps shall not wait long
 

@@ -20,6 +20,8 @@ from sunkpy.operator.pod_index import nodeset_key
 
 OFFER_LASTS_S = 60.0
 
+_SMALLEST_WAVE = 50  # each pass has its price, and each wave its Event
+
 CREATED_PER_S = WAVE
 """Each slurmd fetches its configuration and registers when it starts, the latter under slurmctld's write lock for
 nodes, in which nothing else of Slurm moves. A burst is bounded by `WAVE`, the rate by this."""
@@ -90,11 +92,11 @@ class Memory:
     # ----------------------------------------------------------------- waves
 
     def room_to_create(self, nodeset: NodeSet) -> int:
-        """How many pods may be created now: a wave, and after that as many with each second."""
+        """How many pods may be created now: a wave, and after that as many with each second, but not in dribbles."""
         notes, now_s = self._of(nodeset), self._clock()
         notes.room = min(WAVE, notes.room + (now_s - notes.room_at_s) * CREATED_PER_S)
         notes.room_at_s = now_s
-        return int(notes.room)
+        return int(notes.room) if notes.room >= _SMALLEST_WAVE else 0
 
     def note_created(self, nodeset: NodeSet, count: int) -> None:
         """So many pods are being created."""
