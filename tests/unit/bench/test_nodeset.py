@@ -1,5 +1,7 @@
 """The dry cluster is one that the operator takes for real."""
 
+import cProfile
+
 from tests.bench.nodeset import DryOperator
 
 SIZE = 12
@@ -34,3 +36,22 @@ async def test_a_cluster_without_pods_gets_one_for_each_node():
     await running.nodeset_pass()
     assert running.connection.created == SIZE
     await running.stop()
+
+
+async def test_an_event_is_as_much_work_among_many_nodes_as_among_few():
+    few, many = [await calls_of_an_event(size) for size in (SIZE, 20 * SIZE)]
+    assert many < 1.2 * few, f"{few} function calls among {SIZE} nodes, {many} among {20 * SIZE}"
+
+
+async def calls_of_an_event(size: int) -> int:
+    """Function calls until a pod event has been followed, the fewest of three."""
+    running = await DryOperator.start(size, has_pods=True)
+    await running.nodeset_pass()
+    counts = []
+    for number in range(3):
+        happen, profile = running.pod_event(number), cProfile.Profile()
+        with profile:
+            await happen()
+        counts.append(sum(entry.callcount for entry in profile.getstats()))
+    await running.stop()
+    return min(counts)
