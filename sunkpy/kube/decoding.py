@@ -8,12 +8,12 @@ is left says at least which object it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from sunkpy.core.model.objects import KubeObject
+from sunkpy.core.model.objects import Key, KubeObject
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -32,12 +32,18 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
     object: KubeObject
     why: str
 
+    @property
+    def key(self) -> Key:
+        """As of any object."""
+        return self.object.key
 
-class List(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects of a list, not read yet, and the resourceVersion of the read."""
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """Objects of a list, not read yet; the resourceVersion of the whole; what to ask for the next page, if any."""
 
     items: tuple[bytes | msgspec.Raw, ...]
     version: str
+    next_page: str = ""
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -68,18 +74,20 @@ class Decoder(Generic[T]):
             return Unreadable(object=_what_is_left(bytes(item)), why=TOO_DEEP)
 
 
-def read_list(answer: bytes) -> List:
-    """The answer to a list.
+def read_page(answer: bytes) -> Page:
+    """The answer to a list, or to a part of one.
 
     Raises:
         msgspec.DecodeError: it is none.
     """
+    items: Iterable[bytes | msgspec.Raw]
     try:
         body = msgspec.json.decode(answer, type=_Answer)
+        items = body.items or ()
     except RecursionError:
-        envelope = msgspec.json.decode(cut(answer, levels=2), type=_Answer)
-        return List(items=tuple(_items(answer)), version=envelope.metadata.resource_version)
-    return List(items=tuple(body.items or ()), version=body.metadata.resource_version)
+        body = msgspec.json.decode(cut(answer, levels=2), type=_Answer)
+        items = _items(answer)
+    return Page(items=tuple(items), version=body.metadata.resource_version, next_page=body.metadata.next_page)
 
 
 def read_event(line: bytes) -> Event:
@@ -115,6 +123,7 @@ def cut(document: bytes, *, levels: int) -> bytes:
 
 class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
+    next_page: str = msgspec.field(default="", name="continue")
 
 
 class _Answer(msgspec.Struct, frozen=True):

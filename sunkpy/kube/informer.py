@@ -1,8 +1,8 @@
 """A local copy of a collection, kept by list and watch.
 
-Rules, from client-go's reflector: list, then watch from the version of the list; keep the newest version, bookmarks
-included; on 410 list again and compare, so that deletions which were missed are told; back off with jitter; never
-await between a change of the store and its handlers, so that a handler always sees the store that its event made.
+Rules, from client-go's reflector: list page by page, then watch from the version of the list; keep the newest version,
+bookmarks included; on 410 list again and compare, so that deletions which were missed are told; back off with jitter;
+never await between a change of the store and its handlers, so that a handler always sees the store that its event made.
 
 One odd object must not cost the others: neither one that cannot be read, nor one over which a handler fails.
 """
@@ -128,14 +128,14 @@ class Informer(Generic[T]):
                 self.connected = False
 
     async def _relist(self) -> None:
-        listed = await self._kube.list_unread(self._selection)
-        items = [self._decoder.read(item) for item in listed.items]
-        keys = {item.object.key if isinstance(item, Unreadable) else item.key for item in items}
-        for key in [key for key in self._store if key not in keys]:
+        listed: dict[Key, T | Unreadable] = {}
+        async for page in self._kube.pages(self._selection):
+            listed |= {item.key: self._kept(item) for item in map(self._decoder.read, page.items)}
+        for key in [key for key in self._store if key not in listed]:
             self._change(key, None)
-        for item in items:
+        for item in listed.values():
             self._take(item)
-        self._version = listed.version
+        self._version = page.version
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -164,8 +164,11 @@ class Informer(Generic[T]):
         if event.type == "DELETED":
             self._change(seen.key, None)
         else:
-            self._take(item)
+            self._take(self._kept(item))
         self._version = seen.metadata.resource_version or self._version
+
+    def _kept(self, item: T | Unreadable) -> T | Unreadable:
+        return item if isinstance(item, Unreadable) else self._keep(item)
 
     def _take(self, item: T | Unreadable) -> None:
         """An object as it is now."""
@@ -174,7 +177,7 @@ class Informer(Generic[T]):
             self._tell(item.object, item.why)
             kept = self._rescue(item)
         else:
-            kept = self._keep(item)
+            kept = item
         if kept is not None:
             self._change(kept.key, kept)
 

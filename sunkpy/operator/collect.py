@@ -1,7 +1,8 @@
 """From watches and memory to the one value that a decision looks at: a `World` for a NodeSet, a pair for a Node.
 
 The NodeSet itself is read from the apiserver at the start of each pass, for kopf only says *that* it changed; pods and
-nodes come from the informers. What is old by a moment does no harm: every write is guarded by what it was decided on.
+nodes come from the informers, judged by `Surveys` when they change. What is old by a moment does no harm: every write
+is guarded by what it was decided on.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from datetime import datetime
 
 from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.model.times import utc_now
-from sunkpy.core.nodeset.slurmd_pod import find_changed_offers
 from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.core.nodeset.verdict import Trait
 from sunkpy.core.nodeset.world import World
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
 from sunkpy.operator.memory import Memory
 from sunkpy.operator.pod_index import PodIndex
+from sunkpy.operator.surveys import Surveys
 
 
 class Collector:
@@ -30,39 +32,53 @@ class Collector:
         *,
         nodes: Informer[Node],
         pods: PodIndex,
+        surveys: Surveys,
         memory: Memory,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._kube = kube
         self._nodes = nodes
         self._pods = pods
+        self._surveys = surveys
         self._memory = memory
         self._now = now
 
     async def nodeset(self, key: Key) -> NodeSet | None:
-        """The NodeSet as it is at this moment; None when there is none of that name."""
+        """The NodeSet as it is at this moment; None when there is none of that name, which is then forgotten."""
         try:
             nodeset = await self._kube.get(paths.nodeset(*key), NodeSet)
         except errors.NotFound:
+            self._surveys.forget(key)
+            self._memory.forget(key)
             return None
         self._pods.know(nodeset.uid)
         return nodeset
 
+    async def catch_up(self, nodeset: NodeSet) -> None:
+        """Have most of what has changed judged, so that `world` has little left to do.
+
+        Raises:
+            msgspec.ValidationError: the template is not a pod template.
+            quantity.BadQuantity: a quantity of the NodeSet or of a node cannot be read.
+        """
+        await self._surveys.catch_up(nodeset)
+
     def world(self, nodeset: NodeSet) -> World:
-        """Everything that a pass over the NodeSet looks at, pods that were only just created included."""
-        nodes = {node.name: node for node in self._nodes.values()}
-        slurmd_pods = self._pods.slurmd_pods()
-        changed = find_changed_offers(nodeset, nodes, filter(nodeset.owns, slurmd_pods))
-        changed_offers, settle_in_s = self._memory.lasting_offers(nodeset, changed)
+        """Everything that a pass over the NodeSet looks at, pods that were only just created included.
+
+        Raises:
+            msgspec.ValidationError, quantity.BadQuantity: as above.
+        """
+        others = self._surveys.survey(nodeset).those(Trait.OTHER_OFFER)
+        offers = {uid: judged.offer for uid, judged in others.items()}
+        lasting, settle_in_s = self._memory.lasting_offers(nodeset, offers)
         return World(
             nodeset=nodeset,
-            nodes=nodes,
-            slurmd_pods=slurmd_pods,
-            changed_offers=changed_offers,
+            survey=self._surveys.survey(nodeset, lasting),
             offers_settle_in_s=settle_in_s,
-            occupants=self._pods.by_node(),
             failures=self._memory.failures(nodeset),
             create_error=self._memory.refusal(nodeset),
+            room_to_create=self._memory.room_to_create(nodeset),
             now=self._now(),
         )
 

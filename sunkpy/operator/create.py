@@ -1,10 +1,13 @@
-"""Creating slurmd pods, carefully: a template is asked about first, and the first refusal stops the rest."""
+"""Creating slurmd pods, carefully: a template is asked about first, and the first refusal stops the rest.
+
+Pods are created in waves (`core.nodeset.world:WAVE`), so that a pass that fills ten thousand nodes does not keep the
+other steps of its NodeSet waiting, and not faster than slurmctld takes new nodes in
+(`operator.memory:CREATED_PER_S`).
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import msgspec
 
@@ -21,10 +24,7 @@ from sunkpy.kube.events import EventRecorder
 from sunkpy.operator.memory import Memory
 from sunkpy.operator.metrics import OperatorMetrics
 from sunkpy.operator.pod_index import PodIndex
-
-T = TypeVar("T")
-
-_PARALLEL_CREATIONS = 16
+from sunkpy.operator.window import MOST_AT_ONCE, work_through
 
 
 class PodCreator:
@@ -65,18 +65,23 @@ class PodCreator:
         self._memory.note_vetted(nodeset)
 
     async def create_all(self, nodeset: NodeSet, creations: Sequence[CreatePod]) -> None:
-        """Create in batches of 1, 2, 4 …: a template that is refused is refused once, not a thousand times."""
+        """Create 1, 2, 4 … at once while the template is new: what is refused is refused once, not a thousand times."""
         if not creations:
             return
-        for batch in slow_start(creations):
-            answers = await asyncio.gather(*(self._create(nodeset, creation) for creation in batch))
-            refused = next((answer for answer in answers if answer), "")
-            if refused:
-                self._memory.note_refusal(nodeset, refused)
-                return
-        self._memory.note_refusal(nodeset, "")
-        note = f"created {hostlist.compress(creation.name for creation in creations)}"
-        await self._events.normal(nodeset, names.NODESET_KIND, reason="PodsCreated", action="Create", note=note)
+        self._memory.note_created(nodeset, len(creations))
+        refusals: list[str] = []
+
+        async def create(creation: CreatePod) -> bool:
+            refused = await self._create(nodeset, creation)
+            refusals.extend([refused] if refused else [])
+            return not refused
+
+        at_first = MOST_AT_ONCE if self._memory.is_accepted(nodeset) else 1
+        await work_through(creations, create, at_first=at_first)
+        self._memory.note_refusal(nodeset, refusals[0] if refusals else "")
+        if not refusals:
+            note = f"created {hostlist.compress(creation.name for creation in creations)}"
+            await self._events.normal(nodeset, names.NODESET_KIND, reason="PodsCreated", action="Create", note=note)
 
     async def _create(self, nodeset: NodeSet, creation: CreatePod) -> str:
         """Create one pod; what the apiserver objects to, or empty."""
@@ -101,11 +106,3 @@ class PodCreator:
             self._pods.assume(pod)
             return ""
         return f"pod {creation.name} exists and is not of this NodeSet: delete it, or choose another podNamePrefix"
-
-
-def slow_start(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """1, 2, 4 … items, up to the number of parallel creations."""
-    start, size = 0, 1
-    while start < len(items):
-        yield items[start : start + size]
-        start, size = start + size, min(size * 2, _PARALLEL_CREATIONS)

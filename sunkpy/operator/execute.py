@@ -6,9 +6,7 @@ doing harm, and the next pass repairs what this one could not finish.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import structlog
@@ -36,10 +34,8 @@ from sunkpy.operator import bodies
 from sunkpy.operator.create import PodCreator
 from sunkpy.operator.memory import Memory
 from sunkpy.operator.metrics import OperatorMetrics
+from sunkpy.operator.window import MOST_AT_ONCE, work_through
 
-T = TypeVar("T")
-
-_PARALLEL_WRITES = 16
 _TOO_LATE_AGAIN_S = 1.0  # the watch will normally bring the newer object before that
 
 
@@ -63,12 +59,18 @@ class Executor:
         """
         with self._memory.claim(actions) as creations:
             others = [action for action in actions if not isinstance(action, CreatePod)]
-            waits = [await self._run_one(nodeset, action) for action in others if isinstance(action, FinalizerStep)]
-            for batch in _chunks([action for action in others if isinstance(action, RemovalStep)], _PARALLEL_WRITES):
-                waits += await asyncio.gather(*(self._run_one(nodeset, action) for action in batch))
+            late: list[FinalizerStep | RemovalStep] = []
+
+            async def run_one(action: FinalizerStep | RemovalStep) -> bool:
+                late.extend([] if await self._run_one(nodeset, action) else [action])
+                return True
+
+            await work_through([action for action in others if isinstance(action, FinalizerStep)], run_one, at_first=1)
+            removals = [action for action in others if isinstance(action, RemovalStep)]
+            await work_through(removals, run_one, at_first=MOST_AT_ONCE)
             await self._creator.create_all(nodeset, creations)
         await self._tell_removals(nodeset, others)
-        return min((wait_s for wait_s in waits if wait_s is not None), default=None)
+        return _TOO_LATE_AGAIN_S if late else None
 
     async def guard(self, nodeset: NodeSet) -> None:
         """Write the disruption budget; once in the life of this process, for nothing of it changes."""
@@ -82,15 +84,16 @@ class Executor:
             self._log.error("pods are not protected from eviction", nodeset=nodeset.name, error=str(error))
         self._memory.note_guarded(nodeset)
 
-    async def _run_one(self, nodeset: NodeSet, action: FinalizerStep | RemovalStep) -> float | None:
+    async def _run_one(self, nodeset: NodeSet, action: FinalizerStep | RemovalStep) -> bool:
+        """Whether it was in time."""
         try:
             return await self._write(nodeset, action)
         except errors.NotFound:
-            return None  # gone already: the watch will say so
+            return True  # gone already: the watch will say so
         except errors.Conflict:
-            return _TOO_LATE_AGAIN_S
+            return False
 
-    async def _write(self, nodeset: NodeSet, action: FinalizerStep | RemovalStep) -> float | None:
+    async def _write(self, nodeset: NodeSet, action: FinalizerStep | RemovalStep) -> bool:
         match action:
             case AddFinalizer():
                 await self._set_finalizers(nodeset, [*nodeset.metadata.finalizers, names.FINALIZER_NODESET])
@@ -102,7 +105,7 @@ class Executor:
                 await self._mark(pod, None)
             case DeletePod(pod, why):
                 await self._delete(nodeset, pod, why)
-        return None
+        return True
 
     async def _mark(self, pod: Pod, token: str | None) -> None:
         body = bodies.pod_metadata(pod, annotations={names.ANNOTATION_PENDING_DELETION: token}, as_seen=True)
@@ -121,14 +124,14 @@ class Executor:
         metadata = {"resourceVersion": nodeset.metadata.resource_version, "finalizers": list(finalizers)}
         await self._kube.patch(paths.nodeset(*nodeset.key), {"metadata": metadata})
 
-    async def _let_go(self, nodeset: NodeSet) -> float | None:
+    async def _let_go(self, nodeset: NodeSet) -> bool:
         """Take our finalizer away, after asking the apiserver itself that no pod is left."""
         path = paths.pods(nodeset.metadata.namespace)
         if any(map(nodeset.owns, await self._kube.list_objects(path, Pod, label_selector=nodeset.pod_selector))):
-            return _TOO_LATE_AGAIN_S
+            return False
         kept = [name for name in nodeset.metadata.finalizers if name != names.FINALIZER_NODESET]
         await self._set_finalizers(nodeset, kept)
-        return None
+        return True
 
     async def _tell_removals(self, nodeset: NodeSet, actions: Iterable[NodeSetAction]) -> None:
         for said, pods in group_removals(actions).items():
@@ -160,8 +163,3 @@ def group_removals(actions: Iterable[NodeSetAction]) -> dict[Said, list[str]]:
                 continue
         groups.setdefault(said, []).append(pod.name)
     return groups
-
-
-def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

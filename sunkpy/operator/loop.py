@@ -16,45 +16,39 @@ from sunkpy.core import names
 from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.model.times import utc_now
-from sunkpy.core.nodeset.decide import decide_nodeset
+from sunkpy.core.nodeset.decide import Plan, decide_nodeset
 from sunkpy.core.nodeset.node_side import decide_node, decide_pod_cordon
 from sunkpy.core.nodeset.protection import decide_evictable
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.nodeset.status import report, report_unreadable
+from sunkpy.core.nodeset.world import World
 from sunkpy.operator.collect import Collector
 from sunkpy.operator.create import PodCreator
 from sunkpy.operator.execute import Executor
 from sunkpy.operator.marks import Marks
 from sunkpy.operator.memory import Memory
-from sunkpy.operator.metrics import OperatorMetrics
 from sunkpy.operator.node_writer import NodeWriter
 from sunkpy.operator.pod_index import nodeset_key
 from sunkpy.operator.status_writer import StatusWriter
 from sunkpy.runtime.queue import WorkQueue
 
 _REFUSED_AGAIN_S = 15.0  # a quota or an admission rule may change without any event that we see
+_NEXT_WAVE_S = 0.05  # other steps of the same key come in between
 _SETTLE_S = 0.5  # pods come and go in bursts; the room they leave is looked at once per burst
+_GATHER_S = 0.1  # of our own pods, whose steps shall not wait long
 
 
 class NodeSetLoop:
     """Keys are NodeSets, by namespace and name; one pass is all that is done for one of them."""
 
     def __init__(
-        self,
-        *,
-        collector: Collector,
-        creator: PodCreator,
-        executor: Executor,
-        status: StatusWriter,
-        memory: Memory,
-        metrics: OperatorMetrics,
+        self, *, collector: Collector, creator: PodCreator, executor: Executor, status: StatusWriter, memory: Memory
     ) -> None:
         self._collector = collector
         self._creator = creator
         self._executor = executor
         self._status = status
         self._memory = memory
-        self._metrics = metrics
 
     async def reconcile(self, key: Key) -> float | None:
         """One pass: the steps, then the status, once.
@@ -64,12 +58,12 @@ class NodeSetLoop:
         """
         nodeset = await self._collector.nodeset(key)
         if nodeset is None:
-            self._memory.forget(key)
-            self._metrics.forget(key)
+            self._status.forget(key)
             return None
         await self._executor.guard(nodeset)
         try:
             await self._creator.vet_template(nodeset, self._collector.any_node())
+            await self._collector.catch_up(nodeset)
             # From here to the claim of `Executor.run` nothing is awaited: two NodeSets never take the same node.
             world = self._collector.world(nodeset)
             plan = decide_nodeset(world)
@@ -79,9 +73,17 @@ class NodeSetLoop:
         late_s = await self._executor.run(nodeset, plan.actions)
         # What the apiserver refused just now belongs into this pass's report.
         world = msgspec.structs.replace(world, create_error=self._memory.refusal(nodeset))
-        await self._status.write(nodeset, *report(world, plan))
-        refused_s = _REFUSED_AGAIN_S if world.create_error else None
-        return min((s for s in (late_s, refused_s, plan.requeue_after_s) if s is not None), default=None)
+        waits_s = [late_s, plan.requeue_after_s, await self._report(world, plan)]
+        waits_s += [_REFUSED_AGAIN_S] if world.create_error else [_NEXT_WAVE_S] if plan.is_partial else []
+        return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
+
+    async def _report(self, world: World, plan: Plan) -> float | None:
+        """Tell what there is to tell; after how many seconds, if it is too early."""
+        due_in_s = self._status.due_in_s(world.nodeset)
+        if due_in_s > 0:
+            return due_in_s
+        await self._status.write(world.nodeset, *report(world, plan))
+        return None
 
     async def _tell_unreadable(self, nodeset: NodeSet, problem: str) -> None:
         status, notices = report_unreadable(nodeset, problem, utc_now())
@@ -101,8 +103,9 @@ class NodeLoop:
         node, pod = self._collector.node_and_pod(name)
         if pod is not None:
             annotations, labels = decide_pod_cordon(node, pod), decide_evictable(node, pod)
-            await self._writer.patch_pod(pod, annotations=annotations, labels=labels)
-            node, pod = self._collector.node_and_pod(name)
+            if annotations or labels:
+                await self._writer.patch_pod(pod, annotations=annotations, labels=labels)
+                node, pod = self._collector.node_and_pod(name)
         if node is None:
             return None
         patch = decide_node(node, pod, self._marks.marking(node, pod))
@@ -114,19 +117,20 @@ class NodeLoop:
 class Wakes:
     """The two queues, and who puts which key where."""
 
-    def __init__(self, *, settle_s: float = _SETTLE_S) -> None:
+    def __init__(self, *, settle_s: float = _SETTLE_S, gather_s: float = _GATHER_S) -> None:
         self._settle_s = settle_s
+        self._gather_s = gather_s
         self.nodesets: WorkQueue[Key] = WorkQueue("nodesets")
         self.nodes: WorkQueue[str] = WorkQueue("nodes")
-        self._known: set[Key] = set()
+        self._known: dict[Key, NodeSet | None] = {}
 
     def nodeset_seen(self, nodeset: NodeSet, is_gone: bool) -> None:
-        """kopf tells of a NodeSet, at start and whenever it changes."""
-        if is_gone:
-            self._known.discard(nodeset.key)
-        else:
-            self._known.add(nodeset.key)
-        self.nodesets.add(nodeset.key)
+        """kopf tells of a NodeSet, at start and whenever it changes; a status that we wrote ourselves is no news."""
+        known = self._known.pop(nodeset.key, None)
+        if not is_gone:
+            self._known[nodeset.key] = nodeset
+        if is_gone or known is None or _asked_for(known) != _asked_for(nodeset):
+            self.nodesets.add(nodeset.key)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A slurmd pod wakes its NodeSet and its Node; any other pod all NodeSets, if it took or left room."""
@@ -138,7 +142,7 @@ class Wakes:
             if _has_room_changed(old, new):
                 self._wake_all_nodesets()
             return
-        self.nodesets.add(key)
+        self.nodesets.add_after(key, self._gather_s)
         if pod.spec.node_name:
             self.nodes.add(pod.spec.node_name)
 
@@ -153,9 +157,9 @@ class Wakes:
 
     def resync_nodesets(self, listed: set[Key]) -> None:
         """Wake all that are listed, and those that were deleted behind a broken watch."""
-        for key in self._known | listed:
+        for key in self._known.keys() | listed:
             self.nodesets.add(key)
-        self._known = listed
+        self._known = {key: self._known.get(key) for key in listed}
 
     def resync_nodes(self, nodes: Iterable[Node]) -> None:
         """Wake all Nodes, for what no event has told."""
@@ -165,6 +169,12 @@ class Wakes:
     def _wake_all_nodesets(self) -> None:
         for key in self._known:
             self.nodesets.add_after(key, self._settle_s)
+
+
+def _asked_for(nodeset: NodeSet) -> tuple[object, ...]:
+    """All that a pass looks at but the status."""
+    meta = nodeset.metadata
+    return (meta.uid, nodeset.is_deleting, meta.annotations, meta.finalizers, nodeset.spec)
 
 
 def _has_room_changed(old: Pod | None, new: Pod | None) -> bool:

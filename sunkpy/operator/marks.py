@@ -7,7 +7,7 @@ Kubernetes. The cap is no rate: what is beyond it is held until Nodes are freed 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections import Counter
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
@@ -15,34 +15,52 @@ from sunkpy.core.nodeset.marks import Marking, is_marked
 from sunkpy.operator.settings import SlurmDrainSettings
 
 MARKED_FLOOR = 3
+_NO_CLUSTER = ""
 
 
 class Marks:
     """Counts by what the watch shows, and by what was decided and is not shown yet."""
 
-    def __init__(self, nodes: Callable[[], Iterable[Node]], settings: SlurmDrainSettings) -> None:
-        self._nodes = nodes
+    def __init__(self, settings: SlurmDrainSettings) -> None:
         self._settings = settings
+        self._pool: Counter[str] = Counter()
+        self._marked: Counter[str] = Counter()
         self._under_way: dict[str, str] = {}
+        self._deciding: Counter[str] = Counter()
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """Follow the watch of Nodes."""
+        for node, by in ((old, -1), (new, 1)):
+            if node is not None:
+                self._pool[_cluster_of(node)] += by
+                self._marked[_cluster_of(node)] += by * is_marked(node)
+        if old is not None and (new is None or is_marked(new)):
+            self._settle(old.name)
 
     def marking(self, node: Node, pod: Pod | None) -> Marking:
         """The policy, and whether this Node may be marked too; decide on it and `note` without an await between."""
-        self._under_way.pop(node.name, None)
+        self._settle(node.name)
         if pod is None or is_marked(node) or not pod.is_condition_true(names.CONDITION_CORDON):
             return Marking(policy=self._settings.policy)
-        cluster = pod.labels.get(names.LABEL_CLUSTER, "")
-        nodes = list(self._nodes())
-        pool = sum(other.labels.get(names.LABEL_CLUSTER) == cluster for other in nodes)
-        marked = sum(self._is_marked_for(other, cluster) for other in nodes)
-        cap = max(MARKED_FLOOR, math.ceil(self._settings.max_percent * pool / 100))
+        cluster = pod.labels.get(names.LABEL_CLUSTER, _NO_CLUSTER)
+        # A Node whose slurmd pod is gone has no label any more, and its cordon stays: it counts for every cluster.
+        marked = self._marked[cluster] + self._deciding[cluster]
+        marked += self._marked[_NO_CLUSTER] if cluster != _NO_CLUSTER else 0
+        cap = max(MARKED_FLOOR, math.ceil(self._settings.max_percent * self._pool[cluster] / 100))
         return Marking(policy=self._settings.policy, has_room=marked < cap)
 
     def note(self, node: Node, pod: Pod) -> None:
         """This Node is being marked: it counts although the watch does not show it yet."""
-        self._under_way[node.name] = pod.labels.get(names.LABEL_CLUSTER, "")
+        cluster = pod.labels.get(names.LABEL_CLUSTER, _NO_CLUSTER)
+        self._under_way[node.name] = cluster
+        self._deciding[cluster] += 1
 
-    def _is_marked_for(self, node: Node, cluster: str) -> bool:
-        """A Node whose slurmd pod is gone has no label any more, and its cordon stays: it counts for every cluster."""
-        if self._under_way.get(node.name) == cluster:
-            return True
-        return is_marked(node) and node.labels.get(names.LABEL_CLUSTER, cluster) == cluster
+    def _settle(self, name: str) -> None:
+        """What was decided is shown, or is being decided anew."""
+        cluster = self._under_way.pop(name, None)
+        if cluster is not None:
+            self._deciding[cluster] -= 1
+
+
+def _cluster_of(node: Node) -> str:
+    return node.labels.get(names.LABEL_CLUSTER, _NO_CLUSTER)

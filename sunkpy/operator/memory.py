@@ -14,23 +14,37 @@ from dataclasses import dataclass, field
 from sunkpy.core.model.objects import Key, Pod
 from sunkpy.core.nodeset.actions import CreatePod, NodeSetAction
 from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
-from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.core.nodeset.spec import NodeSet, NodeSetSpec
+from sunkpy.core.nodeset.world import WAVE
 from sunkpy.operator.pod_index import nodeset_key
 
 OFFER_LASTS_S = 60.0
 
+_SMALLEST_WAVE = 50  # each pass has its price, and each wave its Event
+
+CREATED_PER_S = WAVE
+"""Each slurmd fetches its configuration and registers when it starts, the latter under slurmctld's write lock for
+nodes, in which nothing else of Slurm moves. A burst is bounded by `WAVE`, the rate by this."""
+
 
 @dataclass
 class _Notes:
-    """About one NodeSet. Refusal and vetting are of a template, known by its hash; the budget of a uid.
+    """About one NodeSet. Refusal, acceptance and vetting are of a template, known by its hash, which `hash` is
+    as long as `spec` is the spec; the budget is of a uid.
 
+    `room` is how many pods might have been created at the time `room_at_s`, and fills up again with time.
     `offers`: pod uid → what its node offers now instead of what the pod was made for, and since when.
     """
 
+    spec: NodeSetSpec | None = None
+    hash: str = ""
     refusal: str = ""
     refused_hash: str = ""
+    accepted_hash: str = ""
     vetted_hash: str = ""
     guarded_uid: str = ""
+    room: float = WAVE
+    room_at_s: float = 0.0
     failures: dict[str, int] = field(default_factory=dict)
     offers: dict[str, tuple[str, float]] = field(default_factory=dict)
 
@@ -52,20 +66,41 @@ class Memory:
     def refusal(self, nodeset: NodeSet) -> str:
         """What the apiserver said against a pod of the present template, or empty."""
         notes = self._of(nodeset)
-        return notes.refusal if notes.refused_hash == template_hash(nodeset) else ""
+        return notes.refusal if notes.refused_hash == notes.hash else ""
 
     def note_refusal(self, nodeset: NodeSet, text: str) -> None:
         """The apiserver has refused a pod of the present template; with an empty text: it has accepted one."""
         notes = self._of(nodeset)
-        notes.refusal, notes.refused_hash = text, template_hash(nodeset)
+        notes.refusal, notes.refused_hash = text, notes.hash
+        notes.accepted_hash = "" if text else notes.hash
+
+    def is_accepted(self, nodeset: NodeSet) -> bool:
+        """The last pod that was created, or tried, was of the present template and was accepted."""
+        notes = self._of(nodeset)
+        return notes.accepted_hash == notes.hash
 
     def is_vetted(self, nodeset: NodeSet) -> bool:
         """The apiserver was asked about the present template and has nothing against it."""
-        return self._of(nodeset).vetted_hash == template_hash(nodeset) and not self.refusal(nodeset)
+        notes = self._of(nodeset)
+        return notes.vetted_hash == notes.hash and not self.refusal(nodeset)
 
     def note_vetted(self, nodeset: NodeSet) -> None:
         """The apiserver was asked about the present template."""
-        self._of(nodeset).vetted_hash = template_hash(nodeset)
+        notes = self._of(nodeset)
+        notes.vetted_hash = notes.hash
+
+    # ----------------------------------------------------------------- waves
+
+    def room_to_create(self, nodeset: NodeSet) -> int:
+        """How many pods may be created now: a wave, and after that as many with each second, but not in dribbles."""
+        notes, now_s = self._of(nodeset), self._clock()
+        notes.room = min(WAVE, notes.room + (now_s - notes.room_at_s) * CREATED_PER_S)
+        notes.room_at_s = now_s
+        return int(notes.room) if notes.room >= _SMALLEST_WAVE else 0
+
+    def note_created(self, nodeset: NodeSet, count: int) -> None:
+        """So many pods are being created."""
+        self._of(nodeset).room -= count
 
     # --------------------------------------------------------------- budgets
 
@@ -131,4 +166,7 @@ class Memory:
             self._claims -= nodes
 
     def _of(self, nodeset: NodeSet) -> _Notes:
-        return self._notes.setdefault(nodeset.key, _Notes())
+        notes = self._notes.setdefault(nodeset.key, _Notes())
+        if notes.spec != nodeset.spec:
+            notes.spec, notes.hash = nodeset.spec, template_hash(nodeset)
+        return notes

@@ -29,8 +29,6 @@ class NodeWriter:
 
     async def patch_pod(self, pod: Pod, *, annotations: Changes, labels: Changes) -> None:
         """Tell the pod what its Node says; nobody else writes these keys, so an older copy will do."""
-        if not annotations and not labels:
-            return
         body = bodies.pod_metadata(pod, annotations=annotations, labels=labels, as_seen=False)
         try:
             await self._kube.patch(paths.pod(*pod.key), body)

@@ -1,15 +1,18 @@
-"""The pods of the cluster, indexed as the decisions ask for them."""
+"""The pods of the cluster, by the node they are on: a decision is about nodes, and so is every change told."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 
 from sunkpy.core.model.objects import Key, Pod
 from sunkpy.core.model.slurmd import is_slurmd, nodeset_owner
 from sunkpy.core.nodeset.slurmd_pod import node_of
 
 _ASSUMED_FOR_S = 30.0
+
+Touched = Callable[[str], None]
+"""Called with the name of a node on which something is no longer as it was."""
 
 
 def nodeset_key(pod: Pod) -> Key | None:
@@ -19,7 +22,7 @@ def nodeset_key(pod: Pod) -> Key | None:
 
 
 class PodIndex:
-    """Pods by node, and slurmd pods; fed by the informer, ahead of it by the pods that were just created.
+    """Pods by node; fed by the informer, ahead of it by the pods that were just created.
 
     A pod that the apiserver has accepted but the watch has not yet shown is *assumed*: without it the next pass would
     think its node free, and a NodeSet that is being deleted would look empty.
@@ -28,54 +31,94 @@ class PodIndex:
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._by_node: dict[str, dict[Key, Pod]] = {}
-        self._slurmd: dict[Key, Pod] = {}
-        self._assumed: dict[Key, tuple[float, Pod]] = {}
         self._now = now
+        self._by_node: dict[str, dict[Key, Pod]] = {}
+        self._assumed: dict[Key, tuple[float, Pod]] = {}  # oldest first
+        self._assumed_on: dict[str, dict[Key, Pod]] = {}
         self._nodesets: set[str] = set()
+        self._touched: list[Touched] = []
+
+    def add_handler(self, touched: Touched) -> None:
+        """Hear of each node whose pods change, in what they are or in what they count as."""
+        self._touched.append(touched)
 
     def know(self, nodeset_uid: str) -> None:
         """There is such a NodeSet."""
+        if nodeset_uid in self._nodesets:
+            return
         self._nodesets.add(nodeset_uid)
-
-    def _is_slurmd(self, pod: Pod) -> bool:
-        owner = nodeset_owner(pod)
-        return owner is not None and owner.uid in self._nodesets
+        for node, pods in self._by_node.items():
+            if any(_owner_uid(pod) == nodeset_uid for pod in pods.values()):
+                self._tell(node)
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
         """Follow one change of the informer's store: what the watch says counts more than what was assumed."""
         for pod in (old, new):
             if pod is not None:
-                self._assumed.pop(pod.key, None)
-        if old is not None:
-            self._by_node.get(node_of(old), {}).pop(old.key, None)
-            self._slurmd.pop(old.key, None)
-        if new is not None:
-            if new.spec.node_name or is_slurmd(new):
-                self._by_node.setdefault(node_of(new), {})[new.key] = new
-            if is_slurmd(new):
-                self._slurmd[new.key] = new
+                self._give_up(pod.key)
+        if old is not None and (node := node_of(old)) in self._by_node:
+            self._by_node[node].pop(old.key, None)
+            if not self._by_node[node]:
+                del self._by_node[node]
+        if new is not None and (new.spec.node_name or is_slurmd(new)):
+            self._by_node.setdefault(node_of(new), {})[new.key] = new
+        for node in {node_of(pod) for pod in (old, new) if pod is not None}:
+            self._tell(node)
 
     def assume(self, pod: Pod) -> None:
         """The apiserver has just accepted this slurmd pod."""
-        if pod.key not in self._slurmd:
+        node = node_of(pod)
+        if pod.key not in self._by_node.get(node, {}):
+            self._give_up(pod.key)
             self._assumed[pod.key] = (self._now(), pod)
+            self._assumed_on.setdefault(node, {})[pod.key] = pod
+            self._tell(node)
 
-    def slurmd_pods(self) -> list[Pod]:
-        """Those of all NodeSets, the assumed ones included; an assumption ends after half a minute."""
+    def expire(self) -> None:
+        """An assumption ends after half a minute: the pod was there and is gone, or the watch is far behind."""
         limit = self._now() - _ASSUMED_FOR_S
-        self._assumed = {key: entry for key, entry in self._assumed.items() if entry[0] > limit}
-        return [*filter(self._is_slurmd, self._slurmd.values()), *(pod for _, pod in self._assumed.values())]
+        while self._assumed:
+            key, (since_s, _) = next(iter(self._assumed.items()))
+            if since_s > limit:
+                return
+            self._give_up(key)
 
-    def by_node(self) -> Mapping[str, Sequence[Pod]]:
-        """Node → its pods: the bound ones, and slurmd pods that are only pinned to it."""
-        return {node: tuple(pods.values()) for node, pods in self._by_node.items()}
+    def nodes(self) -> Iterable[str]:
+        """The nodes that have pods, or are to have them."""
+        return {*self._by_node, *self._assumed_on}
+
+    def slurmd_pods(self, node: str) -> list[Pod]:
+        """The slurmd pods on a node or pinned to it, of all NodeSets, the assumed ones included."""
+        return [*filter(self._is_slurmd, self.on_node(node)), *self._assumed_on.get(node, {}).values()]
 
     def on_node(self, node: str) -> Iterable[Pod]:
-        """The same for one node, without a copy."""
+        """The pods bound to a node, and slurmd pods that are only pinned to it."""
         return self._by_node.get(node, {}).values()
 
     def slurmd_on(self, node: str) -> Pod | None:
         """The slurmd pod that is bound to the node: one that is not finished first, then the oldest."""
         bound = [pod for pod in self.on_node(node) if self._is_slurmd(pod) and pod.spec.node_name]
         return min(bound, key=lambda pod: (pod.is_finished, pod.metadata.creation_timestamp, pod.uid), default=None)
+
+    def _is_slurmd(self, pod: Pod) -> bool:
+        return _owner_uid(pod) in self._nodesets
+
+    def _give_up(self, key: Key) -> None:
+        """Assume the pod no longer, if it was."""
+        _, pod = self._assumed.pop(key, (0.0, None))
+        if pod is None:
+            return
+        node = node_of(pod)
+        del self._assumed_on[node][key]
+        if not self._assumed_on[node]:
+            del self._assumed_on[node]
+        self._tell(node)
+
+    def _tell(self, node: str) -> None:
+        for touched in self._touched:
+            touched(node)
+
+
+def _owner_uid(pod: Pod) -> str | None:
+    owner = nodeset_owner(pod)
+    return owner.uid if owner is not None else None

@@ -20,7 +20,8 @@ class SlurmDrainSettings(Settings, frozen=True, kw_only=True):
 class OperatorSettings(ProcessSettings, frozen=True, kw_only=True):
     """How the operator runs. One operator serves all NodeSets of the cluster.
 
-    `resync_seconds` is how often every NodeSet and Node is looked at although nothing has changed.
+    `resync_seconds` is how often every NodeSet and Node is looked at although nothing has changed; among more than
+    2,000 Nodes it is 0.03 s for each.
     """
 
     resync_seconds: int = 60

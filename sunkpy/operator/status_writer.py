@@ -1,10 +1,16 @@
-"""What a NodeSet says of itself: its status, its gauges, its Events. Decided in `core.nodeset.status`, written here."""
+"""What a NodeSet says of itself: its status, its gauges, its Events. Decided in `core.nodeset.status`, written here.
+
+Once a second is often enough for people and dashboards, and it bounds what a burst of events costs: the apiserver a
+write and a watch event each, us the text about a thousand pods.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 from sunkpy.core import names
+from sunkpy.core.model.objects import Key
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
 from sunkpy.core.nodeset.status import Notice
 from sunkpy.kube import errors, paths
@@ -13,17 +19,39 @@ from sunkpy.kube.events import EventRecorder
 from sunkpy.operator import bodies
 from sunkpy.operator.metrics import OperatorMetrics
 
+_REPORTED_EACH_S = 1.0
+
 
 class StatusWriter:
-    """Called once in each pass, after its actions."""
+    """Called in each pass that may report, after its actions."""
 
-    def __init__(self, kube: Kube, *, events: EventRecorder, metrics: OperatorMetrics) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        *,
+        events: EventRecorder,
+        metrics: OperatorMetrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._kube = kube
         self._events = events
         self._metrics = metrics
+        self._clock = clock
+        self._reported_s: dict[Key, float] = {}
+
+    def due_in_s(self, nodeset: NodeSet) -> float:
+        """When the NodeSet may report again; 0 is now."""
+        last_s = self._reported_s.get(nodeset.key)
+        return 0.0 if last_s is None else max(last_s + _REPORTED_EACH_S - self._clock(), 0.0)
+
+    def forget(self, key: Key) -> None:
+        """The NodeSet is gone: its series end."""
+        self._reported_s.pop(key, None)
+        self._metrics.forget(key)
 
     async def write(self, nodeset: NodeSet, status: NodeSetStatus, notices: Iterable[Notice]) -> None:
         """Write the status if it is another one than what stands there, then the Events."""
+        self._reported_s[nodeset.key] = self._clock()
         self._metrics.observe(nodeset, status)
         if status != nodeset.status:
             await self._patch(nodeset, status)

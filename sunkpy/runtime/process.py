@@ -115,9 +115,7 @@ async def _run(process: Process, body: Callable[[Process], Awaitable[None]]) -> 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     runner = await process.serve()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    settle_garbage_collector()
     process.log.info("started", identity=str(process.identity))
     try:
         await task
@@ -126,6 +124,13 @@ async def _run(process: Process, body: Callable[[Process], Awaitable[None]]) -> 
             raise
     finally:
         await runner.cleanup()
+
+
+def settle_garbage_collector() -> None:
+    """What is there at the start stays; and caches that only grow shall not be walked all the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def _unique_name() -> str:

@@ -1,4 +1,4 @@
-"""Run one bench, or all: `python -m tests.bench latency`. The cluster is that of `make demo`."""
+"""Run one bench, or all: `python -m tests.bench latency`. The cluster is that of `make demo`; `nodeset` needs none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from demo import story
 from demo.bring_up import bring_up, own_cluster
-from tests.bench import latency, report
+from tests.bench import latency, nodeset, report
 from tests.bench.chaos import run as chaos
 from tests.families import cases, figures
 from tests.families.room import bring_up_room
@@ -19,8 +19,8 @@ QUICK_MINUTES = 5.0
 
 
 @click.command()
-@click.argument("name", type=click.Choice(["all", "latency", "chaos", "families"]), default="all")
-@click.option("--quick", is_flag=True, help="A few rounds, five minutes of chaos, or a few families.")
+@click.argument("name", type=click.Choice(["all", "latency", "chaos", "families", "nodeset"]), default="all")
+@click.option("--quick", is_flag=True, help="A few rounds, five minutes of chaos, a few families, or small sizes.")
 @click.option("--only", default="", help="families: manifests whose name has this in it.")
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
 @click.option("--seed", default=1, show_default=True, help="chaos: the same seed makes the same faults and jobs.")
@@ -31,6 +31,10 @@ def main(name: str, *, quick: bool, only: str, minutes: float, seed: int, faults
     if name == "families":
         measure_families(quick=quick, only=only)
         return
+    if name in ("all", "nodeset"):
+        report.write("nodeset", nodeset.measure(quick=quick))
+        if name == "nodeset":
+            return
     rounds = latency.Rounds(start=3, handover=3, drain=3) if quick else latency.Rounds()
     suite, cluster = os.environ.get("SLURM_SUITE", "trixie"), os.environ.get("SUNKPY_CLUSTER", "sunkpy")
     stack = bring_up(suite=suite, name=cluster, nodes=3, tell=click.echo)

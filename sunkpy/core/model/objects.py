@@ -16,8 +16,11 @@ Key = tuple[str, str]
 """Namespace and name of an object; the namespace is empty for cluster-scoped ones."""
 
 
-class Wire(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
-    """A value whose field names are camelCase on the wire."""
+class Wire(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True, gc=False):
+    """A value whose field names are camelCase on the wire.
+
+    What is decoded from text and never changed has no cycles: the garbage collector need not walk a million of them.
+    """
 
 
 class OwnerReference(Wire, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ rounded up, as Kubernetes does, so that a request is never made smaller than ask
 
 from __future__ import annotations
 
+import functools
 import re
 from decimal import ROUND_CEILING, Decimal
 
@@ -47,16 +48,19 @@ def _ceil(value: Decimal) -> int:
     return int(value.to_integral_value(rounding=ROUND_CEILING))
 
 
+@functools.lru_cache(maxsize=4096)
 def millicores(text: str) -> int:
     """CPU quantity → thousandths of a core, rounded up."""
     return _ceil(parse(text) * 1000)
 
 
+@functools.lru_cache(maxsize=4096)
 def whole(text: str) -> int:
     """Bytes of memory, or a count of an extended resource, rounded up."""
     return _ceil(parse(text))
 
 
+@functools.lru_cache(maxsize=4096)  # the nodes of a pool offer the same, and so do the pods of a kind ask
 def base_units(resource: str, text: str) -> int:
     """The integer in which amounts of `resource` are added up: millicores for cpu, units or bytes for all else."""
     return millicores(text) if resource == "cpu" else whole(text)

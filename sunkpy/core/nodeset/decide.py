@@ -1,8 +1,9 @@
 """From what is there to what has to be done next for one NodeSet.
 
-One pass: **survey** nodes and pods (`survey`), say which pods are **wanted gone** and why (here), and derive the steps:
-what each of them needs to go, or to stay after all (`removal`), and which nodes get a pod (`creation`). Nothing is
-remembered between passes except what stands on the objects, so a pass may be lost or repeated.
+Each node and its pods are judged by themselves (`verdict`) and the verdicts summed up (`survey`). From the sums follows
+which pods are **wanted gone** and why (here), and from that the steps: what each of them needs to go, or to stay after
+all (`removal`), and which nodes get a pod (`creation`). Nothing is remembered between passes except what stands on the
+objects, so a pass may be lost or repeated; and a pass looks at no pod but those that may have a step.
 
 A pod that is wanted gone is not deleted while a job runs on it: `removal` says what has to happen first.
 """
@@ -10,29 +11,37 @@ A pod that is wanted gone is not deleted while a job runs on it: `removal` says 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.nodeset.actions import AddFinalizer, NodeSetAction, RemoveFinalizer
-from sunkpy.core.nodeset.creation import plan_creations
-from sunkpy.core.nodeset.removal import RemovalCause, find_overdue, next_look_s, plan_removals, removal_order
-from sunkpy.core.nodeset.rollout import choose_for_rollout, is_stranded, is_updated, max_unavailable
-from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
-from sunkpy.core.nodeset.survey import Survey, make_survey
-from sunkpy.core.nodeset.world import World
+from sunkpy.core.nodeset.creation import count_missing, plan_creations
+from sunkpy.core.nodeset.pod_state import RemovalOrder
+from sunkpy.core.nodeset.removal import RemovalCause, find_overdue, next_look_s, plan_removals
+from sunkpy.core.nodeset.rollout import choose_for_rollout, max_unavailable
+from sunkpy.core.nodeset.verdict import JudgedPod, Trait
+from sunkpy.core.nodeset.world import WAVE, World
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The steps, what they follow from, and when to look again although nothing happens."""
+    """The steps, what they follow from, and when to look again although nothing happens.
+
+    `wanted_gone` is by uid; `held` would have to leave, but are more than `removal_cap`. `missing` is how many pods are
+    to be created, now or later; `is_partial`: there are more steps than one pass does.
+    """
 
     actions: Sequence[NodeSetAction]
-    survey: Survey
     wanted_gone: Mapping[str, RemovalCause]
     desired: int
+    held: Sequence[Pod] = ()
+    removal_cap: int = 0
     overdue: Sequence[Pod] = ()
-    is_teardown: bool = False
+    missing: int = 0
+    is_partial: bool = False
     requeue_after_s: float | None = None
 
 
@@ -40,64 +49,88 @@ def decide_nodeset(world: World) -> Plan:
     """The next steps for one NodeSet.
 
     Raises:
-        msgspec.ValidationError: the template is not a pod template.
-        quantity.BadQuantity: a quantity of the NodeSet cannot be read.
+        quantity.BadQuantity: a quantity of the NodeSet or of a node cannot be read.
     """
     if world.nodeset.is_deleting:
         return _plan_teardown(world)
-    survey = make_survey(world)
     replicas = world.nodeset.spec.replicas
-    desired = survey.possible if replicas is None else replicas
-    wanted_gone = _choose_wanted_gone(world, survey, desired)
+    desired = world.survey.possible if replicas is None else replicas
+    leaving, held, cap = _hold_mass_removal(world)
+    wanted_gone = _choose_wanted_gone(world, leaving, desired)
     hold = [] if names.FINALIZER_NODESET in world.nodeset.metadata.finalizers else [AddFinalizer()]
-    removals = plan_removals(world, survey.pods, wanted_gone)
-    creations = plan_creations(world, survey, desired)
+    removals = plan_removals(world, wanted_gone)
+    missing = count_missing(world, desired)
+    creations = plan_creations(world, missing)
     return Plan(
-        actions=[*hold, *removals, *creations],
-        survey=survey,
+        actions=[*hold, *removals[:WAVE], *creations],
         wanted_gone=wanted_gone,
         desired=desired,
-        overdue=find_overdue(world, survey.pods, wanted_gone),
-        requeue_after_s=next_look_s(world, survey.pods),
+        held=held,
+        removal_cap=cap,
+        overdue=find_overdue(world, wanted_gone),
+        missing=missing,
+        is_partial=len(removals) > WAVE or missing > len(creations),
+        requeue_after_s=next_look_s(world),
     )
 
 
 def _plan_teardown(world: World) -> Plan:
     """Every pod goes as any other pod goes, drained first; the finalizer goes after the last one."""
-    pods = world.own_pods
-    wanted_gone = {pod.name: RemovalCause.NODESET_DELETED for pod in pods}
+    wanted_gone = dict.fromkeys(world.survey.pods, RemovalCause.NODESET_DELETED)
     is_held = names.FINALIZER_NODESET in world.nodeset.metadata.finalizers
-    release = [RemoveFinalizer()] if is_held and not pods else []
+    release = [RemoveFinalizer()] if is_held and not wanted_gone else []
+    removals = plan_removals(world, wanted_gone)
     return Plan(
-        actions=[*plan_removals(world, pods, wanted_gone), *release],
-        survey=Survey(fits=(), exclusions={}, pods=pods, staying=(), leaving=pods, held=(), removal_cap=len(pods)),
+        actions=[*removals[:WAVE], *release],
         wanted_gone=wanted_gone,
         desired=0,
-        overdue=find_overdue(world, pods, wanted_gone),
-        is_teardown=True,
-        requeue_after_s=next_look_s(world, pods),
+        overdue=find_overdue(world, wanted_gone),
+        is_partial=len(removals) > WAVE,
+        requeue_after_s=next_look_s(world),
     )
 
 
-def _choose_wanted_gone(world: World, survey: Survey, desired: int) -> dict[str, RemovalCause]:
-    """Pod name → why it has to go. A pod that is already marked stays chosen rather than a fresh one."""
-    gone = {pod.name: RemovalCause.NODE_LEFT for pod in survey.leaving}
+def _hold_mass_removal(world: World) -> tuple[list[Pod], list[Pod], int]:
+    """Split those whose node is out, or has two of them, into leaving and held; and how many may leave unasked.
+
+    Nobody named these pods: a label that a controller stripped from every node would empty the set. So more than the
+    cap at once means that none is newly marked, until fewer want to go or a person raises the cap by annotation.
+    Pods whose Node object is gone cannot be saved by waiting and are not counted.
+    """
+    survey, cap = world.survey, _removal_cap(world)
+    leavers = [judged.pod for judged in sorted(survey.those(Trait.LEAVING).values(), key=_by_order)]
+    if len(leavers) - survey.counts[Trait.LEAVING_LOST] <= cap:
+        return leavers, [], cap
+    held = [pod for pod in leavers if _may_be_held(world, pod)]
+    kept = {pod.uid for pod in held}
+    return [pod for pod in leavers if pod.uid not in kept], held, cap
+
+
+def _by_order(judged: JudgedPod) -> RemovalOrder:
+    return judged.order
+
+
+def _may_be_held(world: World, pod: Pod) -> bool:
+    is_lost = Trait.LEAVING_LOST in world.survey.pods[pod.uid].traits
+    return not is_lost and token_of(pod) is None and not pod.is_deleting
+
+
+def _removal_cap(world: World) -> int:
+    text = world.nodeset.annotations.get(names.ANNOTATION_REMOVAL_CAP, "")
+    return int(text) if text.isdigit() else max(5, -(-len(world.survey.pods) // 5))
+
+
+def _choose_wanted_gone(world: World, leaving: Sequence[Pod], desired: int) -> dict[str, RemovalCause]:
+    """Uid → why the pod has to go. A pod that is already marked stays chosen rather than a fresh one."""
+    survey = world.survey
+    gone = {pod.uid: RemovalCause.NODE_LEFT for pod in leaving}
     if world.nodeset.spec.replicas is not None:
         surplus = max(len(survey.staying) - desired, 0)
-        victims = sorted(survey.staying, key=lambda pod: _surplus_order(survey, pod))[:surplus]
-        gone |= {pod.name: RemovalCause.SCALE_DOWN for pod in victims}
-    strategy = world.nodeset.spec.update_strategy
+        gone |= {judged.pod.uid: RemovalCause.SCALE_DOWN for judged in islice(survey.staying, surplus)}
     if _may_roll(world):
         total = min(desired, survey.possible)
-        wanted_hash = template_hash(world.nodeset)
-        outdated = choose_for_rollout(
-            [pod for pod in survey.staying if pod.name not in gone],
-            is_current=lambda pod: is_updated(pod, wanted_hash) and pod.uid not in world.changed_offers,
-            total=total,
-            limit=max_unavailable(strategy, total),
-            stranded={pod.name for pod in survey.staying if is_stranded(pod, world.nodes.get(node_of(pod)))},
-        )
-        gone |= dict.fromkeys(sorted(outdated), RemovalCause.ROLLOUT)
+        limit = max_unavailable(world.nodeset.spec.update_strategy, total)
+        gone |= dict.fromkeys(choose_for_rollout(survey, gone, total=total, limit=limit), RemovalCause.ROLLOUT)
     return gone
 
 
@@ -105,9 +138,3 @@ def _may_roll(world: World) -> bool:
     """A template that the apiserver refuses must not cost a single pod."""
     spec = world.nodeset.spec
     return spec.update_strategy.type == "RollingUpdate" and not spec.paused and not world.create_error
-
-
-def _surplus_order(survey: Survey, pod: Pod) -> tuple[bool, bool, int, float, str]:
-    """As `removal_order`, but of two unmarked pods the one on a node that no longer fits goes first."""
-    unmarked, rank, age, name = removal_order(pod)
-    return (unmarked, node_of(pod) not in survey.exclusions, rank, age, name)

@@ -8,7 +8,9 @@ one NodeSet at a time.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Self
 
 import msgspec
 
@@ -58,29 +60,47 @@ class Exclusion(msgspec.Struct, frozen=True):
     may_stay: bool = False
 
 
-def decide_fit(
-    node: Node, template: PodSpec, *, occupants: Iterable[Pod], rival: str | None, gpu_resource: str | None
-) -> Exclusion | None:
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a NodeSet's pods ask of a node.
+
+    `spec` is the template, with the tolerations that people wrote; ours are added here. `needs` are its requests.
+    `gpu_resource`: the node must offer at least one of it; a node whose device plugin has not yet reported would
+    otherwise register in Slurm without its GPUs.
+    """
+
+    spec: PodSpec
+    needs: matching.Amounts
+    gpu_resource: str | None = None
+
+    @classmethod
+    def read(cls, spec: PodSpec, gpu_resource: str | None) -> Self:
+        """What a template asks.
+
+        Raises:
+            quantity.BadQuantity: a request is not a quantity.
+        """
+        return cls(spec=spec, needs=matching.pod_requests(spec), gpu_resource=gpu_resource)
+
+
+def decide_fit(node: Node, asked: Asked, *, occupants: Iterable[Pod], rival: str | None) -> Exclusion | None:
     """None when the node may carry the pod, else the first rule that says no.
 
     Args:
         node: the node in question.
-        template: the pod to be placed, with the tolerations that people wrote; ours are added here.
+        asked: by the pod to be placed.
         occupants: the pods on the node that are not of this NodeSet; their requests take room.
         rival: `namespace/name` of the other NodeSet that has a slurmd pod there.
-        gpu_resource: the node must offer at least one of it; a node whose device plugin has not yet reported would
-            otherwise register in Slurm without its GPUs.
     """
-    if not matching.matches_node_labels(node, template.node_selector):
+    if not matching.matches_node_labels(node, asked.spec.node_selector):
         return Exclusion(Rule.SELECTOR)
-    if not matching.matches_affinity(node, template):
+    if not matching.matches_affinity(node, asked.spec):
         return Exclusion(Rule.AFFINITY)
     if rival is not None:
         return Exclusion(Rule.RIVAL, detail=rival)
     emptied = _decide_emptied(node)
     if emptied is not None:
         return emptied
-    return _decide_taints(node, template) or _decide_gpu(node, gpu_resource) or _decide_room(node, template, occupants)
+    return _decide_taints(node, asked.spec) or _decide_gpu(node, asked) or _decide_room(node, asked, occupants)
 
 
 def _decide_emptied(node: Node) -> Exclusion | None:
@@ -97,6 +117,8 @@ def _decide_emptied(node: Node) -> Exclusion | None:
 
 def _decide_taints(node: Node, template: PodSpec) -> Exclusion | None:
     """The taint that weighs most: NoExecute before NoSchedule."""
+    if not node.spec.taints:
+        return None
     left = matching.untolerated(
         node.spec.taints, (*template.tolerations, *OUR_TOLERATIONS), ignored_keys=_PASSING_TAINTS
     )
@@ -107,15 +129,15 @@ def _decide_taints(node: Node, template: PodSpec) -> Exclusion | None:
     return Exclusion(Rule.TAINT, detail=detail, may_stay=taint.effect == matching.NO_SCHEDULE)
 
 
-def _decide_gpu(node: Node, resource: str | None) -> Exclusion | None:
+def _decide_gpu(node: Node, asked: Asked) -> Exclusion | None:
+    resource = asked.gpu_resource
     if not resource or quantity.whole(node.status.allocatable.get(resource, "0")):
         return None
     return Exclusion(Rule.RESOURCE, subject=resource, detail="has none", may_stay=True)
 
 
-def _decide_room(node: Node, template: PodSpec, occupants: Iterable[Pod]) -> Exclusion | None:
-    needs = matching.pod_requests(template)
-    short = matching.shortfalls(needs, matching.free_allocatable(node, occupants))
+def _decide_room(node: Node, asked: Asked, occupants: Iterable[Pod]) -> Exclusion | None:
+    short = matching.shortfalls(asked.needs, matching.free_allocatable(node, occupants))
     if not short:
         return None
     first = short[0]
@@ -124,25 +146,29 @@ def _decide_room(node: Node, template: PodSpec, occupants: Iterable[Pod]) -> Exc
         Rule.RESOURCE,
         subject=first.resource,
         detail=f"needs {matching.show(first.resource, first.needs)}, has {has}",
-        may_stay=not matching.shortfalls(needs, matching.allocatable(node)),
+        may_stay=not matching.shortfalls(asked.needs, matching.allocatable(node)),
     )
 
 
-def explain_exclusions(exclusions: Iterable[Exclusion]) -> str:
-    """`2 do not match nodeAffinity, 1 lacks memory: needs 64Gi, has 23Gi`; most frequent rule first."""
-    groups: dict[tuple[Rule, str], list[str]] = {}
-    for exclusion in exclusions:
-        groups.setdefault((exclusion.rule, exclusion.subject), []).append(exclusion.detail)
-    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0][0].name, item[0][1]))
+def explain_exclusions(exclusions: Mapping[Exclusion, int]) -> str:
+    """`2 do not match nodeAffinity, 1 lacks memory: needs 64Gi, has 23Gi`; most frequent rule first.
+
+    Args:
+        exclusions: how many nodes are out for exactly that.
+    """
+    groups: dict[tuple[Rule, str], Counter[str]] = {}
+    for exclusion, count in exclusions.items():
+        groups.setdefault((exclusion.rule, exclusion.subject), Counter())[exclusion.detail] += count
+    ordered = sorted(groups.items(), key=lambda item: (-item[1].total(), item[0][0].name, item[0][1]))
     return ", ".join(_phrase(rule, subject, details) for (rule, subject), details in ordered)
 
 
-def _phrase(rule: Rule, subject: str, details: list[str]) -> str:
-    one, several = rule.value
-    text = f"{len(details)} {one if len(details) == 1 else several}"
+def _phrase(rule: Rule, subject: str, details: Counter[str]) -> str:
+    (one, several), total = rule.value, details.total()
+    text = f"{total} {one if total == 1 else several}"
     if subject:
         text += f" {subject}"
-    kinds = sorted({detail for detail in details if detail})
+    kinds = sorted(detail for detail in details if detail)
     if not kinds:
         return text
     return f"{text}: {kinds[0]}" if len(kinds) == 1 else f"{text}: {kinds[0]} …"

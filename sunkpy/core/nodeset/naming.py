@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node
@@ -20,29 +20,29 @@ _IPV4 = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
 
 
 def assign_names(
-    nodeset: NodeSet, nodes: Iterable[Node], *, held: Mapping[str, str], taken: Iterable[str]
+    nodeset: NodeSet, nodes: Iterable[Node], *, taken: Container[str], reserved: Container[str] = ()
 ) -> dict[str, str]:
     """Kubernetes node name → Slurm node name; no name twice.
 
     Args:
         nodeset: gives prefix and style.
         nodes: the nodes that need a name.
-        held: the names that nodes have now, by node; they are kept.
-        taken: names that belong to somebody else (other NodeSets of the Slurm cluster, other pods of the namespace).
+        taken: names that nobody can get: of pods of this NodeSet, of others in the Slurm cluster or the namespace.
+        reserved: names that nodes without a pod have had; only such a node gets its own again.
     """
-    assigned = dict(held)
-    used = set(taken) | set(held.values())
-    waiting = [node for node in nodes if node.name not in held]
+    assigned: dict[str, str] = {}
+    used: set[str] = set()
     unknown = []
-    for node in sorted(waiting, key=_by_age):
+    for node in sorted(nodes, key=_by_age):
         name = remembered_name(nodeset, node)
-        if name is None or name in used:
+        if name is None or name in used or name in taken:
             unknown.append(node)
         else:
             assigned[node.name] = name
             used.add(name)
     for node in unknown:
-        name = next(name for name in _candidates(nodeset, node) if name not in used)
+        free = (name for name in _candidates(nodeset, node) if name not in used and name not in taken)
+        name = next(name for name in free if name not in reserved)
         assigned[node.name] = name
         used.add(name)
     return assigned

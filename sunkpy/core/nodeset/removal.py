@@ -17,16 +17,19 @@ fail one after the other, after a pause that grows with each.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from itertools import chain, islice
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.removal_token import Token, token_of
 from sunkpy.core.model.times import backoff_s, parse_rfc3339
 from sunkpy.core.nodeset.actions import CancelPending, DeletePod, MarkPending, RemovalStep
+from sunkpy.core.nodeset.pod_state import is_answered
 from sunkpy.core.nodeset.slurmd_pod import node_of
-from sunkpy.core.nodeset.world import World
+from sunkpy.core.nodeset.verdict import Trait
+from sunkpy.core.nodeset.world import WAVE, World
 
 RECEIPT_HOLDS_S = 30.0
 """How long a receipt is believed. The syncer renews one that stands every 10 s; the rest is for clocks that differ."""
@@ -43,17 +46,30 @@ class RemovalCause(enum.StrEnum):
     NODE_LEFT = "node-left"
 
 
-def plan_removals(world: World, pods: Sequence[Pod], wanted_gone: Mapping[str, RemovalCause]) -> list[RemovalStep]:
-    """The next step of each pod that has one: of those that are to go, and of those that are to stay after all."""
-    steps: list[RemovalStep] = []
-    for pod in pods:
-        if pod.is_deleting:
-            continue
-        cause = wanted_gone.get(pod.name)
-        step = _finished_step(world, pod, cause) if pod.is_finished else _live_step(world, pod, cause)
-        if step is not None:
-            steps.append(step)
-    return steps
+def plan_removals(world: World, wanted_gone: Mapping[str, RemovalCause]) -> list[RemovalStep]:
+    """Steps of pods that are to go, and of those that are to stay after all: a wave, and one more if there are more.
+
+    What keeps a pod, and what gives its node back, comes before what begins another removal.
+    """
+    steps = (_next_step(world, pod, wanted_gone.get(pod.uid)) for pod in _in_question(world, wanted_gone))
+    return list(islice((step for step in steps if step is not None), WAVE + 1))
+
+
+def _in_question(world: World, wanted_gone: Mapping[str, RemovalCause]) -> Iterator[Pod]:
+    """The pods that may have a step. One that is marked and not answered has none, however many there are of these."""
+    survey = world.survey
+    marked, finished = survey.those(Trait.MARKED), survey.those(Trait.FINISHED)
+    called_off = marked.keys() - wanted_gone.keys()
+    may_be_due = marked if world.nodeset.spec.drain_timeout_seconds is not None else survey.those(Trait.ANSWERED)
+    unmarked = (uid for uid in wanted_gone if uid not in marked)
+    for uid in dict.fromkeys(chain(called_off, may_be_due, finished, unmarked)):
+        yield survey.pods[uid].pod
+
+
+def _next_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalStep | None:
+    if pod.is_deleting:
+        return None
+    return _finished_step(world, pod, cause) if pod.is_finished else _live_step(world, pod, cause)
 
 
 def _finished_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalStep | None:
@@ -82,8 +98,7 @@ def is_cleared(pod: Pod, now: datetime) -> bool:
 
     Who drained the node may open it again, and a syncer that is away takes no receipt back; so an old one is none.
     """
-    token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
-    return token is not None and pod.annotations.get(names.ANNOTATION_DRAINED) == token and _is_fresh(pod, now)
+    return is_answered(pod) and _is_fresh(pod, now)
 
 
 def _is_fresh(pod: Pod, now: datetime) -> bool:
@@ -95,15 +110,19 @@ def _is_fresh(pod: Pod, now: datetime) -> bool:
 
 
 def _timeout_left_s(world: World, pod: Pod) -> float | None:
-    token, timeout_s = token_of(pod), world.nodeset.spec.drain_timeout_seconds
+    timeout_s = world.nodeset.spec.drain_timeout_seconds
+    token = token_of(pod) if timeout_s is not None else None
     if token is None or timeout_s is None:
         return None
     return (token.since + timedelta(seconds=timeout_s) - world.now).total_seconds()
 
 
-def find_overdue(world: World, pods: Sequence[Pod], wanted_gone: Mapping[str, RemovalCause]) -> list[Pod]:
+def find_overdue(world: World, wanted_gone: Mapping[str, RemovalCause]) -> list[Pod]:
     """The pods whose drain takes longer than `drainTimeoutSeconds`."""
-    return [pod for pod in pods if pod.name in wanted_gone and _is_overdue(world, pod)]
+    if world.nodeset.spec.drain_timeout_seconds is None:
+        return []
+    marked = world.survey.those(Trait.MARKED)
+    return [judged.pod for uid, judged in marked.items() if uid in wanted_gone and _is_overdue(world, judged.pod)]
 
 
 def _is_overdue(world: World, pod: Pod) -> bool:
@@ -120,30 +139,11 @@ def _pause_left_s(world: World, pod: Pod) -> float:
     return pause_s - age_s
 
 
-def next_look_s(world: World, pods: Sequence[Pod]) -> float | None:
+def next_look_s(world: World) -> float | None:
     """The soonest moment at which time alone changes the decision."""
-    waits = [left_s for pod in pods if (left_s := _timeout_left_s(world, pod)) is not None]
-    waits += [_pause_left_s(world, pod) for pod in pods if pod.is_finished and not pod.is_deleting]
+    finished = world.survey.those(Trait.FINISHED)
+    timed = world.survey.those(Trait.MARKED) if world.nodeset.spec.drain_timeout_seconds is not None else {}
+    waits = [left_s for judged in timed.values() if (left_s := _timeout_left_s(world, judged.pod)) is not None]
+    waits += [_pause_left_s(world, judged.pod) for judged in finished.values() if not judged.pod.is_deleting]
     waits += [world.offers_settle_in_s] if world.offers_settle_in_s is not None else []
     return min((wait_s for wait_s in waits if wait_s > 0), default=None)
-
-
-def removal_order(pod: Pod) -> tuple[bool, int, float, str]:
-    """Sort key, first to go first: marked before unmarked, then by `_rank`, then newest first."""
-    created = pod.metadata.creation_timestamp
-    age = parse_rfc3339(created).timestamp() if created else float("inf")
-    return (not pod.is_deleting and token_of(pod) is None, _rank(pod), -age, pod.name)
-
-
-def _rank(pod: Pod) -> int:
-    """not-ready < idle < draining < running.
-
-    A pod that is not Ready but still runs a job ranks as running, and a Ready pod whose jobs nobody knows of too.
-    """
-    running = pod.condition(names.CONDITION_RUNNING)
-    is_ready = pod.is_condition_true("Ready")
-    if running is not None and running.status == "True":
-        return 2 if pod.is_condition_true(names.CONDITION_DRAIN) else 3
-    if not is_ready:
-        return 0
-    return 1 if running is not None and running.status == "False" else 3

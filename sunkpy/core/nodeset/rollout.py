@@ -11,13 +11,15 @@ ever. Such pods are set aside, up to a fifth of the set or one; more than that i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterator
 
-from sunkpy.core import names
-from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.removal_token import token_of
-from sunkpy.core.nodeset.removal import RemovalCause, removal_order
+from sunkpy.core.nodeset.pod_state import is_available
+from sunkpy.core.nodeset.removal import RemovalCause
 from sunkpy.core.nodeset.spec import UpdateStrategy
+from sunkpy.core.nodeset.survey import Survey
+from sunkpy.core.nodeset.verdict import Trait
 
 
 def max_unavailable(strategy: UpdateStrategy, total: int) -> int:
@@ -29,69 +31,60 @@ def max_unavailable(strategy: UpdateStrategy, total: int) -> int:
     return max(limit, 1)
 
 
-def is_available(pod: Pod) -> bool:
-    """Ready (which includes: registered in Slurm) and to stay."""
-    return pod.is_condition_true("Ready") and not pod.is_deleting and token_of(pod) is None
-
-
-def is_updated(pod: Pod, wanted_hash: str) -> bool:
-    """Made from the template as it is now; what the node offered then does not count."""
-    return pod.labels.get(names.LABEL_TEMPLATE_HASH) == wanted_hash
-
-
-def is_stranded(pod: Pod, node: Node | None) -> bool:
-    """Not available, and no roll can change it: the kubelet is gone, or Slurm holds the node for somebody else.
-
-    What Slurm refuses as invalid may be the template's fault, and does not excuse it.
-    """
-    if is_available(pod):
-        return False
-    held = pod.condition(names.CONDITION_CORDON)
-    is_held = held is not None and held.status == "True" and held.reason != names.REASON_INVALID
-    return node is None or not node.is_ready or is_held
-
-
-def choose_for_rollout(
-    pods: Sequence[Pod],
-    *,
-    is_current: Callable[[Pod], bool],
-    total: int,
-    limit: int,
-    stranded: Collection[str] = (),
-) -> frozenset[str]:
-    """Names of the pods that the roll wants gone: those it has already marked, and the next ones within `limit`.
+def choose_for_rollout(survey: Survey, gone: Collection[str], *, total: int, limit: int) -> list[str]:
+    """Uids of the pods that the roll wants gone: those it has already marked, and the next ones within `limit`.
 
     Args:
-        pods: the pods that would stay if there were no roll.
-        is_current: made from the template as it is now, for a node that offers what it did.
+        survey: all nodes and pods.
+        gone: uids of pods that go anyway.
         total: how many pods there should be; one that is missing counts as unavailable and as under way.
         limit: `maxUnavailable` in pods.
-        stranded: names of pods that cannot move. Those that the roll has marked stay marked.
     """
-    outdated = sorted((pod for pod in pods if not is_current(pod)), key=removal_order)
-    aside = frozenset(sorted(stranded)[: max(1, -(-total // 5))])
-    movable = [pod for pod in pods if pod.name not in aside]
-    marked = [pod.name for pod in outdated if _is_marked_by_roll(pod)]
-    chosen = {name for name in marked if name in aside} | set([name for name in marked if name not in aside][:limit])
-    missing = max(total - len(pods), 0)
-    unavailable = missing + sum(not is_available(pod) for pod in movable)
-    under_way = missing + len(chosen - aside) + sum(_is_on_the_way(pod, is_current) for pod in movable)
-    for pod in outdated:
-        if pod.name in marked or pod.is_deleting or pod.name in stranded:
+    if not len(survey.outdated):
+        return []
+    aside = _set_aside(survey, total)
+    marked = [pod.uid for pod in _marked_by_roll(survey) if pod.uid not in gone]
+    moving = [uid for uid in marked if uid not in aside][:limit]
+    chosen = [uid for uid in marked if uid in aside] + moving
+    under_way, unavailable = _count_movable(survey, gone, aside, total)
+    under_way += len(moving)
+    left_alone = {*gone, *marked, *survey.those(Trait.STRANDED)}
+    for pod in (judged.pod for judged in survey.outdated):
+        if pod.uid in left_alone or pod.is_deleting:
             continue
         if under_way >= limit or (is_available(pod) and unavailable >= limit):
             break
-        chosen.add(pod.name)
+        chosen.append(pod.uid)
         under_way += 1
         unavailable += is_available(pod)
-    return frozenset(chosen)
+    return chosen
 
 
-def _is_marked_by_roll(pod: Pod) -> bool:
-    token = token_of(pod)
-    return token is not None and token.cause == RemovalCause.ROLLOUT and not pod.is_deleting
+def _set_aside(survey: Survey, total: int) -> frozenset[str]:
+    """The pods that cannot move and are forgiven. Those of them that the roll has marked stay marked."""
+    stranded = sorted(survey.those(Trait.STRANDED).values(), key=lambda judged: judged.pod.name)
+    return frozenset(judged.pod.uid for judged in stranded[: max(1, -(-total // 5))])
 
 
-def _is_on_the_way(pod: Pod, is_current: Callable[[Pod], bool]) -> bool:
-    """Between the old pod, already told to stop, and the new one, not yet ready."""
-    return not is_available(pod) if is_current(pod) else pod.is_deleting
+def _marked_by_roll(survey: Survey) -> Iterator[Pod]:
+    """Marked pods come first among the outdated ones, so this looks at no other."""
+    for pod in (judged.pod for judged in survey.outdated):
+        token = token_of(pod)
+        if token is None and not pod.is_deleting:
+            return
+        if token is not None and token.cause == RemovalCause.ROLLOUT and not pod.is_deleting:
+            yield pod
+
+
+def _count_movable(survey: Survey, gone: Collection[str], aside: Collection[str], total: int) -> tuple[int, int]:
+    """How many are under way between two templates, and how many unavailable, of those that could move."""
+    counts = survey.counts
+    missing = max(total - counts[Trait.STAYING] + sum(Trait.STAYING in survey.pods[uid].traits for uid in gone), 0)
+    apart = [survey.pods[uid].traits for uid in {*gone, *aside}]
+    unavailable = counts[Trait.STAYING] - counts[Trait.STAYING_AVAILABLE] - sum(map(_is_missed, apart))
+    on_the_way = counts[Trait.ON_THE_WAY] - sum(Trait.ON_THE_WAY in traits for traits in apart)
+    return missing + on_the_way, missing + unavailable
+
+
+def _is_missed(traits: frozenset[Trait]) -> bool:
+    return Trait.STAYING in traits and Trait.STAYING_AVAILABLE not in traits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 
 import msgspec
 
@@ -131,20 +131,16 @@ def offer(nodeset: NodeSet, node: Node) -> str:
     return f"cpus={cpus} memory={memory} gres={gres_offered(nodeset, node)}"
 
 
-def find_changed_offers(nodeset: NodeSet, nodes: Mapping[str, Node], pods: Iterable[Pod]) -> dict[str, str]:
-    """Pod uid → what its node offers now, of pods that were made for another offer.
+def changed_offer(nodeset: NodeSet, node: Node | None, pod: Pod) -> str:
+    """What the node of a pod offers now, if the pod was made for another offer; else empty.
 
     A node that is not ready reports nothing new; a pod without the annotation is of an older operator.
     """
-    changed: dict[str, str] = {}
-    for pod in pods:
-        node, made_for = nodes.get(node_of(pod)), pod.annotations.get(names.ANNOTATION_OFFERED)
-        if node is None or made_for is None or not node.is_ready:
-            continue
-        now = offer(nodeset, node)
-        if now != made_for:
-            changed[pod.uid] = now
-    return changed
+    made_for = pod.annotations.get(names.ANNOTATION_OFFERED)
+    if node is None or made_for is None or not node.is_ready:
+        return ""
+    now = offer(nodeset, node)
+    return now if now != made_for else ""
 
 
 def gres_offered(nodeset: NodeSet, node: Node) -> str:

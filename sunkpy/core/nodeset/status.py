@@ -16,15 +16,14 @@ from sunkpy.core import names
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.conditions import says_the_same, stamped
 from sunkpy.core.model.objects import Condition, Pod
-from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.model.times import rfc3339
 from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod
 from sunkpy.core.nodeset.decide import Plan
 from sunkpy.core.nodeset.feasibility import explain_exclusions
 from sunkpy.core.nodeset.removal import RemovalCause
-from sunkpy.core.nodeset.rollout import is_available, is_updated, max_unavailable
-from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
+from sunkpy.core.nodeset.rollout import max_unavailable
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
+from sunkpy.core.nodeset.verdict import Trait
 from sunkpy.core.nodeset.world import World
 
 
@@ -78,23 +77,18 @@ def _notice(condition: Condition) -> Notice | None:
 
 def make_status(world: World, plan: Plan) -> NodeSetStatus:
     """Numbers and conditions as of this pass, before its actions have had any effect."""
-    nodeset, survey = world.nodeset, plan.survey
-    live = [pod for pod in survey.pods if not pod.is_finished]
-    fit_names = plan.survey.fit_names
-    # During teardown nobody judges nodes: what is there counts as scheduled.
-    on_fit = [pod for pod in live if plan.is_teardown or node_of(pod) in fit_names]
-    target = min(plan.desired, survey.possible)
-    wanted_hash = template_hash(nodeset)
+    nodeset, counts = world.nodeset, world.survey.counts
+    target = min(plan.desired, world.survey.possible)
     return NodeSetStatus(
         desired_number_scheduled=plan.desired,
-        number_feasible=survey.possible,
-        current_number_scheduled=len(on_fit),
-        number_ready=sum(pod.is_condition_true("Ready") for pod in on_fit),
-        number_drain=sum(pod.is_condition_true(names.CONDITION_DRAIN) for pod in live),
-        number_running=sum(pod.is_condition_true(names.CONDITION_RUNNING) for pod in live),
-        number_misscheduled=len(live) - len(on_fit),
-        number_unavailable=max(target - sum(is_available(pod) for pod in on_fit), 0),
-        updated_number_scheduled=sum(is_updated(pod, wanted_hash) for pod in on_fit),
+        number_feasible=world.survey.possible,
+        current_number_scheduled=counts[Trait.SCHEDULED],
+        number_ready=counts[Trait.SCHEDULED_READY],
+        number_drain=counts[Trait.DRAINS],
+        number_running=counts[Trait.RUNS],
+        number_misscheduled=counts[Trait.LIVE] - counts[Trait.SCHEDULED],
+        number_unavailable=max(target - counts[Trait.SCHEDULED_AVAILABLE], 0),
+        updated_number_scheduled=counts[Trait.SCHEDULED_UPDATED],
         observed_generation=nodeset.metadata.generation,
         selector=nodeset.pod_selector,
         conditions=_conditions(world, plan),
@@ -103,7 +97,7 @@ def make_status(world: World, plan: Plan) -> NodeSetStatus:
 
 def _conditions(world: World, plan: Plan) -> tuple[Condition, ...]:
     found = [_available(world, plan), _progressing(world, plan), _feasible(world, plan)]
-    found += [_removal_held(plan), _drain_timeout(world, plan)]
+    found += [_removal_held(world, plan), _drain_timeout(world, plan)]
     kept = [condition for condition in found if condition is not None]
     return tuple(_with_times(world, condition) for condition in kept)
 
@@ -114,8 +108,8 @@ def _with_times(world: World, condition: Condition) -> Condition:
 
 
 def _available(world: World, plan: Plan) -> Condition:
-    target = min(plan.desired, plan.survey.possible)
-    available = sum(is_available(pod) for pod in plan.survey.staying)
+    target = min(plan.desired, world.survey.possible)
+    available = world.survey.counts[Trait.STAYING_AVAILABLE]
     limit = max_unavailable(world.nodeset.spec.update_strategy, target)
     message = f"{available} of {target} pods are ready and to stay"
     if target == 0:
@@ -129,30 +123,26 @@ def _progressing(world: World, plan: Plan) -> Condition:
     def condition(status: str, reason: str, message: str) -> Condition:
         return Condition(type="Progressing", status=status, reason=reason, message=message)
 
-    nodeset, pods = world.nodeset, plan.survey.pods
-    if nodeset.is_deleting:
-        return condition("True", "TearingDown", _going_text(pods))
+    if world.nodeset.is_deleting:
+        return condition("True", "TearingDown", _going_text(world))
     if world.create_error:
         return condition("False", "CreateFailed", world.create_error)
-    finished = [pod for pod in pods if pod.is_finished]
+    finished = _pods(world, Trait.FINISHED)
     if finished:
         reasons = sorted({pod.status.reason or pod.status.phase for pod in finished})
         return condition("False", "PodsFailed", f"{_range(finished)} failed ({', '.join(reasons)}); tried again later")
     if any(cause == RemovalCause.ROLLOUT for cause in plan.wanted_gone.values()):
-        return condition("True", "RollingOut", f"{_updated_text(world, plan)}; {_going_text(pods)}")
-    if any(not isinstance(action, AddFinalizer) for action in plan.actions) or plan.wanted_gone:
-        created = [action.name for action in plan.actions if isinstance(action, CreatePod)]
-        creating = f"creating {hostlist.compress(created)}" if created else _going_text(pods)
-        return condition("True", "Scaling", creating)
-    waiting = [pod for pod in plan.survey.staying if not pod.is_condition_true("Ready")]
+        return condition("True", "RollingOut", f"{_updated_text(world)}; {_going_text(world)}")
+    if any(not isinstance(action, AddFinalizer) for action in plan.actions) or plan.wanted_gone or plan.missing:
+        return condition("True", "Scaling", _creating_text(plan) or _going_text(world))
+    waiting = _pods(world, Trait.STAYING_UNREADY)
     if waiting:
-        return condition("True", "WaitingForReady", f"{_range(waiting)} not ready; {_updated_text(world, plan)}")
-    return _at_rest(world, plan)
+        return condition("True", "WaitingForReady", f"{_range(waiting)} not ready; {_updated_text(world)}")
+    return _at_rest(world)
 
 
-def _at_rest(world: World, plan: Plan) -> Condition:
-    wanted_hash = template_hash(world.nodeset)
-    outdated = [pod for pod in plan.survey.staying if not is_updated(pod, wanted_hash)]
+def _at_rest(world: World) -> Condition:
+    outdated = _pods(world, Trait.OLD_TEMPLATE)
     reason, message = "Complete", "all pods are ready and of the present template"
     if outdated:
         reason = "Paused" if world.nodeset.spec.paused else "OnDelete"
@@ -160,15 +150,26 @@ def _at_rest(world: World, plan: Plan) -> Condition:
     return Condition(type="Progressing", status="False", reason=reason, message=message)
 
 
-def _updated_text(world: World, plan: Plan) -> str:
-    wanted_hash = template_hash(world.nodeset)
-    updated = sum(is_updated(pod, wanted_hash) for pod in plan.survey.staying)
-    return f"{updated} of {len(plan.survey.staying)} updated"
+def _pods(world: World, trait: Trait) -> list[Pod]:
+    return [judged.pod for judged in world.survey.those(trait).values()]
 
 
-def _going_text(pods: Sequence[Pod]) -> str:
-    going = [pod for pod in pods if pod.is_deleting]
-    draining = [pod for pod in pods if not pod.is_deleting and token_of(pod) is not None]
+def _updated_text(world: World) -> str:
+    counts = world.survey.counts
+    return f"{counts[Trait.STAYING_UPDATED]} of {counts[Trait.STAYING]} updated"
+
+
+def _creating_text(plan: Plan) -> str:
+    created = [action.name for action in plan.actions if isinstance(action, CreatePod)]
+    more = plan.missing - len(created)
+    parts = [f"creating {hostlist.compress(created)}"] if created else []
+    parts += [f"{more} more to create"] if more else []
+    return ", ".join(parts)
+
+
+def _going_text(world: World) -> str:
+    going = _pods(world, Trait.DELETING)
+    draining = [pod for pod in _pods(world, Trait.MARKED) if not pod.is_deleting]
     parts = [f"waiting for Slurm to drain {_range(draining)}"] if draining else []
     parts += [f"{_range(going)} terminating"] if going else []
     return ", ".join(parts) or "choosing pods to remove"
@@ -177,8 +178,8 @@ def _going_text(pods: Sequence[Pod]) -> str:
 def _feasible(world: World, plan: Plan) -> Condition | None:
     if world.nodeset.is_deleting:
         return None
-    total, possible = len(world.nodes), plan.survey.possible
-    why = explain_exclusions(plan.survey.exclusions.values())
+    total, possible = world.survey.nodes, world.survey.possible
+    why = explain_exclusions(world.survey.exclusions)
     nodes = f"{total} node{'' if total == 1 else 's'}"
     if possible == 0 and plan.desired == 0 and world.nodeset.spec.replicas == 0:
         return Condition(type="Feasible", status="True", reason="NothingWanted", message="replicas is 0")
@@ -194,13 +195,13 @@ def _feasible(world: World, plan: Plan) -> Condition | None:
     return Condition(type="Feasible", status="True", reason="NodesFit", message=f"{possible} of {nodes} fit")
 
 
-def _removal_held(plan: Plan) -> Condition | None:
-    held = plan.survey.held
+def _removal_held(world: World, plan: Plan) -> Condition | None:
+    held = plan.held
     if not held:
         return None
     message = (
-        f"the nodes of {_range(held)} no longer fit: {explain_exclusions(plan.survey.exclusions.values())}. More than "
-        f"{plan.survey.removal_cap} at once are not removed unasked: restore the nodes' labels or the template, or "
+        f"the nodes of {_range(held)} no longer fit: {explain_exclusions(world.survey.exclusions)}. More than "
+        f"{plan.removal_cap} at once are not removed unasked: restore the nodes' labels or the template, or "
         f"confirm with: kubectl annotate nodeset … {names.ANNOTATION_REMOVAL_CAP}={len(held)}"
     )
     return Condition(type="RemovalHeld", status="True", reason="TooManyAtOnce", message=message)

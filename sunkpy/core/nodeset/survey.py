@@ -1,133 +1,156 @@
-"""The first half of a pass: judge every node (may it carry a pod?), then every pod by its node (may it stay?)."""
+"""The sums of all verdicts, kept while single ones change: counts, candidates in order, the few pods that stand out.
+
+An event is about one node: its verdict is taken out of the sums and the new one put in, which costs the same among ten
+nodes and ten thousand. Whatever the course of changes, the sums are those of the verdicts that stand now; a test holds
+that for any course. So a survey is a value that grows by parts: `decide` reads it and changes nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Set
+from typing import TypeVar
 
-import msgspec
+from sunkpy.core.model.objects import Node
+from sunkpy.core.nodeset.feasibility import Exclusion
+from sunkpy.core.nodeset.naming import remembered_name
+from sunkpy.core.nodeset.ordered import Ordered, SortKey
+from sunkpy.core.nodeset.verdict import JudgedPod, NodeView, Trait, Verdict, judge
+from sunkpy.core.nodeset.wanted import Wanted
 
-from sunkpy.core import names
-from sunkpy.core.model.objects import Node, Pod
-from sunkpy.core.model.removal_token import token_of
-from sunkpy.core.nodeset.feasibility import Exclusion, decide_fit
-from sunkpy.core.nodeset.slurmd_pod import node_of
-from sunkpy.core.nodeset.world import World
+H = TypeVar("H", bound=Hashable)
+
+_FOUND_AGAIN = frozenset(
+    {
+        Trait.STAYING_UNREADY,
+        Trait.STRANDED,
+        Trait.OLD_TEMPLATE,
+        Trait.LEAVING,
+        Trait.OTHER_OFFER,
+        Trait.MARKED,
+        Trait.ANSWERED,
+        Trait.FINISHED,
+        Trait.DELETING,
+    }
+)
+"""What is asked for by name, beside how many there are."""
 
 
-class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """The pass's view of nodes and pods.
+class Survey:
+    """What is so of all nodes and pods together, for one NodeSet.
 
-    `staying` may remain if there is no surplus; `leaving` must go since their node is out or has two of them; `held`
-    would have to leave but are too many at once.
+    `pods` are its slurmd pods by uid. In the order in which they would be taken: `staying` pods if there are too many,
+    `outdated` ones by a roll, `free` nodes, which fit and have no pod. `taken_names` are those of all slurmd pods that
+    share a namespace or a Slurm cluster with it, `reserved_names` those that free nodes have had.
     """
 
-    fits: Sequence[Node]
-    exclusions: Mapping[str, Exclusion]
-    pods: Sequence[Pod]
-    staying: Sequence[Pod]
-    leaving: Sequence[Pod]
-    held: Sequence[Pod]
-    removal_cap: int
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.nodes = 0
+        self.possible = 0
+        self.pods: dict[str, JudgedPod] = {}
+        self.counts: Counter[Trait] = Counter()
+        self.exclusions: Counter[Exclusion] = Counter()
+        self.staying: Ordered[JudgedPod] = Ordered()
+        self.outdated: Ordered[JudgedPod] = Ordered()
+        self.free: Ordered[Node] = Ordered()
+        self.taken_names: Counter[str] = Counter()
+        self.reserved_names: Counter[str] = Counter()
+        self._verdicts: dict[str, Verdict] = {}
+        self._found: dict[Trait, dict[str, JudgedPod]] = {trait: {} for trait in _FOUND_AGAIN}
+
+    def those(self, trait: Trait) -> Mapping[str, JudgedPod]:
+        """Uid → pod, of those of which this is true."""
+        return self._found[trait]
 
     @property
-    def fit_names(self) -> frozenset[str]:
-        """The nodes that fit, by name; a pod on any other is misscheduled."""
-        return frozenset(node.name for node in self.fits)
+    def judged(self) -> Set[str]:
+        """The nodes of which something is in the sums."""
+        return self._verdicts.keys()
 
-    @property
-    def possible(self) -> int:
-        """How many pods the nodes could carry: one each."""
-        return len(self.fits)
+    def look(self, view: NodeView) -> None:
+        """Judge one node anew.
+
+        Raises:
+            quantity.BadQuantity: a quantity of the NodeSet or of the node cannot be read; its old verdict stands.
+        """
+        verdict = judge(self.wanted, view)
+        self._take_out(view.name)
+        if verdict.node is not None or verdict.pods or verdict.foreign_names:
+            self._put_in(view.name, verdict)
+
+    def _put_in(self, name: str, verdict: Verdict) -> None:
+        self._verdicts[name] = verdict
+        self._count(verdict, 1)
+        for judged in verdict.pods:
+            uid = judged.pod.uid
+            self.pods[uid] = judged
+            for trait in judged.traits & _FOUND_AGAIN:
+                self._found[trait][uid] = judged
+            if Trait.STAYING in judged.traits:
+                self.staying.put(uid, _surplus_order(judged), judged)
+            if Trait.OUTDATED in judged.traits:
+                self.outdated.put(uid, judged.order, judged)
+        if verdict.node is not None and verdict.fits and not verdict.pods:
+            self.free.put(name, self._creation_order(verdict.node), verdict.node)
+
+    def _take_out(self, name: str) -> None:
+        verdict = self._verdicts.pop(name, None)
+        if verdict is None:
+            return
+        self._count(verdict, -1)
+        for judged in verdict.pods:
+            uid = judged.pod.uid
+            del self.pods[uid]
+            for trait in judged.traits & _FOUND_AGAIN:
+                del self._found[trait][uid]
+            self.staying.drop(uid)
+            self.outdated.drop(uid)
+        self.free.drop(name)
+
+    def _count(self, verdict: Verdict, by: int) -> None:
+        self.nodes += by * (verdict.node is not None)
+        self.possible += by * verdict.fits
+        if verdict.exclusion is not None:
+            _add(self.exclusions, [verdict.exclusion], by)
+        for judged in verdict.pods:
+            _add(self.counts, judged.traits, by)
+        _add(self.taken_names, [*(judged.pod.name for judged in verdict.pods), *verdict.foreign_names], by)
+        if verdict.node is not None and verdict.fits and not verdict.pods:
+            name = remembered_name(self.wanted.nodeset, verdict.node)
+            _add(self.reserved_names, [name] if name else [], by)
+
+    def _creation_order(self, node: Node) -> SortKey:
+        """Usable nodes first, then those that had a pod of this NodeSet, then the oldest."""
+        return (
+            node.spec.unschedulable,
+            not node.is_ready,
+            remembered_name(self.wanted.nodeset, node) is None,
+            node.metadata.creation_timestamp,
+        )
 
 
-def make_survey(world: World) -> Survey:
-    """Judge every node, then every pod by its node.
+def make_survey(wanted: Wanted, views: Iterable[NodeView]) -> Survey:
+    """All nodes at once.
 
     Raises:
-        msgspec.ValidationError: the template is not a pod template.
-        quantity.BadQuantity: a quantity of the NodeSet cannot be read.
+        quantity.BadQuantity: a quantity of the NodeSet or of a node cannot be read.
     """
-    pods = world.own_pods
-    primary = _primary_pods(pods)
-    exclusions = _exclude(world, primary)
-    staying = [pod for name, pod in primary.items() if name in world.nodes and _may_stay(exclusions.get(name))]
-    stays = {pod.name for pod in staying}
-    leaving, held, cap = _hold_mass_removal(world, [pod for pod in pods if pod.name not in stays])
-    return Survey(
-        fits=[node for node in world.nodes.values() if node.name not in exclusions],
-        exclusions=exclusions,
-        pods=pods,
-        staying=staying,
-        leaving=leaving,
-        held=held,
-        removal_cap=cap,
-    )
+    survey = Survey(wanted)
+    for view in views:
+        survey.look(view)
+    return survey
 
 
-def _exclude(world: World, primary: Mapping[str, Pod]) -> dict[str, Exclusion]:
-    """Node → why it is out; nodes that fit are not in it. Where a pod of ours is, the room is ours already."""
-    rivals = _rivals(world.foreign_pods, primary)
-    template, gpu = world.nodeset.pod_spec, world.nodeset.spec.gpu
-    exclusions: dict[str, Exclusion] = {}
-    for node in world.nodes.values():
-        exclusion = decide_fit(
-            node,
-            template,
-            occupants=() if node.name in primary else _others(world, node),
-            rival=rivals.get(node.name),
-            gpu_resource=gpu.resource if gpu else None,
-        )
-        if exclusion is not None:
-            exclusions[node.name] = exclusion
-    return exclusions
+def _surplus_order(judged: JudgedPod) -> SortKey:
+    """As `removal_order`, but of two unmarked pods the one on a node that no longer fits goes first."""
+    unmarked, *rest = judged.order
+    return (unmarked, judged.fits, *rest)
 
 
-def _primary_pods(pods: Sequence[Pod]) -> dict[str, Pod]:
-    """One pod for each node: of several, one that is not going, then the oldest."""
-    primary: dict[str, Pod] = {}
-    for pod in sorted(pods, key=lambda pod: (pod.is_deleting, pod.is_finished, *_age(pod))):
-        primary.setdefault(node_of(pod), pod)
-    return primary
-
-
-def _age(pod: Pod) -> tuple[str, str]:
-    return (pod.metadata.creation_timestamp or "~", pod.uid)
-
-
-def _rivals(foreign: Sequence[Pod], primary: Mapping[str, Pod]) -> dict[str, str]:
-    """Node → the other NodeSet that has it. Where both have a pod, the older one keeps the node."""
-    rivals = {}
-    for pod in foreign:
-        own = primary.get(node_of(pod))
-        if own is None or _age(pod) < _age(own):
-            rivals[node_of(pod)] = f"{pod.metadata.namespace}/{pod.labels.get(names.LABEL_NODESET, '?')}"
-    return rivals
-
-
-def _others(world: World, node: Node) -> list[Pod]:
-    return [pod for pod in world.occupants.get(node.name, ()) if not world.nodeset.owns(pod)]
-
-
-def _may_stay(exclusion: Exclusion | None) -> bool:
-    return exclusion is None or exclusion.may_stay
-
-
-def _hold_mass_removal(world: World, leavers: Sequence[Pod]) -> tuple[list[Pod], list[Pod], int]:
-    """Split those whose node is out into leaving and held.
-
-    Nobody named these pods: a label that a controller stripped from every node would empty the set. So more than the
-    cap at once means that none is newly marked, until fewer want to go or a person raises the cap by annotation.
-    Pods whose Node object is gone cannot be saved by waiting and are not counted.
-    """
-    cap = _removal_cap(world)
-    counted = [pod for pod in leavers if node_of(pod) in world.nodes]
-    if len(counted) <= cap:
-        return list(leavers), [], cap
-    held = [pod for pod in counted if token_of(pod) is None and not pod.is_deleting]
-    kept = {pod.name for pod in held}
-    return [pod for pod in leavers if pod.name not in kept], held, cap
-
-
-def _removal_cap(world: World) -> int:
-    text = world.nodeset.annotations.get(names.ANNOTATION_REMOVAL_CAP, "")
-    return int(text) if text.isdigit() else max(5, -(-len(world.own_pods) // 5))
+def _add(counts: Counter[H], keys: Iterable[H], by: int) -> None:
+    """Count up or down; what is not there at all has no entry."""
+    for key in keys:
+        counts[key] += by
+        if not counts[key]:
+            del counts[key]

@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
 
-from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.core.nodeset.survey import Survey
+
+WAVE = 250
+"""Most pods that are created, and most that are marked or deleted, in one pass: as the DaemonSet controller does."""
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a pass looks at.
+    """Everything a pass looks at; of the survey, what it is while the pass lasts.
 
-    `slurmd_pods` are those of all NodeSets; `occupants` lists the pods on a node (any pods; those of this NodeSet are
-    left out here); `failures` counts by node how often its pod has failed in a row; `create_error` is what the
-    apiserver said when it last refused a pod of the present template, tried or only asked about. `changed_offers` has
-    the uids of own pods whose nodes have offered something else than they were made for, for a while;
-    `offers_settle_in_s` is when another one may join them.
+    `failures` counts by node how often its pod has failed in a row; `create_error` is what the apiserver said when it
+    last refused a pod of the present template, tried or only asked about. `offers_settle_in_s` is when a node's other
+    offer may have lasted; `room_to_create` how many pods may be created now.
     """
 
     nodeset: NodeSet
-    nodes: Mapping[str, Node]
-    slurmd_pods: Sequence[Pod]
-    occupants: Mapping[str, Sequence[Pod]] = {}
+    survey: Survey
     failures: Mapping[str, int] = {}
     create_error: str = ""
-    changed_offers: Set[str] = frozenset()
     offers_settle_in_s: float | None = None
+    room_to_create: int = WAVE
     now: datetime
-
-    @property
-    def own_pods(self) -> list[Pod]:
-        """The slurmd pods of this NodeSet, whatever node they are on and however old their template."""
-        return [pod for pod in self.slurmd_pods if self.nodeset.owns(pod)]
-
-    @property
-    def foreign_pods(self) -> list[Pod]:
-        """The slurmd pods of all other NodeSets: their nodes and names are taken."""
-        return [pod for pod in self.slurmd_pods if not self.nodeset.owns(pod)]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sunkpy.core.model.objects import Owner, Pod
-from sunkpy.kube.decoding import TOO_DEEP, Decoder, Unreadable, cut, read_event, read_list
+from sunkpy.kube.decoding import TOO_DEEP, Decoder, Unreadable, cut, read_event, read_page
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -26,7 +26,8 @@ def written(name: str, depth: int = 0) -> str:
 
 
 def a_list(*items: str) -> bytes:
-    return f'{{"kind":"List","metadata":{{"resourceVersion":"40"}},"items":[{",".join(items)}]}}'.encode()
+    meta = '{"resourceVersion":"40","continue":"c"}'
+    return f'{{"kind":"List","metadata":{meta},"items":[{",".join(items)}]}}'.encode()
 
 
 def deep_at(tree: object, levels: int) -> object:
@@ -45,9 +46,9 @@ def test_what_is_nested_deeper_is_cut_out(tree, levels, indent):
 
 
 def test_of_a_list_only_the_deep_object_is_unreadable():
-    answer = read_list(a_list(written("a"), written("b", 9000), written("c", 40)))
+    answer = read_page(a_list(written("a"), written("b", 9000), written("c", 40)))
     read = [OWNERS.read(item) for item in answer.items]
-    assert answer.version == "40"
+    assert (answer.version, answer.next_page) == ("40", "c")
     assert [type(each) for each in read] == [Owner, Unreadable, Owner]
     assert (read[1].object.key, read[1].object.metadata.resource_version, read[1].why) == (("d", "b"), "7", TOO_DEEP)
     assert bytes(read[2].spec) == b'{"a":' * 40 + b"{}" + b"}" * 40
@@ -57,7 +58,7 @@ def test_of_a_list_only_the_deep_object_is_unreadable():
 def test_items_are_found_without_recursion(items):
     answer = json.dumps({"kind": "items", "metadata": {"items": [1]}, "items": items})[:-1] + ',"x":'
     answer += "[" * 2000 + "]" * 2000 + "}"
-    assert [json.loads(bytes(item)) for item in read_list(answer.encode()).items] == items
+    assert [json.loads(bytes(item)) for item in read_page(answer.encode()).items] == items
 
 
 def test_an_event_says_which_object_cannot_be_read():
@@ -76,7 +77,7 @@ def test_an_object_of_another_form_says_what_is_wrong():
 @pytest.mark.parametrize("text", [b"", b"{", b'{"items":3}', b"[" * 9000, b'{"items":[' + b"[" * 9000])
 def test_what_is_no_answer_is_an_error(text):
     with pytest.raises(msgspec.DecodeError):
-        read_list(text)
+        read_page(text)
 
 
 def test_an_object_without_metadata_is_an_error():

@@ -238,6 +238,77 @@ async def test_an_error_says_what_was_tried_and_the_servers_words(
             await kube.list_objects(PODS, Pod)
 
 
+class Paged:
+    """A list in pages of two; the second page is too late as often as is said, one pod may be odd."""
+
+    def __init__(self, too_late: int = 0, odd: str = "") -> None:
+        self.too_late = too_late
+        self.odd = {"name": odd, "namespace": "d"}
+        self.asked: list[tuple[str, str]] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await asyncio.Event().wait()
+        begin = int(request.query.get("continue", "0"))
+        self.asked.append((request.query.get("limit", ""), request.query.get("resourceVersion", "")))
+        if begin and self.too_late:
+            self.too_late -= 1
+            return web.json_response({"kind": "Status", "reason": "Expired", "message": "too old"}, status=410)
+        end = min(begin + 2, 5) if "limit" in request.query else 5
+        more = {"continue": str(end)} if end < 5 else {}
+        names = [f"p{number}" for number in range(begin, end)]
+        items = [{"metadata": self.odd, "spec": 3} if name == self.odd["name"] else pod(name, 5) for name in names]
+        return web.json_response({"metadata": {"resourceVersion": "9", **more}, "items": items})
+
+
+async def test_a_list_is_read_page_by_page(tmp_path: Path) -> None:
+    server = Paged()
+    async with connected(server.handle, tmp_path) as kube:
+        found = await kube.list_objects(PODS, Pod)
+    assert [item.name for item in found] == [f"p{number}" for number in range(5)]
+    assert server.asked == [("500", "")] * 3
+
+
+async def test_a_list_that_may_be_old_is_the_apiservers_cached_one(tmp_path: Path) -> None:
+    server = Paged()
+    async with connected(server.handle, tmp_path) as kube:
+        found = await kube.list_objects(PODS, Pod, may_be_old=True)
+    assert len(found) == 5
+    assert server.asked == [("", "0")]
+
+
+async def test_a_page_that_comes_too_late_begins_the_list_anew(tmp_path: Path) -> None:
+    server = Paged(too_late=1)
+    async with connected(server.handle, tmp_path) as kube:
+        informer = Informer(kube, PODS, Pod)
+        task = asyncio.ensure_future(informer.run())
+        await informer.synced.wait()
+        task.cancel()
+        assert len(informer) == 5
+        assert len(server.asked) == 5
+
+
+async def test_of_each_page_stays_what_is_kept_and_an_odd_object_is_told(tmp_path: Path) -> None:
+    told: list[str] = []
+    async with connected(Paged(odd="p3").handle, tmp_path) as kube:
+        informer = Informer(
+            kube,
+            PODS,
+            Pod,
+            keep=lambda pod: Pod(metadata=pod.metadata),
+            tell=lambda about, why: told.append(about.name),
+        )
+        task = asyncio.ensure_future(informer.run())
+        await informer.synced.wait()
+        task.cancel()
+    assert [(item.name, item.status.phase) for item in informer.values()] == [
+        (f"p{n}", "Pending") for n in (0, 1, 2, 4)
+    ]
+    assert told == ["p3"]
+
+
 async def test_a_server_that_is_away_is_unavailable(tmp_path: Path) -> None:
     async def never(_: web.Request) -> web.Response:
         raise AssertionError

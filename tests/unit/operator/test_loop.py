@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from sunkpy.core.model.objects import Condition, Meta, Pod, PodSpec, PodStatus
+from sunkpy.core.nodeset.spec import NodeSetStatus
 from sunkpy.operator.loop import Wakes
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod
 
@@ -15,7 +16,7 @@ NODESET = make_nodeset()
 @pytest.fixture
 async def wakes():
     """One NodeSet is known, and nothing waits."""
-    made = Wakes(settle_s=0.0)
+    made = Wakes(settle_s=0.0, gather_s=0.0)
     made.resync_nodesets({NODESET.key})
     await woken(made)
     return made
@@ -104,3 +105,13 @@ async def test_a_resync_finds_what_was_deleted_unseen(wakes):
     assert await woken(wakes) == ({NODESET.key, ("slurm", "cpu")}, {"n1", "n2"})
     wakes.node_changed(None, make_node(3))
     assert NODESET.key not in (await woken(wakes))[0]
+
+
+async def test_a_status_that_was_written_is_no_news(wakes):
+    wakes.nodeset_seen(NODESET, is_gone=False)
+    assert await woken(wakes) == ({NODESET.key}, set()), "it was never seen before"
+    wakes.nodeset_seen(make_nodeset(status=NodeSetStatus(number_ready=1)), is_gone=False)
+    assert await woken(wakes) == (set(), set())
+    for changed in (make_nodeset(replicas=2), make_nodeset(replicas=2, deleting=True)):
+        wakes.nodeset_seen(changed, is_gone=False)
+        assert await woken(wakes) == ({NODESET.key}, set())

@@ -18,7 +18,9 @@ def pool(size, *, cordoned=0):
 
 def rooms(nodes, *, percent=20):
     """Of each Node that is drained in Slurm, asked about one after the other: may it be cordoned?"""
-    marks = Marks(lambda: nodes, SlurmDrainSettings(policy=DrainPolicy.CORDON, max_percent=percent))
+    marks = Marks(SlurmDrainSettings(policy=DrainPolicy.CORDON, max_percent=percent))
+    for node in nodes:
+        marks.node_changed(None, node)
     drained = Condition(type=names.CONDITION_CORDON, status="True", message="all")
     found = []
     for number, node in enumerate(nodes):

@@ -2,7 +2,8 @@ import msgspec
 import pytest
 
 from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod
-from sunkpy.operator.memory import OFFER_LASTS_S, Memory
+from sunkpy.core.nodeset.world import WAVE
+from sunkpy.operator.memory import CREATED_PER_S, OFFER_LASTS_S, Memory
 from tests.unit.core.nodeset.build import make_nodeset, make_pod, make_template
 
 NODESET = make_nodeset()
@@ -94,3 +95,27 @@ def test_an_offer_counts_as_changed_when_it_has_lasted():
     assert memory.lasting_offers(NODESET, {"a": "gres=", "b": "gres="})[0] == {"a"}
     assert memory.lasting_offers(NODESET, {"a": "gres=gpu:4"})[0] == frozenset(), "another change starts anew"
     assert memory.lasting_offers(NODESET, {}) == (frozenset(), None)
+
+
+def test_pods_are_created_in_waves_that_fill_up_with_time():
+    now_s = 0.0
+    memory = Memory(lambda: now_s)
+    assert memory.room_to_create(NODESET) == WAVE
+    memory.note_created(NODESET, WAVE)
+    assert memory.room_to_create(NODESET) == 0
+    now_s = 0.1
+    assert memory.room_to_create(NODESET) == 0, "a few are not worth a pass"
+    now_s = 0.5
+    assert memory.room_to_create(NODESET) == CREATED_PER_S // 2
+    now_s = 60.0
+    assert memory.room_to_create(NODESET) == WAVE
+
+
+def test_a_template_is_trusted_once_a_pod_of_it_was_accepted():
+    memory = Memory()
+    assert not memory.is_accepted(NODESET)
+    memory.note_refusal(NODESET, "")
+    assert memory.is_accepted(NODESET)
+    assert not memory.is_accepted(make_nodeset(template=make_template(image="slurmd:2")))
+    memory.note_refusal(NODESET, "quota exceeded")
+    assert not memory.is_accepted(NODESET)

@@ -23,7 +23,8 @@ def knowing(clock=lambda: 0.0):
 
 
 def found(index):
-    return [pod.name for pod in index.slurmd_pods()]
+    index.expire()
+    return [pod.name for pod in index.slurmd_pods("n1")]
 
 
 def test_a_created_pod_counts_before_the_watch_has_shown_it():
@@ -56,14 +57,14 @@ def test_an_answer_that_is_older_than_the_watch_changes_nothing():
     index = knowing()
     index.update(None, make_pod(NODESET, 1))
     index.assume(make_pod(NODESET, 1, bound=False))
-    assert [pod.spec.node_name for pod in index.slurmd_pods()] == ["n1"]
+    assert [pod.spec.node_name for pod in index.slurmd_pods("n1")] == ["n1"]
 
 
 def test_a_pod_is_found_on_the_node_it_is_bound_or_pinned_to():
     index = knowing()
     pinned, bound = make_pod(NODESET, 1, bound=False), make_pod(NODESET, 1)
     index.update(None, pinned)
-    assert list(index.by_node()["n1"]) == [pinned]
+    assert list(index.on_node("n1")) == [pinned]
     assert index.slurmd_on("n1") is None
     index.update(pinned, bound)
     assert list(index.on_node("n1")) == [bound]
@@ -75,9 +76,9 @@ def test_pods_of_others_take_room_only_once_they_are_bound():
     waiting = Pod(metadata=Meta(name="web", namespace="default"))
     bound = Pod(metadata=Meta(name="web", namespace="default"), spec=PodSpec(node_name="n1"))
     index.update(None, waiting)
-    assert index.by_node() == {}
+    assert index.nodes() == set()
     index.update(waiting, bound)
-    assert index.by_node()["n1"] == (bound,)
+    assert list(index.on_node("n1")) == [bound]
     assert found(index) == []
 
 
@@ -105,4 +106,4 @@ def test_labels_alone_make_no_slurmd_pod():
         index.update(None, msgspec.structs.replace(real, metadata=meta))
     assert found(index) == []
     assert index.slurmd_on("n1") is None
-    assert len(index.by_node()["n1"]) == 3, "they take room like any other pod"
+    assert len(index.on_node("n1")) == 3, "they take room like any other pod"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -26,7 +26,7 @@ from sunkpy.core.model.objects import (
     SelectorRequirement,
     Taint,
 )
-from sunkpy.core.nodeset.slurmd_pod import pod_labels
+from sunkpy.core.nodeset.slurmd_pod import node_of, pod_labels
 from sunkpy.core.nodeset.spec import (
     Gpu,
     NodeSet,
@@ -36,6 +36,9 @@ from sunkpy.core.nodeset.spec import (
     Template,
     UpdateStrategy,
 )
+from sunkpy.core.nodeset.survey import make_survey
+from sunkpy.core.nodeset.verdict import NodeView
+from sunkpy.core.nodeset.wanted import Wanted
 from sunkpy.core.nodeset.world import World
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -192,6 +195,23 @@ def make_pod(
     )
 
 
+def make_views(nodes: Iterable[Node], pods: Iterable[Pod], occupants: Mapping[str, Sequence[Pod]]) -> list[NodeView]:
+    """Every node that is there, and every one that a pod is on."""
+    there = {node.name: node for node in nodes}
+    on_node: dict[str, list[Pod]] = {}
+    for pod in pods:
+        on_node.setdefault(node_of(pod), []).append(pod)
+    return [
+        NodeView(
+            name=name,
+            node=there.get(name),
+            slurmd_pods=on_node.get(name, []),
+            occupants=occupants.get(name, ()),
+        )
+        for name in {**there, **on_node}
+    ]
+
+
 def make_world(
     nodeset: NodeSet,
     nodes: Sequence[Node],
@@ -204,10 +224,22 @@ def make_world(
 ) -> World:
     return World(
         nodeset=nodeset,
-        nodes={node.name: node for node in nodes},
-        slurmd_pods=tuple(pods),
-        occupants=occupants or {},
+        survey=make_survey(Wanted.read(nodeset), make_views(nodes, pods, occupants or {})),
         failures=failures or {},
         create_error=create_error,
         now=now,
     )
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """A NodeSet with the nodes and slurmd pods around it, to be changed step by step."""
+
+    nodeset: NodeSet
+    nodes: tuple[Node, ...]
+    pods: tuple[Pod, ...]
+    now: datetime = NOW
+
+    @property
+    def world(self) -> World:
+        """All of it, judged anew."""
+        return make_world(self.nodeset, self.nodes, self.pods, now=self.now)

@@ -14,6 +14,7 @@ from sunkpy.core.nodeset.actions import (
     RemoveFinalizer,
 )
 from sunkpy.core.nodeset.decide import decide_nodeset
+from sunkpy.core.nodeset.world import WAVE
 from tests.unit.core.nodeset.build import NOW, make_node, make_nodeset, make_pod, make_template, make_world
 
 TOKEN = "2026-11-20T11:30:00+00:00/scale-down"
@@ -115,7 +116,7 @@ def test_too_many_leaving_at_once_are_held_until_confirmed():
     nodeset = make_nodeset(template=template)
     plan = decide_nodeset(make_world(nodeset, nodes(10), pods(nodeset, 10)))
     assert plan.actions == []
-    assert len(plan.survey.held) == 10
+    assert len(plan.held) == 10
     confirmed = make_nodeset(template=template, annotations={names.ANNOTATION_REMOVAL_CAP: "10"})
     assert len(marked(decide_nodeset(make_world(confirmed, nodes(10), pods(confirmed, 10))))) == 10
 
@@ -253,3 +254,28 @@ def test_a_pod_of_an_earlier_nodeset_of_this_name_is_not_ours():
     earlier = msgspec.structs.replace(nodeset, metadata=msgspec.structs.replace(nodeset.metadata, uid="earlier"))
     assert not nodeset.owns(make_pod(earlier, 1))
     assert nodeset.owns(make_pod(nodeset, 1))
+
+
+def test_pods_are_created_in_waves():
+    many = [make_node(n, ip=f"10.0.{n // 200}.{n % 200}") for n in range(WAVE + 50)]
+    world = make_world(make_nodeset(), many)
+    plan = decide_nodeset(world)
+    assert (len(created(plan)), plan.missing, plan.is_partial) == (WAVE, WAVE + 50, True)
+    plan = decide_nodeset(msgspec.structs.replace(world, room_to_create=7))
+    assert (len(created(plan)), plan.is_partial) == (7, True)
+    assert not decide_nodeset(make_world(make_nodeset(replicas=20), many)).is_partial
+
+
+def test_pods_are_marked_in_waves_and_what_keeps_a_pod_comes_first():
+    nodeset = make_nodeset(replicas=1)
+    many = [make_node(n, ip=f"10.0.{n // 200}.{n % 200}") for n in range(WAVE + 50)]
+    found = pods(nodeset, WAVE + 49)
+    plan = decide_nodeset(make_world(nodeset, many, found))
+    assert (len(plan.actions), plan.is_partial) == (WAVE, True)
+    back = make_nodeset(replicas=WAVE + 49)
+    found[-1] = make_pod(nodeset, WAVE + 49, token=TOKEN)
+    assert [type(action) for action in decide_nodeset(make_world(back, many, found)).actions] == [CancelPending]
+    some = decide_nodeset(
+        make_world(make_nodeset(replicas=0), many, [*found[:-1], make_pod(nodeset, 299, drained=TOKEN, token=TOKEN)])
+    )
+    assert isinstance(some.actions[0], DeletePod)

@@ -2,7 +2,7 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Container, Node, Pod, PodSpec, PodStatus, Resources, Taint
-from sunkpy.core.nodeset.feasibility import Exclusion, Rule, decide_fit, explain_exclusions
+from sunkpy.core.nodeset.feasibility import Asked, Exclusion, Rule, decide_fit, explain_exclusions
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_template
 
 EVICTED = {names.ANNOTATION_EMPTIED: "evicted"}
@@ -10,7 +10,7 @@ EVICTED = {names.ANNOTATION_EMPTIED: "evicted"}
 
 def judge(node: Node, *, occupants: tuple[Pod, ...] = (), rival: str | None = None, gpu: str | None = None, **spec):
     template = make_nodeset(template=make_template(**spec)).pod_spec
-    return decide_fit(node, template, occupants=occupants, rival=rival, gpu_resource=gpu)
+    return decide_fit(node, Asked.read(template, gpu), occupants=occupants, rival=rival)
 
 
 def affinity(**line: object) -> dict[str, object]:
@@ -88,11 +88,10 @@ def test_a_node_of_another_nodeset_does_not_fit():
 
 def test_the_explanation_counts_rules():
     text = explain_exclusions(
-        [
-            Exclusion(Rule.AFFINITY),
-            Exclusion(Rule.RESOURCE, "memory", "needs 64Gi, has 23Gi"),
-            Exclusion(Rule.AFFINITY),
-        ]
+        {
+            Exclusion(Rule.AFFINITY): 2,
+            Exclusion(Rule.RESOURCE, "memory", "needs 64Gi, has 23Gi"): 1,
+        }
     )
     assert text == "2 do not match nodeAffinity, 1 lacks memory: needs 64Gi, has 23Gi"
 

@@ -1,11 +1,15 @@
+import msgspec
 import pytest
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Condition
-from sunkpy.core.nodeset.removal import removal_order
-from sunkpy.core.nodeset.rollout import choose_for_rollout, is_stranded, is_updated, max_unavailable
+from sunkpy.core.nodeset.pod_state import removal_order
+from sunkpy.core.nodeset.rollout import choose_for_rollout, max_unavailable
+from sunkpy.core.nodeset.slurmd_pod import node_of
 from sunkpy.core.nodeset.spec import RollingUpdate, UpdateStrategy
-from tests.unit.core.nodeset.build import EARLIER, make_node, make_nodeset, make_pod
+from sunkpy.core.nodeset.survey import make_survey
+from sunkpy.core.nodeset.wanted import Wanted
+from tests.unit.core.nodeset.build import EARLIER, make_node, make_nodeset, make_pod, make_views
 
 NODESET = make_nodeset()
 TOKEN = "2026-11-20T11:30:00+00:00/rollout"
@@ -20,14 +24,12 @@ def new(number, **kwargs):
 
 
 def choose(pods, *, limit, total=None, nodes=None):
-    stranded = {pod.name for pod in pods if is_stranded(pod, (nodes or {}).get(pod.spec.node_name, make_node(1)))}
-    return choose_for_rollout(
-        pods,
-        is_current=lambda pod: is_updated(pod, "new"),
-        total=len(pods) if total is None else total,
-        limit=limit,
-        stranded=stranded,
-    )
+    """The names of the pods that the roll takes, with a good node below each pod but where `nodes` has another one."""
+    there = [(nodes or {}).get(node_of(pod), make_node(int(node_of(pod)[1:]))) for pod in pods]
+    wanted = msgspec.structs.replace(Wanted.read(NODESET), hash="new")
+    survey = make_survey(wanted, make_views(there, pods, {}))
+    chosen = choose_for_rollout(survey, (), total=len(pods) if total is None else total, limit=limit)
+    return {survey.pods[uid].pod.name for uid in chosen}
 
 
 @pytest.mark.parametrize(
@@ -55,11 +57,11 @@ def test_the_roll_takes_as_many_as_may_be_missing():
 
 
 def test_a_missing_pod_uses_up_the_limit():
-    assert choose([old(1), old(2)], limit=1, total=3) == frozenset()
+    assert choose([old(1), old(2)], limit=1, total=3) == set()
 
 
 def test_new_pods_that_do_not_become_ready_stop_the_roll():
-    assert choose([new(1, ready=False), old(2), old(3)], limit=1) == frozenset()
+    assert choose([new(1, ready=False), old(2), old(3)], limit=1) == set()
 
 
 def test_a_pod_already_marked_stays_chosen():
@@ -82,11 +84,11 @@ def test_a_broken_template_can_be_rolled_over_by_a_mended_one():
 
 
 def test_a_pod_on_its_way_out_counts():
-    assert choose([old(1, deleting=True), old(2)], limit=1) == frozenset()
+    assert choose([old(1, deleting=True), old(2)], limit=1) == set()
 
 
 def test_nothing_outdated_nothing_chosen():
-    assert choose([new(1), new(2, created=EARLIER)], limit=5) == frozenset()
+    assert choose([new(1), new(2, created=EARLIER)], limit=5) == set()
 
 
 DEAD = {"n1": make_node(1, ready=False)}
@@ -113,11 +115,11 @@ def test_a_mark_that_the_roll_has_set_stays_when_the_machine_dies():
 
 
 def test_a_template_that_slurm_refuses_stops_the_roll():
-    assert choose([new(1, ready=False, cordon=INVALID), old(2)], limit=1) == frozenset()
+    assert choose([new(1, ready=False, cordon=INVALID), old(2)], limit=1) == set()
 
 
 def test_many_dead_machines_are_no_accident_and_stop_the_roll():
     nodes = {f"n{n}": make_node(n, ready=False) for n in range(4)}
     pods = [new(n, ready=False) for n in range(4)] + [old(n) for n in range(4, 10)]
     assert choose(pods[2:], limit=1, nodes=nodes, total=8), "two of eight: a fifth, rounded up"
-    assert choose(pods, limit=1, nodes=nodes) == frozenset()
+    assert choose(pods, limit=1, nodes=nodes) == set()

@@ -17,17 +17,17 @@ from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.nodeset.actions import CancelPending, CreatePod, DeletePod, MarkPending, RemoveFinalizer
 from sunkpy.core.nodeset.decide import Plan, decide_nodeset
 from sunkpy.core.nodeset.node_side import NodePatch, decide_node, decide_pod_cordon
+from sunkpy.core.nodeset.pod_state import is_available, is_updated
 from sunkpy.core.nodeset.removal import is_cleared
-from sunkpy.core.nodeset.rollout import is_available, is_updated, max_unavailable
+from sunkpy.core.nodeset.rollout import max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
-from sunkpy.core.nodeset.world import World
-from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod, make_template, make_world
+from tests.unit.core.nodeset.build import Cluster, make_node, make_nodeset, make_pod, make_template
 
 PASSES = 80
 
 
 @st.composite
-def worlds(draw):
+def clusters(draw):
     """NodeSets of up to six nodes, with pods in any state that objects can be in."""
     template = make_template(nodeSelector={"pool": "gpu"})
     nodeset = make_nodeset(
@@ -58,7 +58,7 @@ def worlds(draw):
                     template_hash=draw(st.sampled_from([None, "old"])),
                 )
             )
-    return make_world(nodeset, nodes, pods)
+    return Cluster(nodeset=nodeset, nodes=tuple(nodes), pods=tuple(pods))
 
 
 def with_annotation(pod: Pod, key: str, value: str | None) -> Pod:
@@ -72,9 +72,9 @@ def with_conditions(pod: Pod, **wanted: str) -> Pod:
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=kept + added))
 
 
-def apply(world: World, plan: Plan) -> tuple[World, bool]:
-    """The world after the actions; True when the finalizer went."""
-    pods = {pod.name: pod for pod in world.slurmd_pods}
+def apply(cluster: Cluster, plan: Plan) -> tuple[Cluster, bool]:
+    """The cluster after the actions; True when the finalizer went."""
+    pods = {pod.name: pod for pod in cluster.pods}
     is_released = False
     for action in plan.actions:
         match action:
@@ -90,19 +90,19 @@ def apply(world: World, plan: Plan) -> tuple[World, bool]:
                 assert node not in {node_of(other) for other in pods.values()}
                 made = msgspec.convert({"metadata": body["metadata"], "spec": {"nodeName": node}}, Pod)
                 meta = msgspec.structs.replace(
-                    made.metadata, uid=f"{name}-{world.now}", creation_timestamp=world.now.isoformat()
+                    made.metadata, uid=f"{name}-{cluster.now}", creation_timestamp=cluster.now.isoformat()
                 )
                 pods[name] = msgspec.structs.replace(made, metadata=meta)
             case RemoveFinalizer():
                 is_released = True
-    return msgspec.structs.replace(world, slurmd_pods=tuple(pods.values())), is_released
+    return msgspec.structs.replace(cluster, pods=tuple(pods.values())), is_released
 
 
-def step_time(world: World, *, jobs_end: bool) -> World:
+def step_time(cluster: Cluster, *, jobs_end: bool) -> Cluster:
     """Kubelet and syncer do their part: terminating pods go, others become ready; idle marked ones are answered."""
     pods = []
-    now = world.now + timedelta(seconds=30)
-    for pod in world.slurmd_pods:
+    now = cluster.now + timedelta(seconds=30)
+    for pod in cluster.pods:
         if pod.is_deleting:
             continue
         token = token_of(pod)
@@ -114,97 +114,98 @@ def step_time(world: World, *, jobs_end: bool) -> World:
         answer = pod.annotations.get(names.ANNOTATION_PENDING_DELETION) if token and not is_busy else None
         told = with_annotation(told if not pod.is_finished else pod, names.ANNOTATION_DRAINED, answer)
         pods.append(with_annotation(told, names.ANNOTATION_DRAINED_AT, now.isoformat() if answer else None))
-    return msgspec.structs.replace(world, slurmd_pods=tuple(pods), now=now)
+    return msgspec.structs.replace(cluster, pods=tuple(pods), now=now)
 
 
-def check_step(world: World, plan: Plan) -> None:
+def check_step(cluster: Cluster, plan: Plan) -> None:
     for action in plan.actions:
         if isinstance(action, DeletePod) and not action.pod.is_finished:
-            assert is_cleared(action.pod, world.now)
+            assert is_cleared(action.pod, cluster.now)
             assert not action.pod.is_condition_true(names.CONDITION_RUNNING)
 
 
-def check_roll_limit(world: World, plan: Plan) -> None:
+def check_roll_limit(cluster: Cluster, plan: Plan) -> None:
     """What the roll newly takes never makes more than maxUnavailable missing."""
-    strategy = world.nodeset.spec.update_strategy
-    target = min(plan.desired, plan.survey.possible)
+    strategy = cluster.nodeset.spec.update_strategy
+    survey = cluster.world.survey
+    target = min(plan.desired, survey.possible)
     newly = [
         action.pod
         for action in plan.actions
         if isinstance(action, MarkPending) and action.token.cause == "rollout" and is_available(action.pod)
     ]
     if newly:
-        staying = plan.survey.staying
-        after = sum(is_available(pod) for pod in staying if pod not in newly)
+        after = sum(is_available(judged.pod) for judged in survey.staying if judged.pod not in newly)
         assert target - after <= max_unavailable(strategy, target)
 
 
-def settle(world: World, *, jobs_end: bool) -> tuple[World, Plan, bool]:
+def settle(cluster: Cluster, *, jobs_end: bool) -> tuple[Cluster, Plan, bool]:
     is_released = False
     for _ in range(PASSES):
-        plan = decide_nodeset(world)
-        check_step(world, plan)
-        check_roll_limit(world, plan)
-        after, released = apply(world, plan)
+        plan = decide_nodeset(cluster.world)
+        check_step(cluster, plan)
+        check_roll_limit(cluster, plan)
+        after, released = apply(cluster, plan)
         is_released = is_released or released
         after = step_time(after, jobs_end=jobs_end)
-        if not plan.actions and after.slurmd_pods == world.slurmd_pods:
-            return world, plan, is_released
-        world = after
+        if not plan.actions and after.pods == cluster.pods:
+            return cluster, plan, is_released
+        cluster = after
     raise AssertionError(f"no rest after {PASSES} passes: {plan.actions}")
 
 
 @settings(max_examples=60)
-@given(worlds())
-def test_any_start_comes_to_rest_where_it_should(world):
-    if world.nodeset.is_deleting:
-        _, _, is_released = settle_until_released(world)
+@given(clusters())
+def test_any_start_comes_to_rest_where_it_should(cluster):
+    if cluster.nodeset.is_deleting:
+        _, _, is_released = settle_until_released(cluster)
         assert is_released
         return
-    end, plan, _ = settle(world, jobs_end=True)
-    fits = sum(node.labels["pool"] == "gpu" for node in world.nodes.values())
-    replicas = world.nodeset.spec.replicas
-    assert len(end.slurmd_pods) == (fits if replicas is None else min(replicas, fits))
-    assert all(token_of(pod) is None for pod in end.slurmd_pods)
-    if not world.nodeset.spec.paused:
-        assert all(is_updated(pod, template_hash(world.nodeset)) for pod in end.slurmd_pods)
-    assert plan.survey.possible == fits
+    end, plan, _ = settle(cluster, jobs_end=True)
+    fits = sum(node.labels["pool"] == "gpu" for node in cluster.nodes)
+    replicas = cluster.nodeset.spec.replicas
+    assert len(end.pods) == (fits if replicas is None else min(replicas, fits))
+    assert all(token_of(pod) is None for pod in end.pods)
+    if not cluster.nodeset.spec.paused:
+        assert all(is_updated(pod, template_hash(cluster.nodeset)) for pod in end.pods)
+    assert plan.desired == fits or cluster.nodeset.spec.replicas is not None
+    assert end.world.survey.possible == fits
 
 
-def settle_until_released(world):
+def settle_until_released(cluster):
     for _ in range(PASSES):
-        plan = decide_nodeset(world)
-        check_step(world, plan)
-        world, is_released = apply(world, plan)
+        plan = decide_nodeset(cluster.world)
+        check_step(cluster, plan)
+        cluster, is_released = apply(cluster, plan)
         if is_released:
-            assert not world.slurmd_pods
-            return world, plan, True
-        world = step_time(world, jobs_end=True)
-    return world, plan, False
+            assert not cluster.pods
+            return cluster, plan, True
+        cluster = step_time(cluster, jobs_end=True)
+    return cluster, plan, False
 
 
 @settings(max_examples=60)
-@given(worlds())
-def test_a_busy_nodes_pod_is_never_deleted(world):
+@given(clusters())
+def test_a_busy_nodes_pod_is_never_deleted(cluster):
     busy = {
         pod.uid
-        for pod in world.slurmd_pods
+        for pod in cluster.pods
         if pod.is_condition_true(names.CONDITION_RUNNING) and not pod.is_finished and not pod.is_deleting
     }
     for _ in range(12):
-        world, _ = apply(world, decide_nodeset(world))
-        world = step_time(world, jobs_end=False)
-        assert busy <= {pod.uid for pod in world.slurmd_pods}
+        cluster, _ = apply(cluster, decide_nodeset(cluster.world))
+        cluster = step_time(cluster, jobs_end=False)
+        assert busy <= {pod.uid for pod in cluster.pods}
 
 
 @settings(max_examples=30)
-@given(worlds())
-def test_the_same_node_keeps_its_name(world):
-    before = {node_of(pod): pod.name for pod in world.slurmd_pods}
-    if world.nodeset.is_deleting:
+@given(clusters())
+def test_the_same_node_keeps_its_name(cluster):
+    before = {node_of(pod): pod.name for pod in cluster.pods}
+    if cluster.nodeset.is_deleting:
         return
-    end, _, _ = settle(world, jobs_end=True)
-    for pod in end.slurmd_pods:
+    end, _, _ = settle(cluster, jobs_end=True)
+    for pod in end.pods:
         assert before.get(node_of(pod), pod.name) == pod.name
 
 

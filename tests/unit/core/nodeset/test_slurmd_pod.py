@@ -5,7 +5,7 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.nodeset.slurmd_pod import build_pod, find_changed_offers, gres_offered, node_of, template_hash
+from sunkpy.core.nodeset.slurmd_pod import build_pod, changed_offer, gres_offered, node_of, template_hash
 from sunkpy.core.nodeset.spec import Gpu
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod, make_template
 
@@ -129,6 +129,8 @@ def test_where_slurm_had_drained_the_node_slurmd_starts_drained_for_the_same_rea
 def test_gpus_that_come_or_go_make_another_offer(gpus, ready, is_changed):
     nodeset = make_nodeset(gpu=Gpu())
     made = build(nodeset, make_node(1, allocatable={"nvidia.com/gpu": "2"}))["metadata"]["annotations"]
-    pods = [make_pod(nodeset, 1, annotations=made), make_pod(nodeset, 2)]
-    nodes = {f"n{n}": make_node(n, allocatable={"nvidia.com/gpu": gpus}, ready=ready) for n in (1, 2)}
-    assert set(find_changed_offers(nodeset, nodes, pods)) == ({pods[0].uid} if is_changed else set())
+    node = make_node(1, allocatable={"nvidia.com/gpu": gpus}, ready=ready)
+    found = changed_offer(nodeset, node, make_pod(nodeset, 1, annotations=made))
+    assert bool(found) is is_changed
+    assert changed_offer(nodeset, node, make_pod(nodeset, 2)) == "", "a pod of an older operator does not say"
+    assert changed_offer(nodeset, None, make_pod(nodeset, 1, annotations=made)) == ""

@@ -1,0 +1,64 @@
+"""What is said of a slurmd pod by itself, and which of several goes first."""
+
+from __future__ import annotations
+
+from sunkpy.core import names
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.removal_token import token_of
+from sunkpy.core.model.times import parse_rfc3339
+
+RemovalOrder = tuple[bool, int, float, str]
+
+
+def is_available(pod: Pod) -> bool:
+    """Ready (which includes: registered in Slurm) and to stay."""
+    return pod.is_condition_true("Ready") and not pod.is_deleting and token_of(pod) is None
+
+
+def is_answered(pod: Pod) -> bool:
+    """The syncer has answered exactly the token that is on the pod."""
+    token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
+    return token is not None and pod.annotations.get(names.ANNOTATION_DRAINED) == token
+
+
+def is_updated(pod: Pod, wanted_hash: str) -> bool:
+    """Made from the template as it is now; what the node offered then does not count."""
+    return pod.labels.get(names.LABEL_TEMPLATE_HASH) == wanted_hash
+
+
+def is_on_the_way(pod: Pod, *, is_current: bool) -> bool:
+    """Between the old pod, already told to stop, and the new one, not yet ready."""
+    return not is_available(pod) if is_current else pod.is_deleting
+
+
+def is_stranded(pod: Pod, node: Node | None) -> bool:
+    """Not available, and no roll can change it: the kubelet is gone, or Slurm holds the node for somebody else.
+
+    What Slurm refuses as invalid may be the template's fault, and does not excuse it.
+    """
+    if is_available(pod):
+        return False
+    held = pod.condition(names.CONDITION_CORDON)
+    is_held = held is not None and held.status == "True" and held.reason != names.REASON_INVALID
+    return node is None or not node.is_ready or is_held
+
+
+def removal_order(pod: Pod) -> RemovalOrder:
+    """Sort key, first to go first: marked before unmarked, then by `_rank`, then newest first."""
+    created = pod.metadata.creation_timestamp
+    age = parse_rfc3339(created).timestamp() if created else float("inf")
+    return (not pod.is_deleting and token_of(pod) is None, _rank(pod), -age, pod.name)
+
+
+def _rank(pod: Pod) -> int:
+    """not-ready < idle < draining < running.
+
+    A pod that is not Ready but still runs a job ranks as running, and a Ready pod whose jobs nobody knows of too.
+    """
+    running = pod.condition(names.CONDITION_RUNNING)
+    is_ready = pod.is_condition_true("Ready")
+    if running is not None and running.status == "True":
+        return 2 if pod.is_condition_true(names.CONDITION_DRAIN) else 3
+    if not is_ready:
+        return 0
+    return 1 if running is not None and running.status == "False" else 3

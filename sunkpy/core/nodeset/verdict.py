@@ -1,0 +1,214 @@
+"""The first half of a decision: one node and its pods, judged by themselves.
+
+May the node carry a slurmd pod, may the pod that is there stay, and what is there to count? Nothing here looks at
+another node or at the clock, so a verdict stands until its own node or a pod on it changes. What holds for all nodes
+together (how many, which first, not too many at once) is decided on the sums of the verdicts (`survey`, `decide`).
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Mapping, Sequence, Set
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.removal_token import token_of
+from sunkpy.core.nodeset.feasibility import Exclusion, decide_fit
+from sunkpy.core.nodeset.pod_state import (
+    RemovalOrder,
+    is_answered,
+    is_available,
+    is_on_the_way,
+    is_stranded,
+    is_updated,
+    removal_order,
+)
+from sunkpy.core.nodeset.slurmd_pod import changed_offer
+from sunkpy.core.nodeset.wanted import Wanted
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a verdict looks at.
+
+    `node` is None when there is no such Node (any more). `slurmd_pods` are those on it, or pinned to it, of all
+    NodeSets, `occupants` all pods on it. `lasting_offers`: uids of slurmd pods whose node has offered something else
+    than they were made for, for a while.
+    """
+
+    name: str
+    node: Node | None = None
+    slurmd_pods: Sequence[Pod] = ()
+    occupants: Sequence[Pod] = ()
+    lasting_offers: Set[str] = frozenset()
+
+
+class Trait(enum.IntEnum):
+    """What is true of a slurmd pod. By these, pods are counted and found again."""
+
+    LIVE = enum.auto()  # not finished; the next four are of live pods
+    SCHEDULED = enum.auto()  # on a node that fits; else it is misscheduled
+    DRAINS = enum.auto()
+    RUNS = enum.auto()
+    SCHEDULED_READY = enum.auto()
+    SCHEDULED_AVAILABLE = enum.auto()
+    SCHEDULED_UPDATED = enum.auto()
+    STAYING = enum.auto()  # it may remain, unless there are too many
+    STAYING_AVAILABLE = enum.auto()
+    STAYING_UPDATED = enum.auto()
+    STAYING_UNREADY = enum.auto()
+    ON_THE_WAY = enum.auto()  # staying, between the old template and the new
+    STRANDED = enum.auto()  # staying, and no roll can move it
+    OUTDATED = enum.auto()  # staying, made from another template or for another offer
+    OLD_TEMPLATE = enum.auto()  # staying, made from another template
+    LEAVING = enum.auto()  # its node is out, or has another pod
+    LEAVING_LOST = enum.auto()  # its Node object is gone
+    OTHER_OFFER = enum.auto()  # its node offers something else than it was made for
+    MARKED = enum.auto()
+    ANSWERED = enum.auto()  # marked, and the syncer has said that nothing runs there
+    FINISHED = enum.auto()
+    DELETING = enum.auto()
+
+
+class JudgedPod(msgspec.Struct, frozen=True, kw_only=True):
+    """A slurmd pod of the NodeSet; `order` says which of several goes first, `offer` what its node offers by now."""
+
+    pod: Pod
+    traits: frozenset[Trait]
+    order: RemovalOrder
+    fits: bool
+    offer: str = ""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What follows from one node and its pods alone.
+
+    `fits`: the node may carry a pod. `foreign_names` are names of slurmd pods of other NodeSets that cannot be given
+    again.
+    """
+
+    node: Node | None
+    fits: bool = False
+    exclusion: Exclusion | None = None
+    pods: tuple[JudgedPod, ...]
+    foreign_names: tuple[str, ...] = ()
+
+
+def judge(wanted: Wanted, view: NodeView) -> Verdict:
+    """What is to be said of one node for one NodeSet.
+
+    Raises:
+        quantity.BadQuantity: a quantity of the NodeSet or of the node cannot be read.
+    """
+    nodeset = wanted.nodeset
+    own = sorted(filter(nodeset.owns, view.slurmd_pods), key=_primary_order)
+    if nodeset.is_deleting:
+        # Nobody judges nodes any more: none is offered, and what is there counts as scheduled.
+        return Verdict(node=view.node, pods=tuple(_judge_leaver(wanted, view, pod, fits=True) for pod in own))
+    foreign = [pod for pod in view.slurmd_pods if not nodeset.owns(pod)]
+    exclusion = _exclude(wanted, view, own, foreign)
+    fits = view.node is not None and exclusion is None
+    may_stay = view.node is not None and (exclusion is None or exclusion.may_stay)
+    stayers, leavers = (own[:1], own[1:]) if may_stay else ([], own)
+    return Verdict(
+        node=view.node,
+        fits=fits,
+        exclusion=exclusion,
+        pods=(
+            *(_judge_stayer(wanted, view, pod, fits=fits) for pod in stayers),
+            *(_judge_leaver(wanted, view, pod, fits=fits) for pod in leavers),
+        ),
+        foreign_names=tuple(pod.name for pod in foreign if _shares_names(wanted, pod)),
+    )
+
+
+def _exclude(wanted: Wanted, view: NodeView, own: Sequence[Pod], foreign: Sequence[Pod]) -> Exclusion | None:
+    """Why the node is out. Where a pod of ours is, the room is ours already."""
+    if view.node is None:
+        return None
+    others = () if own else [pod for pod in view.occupants if not wanted.nodeset.owns(pod)]
+    return decide_fit(view.node, wanted.asked, occupants=others, rival=_rival(foreign, own[0] if own else None))
+
+
+def _primary_order(pod: Pod) -> tuple[bool, bool, str, str]:
+    """Of several pods on a node the first counts: one that is not going, then the oldest."""
+    return (pod.is_deleting, pod.is_finished, *_age(pod))
+
+
+def _age(pod: Pod) -> tuple[str, str]:
+    return (pod.metadata.creation_timestamp or "~", pod.uid)
+
+
+def _rival(foreign: Sequence[Pod], primary: Pod | None) -> str | None:
+    """The other NodeSet that has the node. Where both have a pod, the older one keeps it."""
+    older = [pod for pod in foreign if primary is None or _age(pod) < _age(primary)]
+    if not older:
+        return None
+    oldest = min(older, key=_age)
+    return f"{oldest.metadata.namespace}/{oldest.labels.get(names.LABEL_NODESET, '?')}"
+
+
+def _shares_names(wanted: Wanted, pod: Pod) -> bool:
+    """Pod names are unique in a namespace, Slurm names in a Slurm cluster."""
+    same_cluster = pod.labels.get(names.LABEL_CLUSTER) == wanted.nodeset.spec.cluster
+    return same_cluster or pod.metadata.namespace == wanted.nodeset.metadata.namespace
+
+
+def _judge_stayer(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> JudgedPod:
+    other_offer = changed_offer(wanted.nodeset, view.node, pod)
+    is_of_template = is_updated(pod, wanted.hash)
+    is_current = is_of_template and not (other_offer and pod.uid in view.lasting_offers)
+    found = {
+        Trait.STAYING: True,
+        Trait.STAYING_AVAILABLE: is_available(pod),
+        Trait.STAYING_UPDATED: is_of_template,
+        Trait.STAYING_UNREADY: not pod.is_condition_true("Ready"),
+        Trait.ON_THE_WAY: is_on_the_way(pod, is_current=is_current),
+        Trait.STRANDED: is_stranded(pod, view.node),
+        Trait.OUTDATED: not is_current,
+        Trait.OLD_TEMPLATE: not is_of_template,
+        Trait.OTHER_OFFER: bool(other_offer),
+    }
+    return JudgedPod(
+        pod=pod,
+        traits=_interned(found | _traits_of_any(wanted, pod, fits=fits)),
+        order=removal_order(pod),
+        fits=fits,
+        offer=other_offer,
+    )
+
+
+def _judge_leaver(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> JudgedPod:
+    found = {Trait.LEAVING: True, Trait.LEAVING_LOST: view.node is None}
+    traits = _interned(found | _traits_of_any(wanted, pod, fits=fits))
+    return JudgedPod(pod=pod, traits=traits, order=removal_order(pod), fits=fits)
+
+
+def _traits_of_any(wanted: Wanted, pod: Pod, *, fits: bool) -> dict[Trait, bool]:
+    live = not pod.is_finished
+    scheduled = live and fits
+    return {
+        Trait.LIVE: live,
+        Trait.SCHEDULED: scheduled,
+        Trait.DRAINS: live and pod.is_condition_true(names.CONDITION_DRAIN),
+        Trait.RUNS: live and pod.is_condition_true(names.CONDITION_RUNNING),
+        Trait.SCHEDULED_READY: scheduled and pod.is_condition_true("Ready"),
+        Trait.SCHEDULED_AVAILABLE: scheduled and is_available(pod),
+        Trait.SCHEDULED_UPDATED: scheduled and is_updated(pod, wanted.hash),
+        Trait.MARKED: token_of(pod) is not None,
+        Trait.ANSWERED: is_answered(pod),
+        Trait.FINISHED: not live,
+        Trait.DELETING: pod.is_deleting,
+    }
+
+
+@functools.cache
+def _same(traits: frozenset[Trait]) -> frozenset[Trait]:
+    """One set for all pods that have these traits: there are a few dozen kinds of pods."""
+    return traits
+
+
+def _interned(found: Mapping[Trait, bool]) -> frozenset[Trait]:
+    return _same(frozenset(trait for trait, holds in found.items() if holds))

@@ -1,0 +1,43 @@
+"""What a NodeSet wants of each node: read off its spec once, not once for each node."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import msgspec
+
+from sunkpy.core.model.objects import PodSpec
+from sunkpy.core.nodeset.feasibility import Asked
+from sunkpy.core.nodeset.slurmd_pod import template_hash
+from sunkpy.core.nodeset.spec import NodeSet
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """The NodeSet, what its template asks, and the fingerprint of a pod that is made from it now.
+
+    Of `nodeset` only what shapes a verdict may be read here: uid, name, namespace, spec and whether it is being
+    deleted. Its status and version are those of the moment in which it was read.
+    """
+
+    nodeset: NodeSet
+    asked: Asked
+    hash: str
+
+    @classmethod
+    def read(cls, nodeset: NodeSet) -> Self:
+        """What this NodeSet wants.
+
+        Raises:
+            msgspec.ValidationError: the template is not a pod template.
+            quantity.BadQuantity: a quantity of the template cannot be read.
+        """
+        gpu = nodeset.spec.gpu
+        # One that is being deleted has to go however its template looks.
+        spec = PodSpec() if nodeset.is_deleting else nodeset.pod_spec
+        asked = Asked.read(spec, gpu.resource if gpu else None)
+        return cls(nodeset=nodeset, asked=asked, hash=template_hash(nodeset))
+
+    def is_still_of(self, nodeset: NodeSet) -> bool:
+        """No verdict would be another one for what has changed of the NodeSet."""
+        mine = self.nodeset
+        return (mine.uid, mine.is_deleting, mine.spec) == (nodeset.uid, nodeset.is_deleting, nodeset.spec)

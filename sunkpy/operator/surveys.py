@@ -1,0 +1,111 @@
+"""For each NodeSet the survey of all nodes, brought up to date by those that have changed since the last pass.
+
+A change costs a name in a set when it comes, and one verdict when the next pass asks; a node that changes ten times in
+between is judged once. A NodeSet whose spec has changed gets a new survey, and the resync has every node judged anew,
+in slices, so that ten thousand verdicts never keep the process from its lease, its watches and its probes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from itertools import islice
+
+from sunkpy.core.model.objects import Key, Node
+from sunkpy.core.nodeset.slurmd_pod import node_of
+from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.core.nodeset.survey import Survey
+from sunkpy.core.nodeset.verdict import NodeView
+from sunkpy.core.nodeset.wanted import Wanted
+from sunkpy.kube.informer import Informer
+from sunkpy.operator.pod_index import PodIndex
+
+_SLICE = 100  # verdicts without a pause: 6 ms
+
+
+@dataclass
+class _Running:
+    """A survey, the nodes that it has wrong, and the slurmd pods (by uid) whose node's other offer has lasted."""
+
+    survey: Survey
+    stale: set[str]
+    lasting_offers: frozenset[str] = field(default_factory=frozenset)
+
+
+class Surveys:
+    """One for each NodeSet that was asked for."""
+
+    def __init__(self, nodes: Informer[Node], pods: PodIndex) -> None:
+        self._nodes = nodes
+        self._pods = pods
+        self._running: dict[Key, _Running] = {}
+
+    def touch(self, node: str) -> None:
+        """The node, or a pod on it, is no longer as it was."""
+        for running in self._running.values():
+            running.stale.add(node)
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """As `touch`, of the watch of Nodes."""
+        for node in (old, new):
+            if node is not None:
+                self.touch(node.name)
+
+    def touch_all(self) -> None:
+        """Judge every node anew, for what no event has told."""
+        for running in self._running.values():
+            running.stale |= self._all() | running.survey.judged
+
+    def forget(self, key: Key) -> None:
+        """The NodeSet is gone."""
+        self._running.pop(key, None)
+
+    async def catch_up(self, nodeset: NodeSet) -> None:
+        """Judge most of what has changed, with pauses.
+
+        Raises:
+            msgspec.ValidationError: the template is not a pod template.
+            quantity.BadQuantity: a quantity of the NodeSet or of a node cannot be read.
+        """
+        self._pods.expire()
+        running = self._of(nodeset)
+        while len(running.stale) > _SLICE:
+            self._judge(running, _SLICE)
+            await asyncio.sleep(0)
+
+    def survey(self, nodeset: NodeSet, lasting_offers: frozenset[str] | None = None) -> Survey:
+        """The survey as of this moment; `lasting_offers`: from now on these last.
+
+        Raises:
+            msgspec.ValidationError, quantity.BadQuantity: as above.
+        """
+        running = self._of(nodeset)
+        if lasting_offers is not None and lasting_offers != running.lasting_offers:
+            turned = (running.survey.pods.get(uid) for uid in lasting_offers ^ running.lasting_offers)
+            running.stale |= {node_of(judged.pod) for judged in turned if judged is not None}
+            running.lasting_offers = lasting_offers
+        self._judge(running, len(running.stale))
+        return running.survey
+
+    def _of(self, nodeset: NodeSet) -> _Running:
+        running = self._running.get(nodeset.key)
+        if running is None or not running.survey.wanted.is_still_of(nodeset):
+            running = self._running[nodeset.key] = _Running(Survey(Wanted.read(nodeset)), self._all())
+        return running
+
+    def _all(self) -> set[str]:
+        return {node.name for node in self._nodes.values()} | set(self._pods.nodes())
+
+    def _judge(self, running: _Running, count: int) -> None:
+        for name in list(islice(running.stale, count)):
+            running.survey.look(self._view(running, name))
+            running.stale.discard(name)
+
+    def _view(self, running: _Running, name: str) -> NodeView:
+        return NodeView(
+            name=name,
+            node=self._nodes.get("", name),
+            slurmd_pods=self._pods.slurmd_pods(name),
+            occupants=tuple(self._pods.on_node(name)),
+            lasting_offers=running.lasting_offers,
+        )

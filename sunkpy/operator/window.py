@@ -1,0 +1,50 @@
+"""Many writes of one kind, some at a time: no write waits for a slow one beside it, and a failure stops the rest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from sunkpy.kube import errors
+
+T = TypeVar("T")
+
+MOST_AT_ONCE = 24
+"""Three quarters of the connections to the apiserver; the rest is for the writes of other keys. It hides some 20 ms of
+an answer's way at a thousand writes a second, which is more than an apiserver does for one client."""
+
+
+async def work_through(items: Sequence[T], act: Callable[[T], Awaitable[bool]], *, at_first: int) -> None:
+    """Act on all items; what is under way when one fails is ended in order, what has not begun is left.
+
+    Args:
+        items: what to act on.
+        act: true when it went well; then one more may be under way at once, up to `MOST_AT_ONCE`. So from one it goes
+            1, 2, 4 … as answers come, and what everybody refuses is refused once.
+        at_first: how many may be under way at once before anything went well.
+
+    Raises:
+        KubeError: the first one of `act`.
+    """
+    waiting = iter(items)
+    failed: list[errors.KubeError] = []
+    hired, is_over = min(at_first, MOST_AT_ONCE, len(items)), False
+    async with asyncio.TaskGroup() as group:
+
+        async def work() -> None:
+            nonlocal is_over, hired
+            while not is_over and (found := next(waiting, None)) is not None:
+                try:
+                    is_over = not await act(found) or is_over
+                except errors.KubeError as error:
+                    failed.append(error)
+                    is_over = True
+                if not is_over and hired < min(MOST_AT_ONCE, len(items)):
+                    hired += 1
+                    group.create_task(work())
+
+        for _ in range(hired):
+            group.create_task(work())
+    if failed:
+        raise failed[0]
