@@ -9,7 +9,7 @@ import click
 
 from demo import story
 from demo.bring_up import bring_up, own_cluster
-from tests.bench import latency, report
+from tests.bench import latency, mirror, report
 from tests.bench.chaos import run as chaos
 from tests.families import cases, figures
 from tests.families.room import bring_up_room
@@ -19,7 +19,7 @@ QUICK_MINUTES = 5.0
 
 
 @click.command()
-@click.argument("name", type=click.Choice(["all", "latency", "chaos", "families"]), default="all")
+@click.argument("name", type=click.Choice(["all", "latency", "chaos", "families", "mirror"]), default="all")
 @click.option("--quick", is_flag=True, help="A few rounds, five minutes of chaos, or a few families.")
 @click.option("--only", default="", help="families: manifests whose name has this in it.")
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
@@ -30,6 +30,10 @@ def main(name: str, *, quick: bool, only: str, minutes: float, seed: int, faults
     """Measure, and write build/reports/<name>.json."""
     if name == "families":
         measure_families(quick=quick, only=only)
+        return
+    if name in ("all", "mirror"):
+        report.write("mirror", mirror.measure(mirror.SIZES[:2] if quick else mirror.SIZES))
+    if name == "mirror":
         return
     rounds = latency.Rounds(start=3, handover=3, drain=3) if quick else latency.Rounds()
     suite, cluster = os.environ.get("SLURM_SUITE", "trixie"), os.environ.get("SUNKPY_CLUSTER", "sunkpy")
