@@ -132,11 +132,12 @@ class Bench:
         return (_cpu_s() - used_s) / _REST_S
 
     async def _quiet(self) -> None:
-        """Until next to nothing is done any more."""
+        """Until next to nothing is done any more, and no request is on its way."""
         while True:
-            before_s = _cpu_s()
+            before_s, asked = _cpu_s(), sum(self._costs.asked.values())
             await asyncio.sleep(_QUIET_S)
-            if _cpu_s() - before_s < _QUIET_S * _QUIET_SHARE:
+            is_at_rest = _cpu_s() - before_s < _QUIET_S * _QUIET_SHARE and asked == sum(self._costs.asked.values())
+            if is_at_rest and not self._costs.under_way:
                 return
 
 
@@ -188,12 +189,29 @@ async def _busy(bench: Bench) -> list[report.Figure]:
 
 
 async def _cordon(bench: Bench) -> list[report.Figure]:
+    drained_after_s = 0.0
+
     async def cordon() -> None:
-        bench.kube.annotate(name_of(0), cordon="disk")
+        nonlocal drained_after_s
+        drained_after_s = await _drained_after_s(bench, [name_of(0)], "disk")
 
     cost = await bench.cost(cordon)
-    assert bench.slurm.is_drained(name_of(0))
-    return [_cpu(bench, "one cordon", [cost])]
+    label = f"{bench.size} nodes: cordon to drain"
+    return [
+        report.at_most(label, drained_after_s, unit="s", bound=0.5, n=1, limited_by=MACHINE),
+        _cpu(bench, "one cordon", [cost]),
+    ]
+
+
+async def _drained_after_s(bench: Bench, wanted: list[str], why: str) -> float:
+    async def all_drained() -> bool:
+        return all(map(bench.slurm.is_drained, wanted))
+
+    began_s = time.monotonic()
+    for name in wanted:
+        bench.kube.annotate(name, cordon=why)
+    await until(all_drained, timeout_s=_PATIENCE_S, what="all drained", every_s=0.02)
+    return time.monotonic() - began_s
 
 
 async def _drains(bench: Bench) -> list[report.Figure]:
@@ -201,16 +219,9 @@ async def _drains(bench: Bench) -> list[report.Figure]:
     wanted = [name_of(number) for number in range(bench.size - many, bench.size)]
     drained_after_s = 0.0
 
-    async def all_drained() -> bool:
-        return all(map(bench.slurm.is_drained, wanted))
-
     async def cordon() -> None:
         nonlocal drained_after_s
-        began_s = time.monotonic()
-        for name in wanted:
-            bench.kube.annotate(name, cordon="rack")
-        await until(all_drained, timeout_s=_PATIENCE_S, what="all drained", every_s=0.02)
-        drained_after_s = time.monotonic() - began_s
+        drained_after_s = await _drained_after_s(bench, wanted, "rack")
 
     cost = await bench.cost(cordon)
     calls = sum(count for what, count in cost.asked.items() if what.startswith("POST"))

@@ -45,6 +45,7 @@ class Costs:
     def __init__(self) -> None:
         self.spent_s = 0.0
         self.asked: dict[str, int] = {}
+        self.under_way = 0
 
     @contextmanager
     def own(self) -> Iterator[None]:
@@ -57,6 +58,15 @@ class Costs:
 
     def count(self, what: str) -> None:
         self.asked[what] = self.asked.get(what, 0) + 1
+
+    async def late(self, room: asyncio.Semaphore, took_s: float) -> None:
+        """The answer comes after so long, and after those before it."""
+        self.under_way += 1
+        try:
+            async with room:
+                await asyncio.sleep(took_s)
+        finally:
+            self.under_way -= 1
 
 
 class SlurmSide(Transport):
@@ -98,8 +108,7 @@ class SlurmSide(Transport):
         with self._costs.own():
             self._costs.count(f"{request.method} {request.endpoint}")
             answer, took_s = self._answer(request)
-        async with self._room:
-            await asyncio.sleep(took_s)
+        await self._costs.late(self._room, took_s)
         return answer
 
     def _answer(self, request: Request) -> tuple[httpx.Response, float]:
@@ -155,8 +164,7 @@ class KubeSide(Kube):
         with self._costs.own():
             answer = self._handle(method, path, options.get("body") or {})
         if path != paths.pods(NAMESPACE):
-            async with self._room:
-                await asyncio.sleep(_PATCH_S)
+            await self._costs.late(self._room, _PATCH_S)
         return answer
 
     async def watch_lines(
