@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import structlog
 
 from sunkpy.core import names
-from sunkpy.core.mirror import Answer, Memory, MirrorAction, View, after_writing, find_vanished
+from sunkpy.core.mirror import Answer, Memory, MirrorAction, View, after_writing, find_vanished, is_expected
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.kube.informer import Informer
@@ -34,7 +34,10 @@ class Collector:
         self._metrics = metrics
         self._memories: dict[str, Memory] = {}
         self._is_trusted = True
+        self._expected_changes = 0
+        self._judged: tuple[int, int] | None = None
         self._log = structlog.get_logger("syncer")
+        pods.add_handler(self._pod_changed)
 
     def view(self, name: str) -> View:
         """All that is known of one name now."""
@@ -45,6 +48,7 @@ class Collector:
             answer=self._answer(name),
             are_pods_known=self._pods.connected,
             memory=self._memories.get(name, Memory()),
+            slurm_nodes=self.slurm_node_count,
         )
 
     def names(self) -> set[str]:
@@ -75,8 +79,15 @@ class Collector:
         self._memories[name] = after_writing(memory, actions, now_s)
 
     def judge_answer(self) -> bool:
-        """Is the newest answer to be believed? True when that has changed: then every name is to be looked at."""
+        """Is the newest answer to be believed? True when that has changed: then every name is to be looked at.
+
+        Looked at only when Slurm lists other names, or other pods are expected there: both are rare.
+        """
         observation = self._nodes.observation
+        judged = (observation.listing if observation else 0, self._expected_changes)
+        if judged == self._judged:
+            return False
+        self._judged = judged
         vanished = find_vanished(filter(is_slurmd, self._pods.values()), observation.nodes) if observation else ()
         was_trusted, self._is_trusted = self._is_trusted, not vanished
         if self._is_trusted == was_trusted:
@@ -92,6 +103,15 @@ class Collector:
             )
         return True
 
+    @property
+    def is_trusted(self) -> bool:
+        """The newest answer is to be believed."""
+        return self._is_trusted
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if (old is not None and is_expected(old)) != (new is not None and is_expected(new)):
+            self._expected_changes += 1
+
     def _pod(self, name: str) -> Pod | None:
         """The slurmd pod of that name; a pod that only carries the labels of one is none."""
         pod = self._pods.get(self._namespace, name)
@@ -105,5 +125,6 @@ class Collector:
             node=observation.nodes.get(name),
             number=observation.number,
             at_s=observation.at_s,
+            turn_s=self._nodes.turn_s,
             is_trusted=self._is_trusted,
         )

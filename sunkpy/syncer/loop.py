@@ -20,11 +20,13 @@ from sunkpy.slurm import NodeCache
 from sunkpy.slurm.errors import NotFound, SlurmError, Unreachable
 from sunkpy.syncer.collect import Collector
 from sunkpy.syncer.execute import Executor
+from sunkpy.syncer.outage import Outage
 
 _CAPPED_AGAIN_S = 10.0
 _FIRST_ANSWER_AGAIN_S = 0.5
 _AGE_EACH_S = 1.0
-_WORKERS = 8
+_WORKERS = 256
+"""Names whose writes may wait for one another: a list of Slurm nodes is as long as there are workers to share it."""
 
 
 class MirrorLoop:
@@ -37,6 +39,7 @@ class MirrorLoop:
         nodes: NodeCache,
         collector: Collector,
         executor: Executor,
+        outage: Outage,
         queue_metrics: QueueMetrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -44,6 +47,7 @@ class MirrorLoop:
         self._nodes = nodes
         self._collector = collector
         self._executor = executor
+        self._outage = outage
         self._queue_metrics = queue_metrics
         self._clock = clock
         self._queue: WorkQueue[str] = WorkQueue("mirror")
@@ -62,6 +66,7 @@ class MirrorLoop:
 
     async def reconcile(self, name: str) -> float | None:
         """One pass over one name: collect, decide, execute; after how many seconds to look again."""
+        await asyncio.sleep(0)  # when all names come at once, the rest of the process has its turn between them
         view = self._collector.view(name)
         decision = decide_mirror(view, self._clock())
         self._collector.remember(name, decision.memory)
@@ -70,7 +75,7 @@ class MirrorLoop:
         nodes = self._collector.slurm_node_count
         allowed = [a for a in decision.actions if await self._executor.spend_budget(a, view.pod, nodes=nodes)]
         if await self._execute(name, allowed, view.pod):
-            await self._read_back(name, allowed)
+            self._read_back(name, allowed)
         return _CAPPED_AGAIN_S if len(allowed) < len(decision.actions) else decision.again_s
 
     async def _execute(self, name: str, actions: Iterable[MirrorAction], pod: Pod | None) -> bool:
@@ -78,18 +83,18 @@ class MirrorLoop:
         try:
             wrote = [await self._executor.run(action, pod) for action in _pod_first(actions)]
         except NotFound:
-            await self._nodes.refresh(full=True)  # deleted by somebody else: only a full read shows it
+            self._nodes.hasten(full=True)  # deleted by somebody else: only a full read shows it
             raise
         except Unreachable:
             self._awaiting_answer.add(name)  # as soon as Slurm answers again, not when the back-off is over
             raise
         return any(wrote)
 
-    async def _read_back(self, name: str, actions: list[MirrorAction]) -> None:
-        """See what came of the writes; after a deletion only a full read shows it."""
+    def _read_back(self, name: str, actions: list[MirrorAction]) -> None:
+        """See soon what came of the writes; after a deletion only a full read shows it."""
         self._collector.remember_writes(name, actions, self._clock())
         self._awaiting_answer.add(name)
-        await self._nodes.refresh(full=any(isinstance(action, DeleteSlurmNode) for action in actions))
+        self._nodes.hasten(full=any(isinstance(action, DeleteSlurmNode) for action in actions))
 
     # ------------------------------------------------------------------------------------------------ what changed
 
@@ -124,10 +129,11 @@ class MirrorLoop:
         was_stale = False
         while True:
             await asyncio.sleep(_AGE_EACH_S)
-            is_stale = self._nodes.age_s > STALE_AFTER_S
+            is_stale = self._nodes.age_s > STALE_AFTER_S + self._nodes.turn_s
             if is_stale and not was_stale:
                 self._enqueue_all()
             was_stale = is_stale
+            await self._outage.look(is_read=not is_stale, is_trusted=self._collector.is_trusted)
 
 
 def _pod_first(actions: Iterable[MirrorAction]) -> list[MirrorAction]:

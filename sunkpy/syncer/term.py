@@ -19,6 +19,7 @@ from sunkpy.syncer.collect import Collector, pod_selector
 from sunkpy.syncer.execute import Executor
 from sunkpy.syncer.loop import MirrorLoop
 from sunkpy.syncer.metrics import SyncerMetrics
+from sunkpy.syncer.outage import Outage
 from sunkpy.syncer.settings import SyncerSettings
 
 
@@ -54,6 +55,7 @@ class Term:
             pods=self._pods,
             nodes=nodes,
             collector=Collector(namespace=namespace, pods=self._pods, nodes=nodes, metrics=metrics),
+            outage=Outage(pods=self._pods, events=events, metrics=metrics),
             executor=Executor(kube=kube, slurm=slurm, events=events, metrics=metrics, namespace=namespace, clock=clock),
             queue_metrics=process.queue_metrics,
             clock=clock,

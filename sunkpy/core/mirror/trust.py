@@ -26,10 +26,15 @@ def find_vanished(pods: Iterable[Pod], slurm_nodes: Collection[str]) -> tuple[st
     A Slurm node of ours goes after its pod, so this means that slurmctld lost its state or answers for another
     cluster. One is allowed (an admin may delete a node), and so is a fifth of them.
     """
-    registered = [pod for pod in pods if pod.is_condition_true(names.READINESS_GATE) and not pod.is_deleting]
+    registered = [pod for pod in pods if is_expected(pod)]
     vanished = [_slurm_name(pod) for pod in registered if _slurm_name(pod) not in slurm_nodes]
     allowed = max(1, math.ceil(MASS_SHARE * len(registered)))
     return tuple(sorted(vanished)) if len(vanished) > allowed else ()
+
+
+def is_expected(pod: Pod) -> bool:
+    """Slurm should have the node of this pod: it had it before, and the pod is to stay."""
+    return not pod.is_deleting and pod.is_condition_true(names.READINESS_GATE)
 
 
 class Budget(msgspec.Struct, frozen=True):
