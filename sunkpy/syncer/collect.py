@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import structlog
 
 from sunkpy.core import names
-from sunkpy.core.mirror import Answer, Memory, MirrorAction, View, after_writing, find_vanished, is_expected
+from sunkpy.core.mirror import Answer, Memory, MirrorAction, View, after_writing, find_vanished, is_expected, promises
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.kube.informer import Informer
@@ -57,6 +57,12 @@ class Collector:
         return {pod.name for pod in filter(is_slurmd, self._pods.values())} | set(
             observation.nodes if observation else ()
         )
+
+    def names_with_a_claim(self) -> list[str]:
+        """Those of which something was noted or promised that must not outlive the knowledge of Slurm."""
+        promised = {pod.name for pod in self._pods.values() if promises(pod)}
+        noted = {name for name, memory in self._memories.items() if memory.drained or memory.deletable}
+        return list(promised | noted)
 
     @property
     def slurm_node_count(self) -> int:

@@ -12,6 +12,7 @@ from sunkpy.core.mirror.actions import (
 )
 from sunkpy.core.mirror.decide import Decision, after_writing, decide_mirror
 from sunkpy.core.mirror.recheck import is_in_effect, still_holds
+from sunkpy.core.mirror.report import promises
 from sunkpy.core.mirror.trust import Budget, find_vanished, is_expected
 from sunkpy.core.mirror.view import Answer, Claim, Memory, View
 
@@ -35,5 +36,6 @@ __all__ = [
     "find_vanished",
     "is_expected",
     "is_in_effect",
+    "promises",
     "still_holds",
 ]

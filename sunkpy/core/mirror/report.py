@@ -50,6 +50,11 @@ def withdrawn_conditions(pod: Pod) -> tuple[Condition, ...]:
     return (Condition(type=names.CONDITION_RUNNING, status="Unknown", reason="SlurmUnreadable", message=why),)
 
 
+def promises(pod: Pod) -> bool:
+    """The pod says something that must not stand while Slurm cannot be read: a receipt, or that it may be evicted."""
+    return names.ANNOTATION_DRAINED in pod.annotations or bool(withdrawn_conditions(pod))
+
+
 def can_wait(pod: Pod, patch: PatchPod) -> bool:
     """Only jobs came or went, on a node that is open and stays so: at most the order of removals hangs on that."""
     is_of_jobs = (

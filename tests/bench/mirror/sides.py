@@ -173,6 +173,7 @@ class KubeSide(Kube):
         """One line for each change."""
         on_open()
         while True:
+            await asyncio.sleep(0)  # an apiserver sends a few lines at a time
             yield await self._events.get()
 
     def _handle(self, method: str, path: str, body: Body) -> bytes:

@@ -165,7 +165,7 @@ async def test_a_full_read_that_was_asked_for_meanwhile_is_not_forgotten(httpx_m
     serve(httpx_mock, nodes("a", "b"), nodes("a", at_s=101))
     cache = NodeCache(client("v0.0.45"))
     flight = asyncio.ensure_future(cache.refresh())
-    while not httpx_mock.get_requests():
+    while not httpx_mock.get_requests():  # noqa: ASYNC110
         await asyncio.sleep(0)
     cache.hasten(full=True)
     await flight
