@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 import structlog
 
 from sunkpy.core import names
 from sunkpy.core.mirror import Answer, Memory, MirrorAction, View, after_writing, find_vanished, is_expected, promises
-from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.objects import Pod, PodSpec, PodStatus
 from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.kube.informer import Informer
 from sunkpy.slurm import NodeCache
@@ -22,6 +23,16 @@ from sunkpy.syncer.metrics import SyncerMetrics
 def pod_selector(cluster: str) -> str:
     """Label selector of the slurmd pods of a Slurm cluster."""
     return f"{names.LABEL_CLUSTER}={cluster},{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
+
+
+def kept(pod: Pod) -> Pod:
+    """What the mirror reads of a pod; thousands are kept."""
+    status = pod.status
+    return msgspec.structs.replace(
+        pod,
+        spec=PodSpec(node_name=pod.spec.node_name),
+        status=PodStatus(phase=status.phase, pod_ip=status.pod_ip, conditions=status.conditions),
+    )
 
 
 class Collector:

@@ -33,7 +33,9 @@ from sunkpy.slurm.errors import Busy, NotFound, Rejected, SlurmError
 from sunkpy.slurm.nodes import UNDRAIN, drain
 
 MOST_NAMES = 64
-_READS_AT_ONCE = 8
+_LISTED_AT_ONCE = 6
+_OWN_AT_ONCE = 3
+"""Together one less than the client has connections: the poll of all nodes never waits for one."""
 
 Results = dict[str, bool | SlurmError]
 """By name: whether it was written, or why not."""
@@ -47,13 +49,14 @@ class _List(msgspec.Struct):
 
 
 class SlurmWriter:
-    """One list is written at a time; single writes are not held up by it."""
+    """One list is written at a time. What is each node's own, as its comment, goes beside it and holds up no drain."""
 
     def __init__(self, slurm: Slurm) -> None:
         self._slurm = slurm
         self._growing: dict[NodeChange, _List] = {}
         self._turn = asyncio.Lock()
-        self._reads = asyncio.Semaphore(_READS_AT_ONCE)
+        self._listed = asyncio.Semaphore(_LISTED_AT_ONCE)
+        self._own = asyncio.Semaphore(_OWN_AT_ONCE)
         self._log = structlog.get_logger("syncer")
 
     async def write(self, action: SlurmAction) -> bool:
@@ -64,7 +67,8 @@ class SlurmWriter:
         """
         change = _shared_change(action)
         if change is None:
-            return await self._write_alone(action)
+            async with self._own:
+                return await self._write_alone(action)
         joined = self._growing.get(change)
         if joined is None or len(joined.actions) >= MOST_NAMES:
             results = await self._begin(action, change)
@@ -114,7 +118,7 @@ class SlurmWriter:
 
     async def _recheck(self, action: SlurmAction) -> tuple[str, bool | SlurmError]:
         """Whether the write still holds for the node as it is now."""
-        async with self._reads:
+        async with self._listed:
             try:
                 return action.name, self._holds(action, await self._slurm.node(action.name))
             except SlurmError as error:
@@ -122,7 +126,7 @@ class SlurmWriter:
 
     async def _repeat(self, action: SlurmAction) -> tuple[str, bool | SlurmError]:
         """What a refused list has done for this node, or has not: then it is done."""
-        async with self._reads:
+        async with self._listed:
             try:
                 is_done = is_in_effect(action, await self._slurm.node(action.name))
                 return action.name, is_done or await self._write_alone(action)

@@ -15,7 +15,7 @@ from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import BadSettings
 from sunkpy.slurm import NodeCache, Slurm
 from sunkpy.slurm.errors import SlurmError
-from sunkpy.syncer.collect import Collector, pod_selector
+from sunkpy.syncer.collect import Collector, kept, pod_selector
 from sunkpy.syncer.execute import Executor
 from sunkpy.syncer.loop import MirrorLoop
 from sunkpy.syncer.metrics import SyncerMetrics
@@ -49,7 +49,8 @@ class Term:
         self._slurm = slurm
         self._nodes = nodes
         namespace = settings.namespace
-        self._pods = Informer(kube, paths.pods(namespace), Pod, label_selector=pod_selector(settings.cluster))
+        selector = pod_selector(settings.cluster)
+        self._pods = Informer(kube, paths.pods(namespace), Pod, label_selector=selector, keep=kept)
         events = EventRecorder(kube, component="syncer", instance=process.identity.name)
         self._loop = MirrorLoop(
             pods=self._pods,
