@@ -45,7 +45,9 @@ class Collector:
         self._metrics = metrics
         self._memories: dict[str, Memory] = {}
         self._is_trusted = True
-        self._expected_changes = 0
+        self._expected: dict[str, str] = {}
+        self._promising: set[str] = set()
+        self._expectations = 0
         self._judged: tuple[int, int] | None = None
         self._log = structlog.get_logger("syncer")
         pods.add_handler(self._pod_changed)
@@ -71,9 +73,8 @@ class Collector:
 
     def names_with_a_claim(self) -> list[str]:
         """Those of which something was noted or promised that must not outlive the knowledge of Slurm."""
-        promised = {pod.name for pod in self._pods.values() if promises(pod)}
         noted = {name for name, memory in self._memories.items() if memory.drained or memory.deletable}
-        return list(promised | noted)
+        return list(self._promising | noted)
 
     @property
     def slurm_node_count(self) -> int:
@@ -101,11 +102,11 @@ class Collector:
         Looked at only when Slurm lists other names, or other pods are expected there: both are rare.
         """
         observation = self._nodes.observation
-        judged = (observation.listing if observation else 0, self._expected_changes)
+        judged = (observation.listing if observation else 0, self._expectations)
         if judged == self._judged:
             return False
         self._judged = judged
-        vanished = find_vanished(filter(is_slurmd, self._pods.values()), observation.nodes) if observation else ()
+        vanished = find_vanished(self._expected.values(), observation.nodes) if observation else ()
         was_trusted, self._is_trusted = self._is_trusted, not vanished
         if self._is_trusted == was_trusted:
             return False
@@ -126,8 +127,18 @@ class Collector:
         return self._is_trusted
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        if (old is not None and is_expected(old)) != (new is not None and is_expected(new)):
-            self._expected_changes += 1
+        """Keep what would otherwise be looked for among all pods."""
+        pod = new or old
+        if pod is None:
+            return
+        before, after = self._expected.pop(pod.name, None), None
+        self._promising.discard(pod.name)
+        if new is not None and is_slurmd(new):
+            if is_expected(new):
+                after = self._expected[pod.name] = new.labels.get(names.LABEL_SLURM_NODE, new.name)
+            if promises(new):
+                self._promising.add(new.name)
+        self._expectations += before != after
 
     def _pod(self, name: str) -> Pod | None:
         """The slurmd pod of that name; a pod that only carries the labels of one is none."""

@@ -39,7 +39,7 @@ from sunkpy.kube.events import EventRecorder
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import NotFound
 from sunkpy.syncer.metrics import SyncerMetrics
-from sunkpy.syncer.slurm_writer import SlurmWriter
+from sunkpy.syncer.slurm_writer import Outcome, SlurmWriter
 
 _REQUESTS_AT_ONCE = 16
 """To the apiserver, however many names are at work."""
@@ -86,20 +86,18 @@ class Executor:
         if isinstance(action, PatchPod):
             await self._patch_pod(action)
             return False
-        is_done = False
+        outcome = Outcome.CHANGED
         try:
-            if not await self._has_consent(action, pod):
-                return False
-            is_done = await self._writer.write(action)
+            outcome = await self._writer.write(action, lambda: self._has_consent(action, pod))
         except NotFound:
             if not isinstance(action, DeleteSlurmNode):
                 raise
         finally:
-            if not is_done and _is_budgeted(action):
+            if outcome is not Outcome.WRITTEN and _is_budgeted(action):
                 self._budget = self._budget.give_back()
-        if is_done:
+        if outcome is Outcome.WRITTEN:
             await self._tell_write(action, pod)
-        return True
+        return outcome is not Outcome.REFUSED
 
     async def _has_consent(self, action: SlurmAction, pod: Pod | None) -> bool:
         """The apiserver itself, which the watch may lag behind, has nothing against it."""

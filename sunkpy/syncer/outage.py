@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
+from sunkpy.core import names
 from sunkpy.core.model.objects import KubeObject, Meta, Pod
 from sunkpy.core.model.slurmd import nodeset_owner
 from sunkpy.core.model.times import rfc3339, utc_now
@@ -69,9 +70,8 @@ class Outage:
 
     def _nodesets(self) -> Iterator[KubeObject]:
         """Those that have pods here, as their pods name them: the syncer reads no NodeSets."""
-        found = {}
-        for pod in self._pods.values():
+        one_of_each = {pod.labels.get(names.LABEL_NODESET): pod for pod in self._pods.values()}
+        for pod in one_of_each.values():
             owner = nodeset_owner(pod)
             if owner is not None:
-                found[owner.uid] = Meta(name=owner.name, namespace=pod.metadata.namespace, uid=owner.uid)
-        return (KubeObject(metadata=meta) for meta in found.values())
+                yield KubeObject(metadata=Meta(name=owner.name, namespace=pod.metadata.namespace, uid=owner.uid))

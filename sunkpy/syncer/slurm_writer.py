@@ -12,6 +12,8 @@ Slurm carries out a list node by node, and one that it does not know ends the re
 from __future__ import annotations
 
 import asyncio
+import enum
+from collections.abc import Awaitable, Callable
 
 import msgspec
 import structlog
@@ -27,7 +29,7 @@ from sunkpy.core.mirror import (
     still_holds,
 )
 from sunkpy.core.mirror.recheck import SlurmAction
-from sunkpy.core.model.states import SlurmNode
+from sunkpy.kube.errors import KubeError
 from sunkpy.slurm import NodeChange, Slurm
 from sunkpy.slurm.errors import Busy, NotFound, Rejected, SlurmError
 from sunkpy.slurm.nodes import UNDRAIN, drain
@@ -37,14 +39,35 @@ _LISTED_AT_ONCE = 6
 _OWN_AT_ONCE = 3
 """Together one less than the client has connections: the poll of all nodes never waits for one."""
 
-Results = dict[str, bool | SlurmError]
-"""By name: whether it was written, or why not."""
+Consent = Callable[[], Awaitable[bool]]
+"""Asks the apiserver whether it has anything against a write; asked when it is the write's turn, not before."""
+
+
+class Outcome(enum.Enum):
+    """What became of a write."""
+
+    WRITTEN = "written"
+    CHANGED = "changed"  # somebody else was faster: the next answer is decided on
+    REFUSED = "refused"  # the apiserver has something against it
+
+
+class _Write(msgspec.Struct, frozen=True):
+    action: SlurmAction
+    consent: Consent
+
+    @property
+    def name(self) -> str:
+        return self.action.name
+
+
+Results = dict[str, Outcome | Exception]
+"""By name: what became of it, or why it failed."""
 
 
 class _List(msgspec.Struct):
-    """Actions that make one change; whoever began it writes it, the others wait for `results`."""
+    """Writes that make one change; whoever began it writes it, the others wait for `results`."""
 
-    actions: list[SlurmAction]
+    writes: list[_Write]
     results: asyncio.Future[Results]
 
 
@@ -59,35 +82,35 @@ class SlurmWriter:
         self._own = asyncio.Semaphore(_OWN_AT_ONCE)
         self._log = structlog.get_logger("syncer")
 
-    async def write(self, action: SlurmAction) -> bool:
-        """Write it, with others of its kind. False: somebody else was faster, then the next answer is decided on.
+    async def write(self, action: SlurmAction, consent: Consent) -> Outcome:
+        """Write it, with others of its kind.
 
         Raises:
-            SlurmError: not done, or nobody knows.
+            SlurmError, KubeError: not done, or nobody knows.
         """
-        change = _shared_change(action)
+        write, change = _Write(action, consent), _shared_change(action)
         if change is None:
             async with self._own:
-                return await self._write_alone(action)
+                return await self._write_alone(write)
         joined = self._growing.get(change)
-        if joined is None or len(joined.actions) >= MOST_NAMES:
-            results = await self._begin(action, change)
+        if joined is None or len(joined.writes) >= MOST_NAMES:
+            results = await self._begin(write, change)
         else:
-            joined.actions.append(action)
+            joined.writes.append(write)
             results = await asyncio.shield(joined.results)
-        result = results[action.name]
-        if isinstance(result, SlurmError):
+        result = results[write.name]
+        if isinstance(result, Exception):
             raise result
         return result
 
-    async def _begin(self, action: SlurmAction, change: NodeChange) -> Results:
+    async def _begin(self, write: _Write, change: NodeChange) -> Results:
         """Begin a list, and write it when the one before has been written."""
-        mine = _List(actions=[action], results=asyncio.get_running_loop().create_future())
+        mine = _List(writes=[write], results=asyncio.get_running_loop().create_future())
         self._growing[change] = mine
         try:
             async with self._turn:
                 self._close(change, mine)
-                results = await self._write_list(mine.actions, change)
+                results = await self._write_list(mine.writes, change)
             mine.results.set_result(results)
         except Exception as error:
             mine.results.set_exception(error)
@@ -103,40 +126,49 @@ class SlurmWriter:
         if self._growing.get(change) is done:
             del self._growing[change]
 
-    async def _write_list(self, actions: list[SlurmAction], change: NodeChange) -> Results:
-        if len(actions) == 1:
-            return {actions[0].name: await self._write_alone(actions[0])}
-        results = dict(await asyncio.gather(*map(self._recheck, actions)))
-        agreed = [action for action in actions if results[action.name] is True]
+    async def _write_list(self, writes: list[_Write], change: NodeChange) -> Results:
+        if len(writes) == 1:
+            return {writes[0].name: await self._write_alone(writes[0])}
+        results: Results = dict(await asyncio.gather(*(self._one_of_a_list(self._recheck, write) for write in writes)))
+        agreed = [write for write in writes if results[write.name] is Outcome.WRITTEN]
         try:
             if agreed:
-                await self._slurm.update_nodes([action.name for action in agreed], change)
+                await self._slurm.update_nodes([write.name for write in agreed], change)
         except (NotFound, Rejected, Busy) as error:
             self._log.info("a list of Slurm nodes was refused, each goes alone", error=str(error))
-            results |= dict(await asyncio.gather(*map(self._repeat, agreed)))
+            results |= await asyncio.gather(*(self._one_of_a_list(self._repeat, write) for write in agreed))
         return results
 
-    async def _recheck(self, action: SlurmAction) -> tuple[str, bool | SlurmError]:
-        """Whether the write still holds for the node as it is now."""
+    async def _one_of_a_list(
+        self, step: Callable[[_Write], Awaitable[Outcome]], write: _Write
+    ) -> tuple[str, Outcome | Exception]:
+        """An error is that of one name; the others go on."""
         async with self._listed:
             try:
-                return action.name, self._holds(action, await self._slurm.node(action.name))
-            except SlurmError as error:
-                return action.name, error
+                return write.name, await step(write)
+            except (SlurmError, KubeError) as error:
+                return write.name, error
 
-    async def _repeat(self, action: SlurmAction) -> tuple[str, bool | SlurmError]:
-        """What a refused list has done for this node, or has not: then it is done."""
-        async with self._listed:
-            try:
-                is_done = is_in_effect(action, await self._slurm.node(action.name))
-                return action.name, is_done or await self._write_alone(action)
-            except SlurmError as error:
-                return action.name, error
+    async def _recheck(self, write: _Write) -> Outcome:
+        """WRITTEN: nothing speaks against writing it now. The Slurm node is read last."""
+        if not await write.consent():
+            return Outcome.REFUSED
+        if still_holds(write.action, await self._slurm.node(write.name)):
+            return Outcome.WRITTEN
+        self._log.info("Slurm node has changed meanwhile, decided again", node=write.name)
+        return Outcome.CHANGED
 
-    async def _write_alone(self, action: SlurmAction) -> bool:
-        if not self._holds(action, await self._slurm.node(action.name)):
-            return False
-        match action:
+    async def _repeat(self, write: _Write) -> Outcome:
+        """A refused list may have been written for this node; if not, it is now."""
+        if is_in_effect(write.action, await self._slurm.node(write.name)):
+            return Outcome.WRITTEN
+        return await self._write_alone(write)
+
+    async def _write_alone(self, write: _Write) -> Outcome:
+        outcome = await self._recheck(write)
+        if outcome is not Outcome.WRITTEN:
+            return outcome
+        match write.action:
             case DrainNode(name=name, reason=reason) | RestoreDrain(name=name, reason=reason):
                 await self._slurm.drain_node(name, reason)
             case UndrainNode(name=name):
@@ -147,13 +179,7 @@ class SlurmWriter:
                 await self._slurm.update_node(name, NodeChange(address=(address,)))
             case DeleteSlurmNode(name=name):
                 await self._slurm.delete_node(name)
-        return True
-
-    def _holds(self, action: SlurmAction, node: SlurmNode) -> bool:
-        holds = still_holds(action, node)
-        if not holds:
-            self._log.info("Slurm node has changed meanwhile, decided again", node=action.name)
-        return holds
+        return outcome
 
 
 def _shared_change(action: SlurmAction) -> NodeChange | None:
