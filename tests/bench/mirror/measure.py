@@ -37,6 +37,7 @@ DRAINS = 1_000
 _POLLS = 5
 _NEVER_S = 1e6
 _QUIET_S, _QUIET_SHARE = 0.1, 0.05
+_QUIET_LOOKS = 4
 _REST_S = 0.3
 _TICK_S = 0.005
 _PATIENCE_S = 1800.0
@@ -137,13 +138,13 @@ class Bench:
         return (_cpu_s() - used_s) / _REST_S
 
     async def _quiet(self) -> None:
-        """Until next to nothing is done any more, and no request is on its way."""
-        while True:
+        """Until next to nothing is done any more, and no request is on its way, for several looks in a row."""
+        looks = 0
+        while looks < _QUIET_LOOKS:
             before_s, asked = _cpu_s(), sum(self._costs.asked.values())
             await asyncio.sleep(_QUIET_S)
             is_at_rest = _cpu_s() - before_s < _QUIET_S * _QUIET_SHARE and asked == sum(self._costs.asked.values())
-            if is_at_rest and not self._costs.under_way:
-                return
+            looks = looks + 1 if is_at_rest and not self._costs.under_way else 0
 
 
 def measure(sizes: tuple[int, ...] = SIZES) -> list[report.Figure]:
