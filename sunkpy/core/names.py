@@ -52,12 +52,13 @@ ANNOTATION_GANG_SIZE = PREFIX + "gang-size"  # how many pods, or:
 ANNOTATION_GANG_ROLES = PREFIX + "gang-roles"  # how many of each role, as "leader=1,worker=4"
 ANNOTATION_GANG_ROLE = PREFIX + "gang-role"  # which of the roles this pod has
 
-# Conditions of slurmd Pods (written by the syncer) and of Nodes (copied by the operator).
+# Conditions of slurmd Pods (written by the syncer); those that do not come and go with jobs are copied to Nodes.
 CONDITION_DRAIN = "SlurmDrain"
 CONDITION_CORDON = "SlurmCordon"
 CONDITION_RUNNING = "SlurmRunning"
 CONDITION_NOT_RESPONDING = "SlurmNotResponding"
 SLURM_CONDITIONS = (CONDITION_DRAIN, CONDITION_CORDON, CONDITION_RUNNING, CONDITION_NOT_RESPONDING)
+NODE_CONDITIONS = (CONDITION_DRAIN, CONDITION_CORDON, CONDITION_NOT_RESPONDING)
 REASON_INVALID = "InvalidInSlurm"  # of CONDITION_CORDON: Slurm itself refuses what slurmd told of the machine
 READINESS_GATE = PREFIX + "registered"
 

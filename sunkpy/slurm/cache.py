@@ -1,8 +1,8 @@
 """The nodes of a Slurm cluster as last read, with how old that is.
 
-One cache per process polls each second; an idle cluster answers 304 in a few milliseconds. A stale cache may be shown,
-never acted on: whoever acts takes `Observation`s, whose number grows with every *successful* read, changed or not, and
-compares two of them.
+One cache per process polls each second, slower when an answer costs slurmctld much (`sunkpy.slurm.pace`); an idle
+cluster answers 304 in a few milliseconds. A stale cache may be shown, never acted on: whoever acts takes
+`Observation`s, whose number grows with every *successful* read, changed or not, and compares two of them.
 """
 
 from __future__ import annotations
@@ -10,28 +10,36 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 import structlog
 
 from sunkpy.core.model.states import SlurmNode
+from sunkpy.slurm import pace
 from sunkpy.slurm.client import Slurm
 from sunkpy.slurm.errors import SlurmError
-from sunkpy.slurm.nodes import NodesSnapshot
+from sunkpy.slurm.nodes import NodesSnapshot, NotModified
 
 Listener = Callable[[frozenset[str]], None]
 """Called after each successful read with the names of nodes that came, went or changed. Must not block or raise."""
 
 _FULL_READ_EACH_S = 60.0
 """A node that somebody deletes does not count as a change (24.11 answers 304): only a full read shows it."""
+_SHORTEST_PAUSE_S = 0.05
+_CHEAP_PAUSE_S = 1.0
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """What one read told. `number` counts successful reads from 1, `at_s` is when the read was *sent* (monotonic)."""
+    """What one read told. `number` counts successful reads from 1, `at_s` is when the read was *sent* (monotonic).
+
+    `listing` is the number of the read since which the same names are listed.
+    """
 
     nodes: dict[str, SlurmNode]
     number: int
     at_s: float
+    listing: int = 1
 
 
 class NodeCache:
@@ -45,6 +53,10 @@ class NodeCache:
         self._full_at_s = float("-inf")
         self._listeners: list[Listener] = []
         self._flight: asyncio.Task[Observation] | None = None
+        self._cost = pace.Cost()
+        self._reading_s: float | None = None
+        self._not_before_s = float("-inf")
+        self._hastened = asyncio.Event()
         self._log = structlog.get_logger("slurm-nodes")
         self.observation: Observation | None = None
         self.problem: str | None = None
@@ -58,10 +70,16 @@ class NodeCache:
         """Seconds since the newest successful read was sent; infinite before the first."""
         return self._clock() - self.observation.at_s if self.observation else float("inf")
 
+    @property
+    def turn_s(self) -> float:
+        """Up to which age an answer is the newest there can be, at the pace that Slurm allows now."""
+        return pace.turn_s(self._poll_s, self._cost)
+
     async def run(self) -> None:
         """Poll until cancelled. A read that fails is told by `problem` and by `age_s`; the next one is due as ever."""
         while True:
             started_s = self._clock()
+            self._hastened.clear()
             try:
                 await self.refresh()
             except SlurmError as error:
@@ -70,10 +88,16 @@ class NodeCache:
                 if self.problem is not None:
                     self._log.info("Slurm can be read again")
                 self.problem = None
-            await asyncio.sleep(max(0.05, self._poll_s - (self._clock() - started_s)))
+            await self._pause(started_s + self._poll_s)
+
+    def hasten(self, *, full: bool = False) -> None:
+        """Read again as soon as the pace allows, for Slurm has changed; `full`: see `refresh`."""
+        if full:
+            self._full_at_s = float("-inf")
+        self._hastened.set()
 
     async def refresh(self, *, full: bool = False) -> Observation:
-        """A read that was sent after this call, shared by all who wait for one.
+        """A read that was sent after this call, shared by all who wait for one. Does not ask for the pace.
 
         `full` asks for all nodes even when Slurm says that nothing has changed: after a deletion it says so (24.11).
 
@@ -89,22 +113,66 @@ class NodeCache:
             self._flight = asyncio.ensure_future(self._read())
         return await asyncio.shield(self._flight)
 
+    async def _pause(self, due_s: float) -> None:
+        """Until the next poll is due, or somebody is in a hurry; but the pace is kept."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, due_s - _SHORTEST_PAUSE_S - self._clock())):
+                await self._hastened.wait()
+        await asyncio.sleep(max(_SHORTEST_PAUSE_S, self._not_before_s - self._clock()))
+
     async def _read(self) -> Observation:
         sent_s = self._clock()
-        is_full_due = self.observation is None or sent_s - self._full_at_s >= _FULL_READ_EACH_S
-        answer = await self._slurm.nodes(since_s=0 if is_full_due else self._last_update_s)
-        old = self.observation.nodes if self.observation else {}
-        number = self.observation.number + 1 if self.observation else 1
-        nodes = old
-        if isinstance(answer, NodesSnapshot):
-            nodes = answer.nodes
-            self._last_update_s = answer.last_update_s
+        if self.observation is None or sent_s - self._full_at_s >= _FULL_READ_EACH_S:
+            self._full_at_s, since_s = sent_s, 0
+        else:
+            since_s = self._last_update_s
+        full_at_s = self._full_at_s
+        try:
+            answer = await self._slurm.nodes(since_s=since_s, known=self.observation.nodes if self.observation else {})
+        except SlurmError:
+            self._full_at_s = float("-inf")
+            self._not_before_s = sent_s + pace.Cost(took_s=self._clock() - sent_s).pause_s
+            raise
+        if isinstance(answer, NodesSnapshot) and self._full_at_s == full_at_s:  # nobody asked for another one meanwhile
             self._full_at_s = sent_s
-        self.observation = Observation(nodes=nodes, number=number, at_s=sent_s)
-        changed = _differences(old, nodes)
+        observation, changed = self._observe(answer, sent_s)
         for listener in self._listeners:
             listener(changed)
-        return self.observation
+        if isinstance(answer, NodesSnapshot):
+            await self._ask_cost(sent_s)
+        return observation
+
+    def _observe(self, answer: NodesSnapshot | NotModified, sent_s: float) -> tuple[Observation, frozenset[str]]:
+        """Keep the answer; with the names of nodes that came, went or changed."""
+        old = self.observation or Observation(nodes={}, number=0, at_s=sent_s)
+        number = old.number + 1
+        if isinstance(answer, NotModified):
+            self.observation = msgspec.structs.replace(old, number=number, at_s=sent_s)
+            return self.observation, frozenset()
+        self._last_update_s = answer.last_update_s
+        self._cost = msgspec.structs.replace(self._cost, took_s=self._clock() - sent_s)
+        listing = old.listing if answer.nodes.keys() == old.nodes.keys() else number
+        self.observation = Observation(nodes=answer.nodes, number=number, at_s=sent_s, listing=listing)
+        return self.observation, _differences(old.nodes, answer.nodes)
+
+    async def _ask_cost(self, sent_s: float) -> None:
+        """What the read cost slurmctld, which is asked only where that matters: a cheap one needs no pause."""
+        cost = pace.Cost(took_s=self._cost.took_s)
+        if cost.pause_s > max(self._poll_s, _CHEAP_PAUSE_S):
+            cost = msgspec.structs.replace(cost, slurmctld_s=await self._slurmctld_s())
+        self._cost = cost
+        self._not_before_s = sent_s + cost.pause_s
+
+    async def _slurmctld_s(self) -> float | None:
+        """What slurmctld has spent on reads of nodes since it was asked the last time; None when it does not say."""
+        before_s, self._reading_s = self._reading_s, None
+        try:
+            self._reading_s = await self._slurm.reading_s()
+        except SlurmError as error:
+            self._log.info("slurmctld does not say what reads of its nodes cost it", error=str(error))
+        if before_s is None or self._reading_s is None or self._reading_s < before_s:
+            return None
+        return self._reading_s - before_s
 
     def _failed(self, error: SlurmError) -> None:
         if self.problem is None:
@@ -113,7 +181,6 @@ class NodeCache:
 
 
 def _differences(old: dict[str, SlurmNode], new: dict[str, SlurmNode]) -> frozenset[str]:
-    if old is new:
-        return frozenset()
+    """By identity: a node that is as it was is the same object."""
     gone = old.keys() - new.keys()
-    return frozenset(gone | {name for name, node in new.items() if old.get(name) != node})
+    return frozenset(gone | {name for name, node in new.items() if old.get(name) is not node})

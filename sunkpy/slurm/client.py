@@ -66,6 +66,12 @@ class Slurm(NodeCalls, JobCalls):
             is_up=any(ping.responding for ping in reply.pings),
         )
 
+    async def reading_s(self) -> float:
+        """Seconds that slurmctld has spent since its start on reads of nodes and partitions, whoever sent them."""
+        request = Request(what="read slurmctld's statistics", method="GET", endpoint="diag/", attempts=1)
+        reply = await self._transport.ask(request, wire.DiagReply)
+        return sum(rpc.total_time for rpc in reply.statistics.rpcs_by_message_type if rpc.is_read_of_nodes) / 1e6
+
     async def partitions(self) -> list[Partition]:
         """All partitions. 2–4 ms."""
         request = Request(what="read the partitions", method="GET", endpoint="partitions/")

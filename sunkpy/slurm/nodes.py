@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
 import msgspec
 
+from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.slurm import errors, wire
 from sunkpy.slurm.request import Request
 from sunkpy.slurm.transport import Transport
+
+_MANY = 500
+_NONE: Mapping[str, SlurmNode] = MappingProxyType({})
 
 
 class NodesSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,8 +30,12 @@ class NotModified(msgspec.Struct, frozen=True):
 
 
 class NodeChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Fields of a node to change; unset ones stay. `state` is DRAIN, UNDRAIN, RESUME, DOWN…; one `address`."""
+    """Fields of a node to change; unset ones stay. `state` is DRAIN, UNDRAIN, RESUME, DOWN…; one `address`.
 
+    `name` is for changes of several nodes at once: a hostlist.
+    """
+
+    name: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
     reason: str = ""
     comment: str | None = None
@@ -36,31 +48,47 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return " ".join(part for part in parts if part)
 
 
+UNDRAIN = NodeChange(state=("UNDRAIN",), reason=" ")
+"""Lifts the drain and nothing else: RESUME would also bring back a node that is down.
+
+The reason goes too: 24.11 keeps it (and ignores an empty one), and a later drain without a reason would then look like
+the one that was lifted. The node is NOT_RESPONDING until slurmctld has pinged it, half a second.
+"""
+
+
+def drain(reason: str) -> NodeChange:
+    """No new jobs on the node; running ones go on. Replaces the reason when it is drained already."""
+    return NodeChange(state=("DRAIN",), reason=reason)
+
+
 class NodeCalls:
     """The part of `sunkpy.slurm.client.Slurm` that is about nodes."""
 
     _transport: Transport
 
-    async def nodes(self, *, since_s: int = 0) -> NodesSnapshot | NotModified:
+    async def nodes(self, *, since_s: int = 0, known: Mapping[str, SlurmNode] = _NONE) -> NodesSnapshot | NotModified:
         """All nodes; NotModified when none has changed since `since_s`. 6 ms unchanged, 0.8 s per 5,000 nodes else.
 
-        Sent once: who reads all nodes reads them again soon.
+        A node that is as it was in `known` is the same object. Sent once: who reads all nodes reads them again soon.
         Slurm before 26.05.3 answers 500 when nodes have changed but partitions have not: then asked again without.
         """
         if since_s:
             try:
-                return await self._nodes(since_s=since_s)
+                return await self._nodes(since_s, known)
             except errors.Rejected:
                 pass
-        return await self._nodes(since_s=0)
+        return await self._nodes(0, known)
 
-    async def _nodes(self, *, since_s: int) -> NodesSnapshot | NotModified:
+    async def _nodes(self, since_s: int, known: Mapping[str, SlurmNode]) -> NodesSnapshot | NotModified:
         params = {"update_time": since_s} if since_s else {}
         request = Request(what="read the nodes", method="GET", endpoint="nodes/", params=params, attempts=1)
         reply = await self._transport.call(request, wire.NodesReply)
         if reply is None:
             return NotModified()
-        nodes = {node.name: node.to_core() for node in reply.nodes}
+        if len(reply.nodes) < _MANY:
+            nodes = _to_core(reply.nodes, known)
+        else:
+            nodes = await asyncio.to_thread(_to_core, reply.nodes, known)
         return NodesSnapshot(nodes=nodes, last_update_s=reply.last_update.value)
 
     async def node(self, name: str) -> SlurmNode:
@@ -93,17 +121,28 @@ class NodeCalls:
         request = Request(what=what, method="POST", endpoint="node/{name}", name=name, body=change)
         await self._transport.call(request, wire.Reply)
 
+    async def update_nodes(self, names: Iterable[str], change: NodeChange) -> None:
+        """Make the same change to several nodes at once: slurmctld takes its locks and saves its state once.
+
+        Not all or nothing: a node that slurmctld does not know ends its work on the list (NotFound), one that cannot be
+        changed does not (Rejected). After either error some of them have been changed.
+        """
+        listed = hostlist.compress(names)
+        request = Request(
+            what=f"update Slurm nodes {listed} ({change.words})",
+            method="POST",
+            endpoint="nodes/",
+            body=msgspec.structs.replace(change, name=(listed,)),
+        )
+        await self._transport.call(request, wire.Reply)
+
     async def drain_node(self, name: str, reason: str) -> None:
-        """No new jobs on the node; running ones go on. Replaces the reason when it is drained already."""
-        await self.update_node(name, NodeChange(state=("DRAIN",), reason=reason))
+        """See `drain`."""
+        await self.update_node(name, drain(reason))
 
     async def undrain_node(self, name: str) -> None:
-        """Lift the drain and nothing else: RESUME would also bring back a node that is down.
-
-        The reason goes too: 24.11 keeps it (and ignores an empty one), and a later drain without a reason would then
-        look like the one that was lifted. The node is NOT_RESPONDING until slurmctld has pinged it, half a second.
-        """
-        await self.update_node(name, NodeChange(state=("UNDRAIN",), reason=" "))
+        """Lift the drain and nothing else: see UNDRAIN."""
+        await self.update_node(name, UNDRAIN)
 
     async def delete_node(self, name: str) -> None:
         """Forget a dynamic node.
@@ -114,3 +153,11 @@ class NodeCalls:
         """
         request = Request(what=f"delete Slurm node {name}", method="DELETE", endpoint="node/{name}", name=name)
         await self._transport.call(request, wire.Reply)
+
+
+def _to_core(listed: Iterable[wire.WireNode], known: Mapping[str, SlurmNode]) -> dict[str, SlurmNode]:
+    nodes = {}
+    for wired in listed:
+        node, old = wired.to_core(), known.get(wired.name)
+        nodes[wired.name] = old if old is not None and old == node else node
+    return nodes

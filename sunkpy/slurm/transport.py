@@ -4,6 +4,7 @@
 * A refused token is renewed and the request sent once more, whatever its method: a refused request did nothing.
 * Only idempotent requests are sent again when nobody answered.
 * A write has no more time than its deadline leaves, each time that it is sent (see `sunkpy.runtime.deadline`).
+* A long answer is decoded in a thread (see `sunkpy.slurm.pieces`): the event loop goes on meanwhile.
 * The API version is found by asking for the newest known one first. slurmrestd answers 404 to versions it lacks; when
   it does so later (it was upgraded or rolled back) the version is looked for again.
 """
@@ -35,6 +36,7 @@ R = TypeVar("R", bound=wire.Reply)
 _TIMEOUT = httpx.Timeout(connect=2, read=30, write=10, pool=10)
 _LIMITS = httpx.Limits(max_connections=10, max_keepalive_connections=10, keepalive_expiry=60)
 _TEXT_LIMIT = 200
+_LONG_BYTES = 200_000
 
 _DISCOVERY = Request(what="find an API version that slurmrestd serves", method="GET", endpoint="ping/")
 
@@ -125,12 +127,12 @@ class Transport:
     async def _authorized(self, request: Request, reply: type[R]) -> R | None:
         version = await self.version()
         try:
-            return self._read(request, await self._send(request, version), reply)
+            return await self._read(request, await self._send(request, version), reply)
         except Unauthorized:
             self._tokens.renew()
         answer = await self._send(request, version)
         try:
-            return self._read(request, answer, reply)
+            return await self._read(request, answer, reply)
         except Unauthorized as error:
             error.hint = self._tokens.explain_refusal()
             raise
@@ -156,12 +158,13 @@ class Transport:
                 hint="is slurmrestd running?",
             ) from error
 
-    def _read(self, request: Request, answer: httpx.Response, reply: type[R]) -> R | None:
+    async def _read(self, request: Request, answer: httpx.Response, reply: type[R]) -> R | None:
         status = answer.status_code
         if status == httpx.codes.NOT_MODIFIED:
             return None
         try:
-            decoded = msgspec.json.decode(answer.content, type=reply)
+            is_long = len(answer.content) > _LONG_BYTES
+            decoded = await asyncio.to_thread(reply.read, answer.content) if is_long else reply.read(answer.content)
         except msgspec.DecodeError as error:
             raise self._unreadable(request, answer, error) from error
         if decoded.errors or not answer.is_success:

@@ -6,12 +6,16 @@ nodes a matter of milliseconds, and a field that a later API version drops or ad
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Self
+
 import msgspec
 
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.gres import Indices, gres_count, gres_indices
 from sunkpy.core.model.layout import Layout, Share, lay_out
 from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode
+from sunkpy.slurm.pieces import decode_in_pieces
 
 
 class Number(msgspec.Struct, frozen=True):
@@ -60,6 +64,15 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[Failure, ...] = ()
     warnings: tuple[Failure, ...] = ()
 
+    @classmethod
+    def read(cls, text: bytes) -> Self:
+        """The answer.
+
+        Raises:
+            msgspec.DecodeError: it is none.
+        """
+        return msgspec.json.decode(text, type=cls)
+
 
 class WireNode(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of `nodes`."""
@@ -69,28 +82,30 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     comment: str = ""
     address: str = ""
-    features: tuple[str, ...] = ()
     cpus: int = 0
     alloc_cpus: int = 0
     real_memory: int = 0
     gres: str = ""
-    partitions: tuple[str, ...] = ()
 
     def to_core(self) -> SlurmNode:
         """The part that decisions read, as they read it."""
         return SlurmNode(
             name=self.name,
-            state=frozenset(self.state),
+            state=_flags(self.state),
             reason=self.reason.strip(),
             comment=self.comment,
             address=self.address,
-            features=self.features,
             cpus=self.cpus,
             alloc_cpus=self.alloc_cpus,
             memory_mib=self.real_memory,
             gres=self.gres,
-            partitions=self.partitions,
         )
+
+
+@lru_cache(maxsize=1024)
+def _flags(state: tuple[str, ...]) -> frozenset[str]:
+    """Thousands of nodes are in few states: each is kept once."""
+    return frozenset(state)
 
 
 class NodesReply(Reply, frozen=True, kw_only=True):
@@ -98,6 +113,11 @@ class NodesReply(Reply, frozen=True, kw_only=True):
 
     nodes: tuple[WireNode, ...] = ()
     last_update: Number = Number()
+
+    @classmethod
+    def read(cls, text: bytes) -> Self:
+        """See Reply; all nodes of a large cluster are decoded in pieces."""
+        return decode_in_pieces(text, cls, field="nodes", entry=WireNode)
 
 
 class ExitSignal(msgspec.Struct, frozen=True):
@@ -315,3 +335,27 @@ class PartitionsReply(Reply, frozen=True, kw_only=True):
     """GET partitions/."""
 
     partitions: tuple[WirePartition, ...] = ()
+
+
+class WireRpc(msgspec.Struct, frozen=True, kw_only=True):
+    """How much slurmctld worked for one type of message; microseconds, as in sdiag(1)."""
+
+    message_type: str = ""
+    total_time: int = 0
+
+    @property
+    def is_read_of_nodes(self) -> bool:
+        """What slurmrestd asks for when it is asked for all nodes."""
+        return self.message_type in ("REQUEST_NODE_INFO", "REQUEST_PARTITION_INFO")
+
+
+class Statistics(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of sdiag(1) that is about messages."""
+
+    rpcs_by_message_type: tuple[WireRpc, ...] = ()
+
+
+class DiagReply(Reply, frozen=True, kw_only=True):
+    """GET diag/."""
+
+    statistics: Statistics = Statistics()

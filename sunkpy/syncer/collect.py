@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 import structlog
 
 from sunkpy.core import names
-from sunkpy.core.mirror import Answer, Memory, MirrorAction, View, after_writing, find_vanished
-from sunkpy.core.model.objects import Pod
+from sunkpy.core.mirror import Answer, Memory, MirrorAction, View, after_writing, find_vanished, is_expected, promises
+from sunkpy.core.model.objects import Pod, PodSpec, PodStatus
 from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.kube.informer import Informer
 from sunkpy.slurm import NodeCache
@@ -22,6 +23,16 @@ from sunkpy.syncer.metrics import SyncerMetrics
 def pod_selector(cluster: str) -> str:
     """Label selector of the slurmd pods of a Slurm cluster."""
     return f"{names.LABEL_CLUSTER}={cluster},{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
+
+
+def kept(pod: Pod) -> Pod:
+    """What the mirror reads of a pod; thousands are kept."""
+    status = pod.status
+    return msgspec.structs.replace(
+        pod,
+        spec=PodSpec(node_name=pod.spec.node_name),
+        status=PodStatus(phase=status.phase, pod_ip=status.pod_ip, conditions=status.conditions),
+    )
 
 
 class Collector:
@@ -34,7 +45,12 @@ class Collector:
         self._metrics = metrics
         self._memories: dict[str, Memory] = {}
         self._is_trusted = True
+        self._expected: dict[str, str] = {}
+        self._promising: set[str] = set()
+        self._expectations = 0
+        self._judged: tuple[int, int] | None = None
         self._log = structlog.get_logger("syncer")
+        pods.add_handler(self._pod_changed)
 
     def view(self, name: str) -> View:
         """All that is known of one name now."""
@@ -45,6 +61,7 @@ class Collector:
             answer=self._answer(name),
             are_pods_known=self._pods.connected,
             memory=self._memories.get(name, Memory()),
+            slurm_nodes=self.slurm_node_count,
         )
 
     def names(self) -> set[str]:
@@ -53,6 +70,11 @@ class Collector:
         return {pod.name for pod in filter(is_slurmd, self._pods.values())} | set(
             observation.nodes if observation else ()
         )
+
+    def names_with_a_claim(self) -> list[str]:
+        """Those of which something was noted or promised that must not outlive the knowledge of Slurm."""
+        noted = {name for name, memory in self._memories.items() if memory.drained or memory.deletable}
+        return list(self._promising | noted)
 
     @property
     def slurm_node_count(self) -> int:
@@ -75,9 +97,16 @@ class Collector:
         self._memories[name] = after_writing(memory, actions, now_s)
 
     def judge_answer(self) -> bool:
-        """Is the newest answer to be believed? True when that has changed: then every name is to be looked at."""
+        """Is the newest answer to be believed? True when that has changed: then every name is to be looked at.
+
+        Looked at only when Slurm lists other names, or other pods are expected there: both are rare.
+        """
         observation = self._nodes.observation
-        vanished = find_vanished(filter(is_slurmd, self._pods.values()), observation.nodes) if observation else ()
+        judged = (observation.listing if observation else 0, self._expectations)
+        if judged == self._judged:
+            return False
+        self._judged = judged
+        vanished = find_vanished(self._expected.values(), observation.nodes) if observation else ()
         was_trusted, self._is_trusted = self._is_trusted, not vanished
         if self._is_trusted == was_trusted:
             return False
@@ -92,6 +121,25 @@ class Collector:
             )
         return True
 
+    @property
+    def is_trusted(self) -> bool:
+        """The newest answer is to be believed."""
+        return self._is_trusted
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Keep what would otherwise be looked for among all pods."""
+        pod = new or old
+        if pod is None:
+            return
+        before, after = self._expected.pop(pod.name, None), None
+        self._promising.discard(pod.name)
+        if new is not None and is_slurmd(new):
+            if is_expected(new):
+                after = self._expected[pod.name] = new.labels.get(names.LABEL_SLURM_NODE, new.name)
+            if promises(new):
+                self._promising.add(new.name)
+        self._expectations += before != after
+
     def _pod(self, name: str) -> Pod | None:
         """The slurmd pod of that name; a pod that only carries the labels of one is none."""
         pod = self._pods.get(self._namespace, name)
@@ -105,5 +153,6 @@ class Collector:
             node=observation.nodes.get(name),
             number=observation.number,
             at_s=observation.at_s,
+            turn_s=self._nodes.turn_s,
             is_trusted=self._is_trusted,
         )

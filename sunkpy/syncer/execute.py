@@ -2,14 +2,16 @@
 
 The watch of pods may lag, so what would do harm (lifting a drain, draining or deleting for want of a pod) is checked
 with the apiserver itself. The poll of Slurm lags by up to a second, so the node is read again right before each write
-(`core.mirror.recheck`). What nobody announced comes out of a budget: a misread world does little harm. What was not
+(`syncer.slurm_writer`). What nobody announced comes out of a budget: a misread world does little harm. What was not
 done after all is given back to it, so refusals do not hold up what could be done.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
+from datetime import timedelta
 
 import structlog
 
@@ -24,7 +26,6 @@ from sunkpy.core.mirror import (
     SetAddress,
     SetComment,
     UndrainNode,
-    still_holds,
 )
 from sunkpy.core.mirror.drain_cause import Want, drain_cause
 from sunkpy.core.mirror.recheck import SlurmAction
@@ -35,9 +36,13 @@ from sunkpy.kube import errors as kube_errors
 from sunkpy.kube import paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
 from sunkpy.kube.events import EventRecorder
-from sunkpy.slurm import NodeChange, Slurm
+from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import NotFound
 from sunkpy.syncer.metrics import SyncerMetrics
+from sunkpy.syncer.slurm_writer import Outcome, SlurmWriter
+
+_REQUESTS_AT_ONCE = 16
+"""To the apiserver, however many names are at work."""
 
 
 class Executor:
@@ -54,7 +59,8 @@ class Executor:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kube = kube
-        self._slurm = slurm
+        self._writer = SlurmWriter(slurm)
+        self._requests = asyncio.Semaphore(_REQUESTS_AT_ONCE)
         self._events = events
         self._metrics = metrics
         self._namespace = namespace
@@ -80,20 +86,18 @@ class Executor:
         if isinstance(action, PatchPod):
             await self._patch_pod(action)
             return False
-        is_done = False
+        outcome = Outcome.CHANGED
         try:
-            if not await self._has_consent(action, pod):
-                return False
-            is_done = await self._write_to_slurm(action)
+            outcome = await self._writer.write(action, lambda: self._has_consent(action, pod))
         except NotFound:
             if not isinstance(action, DeleteSlurmNode):
                 raise
         finally:
-            if not is_done and _is_budgeted(action):
+            if outcome is not Outcome.WRITTEN and _is_budgeted(action):
                 self._budget = self._budget.give_back()
-        if is_done:
+        if outcome is Outcome.WRITTEN:
             await self._tell_write(action, pod)
-        return True
+        return outcome is not Outcome.REFUSED
 
     async def _has_consent(self, action: SlurmAction, pod: Pod | None) -> bool:
         """The apiserver itself, which the watch may lag behind, has nothing against it."""
@@ -106,24 +110,6 @@ class Executor:
                 return await self._may_lift(name, decided_on)
             case _:
                 return True
-
-    async def _write_to_slurm(self, action: SlurmAction) -> bool:
-        """False when somebody else was faster: then the next answer is decided on."""
-        if not still_holds(action, await self._slurm.node(action.name)):
-            self._log.info("Slurm node has changed meanwhile, decided again", node=action.name)
-            return False
-        match action:
-            case DrainNode(name=name, reason=reason) | RestoreDrain(name=name, reason=reason):
-                await self._slurm.drain_node(name, reason)
-            case UndrainNode(name=name):
-                await self._slurm.undrain_node(name)
-            case SetComment(name=name, comment=comment):
-                await self._slurm.update_node(name, NodeChange(comment=comment))
-            case SetAddress(name=name, address=address):
-                await self._slurm.update_node(name, NodeChange(address=(address,)))
-            case DeleteSlurmNode(name=name):
-                await self._slurm.delete_node(name)
-        return True
 
     async def _tell_write(self, action: SlurmAction, pod: Pod | None) -> None:
         match action:
@@ -149,7 +135,8 @@ class Executor:
 
     async def _pod(self, name: str) -> Pod | None:
         try:
-            return await self._kube.get(paths.pod(self._namespace, name), Pod)
+            async with self._requests:
+                return await self._kube.get(paths.pod(self._namespace, name), Pod)
         except kube_errors.NotFound:
             return None
 
@@ -157,14 +144,15 @@ class Executor:
         """Annotations and conditions in one write: the status subresource of pods takes both."""
         pod = action.pod
         now = rfc3339(utc_now())
-        annotations = action.annotations | ({names.ANNOTATION_DRAINED_AT: now} if action.renews_receipt else {})
+        annotations = action.annotations | _receipt_time(action)
         body: dict[str, object] = {
             "metadata": {"uid": pod.uid, "annotations": annotations},
             "status": {"conditions": [as_json(stamped(c, pod.condition(c.type), now)) for c in action.conditions]},
         }
         path = paths.status(paths.pod(pod.metadata.namespace, pod.name))
         try:
-            await self._kube.patch(path, body, content_type=STRATEGIC_PATCH)
+            async with self._requests:
+                await self._kube.patch(path, body, content_type=STRATEGIC_PATCH)
         except kube_errors.NotFound:
             return
         self._metrics.actions.labels("PatchPod").inc()
@@ -175,15 +163,24 @@ class Executor:
         self._metrics.capped.labels(kind).inc()
         self._log.error(note)
         if pod is not None:
-            await self._events.warning(pod, "Pod", reason="TooManyAtOnce", action=kind, note=note)
+            async with self._requests:
+                await self._events.warning(pod, "Pod", reason="TooManyAtOnce", action=kind, note=note)
 
     async def _tell(self, action: MirrorAction, pod: Pod | None, reason: str, note: str) -> None:
         kind = type(action).__name__
         self._metrics.actions.labels(kind).inc()
         self._log.info(note, action=kind)
         if pod is not None:
-            await self._events.normal(pod, "Pod", reason=reason, action=kind, note=note)
+            async with self._requests:
+                await self._events.normal(pod, "Pod", reason=reason, action=kind, note=note)
 
 
 def _is_budgeted(action: MirrorAction) -> bool:
     return isinstance(action, DrainNode | DeleteSlurmNode) and not action.is_announced
+
+
+def _receipt_time(action: PatchPod) -> dict[str, str]:
+    """A receipt is as old as what Slurm said, not as its writing."""
+    if action.receipt_age_s is None:
+        return {}
+    return {names.ANNOTATION_DRAINED_AT: rfc3339(utc_now() - timedelta(seconds=action.receipt_age_s))}

@@ -1,8 +1,8 @@
 """The loop: what changed on either side names a node, the node is decided on, the actions are carried out.
 
 Who puts a name into the queue: a change of its pod; a change of its node in an answer of Slurm; the next answer, for a
-name that waits for one; a deadline of its own. All names come at the start, when Slurm's answers begin or cease to be
-trusted, and when the last one has grown too old to be shown.
+name that waits for one; a deadline of its own. All names come at the start, and when Slurm's answers are trusted again;
+when they cease to be, or the last one has grown too old, those names come of which something was promised.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from sunkpy.slurm import NodeCache
 from sunkpy.slurm.errors import NotFound, SlurmError, Unreachable
 from sunkpy.syncer.collect import Collector
 from sunkpy.syncer.execute import Executor
+from sunkpy.syncer.outage import Outage
 
 _CAPPED_AGAIN_S = 10.0
 _FIRST_ANSWER_AGAIN_S = 0.5
 _AGE_EACH_S = 1.0
-_WORKERS = 8
+_WORKERS = 1024
+"""How many names may wait for writes: none waits for a worker while a rack is drained and its Events are written."""
+_DECIDE_AT_ONCE = 8
 
 
 class MirrorLoop:
@@ -37,6 +40,7 @@ class MirrorLoop:
         nodes: NodeCache,
         collector: Collector,
         executor: Executor,
+        outage: Outage,
         queue_metrics: QueueMetrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -44,9 +48,11 @@ class MirrorLoop:
         self._nodes = nodes
         self._collector = collector
         self._executor = executor
+        self._outage = outage
         self._queue_metrics = queue_metrics
         self._clock = clock
         self._queue: WorkQueue[str] = WorkQueue("mirror")
+        self._deciding = asyncio.Semaphore(_DECIDE_AT_ONCE)
         self._awaiting_answer: set[str] = set()
         pods.add_handler(self._on_pod)
         nodes.add_listener(self._on_answer)
@@ -55,22 +61,24 @@ class MirrorLoop:
         """Mirror until cancelled. Starts when both sides are known, or Slurm has kept silent for too long."""
         await self._pods.synced.wait()
         await self._first_answer()
-        self._enqueue_all()
+        self._enqueue(self._collector.names())
         async with asyncio.TaskGroup() as group:
             group.create_task(run_workers(self._queue, self.reconcile, workers=_WORKERS, metrics=self._queue_metrics))
             group.create_task(self._watch_age())
 
     async def reconcile(self, name: str) -> float | None:
         """One pass over one name: collect, decide, execute; after how many seconds to look again."""
-        view = self._collector.view(name)
-        decision = decide_mirror(view, self._clock())
-        self._collector.remember(name, decision.memory)
+        async with self._deciding:
+            await asyncio.sleep(0)  # when all names come at once, the rest of the process has its turn between them
+            view = self._collector.view(name)
+            decision = decide_mirror(view, self._clock())
+            self._collector.remember(name, decision.memory)
         if decision.wants_next_answer:
             self._awaiting_answer.add(name)
         nodes = self._collector.slurm_node_count
         allowed = [a for a in decision.actions if await self._executor.spend_budget(a, view.pod, nodes=nodes)]
         if await self._execute(name, allowed, view.pod):
-            await self._read_back(name, allowed)
+            self._read_back(name, allowed)
         return _CAPPED_AGAIN_S if len(allowed) < len(decision.actions) else decision.again_s
 
     async def _execute(self, name: str, actions: Iterable[MirrorAction], pod: Pod | None) -> bool:
@@ -78,18 +86,18 @@ class MirrorLoop:
         try:
             wrote = [await self._executor.run(action, pod) for action in _pod_first(actions)]
         except NotFound:
-            await self._nodes.refresh(full=True)  # deleted by somebody else: only a full read shows it
+            self._nodes.hasten(full=True)  # deleted by somebody else: only a full read shows it
             raise
         except Unreachable:
             self._awaiting_answer.add(name)  # as soon as Slurm answers again, not when the back-off is over
             raise
         return any(wrote)
 
-    async def _read_back(self, name: str, actions: list[MirrorAction]) -> None:
-        """See what came of the writes; after a deletion only a full read shows it."""
+    def _read_back(self, name: str, actions: list[MirrorAction]) -> None:
+        """See soon what came of the writes; after a deletion only a full read shows it."""
         self._collector.remember_writes(name, actions, self._clock())
         self._awaiting_answer.add(name)
-        await self._nodes.refresh(full=any(isinstance(action, DeleteSlurmNode) for action in actions))
+        self._nodes.hasten(full=any(isinstance(action, DeleteSlurmNode) for action in actions))
 
     # ------------------------------------------------------------------------------------------------ what changed
 
@@ -100,14 +108,14 @@ class MirrorLoop:
 
     def _on_answer(self, changed: frozenset[str]) -> None:
         if self._collector.judge_answer():
-            self._enqueue_all()
+            is_trusted = self._collector.is_trusted
+            self._enqueue(self._collector.names() if is_trusted else self._collector.names_with_a_claim())
         due = changed | self._awaiting_answer
         self._awaiting_answer = set()
-        for name in due:
-            self._queue.add(name)
+        self._enqueue(due)
 
-    def _enqueue_all(self) -> None:
-        for name in self._collector.names():
+    def _enqueue(self, names: Iterable[str]) -> None:
+        for name in names:
             self._queue.add(name)
 
     async def _first_answer(self) -> None:
@@ -124,10 +132,11 @@ class MirrorLoop:
         was_stale = False
         while True:
             await asyncio.sleep(_AGE_EACH_S)
-            is_stale = self._nodes.age_s > STALE_AFTER_S
+            is_stale = self._nodes.age_s > STALE_AFTER_S + self._nodes.turn_s
             if is_stale and not was_stale:
-                self._enqueue_all()
+                self._enqueue(self._collector.names_with_a_claim())
             was_stale = is_stale
+            await self._outage.look(is_read=not is_stale, is_trusted=self._collector.is_trusted)
 
 
 def _pod_first(actions: Iterable[MirrorAction]) -> list[MirrorAction]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counted
 from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -39,6 +40,10 @@ class SyncerMetrics:
             "sunkpy_syncer_slurm_believed", "0 while Slurm's answer is too strange to act on", registry=registry
         )
         self.believed.set(1)
+        self.readable = Gauge(
+            "sunkpy_syncer_slurm_readable", "0 while Slurm's last answer is too old to act on", registry=registry
+        )
+        self.readable.set(1)
 
 
 class NodeCollector(Collector):
@@ -55,6 +60,8 @@ class NodeCollector(Collector):
         observation = self._cache.observation
         if observation is None:
             return
+        # All of it hangs on the state alone, and thousands of nodes are in few states.
+        states = Counted(node.state for node in observation.nodes.values())
         for name, predicate in _NODE_GAUGES.items():
-            count = sum(map(predicate, observation.nodes.values()))
+            count = sum(n for state, n in states.items() if predicate(SlurmNode(name="", state=state)))
             yield GaugeMetricFamily(f"slurm_nodes_{name}", f"Slurm nodes: {name}", value=count)

@@ -15,10 +15,11 @@ from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import BadSettings
 from sunkpy.slurm import NodeCache, Slurm
 from sunkpy.slurm.errors import SlurmError
-from sunkpy.syncer.collect import Collector, pod_selector
+from sunkpy.syncer.collect import Collector, kept, pod_selector
 from sunkpy.syncer.execute import Executor
 from sunkpy.syncer.loop import MirrorLoop
 from sunkpy.syncer.metrics import SyncerMetrics
+from sunkpy.syncer.outage import Outage
 from sunkpy.syncer.settings import SyncerSettings
 
 
@@ -48,12 +49,14 @@ class Term:
         self._slurm = slurm
         self._nodes = nodes
         namespace = settings.namespace
-        self._pods = Informer(kube, paths.pods(namespace), Pod, label_selector=pod_selector(settings.cluster))
+        selector = pod_selector(settings.cluster)
+        self._pods = Informer(kube, paths.pods(namespace), Pod, label_selector=selector, keep=kept)
         events = EventRecorder(kube, component="syncer", instance=process.identity.name)
         self._loop = MirrorLoop(
             pods=self._pods,
             nodes=nodes,
             collector=Collector(namespace=namespace, pods=self._pods, nodes=nodes, metrics=metrics),
+            outage=Outage(pods=self._pods, events=events, metrics=metrics),
             executor=Executor(kube=kube, slurm=slurm, events=events, metrics=metrics, namespace=namespace, clock=clock),
             queue_metrics=process.queue_metrics,
             clock=clock,

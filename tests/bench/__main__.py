@@ -1,4 +1,4 @@
-"""Run one bench, or all: `python -m tests.bench latency`. The cluster is that of `make demo`; `nodeset` needs none."""
+"""Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`; nodeset, mirror need none."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import click
 
 from demo import story
 from demo.bring_up import bring_up, own_cluster
-from tests.bench import latency, nodeset, report
+from tests.bench import latency, mirror, nodeset, report
 from tests.bench.chaos import run as chaos
 from tests.families import cases, figures
 from tests.families.room import bring_up_room
 from tests.families.run import run_all
 
 QUICK_MINUTES = 5.0
+ALONE = {"nodeset": nodeset.measure, "mirror": mirror.measure}
+"""Benches without a cluster."""
 
 
 @click.command()
-@click.argument("name", type=click.Choice(["all", "latency", "chaos", "families", "nodeset"]), default="all")
+@click.argument("name", type=click.Choice(["all", "latency", "chaos", "families", *ALONE]), default="all")
 @click.option("--quick", is_flag=True, help="A few rounds, five minutes of chaos, a few families, or small sizes.")
 @click.option("--only", default="", help="families: manifests whose name has this in it.")
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
@@ -31,10 +33,11 @@ def main(name: str, *, quick: bool, only: str, minutes: float, seed: int, faults
     if name == "families":
         measure_families(quick=quick, only=only)
         return
-    if name in ("all", "nodeset"):
-        report.write("nodeset", nodeset.measure(quick=quick))
-        if name == "nodeset":
-            return
+    for alone, measure in ALONE.items():
+        if name in ("all", alone):
+            report.write(alone, measure(quick=quick))
+    if name in ALONE:
+        return
     rounds = latency.Rounds(start=3, handover=3, drain=3) if quick else latency.Rounds()
     suite, cluster = os.environ.get("SLURM_SUITE", "trixie"), os.environ.get("SUNKPY_CLUSTER", "sunkpy")
     stack = bring_up(suite=suite, name=cluster, nodes=3, tell=click.echo)

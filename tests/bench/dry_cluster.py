@@ -92,7 +92,7 @@ def node_body(number: int, **spec: object) -> Body:
                     ("Ready", "True"), ("MemoryPressure", "False"), ("DiskPressure", "False"), ("PIDPressure", "False"),
                 ]
             ]
-            + [{"type": type_, "status": "False", "lastTransitionTime": moment} for type_ in names.SLURM_CONDITIONS],
+            + [{"type": type_, "status": "False", "lastTransitionTime": moment} for type_ in names.NODE_CONDITIONS],
             "images": [
                 {"names": [f"registry.example.com/image-{n}@sha256:{n:064x}", f"registry.example.com/image-{n}:v{n}"]}
                 for n in range(30)

@@ -13,6 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
+from sunkpy.core.model import hostlist
 from tests.doubles.serving import Changes
 
 API = "/slurm/{version}"
@@ -38,6 +39,8 @@ class Slurmrestd:
         self.refuse = ""
         self.refused = asyncio.Event()
         self.reject_submit: int | None = None
+        self.before_list: Callable[[], None] = lambda: None
+        """Called when a list of nodes is about to be changed: what happens between the check and the write."""
         self.unknown: dict[str, int] = {}
         """Accounts and partitions that are refused, and the number of the error."""
         self.reject_update: int | None = None
@@ -90,6 +93,7 @@ class Slurmrestd:
         app = web.Application(middlewares=[self._gate])
         app.router.add_get(f"{API}/ping/", self._ping)
         app.router.add_get(f"{API}/nodes/", self._nodes)
+        app.router.add_post(f"{API}/nodes/", self._update_nodes)
         app.router.add_get(f"{API}/node/{{name}}", self._node)
         app.router.add_post(f"{API}/node/{{name}}", self._update_node)
         app.router.add_delete(f"{API}/node/{{name}}", self._delete_node)
@@ -130,10 +134,27 @@ class Slurmrestd:
             return failure(500, 2018)
         if self.refuse:
             return failure(500, 2058)
+        self._change(name, change)
+        return self._reply()
+
+    async def _update_nodes(self, request: web.Request) -> web.Response:
+        """As slurmctld does it: one by one, until it does not know one; what cannot be changed is told at the end."""
+        change, error = await request.json(), 0
+        self.before_list()
+        self.writes.append(f"POST {','.join(change['name'])} {change.get('state')} {change.get('reason')}")
+        for name in hostlist.expand(",".join(change["name"])):
+            if name not in self.nodes:
+                return failure(500, 2018)
+            if "UNDRAIN" in change.get("state", ()) and "DRAIN" not in self.nodes[name]["state"]:
+                error = 2028
+            else:
+                self._change(name, change)
+        return failure(500, error) if error else self._reply()
+
+    def _change(self, name: str, change: Body) -> None:
         state = set(self.nodes[name]["state"]) | {"DRAIN"} & set(change.get("state", ()))
         state -= {"DRAIN"} if "UNDRAIN" in change.get("state", ()) else set()
         self.put(name, *sorted(state), **{key: change[key].strip() for key in ("reason", "comment") if key in change})
-        return self._reply()
 
     async def _delete_node(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]

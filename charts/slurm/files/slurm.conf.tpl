@@ -27,7 +27,8 @@ MaxNodeCount={{ int .Values.slurmConfig.maxNodeCount }}
 # A node that was silent comes back by itself; one that an admin set DOWN stays DOWN until they resume it.
 ReturnToService=1
 SlurmdTimeout={{ int .Values.slurmConfig.slurmdTimeoutSeconds }}
-TreeWidth=65533
+TreeWidth={{ int .Values.slurmConfig.treeWidth }}
+MessageTimeout={{ int .Values.slurmConfig.messageTimeoutSeconds }}
 GresTypes=gpu
 
 SelectType=select/cons_tres

@@ -11,8 +11,9 @@ from sunkpy.core.mirror.actions import (
     UndrainNode,
 )
 from sunkpy.core.mirror.decide import Decision, after_writing, decide_mirror
-from sunkpy.core.mirror.recheck import still_holds
-from sunkpy.core.mirror.trust import Budget, find_vanished
+from sunkpy.core.mirror.recheck import is_in_effect, still_holds
+from sunkpy.core.mirror.report import promises
+from sunkpy.core.mirror.trust import Budget, find_vanished, is_expected
 from sunkpy.core.mirror.view import Answer, Claim, Memory, View
 
 __all__ = [
@@ -33,5 +34,8 @@ __all__ = [
     "after_writing",
     "decide_mirror",
     "find_vanished",
+    "is_expected",
+    "is_in_effect",
+    "promises",
     "still_holds",
 ]

@@ -57,13 +57,19 @@ class DeleteSlurmNode(msgspec.Struct, frozen=True, kw_only=True):
 class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
     """Annotations to set (None removes) and conditions that differ.
 
-    `renews_receipt`: a receipt stands in the annotations, or stays there, and gets the time of this write.
+    `receipt_age_s`: a receipt stands in the annotations, or stays there, and gets its time anew: Slurm was asked so
+    many seconds ago.
     """
 
     pod: Pod
     annotations: dict[str, str | None]
     conditions: tuple[Condition, ...]
-    renews_receipt: bool = False
+    receipt_age_s: float | None = None
+
+    @property
+    def renews_receipt(self) -> bool:
+        """The receipt gets its time anew."""
+        return self.receipt_age_s is not None
 
 
 MirrorAction = DrainNode | UndrainNode | RestoreDrain | SetComment | SetAddress | DeleteSlurmNode | PatchPod

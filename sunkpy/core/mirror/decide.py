@@ -4,9 +4,13 @@ Ownership ends every loop. Kubernetes' causes become drains whose reason starts 
 changed or lifted. What anybody else has set, DRAIN, FAIL or DOWN, is told to the pod, and what the operator makes of it
 (a cordon of its own) is not told back. When Slurm loses it with its record of the node, it is put back (`lost_drain`).
 
-Fail closed. When Slurm's answer is stale or not to be believed, nothing is written to Slurm and the pod is only told
-that nothing is known. What cannot be undone (a pod that may go, a Slurm node that is forgotten) needs two answers of
-Slurm that agree, both asked for after the last write.
+Fail closed. When Slurm's answer is stale or not to be believed, nothing is written to Slurm, and what the pod was told
+stands as of then, but for what somebody could act on: a receipt, and that no job runs on a closed node. What cannot be
+undone (a pod that may go, a Slurm node that is forgotten) needs two answers of Slurm that agree, both asked for after
+the last write.
+
+Jobs come and go by the dozen each second, and nobody decides by them while a node is open: the pod of an open node is
+told with a delay that keeps the writes of the whole cluster below `JOB_STATE_PER_S`, of a closed one at once.
 """
 
 from __future__ import annotations
@@ -35,9 +39,13 @@ from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.states import NodeComment, SlurmNode
 
 STALE_AFTER_S = 10.0
-"""Age of an answer from which on it is no longer shown."""
+"""An answer that is so much older than it must be (`Answer.turn_s`) is no longer shown."""
 ACT_WITHIN_S = 5.0
-"""Age of an answer up to which it may be acted on."""
+"""So much older than it must be an answer may be and still be acted on; each write reads its node once more."""
+JOB_STATE_HELD_S = 5.0
+"""How long a change of jobs on an open node is held back at least: short jobs are not told of at all."""
+JOB_STATE_PER_S = 20.0
+"""How many pods a second may be told of jobs on open nodes, in the whole cluster."""
 SILENCE_GRACE_S = 10.0
 """Slurm sets NOT_RESPONDING for half a second after each UNDRAIN; only longer silence is told."""
 FOREIGN_DRAIN_KEPT_S = 600.0
@@ -65,19 +73,21 @@ def decide_mirror(view: View, now_s: float) -> Decision:
     """What to do about one name. Reads top to bottom: time, trust, towards the pod, towards Slurm."""
     memory = _note_times(view, now_s)
     answer = view.answer
-    if answer is None or not answer.is_trusted or now_s - answer.at_s > STALE_AFTER_S:
-        return _say_unknown(view, memory)
+    if answer is None or not answer.is_trusted or now_s - answer.at_s > STALE_AFTER_S + answer.turn_s:
+        return _say_nothing(view, memory)
     if answer.at_s < memory.wrote_at_s:
         return Decision(actions=(), memory=memory, wants_next_answer=True)
-    may_act = now_s - answer.at_s <= ACT_WITHIN_S
+    may_act = now_s - answer.at_s <= ACT_WITHIN_S + answer.turn_s
     cause = drain_cause(view.pod, unready_for_s=_since(memory.unready_since_s, now_s))
     memory = _note_drained(view.pod, answer, memory)
     memory = _note_deletable(view, answer, memory, now_s)
     actions: list[MirrorAction] = []
     if view.pod is not None:
         told = _tell_pod(view.pod, answer, memory, now_s)
+        memory = _note_jobs(view.pod, told, view.slurm_nodes, memory, now_s)
+        told = told if memory.untold_since_s is None else None
         memory = _note_receipt(told, memory, now_s)
-        actions += told
+        actions += [told] if told is not None else []
     if may_act and answer.node is not None:
         may_delete = _is_proved(memory.deletable, answer.number)
         actions += _tell_slurm(view, answer.node, cause, may_delete=may_delete)
@@ -141,8 +151,28 @@ def _note_deletable(view: View, answer: Answer, memory: Memory, now_s: float) ->
     return msgspec.structs.replace(memory, deletable=_claim(memory.deletable, uid, holds, answer.number))
 
 
-def _note_receipt(told: tuple[PatchPod, ...], memory: Memory, now_s: float) -> Memory:
-    if not any(patch.renews_receipt for patch in told):
+def _note_jobs(pod: Pod, told: PatchPod | None, slurm_nodes: int, memory: Memory, now_s: float) -> Memory:
+    """Start the clock of what can wait; stop it when its time has come, or when something else is to be told too."""
+    since_s = memory.untold_since_s
+    if told is not None and not report.can_wait(pod, told):
+        since_s = None
+    elif since_s is None:
+        since_s = now_s if told is not None else None
+    elif now_s - since_s >= job_state_held_s(slurm_nodes):
+        since_s = None
+    return msgspec.structs.replace(memory, untold_since_s=since_s)
+
+
+def job_state_held_s(slurm_nodes: int) -> float:
+    """How long a change of jobs on an open node is held back, in a cluster of so many nodes.
+
+    Each pod is told once in this time at most, so all of them together not more often than `JOB_STATE_PER_S`.
+    """
+    return max(JOB_STATE_HELD_S, slurm_nodes / JOB_STATE_PER_S)
+
+
+def _note_receipt(told: PatchPod | None, memory: Memory, now_s: float) -> Memory:
+    if told is None or not told.renews_receipt:
         return memory
     return msgspec.structs.replace(memory, receipt_at_s=now_s)
 
@@ -188,6 +218,7 @@ def _next_deadline_s(view: View, memory: Memory, now_s: float) -> float | None:
         (memory.unready_since_s, UNREADY_GRACE_S),
         (memory.podless_since_s if node is not None and node.is_held_by_others else None, FOREIGN_DRAIN_KEPT_S),
         (memory.receipt_at_s if memory.drained is not None else None, RENEW_RECEIPT_S),
+        (memory.untold_since_s, job_state_held_s(view.slurm_nodes)),
     )
     left = [since_s + grace_s - now_s for since_s, grace_s in clocks if since_s is not None]
     return min((seconds for seconds in left if seconds > 0), default=None)
@@ -269,20 +300,21 @@ def _comment(pod: Pod) -> NodeComment:
 # ----------------------------------------------------------------------------------------------------- towards the pod
 
 
-def _say_unknown(view: View, memory: Memory) -> Decision:
-    """Nothing is known: no claim survives, `drained` is taken back, and no other word is said."""
-    memory = msgspec.structs.replace(memory, drained=None, deletable=None, silent_since_s=None)
-    if view.pod is None:
-        return Decision(actions=(), memory=memory, wants_next_answer=True)
-    if view.answer is not None and not view.answer.is_trusted:
-        why = "Slurm does not list its registered nodes any more: did slurmctld lose its state? Nothing is changed"
-    else:
-        why = "Slurm cannot be read: nothing is changed until slurmrestd and slurmctld answer (see the syncer's log)"
-    patch = _patch(view.pod, {names.ANNOTATION_DRAINED: None}, report.unknown_conditions(why))
-    return Decision(actions=patch, memory=memory, wants_next_answer=True)
+def _say_nothing(view: View, memory: Memory) -> Decision:
+    """Nothing is known: no claim survives, and the pod keeps no word that others act on.
+
+    That Slurm cannot be read is said once for the cluster (`sunkpy.syncer.outage`), not on each of its pods. The end of
+    distrust brings all names back, so only an answer that is late is waited for.
+    """
+    memory = msgspec.structs.replace(memory, drained=None, deletable=None, silent_since_s=None, untold_since_s=None)
+    is_late = view.answer is None or view.answer.is_trusted
+    patch = None
+    if view.pod is not None:
+        patch = _patch(view.pod, {names.ANNOTATION_DRAINED: None}, report.withdrawn_conditions(view.pod))
+    return Decision(actions=() if patch is None else (patch,), memory=memory, wants_next_answer=is_late)
 
 
-def _tell_pod(pod: Pod, answer: Answer, memory: Memory, now_s: float) -> tuple[PatchPod, ...]:
+def _tell_pod(pod: Pod, answer: Answer, memory: Memory, now_s: float) -> PatchPod | None:
     node = answer.node
     silent_for_s = _since(memory.silent_since_s, now_s)
     is_silent = memory.silent_since_s is not None and silent_for_s >= SILENCE_GRACE_S
@@ -297,8 +329,9 @@ def _tell_pod(pod: Pod, answer: Answer, memory: Memory, now_s: float) -> tuple[P
     is_drained = claim is not None and _is_proved(claim, answer.number)
     token = claim.token if claim is not None and is_drained else None
     annotations[names.ANNOTATION_DRAINED] = token
-    renews = token is not None and _is_receipt_due(pod, token, now_s - memory.receipt_at_s)
-    return _patch(pod, annotations, conditions, renews_receipt=renews)
+    if token is not None and _is_receipt_due(pod, token, now_s - memory.receipt_at_s):
+        return _patch(pod, annotations, conditions, receipt_age_s=max(0.0, now_s - answer.at_s))
+    return _patch(pod, annotations, conditions)
 
 
 def _is_receipt_due(pod: Pod, token: str, age_s: float) -> bool:
@@ -307,11 +340,14 @@ def _is_receipt_due(pod: Pod, token: str, age_s: float) -> bool:
 
 
 def _patch(
-    pod: Pod, annotations: dict[str, str | None], conditions: tuple[Condition, ...], *, renews_receipt: bool = False
-) -> tuple[PatchPod, ...]:
+    pod: Pod,
+    annotations: dict[str, str | None],
+    conditions: tuple[Condition, ...],
+    *,
+    receipt_age_s: float | None = None,
+) -> PatchPod | None:
     new_annotations = report.changed(pod, annotations)
     new_conditions = report.differing(pod, conditions)
-    if not new_annotations and not new_conditions and not renews_receipt:
-        return ()
-    patch = PatchPod(pod=pod, annotations=new_annotations, conditions=new_conditions, renews_receipt=renews_receipt)
-    return (patch,)
+    if not new_annotations and not new_conditions and receipt_age_s is None:
+        return None
+    return PatchPod(pod=pod, annotations=new_annotations, conditions=new_conditions, receipt_age_s=receipt_age_s)

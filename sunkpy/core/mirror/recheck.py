@@ -28,3 +28,14 @@ def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
             return node.address != address and (node.is_not_responding or node.is_down)
         case DeleteSlurmNode(reason=reason):
             return node.is_drained and node.reason == reason and node.owner is not None
+
+
+def is_in_effect(action: SlurmAction, node: SlurmNode) -> bool:
+    """The node shows already what the write was for: of a list that was refused, a part may have been written."""
+    match action:
+        case DrainNode(reason=reason) | RestoreDrain(reason=reason):
+            return node.is_drain and node.reason == reason
+        case UndrainNode():
+            return not node.is_drain
+        case _:
+            return False

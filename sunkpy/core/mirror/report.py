@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from sunkpy.core import names
+from sunkpy.core.mirror.actions import PatchPod
 from sunkpy.core.model.conditions import says_the_same
 from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.states import SlurmNode
 
 _NOISE = frozenset({"DYNAMIC_NORM", "PLANNED"})  # true of every node of ours, or changing with each scheduling cycle
+_CLOSING = (names.ANNOTATION_PENDING_DELETION, names.ANNOTATION_CORDON)  # somebody waits for the jobs to end
 
 
 def known_conditions(node: SlurmNode | None, *, is_silent: bool) -> tuple[Condition, ...]:
@@ -35,12 +37,35 @@ def known_conditions(node: SlurmNode | None, *, is_silent: bool) -> tuple[Condit
     )
 
 
-def unknown_conditions(why: str) -> tuple[Condition, ...]:
-    """All of them Unknown. The readiness gate is left as it is: an outage of slurmrestd does not stop slurmd."""
-    return tuple(
-        Condition(type=type_, status="Unknown", reason="SlurmUnreadable", message=why)
-        for type_ in names.SLURM_CONDITIONS
+def withdrawn_conditions(pod: Pod) -> tuple[Condition, ...]:
+    """What the pod must not go on saying while Slurm cannot be read: that no job runs on a node that is closed.
+
+    `kubectl drain` may evict such a pod. All else stays as it was last known: no pod goes and no cordon ends by it.
+    """
+    running = pod.condition(names.CONDITION_RUNNING)
+    is_idle = running is not None and running.status == "False"
+    if not is_idle or not pod.is_condition_true(names.CONDITION_DRAIN):
+        return ()
+    why = "Slurm cannot be read, or what it says is not believed: see the Events of the NodeSet"
+    return (Condition(type=names.CONDITION_RUNNING, status="Unknown", reason="SlurmUnreadable", message=why),)
+
+
+def promises(pod: Pod) -> bool:
+    """The pod says something that must not stand while Slurm cannot be read: a receipt, or that it may be evicted."""
+    return names.ANNOTATION_DRAINED in pod.annotations or bool(withdrawn_conditions(pod))
+
+
+def can_wait(pod: Pod, patch: PatchPod) -> bool:
+    """Only jobs came or went, on a node that is open and stays so: at most the order of removals hangs on that."""
+    is_of_jobs = (
+        all(condition.type == names.CONDITION_RUNNING for condition in patch.conditions)
+        and patch.annotations.keys() <= {names.ANNOTATION_SLURM_STATE}
+        and not patch.renews_receipt
     )
+    running = pod.condition(names.CONDITION_RUNNING)
+    is_told = running is not None and running.status != "Unknown"
+    is_to_close = any(key in pod.annotations for key in _CLOSING) or pod.is_deleting
+    return is_of_jobs and is_told and not is_to_close and not pod.is_condition_true(names.CONDITION_DRAIN)
 
 
 def registered_condition(node: SlurmNode | None) -> Condition:

@@ -8,7 +8,7 @@ trusted: `decide_mirror` writes nothing to Slurm, takes receipts back, and tells
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container
 
 import msgspec
 
@@ -20,16 +20,20 @@ MASS_FLOOR = 3
 WINDOW_S = 60.0
 
 
-def find_vanished(pods: Iterable[Pod], slurm_nodes: Collection[str]) -> tuple[str, ...]:
-    """Registered pods without a Slurm node, when they are too many to be an accident; else nothing.
+def find_vanished(expected: Collection[str], slurm_nodes: Container[str]) -> tuple[str, ...]:
+    """Expected nodes (`is_expected`) that Slurm does not have, when they are too many to be an accident; else nothing.
 
     A Slurm node of ours goes after its pod, so this means that slurmctld lost its state or answers for another
     cluster. One is allowed (an admin may delete a node), and so is a fifth of them.
     """
-    registered = [pod for pod in pods if pod.is_condition_true(names.READINESS_GATE) and not pod.is_deleting]
-    vanished = [_slurm_name(pod) for pod in registered if _slurm_name(pod) not in slurm_nodes]
-    allowed = max(1, math.ceil(MASS_SHARE * len(registered)))
+    vanished = [name for name in expected if name not in slurm_nodes]
+    allowed = max(1, math.ceil(MASS_SHARE * len(expected)))
     return tuple(sorted(vanished)) if len(vanished) > allowed else ()
+
+
+def is_expected(pod: Pod) -> bool:
+    """Slurm should have the node of this pod: it had it before, and the pod is to stay."""
+    return not pod.is_deleting and pod.is_condition_true(names.READINESS_GATE)
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -47,7 +51,3 @@ class Budget(msgspec.Struct, frozen=True):
     def give_back(self) -> Budget:
         """The budget as if the newest action had not been done: it was refused, or proved needless."""
         return Budget(self.spent_at_s[:-1])
-
-
-def _slurm_name(pod: Pod) -> str:
-    return pod.labels.get(names.LABEL_SLURM_NODE, pod.name)

@@ -16,13 +16,15 @@ from sunkpy.core.model.states import SlurmNode
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What Slurm last said of the name; `node` is None when Slurm has no such node.
 
-    `number` counts Slurm's answers, `at_s` is when this one was asked for. `is_trusted` is False when the answer as a
-    whole, all names of it, cannot be believed (see `sunkpy.core.mirror.trust`).
+    `number` counts Slurm's answers, `at_s` is when this one was asked for. `turn_s`: up to which age it is the newest
+    there can be: large clusters take long to answer and are asked less often. `is_trusted` is False when the answer as
+    a whole, all names of it, cannot be believed (see `sunkpy.core.mirror.trust`).
     """
 
     node: SlurmNode | None
     number: int
     at_s: float
+    turn_s: float = 0.0
     is_trusted: bool = True
 
 
@@ -38,8 +40,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
     `silent_since_s`: Slurm says NOT_RESPONDING. `unready_since_s`: the pod's containers are not ready although Slurm
     has the node. `podless_since_s`: there is no pod. `drained`, `deletable`: claims that wait for a second answer.
-    `receipt_at_s`: when the receipt was last written. `wrote_at_s`, `wrote`: when Slurm was last written to, and what;
-    older answers do not show it yet.
+    `untold_since_s`: jobs came or went that the pod was not told of. `receipt_at_s`: when the receipt was last written.
+    `wrote_at_s`, `wrote`: when Slurm was last written to, and what; older answers do not show it yet.
     """
 
     silent_since_s: float | None = None
@@ -47,6 +49,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     podless_since_s: float | None = None
     drained: Claim | None = None
     deletable: Claim | None = None
+    untold_since_s: float | None = None
     receipt_at_s: float = float("-inf")
     wrote_at_s: float = float("-inf")
     wrote: tuple[SlurmWrite, ...] = ()
@@ -55,7 +58,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """All that is known of one name. `answer` is None before Slurm has answered for the first time.
 
-    `are_pods_known`: the pod watch is up, so a pod that is not seen is not there. `namespace` is ours.
+    `are_pods_known`: the pod watch is up, so a pod that is not seen is not there. `namespace` is ours. `slurm_nodes`:
+    how many nodes Slurm has in all.
     """
 
     name: str
@@ -64,3 +68,4 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     answer: Answer | None
     are_pods_known: bool = True
     memory: Memory = Memory()
+    slurm_nodes: int = 0

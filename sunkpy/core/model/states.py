@@ -47,12 +47,10 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     comment: str = ""
     address: str = ""
-    features: tuple[str, ...] = ()
     cpus: int = 0
     alloc_cpus: int = 0
     memory_mib: int = 0
     gres: str = ""
-    partitions: tuple[str, ...] = ()
 
     @property
     def is_drain(self) -> bool:

@@ -1,8 +1,9 @@
 """What a slurmd pod says of its Node, and what the Node says to the pod.
 
 Ownership ends every loop. Pod → Node: labels, conditions, and a cordon that carries `cordoned-by: slurm`, or a taint
-(`marks`). Node → Pod: the cordon that anybody else has set. A cordon of ours is never told to the pod, so it cannot
-come back as a Slurm drain; a cordon of others is never lifted.
+(`marks`); what comes and goes with each job stays on the pod, for each change of a Node is told to every scheduler and
+controller there is. Node → Pod: the cordon that anybody else has set. A cordon of ours is never told to the pod, so it
+cannot come back as a Slurm drain; a cordon of others is never lifted.
 
 When the pod is gone the labels and conditions go, but **our cordon stays**: it stands for a drain with a reason in
 Slurm ("bad GPU"), and a pod that is gone says nothing about the machine. The next slurmd pod on the node reports
@@ -103,16 +104,16 @@ def _labels(pod: Pod | None) -> Changes:
 
 
 def _decide_conditions(node: Node, pod: Pod | None, mark: Mark) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
-    present = {type_: node.condition(type_) for type_ in names.SLURM_CONDITIONS}
+    present = {type_: found for type_ in names.SLURM_CONDITIONS if (found := node.condition(type_)) is not None}
     if pod is None:
-        return (), tuple(type_ for type_, condition in present.items() if condition is not None)
-    reported = {type_: _reported(pod, type_) for type_ in names.SLURM_CONDITIONS}
+        return (), tuple(present)
+    reported = {type_: _reported(pod, type_) for type_ in names.NODE_CONDITIONS}
     if mark.is_held:
         drain = reported[names.CONDITION_CORDON]
         message = f"{drain.message} (left open, for too many Nodes are closed because of Slurm already)".strip()
         reported[names.CONDITION_CORDON] = msgspec.structs.replace(drain, reason="TooManyAtOnce", message=message)
-    changed = [new for type_, new in reported.items() if not says_the_same(present[type_], new)]
-    return tuple(changed), ()
+    changed = [new for type_, new in reported.items() if not says_the_same(present.get(type_), new)]
+    return tuple(changed), tuple(type_ for type_ in present if type_ not in reported)
 
 
 def _reported(pod: Pod, type_: str) -> Condition:

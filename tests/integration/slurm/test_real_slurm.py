@@ -11,6 +11,7 @@ import pytest
 from sunkpy.core.model.states import JobId, NodeComment
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import JobSubmission, NodeCache, NodeChange, NodesSnapshot, NotModified, Slurm, errors
+from sunkpy.slurm.nodes import UNDRAIN, drain
 from tests.integration.slurm.daemons import NODE, RealSlurm
 from tests.polling import until
 
@@ -153,6 +154,22 @@ async def test_what_does_not_exist_is_not_found(admin: Slurm) -> None:
     for call in (admin.node("nope"), admin.delete_node("nope"), admin.job(JobId(4242)), admin.cancel_job(JobId(4242))):
         with pytest.raises(errors.NotFound):
             await call
+
+
+async def test_a_list_of_nodes_is_changed_in_one_call_until_one_is_unknown(admin: Slurm) -> None:
+    await admin.update_nodes([NODE], drain("k8s: cordon: rack"))
+    assert (await admin.node(NODE)).is_drained_by_us
+    with pytest.raises(errors.NotFound):
+        await admin.update_nodes([NODE, "zzz-nope"], UNDRAIN)
+    if (await admin.node(NODE)).is_drain:
+        await admin.undrain_node(NODE)
+
+
+async def test_slurmctld_tells_what_reads_of_its_nodes_cost_it(admin: Slurm) -> None:
+    await admin.nodes()
+    before_s = await admin.reading_s()
+    await admin.nodes()
+    assert 0 < before_s < await admin.reading_s() < 60
 
 
 async def test_only_operators_of_slurm_may_drain(submitter: Slurm) -> None:

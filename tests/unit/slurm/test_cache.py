@@ -72,7 +72,7 @@ async def test_all_who_wait_while_a_read_is_on_its_way_share_the_next(httpx_mock
 
 async def test_age_counts_from_when_the_read_was_sent(httpx_mock: HTTPXMock) -> None:
     clock = Clock()
-    cache = NodeCache(client("v0.0.45"), clock=clock)
+    cache = NodeCache(client("v0.0.45"), poll_s=60, clock=clock)
     assert cache.age_s == float("inf")
 
     def slow(_: httpx.Request) -> httpx.Response:
@@ -94,3 +94,80 @@ async def test_a_failed_read_leaves_the_last_observation_to_grow_old(httpx_mock:
         await cache.refresh()
     assert cache.observation is before
     assert cache.age_s == 30
+
+
+async def test_a_node_that_is_as_it_was_is_the_same_value(httpx_mock: HTTPXMock) -> None:
+    serve(httpx_mock, nodes("a"), nodes("a", "b", at_s=101))
+    cache = NodeCache(client("v0.0.45"))
+    first, second = await cache.refresh(), await cache.refresh()
+    assert second.nodes["a"] is first.nodes["a"]
+    assert (first.listing, second.listing) == (1, 2)
+
+
+def diag(total_us: int) -> httpx.Response:
+    rpcs = [
+        {"message_type": "REQUEST_NODE_INFO", "type_id": 2007, "count": 9, "total_time": total_us},
+        {"message_type": "REQUEST_PING", "type_id": 1008, "count": 9, "total_time": 10**9},
+    ]
+    return httpx.Response(200, json={"statistics": {"rpcs_by_message_type": rpcs}, "errors": []})
+
+
+def slow(httpx_mock: HTTPXMock, clock: Clock, *costs_us: int) -> None:
+    """A slurmrestd that takes two seconds for all nodes, and of what slurmctld takes of that."""
+    totals = iter(costs_us)
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/diag/"):
+            return diag(next(totals))
+        clock.now_s += 2
+        return nodes("a", at_s=int(clock.now_s))
+
+    httpx_mock.add_callback(respond, is_reusable=True)
+
+
+async def test_a_costly_read_is_followed_by_a_pause_as_long_as_slurmctld_needs(httpx_mock: HTTPXMock) -> None:
+    clock = Clock()
+    slow(httpx_mock, clock, 5_000_000, 5_400_000)
+    cache = NodeCache(client("v0.0.45"), clock=clock)
+    await cache.refresh()
+    assert cache.turn_s == 20 + 2, "ten times the whole read, as long as slurmctld has not told its own part"
+    await cache.refresh()
+    assert cache.turn_s == pytest.approx(4 + 2), "ten times 0.4 s"
+
+
+async def test_a_cheap_read_asks_for_nothing_else(httpx_mock: HTTPXMock) -> None:
+    serve(httpx_mock, nodes("a"), UNCHANGED)
+    cache = NodeCache(client("v0.0.45"))
+    await cache.refresh()
+    await cache.refresh()
+    assert cache.turn_s < 1.1
+
+
+async def test_who_is_in_a_hurry_waits_for_the_pace_alone(httpx_mock: HTTPXMock) -> None:
+    serve(httpx_mock, nodes("a"), nodes("a", "b", at_s=101))
+    cache = NodeCache(client("v0.0.45"), poll_s=3600)
+    heard = asyncio.Event()
+    polling = asyncio.ensure_future(cache.run())
+    cache.add_listener(lambda changed: heard.set() if "b" in changed else None)
+    try:
+        async with asyncio.timeout(5):
+            while cache.observation is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            cache.hasten(full=True)
+            await heard.wait()
+    finally:
+        polling.cancel()
+        await asyncio.gather(polling, return_exceptions=True)
+    assert "update_time" not in dict(httpx_mock.get_requests()[-1].url.params)
+
+
+async def test_a_full_read_that_was_asked_for_meanwhile_is_not_forgotten(httpx_mock: HTTPXMock) -> None:
+    serve(httpx_mock, nodes("a", "b"), nodes("a", at_s=101))
+    cache = NodeCache(client("v0.0.45"))
+    flight = asyncio.ensure_future(cache.refresh())
+    while not httpx_mock.get_requests():  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    cache.hasten(full=True)
+    await flight
+    assert set((await cache.refresh()).nodes) == {"a"}
+    assert [dict(r.url.params) for r in httpx_mock.get_requests()] == [{}, {}]

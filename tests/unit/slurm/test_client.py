@@ -25,7 +25,7 @@ async def test_nodes_are_read_by_name(httpx_mock: HTTPXMock, slurm: str, api: st
     snapshot = await client(api).nodes()
     assert isinstance(snapshot, NodesSnapshot)
     node = snapshot.nodes[NODE]
-    assert (node.cpus, node.memory_mib, node.features, set(node.partitions)) == (2, 4000, ("gpu",), {"low", "high"})
+    assert (node.cpus, node.memory_mib) == (2, 4000)
     assert node.is_registered
     assert snapshot.last_update_s > 1_700_000_000
 

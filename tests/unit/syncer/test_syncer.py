@@ -204,8 +204,8 @@ async def test_nothing_is_written_while_slurmctld_has_lost_its_state(world: Worl
         await world.until(lambda: all(node["comment"] for node in world.slurm.nodes.values()))
         written = len(world.slurm.writes)
         world.slurm.lose_state()
+        await world.until(lambda: world.api.reasons().count("SlurmNotBelieved") == 1)
         for name in nodes:
-            await world.until(lambda name=name: world.condition(names.CONDITION_DRAIN, name) == "Unknown")
             world.annotate(name, pending_deletion=TOKEN)
         seen = world.nodes.observation
         assert seen is not None
@@ -215,6 +215,7 @@ async def test_nothing_is_written_while_slurmctld_has_lost_its_state(world: Worl
         for name in nodes:
             assert world.annotation(names.ANNOTATION_DRAINED, name) is None
             assert world.condition(names.READINESS_GATE, name) == "True"
+            assert world.condition(names.CONDITION_DRAIN, name) == "False", "as it was last known"
     assert len(world.slurm.writes) == written
     assert world.process.registry.get_sample_value("sunkpy_syncer_slurm_believed") == 0
 

@@ -19,12 +19,15 @@ from sunkpy.core.mirror import (
 from sunkpy.core.mirror.decide import (
     ACT_WITHIN_S,
     FOREIGN_DRAIN_KEPT_S,
+    JOB_STATE_HELD_S,
+    JOB_STATE_PER_S,
     RENEW_RECEIPT_S,
     SILENCE_GRACE_S,
     STALE_AFTER_S,
+    job_state_held_s,
 )
 from sunkpy.core.mirror.drain_cause import UNREADY_GRACE_S
-from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.states import SlurmNode
 from tests.unit.core.mirror.build import IP, NOW_S, OLD_IP, TOKEN, make_comment, make_node, make_pod, make_view
 
@@ -243,7 +246,14 @@ def test_a_receipt_that_stands_is_renewed_now_and_then() -> None:
     assert soon.again_s == RENEW_RECEIPT_S
     later_s = NOW_S + RENEW_RECEIPT_S
     later = decide_mirror(make_view(pod, node, number=4, memory=soon.memory, now_s=later_s), later_s)
-    assert later.actions == (PatchPod(pod=pod, annotations={}, conditions=(), renews_receipt=True),)
+    assert later.actions == (PatchPod(pod=pod, annotations={}, conditions=(), receipt_age_s=0.0),)
+
+
+def test_a_receipt_is_as_old_as_slurms_word() -> None:
+    pod, node = make_pod(pending=TOKEN), make_node("IDLE+DRAIN", reason="k8s: pod pending deletion: scale-down")
+    first = decide_mirror(make_view(pod, node, age_s=4.0), NOW_S)
+    second = decide_mirror(make_view(pod, node, number=2, memory=first.memory, age_s=3.0), NOW_S)
+    assert [a.receipt_age_s for a in second.actions if isinstance(a, PatchPod)] == [3.0]
 
 
 # ---------------------------------------------------------------------------------------------- drains that Slurm lost
@@ -394,11 +404,10 @@ def test_a_node_drained_by_others_outlives_its_pod_for_a_while() -> None:
 @pytest.mark.parametrize(
     "pod", [make_pod(), make_pod(cordon="x"), make_pod(pending=TOKEN), None], ids=["well", "cordon", "pending", "gone"]
 )  # fmt: skip
-def test_what_cannot_be_read_is_unknown_and_nothing_is_written(pod, node, age_s: float, trusted: bool) -> None:
+def test_of_what_cannot_be_read_nothing_is_said_or_written(pod, node, age_s: float, trusted: bool) -> None:
     decision = decide_mirror(make_view(pod, node, age_s=age_s, trusted=trusted), NOW_S)
-    assert kinds(decision) == []
-    assert set(conditions(decision).values()) <= {"Unknown"}
-    assert decision.wants_next_answer
+    assert decision.actions == ()
+    assert decision.wants_next_answer == trusted, "the end of distrust is told to all names at once"
     assert decision.memory.drained is None
     assert decision.memory.deletable is None
 
@@ -409,10 +418,30 @@ def test_a_drained_token_is_taken_back_when_slurm_cannot_be_read() -> None:
     assert annotations(decision)[names.ANNOTATION_DRAINED] is None
 
 
-def test_an_outage_of_slurmrestd_leaves_the_readiness_gate_alone() -> None:
-    decision = decide_mirror(make_view(make_pod(registered=True), make_node(), age_s=STALE_AFTER_S + 1), NOW_S)
-    assert names.READINESS_GATE not in conditions(decision)
-    assert set(conditions(decision)) == set(names.SLURM_CONDITIONS)
+@pytest.mark.parametrize(
+    ("drain", "running", "withdrawn"),
+    [
+        ("True", "False", {names.CONDITION_RUNNING: "Unknown"}),
+        ("True", "True", {}),
+        ("True", "Unknown", {}),
+        ("False", "False", {}),
+    ],
+    ids=["may be evicted", "busy", "not known", "open"],
+)
+@pytest.mark.parametrize("trusted", [True, False], ids=["stale", "not believed"])
+def test_an_outage_takes_back_only_what_somebody_may_act_on(drain, running, withdrawn, trusted: bool) -> None:
+    told = {names.CONDITION_DRAIN: drain, names.CONDITION_RUNNING: running, names.CONDITION_CORDON: "True"}
+    pod = with_conditions(make_pod(registered=True), told)
+    decision = decide_mirror(make_view(pod, make_node(), age_s=STALE_AFTER_S + 1, trusted=trusted), NOW_S)
+    assert conditions(decision) == withdrawn
+
+
+def test_an_answer_that_takes_long_is_acted_on() -> None:
+    view = make_view(make_pod(cordon="x"), make_node(), age_s=ACT_WITHIN_S + 1)
+    assert view.answer is not None
+    slow = msgspec.structs.replace(view, answer=msgspec.structs.replace(view.answer, turn_s=12.0))
+    assert kinds(decide_mirror(slow, NOW_S)) == ["DrainNode"]
+    assert decide_mirror(slow, NOW_S + 12.0 + STALE_AFTER_S).actions == ()
 
 
 def test_an_old_answer_is_shown_but_not_acted_on() -> None:
@@ -422,9 +451,77 @@ def test_an_old_answer_is_shown_but_not_acted_on() -> None:
     assert decision.wants_next_answer
 
 
-def test_no_answer_yet_is_unknown() -> None:
+def test_no_answer_yet_is_waited_for() -> None:
     view = msgspec.structs.replace(make_view(make_pod(), None), answer=None)
-    assert set(conditions(decide_mirror(view, NOW_S)).values()) == {"Unknown"}
+    decision = decide_mirror(view, NOW_S)
+    assert decision.actions == ()
+    assert decision.wants_next_answer
+
+
+# ------------------------------------------------------------------------------------------ jobs that come and go
+
+
+def told_of(pod: Pod, node: SlurmNode) -> Pod:
+    """The pod once it knows all that Slurm says of the node."""
+    patch = next(a for a in decide_mirror(make_view(pod, node), NOW_S).actions if isinstance(a, PatchPod))
+    notes = pod.annotations | {k: v for k, v in patch.annotations.items() if v is not None}
+    known = with_conditions(pod, {})
+    conditions = known.status.conditions + patch.conditions
+    return msgspec.structs.replace(
+        known,
+        metadata=msgspec.structs.replace(known.metadata, annotations=notes),
+        status=msgspec.structs.replace(known.status, conditions=conditions),
+    )
+
+
+def with_conditions(pod: Pod, told: dict[str, str]) -> Pod:
+    added = tuple(Condition(type=type_, status=status) for type_, status in told.items())
+    return msgspec.structs.replace(
+        pod, status=msgspec.structs.replace(pod.status, conditions=pod.status.conditions + added)
+    )
+
+
+def test_a_job_on_an_open_node_is_told_later_and_a_short_one_never() -> None:
+    pod = told_of(make_pod(), make_node())
+    first = decide_mirror(make_view(pod, make_node("MIXED")), NOW_S)
+    assert first.actions == ()
+    assert first.again_s == JOB_STATE_HELD_S
+    later_s = NOW_S + JOB_STATE_HELD_S
+    lasting = make_view(pod, make_node("MIXED"), number=2, memory=first.memory, now_s=later_s)
+    assert conditions(decide_mirror(lasting, later_s)) == {names.CONDITION_RUNNING: "True"}
+    over = decide_mirror(make_view(pod, make_node(), number=2, memory=first.memory, now_s=later_s), later_s)
+    assert over.actions == ()
+    assert over.again_s is None
+
+
+@pytest.mark.parametrize(
+    ("pod", "node"),
+    [
+        pytest.param(make_pod(), make_node("MIXED+DRAIN", reason=OURS), id="it closes in the same moment"),
+        pytest.param(make_pod(cordon="x"), make_node("MIXED"), id="it is about to be drained"),
+        pytest.param(make_pod(pending=TOKEN), make_node("MIXED"), id="its pod is to go"),
+        pytest.param(make_pod(deleting=True), make_node("MIXED"), id="its pod goes"),
+    ],
+)
+def test_where_somebody_waits_for_jobs_to_end_they_are_told_at_once(pod: Pod, node: SlurmNode) -> None:
+    known = told_of(make_pod(), make_node())
+    pod = msgspec.structs.replace(
+        known,
+        metadata=msgspec.structs.replace(pod.metadata, annotations=known.annotations | pod.annotations),
+    )
+    assert conditions(decide_mirror(make_view(pod, node), NOW_S))[names.CONDITION_RUNNING] == "True"
+
+
+def test_a_job_that_ends_on_a_closed_node_is_told_at_once() -> None:
+    pod = told_of(make_pod(cordon="disk"), make_node("MIXED+DRAIN", reason=OURS))
+    decision = decide_mirror(make_view(pod, make_node("IDLE+DRAIN", reason=OURS)), NOW_S)
+    assert conditions(decision)[names.CONDITION_RUNNING] == "False"
+
+
+@pytest.mark.parametrize("nodes", [1, 100, 1_000, 10_000])
+def test_pods_are_told_of_jobs_so_often_in_all(nodes: int) -> None:
+    assert nodes / job_state_held_s(nodes) <= JOB_STATE_PER_S
+    assert job_state_held_s(nodes) >= JOB_STATE_HELD_S
 
 
 def test_a_drain_is_not_lifted_while_the_pods_are_not_known() -> None:

@@ -21,8 +21,10 @@ from sunkpy.core.mirror import (
     decide_mirror,
     still_holds,
 )
-from sunkpy.core.model.objects import Pod
+from sunkpy.core.mirror.decide import STALE_AFTER_S
+from sunkpy.core.model.objects import Meta, Node, NodeSpec, Pod
 from sunkpy.core.model.states import SlurmNode
+from sunkpy.core.nodeset.protection import decide_evictable
 from tests.unit.core.mirror.build import IP, NAME, NAMESPACE, OLD_IP, TOKEN, make_comment, make_node, make_pod
 
 ROUNDS = 12
@@ -184,3 +186,63 @@ def test_old_answers_never_lead_to_a_write(pod: Pod | None, node: SlurmNode | No
         decision = decide_mirror(View(name=NAME, namespace=NAMESPACE, pod=pod, answer=answer, memory=memory), 1000.0)
         assert all(isinstance(action, PatchPod) for action in decision.actions)
         memory = decision.memory
+
+
+CORDONED = Node(metadata=Meta(name="node-1"), spec=NodeSpec(unschedulable=True))
+
+
+def may_be_evicted(pod: Pod) -> bool:
+    """What the operator makes of the pod on a cordoned Node."""
+    label = decide_evictable(CORDONED, pod).get(names.LABEL_EVICTABLE, pod.labels.get(names.LABEL_EVICTABLE))
+    return label is not None
+
+
+@settings(max_examples=300, deadline=None)
+@given(pod=pods.filter(lambda pod: pod is not None), course=st.lists(nodes, max_size=4), trusted=st.booleans())
+def test_while_slurm_cannot_be_read_no_pod_may_go(pod: Pod, course: list[SlurmNode | None], trusted: bool) -> None:
+    """Whatever the pod was told before: its receipt and its leave to be evicted are taken back."""
+    memory, now_s = Memory(), 1000.0
+    for number, node in enumerate(course, start=1):
+        now_s += 1.0
+        answer = Answer(node=node, number=number, at_s=now_s)
+        decision = decide_mirror(View(name=NAME, namespace=NAMESPACE, pod=pod, answer=answer, memory=memory), now_s)
+        memory = decision.memory
+        for action in decision.actions:
+            pod = apply(action, pod, node)[0] or pod
+    answer = Answer(node=None, number=9, at_s=now_s, turn_s=3.0, is_trusted=trusted)
+    late_s = now_s + (STALE_AFTER_S + 3.5 if trusted else 0.0)
+    decision = decide_mirror(View(name=NAME, namespace=NAMESPACE, pod=pod, answer=answer, memory=memory), late_s)
+    for action in decision.actions:
+        assert isinstance(action, PatchPod)
+        pod = apply(action, pod, None)[0] or pod
+    assert names.ANNOTATION_DRAINED not in pod.annotations
+    assert not may_be_evicted(pod)
+    assert decision.memory.drained is None
+    assert decision.memory.deletable is None
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    pod=pods.filter(lambda pod: pod is not None),
+    course=st.lists(st.tuples(nodes, st.sampled_from([0.5, 4.0, 600.0])), min_size=1, max_size=8),
+    slurm_nodes=st.sampled_from([1, 10_000]),
+)
+def test_a_closed_node_is_never_said_to_be_idle_while_it_is_not(
+    pod: Pod, course: list[tuple[SlurmNode | None, float]], slurm_nodes: int
+) -> None:
+    """Words on jobs may be late, but not where a pod may be evicted or removed by them."""
+    memory, now_s = Memory(), 1000.0
+    for number, (node, step_s) in enumerate(course, start=1):
+        now_s += step_s
+        answer = Answer(node=node, number=number, at_s=now_s)
+        view = View(
+            name=NAME, namespace=NAMESPACE, pod=pod, answer=answer, memory=memory, slurm_nodes=slurm_nodes
+        )  # fmt: skip
+        decision = decide_mirror(view, now_s)
+        memory = decision.memory
+        for action in decision.actions:
+            if isinstance(action, PatchPod):
+                pod = apply(action, pod, node)[0] or pod
+        if node is not None and node.is_busy:
+            assert not may_be_evicted(pod)
+            assert names.ANNOTATION_DRAINED not in pod.annotations

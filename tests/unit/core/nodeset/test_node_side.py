@@ -92,9 +92,18 @@ def test_conditions_are_copied_and_missing_ones_unknown():
     assert told == {
         names.CONDITION_DRAIN: "Unknown",
         names.CONDITION_CORDON: "Unknown",
-        names.CONDITION_RUNNING: "True",
         names.CONDITION_NOT_RESPONDING: "Unknown",
     }
+
+
+def test_jobs_that_come_and_go_are_nothing_to_a_node():
+    idle, busy = make_pod(NODESET, 1, running="False"), make_pod(NODESET, 1, running="True")
+    first = decide_node(make_node(1), idle)
+    node = make_node(1, labels=dict(first.labels), annotations=dict(first.annotations), conditions=first.conditions)
+    assert decide_node(node, busy) == NodePatch()
+    before = (*first.conditions, Condition(type=names.CONDITION_RUNNING, status="True"))
+    told_before = make_node(1, labels=node.labels, annotations=node.annotations, conditions=before)
+    assert decide_node(told_before, busy) == NodePatch(gone_conditions=(names.CONDITION_RUNNING,))
 
 
 def test_a_node_in_line_needs_nothing():

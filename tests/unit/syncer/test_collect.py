@@ -1,0 +1,29 @@
+"""What is kept of a pod is all that the mirror reads of it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from sunkpy.core.mirror import PatchPod, UndrainNode, decide_mirror
+from sunkpy.core.model.objects import Container, Pod, PodSpec
+from sunkpy.syncer.collect import kept
+from tests.unit.core.mirror.build import NOW_S, OLD_IP, TOKEN, make_node, make_pod, make_view
+
+PODS = [make_pod(), make_pod(cordon="x"), make_pod(pending=TOKEN), make_pod(ready=False), make_pod(deleting=True)]
+NODES = [make_node(), make_node("IDLE+DRAIN", reason="k8s: cordon: x"), make_node("DOWN", address=OLD_IP, comment="")]
+
+
+def decided(pod: Pod, node: object) -> list[object]:
+    actions = decide_mirror(make_view(pod, node), NOW_S).actions
+    bare = Pod()
+    return [msgspec.structs.replace(a, pod=bare) if isinstance(a, PatchPod | UndrainNode) else a for a in actions]
+
+
+@pytest.mark.parametrize("node", NODES, ids=lambda node: node.state_text)
+@pytest.mark.parametrize("pod", PODS, ids=["well", "cordon", "pending", "not ready", "going"])
+def test_it_decides_as_the_whole_pod_does(pod: Pod, node: object) -> None:
+    spec = PodSpec(node_name=pod.spec.node_name, containers=(Container(name="slurmd"),))
+    whole = msgspec.structs.replace(pod, spec=spec)
+    assert kept(whole).spec.containers == ()
+    assert decided(kept(whole), node) == decided(whole, node)

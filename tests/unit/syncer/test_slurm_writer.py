@@ -1,0 +1,181 @@
+"""Equal writes go as one list, and a list does no more than its nodes would have been done to one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sunkpy.core.mirror import DrainNode, RestoreDrain, UndrainNode, still_holds
+from sunkpy.core.mirror.recheck import SlurmAction
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import SlurmNode
+from sunkpy.runtime.settings import SlurmSettings
+from sunkpy.slurm import Slurm
+from sunkpy.slurm.errors import NotFound, SlurmError, Unreachable
+from sunkpy.syncer.slurm_writer import MOST_NAMES, Outcome, SlurmWriter
+from tests.doubles.serving import serving
+from tests.doubles.slurmrestd import Slurmrestd
+
+OURS = "k8s: cordon: rack"
+COMMENT = '{"node":"n","namespace":"slurm","pod":"p","uid":"u"}'
+STATES = [
+    (("IDLE",), ""),
+    (("MIXED",), ""),
+    (("IDLE", "DRAIN"), "bad gpu"),
+    (("IDLE", "DRAIN"), OURS),
+    (("IDLE", "DRAIN"), "k8s: pod gone"),
+    (("IDLE", "FAIL"), OURS),
+    (("DOWN",), "ask ann"),
+    (("DOWN",), "Not responding"),
+]
+
+
+class Rig:
+    """A writer, and the Slurm it writes to."""
+
+    def __init__(self, slurm: Slurmrestd, writer: SlurmWriter) -> None:
+        self.slurm = slurm
+        self.writer = writer
+        self.refused: set[str] = set()
+        self.asked: list[int] = []
+
+    async def write_all(self, actions: list[SlurmAction]) -> list[Outcome | BaseException]:
+        return await asyncio.gather(*(self.write(action) for action in actions), return_exceptions=True)
+
+    async def write(self, action: SlurmAction) -> Outcome:
+        async def consent() -> bool:
+            self.asked.append(len(self.slurm.writes))
+            return action.name not in self.refused
+
+        return await self.writer.write(action, consent)
+
+    def seen(self, name: str) -> SlurmNode:
+        node = self.slurm.nodes[name]
+        return SlurmNode(name=name, state=frozenset(node["state"]), reason=node["reason"], comment=node["comment"])
+
+    @property
+    def lists(self) -> list[str]:
+        return [write for write in self.slurm.writes if "[" in write.split()[1] or "," in write.split()[1]]
+
+
+@pytest.fixture
+async def rig(tmp_path) -> AsyncIterator[Rig]:
+    key = tmp_path / "jwt.key"
+    key.write_bytes(b"k" * 32)
+    slurm = Slurmrestd()
+    async with serving(slurm.app()) as port:
+        url = f"http://127.0.0.1:{port}"
+        client = Slurm.connect(SlurmSettings(url=url, version="v0.0.45", jwt_key_file=str(key)))
+        yield Rig(slurm, SlurmWriter(client))
+        await client.close()
+
+
+def name_of(number: int) -> str:
+    return f"gpu-000-{number:03}"
+
+
+def drain(name: str, reason: str = OURS) -> DrainNode:
+    return DrainNode(name=name, reason=reason, is_announced=True)
+
+
+async def test_a_rack_is_drained_in_a_few_calls(rig: Rig) -> None:
+    names = [name_of(number) for number in range(3 * MOST_NAMES)]
+    for name in names:
+        rig.slurm.put(name)
+    assert set(await rig.write_all([drain(name) for name in names])) == {Outcome.WRITTEN}
+    assert all(rig.seen(name).reason == OURS for name in names)
+    assert len(rig.slurm.writes) <= 5
+
+
+async def test_only_equal_changes_share_a_list(rig: Rig) -> None:
+    for number in range(8):
+        rig.slurm.put(name_of(number))
+    await rig.write_all([drain(name_of(number), f"k8s: cordon: {number % 2}") for number in range(8)])
+    assert {rig.seen(name_of(number)).reason for number in (0, 2, 4, 6)} == {"k8s: cordon: 0"}
+    assert {rig.seen(name_of(number)).reason for number in (1, 3, 5, 7)} == {"k8s: cordon: 1"}
+
+
+async def test_a_drain_set_between_poll_and_list_is_not_overwritten(rig: Rig) -> None:
+    for number in range(8):
+        rig.slurm.put(name_of(number))
+    rig.slurm.put(name_of(3), "IDLE", "DRAIN", reason="bad gpu")
+    done = await rig.write_all([drain(name_of(number)) for number in range(8)])
+    assert [number for number, is_done in enumerate(done) if is_done is not Outcome.WRITTEN] == [3]
+    assert rig.seen(name_of(3)).reason == "bad gpu"
+
+
+async def test_a_node_that_slurm_does_not_know_holds_up_nobody(rig: Rig) -> None:
+    for number in range(8):
+        rig.slurm.put(name_of(number))
+    rig.slurm.before_list = lambda: rig.slurm.nodes.pop(name_of(3), None) and None
+    done = await rig.write_all([drain(name_of(number)) for number in range(8)])
+    assert isinstance(done[3], NotFound)
+    assert all(is_done is Outcome.WRITTEN for number, is_done in enumerate(done) if number != 3)
+    assert all(rig.seen(name_of(number)).reason == OURS for number in range(8) if number != 3)
+
+
+async def test_a_node_that_somebody_opened_meanwhile_holds_up_nobody(rig: Rig) -> None:
+    for number in range(8):
+        rig.slurm.put(name_of(number), "IDLE", "DRAIN", reason=OURS)
+    rig.slurm.before_list = lambda: rig.slurm.put(name_of(3), "IDLE", reason="")
+    done = await rig.write_all([UndrainNode(name=name_of(number), pod=Pod()) for number in range(8)])
+    assert done == [Outcome.WRITTEN] * 8
+    assert not any(rig.seen(name_of(number)).is_drain for number in range(8))
+
+
+async def test_an_unreachable_slurm_is_told_to_all_who_wait(rig: Rig) -> None:
+    for number in range(8):
+        rig.slurm.put(name_of(number))
+    rig.slurm.is_down = True
+    done = await rig.write_all([drain(name_of(number)) for number in range(8)])
+    assert all(isinstance(error, Unreachable) for error in done)
+    rig.slurm.is_down = False
+    assert await rig.write(drain(name_of(0))) is Outcome.WRITTEN
+
+
+async def test_the_apiserver_is_asked_when_it_is_the_lists_turn_and_may_refuse(rig: Rig) -> None:
+    names = [name_of(number) for number in range(3 * MOST_NAMES)]
+    for name in names:
+        rig.slurm.put(name)
+    rig.refused = {names[-1]}
+    done = await rig.write_all([drain(name) for name in names])
+    assert done[-1] is Outcome.REFUSED
+    assert not rig.seen(names[-1]).is_drain
+    assert set(done[:-1]) == {Outcome.WRITTEN}
+    assert len(set(rig.asked)) > 2, "not all at the beginning"
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_list_does_to_each_node_what_it_alone_would_have_met(rig: Rig, seed: int) -> None:
+    dice = random.Random(seed)
+    actions: list[SlurmAction] = []
+    for number in range(40):
+        name = name_of(number)
+        state, reason = dice.choice(STATES)
+        rig.slurm.put(name, *state, reason=reason, comment=COMMENT)
+        actions.append(
+            dice.choice(
+                [
+                    drain(name),
+                    drain(name, "k8s: pod gone"),
+                    UndrainNode(name=name, pod=Pod()),
+                    RestoreDrain(name=name, reason="bad gpu"),
+                ]
+            )
+        )
+    before = {action.name: rig.seen(action.name) for action in actions}
+    dice.shuffle(actions)
+    done = await rig.write_all(actions)
+    assert not any(isinstance(result, SlurmError) for result in done)
+    for action, is_done in zip(actions, done, strict=True):
+        old, new = before[action.name], rig.seen(action.name)
+        assert (is_done is Outcome.WRITTEN) == still_holds(action, old)
+        if is_done is not Outcome.WRITTEN:
+            assert new == old, "what somebody else holds stays as it is"
+        elif not isinstance(action, UndrainNode):
+            assert new.is_drain
+            assert new.reason == action.reason
+    assert rig.lists
