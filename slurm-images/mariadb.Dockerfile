@@ -12,7 +12,7 @@ RUN apt-get update && cd /tmp && apt-get download mariadb-client && dpkg -x mari
 # Of mariadb-server only its core: the rest is for machines that start it at boot.
 FROM debian
 RUN apt-get update && apt-get install -y --no-install-recommends mariadb-server-core mariadb-client-core libpcre2-posix3 tini \
- && rm -rf /var/lib/apt/lists/* /var/cache/* /var/log/* /etc/mysql/mariadb.conf.d \
+ && rm -rf /var/lib/apt/lists/* /var/cache/* /var/log/* \
  && install -d -o mariadb -g mariadb -m 0700 /var/lib/mysql && install -d -o mariadb -g mariadb /run/mysqld /backup
 COPY --from=dump /client/usr/bin/mariadb-dump /usr/bin/
 COPY bin/start-mariadb bin/backup-mariadb bin/restore-mariadb /usr/local/bin/

@@ -1,7 +1,7 @@
 """The daemons of our own images as processes on loopback ports: no cluster, no container.
 
-`RealSlurm` is slurmctld, slurmrestd and one slurmd; `RealAccounting` is MariaDB and slurmdbd, started by the images' own
-scripts, each to be killed by itself.
+`RealSlurm` is slurmctld, slurmrestd and one slurmd; `RealAccounting` is MariaDB and slurmdbd, started by the images'
+own scripts, each to be killed by itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from devcluster.waiting import wait_until
 ROOT = Path(__file__).parents[3]
 NODE = "gpu-000-001"
 DATABASE = "slurm_acct_db"
-PASSWORD = "a'b\\c#d e`f$g%h"  # noqa: S105 - everything that SQL, bash and Slurm's reader of configurations take amiss
+PASSWORD = "a'b\\c#d e`f$g%h"
+"""All that SQL, bash and Slurm's reader of its configuration may take amiss."""
 
 _SLURM_CONF = """\
 ClusterName=it
@@ -167,7 +168,8 @@ class RealSlurm:
         start.chmod(0o755)
         self.url = f"http://127.0.0.1:{rest_port}"
         plugins = "slurmctld,slurmdbd" if accounting else "slurmctld"
-        into = f"hostname localhost; mount --bind /dev {self.root}/dev; exec chroot {self.root} /start {rest_port} {plugins}"
+        enter = f"exec chroot {self.root} /start {rest_port} {plugins}"
+        into = f"hostname localhost; mount --bind /dev {self.root}/dev; {enter}"
         namespaces = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child"]
         self._process = subprocess.Popen([*namespaces, "bash", "-c", into], stdin=subprocess.DEVNULL)
         _wait_for_port(rest_port, self)
@@ -224,11 +226,9 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
 def _start_in(
     root: Path, script: str, user: int, *args: str, env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    log = (root / f"var/log/{script}.log").open("ab")
-    argv = _argv_in(root, user, (f"/usr/local/bin/{script}", *args))
-    return subprocess.Popen(
-        argv, env=_environment(env or {}), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/"
-    )
+    argv, environment = _argv_in(root, user, (f"/usr/local/bin/{script}", *args)), _environment(env or {})
+    with (root / f"var/log/{script}.log").open("ab") as log:
+        return subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/")
 
 
 def _output_in(root: Path, user: int, command: Iterable[str], env: Mapping[str, str]) -> str:
