@@ -145,10 +145,10 @@ async def test_values_come_true_in_one_pass_and_a_second_finds_nothing_to_do(run
         "show", "assoc", "format=account,parentname,user,share,defaultqos,grptres,maxtres"
     )
     assert {
-        "chem|root||10|||",
-        "cells|chem||3||cpu=8|cpu=2",
+        "chem|root||10|normal||",
+        "cells|chem||3|normal|cpu=8|cpu=2",
         "chem||user1|4|slow||",
-        "phys||k8s|parent|||",
+        "phys||k8s|parent|normal||",
     } <= set(shown.splitlines())
     preempts = running.accounting.sacctmgr(
         "show", "qos", "fast", "format=name,priority,preempt,preemptmode,maxtrespu,maxjobspu"

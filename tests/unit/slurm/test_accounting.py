@@ -161,3 +161,19 @@ async def test_no_list_of_qos_ever_holds_an_empty_name(httpx_mock: HTTPXMock) ->
     assert bodies[0]["qos"][0]["preempt"] == {"mode": ["DISABLED"]}
     assert bodies[0]["qos"][0]["flags"] == []
     assert bodies[1]["associations"][0]["qos"] == []
+
+
+@every_server
+async def test_usage_is_what_slurmdbd_has_added_up(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
+    serve(httpx_mock, answer(slurm, api, "slurmdbd-usage"))
+    (used,) = await client(api).usage("it", start_s=1_795_280_400, end_s=1_795_284_000)
+    assert (used.account, used.user) == ("chem", "user1")
+    assert used.tres_seconds["cpu"] == used.tres_seconds["node"] > 0
+    assert used.tres_seconds["mem"] == 10 * used.tres_seconds["cpu"]
+    (request,) = httpx_mock.get_requests()
+    assert dict(request.url.params) == {
+        "cluster": "it",
+        "Include usage": "true",
+        "usage_start": "1795280400",
+        "usage_end": "1795284000",
+    }
