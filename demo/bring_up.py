@@ -84,7 +84,7 @@ def build_images(suite: str, tell: Tell) -> Mapping[str, Image]:
 
 
 def read_images(suite: str) -> Mapping[str, Image]:
-    """What the last build made: sunkpy, slurmctld, slurmrestd, slurmd, login."""
+    """What the last build made: sunkpy, mariadb, slurmctld, slurmdbd, slurmrestd, slurmd, login."""
     path = _IMAGES / "images.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, Image]])[suite]

@@ -71,10 +71,35 @@ def scheduler(config_path: Path) -> None:
 
 
 @main.command()
+@_CONFIG
+@click.option("--dry-run", is_flag=True, help="Say what would be changed in slurmdbd, and change nothing.")
+@click.option(
+    "--values", "wanted", type=click.Path(path_type=Path), default=None, help="With --dry-run: these accounts."
+)
+def accounts(config_path: Path, dry_run: bool, wanted: Path | None) -> None:
+    """Keep accounts, QoS and users in slurmdbd as values want them (one per Slurm cluster)."""
+    import asyncio
+
+    from sunkpy.accounts.main import look
+    from sunkpy.accounts.main import main as run
+    from sunkpy.slurm.errors import SlurmError
+
+    if not dry_run:
+        _run_or_explain(run, config_path)
+        return
+    try:
+        click.echo(asyncio.run(look(config_path, wanted)))
+    except (BadSettings, SlurmError) as error:
+        click.echo(f"sunkpy: {error}", err=True)
+        sys.exit(1)
+
+
+@main.command()
 @click.option("--namespace", required=True, help="Where the Secrets live.")
 @click.option("--slurm-secret", default="", help="Secret for slurm.key (auth/slurm); left out, none is made.")
 @click.option("--jwt-secret", default="", help="Secret for jwt.key (auth/jwt); left out, none is made.")
-def keys(namespace: str, slurm_secret: str, jwt_secret: str) -> None:
+@click.option("--database-secret", default="", help="Secret for the password of the database; left out, none is made.")
+def keys(namespace: str, slurm_secret: str, jwt_secret: str, database_secret: str) -> None:
     """Make the keys of a Slurm cluster, once: an existing Secret is never touched."""
     import asyncio
 
@@ -83,7 +108,13 @@ def keys(namespace: str, slurm_secret: str, jwt_secret: str) -> None:
 
     async def ensure() -> list[str]:
         async with await Kube.connect() as kube:
-            return await ensure_keys(kube, namespace=namespace, slurm_secret=slurm_secret, jwt_secret=jwt_secret)
+            return await ensure_keys(
+                kube,
+                namespace=namespace,
+                slurm_secret=slurm_secret,
+                jwt_secret=jwt_secret,
+                database_secret=database_secret,
+            )
 
     for line in asyncio.run(ensure()):
         click.echo(line)

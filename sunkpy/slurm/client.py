@@ -1,6 +1,7 @@
 """A Slurm cluster through its slurmrestd: one method per question. Costs and traps: see each method.
 
-The methods about nodes are in `sunkpy.slurm.nodes`, those about jobs in `sunkpy.slurm.jobs`. All raise
+The methods about nodes are in `sunkpy.slurm.nodes`, those about jobs in `sunkpy.slurm.jobs`, those about accounts in
+`sunkpy.slurm.accounting`. All raise
 `sunkpy.slurm.errors.SlurmError`; the docstrings name the kinds a caller should tell apart.
 """
 
@@ -13,6 +14,7 @@ import msgspec
 from sunkpy.runtime.deadline import Deadline, unlimited
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import wire
+from sunkpy.slurm.accounting import AccountingCalls
 from sunkpy.slurm.auth import token_source
 from sunkpy.slurm.jobs import JobCalls
 from sunkpy.slurm.nodes import NodeCalls
@@ -38,7 +40,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     priority_tier: int = 0
 
 
-class Slurm(NodeCalls, JobCalls):
+class Slurm(NodeCalls, JobCalls, AccountingCalls):
     """One Slurm cluster. Close it when done."""
 
     def __init__(self, transport: Transport) -> None:

@@ -99,6 +99,7 @@ _UNREACHABLE = frozenset({
     1800, 1801, 1802, 1803,  # the same towards slurmctld
     2027,                    # ESLURM_IN_STANDBY_MODE
     5004,                    # SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT
+    7000, 7008,              # ESLURM_DB_CONNECTION, ESLURM_DB_CONNECTION_INVALID: slurmdbd, or its database
 })  # fmt: skip
 _UNAUTHORIZED = frozenset({1007, 6002, 6004, 6005})
 _NOT_FOUND = frozenset({2017, 2018})  # ESLURM_INVALID_JOB_ID, ESLURM_INVALID_NODE_NAME
@@ -115,6 +116,7 @@ _HINTS = {
     2015: "the partition's limits do not allow this; ask for less or another partition",
     2029: "name a feature that `sinfo -o %f` lists",
     2045: "name an account the user is associated with in `sacctmgr`",
+    2050: "a limit of the user's account or of the QoS; see `sacctmgr show assoc` and `sacctmgr show qos`",
     2066: "name a QOS that `sacctmgr show qos` lists",
 }
 

@@ -29,6 +29,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 CONSTRUCTORS = ("__init__", "__new__")
 
 NO_MODULE = {
+    "core/accounts/test_settles.py",  # the invariants over all of core.accounts
     "core/gang/families/test_courses.py",  # the invariants over all families
     "core/mirror/test_pod_watch.py",  # what the mirror makes of a watch that is away
     "core/mirror/test_settles.py",  # the invariant over all of core.mirror

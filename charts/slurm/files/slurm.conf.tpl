@@ -43,11 +43,29 @@ JobAcctGatherType=jobacct_gather/cgroup
 {{- else }}
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
+JobAcctGatherType=jobacct_gather/{{ .Values.accounting.enabled | ternary "linux" "none" }}
 {{- end }}
 MpiDefault=none
 {{- with .Values.slurmConfig.schedulerParameters }}
 SchedulerParameters={{ join "," . }}
+{{- end }}
+{{- if .Values.accounting.enabled }}
+
+# What ran for whom. slurmctld keeps what it cannot tell slurmdbd, and works from what slurmdbd told it last.
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost={{ .Release.Name }}-slurmdbd
+AccountingStoragePort=6819
+{{- with .Values.accounting.enforce }}
+AccountingStorageEnforce={{ join "," . }}
+{{- end }}
+{{- with .Values.accounting.tres }}
+AccountingStorageTRES={{ join "," . }}
+{{- end }}
+# The comment of a job says which pods it stands for.
+AccountingStoreFlags=job_comment
+{{- end }}
+{{- range $factor, $weight := .Values.slurmConfig.priorityWeights }}
+PriorityWeight{{ $factor }}={{ $weight }}
 {{- end }}
 
 # Alloc: the Prolog runs on every node as soon as the job has it. Not Serial: one pod that takes its time to end would

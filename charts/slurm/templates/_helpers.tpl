@@ -132,3 +132,36 @@ ray.io: [rayclusters, rayjobs]
 sparkoperator.k8s.io: [sparkapplications]
 trainer.kubeflow.org: [trainjobs]
 {{- end }}
+
+{{- /* Whether accounts are kept as values say; empty when people do that themselves. */}}
+{{- define "slurm.keepsAccounts" -}}{{ if and .Values.accounting.enabled .Values.accounts.enabled }}true{{ end }}{{- end }}
+
+{{- /* Whether the chart brings the database; empty when it does not. */}}
+{{- define "slurm.ownDatabase" -}}{{ if and .Values.accounting.enabled (not .Values.accounting.database.external.host) }}true{{ end }}{{- end }}
+{{- define "slurm.databaseSecret" -}}{{ .Values.accounting.database.existingSecret | default (printf "%s-database" .Release.Name) }}{{- end }}
+
+{{- /* Where slurmdbd finds its tables, and as whom. */}}
+{{- define "slurm.database" -}}
+{{- $external := .Values.accounting.database.external }}
+{{- if and $external.host (not .Values.accounting.database.existingSecret) }}
+{{- fail "accounting.database.external has a password of its own: name the Secret that holds it (key \"password\") in accounting.database.existingSecret" }}
+{{- end }}
+{{- if $external.host }}
+{{- pick $external "host" "port" "name" "user" | toYaml }}
+{{- else }}
+host: {{ .Release.Name }}-mariadb
+port: 3306
+name: slurm_acct_db
+user: slurm
+{{- end }}
+{{- end }}
+
+{{- /* As whom MariaDB and what works on its volumes run. */}}
+{{- define "slurm.mariadbUser" -}}
+runAsNonRoot: true
+runAsUser: 404
+runAsGroup: 404
+fsGroup: 404
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end }}

@@ -37,7 +37,13 @@ gpuResources: {{ toJson .Values.scheduler.gpuResources }}
 hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ int .Values.hooks.epilogTimeoutSeconds }}}
 {{- end }}
 
-{{- /* The Deployment of a sunkpy process. Call with (dict "root" $ "part" … "values" … "config" text "ports" dict). */}}
+{{- define "slurm.accountsConfig" -}}
+{{ include "slurm.commonConfig" (dict "root" $ "part" "accounts" "user" "slurm" "values" .Values.accounts) }}
+wanted: {{ toJson .Values.accounts.wanted }}
+{{- end }}
+
+{{- /* The Deployment of a sunkpy process. Call with (dict "root" $ "part" … "values" … "config" text "ports" dict
+["strategy" "Recreate"]). */}}
 {{- define "slurm.process" -}}
 {{- $labels := dict "root" .root "part" .part -}}
 {{- $name := printf "%s-%s" .root.Release.Name .part -}}
@@ -48,6 +54,9 @@ metadata:
   labels: {{- include "slurm.labels" $labels | nindent 4 }}
 spec:
   replicas: {{ .values.replicas }}
+  {{- with .strategy }}
+  strategy: {type: {{ . }}}
+  {{- end }}
   selector:
     matchLabels: {{- include "slurm.selector" $labels | nindent 6 }}
   template:

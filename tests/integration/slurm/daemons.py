@@ -1,4 +1,8 @@
-"""slurmctld, slurmrestd and one slurmd of our own images, as processes on loopback ports: no cluster, no container."""
+"""The daemons of our own images as processes on loopback ports: no cluster, no container.
+
+`RealSlurm` is slurmctld, slurmrestd and one slurmd; `RealAccounting` is MariaDB and slurmdbd, started by the images'
+own scripts, each to be killed by itself.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,16 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from devcluster.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 NODE = "gpu-000-001"
+DATABASE = "slurm_acct_db"
+PASSWORD = "a'b\\c#d e`f$g%h"
+"""All that SQL, bash and Slurm's reader of its configuration may take amiss."""
 
 _SLURM_CONF = """\
 ClusterName=it
@@ -48,40 +56,127 @@ mount -t proc proc /proc && mount -t tmpfs tmpfs /tmp && cd /tmp
 as() {{ local user=$1; shift; setpriv --reuid "$user" --regid "$user" --clear-groups "$@" & }}
 as slurm slurmctld -i -D > /var/log/slurmctld.log 2>&1
 slurmd -D -Z -N {NODE} --conf 'CPUs=2 RealMemory=1000 Feature=gpu' > /var/log/slurmd.log 2>&1 &
-as slurmrestd env SLURM_JWT=daemon slurmrestd -s slurmctld -a rest_auth/jwt 127.0.0.1:$1 > /var/log/slurmrestd.log 2>&1
+as slurmrestd env SLURM_JWT=daemon slurmrestd -s $2 -a rest_auth/jwt 127.0.0.1:$1 > /var/log/slurmrestd.log 2>&1
 wait
 """
 
+_SLURMDBD_CONF = """\
+AuthType=auth/slurm
+AuthInfo=use_client_ids
+AuthAltTypes=auth/jwt
+AuthAltParameters=jwt_key=/etc/slurm/jwt.key
+DbdHost=localhost
+DbdPort={port}
+SlurmUser=slurm
+PidFile=/run/slurmdbd/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={database_port}
+StorageLoc=slurm_acct_db
+StorageUser=slurm
+"""
 
-class RealSlurm:
-    """A running Slurm. `url` of slurmrestd, `key_file` to mint tokens with."""
+_ACCOUNTING_LINES = """\
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=localhost
+AccountingStoragePort={port}
+AccountingStorageEnforce=associations,limits,qos
+GresTypes=gpu
+AccountingStorageTRES=gres/gpu
+AccountingStoreFlags=job_comment
+"""
+
+
+class RealAccounting:
+    """MariaDB and slurmdbd. `port` of slurmdbd; `root` is also where a RealSlurm that uses it finds its programs."""
 
     def __init__(self, folder: Path, suite: str) -> None:
+        self.root, self._database = folder / "root", folder / "database"
+        unpack(suite, ("slurmctld", "slurmdbd", "slurmrestd", "slurmd"), self.root)
+        unpack(suite, ("mariadb",), self._database)
+        self.port, self._database_port = _free_ports(2)
+        for root, owner in ((self.root, 401), (self._database, 404)):
+            _give(root / "keys/password", PASSWORD.encode(), owner)
+            (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
+        for name in ("slurm.key", "jwt.key"):
+            _give(self.root / "keys" / name, secrets.token_bytes(64), 401)
+        conf = _SLURMDBD_CONF.format(port=self.port, database_port=self._database_port)
+        _give(self.root / "config/slurmdbd.conf", conf.encode(), 401)
+        os.chown(self.root / "etc/slurm", 401, 401)
+        self.mariadb = self.start_mariadb()
+        self.slurmdbd = self.start_slurmdbd()
+
+    @property
+    def conf(self) -> str:
+        """What slurm.conf says of it."""
+        return _ACCOUNTING_LINES.format(port=self.port)
+
+    def start_mariadb(self) -> subprocess.Popen[bytes]:
+        """MariaDB as its image starts it."""
+        listens = (f"--port={self._database_port}", "--bind-address=127.0.0.1")
+        self.mariadb = _start_in(self._database, "start-mariadb", 404, *listens)
+        return self.mariadb
+
+    def start_slurmdbd(self) -> subprocess.Popen[bytes]:
+        """slurmdbd as its image starts it; it answers once it has its database."""
+        env = {"SUNKPY_DATABASE_HOST": "127.0.0.1", "SUNKPY_DATABASE_PORT": str(self._database_port)}
+        self.slurmdbd = _start_in(self.root, "start-slurmdbd", 401, env=env)
+        _wait_for_port(self.port, self)
+        return self.slurmdbd
+
+    def in_database(self, *command: str) -> str:
+        """Output of a program of MariaDB's image, beside MariaDB."""
+        host = {"SUNKPY_DATABASE_HOST": "127.0.0.1", "SUNKPY_DATABASE_PORT": str(self._database_port)}
+        return _output_in(self._database, 404, command, host)
+
+    def sacctmgr(self, *args: str) -> str:
+        """Output of sacctmgr, as SlurmUser."""
+        return _output_in(self.root, 401, ("sacctmgr", "--immediate", "--parsable2", "--noheader", *args), {})
+
+    def logs(self) -> str:
+        """The last lines of both."""
+        files = (self._database / "var/log/start-mariadb.log", self.root / "var/log/start-slurmdbd.log")
+        return _last_lines(files)
+
+    def stop(self) -> None:
+        """Both end, the database last."""
+        for process in (self.slurmdbd, self.mariadb):
+            process.kill()
+            process.wait()
+        shutil.rmtree(self._database)
+
+
+class RealSlurm:
+    """A running Slurm. `url` of slurmrestd, `key_file` to mint tokens with. With accounting it lives in its root."""
+
+    def __init__(self, folder: Path, suite: str, accounting: RealAccounting | None = None) -> None:
         self.root = folder / "root"
-        _unpack(suite, folder, self.root)
+        if accounting is None:
+            unpack(suite, ("slurmctld", "slurmrestd", "slurmd"), self.root)
         ctld_port, slurmd_port, rest_port = _free_ports(3)
         etc = self.root / "etc/slurm"
-        (etc / "slurm.conf").write_text(_SLURM_CONF.format(ctld_port=ctld_port, slurmd_port=slurmd_port))
+        conf = _SLURM_CONF.format(ctld_port=ctld_port, slurmd_port=slurmd_port)
+        (etc / "slurm.conf").write_text(conf + (accounting.conf if accounting else ""))
         (etc / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         self.key_file = etc / "jwt.key"
-        for key in (etc / "slurm.key", self.key_file):
-            key.write_bytes(secrets.token_bytes(64))
-            key.chmod(0o600)
-            os.chown(key, 401, 401)
+        if accounting is None:
+            for key in (etc / "slurm.key", self.key_file):
+                _give(key, secrets.token_bytes(64), 401)
         (self.root / "etc/hosts").write_text("127.0.0.1 localhost\n")
         start = self.root / "start"
         start.write_text(_START)
         start.chmod(0o755)
         self.url = f"http://127.0.0.1:{rest_port}"
-        into = f"hostname localhost; mount --bind /dev {self.root}/dev; exec chroot {self.root} /start {rest_port}"
+        plugins = "slurmctld,slurmdbd" if accounting else "slurmctld"
+        enter = f"exec chroot {self.root} /start {rest_port} {plugins}"
+        into = f"hostname localhost; mount --bind /dev {self.root}/dev; {enter}"
         namespaces = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child"]
         self._process = subprocess.Popen([*namespaces, "bash", "-c", into], stdin=subprocess.DEVNULL)
         _wait_for_port(rest_port, self)
 
     def logs(self) -> str:
         """The last lines of each daemon."""
-        files = sorted((self.root / "var/log").glob("slurm*.log"))
-        return "\n".join(f"{file.name}: {line}" for file in files for line in file.read_text().splitlines()[-8:])
+        return _last_lines(sorted((self.root / "var/log").glob("slurm*.log")))
 
     def stop(self) -> None:
         """Every process goes with its namespace."""
@@ -90,21 +185,61 @@ class RealSlurm:
         shutil.rmtree(self.root.parent)
 
 
-def _unpack(suite: str, folder: Path, root: Path) -> None:
-    build = [sys.executable, str(ROOT / "slurm-images/build"), "--suite", suite, "--only", "slurm"]
+def unpack(suite: str, wanted: Iterable[str], root: Path) -> None:
+    """Images laid over each other in a folder; built when need be."""
+    group = "mariadb" if "mariadb" in wanted else "slurm"
+    build = [sys.executable, str(ROOT / "slurm-images/build"), "--suite", suite, "--only", group]
     subprocess.run(build, check=True, cwd=ROOT)
     images = json.loads((ROOT / "build/images/images.json").read_text())[suite]
-    archive, blobs = images["slurmctld"]["archive"], folder / "archive"
-    wanted = {images[name]["ref"] for name in ("slurmctld", "slurmrestd", "slurmd")}
+    refs = {images[name]["ref"] for name in wanted}
+    (archive,) = {images[name]["archive"] for name in wanted}
+    blobs = root.with_name(f"{root.name}.archive")
     blobs.mkdir()
     root.mkdir()
     subprocess.run(["tar", "-xf", archive, "-C", blobs], check=True)
     layers: dict[str, None] = {}
     for image in json.loads((blobs / "manifest.json").read_text()):
-        if wanted & set(image["RepoTags"]):
+        if refs & set(image["RepoTags"]):
             layers |= dict.fromkeys(image["Layers"])
     for layer in layers:
         subprocess.run(["tar", "-xf", blobs / layer, "-C", root, "--exclude=.wh.*", "--exclude=dev/*"], check=True)
+    shutil.rmtree(blobs)
+
+
+def _give(file: Path, content: bytes, owner: int) -> None:
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content)
+    file.chmod(0o600)
+    os.chown(file, owner, owner)
+
+
+def _argv_in(root: Path, user: int, command: Iterable[str]) -> list[str]:
+    """What runs a command in a root of its own; it becomes the command, under the same pid."""
+    into = f'mount --bind /dev {root}/dev; exec chroot --userspec={user}:{user} {root} "$@"'
+    return ["unshare", "--mount", "bash", "-c", into, "-", *command]
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    return {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/", **more}
+
+
+def _start_in(
+    root: Path, script: str, user: int, *args: str, env: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    argv, environment = _argv_in(root, user, (f"/usr/local/bin/{script}", *args)), _environment(env or {})
+    with (root / f"var/log/{script}.log").open("ab") as log:
+        return subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/")
+
+
+def _output_in(root: Path, user: int, command: Iterable[str], env: Mapping[str, str]) -> str:
+    argv = _argv_in(root, user, command)
+    done = subprocess.run(argv, env=_environment(env), capture_output=True, text=True, check=False, cwd="/")
+    assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def _last_lines(files: Iterable[Path]) -> str:
+    return "\n".join(f"{file.name}: {line}" for file in files for line in file.read_text().splitlines()[-8:])
 
 
 def _free_ports(count: int) -> list[int]:
@@ -115,7 +250,7 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _wait_for_port(port: int, slurm: RealSlurm) -> None:
+def _wait_for_port(port: int, slurm: RealSlurm | RealAccounting) -> None:
     def listens() -> bool:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -123,8 +258,8 @@ def _wait_for_port(port: int, slurm: RealSlurm) -> None:
             return False
         return True
 
-    if wait_until(listens, timeout_s=30, every_s=0.1):
+    if wait_until(listens, timeout_s=60, every_s=0.1):
         return
     said = slurm.logs()
     slurm.stop()
-    raise TimeoutError(f"slurmrestd does not listen:\n{said}")
+    raise TimeoutError(f"nobody listens on {port}:\n{said}")

@@ -20,6 +20,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import kubernetes_validate
 
+from sunkpy.accounts.settings import AccountsSettings
 from sunkpy.core.gang.access import Rule
 from sunkpy.core.gang.families import FAMILIES
 from sunkpy.core.gang.owners import kinds_read
@@ -65,8 +66,12 @@ CLOSED = {
     "uninstall": {"waitForJobs": False},
     "login": {"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "researchers"}]},
 }
-OWN_KEYS = {"keys": {"existingSlurmSecret": "a", "existingJwtSecret": "b"}, "login": {"enabled": False}}
-NO_SCHEDULER = {"scheduler": {"enabled": False}, "nodeSets": {}}
+OWN_KEYS = {
+    "keys": {"existingSlurmSecret": "a", "existingJwtSecret": "b"},
+    "accounting": {"database": {"existingSecret": "c"}},
+    "login": {"enabled": False},
+}
+NO_SCHEDULER = {"scheduler": {"enabled": False}, "nodeSets": {}, "accounting": {"enabled": False}}
 SOLVER = {
     "name": "solver",
     "ownerKind": {"group": "sim.example.com", "kind": "Solver"},
@@ -130,6 +135,7 @@ def test_the_processes_can_read_the_settings_written_for_them(values: dict[str, 
     for name, type_ in (
         ("demo-syncer", SyncerSettings),
         ("demo-scheduler", SchedulerSettings),
+        ("demo-accounts", AccountsSettings),
         ("demo-operator", OperatorSettings),
     ):
         settings = msgspec.yaml.decode(maps[name]["data"]["config.yaml"], type=type_)
@@ -185,7 +191,8 @@ def test_markers_lie_on_the_machine_apart_for_each_cluster_and_node():
 
 
 def test_daemons_that_start_themselves_anew_are_called_by_their_full_path():
-    for script in (ROOT / "slurm-images" / "bin").glob("start-*"):
+    scripts = ROOT / "slurm-images" / "bin"
+    for script in set(scripts.glob("start-*")) - {scripts / "start-mariadb"}:  # MariaDB does not
         daemon = script.name.removeprefix("start-")
         called = re.findall(rf"^(?!#).*?(\S*{daemon}) -", script.read_text(), re.MULTILINE)
         assert set(called) == {f"/usr/sbin/{daemon}"}, script
@@ -397,21 +404,21 @@ def test_two_descriptions_of_one_name_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("keys", "made"),
+    ("keys", "password", "made"),
     [
-        ({}, {"--slurm-secret=demo-slurm-key", "--jwt-secret=demo-jwt-key"}),
-        ({"existingSlurmSecret": "mine"}, {"--jwt-secret=demo-jwt-key"}),
-        ({"existingJwtSecret": "mine"}, {"--slurm-secret=demo-slurm-key"}),
+        ({}, "", {"--slurm-secret=demo-slurm-key", "--jwt-secret=demo-jwt-key", "--database-secret=demo-database"}),
+        ({"existingSlurmSecret": "mine"}, "mine", {"--jwt-secret=demo-jwt-key"}),
+        ({"existingJwtSecret": "mine"}, "mine", {"--slurm-secret=demo-slurm-key"}),
+        ({"existingSlurmSecret": "a", "existingJwtSecret": "b"}, "", {"--database-secret=demo-database"}),
     ],
 )
-def test_a_key_that_somebody_brings_is_never_made(keys: dict[str, str], made: set[str]):
-    (container,) = of_kind(render("slurm", {"keys": keys}), "Job")["demo-keys"]["spec"]["template"]["spec"][
-        "containers"
-    ]
+def test_a_key_that_somebody_brings_is_never_made(keys: dict[str, str], password: str, made: set[str]):
+    values = {"keys": keys, "accounting": {"database": {"existingSecret": password}}}
+    (container,) = of_kind(render("slurm", values), "Job")["demo-keys"]["spec"]["template"]["spec"]["containers"]
     assert {arg for arg in container["args"] if "secret" in arg} == made
 
 
-def test_who_brings_both_keys_needs_no_job_for_them():
+def test_who_brings_all_keys_needs_no_job_for_them():
     assert "demo-keys" not in of_kind(render("slurm", OWN_KEYS), "Job")
 
 

@@ -8,9 +8,12 @@ import pytest
 
 from tests.unit.charts.rendering import Manifest, of_kind, render
 
-PARTS = ("slurmctld", "slurmrestd", "syncer", "scheduler", "compute", "login", "keys", "uninstall")
+PARTS = (
+    "slurmctld", "slurmrestd", "syncer", "scheduler", "compute", "login", "keys", "uninstall",
+    "slurmdbd", "mariadb", "backup", "accounts",
+)  # fmt: skip
 ANY = 40000  # a port that a kernel chose
-SLURMCTLD, SLURMRESTD, HOOKS, METRICS = 6817, 6820, 8000, 8080
+SLURMCTLD, SLURMDBD, SLURMRESTD, MARIADB, HOOKS, METRICS = 6817, 6819, 6820, 3306, 8000, 8080
 PEOPLE = {"compute", "login"}
 
 
@@ -63,8 +66,12 @@ def policies() -> list[Manifest]:
 @pytest.mark.parametrize(
     ("port", "to", "callers"),
     [
-        (SLURMCTLD, "slurmctld", {"slurmctld", "slurmrestd", "compute", "login"}),
-        (SLURMRESTD, "slurmrestd", {"syncer", "scheduler"}),
+        (SLURMCTLD, "slurmctld", {"slurmctld", "slurmrestd", "slurmdbd", "compute", "login"}),
+        (SLURMRESTD, "slurmrestd", {"syncer", "scheduler", "accounts"}),
+        (SLURMDBD, "slurmdbd", {"slurmctld", "slurmrestd", "compute", "login"}),
+        (MARIADB, "mariadb", {"slurmdbd", "backup"}),
+        (ANY, "slurmdbd", set()),
+        (ANY, "mariadb", set()),
         (HOOKS, "scheduler", {"compute"}),
         (6818, "compute", {"slurmctld", "compute", "login"}),
         (ANY, "compute", {"slurmctld", "compute", "login"}),
@@ -86,13 +93,22 @@ def test_every_part_has_a_policy_for_both_directions(policies: list[Manifest], p
     assert spec["policyTypes"] == ["Ingress", "Egress"]
 
 
-@pytest.mark.parametrize(("to", "port"), [("slurmctld", SLURMCTLD), ("slurmrestd", SLURMRESTD), ("scheduler", HOOKS)])
+@pytest.mark.parametrize(
+    ("to", "port"),
+    [
+        ("slurmctld", SLURMCTLD),
+        ("slurmrestd", SLURMRESTD),
+        ("scheduler", HOOKS),
+        ("slurmdbd", SLURMDBD),
+        ("mariadb", MARIADB),
+    ],
+)
 def test_pods_of_others_reach_nothing_of_slurm(policies: list[Manifest], to: str, port: int):
     for stranger in ({"app": "notebook"}, _labels("compute", release="other"), _labels("scheduler", release="other")):
         assert not _may_connect(policies, stranger, _labels(to), port)
 
 
-@pytest.mark.parametrize("part", ["syncer", "scheduler"])
+@pytest.mark.parametrize("part", ["syncer", "scheduler", "accounts"])
 def test_metrics_are_for_everybody(policies: list[Manifest], part: str):
     assert _may_connect(policies, {"app": "prometheus"}, _labels(part), METRICS)
 
@@ -103,7 +119,7 @@ def test_those_who_speak_to_the_apiserver_reach_it_and_no_one_else_does(policies
         for part in set(PARTS) - PEOPLE
         if any(_lets(spec["egress"], "to", {}, 6443) for spec in _of(policies, _labels(part)))
     }
-    assert reach == {"syncer", "scheduler", "keys", "uninstall"}
+    assert reach == {"syncer", "scheduler", "accounts", "keys", "uninstall"}
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from pytest_httpx import HTTPXMock
 
+from sunkpy.accounts.metrics import AccountsMetrics
 from sunkpy.operator.metrics import OperatorMetrics
 from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import ProcessSettings
@@ -48,7 +49,7 @@ def test_events():
 async def test_metrics(httpx_mock: HTTPXMock):
     serve(httpx_mock, answer("26.05", "v0.0.45", "nodes"))
     registry = Process("docs", ProcessSettings()).registry
-    for metrics in (OperatorMetrics, SchedulerMetrics, SyncerMetrics, PrometheusRecorder):
+    for metrics in (OperatorMetrics, SchedulerMetrics, SyncerMetrics, AccountsMetrics, PrometheusRecorder):
         metrics(registry)
     cache = NodeCache(client("v0.0.45"))
     await cache.refresh()

@@ -57,11 +57,12 @@ def test_keys_and_tokens_are_where_the_table_says(manifests: list[Manifest]):
 def _holders(manifests: Sequence[Manifest]) -> Iterator[tuple[str, str, str]]:
     accounts = of_kind(manifests, "ServiceAccount")
     for manifest in manifests:
-        if manifest["kind"] not in ("Deployment", "StatefulSet", "Job", "NodeSet"):
+        if manifest["kind"] not in ("Deployment", "StatefulSet", "Job", "CronJob", "NodeSet"):
             continue
         name = manifest["metadata"]["name"].removeprefix(f"{RELEASE}-")
         process = "slurmd" if manifest["kind"] == "NodeSet" else name
-        pod = manifest["spec"]["template"]["spec"]
+        job = manifest["spec"].get("jobTemplate", manifest)
+        pod = job["spec"]["template"]["spec"]
         has_token = pod.get(
             "automountServiceAccountToken",
             accounts[pod["serviceAccountName"]].get("automountServiceAccountToken", True),
@@ -80,7 +81,11 @@ def _user(pod: Mapping[str, object], container: Mapping[str, object], *, ends: b
     return str(context.get("runAsUser", "of the image, not root"))
 
 
-KEY_OF_SECRET = {f"{RELEASE}-slurm-key": "slurm.key", f"{RELEASE}-jwt-key": "jwt.key"}
+KEY_OF_SECRET = {
+    f"{RELEASE}-slurm-key": "slurm.key",
+    f"{RELEASE}-jwt-key": "jwt.key",
+    f"{RELEASE}-database": "password of the database",
+}
 
 
 def _keys(pod: Mapping[str, object], container: Mapping[str, object]) -> Iterator[str]:

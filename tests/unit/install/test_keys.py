@@ -28,7 +28,9 @@ class Api:
         return web.json_response(body, status=201)
 
 
-async def ensure(api: Api, tmp_path: Path, *, slurm_secret: str, jwt_secret: str) -> list[str]:
+async def ensure(
+    api: Api, tmp_path: Path, *, slurm_secret: str, jwt_secret: str, database_secret: str = ""
+) -> list[str]:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", api.handle)
     server = TestServer(app)
@@ -43,7 +45,13 @@ async def ensure(api: Api, tmp_path: Path, *, slurm_secret: str, jwt_secret: str
     kubeconfig.write_text(json.dumps(config))
     try:
         async with await Kube.connect(kubeconfig) as kube:
-            return await ensure_keys(kube, namespace="slurm", slurm_secret=slurm_secret, jwt_secret=jwt_secret)
+            return await ensure_keys(
+                kube,
+                namespace="slurm",
+                slurm_secret=slurm_secret,
+                jwt_secret=jwt_secret,
+                database_secret=database_secret,
+            )
     finally:
         await server.close()
 
@@ -68,3 +76,12 @@ async def test_a_key_that_somebody_brings_is_not_made_while_it_is_missing(tmp_pa
     api = Api()
     assert await ensure(api, tmp_path, slurm_secret="", jwt_secret="b") == ["Secret slurm/b created"]
     assert set(api.created) == {"b"}
+
+
+async def test_the_password_of_the_database_is_words_that_every_configuration_can_hold(tmp_path: Path) -> None:
+    api = Api()
+    said = await ensure(api, tmp_path, slurm_secret="", jwt_secret="", database_secret="d")
+    assert said == ["Secret slurm/d created"]
+    password = base64.b64decode(api.created["d"]["data"]["password"]).decode()
+    assert len(password) == 32
+    assert password.replace("-", "a").replace("_", "a").isalnum()

@@ -71,6 +71,23 @@ def test_a_suite_has_its_own_slurm_and_the_same_sunkpy():
     assert build.sunkpy_group() == build.sunkpy_group()
 
 
+def test_a_changed_script_of_slurm_leaves_the_database_as_it_is():
+    slurm = {path.name for path in build.slurm_group("sid").inputs}
+    mariadb = {path.name for path in build.mariadb_group().inputs}
+    assert {"start-slurmdbd", "start-slurmd", "Dockerfile"} <= slurm
+    assert {"start-mariadb", "backup-mariadb", "restore-mariadb", "mariadb.Dockerfile"} == mariadb
+    assert not slurm & mariadb
+
+
+def test_images_that_every_suite_shares_are_recorded_for_every_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(build, "OUT", tmp_path)
+    build.record("trixie", [build.slurm_group("trixie")])
+    build.record("sid", [build.mariadb_group()])
+    recorded = json.loads((tmp_path / "images.json").read_text())
+    assert recorded["trixie"]["mariadb"] == recorded["sid"]["mariadb"]
+    assert recorded["trixie"].keys() == {"slurmctld", "slurmdbd", "slurmrestd", "slurmd", "login", "mariadb"}
+
+
 def test_an_archive_holds_a_shared_layer_once_and_names_every_image(tmp_path: Path):
     layout = tmp_path / "oci"
 

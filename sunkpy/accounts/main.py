@@ -1,0 +1,63 @@
+"""Entry of `sunkpy accounts`: settings, connections and metrics, then the Lease; or one look with `--dry-run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sunkpy.accounts.collect import plan_now
+from sunkpy.accounts.loop import AccountsLoop
+from sunkpy.accounts.metrics import AccountsMetrics
+from sunkpy.accounts.settings import AccountsSettings
+from sunkpy.accounts.term import check_cluster, serve_term
+from sunkpy.core.accounts import Wanted, tell_plan
+from sunkpy.kube.client import Kube
+from sunkpy.kube.lease import KubeLease
+from sunkpy.runtime.process import Process, run
+from sunkpy.runtime.settings import load
+from sunkpy.slurm import PrometheusRecorder, Slurm
+
+
+def main(config_path: Path) -> None:
+    """Keep the accounts until a signal.
+
+    Raises:
+        BadSettings: the settings file cannot be used.
+    """
+    settings = load(config_path, AccountsSettings)
+    run("accounts", settings, lambda process: _body(process, settings))
+
+
+async def look(config_path: Path, wanted_path: Path | None) -> str:
+    """What would be changed now, in words; for other values when a file of them is given.
+
+    Raises:
+        BadSettings: a file cannot be used.
+        SlurmError: slurmdbd could not be read.
+    """
+    settings = load(config_path, AccountsSettings)
+    wanted = settings.wanted if wanted_path is None else load(wanted_path, Wanted)
+    slurm = Slurm.connect(settings.slurm)
+    try:
+        await check_cluster(slurm, settings.cluster)
+        return tell_plan(await plan_now(slurm, wanted, cluster=settings.cluster))
+    finally:
+        await slurm.close()
+
+
+async def _body(process: Process, settings: AccountsSettings) -> None:
+    metrics = AccountsMetrics(process.registry)
+    recorder = PrometheusRecorder(process.registry)
+    slurm = Slurm.connect(settings.slurm, recorder=recorder, deadline=process.remaining_s)
+    loop = AccountsLoop(slurm=slurm, settings=settings, metrics=metrics)
+    process.add_ready_check("accounts", lambda: loop.problem)
+    try:
+        async with await Kube.connect() as lock:
+            election = settings.leader_election
+            lease = KubeLease(
+                lock,
+                namespace=election.namespace or settings.namespace,
+                name=election.lease_name or f"sunkpy-accounts-{settings.cluster}",
+            )
+            await process.lead(lease, lambda: serve_term(slurm, loop, settings))
+    finally:
+        await slurm.close()

@@ -1,0 +1,18 @@
+"""Settings of the accounts process."""
+
+from __future__ import annotations
+
+from sunkpy.core.accounts import Wanted
+from sunkpy.runtime.settings import ProcessSettings, SlurmSettings
+
+
+class AccountsSettings(ProcessSettings, frozen=True, kw_only=True):
+    """One of them serves one Slurm cluster. `cluster` is Slurm's ClusterName, `wanted` what slurmdbd should say.
+
+    Every `poll_seconds` slurmdbd is read again, for somebody may have changed what is ours.
+    """
+
+    cluster: str
+    slurm: SlurmSettings
+    wanted: Wanted = Wanted()
+    poll_seconds: float = 60.0

@@ -1,0 +1,63 @@
+"""What to change in slurmdbd, as values. None of them deletes anything: see `sunkpy.core.accounts.plan`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from sunkpy.core.accounts.records import AccountRecord, AssociationRecord, QosRecord
+
+
+class MakeQos(msgspec.Struct, frozen=True, kw_only=True):
+    """A QoS that is not there."""
+
+    name: str
+    after: QosRecord
+
+
+class ChangeQos(msgspec.Struct, frozen=True, kw_only=True):
+    """A QoS of ours that is another than wanted. `closes` it, and nothing else, when it is not wanted any more."""
+
+    name: str
+    after: QosRecord
+    before: QosRecord
+    closes: bool = False
+
+
+class MakeAccount(msgspec.Struct, frozen=True, kw_only=True):
+    """An account that is not in the tree."""
+
+    after: AccountRecord
+    association: AssociationRecord
+
+
+class DescribeAccount(msgspec.Struct, frozen=True, kw_only=True):
+    """Description or organization of an account of ours."""
+
+    name: str
+    after: AccountRecord
+    before: AccountRecord
+
+
+class MakeMembership(msgspec.Struct, frozen=True, kw_only=True):
+    """A user in an account; the user is made if need be, and the first account is the default."""
+
+    association: AssociationRecord
+
+
+class ChangeAssociation(msgspec.Struct, frozen=True, kw_only=True):
+    """Place, shares, QoS or limits of an account or of a user in it. `closes` as of a QoS."""
+
+    after: AssociationRecord
+    before: AssociationRecord
+    closes: bool = False
+
+
+class SetDefaultAccount(msgspec.Struct, frozen=True, kw_only=True):
+    """The account of a user's jobs that name none."""
+
+    user: str
+    after: str
+    before: str
+
+
+Change = MakeQos | ChangeQos | MakeAccount | DescribeAccount | MakeMembership | ChangeAssociation | SetDefaultAccount

@@ -1,0 +1,155 @@
+"""What cannot be in values for accounts, by name: found before anything is changed.
+
+slurmdbd takes almost anything and keeps silent about what it drops: a name with a quote, a default QoS that is not
+there, a TRES that it does not count. So it is asked for nothing that has not been looked through here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+
+from sunkpy.core.accounts.records import CLOSED, ROOT, Ceiling, Limits
+from sunkpy.core.accounts.tree import Tree
+from sunkpy.core.accounts.wanted import Membership, WantedAccount, WantedUser, default_account
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.+-]{0,59}")
+"""Of accounts and QoS. Small letters: MariaDB takes `Chem` and `chem` for the same."""
+
+_USER = re.compile(r"[a-z0-9_][a-z0-9_.@-]{0,59}\$?")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def find_contradictions(tree: Tree) -> list[str]:
+    """Everything that is wrong with these values in this slurmdbd, a sentence each; empty when they can be applied."""
+    return list(chain(_in_names(tree), _in_texts(tree), _in_qos(tree), _in_accounts(tree), _in_users(tree)))
+
+
+def _in_names(tree: Tree) -> Iterator[str]:
+    wanted = tree.wanted
+    for kind, names, pattern in (
+        ("account", wanted.accounts, _NAME),
+        ("QoS", wanted.qos, _NAME),
+        ("user", wanted.members, _USER),
+    ):
+        for name in names:
+            if not pattern.fullmatch(name):
+                yield f"{kind} {name!r}: a name is small letters, digits and any of _ . - within, at most 60"
+            elif name == ROOT and kind != "QoS":
+                yield f"{kind} root is Slurm's own"
+            elif name == CLOSED and kind == "QoS":
+                yield f"QoS {CLOSED} is for what is not wanted any more"
+    if wanted.pods.account and wanted.pods.user in wanted.users:
+        yield f"user {wanted.pods.user} submits the jobs of pods and is in every account: not one of users"
+
+
+def _in_texts(tree: Tree) -> Iterator[str]:
+    wanted = tree.wanted
+    texts = {f"QoS {name}": qos.description for name, qos in wanted.qos.items()}
+    for name, account in wanted.accounts.items():
+        texts[f"account {name}"] = account.description
+        texts[f"organization of account {name}"] = account.organization
+    yield from (
+        f"{what}: no line breaks and tabs in its text" for what, text in texts.items() if _UNPRINTABLE.search(text)
+    )
+
+
+def _in_qos(tree: Tree) -> Iterator[str]:
+    known = _known_qos(tree)
+    for name, qos in tree.wanted.qos.items():
+        for other in qos.preempts:
+            if other not in known:
+                yield f"QoS {name} preempts {other}, which is no QoS"
+        circle = _preemption_circle(name, tree)
+        if circle:
+            yield f"QoS {name} preempts itself: {' > '.join(circle)}"
+        yield from _in_tres(f"QoS {name}", tree, qos.limits, qos.per_user, qos.per_account)
+
+
+def _preemption_circle(start: str, tree: Tree) -> list[str]:
+    """The way from a QoS back to itself along what preempts what; empty when there is none."""
+    preempts: dict[str, Iterable[str]] = {name: qos.preempts for name, qos in tree.now.qos.items() if not qos.is_ours}
+    preempts |= {name: qos.preempts for name, qos in tree.wanted.qos.items()}
+    ways = [[start, other] for other in preempts.get(start, ())]
+    seen: set[str] = set()
+    while ways:
+        way = ways.pop()
+        if way[-1] == start:
+            return way
+        if way[-1] not in seen:
+            seen.add(way[-1])
+            ways.extend([*way, other] for other in preempts.get(way[-1], ()))
+    return []
+
+
+def _in_accounts(tree: Tree) -> Iterator[str]:
+    wanted = tree.wanted
+    known = _known_accounts(tree)
+    for name, account in wanted.accounts.items():
+        if account.organization and account.organization not in wanted.organizations:
+            yield f"account {name} is of organization {account.organization}, which is not among the organizations"
+        if account.parent not in known:
+            yield f"account {name} is below {account.parent}, which is no account"
+        elif ROOT not in (way := list(tree.above(name))):
+            yield f"account {name} is below itself: {' < '.join([*way, tree.parents.get(way[-1], '')])}"
+        yield from _in_own_qos(f"account {name}", account, tree.default_qos_of(name), tree)
+        yield from _in_tres(f"account {name}", tree, account.limits)
+    if wanted.pods.account and wanted.pods.account not in wanted.accounts:
+        yield f"the account of pods is {wanted.pods.account}, which is not among the accounts"
+
+
+def _in_users(tree: Tree) -> Iterator[str]:
+    known = _known_accounts(tree) - {ROOT}
+    for name, user in tree.wanted.members.items():
+        yield from _in_default(name, user)
+        for account, membership in user.accounts.items():
+            who = f"user {name} in account {account}"
+            if account not in known:
+                yield f"{who}: there is no such account"
+                continue
+            yield from _in_own_qos(who, membership, tree.default_qos_of(account, membership), tree)
+            yield from _in_tres(who, tree, membership.limits)
+
+
+def _in_default(name: str, user: WantedUser) -> Iterator[str]:
+    if not user.accounts:
+        yield f"user {name} is in no account"
+    elif not default_account(user):
+        yield f"user {name} is in several accounts: one of them has to be the defaultAccount"
+    elif user.accounts and default_account(user) not in user.accounts:
+        yield f"user {name} has the default account {user.default_account}, which is not one of theirs"
+
+
+def _in_own_qos(who: str, own: WantedAccount | Membership, default: str, tree: Tree) -> Iterator[str]:
+    if own.qos == ():
+        yield f"{who} has no QoS at all: leave `qos` out for those above it"
+        return
+    for qos in own.qos or ():
+        if qos not in _known_qos(tree):
+            yield f"{who} has QoS {qos}, which is no QoS"
+    if own.default_qos not in ("", default):
+        yield f"{who} has the default QoS {own.default_qos}, which is not one of its own"
+    elif not default:
+        yield f"{who} has several QoS: one of them has to be the defaultQos"
+
+
+def _in_tres(who: str, tree: Tree, *limits: Ceiling) -> Iterator[str]:
+    """Slurm drops the limit of a TRES that it does not count, without a word."""
+    named: set[str] = set()
+    for limit in limits:
+        tables: list[Mapping[str, int]] = [limit.tres]
+        if isinstance(limit, Limits):
+            tables += [limit.tres_minutes, limit.job_tres]
+        named |= {tres for table in tables for tres in table}
+    for tres in sorted(named - tree.now.tres):
+        yield f"{who} limits {tres}, which Slurm does not count: see AccountingStorageTRES"
+
+
+def _known_qos(tree: Tree) -> set[str]:
+    """Those of the values and of others; one that goes is not among them."""
+    return {*tree.wanted.qos, *(name for name, qos in tree.now.qos.items() if not qos.is_ours)} - {CLOSED}
+
+
+def _known_accounts(tree: Tree) -> set[str]:
+    return {*tree.wanted.accounts, ROOT, *(name for name, each in tree.now.accounts.items() if not each.is_ours)}

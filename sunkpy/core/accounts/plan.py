@@ -1,0 +1,245 @@
+"""From what values want and what slurmdbd has to what has to be changed.
+
+Ours is what carries our mark: accounts and QoS in their description, users' associations in their comment. The mark
+lies with what it is about, so it is there as long as that is, also after a restore and for a reconciler that knows
+nothing. What others made is left alone, and named where it is in the way.
+
+Nothing is deleted. Slurm forgets the usage of an association that is deleted, and with it who had used their share.
+What is not wanted any more is closed: nothing can be submitted there, running jobs go on, and usage counts on. When it
+is wanted again it is opened as it was. A limit on the association alone would not close it, for one of the same kind on
+the job's QoS takes its place; so all that is left to it is a QoS under which nothing can be submitted.
+
+Each association gets its QoS and its default QoS written down, also those that it would inherit: Slurm refuses a change
+above that leaves one below without its default, and its API cannot take a list back.
+
+Changes are in an order in which each is possible after those before it: QoS, those that others preempt first; accounts
+from the root down; users, the default account first. Who carries them out may stop anywhere and plan again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.accounts.changes import (
+    Change,
+    ChangeAssociation,
+    ChangeQos,
+    DescribeAccount,
+    MakeAccount,
+    MakeMembership,
+    MakeQos,
+    SetDefaultAccount,
+)
+from sunkpy.core.accounts.contradictions import find_contradictions
+from sunkpy.core.accounts.records import (
+    CLOSED,
+    Accounting,
+    AccountRecord,
+    AssociationRecord,
+    Ceiling,
+    Limits,
+    QosRecord,
+    mark,
+)
+from sunkpy.core.accounts.tree import Tree, grow_tree
+from sunkpy.core.accounts.wanted import Membership, Wanted, count_shares, default_account
+
+COMMENT: Final = mark("values")
+"""On the association of a user in an account: given when it is made, and never changed, for Slurm's API cannot."""
+
+_CLOSED_QOS: Final = QosRecord(
+    description=mark("nothing can be submitted"), limits=Limits(submitted=0), per_user=Ceiling(submitted=0)
+)
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do. With `contradictions` nothing is done; `left_alone` says what somebody else has to do, or let be."""
+
+    changes: tuple[Change, ...] = ()
+    left_alone: tuple[str, ...] = ()
+    contradictions: tuple[str, ...] = ()
+
+
+def plan_accounts(wanted: Wanted, now: Accounting) -> Plan:
+    """What makes slurmdbd say what these values say."""
+    tree = grow_tree(wanted, now)
+    contradictions = find_contradictions(tree)
+    if contradictions:
+        return Plan(contradictions=tuple(contradictions))
+    found = [*_qos(tree), *_accounts(tree), *_memberships(tree), *_defaults(tree), *_closing(tree)]
+    return Plan(
+        changes=tuple(each for each in found if not isinstance(each, str)),
+        left_alone=tuple(each for each in found if isinstance(each, str)),
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- QoS
+
+
+def _qos(tree: Tree) -> Iterator[Change | str]:
+    for name in _preempted_first(tree.wanted):
+        after, before = _wanted_qos(name, tree.wanted), tree.now.qos.get(name)
+        if before is None:
+            yield MakeQos(name=name, after=after)
+        elif not before.is_ours:
+            yield _not_ours(f"QoS {name}", f"modify qos {name} set description='{mark(name)}'")
+        else:
+            if before.preempts and not after.preempts:
+                others, command = ", ".join(before.preempts), f"sacctmgr modify qos {name} set preempt=''"
+                yield f"QoS {name} preempts {others} still: Slurm's API cannot take the last one away. {command}"
+                after = msgspec.structs.replace(after, preempts=before.preempts)
+            if after != before:
+                yield ChangeQos(name=name, after=after, before=before)
+
+
+def _preempted_first(wanted: Wanted) -> list[str]:
+    """All QoS, each after those that it preempts."""
+    ordered: dict[str, None] = {}
+    waiting = [(name, False) for name in reversed(list(wanted.qos))]
+    while waiting:
+        name, is_ready = waiting.pop()
+        if is_ready:
+            ordered[name] = None
+        elif name in wanted.qos and name not in ordered:
+            waiting.append((name, True))
+            waiting.extend((other, False) for other in wanted.qos[name].preempts)
+    return list(ordered)
+
+
+def _wanted_qos(name: str, wanted: Wanted) -> QosRecord:
+    qos = wanted.qos[name]
+    return QosRecord(
+        description=mark(qos.description or name),
+        priority=qos.priority,
+        preempts=tuple(sorted(set(qos.preempts))),
+        preempt_mode=qos.preempt_mode,
+        flags=tuple(sorted(set(qos.flags))),
+        limits=qos.limits,
+        per_user=qos.per_user,
+        per_account=qos.per_account,
+    )
+
+
+# -------------------------------------------------------------------------------------------------------- accounts
+
+
+def _accounts(tree: Tree) -> Iterator[Change | str]:
+    for name in sorted(tree.wanted.accounts, key=lambda name: (tree.depth(name), name)):
+        account, place = _wanted_account(name, tree), _wanted_place(name, tree)
+        account_now, place_now = tree.now.accounts.get(name), tree.now.associations.get((name, ""))
+        if account_now is not None and not account_now.is_ours:
+            yield _not_ours(f"account {name}", f"modify account {name} set description='{mark(name)}'")
+        elif account_now is None or place_now is None:
+            yield MakeAccount(after=account, association=place)
+        else:
+            if account != account_now:
+                yield DescribeAccount(name=name, after=account, before=account_now)
+            yield from _change(_as_marked(place, place_now), place_now)
+
+
+def _wanted_account(name: str, tree: Tree) -> AccountRecord:
+    account = tree.wanted.accounts[name]
+    return AccountRecord(description=mark(account.description or name), organization=tree.organization_of(name))
+
+
+def _wanted_place(name: str, tree: Tree) -> AssociationRecord:
+    account = tree.wanted.accounts[name]
+    return AssociationRecord(
+        account=name,
+        parent=account.parent,
+        shares=count_shares(account.shares),
+        qos=tree.qos_of(name),
+        default_qos=tree.default_qos_of(name),
+        limits=account.limits,
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------- users
+
+
+def _memberships(tree: Tree) -> Iterator[Change | str]:
+    for name, user in sorted(tree.wanted.members.items()):
+        default = default_account(user)
+        for account in sorted(user.accounts, key=lambda account: (account != default, account)):
+            after = _wanted_membership(name, account, user.accounts[account], tree)
+            before = tree.now.associations.get(after.key)
+            if before is None:
+                yield MakeMembership(association=after)
+            elif before.is_ours:
+                yield from _change(_as_marked(after, before), before)
+            else:
+                modify = f"modify user {name} where account={account} set comment='{COMMENT}'"
+                yield _not_ours(f"user {name} in account {account}", modify)
+
+
+def _wanted_membership(user: str, account: str, membership: Membership, tree: Tree) -> AssociationRecord:
+    return AssociationRecord(
+        account=account,
+        user=user,
+        shares=count_shares(membership.shares),
+        qos=tree.qos_below(account, membership),
+        default_qos=tree.default_qos_of(account, membership),
+        comment=COMMENT,
+        limits=membership.limits,
+    )
+
+
+def _defaults(tree: Tree) -> Iterator[Change | str]:
+    """Of users who are there: of a new one the first account is the default."""
+    for name, user in sorted(tree.wanted.members.items()):
+        before, after = tree.now.default_accounts.get(name), default_account(user)
+        if before is None or before == after:
+            continue
+        association = tree.now.associations.get((before, name))
+        if association is not None and not association.is_ours:
+            modify = f"modify user {name} set defaultaccount={after}"
+            yield _not_ours(f"default account {before} of user {name}", modify)
+        else:
+            yield SetDefaultAccount(user=name, after=after, before=before)
+
+
+# --------------------------------------------------------------------------------------------------------- closing
+
+
+def _closing(tree: Tree) -> Iterator[Change]:
+    """What is ours and not wanted any more."""
+    wanted, now = tree.wanted, tree.now
+    closing = [change for before in _unwanted(tree) for change in _change(_closed(before), before, closes=True)]
+    if closing and now.qos.get(CLOSED) is None:
+        yield MakeQos(name=CLOSED, after=_CLOSED_QOS)
+    yield from closing
+    for name, before in sorted(now.qos.items()):
+        if before.is_ours and name not in wanted.qos and name != CLOSED:
+            after = msgspec.structs.replace(before, limits=msgspec.structs.replace(before.limits, submitted=0))
+            if after != before:
+                yield ChangeQos(name=name, after=after, before=before, closes=True)
+
+
+def _unwanted(tree: Tree) -> Iterator[AssociationRecord]:
+    wanted, now = tree.wanted, tree.now
+    members = {(account, name) for name, user in wanted.members.items() for account in user.accounts}
+    for (account, user), association in sorted(now.associations.items()):
+        is_wanted = (account, user) in members if user else account in wanted.accounts
+        if now.is_ours(association) and not is_wanted:
+            yield association
+
+
+def _closed(association: AssociationRecord) -> AssociationRecord:
+    limits = msgspec.structs.replace(association.limits, submitted=0)
+    return msgspec.structs.replace(association, qos=(CLOSED,), default_qos=CLOSED, limits=limits)
+
+
+def _as_marked(after: AssociationRecord, before: AssociationRecord) -> AssociationRecord:
+    return msgspec.structs.replace(after, comment=before.comment)
+
+
+def _change(after: AssociationRecord, before: AssociationRecord, *, closes: bool = False) -> Iterator[Change]:
+    if after != before:
+        yield ChangeAssociation(after=after, before=before, closes=closes)
+
+
+def _not_ours(what: str, command: str) -> str:
+    return f"{what} was made by somebody else and is left as it is. To hand it over: sacctmgr {command}"

@@ -1,0 +1,125 @@
+"""What slurmdbd keeps of accounts, QoS and associations, as far as values may say it.
+
+The tree of accounts is made of associations: one for each account, with its parent, and one for each user in an
+account. Limits and shares stand on associations and on QoS (https://slurm.schedmd.com/resource_limits.html).
+
+Units: TRES by Slurm's name of it (`cpu`, `mem` in MiB, `node`, `billing`, `gres/gpu`); times in minutes; None is no
+limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import msgspec
+
+from sunkpy.core import names
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Tres = Mapping[str, Count]
+
+ROOT: Final = "root"
+"""The account at the top of the tree, and the user who is always there. Both are Slurm's own."""
+
+CLOSED: Final = "sunkpy-closed"
+"""The QoS of associations that are closed. Made when something is closed for the first time."""
+
+SHARES_OF_PARENT: Final = 2**31 - 1
+"""Shares that say "those of the account": Slurm's FAIRSHARE_PARENT."""
+
+
+class Ceiling(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """How much at once: jobs running, jobs queued or running, TRES of the running ones."""
+
+    jobs: Count | None = None
+    submitted: Count | None = None
+    tres: Tres = {}
+
+
+class Limits(Ceiling, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Of all below it together, over all time (`tres_minutes`), and of each single job (`job_tres`, `job_minutes`)."""
+
+    tres_minutes: Tres = {}
+    job_tres: Tres = {}
+    job_minutes: Count | None = None
+
+
+class QosRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A QoS. `preempt_mode` is empty for that of the cluster; `flags` are those of sacctmgr(1)."""
+
+    description: str = ""
+    priority: int = 0
+    preempts: tuple[str, ...] = ()
+    preempt_mode: str = ""
+    flags: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    per_user: Ceiling = Ceiling()
+    per_account: Ceiling = Ceiling()
+
+    @property
+    def is_ours(self) -> bool:
+        """Made from values, and changed with them."""
+        return is_marked(self.description)
+
+
+class AccountRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What an account is, beside its place in the tree."""
+
+    description: str = ""
+    organization: str = ""
+
+    @property
+    def is_ours(self) -> bool:
+        """Made from values, and changed with them; so is its association."""
+        return is_marked(self.description)
+
+
+class AssociationRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An account in the tree (no `user`), or a user in an account (no `parent`), without what it inherits."""
+
+    account: str
+    user: str = ""
+    parent: str = ""
+    shares: int = 1
+    qos: tuple[str, ...] = ()
+    default_qos: str = ""
+    comment: str = ""
+    limits: Limits = Limits()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Account and user."""
+        return self.account, self.user
+
+    @property
+    def is_ours(self) -> bool:
+        """Of a user: made from values, and changed with them. That of an account is ours when the account is."""
+        return is_marked(self.comment)
+
+
+class Accounting(msgspec.Struct, frozen=True, kw_only=True):
+    """All of slurmdbd that is about one Slurm cluster. `default_accounts` by user, `tres` is what Slurm counts."""
+
+    qos: Mapping[str, QosRecord] = {}
+    accounts: Mapping[str, AccountRecord] = {}
+    associations: Mapping[tuple[str, str], AssociationRecord] = {}
+    default_accounts: Mapping[str, str] = {}
+    tres: frozenset[str] = frozenset()
+
+    def is_ours(self, association: AssociationRecord) -> bool:
+        """Was it made from values?"""
+        if association.user:
+            return association.is_ours
+        account = self.accounts.get(association.account)
+        return account is not None and account.is_ours
+
+
+def is_marked(text: str) -> bool:
+    """Does this description or comment say that values made what it stands on?"""
+    return text.startswith(names.REASON_PREFIX)
+
+
+def mark(text: str) -> str:
+    """The description or comment of something that values make: one line, as Slurm gives it back."""
+    return names.REASON_PREFIX + " ".join(text.split())

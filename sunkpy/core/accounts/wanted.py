@@ -1,0 +1,104 @@
+"""Accounts, QoS and users as an administrator writes them in values: decoded as they stand, unknown keys refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from sunkpy.core.accounts.records import ROOT, SHARES_OF_PARENT, Ceiling, Count, Limits
+
+Shares = Count | Literal["parent"]
+
+PreemptMode = Literal["", "CANCEL", "REQUEUE"]
+"""How jobs of a QoS give way; empty is what slurm.conf says. The others start the next job beside what is stopped."""
+
+QosFlag = Literal[
+    "DenyOnLimit", "EnforceUsageThreshold", "NoDecay", "NoReserve", "OverPartQOS", "PartitionMaxNodes",
+    "PartitionMinNodes", "PartitionTimeLimit", "RequiresReservation", "UsageFactorSafe",
+]  # fmt: skip
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A map in the values: camelCase keys, unknown ones refused."""
+
+
+class WantedQos(_Section, frozen=True, kw_only=True):
+    """A QoS. `preempts` names the QoS whose jobs give way to its own."""
+
+    description: str = ""
+    priority: Count = 0
+    preempts: tuple[str, ...] = ()
+    preempt_mode: PreemptMode = ""
+    flags: tuple[QosFlag, ...] = ()
+    limits: Limits = Limits()
+    per_user: Ceiling = Ceiling()
+    per_account: Ceiling = Ceiling()
+
+
+class WantedAccount(_Section, frozen=True, kw_only=True):
+    """An account. Without `qos` it has those of its parent, without `organization` its parent's, or its own name."""
+
+    description: str = ""
+    organization: str = ""
+    parent: str = ROOT
+    shares: Shares = 1
+    qos: tuple[str, ...] | None = None
+    default_qos: str = ""
+    limits: Limits = Limits()
+
+
+class Membership(_Section, frozen=True, kw_only=True):
+    """A user in an account. Without `qos` those of the account."""
+
+    shares: Shares = 1
+    qos: tuple[str, ...] | None = None
+    default_qos: str = ""
+    limits: Limits = Limits()
+
+
+class WantedUser(_Section, frozen=True, kw_only=True):
+    """A user, by account. `default_account` may be left out where there is one account only."""
+
+    accounts: Mapping[str, Membership] = {}
+    default_account: str = ""
+
+
+class PodUser(_Section, frozen=True, kw_only=True):
+    """Who submits the jobs of pods: a member of every account, with the account's own shares.
+
+    `account` is for the jobs of pods that name none.
+    """
+
+    user: str = "k8s"
+    account: str = ""
+
+
+class Wanted(_Section, frozen=True, kw_only=True):
+    """All that values say. `organizations` are the ones that accounts may name."""
+
+    organizations: tuple[str, ...] = ()
+    accounts: Mapping[str, WantedAccount] = {}
+    qos: Mapping[str, WantedQos] = {}
+    users: Mapping[str, WantedUser] = {}
+    pods: PodUser = PodUser()
+
+    @property
+    def members(self) -> Mapping[str, WantedUser]:
+        """All users, the one who submits the jobs of pods among them."""
+        if not self.pods.account:
+            return self.users
+        everywhere = {account: Membership(shares="parent") for account in self.accounts}
+        pod_user = WantedUser(accounts=everywhere, default_account=self.pods.account)
+        return {**self.users, self.pods.user: pod_user}
+
+
+def count_shares(shares: Shares) -> int:
+    """Shares as Slurm counts them."""
+    return SHARES_OF_PARENT if shares == "parent" else shares
+
+
+def default_account(user: WantedUser) -> str:
+    """The account of jobs that name none; empty when that is not said."""
+    return user.default_account or (next(iter(user.accounts)) if len(user.accounts) == 1 else "")

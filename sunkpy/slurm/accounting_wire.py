@@ -1,0 +1,377 @@
+"""slurmrestd's `/slurmdb/` as typed values, v0.0.42 … v0.0.45, and what they become in `sunkpy.core.accounts.records`.
+
+The names that the API gives to limits are its own. Which is which, held against `sacctmgr show`:
+
+    association                                     QoS
+    max.jobs.per.count          GrpJobs             limits.max.active_jobs.count            GrpJobs
+    max.jobs.per.submitted      GrpSubmitJobs       limits.max.jobs.count                   GrpSubmitJobs
+    max.tres.total              GrpTRES             limits.max.tres.total                   GrpTRES
+    max.tres.group.minutes      GrpTRESMins         limits.max.tres.minutes.total           GrpTRESMins
+    max.tres.per.job            MaxTRESPerJob       limits.max.tres.per.job                 MaxTRESPerJob
+    max.jobs.per.wall_clock     MaxWall             limits.max.wall_clock.per.job           MaxWall
+                                                    limits.max.jobs.active_jobs.per.user    MaxJobsPerUser
+                                                    limits.max.jobs.per.user                MaxSubmitJobsPerUser
+                                                    limits.max.tres.per.user                MaxTRESPerUser
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.accounts.records import AccountRecord, AssociationRecord, Ceiling, Limits, QosRecord, Tres
+from sunkpy.slurm.wire import Number, Reply
+
+QOS_FLAGS: Final = {
+    "DENY_LIMIT": "DenyOnLimit",
+    "ENFORCE_USAGE_THRESHOLD": "EnforceUsageThreshold",
+    "NO_DECAY": "NoDecay",
+    "NO_RESERVE": "NoReserve",
+    "OVERRIDE_PARTITION_QOS": "OverPartQOS",
+    "PARTITION_MAXIMUM_NODE": "PartitionMaxNodes",
+    "PARTITION_MINIMUM_NODE": "PartitionMinNodes",
+    "PARTITION_TIME_LIMIT": "PartitionTimeLimit",
+    "REQUIRED_RESERVATION": "RequiresReservation",
+    "USAGE_FACTOR_SAFE": "UsageFactorSafe",
+}
+"""What the API calls a flag of a QoS, and what sacctmgr(1) does."""
+
+PREEMPT_MODE_OF_CLUSTER: Final = "DISABLED"
+"""What the API calls the mode of a QoS that leaves it to slurm.conf."""
+
+
+class WireTres(msgspec.Struct, frozen=True):
+    """An amount of something countable; of a GRES `type` is `gres` and `name` its own name."""
+
+    type: str = ""
+    name: str = ""
+    count: int = 0
+
+    @property
+    def label(self) -> str:
+        """`cpu`, `gres/gpu`."""
+        return f"{self.type}/{self.name}" if self.name else self.type
+
+
+TresList = tuple[WireTres, ...]
+
+
+def _limit(number: Number) -> int | None:
+    return number.value if number.set and not number.infinite else None
+
+
+def _tres(amounts: Iterable[WireTres]) -> Tres:
+    return {each.label: each.count for each in amounts}
+
+
+# ----------------------------------------------------------------------------------------------------- associations
+
+
+class JobsPer(msgspec.Struct, frozen=True, kw_only=True):
+    """`max.jobs.per`."""
+
+    count: Number = Number()
+    submitted: Number = Number()
+    wall_clock: Number = Number()
+
+
+class MaxJobs(msgspec.Struct, frozen=True, kw_only=True):
+    """`max.jobs`."""
+
+    per: JobsPer = JobsPer()
+
+
+class TresGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """`max.tres.group`."""
+
+    minutes: TresList = ()
+
+
+class TresPer(msgspec.Struct, frozen=True, kw_only=True):
+    """`max.tres.per`, of associations and of QoS."""
+
+    account: TresList = ()
+    job: TresList = ()
+    user: TresList = ()
+
+
+class MaxTres(msgspec.Struct, frozen=True, kw_only=True):
+    """`max.tres`."""
+
+    total: TresList = ()
+    group: TresGroup = TresGroup()
+    per: TresPer = TresPer()
+
+
+class AssociationMax(msgspec.Struct, frozen=True, kw_only=True):
+    """`max`."""
+
+    jobs: MaxJobs = MaxJobs()
+    tres: MaxTres = MaxTres()
+
+
+class DefaultQos(msgspec.Struct, frozen=True, kw_only=True):
+    """`default`."""
+
+    qos: str = ""
+
+
+class UsageAmount(msgspec.Struct, frozen=True, kw_only=True):
+    """TRES times seconds."""
+
+    seconds: int = 0
+
+
+class WireUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of `accounting`: what was used of one TRES from `start` on, for an hour, a day or a month."""
+
+    allocated: UsageAmount = UsageAmount()
+    start: int = 0
+    tres: WireTres = msgspec.field(default=WireTres(), name="TRES")
+
+
+class WireAssociation(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of `associations`."""
+
+    account: str
+    user: str = ""
+    cluster: str = ""
+    partition: str = ""
+    parent_account: str = ""
+    shares_raw: int = 1
+    qos: tuple[str, ...] = ()
+    default: DefaultQos = DefaultQos()
+    comment: str = ""
+    max: AssociationMax = AssociationMax()
+    accounting: tuple[WireUsage, ...] = ()
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """TRES times seconds, by the name of the TRES; empty when it was not asked for."""
+        used: dict[str, int] = {}
+        for each in self.accounting:
+            used[each.tres.label] = used.get(each.tres.label, 0) + each.allocated.seconds
+        return used
+
+    def to_core(self) -> AssociationRecord:
+        """As it stands, without what it inherits, when it was asked for so."""
+        jobs, tres = self.max.jobs.per, self.max.tres
+        return AssociationRecord(
+            account=self.account,
+            user=self.user,
+            parent=self.parent_account,
+            shares=self.shares_raw,
+            qos=tuple(sorted(self.qos)),
+            default_qos=self.default.qos,
+            comment=self.comment,
+            limits=Limits(
+                jobs=_limit(jobs.count),
+                submitted=_limit(jobs.submitted),
+                tres=_tres(tres.total),
+                tres_minutes=_tres(tres.group.minutes),
+                job_tres=_tres(tres.per.job),
+                job_minutes=_limit(jobs.wall_clock),
+            ),
+        )
+
+
+class AssociationsReply(Reply, frozen=True, kw_only=True):
+    """GET associations/."""
+
+    associations: tuple[WireAssociation, ...] = ()
+
+
+# --------------------------------------------------------------------------------------------- accounts, users, TRES
+
+
+class WireAccount(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of `accounts`."""
+
+    name: str
+    description: str = ""
+    organization: str = ""
+
+    def to_core(self) -> AccountRecord:
+        """The part that decisions read."""
+        return AccountRecord(description=self.description, organization=self.organization)
+
+
+class AccountsReply(Reply, frozen=True, kw_only=True):
+    """GET accounts/."""
+
+    accounts: tuple[WireAccount, ...] = ()
+
+
+class UserDefault(msgspec.Struct, frozen=True, kw_only=True):
+    """`default`."""
+
+    account: str = ""
+
+
+class WireUser(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of `users`."""
+
+    name: str
+    default: UserDefault = UserDefault()
+
+
+class UsersReply(Reply, frozen=True, kw_only=True):
+    """GET users/."""
+
+    users: tuple[WireUser, ...] = ()
+
+
+class TresReply(Reply, frozen=True, kw_only=True):
+    """GET tres/."""
+
+    tres: TresList = msgspec.field(default=(), name="TRES")
+
+
+# -------------------------------------------------------------------------------------------------------------- QoS
+
+
+class PerUserAndAccount(msgspec.Struct, frozen=True, kw_only=True):
+    """A number for each user, and one for each account."""
+
+    account: Number = Number()
+    user: Number = Number()
+
+
+class ActiveJobs(msgspec.Struct, frozen=True, kw_only=True):
+    """`limits.max.active_jobs`, and `limits.max.jobs.active_jobs`."""
+
+    count: Number = Number()
+    per: PerUserAndAccount = PerUserAndAccount()
+
+
+class QosJobs(msgspec.Struct, frozen=True, kw_only=True):
+    """`limits.max.jobs`."""
+
+    count: Number = Number()
+    active_jobs: ActiveJobs = ActiveJobs()
+    per: PerUserAndAccount = PerUserAndAccount()
+
+
+class QosTresMinutes(msgspec.Struct, frozen=True, kw_only=True):
+    """`limits.max.tres.minutes`."""
+
+    total: TresList = ()
+
+
+class QosTres(msgspec.Struct, frozen=True, kw_only=True):
+    """`limits.max.tres`."""
+
+    total: TresList = ()
+    minutes: QosTresMinutes = QosTresMinutes()
+    per: TresPer = TresPer()
+
+
+class WallClockPer(msgspec.Struct, frozen=True, kw_only=True):
+    """`limits.max.wall_clock.per`."""
+
+    job: Number = Number()
+
+
+class WallClock(msgspec.Struct, frozen=True, kw_only=True):
+    """`limits.max.wall_clock`."""
+
+    per: WallClockPer = WallClockPer()
+
+
+class QosMax(msgspec.Struct, frozen=True, kw_only=True):
+    """`limits.max`."""
+
+    active_jobs: ActiveJobs = ActiveJobs()
+    jobs: QosJobs = QosJobs()
+    tres: QosTres = QosTres()
+    wall_clock: WallClock = WallClock()
+
+
+class QosLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """`limits`."""
+
+    max: QosMax = QosMax()
+
+
+class Preemption(msgspec.Struct, frozen=True, kw_only=True):
+    """`preempt`."""
+
+    list: tuple[str, ...] = ()
+    mode: tuple[str, ...] = ()
+
+
+class WireQos(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of `qos`."""
+
+    name: str
+    description: str = ""
+    priority: Number = Number()
+    flags: tuple[str, ...] = ()
+    limits: QosLimits = QosLimits()
+    preempt: Preemption = Preemption()
+
+    def to_core(self) -> QosRecord:
+        """The part that decisions read; a flag that values cannot say stays as the API names it."""
+        limits = self.limits.max
+        per, minutes, jobs = limits.tres.per, limits.tres.minutes, limits.jobs
+        running = jobs.active_jobs.per
+        return QosRecord(
+            description=self.description,
+            priority=self.priority.value,
+            preempts=tuple(sorted(self.preempt.list)),
+            preempt_mode=next((mode for mode in self.preempt.mode if mode != PREEMPT_MODE_OF_CLUSTER), ""),
+            flags=tuple(sorted(QOS_FLAGS.get(flag, flag) for flag in self.flags)),
+            limits=Limits(
+                jobs=_limit(limits.active_jobs.count),
+                submitted=_limit(jobs.count),
+                tres=_tres(limits.tres.total),
+                tres_minutes=_tres(minutes.total),
+                job_tres=_tres(per.job),
+                job_minutes=_limit(limits.wall_clock.per.job),
+            ),
+            per_user=Ceiling(jobs=_limit(running.user), submitted=_limit(jobs.per.user), tres=_tres(per.user)),
+            per_account=Ceiling(
+                jobs=_limit(running.account), submitted=_limit(jobs.per.account), tres=_tres(per.account)
+            ),
+        )
+
+
+class QosReply(Reply, frozen=True, kw_only=True):
+    """GET qos/."""
+
+    qos: tuple[WireQos, ...] = ()
+
+
+# ----------------------------------------------------------------------------------------------------------- shares
+
+
+class FairShare(msgspec.Struct, frozen=True, kw_only=True):
+    """`fairshare`."""
+
+    factor: Number = Number()
+
+
+class WireShare(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of `shares.shares`: `parent` is the account of a user, or the account above an account."""
+
+    name: str = ""
+    parent: str = ""
+    type: tuple[str, ...] = ()
+    shares_normalized: Number = Number()
+    effective_usage: Number = Number()
+    usage: int = 0
+    fairshare: FairShare = FairShare()
+
+
+class Shares(msgspec.Struct, frozen=True, kw_only=True):
+    """`shares`."""
+
+    shares: tuple[WireShare, ...] = ()
+
+
+class SharesReply(Reply, frozen=True, kw_only=True):
+    """GET shares of slurmctld."""
+
+    shares: Shares = Shares()

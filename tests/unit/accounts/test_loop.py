@@ -1,0 +1,126 @@
+"""The accounts process against recorded answers of a slurmdbd that says what VALUES say."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+from pytest_httpx import HTTPXMock
+
+from sunkpy.accounts.loop import AccountsLoop
+from sunkpy.accounts.main import look
+from sunkpy.accounts.metrics import AccountsMetrics
+from sunkpy.accounts.settings import AccountsSettings
+from sunkpy.core.accounts import Wanted
+from sunkpy.runtime.settings import SlurmSettings
+from tests.unit.core.accounts.build import values
+from tests.unit.slurm.answers import answer, client, serve
+
+SERVER = ("26.05", "v0.0.45")
+READ = ("slurmdbd-associations", "slurmdbd-qos", "slurmdbd-accounts", "slurmdbd-users", "slurmdbd-tres")
+VALUES = """
+organizations: [science]
+qos:
+  fast: {priority: 100, preempts: [slow], preemptMode: REQUEUE, flags: [DenyOnLimit, NoReserve],
+         perUser: {jobs: 1, tres: {gres/gpu: 2}}}
+  slow: {description: Anybody's, limits: {tres: {cpu: 100, node: 4}, jobMinutes: 60, submitted: 50}}
+accounts:
+  chem:
+    description: Chemistry, "O'Hara" & Ümlaut
+    organization: science
+    shares: 10
+    qos: [normal, fast, slow]
+  cells: {parent: chem, shares: 3, limits: {jobs: 5, tres: {cpu: 8}, tresMinutes: {gres/gpu: 1000}, jobTres: {cpu: 2}}}
+  phys: {shares: parent}
+users:
+  user1: {accounts: {chem: {shares: 4, defaultQos: slow}, cells: {}}, defaultAccount: chem}
+  zoe: {accounts: {phys: {limits: {jobMinutes: 30}}}}
+pods: {account: phys}
+"""
+
+
+def recorded(*names: str) -> list[httpx.Response]:
+    return [answer(*SERVER, name) for name in names]
+
+
+class Waits:
+    """Sleeps that take no time, and end the loop after some."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.lasted: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.lasted.append(seconds)
+        if len(self.lasted) == self.most:
+            raise asyncio.CancelledError
+
+
+def loop_for(wanted: Wanted, waits: Waits | None = None) -> AccountsLoop:
+    unused = SlurmSettings(url="http://nowhere", jwt_key_file="/nowhere")
+    settings = AccountsSettings(cluster="it", slurm=unused, wanted=wanted, poll_seconds=60)
+    metrics = AccountsMetrics(CollectorRegistry())
+    return AccountsLoop(slurm=client(SERVER[1]), settings=settings, metrics=metrics, sleep=waits or Waits(1))
+
+
+def written(httpx_mock: HTTPXMock) -> list[str]:
+    asked = httpx_mock.get_requests()
+    return [request.url.path.partition(SERVER[1])[2] for request in asked if request.method != "GET"]
+
+
+async def test_what_is_as_wanted_is_read_once_and_ready(httpx_mock: HTTPXMock) -> None:
+    serve(httpx_mock, *recorded(*READ))
+    loop = loop_for(values(VALUES))
+    assert loop.problem == "slurmdbd was not read yet"
+    assert await loop.settle()
+    assert (loop.problem, written(httpx_mock)) == (None, [])
+
+
+async def test_a_change_is_believed_when_it_is_read_back(httpx_mock: HTTPXMock) -> None:
+    other = values(VALUES.replace("priority: 100", "priority: 7"))
+    serve(httpx_mock, *recorded(*[*READ, "put-qos"] * 3))
+    assert not await loop_for(other).settle(), "slurmdbd said success and did nothing"
+    assert written(httpx_mock) == ["/qos/"] * 3
+
+
+async def test_what_slurmdbd_refuses_does_not_keep_the_rest_from_it(httpx_mock: HTTPXMock) -> None:
+    other = values(VALUES.replace("priority: 100", "priority: 7").replace("shares: 4", "shares: 5"))
+    serve(httpx_mock, *recorded(*[*READ, "put-qos-loop", "change-association"] * 3))
+    loop = loop_for(other)
+    assert not await loop.settle()
+    assert written(httpx_mock) == ["/qos/", "/associations/"] * 3
+    assert loop.problem is not None
+    assert "QOS Preemption loop detected" in loop.problem
+
+
+async def test_a_contradiction_changes_nothing_and_is_why_it_is_not_ready(httpx_mock: HTTPXMock) -> None:
+    serve(httpx_mock, *recorded(*READ))
+    loop = loop_for(values(VALUES.replace("parent: chem", "parent: bio")))
+    assert await loop.settle()
+    assert (loop.problem, written(httpx_mock)) == ("account cells is below bio, which is no account", [])
+
+
+async def test_slurmdbd_that_is_away_is_asked_again_soon(httpx_mock: HTTPXMock) -> None:
+    serve(httpx_mock, *recorded(*["slurmdbd-away"] * 4, *READ, *READ))
+    waits = Waits(3)
+    with pytest.raises(asyncio.CancelledError):
+        await loop_for(values(VALUES), waits).run()
+    assert waits.lasted == [2.0, 60, 60]
+
+
+async def test_a_look_says_what_would_be_changed_and_changes_nothing(httpx_mock: HTTPXMock, tmp_path: Path) -> None:
+    key, config, others = tmp_path / "jwt.key", tmp_path / "config.yaml", tmp_path / "others.yaml"
+    key.write_bytes(b"k" * 32)
+    slurm = {"url": "http://slurmrestd:6820", "version": SERVER[1], "jwtKeyFile": str(key)}
+    config.write_text(yaml.safe_dump({"cluster": "it", "slurm": slurm, "wanted": yaml.safe_load(VALUES)}))
+    others.write_text(VALUES.replace("shares: 10", "shares: 20"))
+    ping = {"meta": {"slurm": {"cluster": "it"}}, "pings": []}
+    rounds = [each for _ in range(2) for each in (httpx.Response(200, json=ping), *recorded(*READ))]
+    serve(httpx_mock, *rounds)
+    assert await look(config, None) == "Nothing to change."
+    assert await look(config, others) == "~ account chem: shares 10 -> 20"
+    assert written(httpx_mock) == []

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from sunkpy.core.accounts import plan_accounts
+from sunkpy.core.accounts.records import AccountRecord, AssociationRecord, QosRecord
+from tests.unit.core.accounts.build import EMPTY, values
+
+THEIRS = msgspec.structs.replace(
+    EMPTY,
+    accounts={**EMPTY.accounts, "theirs": AccountRecord(description="by hand")},
+    qos={**EMPTY.qos, "old": QosRecord(preempts=("mine",))},
+    associations={
+        **EMPTY.associations,
+        ("theirs", ""): AssociationRecord(account="theirs", parent="mine"),
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("accounts: {Chem: {}}", "account 'Chem': a name is small letters"),
+        ("accounts: {'a; drop table': {}}", "account 'a; drop table': a name is"),
+        ("accounts: {'../etc': {}}", "account '../etc': a name is"),
+        ('accounts: {"a\\nb": {}}', "account 'a\\nb': a name is"),
+        ("accounts: {-x: {}}", "account '-x': a name is"),
+        ("qos: {'a,b': {}}", "QoS 'a,b': a name is"),
+        ("users: {'$(id)': {accounts: {a: {}}}}\naccounts: {a: {}}", "user '$(id)': a name is"),
+        ("accounts: {root: {}}", "account root is Slurm's own"),
+        ("users: {root: {accounts: {a: {}}}}\naccounts: {a: {}}", "user root is Slurm's own"),
+        ("qos: {sunkpy-closed: {}}", "QoS sunkpy-closed is for what is not wanted any more"),
+        ('accounts: {a: {description: "x\\ny"}}', "account a: no line breaks"),
+        (
+            "accounts: {a: {organization: sience}}\norganizations: [science]",
+            "account a is of organization sience, which is not among the organizations",
+        ),
+        ("accounts: {a: {parent: b}}", "account a is below b, which is no account"),
+        ("accounts: {a: {parent: b}, b: {parent: a}}", "account a is below itself: a < b < a"),
+        ("accounts: {a: {parent: a}}", "account a is below itself: a < a"),
+        ("accounts: {a: {qos: [fast]}}", "account a has QoS fast, which is no QoS"),
+        ("accounts: {a: {qos: []}}", "account a has no QoS at all"),
+        ("accounts: {a: {defaultQos: fast}}", "account a has the default QoS fast, which is not one of its own"),
+        (
+            "qos: {x: {}, y: {}}\naccounts: {a: {qos: [x, y]}}",
+            "account a has several QoS: one of them has to be the defaultQos",
+        ),
+        ("qos: {x: {preempts: [y]}}", "QoS x preempts y, which is no QoS"),
+        ("qos: {x: {preempts: [x]}}", "QoS x preempts itself: x > x"),
+        ("qos: {x: {preempts: [y]}, y: {preempts: [x]}}", "QoS x preempts itself: x > y > x"),
+        ("users: {bob: {accounts: {chem: {}}}}", "user bob in account chem: there is no such account"),
+        ("users: {bob: {}}", "user bob is in no account"),
+        (
+            "accounts: {a: {}, b: {}}\nusers: {bob: {accounts: {a: {}, b: {}}}}",
+            "user bob is in several accounts: one of them has to be the defaultAccount",
+        ),
+        (
+            "accounts: {a: {}, b: {}}\nusers: {bob: {accounts: {a: {}}, defaultAccount: b}}",
+            "user bob has the default account b, which is not one of theirs",
+        ),
+        (
+            "accounts: {a: {}}\nusers: {bob: {accounts: {a: {defaultQos: fast}}}}",
+            "user bob in account a has the default QoS fast, which is not one of its own",
+        ),
+        ("accounts: {a: {limits: {tres: {gres/gpu:h100: 1}}}}", "account a limits gres/gpu:h100, which Slurm does not"),
+        ("qos: {x: {perUser: {tres: {licence/x: 1}}}}", "QoS x limits licence/x, which Slurm does not count"),
+        ("pods: {account: a}", "the account of pods is a, which is not among the accounts"),
+        (
+            "accounts: {a: {}}\nusers: {k8s: {accounts: {a: {}}}}\npods: {account: a}",
+            "user k8s submits the jobs of pods",
+        ),
+    ],
+)
+def test_a_contradiction_is_named_and_nothing_is_changed(text: str, says: str):
+    plan = plan_accounts(values(text), EMPTY)
+    assert [told for told in plan.contradictions if told.startswith(says)], plan.contradictions
+    assert plan.changes == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("accounts: {mine: {parent: theirs}}", "account mine is below itself: mine < theirs < mine"),
+        ("qos: {mine: {preempts: [old]}}", "QoS mine preempts itself: mine > old > mine"),
+    ],
+)
+def test_a_circle_through_what_others_made_is_seen(text: str, says: str):
+    assert says in plan_accounts(values(text), THEIRS).contradictions
+
+
+def test_what_is_closed_is_not_there_to_build_upon():
+    gone = values("accounts: {a: {}}\nqos: {x: {}}")
+    now = msgspec.structs.replace(
+        EMPTY,
+        accounts={**EMPTY.accounts, **{name: AccountRecord(description=f"k8s: {name}") for name in gone.accounts}},
+        qos={**EMPTY.qos, "x": QosRecord(description="k8s: x")},
+    )
+    told = plan_accounts(values("accounts: {b: {parent: a, qos: [x]}}"), now).contradictions
+    assert told == ("account b is below a, which is no account", "account b has QoS x, which is no QoS")
+
+
+def test_all_contradictions_are_told_at_once():
+    plan = plan_accounts(values("accounts: {a: {parent: b}}\nusers: {bob: {accounts: {c: {}}}}"), EMPTY)
+    assert len(plan.contradictions) == 2
+
+
+def test_an_unknown_key_is_no_value():
+    with pytest.raises(msgspec.ValidationError, match="share"):
+        values("accounts: {a: {share: 3}}")

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from sunkpy.core.accounts import Accounting, plan_accounts, tell_plan
+from sunkpy.core.accounts.changes import MakeAccount, MakeMembership, MakeQos
+from sunkpy.core.accounts.records import CLOSED, AccountRecord, AssociationRecord, Limits, QosRecord
+from tests.unit.core.accounts.build import EMPTY, settled, values
+
+VALUES = """
+organizations: [science]
+qos:
+  fast: {priority: 100, preempts: [slow], perUser: {tres: {gres/gpu: 2}}}
+  slow: {limits: {submitted: 50}}
+accounts:
+  cells: {parent: chem, limits: {tres: {cpu: 8}}}
+  chem: {organization: science, shares: 10, qos: [normal, fast, slow]}
+users:
+  bob: {accounts: {cells: {shares: 3}, chem: {defaultQos: slow}}, defaultAccount: chem}
+pods: {account: chem}
+"""
+
+
+def told(text: str, now: Accounting = EMPTY) -> list[str]:
+    return tell_plan(plan_accounts(values(text), now)).splitlines()
+
+
+def test_each_change_is_possible_after_those_before_it():
+    """QoS that others preempt, accounts from the root down, the default account of a new user first."""
+    made = plan_accounts(values(VALUES), EMPTY).changes
+    assert [change.name for change in made if isinstance(change, MakeQos)] == ["slow", "fast"]
+    assert [change.association.account for change in made if isinstance(change, MakeAccount)] == ["chem", "cells"]
+    members = [change.association.key for change in made if isinstance(change, MakeMembership)]
+    assert members == [("chem", "bob"), ("cells", "bob"), ("chem", "k8s"), ("cells", "k8s")]
+
+
+def test_what_is_inherited_is_written_down():
+    now = settled(values(VALUES))
+    assert now.accounts["cells"] == AccountRecord(description="k8s: cells", organization="science")
+    assert now.associations["cells", ""].qos == now.associations["cells", "bob"].qos == ("fast", "normal", "slow")
+    defaults = {key: each.default_qos for key, each in now.associations.items() if each.user == "bob"}
+    assert defaults == {("chem", "bob"): "slow", ("cells", "bob"): "normal"}
+
+
+def test_the_default_qos_is_the_nearest_that_one_has():
+    text = """
+    qos: {x: {}, y: {}}
+    accounts: {a: {qos: [normal, x], defaultQos: x}, b: {parent: a, qos: [normal, y]}}
+    users: {bob: {accounts: {a: {}}}, ann: {accounts: {a: {qos: [normal]}}}, eve: {accounts: {b: {qos: [y]}}}}
+    """
+    now = settled(values(text))
+    assert [now.associations[key].default_qos for key in (("a", "bob"), ("a", "ann"), ("b", ""), ("b", "eve"))] == [
+        "x",
+        "normal",
+        "normal",
+        "y",
+    ]
+
+
+def test_what_is_as_wanted_is_left_alone():
+    assert told(VALUES, settled(values(VALUES))) == ["Nothing to change."]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("shares: 10", "shares: parent", "~ account chem: shares 10 -> parent"),
+        ("{cpu: 8}", "{gres/gpu: 1}", "~ account cells: limits tres cpu 8 -> none, limits tres gres/gpu none -> 1"),
+        ("parent: chem, ", "qos: [normal, fast, slow], ", "~ account cells: parent chem -> root"),
+        ("priority: 100", "priority: 7", "~ QoS fast: priority 100 -> 7"),
+        ("cells: {shares: 3}", "cells: {shares: 4}", "~ user bob in account cells: shares 3 -> 4"),
+        ("defaultAccount: chem", "defaultAccount: cells", "~ user bob: default account chem -> cells"),
+        ("defaultQos: slow", "defaultQos: fast", "~ user bob in account chem: default QoS slow -> fast"),
+        ("priority: 100", "priority: 100, description: Now", "~ QoS fast: description k8s: fast -> k8s: Now"),
+    ],
+)
+def test_a_changed_value_is_the_only_change(old: str, new: str, says: str):
+    lines = told(VALUES.replace(old, new), settled(values(VALUES)))
+    assert says in lines
+    assert [line for line in lines if "organization" not in line] == [says]
+
+
+def test_a_user_who_is_not_wanted_any_more_is_closed_once_and_opened_again():
+    before = settled(values(VALUES))
+    without = values(VALUES.replace("  bob:", "  ann:"))
+    lines = tell_plan(plan_accounts(without, before)).splitlines()
+    closed = "closed: nothing more can be submitted, what ran stays counted"
+    assert [line for line in lines if "bob" in line] == [
+        f"- user bob in account cells: {closed}",
+        f"- user bob in account chem: {closed}",
+    ]
+    (qos,) = [line for line in lines if f"QoS {CLOSED}" in line]
+    assert qos.endswith("nothing can be submitted, priority 0, limits submitted 0, per user submitted 0")
+    after = settled(without, before)
+    bob = after.associations["chem", "bob"]
+    assert (bob.qos, bob.default_qos, bob.limits) == ((CLOSED,), CLOSED, Limits(submitted=0))
+    assert plan_accounts(without, after).changes == ()
+    assert settled(values(VALUES), after).associations["chem", "bob"] == before.associations["chem", "bob"]
+
+
+def test_an_account_that_is_not_wanted_any_more_is_closed_with_all_in_it():
+    before = settled(values("accounts: {a: {}, b: {}}\nusers: {bob: {accounts: {a: {}}}}"))
+    after = settled(values("accounts: {b: {}}"), before)
+    assert {key for key, each in after.associations.items() if each.qos == (CLOSED,)} == {("a", ""), ("a", "bob")}
+
+
+def test_a_qos_that_is_not_wanted_any_more_takes_no_more_jobs():
+    after = settled(values("{}"), settled(values("qos: {x: {priority: 3}}")))
+    assert after.qos["x"] == QosRecord(description="k8s: x", priority=3, limits=Limits(submitted=0))
+    assert CLOSED not in after.qos
+
+
+def test_the_last_qos_that_another_preempts_is_left_to_a_person():
+    before = settled(values("qos: {x: {preempts: [normal]}}"))
+    wanted = values("qos: {x: {priority: 3}}")
+    (line, change) = tell_plan(plan_accounts(wanted, before)).splitlines()
+    assert line.startswith("! QoS x preempts normal still: Slurm's API cannot take the last one away. sacctmgr modify")
+    assert change == "~ QoS x: priority 0 -> 3"
+    assert plan_accounts(wanted, settled(wanted, before)).changes == ()
+
+
+THEIRS = msgspec.structs.replace(
+    EMPTY,
+    qos={**EMPTY.qos, "x": QosRecord(description="by hand")},
+    accounts={**EMPTY.accounts, "a": AccountRecord(description="by hand", organization="a")},
+    associations={
+        **EMPTY.associations,
+        ("a", ""): AssociationRecord(account="a", parent="root", shares=5),
+        ("a", "bob"): AssociationRecord(account="a", user="bob"),
+    },
+    default_accounts={**EMPTY.default_accounts, "bob": "a"},
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "qos: {x: {priority: 3}}",
+            "! QoS x was made by somebody else and is left as it is. To hand it over: sacctmgr",
+        ),
+        ("accounts: {a: {shares: 9}}", "! account a was made by somebody else and is left as it is. To hand it over:"),
+        ("users: {bob: {accounts: {a: {shares: 9}}}}", "! user bob in account a was made by somebody else and is left"),
+        (
+            "accounts: {b: {}}\nusers: {bob: {accounts: {b: {}}}}",
+            "! default account a of user bob was made by somebody else and is left as it is. To hand it over: sacctmgr "
+            "modify user bob set defaultaccount=b",
+        ),
+    ],
+)
+def test_what_somebody_else_made_is_left_as_it_is_and_told_with_the_command_that_hands_it_over(text: str, says: str):
+    wanted = values(text)
+    plan = plan_accounts(wanted, THEIRS)
+    assert [line for line in tell_plan(plan).splitlines() if line.startswith(says)]
+    after = settled(wanted, THEIRS)
+    assert {key: after.associations[key] for key in THEIRS.associations} == THEIRS.associations
+    assert (after.qos["x"], after.accounts["a"]) == (THEIRS.qos["x"], THEIRS.accounts["a"])
+
+
+def test_ours_may_stand_below_and_in_what_others_made():
+    wanted = values("accounts: {b: {parent: a}}\nusers: {ann: {accounts: {a: {}, b: {}}, defaultAccount: a}}")
+    after = settled(wanted, THEIRS)
+    assert after.associations["b", ""].parent == "a"
+    assert after.default_accounts["ann"] == "a"
+
+
+def test_an_account_of_ours_that_is_not_in_the_tree_is_put_there():
+    now = msgspec.structs.replace(EMPTY, accounts={**EMPTY.accounts, "a": AccountRecord(description="k8s: a")})
+    assert [type(change) for change in plan_accounts(values("accounts: {a: {}}"), now).changes] == [MakeAccount]
+
+
+def test_the_user_of_pods_is_in_every_account_with_the_shares_of_the_account():
+    lines = told("accounts: {a: {}, b: {}}\npods: {account: b}")
+    assert [line for line in lines if "k8s in" in line] == [
+        "+ user k8s in account b: shares parent, QoS normal, default QoS normal",
+        "+ user k8s in account a: shares parent, QoS normal, default QoS normal",
+    ]
