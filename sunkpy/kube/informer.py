@@ -110,9 +110,11 @@ class Informer(Generic[T]):
                     await self._relist()
                     failures = 0
                 await self._watch()
-            except errors.Gone:
-                self._version = ""
             except (errors.KubeError, msgspec.DecodeError) as error:
+                # Of a watch: list anew, at once. A list that expires before its end waits, as after any error.
+                if isinstance(error, errors.Gone) and self._version:
+                    self._version = ""
+                    continue
                 if self.connected:
                     failures = 0
                 delay_s = backoff_s(failures, first_s=_BACKOFF_FIRST_S, last_s=_BACKOFF_LAST_S)
