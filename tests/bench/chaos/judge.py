@@ -16,7 +16,18 @@ import msgspec
 from demo import slurm_text
 from sunkpy.core import names
 from sunkpy.core.model import hostlist
-from tests.bench.chaos.record import Accepted, Inflicted, Line, Owner, PodSeen, Record, Running, Sample, SlurmLook
+from tests.bench.chaos.record import (
+    Accepted,
+    Deletion,
+    Inflicted,
+    Line,
+    Owner,
+    PodSeen,
+    Record,
+    Running,
+    Sample,
+    SlurmLook,
+)
 from tests.bench.chaos.schedule import ADMIN_STATES, ENDS_JOBS, Door, Fault
 
 AROUND_S = 90.0
@@ -28,6 +39,8 @@ NODE_FAULT_ACTS_S = 120.0
 """Slurm notices that a node was away up to `SlurmdTimeout` later, and ends its jobs then."""
 PLACEHOLDERS_OVERLAP_S = 5.0
 WATCH_LATE_S = 15.0
+LONGEST_GRACE_S = 65.0
+"""What the load may take to end: a minute of grace, and the time to be told."""
 _FLAG_OF = {Fault.DOWN: "DOWN", Fault.DRAIN: "DRAIN", Fault.FAIL: "FAIL"}
 _ENDED_BY_NODE = frozenset({"NODE_FAIL", "FAILED", "BOOT_FAIL", "CANCELLED"})
 
@@ -169,6 +182,7 @@ def busy_deletions(record: Record) -> Iterator[Violation]:
             for each in running
             if each.node == deletion.node
             and (each.owner in long if each.owner.door == Door.POD else each.pod_uid == deletion.uid)
+            and not _is_ended_by_admin(each.owner, deletion, record)
         ]
         if busy:
             yield Violation(
@@ -182,6 +196,17 @@ def busy_deletions(record: Record) -> Iterator[Violation]:
                     *(f"{key}={value}" for key, value in deletion.annotations.items() if key.startswith(names.PREFIX)),
                 ),
             )
+
+
+def _is_ended_by_admin(owner: Owner, deletion: Deletion, record: Record) -> bool:
+    """An admin set the node DOWN while it ran there: Slurm has ended its job, what is seen is its grace period."""
+    return any(
+        fault.planned.fault in (Fault.DOWN, Fault.DOWN_RESUME)
+        and fault.planned.target == deletion.node
+        and fault.begun_s <= deletion.at_s <= fault.begun_s + LONGEST_GRACE_S
+        and any(each.owner == owner for each in running_at(record.samples, fault.begun_s))
+        for fault in record.faults
+    )
 
 
 def running_at(samples: Sequence[Sample], at_s: float) -> tuple[Running, ...]:

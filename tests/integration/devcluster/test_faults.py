@@ -61,12 +61,15 @@ def test_pods_outlive_the_apiserver(cluster: Cluster, kubectl: Kubectl):
 @pytest.mark.parametrize("victims", ["control plane", "node-1", "all"])
 def test_up_starts_what_was_killed_and_pods_outlive_it(cluster: Cluster, kubectl: Kubectl, victims: str):
     before = {pod: container(kubectl, pod) for pod in ("a", "b")}
+    killed = set()
     for name, pid in cluster.processes().items():
         on_node = name.startswith("node-")
         hit = {"control plane": not on_node, "node-1": name.startswith("node-1-"), "all": True}[victims]
         if hit:
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
+            killed.add(name)
+    wait(lambda: not any(cluster.processes()[name] for name in killed), timeout_s=30, what="the killed to be gone")
     cluster.up()
     assert all(cluster.processes().values())
     wait(lambda: is_ready(kubectl, "node-1") and is_ready(kubectl, "node-2"), timeout_s=30, what="nodes Ready")

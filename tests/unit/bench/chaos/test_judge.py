@@ -115,6 +115,14 @@ def test_an_idle_slurmd_pod_may_go_and_the_run_may_delete_any(running, by_run):
     assert list(judge.busy_deletions(seen)) == []
 
 
+@pytest.mark.parametrize(("began_s", "is_busy"), [(95, False), (101, True)])
+def test_what_ends_because_an_admin_set_the_node_down_keeps_no_slurmd_pod(began_s, is_busy):
+    gone = Deletion(at_s=103, pod="compute-1", uid="slurmd-uid", node="node-1")
+    samples = (sample(began_s, ("node-1", JOB)), sample(102, ("node-1", JOB)))
+    seen = record(samples=samples, deletions=(gone,), faults=(fault(Fault.DOWN, until_s=140.0),))
+    assert bool(list(judge.busy_deletions(seen))) == is_busy
+
+
 # ------------------------------------------------------------------- lost jobs
 
 START = Line(what="start", at_s=95, node="compute-1", run=0)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from devcluster.waiting import wait
 from tests.bench.chaos import observer
 from tests.bench.chaos.record import Owner, Running
 
@@ -49,6 +50,8 @@ def node(tmp_path: Path) -> Path:
     folder.mkdir(parents=True)
     environ = os.environ | {"CHAOS_POD": "chaos-1-1"}
     with subprocess.Popen(["sleep", "60"], env=environ) as process:
+        environ_of = Path(f"/proc/{process.pid}/environ")
+        wait(lambda: b"CHAOS_POD" in environ_of.read_bytes(), timeout_s=20, what="the process to be itself")
         (folder / "cgroup.procs").write_text(f"{process.pid}\n{2**22 + 1}\n")
         yield tmp_path
         process.kill()
