@@ -60,11 +60,11 @@ WRITES = ["create", "patch", "apply", "delete", "bind"]
 
 @pytest.mark.parametrize("kind", WRITES)
 async def test_a_write_has_no_more_time_than_is_left(tmp_path: Path, kind: str) -> None:
-    silence = Silence(left_s=0.05)
+    silence = Silence(left_s=1.0)  # long enough for the request to arrive on a busy machine
     async with silence.connected(tmp_path) as kube, asyncio.timeout(10):
         with pytest.raises(errors.Unavailable, match="no answer"):
             await write(kube, kind)
-    assert len(silence.received) <= 1, "it is not tried again"
+    assert len(silence.received) == 1
 
 
 @pytest.mark.parametrize("kind", WRITES)
