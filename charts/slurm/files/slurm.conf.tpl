@@ -45,9 +45,8 @@ TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 {{- end }}
 MpiDefault=none
-{{- with .Values.slurmConfig.schedulerParameters }}
-SchedulerParameters={{ join "," . }}
-{{- end }}
+# A job that could not be launched, by a failed Prolog or a slurmctld that died meanwhile, waits again and is not held.
+SchedulerParameters={{ append .Values.slurmConfig.schedulerParameters "nohold_on_prolog_fail" | uniq | join "," }}
 
 # Alloc: the Prolog runs on every node as soon as the job has it. Not Serial: one pod that takes its time to end would
 # hold up every other job that starts or ends on its node.
