@@ -87,7 +87,10 @@ def test_a_reconfigure_of_slurm_ends_no_session(stack: Stack) -> None:
 
 
 def test_a_slurmctld_that_was_killed_knows_the_login_pod_again(stack: Stack) -> None:
+    """Killed right after it told sackd of a change, so that the change cannot be taken for a word of the next one."""
     before = _login_containers(stack)
+    wait(lambda: stack.login("sinfo --noheader"), timeout_s=20, what="Slurm to answer in the login pod")
+    _reconfigure(stack)
     starts = _sackd_logs(stack).count(": running")
     kill(stack, "slurmctld")
     wait(lambda: _sackd_logs(stack).count(": running") > starts, timeout_s=40, what="sackd to register again")

@@ -46,9 +46,8 @@ TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/{{ .Values.accounting.enabled | ternary "linux" "none" }}
 {{- end }}
 MpiDefault=none
-{{- with .Values.slurmConfig.schedulerParameters }}
-SchedulerParameters={{ join "," . }}
-{{- end }}
+# A job that could not be launched, by a failed Prolog or a slurmctld that died meanwhile, waits again and is not held.
+SchedulerParameters={{ append .Values.slurmConfig.schedulerParameters "nohold_on_prolog_fail" | uniq | join "," }}
 {{- if .Values.accounting.enabled }}
 
 # What ran for whom. slurmctld keeps what it cannot tell slurmdbd, and works from what slurmdbd told it last.

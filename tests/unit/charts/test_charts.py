@@ -439,7 +439,7 @@ def test_slurm_conf_says_what_the_values_say():
         "SlurmctldHost=demo-slurmctld-0(demo-slurmctld)",
         "NodeSet=h100 Feature=h100",
         "PartitionName=gpu Nodes=h100 PriorityTier=1 Default=YES MaxTime=1-00:00:00",
-        "SchedulerParameters=bf_continue,defer",
+        "SchedulerParameters=bf_continue,defer,nohold_on_prolog_fail",
         "ProctrackType=proctrack/cgroup",
         "MaxJobCount=50000",
     } <= set(conf)

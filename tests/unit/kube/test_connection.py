@@ -69,12 +69,11 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("kind", WRITES)
 async def test_a_write_has_no_more_time_than_is_left(tmp_path: Path, kind: str) -> None:
-    silence = Silence(left_s=0.05)
+    silence = Silence(left_s=1.0)  # long enough for the request to arrive on a busy machine
     async with silence.connected(tmp_path) as kube, asyncio.timeout(SOON_S):
         with pytest.raises(errors.Unavailable, match="no answer: TimeoutError"):
             await write(kube, kind)
-    # It is not sent again. On a busy machine the time can be over before it is sent at all.
-    assert len(silence.received) <= 1
+    assert len(silence.received) == 1
 
 
 @pytest.mark.parametrize("kind", WRITES)

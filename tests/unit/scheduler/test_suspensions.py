@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sunkpy.scheduler import execute, loop, suspensions
-from tests.unit.scheduler.test_scheduler import hook_client
+from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
 
 SUSPEND = {"sunkpy.dev/on-preemption": "suspend"}
@@ -36,14 +36,7 @@ def note(world):
 
 async def start(world, call):
     """A pod of the Job that runs under its job; gives the job's id."""
-    world.add_pod(annotations=SUSPEND, owner=add_owner(world, suspend=False))
-    await world.until(lambda: world.submissions)
-    (job_id,) = world.jobs
-    world.set_job(job_id, "RUNNING", "CONFIGURING", nodes="n1")
-    assert await call("prolog", job_id) == (200, {"done": True})
-    world.set_job(job_id, "RUNNING", nodes="n1")
-    world.pod_runs()
-    return job_id
+    return await bound_pod(world, call, annotations=SUSPEND, owner=add_owner(world, suspend=False))
 
 
 async def test_the_owner_is_suspended_and_resumed_when_its_pods_are_gone(world, tmp_path):
