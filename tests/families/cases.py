@@ -43,6 +43,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         first: manifests to apply before it.
         missing: why it cannot be run here; empty when it can.
         ends_between: its pods must end before others appear, so it cannot be held still to be preempted.
+        refused: what an Event must name, because nothing on this cluster gives it; then there are no jobs.
     """
 
     manifest: str
@@ -55,6 +56,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     first: tuple[str, ...] = ()
     missing: str = ""
     ends_between: bool = False
+    refused: str = ""
 
     @property
     def must_come_back(self) -> bool | None:
@@ -140,6 +142,11 @@ ENDS_BETWEEN = frozenset({
     "trainer/trainjob-multi-step.yaml",
     "argo-workflows/dag-diamond.yaml",
 })  # fmt: skip
+REFUSED: Mapping[str, str] = {
+    "slurm-bridge/dra-nvidia-pod.yaml": "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
+    "slurm-bridge/dra-example-job.yaml": "deviceclass.resource.kubernetes.io/gpu.example.com",
+}
+"""A device class that no NodeSet has: GPUs of Slurm if it is mapped, else refused by name."""
 JOBLESS = frozenset({"native/daemonset-slurm.yaml", *FIRST})
 """Manifests whose pods get nodes, though no job of their own may come of them."""
 SMALL = (
@@ -166,9 +173,10 @@ def case_of(expected: _Expected) -> Case:
     missing += [NOT_RUN[expected.manifest]] if expected.manifest in NOT_RUN else []
     if not expected.jobs and expected.manifest not in JOBLESS:
         missing.append("no Slurm job comes of it")
+    refused = REFUSED.get(expected.manifest, "")
     return Case(
         manifest=expected.manifest,
-        jobs=tuple(sorted(jobs)),
+        jobs=tuple(sorted(jobs)) if not refused else (),
         also=ALSO.get(expected.manifest, ()),
         waves=tuple(expected.waves),
         preempt=expected.preempt,
@@ -177,6 +185,7 @@ def case_of(expected: _Expected) -> Case:
         first=FIRST.get(expected.manifest, ()),
         missing=missing[0] if missing else "",
         ends_between=expected.manifest in ENDS_BETWEEN,
+        refused=refused,
     )
 
 

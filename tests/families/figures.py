@@ -45,6 +45,8 @@ def figure(outcome: Outcome) -> Figure:
 
 def wanted_text(case: Case) -> str:
     """`2 x (3 pods, 3 cpus, 384 MiB)`."""
+    if case.refused:
+        return f"refused: {case.refused}"
     counted = sorted(Counter(case.jobs).items())
     return " + ".join(f"{count} x ({shape})" for shape, count in counted) or "no job of its own"
 

@@ -95,7 +95,8 @@ def run_case(stack: Stack, cluster: Cluster, case: Case) -> Outcome:
 def _observe(stack: Stack, cluster: Cluster, case: Case, workload: Workload) -> Outcome:
     looks = Looks(stack)
     workload.create()
-    wrong = _settle(looks, lambda: [*wrong_jobs(case, looks.seen_jobs), *unbound(looks.standing)])
+    standing = (lambda: _untold(stack, case, looks)) if case.refused else (lambda: unbound(looks.standing))
+    wrong = _settle(looks, lambda: [*wrong_jobs(case, looks.seen_jobs), *standing()])
     outcome = Outcome(
         case=case,
         jobs=tuple(map(str, looks.seen_jobs)),
@@ -106,6 +107,19 @@ def _observe(stack: Stack, cluster: Cluster, case: Case, workload: Workload) -> 
         return msgspec.structs.replace(outcome, preempted="not preempted: nothing of it was left running")
     said, wrong = _preempt(stack, cluster, case, looks)
     return msgspec.structs.replace(outcome, preempted=said, wrong=(*outcome.wrong, *wrong))
+
+
+def _untold(stack: Stack, case: Case, looks: Looks) -> list[str]:
+    """Pods without an Event that names what they are refused for; a sentence when there are none at all."""
+    told = {
+        pod.name: stack.kubectl(
+            "get", "events", "-A", f"--field-selector=type=Warning,involvedObject.uid={pod.uid}", "-o",
+            "jsonpath={.items[*].message}",
+        )
+        for pod in looks.standing
+    }  # fmt: skip
+    silent = [f"no Event about {name} names {case.refused}" for name, text in told.items() if case.refused not in text]
+    return silent if told else ["there is no pod"]
 
 
 def _settle(looks: Looks, wrong: Callable[[], list[str]]) -> list[str]:

@@ -48,6 +48,14 @@ def test_what_cannot_run_here_says_why(folder: Path):
     assert cases.read(folder)[2].missing == "Java, Spark or Flink is not on the machine"
 
 
+def test_what_nothing_here_gives_is_refused_by_name_and_has_no_job(folder: Path):
+    manifest = "slurm-bridge/dra-nvidia-pod.yaml"
+    (folder / "expected.yaml").write_text(EXPECTED.replace("trainer/a.yaml", manifest))
+    case = cases.read(folder)[1]
+    assert (case.jobs, case.missing) == ((), "")
+    assert case.refused == "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
+
+
 def test_every_operator_that_a_case_may_need_can_be_installed():
     assert set(cases.OPERATORS.values()) <= {operator.name for operator in catalog.OPERATORS}
 
@@ -62,6 +70,7 @@ def test_what_is_said_here_about_manifests_is_about_some_that_exist():
         *cases.ENDS_BETWEEN,
         *cases.SMALL,
         *cases.NOT_RUN,
+        *cases.REFUSED,
         *cases.FIRST,
         *(one for many in cases.FIRST.values() for one in many),
     }
