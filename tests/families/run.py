@@ -103,8 +103,8 @@ def _observe(stack: Stack, cluster: Cluster, case: Case, workload: Workload) -> 
         waves=tuple(waves(list(looks.pods.values()))),
         wrong=tuple(wrong),
     )
-    if case.ends_between or not looks.bound:
-        return msgspec.structs.replace(outcome, preempted="not preempted: nothing of it was left running")
+    if case.ends_between or not any(pod.job for pod in looks.bound):
+        return msgspec.structs.replace(outcome, preempted="not preempted: no job of it was left running")
     said, wrong = _preempt(stack, cluster, case, looks)
     return msgspec.structs.replace(outcome, preempted=said, wrong=(*outcome.wrong, *wrong))
 
