@@ -262,13 +262,15 @@ def why_lost(
     if not states:
         return "" if ended or young else "accepted, and never seen in Slurm"
     final = states[-1][1]
-    state, excused = final["JobState"], is_hit(states, lines, record)
+    is_unsaved = is_end_unsaved(lines, record.faults)
+    state, excused = final["JobState"], is_hit(states, lines, record) or is_unsaved
     if int(final.get("Restarts", "0")) and job.planned.partition == "high" and not excused:
         return f"requeued {final['Restarts']} times, though nothing preempts it and no fault hit its node"
     if state in ("PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"):
         # Slurm forgets jobs that ended five minutes ago: what was last seen alive may have ended between two looks.
         is_forgotten = states[-1][0] < record.looks[-1].at_s and job_gone(record.looks[-1], final)
-        return "" if is_forgotten and (ended or young) else f"still {state} at the end ({final.get('Reason')})"
+        is_known = (is_forgotten and (ended or young)) or (is_unsaved and state == "RUNNING")
+        return "" if is_known else f"still {state} at the end ({final.get('Reason')})"
     if state == "COMPLETED":
         return "" if ended or excused else "COMPLETED, but its script never wrote that it ended"
     if state == "PREEMPTED":
@@ -290,6 +292,17 @@ def slurmctld_killed(faults: Sequence[Inflicted], *, after_s: float, within_s: f
         and fault.planned.target == "slurmctld"
         and after_s <= fault.held_s <= after_s + within_s
         for fault in faults
+    )
+
+
+def is_end_unsaved(lines: Sequence[Line], faults: Sequence[Inflicted]) -> bool:
+    """The job had ended, and slurmctld was killed before it had saved that: Slurm has it running again.
+
+    It notices when the slurmd next registers, up to 34 minutes later (20 pings, `SlurmdTimeout`/3 apart), and runs it
+    once more.
+    """
+    return any(
+        line.what == "end" and slurmctld_killed(faults, after_s=line.at_s, within_s=SAVED_AFTER_S) for line in lines
     )
 
 

@@ -168,6 +168,14 @@ def test_slurm_may_forget_a_job_that_ended_long_ago():
     assert lost(look(100, JobState="RUNNING"), look(500, node="IDLE"), lines=(START, END)) == []
 
 
+@pytest.mark.parametrize("final", [look(300, JobState="RUNNING"), look(300, JobState="COMPLETED", Restarts="1")])
+def test_a_job_whose_end_slurmctld_had_not_saved_when_it_was_killed_runs_again(final):
+    states = (look(96, JobState="RUNNING"), final)
+    assert lost(*states, lines=(START, END), faults=(fault(Fault.KILL, "slurmctld", from_s=102),)) == []
+    assert lost(*states, lines=(START, END), faults=(fault(Fault.KILL, "slurmctld", from_s=150),))
+    assert lost(*states, lines=(START,), faults=(fault(Fault.KILL, "slurmctld", from_s=102),))
+
+
 @pytest.mark.parametrize("state", ["NODE_FAIL", "FAILED", "CANCELLED"])
 def test_a_failed_job_is_lost_unless_a_fault_hit_its_node(state):
     looks = (look(96, JobState="RUNNING"), look(101, JobState=state))
