@@ -306,6 +306,17 @@ def is_end_unsaved(lines: Sequence[Line], faults: Sequence[Inflicted]) -> bool:
     )
 
 
+def forgotten(
+    jobs: Mapping[int, Mapping[str, str]], lines: Mapping[str, Sequence[Line]], faults: Sequence[Inflicted]
+) -> Iterator[tuple[int, str]]:
+    """Id and name of the jobs that Slurm has running only because it was killed before it had saved their end."""
+    for id, job in jobs.items():
+        said = lines.get(job.get("JobName", ""), ())
+        has_ended = bool(said) and said[-1].what == "end"
+        if job["JobState"] == "RUNNING" and has_ended and is_end_unsaved(said[-1:], faults):
+            yield id, job["JobName"]
+
+
 def is_hit(states: Sequence[tuple[float, Mapping[str, str]]], lines: Sequence[Line], record: Record) -> bool:
     """A fault for which Slurm may end jobs struck a node while the job was, or could have been, there."""
     spans = [(line.node, line.at_s - 5, _until(line, lines, states)) for line in lines if line.what == "start"]

@@ -134,11 +134,13 @@ class Event(msgspec.Struct, frozen=True):
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """How the run ended, after the last fault. From `cleared_s` on it deletes what is left of its load.
 
-    `agreed_after_s` is None when the two sides never agreed: `disagreed` says about what.
+    `agreed_after_s` is None when the two sides never agreed: `disagreed` says about what. `forgotten`: jobs whose end
+    slurmctld had forgotten, and that the run ended as an admin would.
     """
 
     agreed_after_s: float | None = None
     disagreed: str = ""
+    forgotten: tuple[str, ...] = ()
     left_over: tuple[str, ...] = ()
     leaked: tuple[str, ...] = ()
     cleared_s: float = float("inf")

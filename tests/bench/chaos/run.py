@@ -26,7 +26,7 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from tests.bench import report
 from tests.bench.chaos.faults import Saboteur
-from tests.bench.chaos.judge import Rule, Violation, is_with_pod, judge
+from tests.bench.chaos.judge import Rule, Violation, forgotten, is_with_pod, judge
 from tests.bench.chaos.load import LABEL, Load
 from tests.bench.chaos.observer import Watcher
 from tests.bench.chaos.record import CordonSeen, Deletion, Ending, Inflicted, PodSeen, Record
@@ -105,7 +105,7 @@ async def _run(run: _Cast, tell_: Tell) -> Record:
         run.watcher.start()
         await _carry_out(run, started_s, tell_)
         tell_(f"{time.time() - started_s:.0f} s: all faults are undone, the load is submitted")
-        ending = await asyncio.to_thread(_settle, stack, run.load)
+        ending = await asyncio.to_thread(_settle, run)
         run.watcher.stop()
     return Record(
         started_s=started_s,
@@ -141,16 +141,30 @@ async def _carry_out(run: _Cast, started_s: float, tell_: Tell) -> None:
 # ----------------------------------------------------------------- quiet end
 
 
-def _settle(stack: Stack, load: Load) -> Ending:
+def _settle(run: _Cast) -> Ending:
     """Wait until both sides agree, the queue is empty and no placeholder is left; leave nothing of the load."""
+    stack, load = run.stack, run.load
+    ended = _end_forgotten(run)
     agreed_after_s, disagreed = _agree(stack)
     left_over = _wait_until_empty(stack)
     cleared_s = time.time()
     load.delete_pods()
     leaked = _leaked(stack)
     return Ending(
-        agreed_after_s=agreed_after_s, disagreed=disagreed, left_over=left_over, cleared_s=cleared_s, leaked=leaked
+        agreed_after_s=agreed_after_s,
+        disagreed=disagreed,
+        forgotten=ended,
+        left_over=left_over,
+        cleared_s=cleared_s,
+        leaked=leaked,
     )
+
+
+def _end_forgotten(run: _Cast) -> tuple[str, ...]:
+    """Slurm would notice in half an hour (docs/limits.md) and hold their nodes until then."""
+    found = dict(forgotten(run.stack.jobs(), run.load.lines(), run.saboteur.inflicted))
+    run.stack.cancel_jobs(list(found))
+    return tuple(found.values())
 
 
 def _agree(stack: Stack) -> tuple[float | None, str]:
@@ -288,6 +302,8 @@ def figures(record: Record, violations: Sequence[Violation], *, seed: int) -> li
     found.append(
         report.observed("time between two samples of all nodes, p95", report.p95(times), unit="s", n=len(times))
     )
+    forgot = len(record.ending.forgotten)
+    found.append(report.observed("jobs whose end a killed slurmctld forgot, ended by hand", forgot, unit="", n=n))
     found.append(report.observed("jobs still in the queue at the end", len(record.ending.left_over), unit="", n=n))
     return found
 

@@ -176,6 +176,20 @@ def test_a_job_whose_end_slurmctld_had_not_saved_when_it_was_killed_runs_again(f
     assert lost(*states, lines=(START,), faults=(fault(Fault.KILL, "slurmctld", from_s=102),))
 
 
+def test_only_a_job_that_runs_though_it_ended_right_before_slurmctld_was_killed_is_ended_by_the_run():
+    killed = (fault(Fault.KILL, "slurmctld", from_s=102),)
+    again = Line(what="start", at_s=140, node="compute-1", run=1)
+
+    def found(state: str, *lines: Line, faults: tuple[Inflicted, ...] = killed) -> list[tuple[int, str]]:
+        return list(judge.forgotten(look(300, JobState=state).jobs, {"chaos-1-2": lines}, faults))
+
+    assert found("RUNNING", START, END) == [(9, "chaos-1-2")]
+    assert found("RUNNING", START) == found("RUNNING", START, END, again) == found("COMPLETED", START, END) == []
+    assert found("RUNNING", START, END, faults=()) == []
+    states = (look(96, JobState="RUNNING"), look(301, JobState="CANCELLED"))
+    assert lost(*states, lines=(START, END), faults=killed) == []
+
+
 @pytest.mark.parametrize("state", ["NODE_FAIL", "FAILED", "CANCELLED"])
 def test_a_failed_job_is_lost_unless_a_fault_hit_its_node(state):
     looks = (look(96, JobState="RUNNING"), look(101, JobState=state))
