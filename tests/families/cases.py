@@ -120,6 +120,8 @@ ALSO: Mapping[str, tuple[tuple[JobShape, ...], ...]] = {
     "training-operator/pytorchjob-elastic.yaml": ((JobShape(2, 2, 256),),),
     # Elastic pods may be in the same job when all of them fit at once.
     "scheduler-plugins/podgroup-replicaset.yaml": ((JobShape(6, 6, 3000),),),
+    # The driver alone, in the job that holds the places of the next file.
+    "yunikorn/spark-10-driver.shape.yaml": ((JobShape(1, 3, 6144),),),
     # Bound into the job that was reserved at the driver, or one each.
     "spark-native/20-executors.shape.yaml": ((JobShape(1, 1, 1408),) * 3,),
 }
@@ -145,8 +147,9 @@ ENDS_BETWEEN = frozenset({
 REFUSED: Mapping[str, str] = {
     "slurm-bridge/dra-nvidia-pod.yaml": "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
     "slurm-bridge/dra-example-job.yaml": "deviceclass.resource.kubernetes.io/gpu.example.com",
+    "noderesourcetopology/test-deployment.yaml": "example.com/deviceA",
 }
-"""A device class that no NodeSet has: GPUs of Slurm if it is mapped, else refused by name."""
+"""A device that no NodeSet has: GPUs of Slurm if it is mapped, else refused by name."""
 JOBLESS = frozenset({"native/daemonset-slurm.yaml", *FIRST})
 """Manifests whose pods get nodes, though no job of their own may come of them."""
 SMALL = (

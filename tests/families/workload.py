@@ -41,6 +41,7 @@ class Workload:
             metadata = {"name": namespace, "labels": {LABEL: "yes"}}
             self._stack.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         for document in self._documents:
+            self._resolve_owners(document)
             wait(lambda document=document: self._create(document), timeout_s=ACCEPTED_S, what="it is accepted")
 
     def delete(self) -> None:
@@ -59,6 +60,15 @@ class Workload:
             return True
 
         wait(gone, timeout_s=90, what="its pods are gone", every_s=0.5)
+
+    def _resolve_owners(self, document: dict[str, object]) -> None:
+        """Put in the uids of owners that a shape can only name; the garbage collector takes what has another owner."""
+        metadata = document["metadata"]
+        assert isinstance(metadata, dict)
+        for owner in metadata.get("ownerReferences", []):
+            if owner["uid"].endswith("_UID"):
+                where = ("-n", _namespace(document), "-o", "jsonpath={.metadata.uid}")
+                owner["uid"] = self._stack.kubectl("get", _resource(owner), owner["name"], *where)
 
     def _create(self, document: Mapping[str, object]) -> bool:
         try:
