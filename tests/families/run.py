@@ -22,7 +22,7 @@ from tests.bench.chaos.record import Owner, Running, Sample
 from tests.families.cases import Case, phases
 from tests.families.compare import SeenPod, unbound, waves, wrong_jobs, wrong_preemption, wrong_return
 from tests.families.look import Looks
-from tests.families.workload import Workload, remove_namespaces
+from tests.families.workload import Workload, remove_namespaces, wait_until_gone
 
 SETTLE_S: Final = 150.0
 """So long may a manifest take to become its jobs; each of its waves takes what its operator's back-off makes of it."""
@@ -219,6 +219,7 @@ def _take_away(stack: Stack, made: Sequence[Workload]) -> list[str]:
         except (NeverSo, CommandFailed) as error:
             wrong.append(str(error))
     try:
+        wait_until_gone(stack)
         wait(lambda: _no_jobs(stack), timeout_s=60, what="its jobs have ended")
     except NeverSo as error:
         wrong.append(str(error))

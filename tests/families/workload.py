@@ -45,21 +45,12 @@ class Workload:
             wait(lambda document=document: self._create(document), timeout_s=ACCEPTED_S, what="it is accepted")
 
     def delete(self) -> None:
-        """Delete it and wait until it is gone, its pods too."""
+        """Delete it; its pods may still be there: see `wait_until_gone`."""
         for document in reversed(self._documents):
             which = ("-n", _namespace(document), "-l", LABEL)
             self._stack.kubectl(
                 "delete", _resource(document), *which, "--ignore-not-found", "--timeout=90s", timeout_s=100
             )
-
-        def gone() -> bool:
-            selector = f"--field-selector=spec.schedulerName={self._stack.scheduler_name}"
-            left = self._stack.kubectl("get", "pods", "-A", selector, "-o", "name").split()
-            if left:
-                raise NotYet(f"still there: {', '.join(left)}")
-            return True
-
-        wait(gone, timeout_s=90, what="its pods are gone", every_s=0.5)
 
     def _resolve_owners(self, document: dict[str, object]) -> None:
         """Put in the uids of owners that a shape can only name; the garbage collector takes what has another owner."""
@@ -78,6 +69,23 @@ class Workload:
                 return True
             raise
         return True
+
+
+def wait_until_gone(stack: Stack) -> None:
+    """Wait for the pods of all workloads.
+
+    Raises:
+        NeverSo: with those that are still there.
+    """
+
+    def gone() -> bool:
+        selector = f"--field-selector=spec.schedulerName={stack.scheduler_name}"
+        left = stack.kubectl("get", "pods", "-A", selector, "-o", "name").split()
+        if left:
+            raise NotYet(f"still there: {', '.join(left)}")
+        return True
+
+    wait(gone, timeout_s=90, what="its pods are gone", every_s=0.5)
 
 
 def remove_namespaces(stack: Stack) -> None:
@@ -107,7 +115,7 @@ def adapt(node: object, *, scheduler: str) -> None:
         node["schedulerName"] = scheduler
     for container in _containers(node):
         node.setdefault("terminationGracePeriodSeconds", GRACE_S)
-        container.setdefault("env", []).append(dict(MARK))
+        container["env"] = [*(container.get("env") or []), dict(MARK)]  # it may stand there and be null
     for value in node.values():
         adapt(value, scheduler=scheduler)
 

@@ -28,10 +28,17 @@ def traces(home: Path, bridge: str) -> set[str]:
         if path.name == slot
     }
     links_to_logs = {
-        f"log {path}" for path in Path("/var/log/containers").glob("*") if path.readlink().is_relative_to(home)
+        f"log {path}" for path in Path("/var/log/containers").glob("*") if _target(path).is_relative_to(home)
     }
     folder = {f"folder {home}"} if home.exists() else set()
     return processes | mounts | links | routes | rules | cgroups | links_to_logs | folder
+
+
+def _target(link: Path) -> Path:
+    try:
+        return link.readlink()
+    except FileNotFoundError:  # of another cluster, whose pod has gone just now
+        return Path()
 
 
 def shared_traces() -> set[str]:

@@ -28,7 +28,7 @@ def test_pods_of_a_workload_may_be_beside_each_other_but_not_beside_the_job_that
 
 
 def test_every_container_gets_the_mark_and_every_pod_the_scheduler_of_the_cluster():
-    container = {"name": "c", "image": "x"}
+    container = {"name": "c", "image": "x", "env": None}
     template = {"spec": {"schedulerName": "slurm-bridge-scheduler", "containers": [container]}}
     adapt([{"kind": "Job", "spec": {"template": template}}], scheduler="slurm-sid")
     assert template["spec"]["schedulerName"] == "slurm-sid"

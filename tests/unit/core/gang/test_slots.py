@@ -9,6 +9,7 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.request import Policy, plan_job
 from sunkpy.core.gang.slots import may_have_asked, needs_by_place, packing, places_of, plan_slots
 from sunkpy.core.model import matching
+from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.pods import make_pod
 
@@ -91,6 +92,13 @@ def test_the_shape_of_a_running_job_is_known_by_its_tasks(tasks, slots, is_ours)
     assert may_have_asked(uneven, tasks) is is_ours
 
 
+def test_a_gang_that_must_be_on_one_node_is_asked_for_exactly():
+    parts = (role("a", 1, {"cpu": "1", "memory": "512Mi", GPU: "1"}), role("b", 2, {"cpu": "500m", "memory": "256Mi"}))
+    job = plan_job(gang(*parts, one_domain=HOSTNAME), POLICY)
+    assert (job.tasks, job.cpus_per_task, job.minimum_nodes, job.maximum_nodes) == (1, 3, 1, 1)
+    assert (job.memory_mib_per_node, job.gres_per_node) == (1024, "gres/gpu:1")
+
+
 AMOUNTS = st.fixed_dictionaries(
     {},
     optional={
@@ -106,9 +114,9 @@ ROLES = st.lists(st.tuples(st.integers(0, 5), AMOUNTS, st.integers(0, 5)), min_s
 )
 
 
-@given(ROLES, st.booleans())
-def test_every_place_has_a_slot_and_no_slot_is_too_small(roles, one_per_node):
-    shaped = gang(*roles, one_per_node=one_per_node)
+@given(ROLES, st.booleans(), st.sampled_from(["", HOSTNAME]))
+def test_every_place_has_a_slot_and_no_slot_is_too_small(roles, one_per_node, one_domain):
+    shaped = gang(*roles, one_per_node=one_per_node, one_domain=one_domain)
     needs, slots = needs_by_place(shaped), plan_slots(shaped)
     assert set(slots.of) == set(places_of(shaped))
     assert packing(shaped, slots.count) == slots.of
