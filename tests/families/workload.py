@@ -38,6 +38,8 @@ class Workload:
             NeverSo: with what the apiserver says.
         """
         for namespace in {_namespace(each) for each in self._documents} - {"default"}:
+            if self._stack.kubectl("get", "namespace", namespace, "--ignore-not-found", "-o", "name"):
+                continue
             metadata = {"name": namespace, "labels": {LABEL: "yes"}}
             self._stack.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         for document in self._documents:

@@ -12,7 +12,7 @@ import msgspec
 
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.options import JobOptions
-from sunkpy.core.gang.slots import Slots, largest, plan_slots, rounded
+from sunkpy.core.gang.slots import Slots, largest, needs_together, plan_slots, rounded
 from sunkpy.core.gang.terms import Terms
 from sunkpy.core.model import matching, quantity
 from sunkpy.core.placement.domains import HOSTNAME
@@ -80,9 +80,10 @@ def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None)
     """
     slots = plan_slots(gang, eligibility)
     request = _request(gang, policy, slots, has_own_nodes=gang.one_per_node or slots.count == 1)
+    if gang.one_domain == HOSTNAME:
+        request = _on_one_node(request, gang, policy)
     return msgspec.structs.replace(
         request,
-        maximum_nodes=1 if gang.one_domain == HOSTNAME else slots.count,
         excluded_nodes=excluded(eligibility) if eligibility is not None else (),
     )
 
@@ -149,6 +150,21 @@ def _request(gang: Gang, policy: Policy, slots: Slots, *, has_own_nodes: bool) -
         options=options,
         time_limit_min=terms.time_limit_min,
         terms=terms,
+    )
+
+
+def _on_one_node(request: JobRequest, gang: Gang, policy: Policy) -> JobRequest:
+    """The sum of what the pods need, however uneven they are; the number of tasks says for how many it was asked."""
+    together = needs_together(gang)
+    return msgspec.structs.replace(
+        request,
+        cpus_per_task=-(-whole_cpus(together) // request.tasks),
+        minimum_nodes=1,
+        maximum_nodes=1,
+        memory_mib_per_node=quantity.mib_up(together.get("memory", 0)),
+        memory_mib_per_cpu=0,
+        gres_per_node=gres(together, gpu_resources=policy.gpu_resources, gpu_type=gang.options.gpu_type),
+        gres_per_task="",
     )
 
 

@@ -7,8 +7,7 @@ uneven members get a *covering* shape, one of two:
 * a slot for each place of the heaviest role, with the others packed into them in turn: a launcher joins worker 0.
 
 The one that asks for least is taken: GPUs count before cpus, cpus before memory. When all members are alike the first
-is exact. A gang that must be on one node is one slot, as large as all of it. Each pod is rounded up alone, to whole
-cpus and MiB, as `sunkpy.core.placement.needs` says.
+is exact. Each pod is rounded up alone, to whole cpus and MiB, as `sunkpy.core.placement.needs` says.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from sunkpy.core.gang.gang import Gang, Member, Role
+from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role
 from sunkpy.core.model import matching, quantity
 from sunkpy.core.model.objects import PodSpec
-from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility, size_of
 from sunkpy.core.placement.needs import MINIMUM_MEMORY_MIB, whole_cpus
 
@@ -62,8 +60,6 @@ def packing(gang: Gang, tasks: int) -> dict[Place, int]:
 
     Asked for every prolog of a gang, so the pods' requests are looked at only where the number does not tell.
     """
-    if tasks == 1 and is_one_slot(gang):
-        return dict.fromkeys(places_of(gang), 0)
     of_such = [role for role in gang.roles if role.places == tasks]
     if gang.one_per_node or tasks == gang.places or not of_such:
         return {place: at for at, place in enumerate(places_of(gang))}
@@ -76,14 +72,7 @@ def may_have_asked(gang: Gang, tasks: int) -> bool:
     Raises:
         quantity.BadQuantity: a request is not a quantity.
     """
-    if tasks == 1 and is_one_slot(gang):
-        return True
     return tasks == gang.places or (not gang.one_per_node and tasks == _heaviest(gang).places)
-
-
-def is_one_slot(gang: Gang) -> bool:
-    """All of it must be on one node, so that its pods need not be told apart."""
-    return gang.one_domain == HOSTNAME and not gang.one_per_node
 
 
 def places_of(gang: Gang) -> list[Place]:
@@ -113,11 +102,33 @@ def needs_by_place(gang: Gang) -> dict[Place, matching.Amounts]:
     """
     needs: dict[Place, matching.Amounts] = {}
     for role in gang.roles:
-        of_member = _rounded_needs(role)
-        numbered = {member.index: of_member[member.pod.uid] for member in _latest_last(role)}
-        others = largest([*of_member.values(), *_shape(role.shape)])
+        numbered, others = _needs_of(role)
         needs |= {(role.name, index): numbered.get(index, others) for index in range(role.places)}
     return needs
+
+
+def needs_together(gang: Gang) -> matching.Amounts:
+    """What all places need on one node, where it makes no difference which pod has which.
+
+    Raises:
+        quantity.BadQuantity: a request is not a quantity.
+    """
+    total: matching.Amounts = {}
+    for role in gang.roles:
+        numbered, others = _needs_of(role)
+        held = [needs for index, needs in numbered.items() if index < role.places]
+        free = [member.pod.spec for member in role.members if member.index == ANY_PLACE and not member.pod.is_finished]
+        held += sorted((rounded(matching.pod_requests(spec)) for spec in free), key=size_of, reverse=True)
+        for needs in [*held, *[others] * role.places][: role.places]:
+            total = matching.added(total, needs)
+    return total
+
+
+def _needs_of(role: Role) -> tuple[dict[int, matching.Amounts], matching.Amounts]:
+    """What the pods need that have a number, by it, and what any other place needs."""
+    of_member = _rounded_needs(role)
+    numbered = {member.index: of_member[member.pod.uid] for member in _latest_last(role) if member.index != ANY_PLACE}
+    return numbered, largest([*of_member.values(), *_shape(role.shape)])
 
 
 def _rounded_needs(role: Role) -> dict[str, matching.Amounts]:
@@ -136,8 +147,6 @@ def _rounded_needs(role: Role) -> dict[str, matching.Amounts]:
 
 def _shapes(gang: Gang) -> list[Slots]:
     needs = needs_by_place(gang)
-    if needs and is_one_slot(gang):
-        return [Slots(count=1, needs=_sum(needs.values()), of=dict.fromkeys(needs, 0))]
     alone = Slots(count=len(needs), needs=largest(needs.values()), of={place: at for at, place in enumerate(needs)})
     if gang.one_per_node or len(gang.roles) < 2 or not needs:
         return [alone]
@@ -146,13 +155,6 @@ def _shapes(gang: Gang) -> list[Slots]:
     for place, slot in of.items():
         sums[slot] = matching.added(sums.get(slot, {}), needs[place])
     return [alone, Slots(count=len(sums), needs=largest(sums.values()), of=of)]
-
-
-def _sum(several: Iterable[matching.Amounts]) -> matching.Amounts:
-    total: matching.Amounts = {}
-    for needs in several:
-        total = matching.added(total, needs)
-    return total
 
 
 def _heaviest(gang: Gang) -> Role:

@@ -95,8 +95,16 @@ def test_the_shape_of_a_running_job_is_known_by_its_tasks(tasks, slots, is_ours)
 def test_a_gang_that_must_be_on_one_node_is_asked_for_exactly():
     parts = (role("a", 1, {"cpu": "1", "memory": "512Mi", GPU: "1"}), role("b", 2, {"cpu": "500m", "memory": "256Mi"}))
     job = plan_job(gang(*parts, one_domain=HOSTNAME), POLICY)
-    assert (job.tasks, job.cpus_per_task, job.minimum_nodes, job.maximum_nodes) == (1, 3, 1, 1)
+    assert (job.tasks * job.cpus_per_task, job.minimum_nodes, job.maximum_nodes) == (3, 1, 1)
     assert (job.memory_mib_per_node, job.gres_per_node) == (1024, "gres/gpu:1")
+
+
+def test_on_one_node_it_makes_no_difference_which_pod_has_which_place():
+    asks = [{"cpu": "1", "memory": "512Mi"}, {"cpu": "1", "memory": "256Mi"}]
+    pods = [make_pod(f"p-{n}", uid=f"p-{n}", requests=requests) for n, requests in enumerate(asks)]
+    uneven = Role(name="pod", places=3, first=3, members=tuple(Member(pod=pod) for pod in pods))
+    job = plan_job(gang(uneven, one_domain=HOSTNAME), POLICY)
+    assert (job.tasks, job.cpus_per_task, job.memory_mib_per_node) == (3, 1, 512 + 256 + 512)
 
 
 AMOUNTS = st.fixed_dictionaries(
@@ -114,9 +122,9 @@ ROLES = st.lists(st.tuples(st.integers(0, 5), AMOUNTS, st.integers(0, 5)), min_s
 )
 
 
-@given(ROLES, st.booleans(), st.sampled_from(["", HOSTNAME]))
-def test_every_place_has_a_slot_and_no_slot_is_too_small(roles, one_per_node, one_domain):
-    shaped = gang(*roles, one_per_node=one_per_node, one_domain=one_domain)
+@given(ROLES, st.booleans())
+def test_every_place_has_a_slot_and_no_slot_is_too_small(roles, one_per_node):
+    shaped = gang(*roles, one_per_node=one_per_node)
     needs, slots = needs_by_place(shaped), plan_slots(shaped)
     assert set(slots.of) == set(places_of(shaped))
     assert packing(shaped, slots.count) == slots.of
@@ -129,6 +137,18 @@ def test_every_place_has_a_slot_and_no_slot_is_too_small(roles, one_per_node, on
         for each in inside:
             total = matching.added(total, each)
         assert not matching.shortfalls(total, slots.needs)
+
+
+@given(ROLES)
+def test_one_node_is_asked_for_what_all_need_and_for_how_many(roles):
+    shaped = gang(*roles, one_domain=HOSTNAME)
+    if not shaped.places:
+        return
+    job, needs = plan_job(shaped, POLICY), needs_by_place(shaped).values()
+    assert may_have_asked(shaped, job.tasks)
+    assert (job.minimum_nodes, job.maximum_nodes) == (1, 1)
+    assert 0 <= job.tasks * job.cpus_per_task - sum(each["cpu"] for each in needs) // 1000 < job.tasks
+    assert job.memory_mib_per_node == sum(each["memory"] for each in needs) // 2**20
 
 
 @given(st.integers(1, 9), AMOUNTS)
