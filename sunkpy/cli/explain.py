@@ -179,7 +179,7 @@ class Explainer:
             Facts(
                 view=view,
                 policy=around.policy,
-                family=family_of(pods[0], owners, families=around.families).name,
+                family=family_of(pods[0], owners, families=around.families),
                 asked=asked.name if asked is not None else "",
                 beyond=() if asked is not None else tuple(_left_out(pods, gang)),
                 states=around.states,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from sunkpy.core.gang.gang import Family
 from sunkpy.core.gang.request import Policy
 from sunkpy.core.gang.view import GangView
 from sunkpy.core.model.objects import Pod
@@ -16,7 +17,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """A gang as it is known, and what surrounds it.
 
     Args:
-        family: name of the family that took its pods.
+        family: the one that took its pods.
         asked: name of the pod that the question is about; empty when it is about the gang.
         beyond: names of pods for which the gang has no place: jobs of their own.
         states: Slurm node → its state as Slurm last told it.
@@ -27,7 +28,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     view: GangView
     policy: Policy
-    family: str
+    family: Family
     asked: str = ""
     beyond: tuple[str, ...] = ()
     states: Mapping[str, str] = {}

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 
 from sunkpy.core.explain.explanation import Explanation, Line
 from sunkpy.core.explain.facts import Facts
-from sunkpy.core.explain.recognition import rule_of
 from sunkpy.core.explain.told import said_of
 from sunkpy.core.explain.why import Moment, Why, why
 from sunkpy.core.explain.words import CURES, WORDS, pending_reason
@@ -67,8 +66,8 @@ def _recognised(facts: Facts, gang: Gang) -> tuple[str, ...]:
     if extra_pod(gang.id):
         base = f"{gang.id.namespace}/{gang.id.name}"
         where = "set apart from" if is_apart(gang.id) else "beyond the places of"
-        return (_kind(gang), f"{where} gang {base} (family {facts.family}): a job of its own")
-    return (_kind(gang), f"family {facts.family}: {rule_of(facts.family)}")
+        return (_kind(gang), f"{where} gang {base} (family {facts.family.name}): a job of its own")
+    return (_kind(gang), f"family {facts.family.name}: {facts.family.known_by}")
 
 
 def _because(facts: Facts, found: Why) -> tuple[str, ...]:

@@ -143,6 +143,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     becomes a gang of its own, with the unit `extra_unit(pod)`.
 
     Args:
+        known_by: what on a pod or above it says that it is of this family, in words for people.
         identify: the gang of a pod, or None when the pod is not of this family. It looks at nothing that changes during
             the pod's life.
         assemble: the gang as it is now; gets at least one pod, and the owners of the first.
@@ -151,6 +152,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
+    known_by: str
     identify: Callable[[Pod, Owners], GangId | None]
     assemble: Callable[[GangId, Sequence[Pod], Owners], Gang]
     reads: tuple[Kind, ...] = ()

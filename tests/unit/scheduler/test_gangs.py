@@ -314,7 +314,7 @@ def trio_with(**fields):
         generation = pod.labels.get("example.com/generation", "")
         return GangId(namespace="default", name=name, uid="uid", generation=generation) if name else None
 
-    return (Family(name="duo", identify=identify, assemble=assemble), *FAMILIES)
+    return (Family(name="duo", known_by="label example.com/band", identify=identify, assemble=assemble), *FAMILIES)
 
 
 async def test_members_of_one_node_are_admitted_together(world, tmp_path, monkeypatch):

@@ -41,7 +41,10 @@ def refers(pod):
     return (Reference(kind=GROUP, key=(pod.metadata.namespace, name)),) if name else ()
 
 
-KNOWN = (Family(name="crew", identify=identify, assemble=assemble, reads=(CREW, GROUP), refers=refers), *FAMILIES)
+KNOWN = (
+    Family(name="crew", known_by="", identify=identify, assemble=assemble, reads=(CREW, GROUP), refers=refers),
+    *FAMILIES,
+)
 
 
 @pytest.fixture

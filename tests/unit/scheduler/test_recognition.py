@@ -106,7 +106,7 @@ def _refers(pod):
     return ()
 
 
-BUGGY = (Family(name="buggy", identify=_identify, assemble=_assemble, refers=_refers), *FAMILIES)
+BUGGY = (Family(name="buggy", known_by="", identify=_identify, assemble=_assemble, refers=_refers), *FAMILIES)
 
 
 @pytest.mark.parametrize(

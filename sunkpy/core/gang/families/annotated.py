@@ -106,4 +106,9 @@ def _by_role(pods: Sequence[Pod], places: Mapping[str, int]) -> Mapping[str, lis
     return found
 
 
-FAMILY = Family(name="annotated gang", identify=_identify, assemble=_assemble)
+FAMILY = Family(
+    name="annotated gang",
+    known_by="annotations sunkpy.dev/gang and gang-size, or gang-roles",
+    identify=_identify,
+    assemble=_assemble,
+)

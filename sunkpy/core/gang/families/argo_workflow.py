@@ -84,4 +84,6 @@ def _final(pod: Pod, workflow: Owner) -> str:
     return "a deleted pod is an Error of its step, which Argo repeats only with retryPolicy OnError or Always"
 
 
-FAMILY = Family(name="Argo Workflow", identify=_identify, assemble=_assemble, reads=(WORKFLOW,))
+FAMILY = Family(
+    name="Argo Workflow", known_by="its owner is a Workflow", identify=_identify, assemble=_assemble, reads=(WORKFLOW,)
+)

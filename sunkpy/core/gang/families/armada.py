@@ -59,4 +59,9 @@ def _cardinality(pods: Sequence[Pod]) -> int:
     return size_in(said.pop())
 
 
-FAMILY = Family(name="Armada gang", identify=_identify, assemble=_assemble)
+FAMILY = Family(
+    name="Armada gang",
+    known_by="annotations armadaproject.io/gangId and gangCardinality",
+    identify=_identify,
+    assemble=_assemble,
+)

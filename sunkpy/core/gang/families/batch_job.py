@@ -138,4 +138,4 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     )
 
 
-FAMILY = Family(name="Job", identify=_identify, assemble=_assemble, reads=(JOB,))
+FAMILY = Family(name="Job", known_by="its owner is a Job", identify=_identify, assemble=_assemble, reads=(JOB,))

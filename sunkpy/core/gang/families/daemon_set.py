@@ -28,4 +28,4 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     return msgspec.structs.replace(alone(id, pods[0], owners), never_queues=True)
 
 
-FAMILY = Family(name="DaemonSet", identify=_identify, assemble=_assemble)
+FAMILY = Family(name="DaemonSet", known_by="its owner is a DaemonSet", identify=_identify, assemble=_assemble)

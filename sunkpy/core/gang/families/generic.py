@@ -39,6 +39,7 @@ from sunkpy.core.model.objects import Kind, Owner, Pod
 _STEP: Final = re.compile(r"^(?P<field>[A-Za-z0-9_-]+)(?:\[(?P<index>[0-9]{1,4}|[A-Za-z0-9_-]+=[^\[\]=]+)\])?$")
 _DOTS: Final = re.compile(r"\.(?![^\[]*\])")
 _NAME: Final = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+_KNOWN_BY: Final = "an entry of scheduler.workloads of the Slurm cluster"
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -169,7 +170,14 @@ def family(rule: WorkloadRule) -> Family:
         name = rule.named_by.of(pod) if rule.named_by else ""
         return (Reference(kind=rule.kind, key=(pod.metadata.namespace, name)),) if name else ()
 
-    return Family(name=rule.name, identify=identify, assemble=assemble, reads=(rule.kind,), refers=refers)
+    return Family(
+        name=rule.name,
+        known_by=_KNOWN_BY,
+        identify=identify,
+        assemble=assemble,
+        reads=(rule.kind,),
+        refers=refers,
+    )
 
 
 def _identify(rule: WorkloadRule, pod: Pod, owners: Owners) -> GangId | None:

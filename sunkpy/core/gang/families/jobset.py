@@ -408,4 +408,10 @@ def _suspension(jobset: Owner, owners: Owners) -> Suspension | None:
     return declaration.suspension(nearest(owners, TRAIN_JOB) or jobset, "spec", "suspend")
 
 
-FAMILY = Family(name="JobSet", identify=_identify, assemble=_assemble, reads=(JOB, JOB_SET))
+FAMILY = Family(
+    name="JobSet",
+    known_by="a Job whose owner is a JobSet",
+    identify=_identify,
+    assemble=_assemble,
+    reads=(JOB, JOB_SET),
+)

@@ -75,4 +75,6 @@ def _seated(pods: Sequence[Pod], places: int) -> tuple[Member, ...]:
     return by_seniority(pods, places)
 
 
-FAMILY = Family(name="Kueue pod group", identify=_identify, assemble=_assemble)
+FAMILY = Family(
+    name="Kueue pod group", known_by="label kueue.x-k8s.io/pod-group-name", identify=_identify, assemble=_assemble
+)

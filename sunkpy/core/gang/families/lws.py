@@ -135,5 +135,10 @@ def _size(id: GangId, pods: Sequence[Pod], declared: int | None) -> int:
 
 
 FAMILY = Family(
-    name="LeaderWorkerSet", identify=_identify, assemble=_assemble, reads=(LWS, STATEFUL_SET), refers=_refers
+    name="LeaderWorkerSet",
+    known_by="labels leaderworkerset.sigs.k8s.io/…",
+    identify=_identify,
+    assemble=_assemble,
+    reads=(LWS, STATEFUL_SET),
+    refers=_refers,
 )

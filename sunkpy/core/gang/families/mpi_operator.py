@@ -107,4 +107,10 @@ def _final_because(spec: _Spec, status: _Status) -> str:
     return f"backoffLimit is {limit} and the launcher has failed {failed} times: when it is evicted the MPIJob fails"
 
 
-FAMILY = Family(name="MPIJob", identify=_identify, assemble=_assemble, reads=(JOB, MPI_JOB))
+FAMILY = Family(
+    name="MPIJob",
+    known_by="its owner, or the owner of that, is an MPIJob of kubeflow.org/v2beta1",
+    identify=_identify,
+    assemble=_assemble,
+    reads=(JOB, MPI_JOB),
+)

@@ -138,5 +138,10 @@ def _domain(group: Owner) -> str:
 
 
 FAMILY = Family(
-    name="Kubernetes group", identify=_identify, assemble=_assemble, reads=(WORKLOAD, POD_GROUP), refers=_refers
+    name="Kubernetes group",
+    known_by="spec.workloadRef or spec.schedulingGroup",
+    identify=_identify,
+    assemble=_assemble,
+    reads=(WORKLOAD, POD_GROUP),
+    refers=_refers,
 )

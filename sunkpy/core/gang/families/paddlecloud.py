@@ -110,4 +110,10 @@ def _index(pod: Pod) -> int:
     return declaration.ordinal(pod.name.rpartition("-")[2])
 
 
-FAMILY = Family(name="PaddleCloud", identify=_identify, assemble=_assemble, reads=(PADDLE_JOB,))
+FAMILY = Family(
+    name="PaddleCloud",
+    known_by="its owner is a PaddleJob of batch.paddlepaddle.org",
+    identify=_identify,
+    assemble=_assemble,
+    reads=(PADDLE_JOB,),
+)

@@ -54,4 +54,6 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     return alone(id, pods[0], owners)
 
 
-FAMILY = Family(name="plain pod", identify=_identify, assemble=_assemble)
+FAMILY = Family(
+    name="plain pod", known_by="nothing declares that it starts with others", identify=_identify, assemble=_assemble
+)

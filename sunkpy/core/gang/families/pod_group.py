@@ -62,6 +62,7 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 FAMILY = Family(
     name="scheduler-plugins PodGroup",
+    known_by="label scheduling.x-k8s.io/pod-group or pod-group.scheduling.sigs.k8s.io",
     identify=_identify,
     assemble=_assemble,
     reads=tuple(LABELS.values()),

@@ -217,4 +217,10 @@ def _suspension(cluster: Owner, owners: Owners) -> Suspension | None:
     return Suspension(owner=job) if job.spec_as(_Job).shutdown_after_job_finishes else None
 
 
-FAMILY = Family(name="Ray", identify=_identify, assemble=_assemble, reads=(RAY_CLUSTER, RAY_JOB))
+FAMILY = Family(
+    name="Ray",
+    known_by="its owner is a RayCluster, label ray.io/node-type",
+    identify=_identify,
+    assemble=_assemble,
+    reads=(RAY_CLUSTER, RAY_JOB),
+)

@@ -282,4 +282,11 @@ def _final_because(called: str, spec: _Application) -> str:
     return f"{called} ends when its driver does: restartPolicy is {restart.type or 'Never'} and allows no retry"
 
 
-FAMILY = Family(name="Spark", identify=_identify, assemble=_assemble, reads=(SPARK_APPLICATION,), refers=_refers)
+FAMILY = Family(
+    name="Spark",
+    known_by="labels spark-role and spark-app-selector",
+    identify=_identify,
+    assemble=_assemble,
+    reads=(SPARK_APPLICATION,),
+    refers=_refers,
+)

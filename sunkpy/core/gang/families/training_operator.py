@@ -196,4 +196,10 @@ def _final_because(kind: str, spec: _Spec) -> str:
     return ""
 
 
-FAMILY = Family(name="training-operator", identify=_identify, assemble=_assemble, reads=tuple(KINDS.values()))
+FAMILY = Family(
+    name="training-operator",
+    known_by="its owner is a job of kubeflow.org/v1",
+    identify=_identify,
+    assemble=_assemble,
+    reads=tuple(KINDS.values()),
+)

@@ -323,7 +323,18 @@ def _scheduler_names(spec: object) -> list[str]:
     return found
 
 
-FAMILY = Family(name="Volcano Job", identify=_identify_job, assemble=_assemble_job, reads=(JOB,))
+FAMILY = Family(
+    name="Volcano Job",
+    known_by="its owner is a Job of batch.volcano.sh",
+    identify=_identify_job,
+    assemble=_assemble_job,
+    reads=(JOB,),
+)
 POD_GROUP_FAMILY = Family(
-    name="Volcano PodGroup", identify=_identify_group, assemble=_assemble_group, reads=(POD_GROUP,), refers=_refers
+    name="Volcano PodGroup",
+    known_by="annotation scheduling.k8s.io/group-name",
+    identify=_identify_group,
+    assemble=_assemble_group,
+    reads=(POD_GROUP,),
+    refers=_refers,
 )

@@ -132,4 +132,9 @@ def _of(group: str, pods: Sequence[Pod]) -> list[Pod]:
     return [pod for pod in pods if pod.annotations.get(GROUP, _FIRST) == group]
 
 
-FAMILY = Family(name="YuniKorn task groups", identify=_identify, assemble=_assemble)
+FAMILY = Family(
+    name="YuniKorn task groups",
+    known_by="annotations yunikorn.apache.org/task-group-name and task-groups",
+    identify=_identify,
+    assemble=_assemble,
+)

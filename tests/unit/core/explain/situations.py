@@ -9,7 +9,7 @@ from sunkpy.core.explain.facts import Facts
 from sunkpy.core.explain.gang import explain_gang
 from sunkpy.core.explain.outside import absent, foreign, unplaced
 from sunkpy.core.gang.access import Rule, restricted
-from sunkpy.core.gang.families import assemble, family_of, identify
+from sunkpy.core.gang.families import assemble, family_of, identify, plain_pod
 from sunkpy.core.gang.families.jobset import JOB_SET
 from sunkpy.core.gang.gang import Suspension, extra_unit
 from sunkpy.core.gang.owners import Above, Absence, Link
@@ -70,7 +70,7 @@ def explained(
         Facts(
             view=GangView(**(known | view)),
             policy=POLICY,
-            family=family_of(pods[0], owners, families=families).name,
+            family=family_of(pods[0], owners, families=families),
             asked=pods[0].name if asked is None else asked,
             states=STATES,
             admissions=admissions or {},
@@ -163,13 +163,15 @@ def _not_read():
     id = identify(pod)
     view = GangView(id=id, gang=assemble(id, [pod]))
     return explain_gang(
-        Facts(view=view, policy=POLICY, family="plain pod", asked="web-1", unread=("nodes: you may not list them",))
+        Facts(
+            view=view, policy=POLICY, family=plain_pod.FAMILY, asked="web-1", unread=("nodes: you may not list them",)
+        )
     )
 
 
 def _gone():
     view = GangView(id=identify(make_pod()), gang=None, jobs=(job("RUNNING", nodes=("n-a",)),))
-    return explain_gang(Facts(view=view, policy=POLICY, family="plain pod", is_slurm_asked=True))
+    return explain_gang(Facts(view=view, policy=POLICY, family=plain_pod.FAMILY, is_slurm_asked=True))
 
 
 def _owner_unknown(absence, unreadable=""):
@@ -204,7 +206,7 @@ def _in_the_docs():
         Facts(
             view=view,
             policy=POLICY,
-            family=family_of(pods[0], [owner]).name,
+            family=family_of(pods[0], [owner]),
             asked="solver-1",
             states=states,
             is_slurm_asked=True,

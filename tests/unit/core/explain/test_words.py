@@ -1,9 +1,7 @@
-from sunkpy.core.explain.recognition import RULES
 from sunkpy.core.explain.why import Moment
 from sunkpy.core.explain.words import CURES, WORDS
 from sunkpy.core.gang.actions import WaitCause
 from sunkpy.core.gang.decide import NEVER_STARTS
-from sunkpy.core.gang.families import FAMILIES
 
 
 def test_there_are_words_for_every_cause_and_a_whole_sentence_says_what_to_do():
@@ -13,7 +11,3 @@ def test_there_are_words_for_every_cause_and_a_whole_sentence_says_what_to_do():
 
 def test_there_is_a_cure_for_every_reason_with_which_a_job_never_starts():
     assert set(CURES) == set(NEVER_STARTS)
-
-
-def test_it_is_told_of_every_family_how_it_knows_its_pods():
-    assert set(RULES) == {family.name for family in FAMILIES}

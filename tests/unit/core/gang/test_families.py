@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from sunkpy.core.gang import families
 from sunkpy.core.gang.actions import Bind, Cancel, Evict, Finish, Report, SetApart, Submit
 from sunkpy.core.gang.decide import decide_gang
-from sunkpy.core.gang.families import FAMILIES, assemble, assemble_beside, identify
-from sunkpy.core.gang.gang import Member, Role
+from sunkpy.core.gang.families import FAMILIES, assemble, assemble_beside, family_of, identify
+from sunkpy.core.gang.gang import Family, Member, Role
 from sunkpy.core.gang.hooks import epilog_waits_for, gate_waits_for, prolog_waits_for
 from sunkpy.core.gang.identity import GangId, parse_comment
 from sunkpy.core.gang.limits import within_limits
@@ -74,6 +74,17 @@ def test_every_pod_has_a_family_and_the_first_that_knows_it_has_it():
     with pytest.raises(LookupError, match="no family takes pod default/web-1"):
         identify(make_pod(), families=WITH_TRIO[:1])
     assert FAMILIES[-1].name == "plain pod"
+
+
+def test_every_family_that_was_written_is_asked():
+    written = [each for module in MODULES for each in vars(module).values() if isinstance(each, Family)]
+    assert sorted(family.name for family in written) == sorted(family.name for family in FAMILIES)
+
+
+def test_pods_of_every_family_that_reads_an_owner_go_through_the_invariants():
+    ensembles = (ENSEMBLES | ALONE_OR_ABOVE).values()
+    known = {family_of(makers[0](0), owners).name for owners, makers in ensembles}
+    assert {family.name for family in FAMILIES if family.reads} <= known
 
 
 TEXTS = st.text(max_size=20) | st.sampled_from(["", "0", "-1", "3", "a=1,b=2", "[]", "[{}]", "9" * 5000, "[" * 100_000])

@@ -28,7 +28,9 @@ def pod_below(owner, **fields):
 
 
 def family(*reads, refers=()):
-    return Family(name="f", identify=lambda p, o: None, assemble=None, reads=reads, refers=lambda pod: refers)
+    return Family(
+        name="f", known_by="", identify=lambda p, o: None, assemble=None, reads=reads, refers=lambda pod: refers
+    )
 
 
 def looking(*owners, **absent):

@@ -31,7 +31,7 @@ def _role(name, places, pods):
     return Role(name=name, places=places, first=places, members=members)
 
 
-TRIO = Family(name="trio", identify=_identify, assemble=_assemble)
+TRIO = Family(name="trio", known_by="label example.com/band", identify=_identify, assemble=_assemble)
 WITH_TRIO = (TRIO, *FAMILIES)
 
 
@@ -49,7 +49,7 @@ def _assemble_band(id, pods, owners):
     return Gang(id=id, roles=(role("leader", 1, 1), role("worker", 2, 0)), final_because="nobody restarts a band")
 
 
-BAND = Family(name="band", identify=_identify_band, assemble=_assemble_band)
+BAND = Family(name="band", known_by="label example.com/band", identify=_identify_band, assemble=_assemble_band)
 WITH_BAND = (BAND, *WITH_TRIO)
 
 

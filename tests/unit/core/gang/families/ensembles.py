@@ -198,6 +198,21 @@ def _alone(api_version, kind, spec):
     return (top,), [lambda number: pod(f"p-{number}", owned_by=(top,))]
 
 
+def _grove(least=2):
+    """The base PodGang of a replica: a PodClique of one pod, and one of two."""
+    top = _made("grove.io/v1alpha1", "PodCliqueSet")
+    groups = [{"name": "it-0-lead", "minReplicas": 1}, {"name": "it-0-work", "minReplicas": least}]
+    made = _made("scheduler.grove.io/v1alpha1", "PodGang", "it-0", {"podgroups": groups}, ownerReferences=_below(top))
+
+    def make(name, index):
+        clique = _made("grove.io/v1alpha1", "PodClique", f"it-0-{name}", ownerReferences=_below(top))
+        labels = {"grove.io/podgang": "it-0", "grove.io/podclique": clique.name}
+        labels["grove.io/podclique-pod-index"] = str(index)
+        return lambda number: pod(f"p-{number}", owned_by=(clique,), labels=labels)
+
+    return (made,), [make("lead", 0), make("work", 0), make("work", 1)]
+
+
 ALONE_OR_ABOVE = {
     "PaddleCloud": _paddlecloud(),
     "RayJob": _ray_job(),
@@ -221,6 +236,8 @@ ENSEMBLES = {
     "JobSet, exclusive": _exclusive(),
     "LeaderWorkerSet": _lws(),
     "LeaderWorkerSet, exclusive": _lws(exclusive_topology="rack"),
+    "Grove": _grove(),
+    "Grove, one beyond": _grove(1),
     "PyTorchJob": _torch(),
     "MPIJob": _mpi(),
     "Ray": _ray(),

@@ -1,0 +1,160 @@
+"""PodCliqueSet of NVIDIA Grove, which Dynamo writes for disaggregated inference: one gang per PodGang.
+
+In each replica of a PodCliqueSet there are PodCliques, which make the pods, and PodCliqueScalingGroups, which have some
+PodCliques of their own for each of their replicas. What starts together Grove declares as PodGangs: a base one for each
+replica, of `minAvailable` pods of each PodClique and `minAvailable` replicas of each scaling group, and one more for
+each further replica of a scaling group. The PodGang, not the PodCliqueSet, is what is read here: it has the minimum of
+each PodClique by name, and the topology domains as node labels. Its name is its pods' label, and its PodCliqueSet's uid
+tells it from one of an earlier set.
+
+All pods exist at once. Grove takes its scheduling gate from them when the PodGang lists them all, from those of a
+further replica when the base PodGang has nodes. Who binds them does not matter, but Grove makes no pods for a
+scheduler that is none of its profiles. In which order PodCliques start is up to an init container of pods that have
+nodes. Pods beyond `minAvailable` of a PodClique are jobs of their own.
+
+A pod that is made again gets the lowest free number of its PodClique. An update and `terminationDelay` replace whole
+PodCliques, the update one after the other while the rest serves and waits for the new ones: there is no generation.
+
+Source: Grove v0.1.0-alpha.12-rc1, scheduler/api/core/v1alpha1/podgang.go, operator/api/common/labels.go,
+operator/internal/controller/podclique/components/pod/{pod,syncflow,rollingupdate}.go (buildResource, gates),
+operator/internal/controller/podcliqueset/components/podgang/syncflow.go (what is in which PodGang),
+operator/internal/controller/podcliqueset/components/podcliquesetreplica/gangterminate.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.families import declaration
+from sunkpy.core.gang.families.belonging import made_by, named_id
+from sunkpy.core.gang.families.declaration import BadDeclaration
+from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Reference, Role, by_seniority
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.options import Problem
+from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
+
+POD_CLIQUE_SET: Final = Kind(group="grove.io", kind="PodCliqueSet")
+POD_CLIQUE: Final = Kind(group="grove.io", kind="PodClique")
+POD_GANG: Final = Kind(group="scheduler.grove.io", kind="PodGang")
+
+GANG: Final = "grove.io/podgang"
+CLIQUE: Final = "grove.io/podclique"
+INDEX: Final = "grove.io/podclique-pod-index"
+
+
+class _Pack(Wire, frozen=True, kw_only=True):
+    """`required` is the name of a node label. What is preferred binds nobody."""
+
+    required: str = ""
+
+
+class _Topology(Wire, frozen=True, kw_only=True):
+    pack_constraint: _Pack = _Pack()
+
+
+class _Group(Wire, frozen=True, kw_only=True):
+    """A PodClique, under its name."""
+
+    name: str
+    min_replicas: int = 0
+    topology_constraint: _Topology = _Topology()
+
+
+class _Part(Wire, frozen=True, kw_only=True):
+    """The PodCliques of one replica of a scaling group."""
+
+    pod_group_names: tuple[str, ...] = ()
+    topology_constraint: _Topology = _Topology()
+
+
+class _Spec(Wire, frozen=True, kw_only=True):
+    groups: tuple[_Group, ...] = msgspec.field(default=(), name="podgroups")
+    topology_constraint: _Topology = _Topology()
+    topology_constraint_group_configs: tuple[_Part, ...] = ()
+
+
+def _identify(pod: Pod, owners: Owners) -> GangId | None:
+    if not _is_in_a_gang(pod):
+        return None
+    id = named_id(pod, GANG, pod.labels[GANG])
+    whole = made_by(pod, POD_CLIQUE_SET, owners)
+    return msgspec.structs.replace(id, uid=whole.uid) if whole else id
+
+
+def _is_in_a_gang(pod: Pod) -> bool:
+    return bool(pod.labels.get(GANG)) and made_by(pod, POD_CLIQUE) is not None
+
+
+def _refers(pod: Pod) -> tuple[Reference, ...]:
+    return (Reference(kind=POD_GANG, key=(pod.metadata.namespace, pod.labels[GANG])),) if _is_in_a_gang(pod) else ()
+
+
+def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
+    called = f"PodGang {id.namespace}/{id.name}"
+    declares = declaration.required(owners, POD_GANG, called=called)
+    spec = declaration.declared(declares, _Spec)
+    if len({group.name for group in spec.groups}) < len(spec.groups):
+        raise BadDeclaration(f"{called}: spec.podgroups names a PodClique twice")
+    domain, problems = _domain(spec)
+    whole = made_by(pods[0], POD_CLIQUE_SET, owners)
+    gang = Gang(
+        id=id,
+        roles=tuple(_role(group, pods, declares) for group in spec.groups),
+        kind=f"PodCliqueSet {id.namespace}/{whole.name}, PodGang {id.name}" if whole else called,
+        one_domain=domain,
+        expects_more=not any(each.is_deleting for each in owners if each.is_a in (POD_GANG, POD_CLIQUE_SET)),
+        problems=problems,
+    )
+    return declaration.make(gang, owners)
+
+
+def _role(group: _Group, pods: Sequence[Pod], declares: Owner) -> Role:
+    own = [pod for pod in pods if pod.labels.get(CLIQUE) == group.name]
+    places = declaration.count(declares, f"spec.podgroups[{group.name}].minReplicas", group.min_replicas)
+    return Role(name=group.name, places=places, first=places, members=_seated(own, places))
+
+
+def _seated(pods: Sequence[Pod], places: int) -> tuple[Member, ...]:
+    """The first pods by number; before 0.1.0-alpha.8 Grove did not put it on them."""
+    if all(_index(pod) >= 0 for pod in pods):
+        return declaration.numbered(pods, _index, places)
+    return by_seniority(pods, places)
+
+
+def _index(pod: Pod) -> int:
+    return declaration.ordinal(pod.labels.get(INDEX))
+
+
+def _domain(spec: _Spec) -> tuple[str, tuple[Problem, ...]]:
+    """The node label of which all must have one value, and what is asked for a part only."""
+    everyone = frozenset(group.name for group in spec.groups)
+    asked = [
+        *((frozenset((group.name,)), group.topology_constraint) for group in spec.groups),
+        *(
+            (frozenset(part.pod_group_names), part.topology_constraint)
+            for part in spec.topology_constraint_group_configs
+        ),
+        (everyone, spec.topology_constraint),
+    ]
+    required = [(names, topology.pack_constraint.required) for names, topology in asked]
+    domain = next((label for names, label in required if label and names >= everyone), "")
+    parts = [(names, label) for names, label in required if label not in ("", domain) and not names >= everyone]
+    return domain, tuple(_refused(", ".join(sorted(names)), label) for names, label in parts)
+
+
+def _refused(cliques: str, label: str) -> Problem:
+    within = f"its PodCliques {cliques} must be within one {label}"
+    return Problem(text=f"{within}: Slurm can keep the whole job within one, and no part of it", fatal=True)
+
+
+FAMILY = Family(
+    name="Grove",
+    known_by="its owner is a PodClique of grove.io, label grove.io/podgang",
+    identify=_identify,
+    assemble=_assemble,
+    reads=(POD_GANG,),
+    refers=_refers,
+)
