@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -156,3 +158,14 @@ def test_a_slurmd_that_slurmctld_looks_for_elsewhere_is_found(stack: Stack) -> N
         return True
 
     wait(is_found, timeout_s=60, what=f"Slurm node {node} at {pod.status.pod_ip}")
+
+
+def test_a_job_whose_slurmd_dies_right_after_it_began_is_requeued(stack: Stack, request: pytest.FixtureRequest) -> None:
+    """A slurmd that registers soon after the start of a job is not asked whether the job is there."""
+    job = stack.sbatch("-n1", "-c1", "--mem=16", "-o", "/dev/null", script="sleep 300")
+    request.addfinalizer(lambda: stack.cancel_jobs([job]))
+    node = stack.wait_for_job(job, "RUNNING", timeout_s=60)["NodeList"]
+    slurmd = next(pod for pod in stack.slurmd_pods() if pod.labels[names.LABEL_SLURM_NODE] == node)
+    for pid in processes.pids_of(slurmd, program="/usr/sbin/slurmd"):
+        os.kill(pid, signal.SIGKILL)
+    wait(lambda: stack.job(job)["Restarts"] == "1", timeout_s=45, what="Slurm to have the job queue again")
