@@ -53,6 +53,15 @@ def test_equal_jobs_are_counted():
     assert wrong_jobs(three, seen(JobShape(1, 1, 128))) == ["no job of 1 pods, 1 cpus, 128 MiB (2 times)"]
 
 
+@pytest.mark.parametrize(
+    ("state", "pods", "is_right"), [("CANCELLED", 0, True), ("CANCELLED", 1, False), ("RUNNING", 0, False)]
+)
+def test_a_job_that_was_given_back_before_a_pod_came_to_it_does_not_count(state: str, pods: int, is_right: bool):
+    more = SeenJob(id=9, shape=JobShape(pods, 1, 128), state=state)
+    wanted = JobShape(1, 2, 256)
+    assert (wrong_jobs(Case(manifest="m", jobs=(wanted,)), [*seen(wanted), more]) == []) is is_right
+
+
 def test_another_set_may_be_right_as_well():
     either = Case(manifest="a.yaml", jobs=GANG.jobs, also=((JobShape(5, 5, 640),),))
     assert wrong_jobs(either, seen(JobShape(5, 5, 640))) == []
