@@ -10,6 +10,10 @@ from pathlib import Path
 REQUEUE_LOST = Path(__file__).parents[3] / "slurm-images" / "bin" / "requeue-lost"
 SCONTROL = """\
 #!/bin/bash
+if [ "$1" = -o ]; then
+  if [ "$4" = 11 ]; then echo "JobId=11 JobState=RUNNING Reason=Prolog Requeue=0"; else echo "JobId=$4 Reason=None"; fi
+  exit
+fi
 [ "$2" != 8 ] || exit 1 # submitted with --no-requeue
 echo "$@" >> "$TOLD"
 """
@@ -43,3 +47,7 @@ def test_jobs_that_died_are_requeued_where_they_may_be(tmp_path: Path):
 
 def test_a_job_that_was_ordered_again_and_runs_is_left_alone(tmp_path: Path):
     assert requeue_lost(tmp_path, "9") == ([], "")
+
+
+def test_one_that_waited_in_its_prolog_is_requeued_whatever_it_was_submitted_with(tmp_path: Path):
+    assert requeue_lost(tmp_path, "11")[0] == ["update jobid=11 requeue=1", "requeue 11"]
