@@ -102,7 +102,7 @@ def needs_by_place(gang: Gang) -> dict[Place, matching.Amounts]:
     """
     needs: dict[Place, matching.Amounts] = {}
     for role in gang.roles:
-        numbered, others = _needs_of(role)
+        numbered, others = _needs_of(role, _rounded_needs(role))
         needs |= {(role.name, index): numbered.get(index, others) for index in range(role.places)}
     return needs
 
@@ -115,18 +115,20 @@ def needs_together(gang: Gang) -> matching.Amounts:
     """
     total: matching.Amounts = {}
     for role in gang.roles:
-        numbered, others = _needs_of(role)
+        of_member = _rounded_needs(role)
+        numbered, others = _needs_of(role, of_member)
         held = [needs for index, needs in numbered.items() if index < role.places]
-        free = [member.pod.spec for member in role.members if member.index == ANY_PLACE and not member.pod.is_finished]
-        held += sorted((rounded(matching.pod_requests(spec)) for spec in free), key=size_of, reverse=True)
+        free = [member.pod for member in role.members if member.index == ANY_PLACE and not member.pod.is_finished]
+        held += sorted((of_member[pod.uid] for pod in free), key=size_of, reverse=True)
         for needs in [*held, *[others] * role.places][: role.places]:
             total = matching.added(total, needs)
     return total
 
 
-def _needs_of(role: Role) -> tuple[dict[int, matching.Amounts], matching.Amounts]:
+def _needs_of(
+    role: Role, of_member: Mapping[str, matching.Amounts]
+) -> tuple[dict[int, matching.Amounts], matching.Amounts]:
     """What the pods need that have a number, by it, and what any other place needs."""
-    of_member = _rounded_needs(role)
     numbered = {member.index: of_member[member.pod.uid] for member in _latest_last(role) if member.index != ANY_PLACE}
     return numbered, largest([*of_member.values(), *_shape(role.shape)])
 
