@@ -49,10 +49,18 @@ def main(name: str, *, quick: bool, only: str, minutes: float, seed: int, faults
         if own is None:
             raise click.ClickException("chaos breaks nodes and the apiserver: it runs on a development cluster alone")
         options = chaos.Options(minutes=QUICK_MINUTES if quick else minutes, seed=seed, with_faults=faults)
-        figures = asyncio.run(chaos.measure(stack, own, options, click.echo))
-        report.write("chaos", figures)
-        if strict and (broken := [f"{figure.figure}: {figure.value:g}" for figure in figures if not figure.holds]):
-            raise click.ClickException(f"does not hold: {'; '.join(broken)}")
+        outcome = asyncio.run(chaos.measure(stack, own, options, click.echo))
+        report.write("chaos", outcome.figures)
+        if strict:
+            require_all(outcome)
+
+
+def require_all(outcome: chaos.Outcome) -> None:
+    """Fail with each broken figure and each violation, which come last in a log that may be cut."""
+    broken = [f"{figure.figure}: {figure.value:g}" for figure in outcome.figures if not figure.holds]
+    if broken:
+        lines = [f"{each.rule}: {each.text}; {'; '.join(each.evidence)}" for each in outcome.violations]
+        raise click.ClickException("\n  ".join([f"does not hold: {'; '.join(broken)}", *lines]))
 
 
 def measure_families(*, quick: bool, only: str) -> None:

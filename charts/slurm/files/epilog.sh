@@ -34,6 +34,9 @@ if [ "${SLURM_JOB_UID:-0}" != 0 ]; then end_processes; fi
 is_placeholder || exit 0
 read_settings || fail "no $settings_file, and pods may be here"
 [ -n "${SUNKPY_HOOKS_URL:-}" ] || exit 0
+# A slurmd that ends takes its scripts along: SIGTERM, and SIGKILL 10 ms later. What is asked here is asked again by the
+# Prolog of the next job, as long as the marker stays; failing would drain a node at which nobody has to look.
+trap '[ -e "$marker" ]; exit' TERM
 ask_until_done epilog "$SUNKPY_EPILOG_TIMEOUT_S" "$SUNKPY_EPILOG_TIMEOUT_S" || fail "$why"
 # Kept: the job is over for Slurm, and pods stay.
 [[ $body =~ \"kept\":\ *true ]] || rm -f "$marker"

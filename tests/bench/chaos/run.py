@@ -54,6 +54,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     with_faults: bool = True
 
 
+class Outcome(NamedTuple):
+    """The figures of a run, and everything that must not have happened."""
+
+    figures: Sequence[report.Figure]
+    violations: Sequence[Violation]
+
+
 class _Cast(NamedTuple):
     """Who takes part in a run."""
 
@@ -65,7 +72,7 @@ class _Cast(NamedTuple):
     watcher: Watcher
 
 
-async def measure(stack: Stack, cluster: Cluster, options: Options, tell_: Tell) -> list[report.Figure]:
+async def measure(stack: Stack, cluster: Cluster, options: Options, tell_: Tell) -> Outcome:
     """Run it on an idle cluster, leave it idle, and write what was seen beside the figures."""
     # The run's own watches break with the apiserver, again and again and on purpose.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
@@ -91,7 +98,7 @@ async def measure(stack: Stack, cluster: Cluster, options: Options, tell_: Tell)
     for user in (USER, K8S_USER):
         stack.admin("scancel", "--quiet", f"--user={user}")
     tell_(tell(record, violations))
-    return figures(record, violations, seed=plan.seed)
+    return Outcome(figures(record, violations, seed=plan.seed), violations)
 
 
 async def _run(run: _Cast, tell_: Tell) -> Record:

@@ -281,6 +281,20 @@ def test_an_epilog_cut_short_leaves_the_marker(hooks: Hooks, scheduler: Schedule
     assert hooks.markers == {OWN_JOB}
 
 
+@pytest.mark.parametrize(("marked", "code"), [((OWN_JOB,), 0), ((), 1)])
+def test_an_epilog_that_ends_with_its_slurmd_fails_only_without_a_marker(
+    marked: tuple[int, ...], code: int, hooks: Hooks, scheduler: Scheduler
+):
+    hooks.mark(*marked)
+    asked = threading.Event()
+    scheduler.when_asked, scheduler.answers = asked.set, [503]
+    epilog = hooks.start("epilog")
+    assert asked.wait(10)
+    os.killpg(epilog.pid, signal.SIGTERM)
+    assert finished(epilog).returncode == code
+    assert hooks.markers == set(marked)
+
+
 @pytest.mark.parametrize("comment", ["", "k8s:default/pod:uid"])
 def test_a_job_waits_for_the_pods_of_jobs_that_were_here_before(comment: str, hooks: Hooks, scheduler: Scheduler):
     hooks.mark(7, 8)
