@@ -1,4 +1,9 @@
-"""What the scheduler does to placeholder jobs in Slurm: submit, update, tell how the pods ended, cancel."""
+"""What the scheduler does to placeholder jobs in Slurm: submit, update, tell how the pods ended, cancel.
+
+A service is asked for as an allocation first, which Slurm grants at once or never; what it refuses is queued as a batch
+job. Slurm keeps a FAILED job on record for a refusal, so it is not tried where one of our own jobs waits: Slurm would
+let nothing pass that one.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ from sunkpy.core.gang.request import JobRequest
 from sunkpy.core.gang.terms import Change, Terms
 from sunkpy.core.model.states import JobId
 from sunkpy.runtime.queue import WorkQueue
-from sunkpy.scheduler.entries import GangEntry
+from sunkpy.scheduler.entries import GangEntry, JobEntry
 from sunkpy.scheduler.job_search import JobSearch
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.metrics import SchedulerMetrics
@@ -48,6 +53,7 @@ class JobWriter:
         self._queue = queue
         self._metrics = metrics
         self._clock = clock
+        self._last_queued: dict[str, JobId] = {}
         self._log = structlog.get_logger("jobs")
 
     async def submit(self, entry: GangEntry, request: JobRequest) -> JobId | None:
@@ -59,19 +65,38 @@ class JobWriter:
         if entry.uncertain_since is not None and await self._find_lost_answer(entry):
             return None
         try:
-            submitted = await self._slurm.submit_job(submission(request))
+            job = await self._hand_over(entry, request)
         except (errors.Unreachable, errors.Malformed) as error:
             entry.uncertain_since = self._clock()
             raise self._failed(entry, error, first_s=_LATE_SUBMIT_S) from error
         except errors.SlurmError as error:
             raise self._failed(entry, error, first_s=_REJECTED_FIRST_S) from error
-        self._metrics.submits.labels("ok").inc()
         entry.refused = ""
+        job.terms = request.terms
+        return job.id
+
+    async def _hand_over(self, entry: GangEntry, request: JobRequest) -> JobEntry:
+        """The one place where jobs come from. Whatever it raises, Slurm has made one job at most."""
+        asked, partition = submission(request), request.options.partition
+        tries = request.at_once and not self._has_queue(partition)
+        granted = await self._slurm.allocate_now(asked) if tries else None
+        submitted = granted or await self._slurm.submit_job(asked)
+        if granted is None:
+            self._last_queued[partition] = submitted.job_id
+        result = "queued" if granted is None else "at once"
+        self._metrics.submits.labels(result).inc()
+        self._log.info("submitted", gang=str(entry.id), job=submitted.job_id, to=result, warnings=submitted.warnings)
         nodes = {"excluded": request.excluded_nodes, "required": request.required_nodes}
         job = self._ledger.add_job(entry, submitted.job_id, **nodes)
-        job.terms = request.terms
-        self._log.info("submitted", gang=str(entry.id), job=submitted.job_id, warnings=submitted.warnings)
-        return submitted.job_id
+        job.is_allocation = granted is not None
+        return job
+
+    def _has_queue(self, partition: str) -> bool:
+        """The last job of ours that was queued there waits, as far as is known."""
+        last = self._last_queued.get(partition)
+        entry = self._ledger.by_job(last) if last is not None else None
+        job = entry.jobs.get(last) if entry is not None and last is not None else None
+        return job is not None and job.view(self._clock()).may_wait
 
     async def _find_lost_answer(self, entry: GangEntry) -> bool:
         """After a submit without an answer: was there a job after all? A late one is found by its prolog."""
@@ -80,7 +105,7 @@ class JobWriter:
         entry.uncertain_since = None
         live = [job for job in found if not job.is_ended]
         for job in live:
-            self._ledger.add_job(entry, job.id, excluded=job.excluded_nodes, required=job.required_nodes)
+            self._ledger.adopt_job(entry, job)
         self._queue.add(entry.id)
         return bool(live)
 
