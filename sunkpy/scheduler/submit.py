@@ -1,8 +1,8 @@
 """What the scheduler does to placeholder jobs in Slurm: submit, update, tell how the pods ended, cancel.
 
 A service is asked for as an allocation first, which Slurm grants at once or never; what it refuses is queued as a batch
-job. Slurm keeps a FAILED job on record for a refusal, so it is not tried where one of our own jobs waits: Slurm would
-let nothing pass that one.
+job. Slurm keeps a FAILED job on record for a refusal, so nothing is tried for a while where one was refused, nor while
+one of our own jobs waits there: Slurm would let nothing pass that one.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ TELL_AGAIN_S = 3.0
 CANCEL_AGAIN_S = 30.0
 _REJECTED_FIRST_S = 15.0
 _LATE_SUBMIT_S = 2.0
+_REFUSED_FOR_S = 10.0
 
 
 class NotSubmitted(Exception):
@@ -54,6 +55,7 @@ class JobWriter:
         self._metrics = metrics
         self._clock = clock
         self._last_queued: dict[str, JobId] = {}
+        self._refused_at: dict[str, float] = {}
         self._log = structlog.get_logger("jobs")
 
     async def submit(self, entry: GangEntry, request: JobRequest) -> JobId | None:
@@ -78,8 +80,11 @@ class JobWriter:
     async def _hand_over(self, entry: GangEntry, request: JobRequest) -> JobEntry:
         """The one place where jobs come from. Whatever it raises, Slurm has made one job at most."""
         asked, partition = submission(request), request.options.partition
-        tries = request.at_once and not self._has_queue(partition)
-        granted = await self._slurm.allocate_now(asked) if tries else None
+        granted = None
+        if request.at_once and self._may_have_room(partition):
+            granted = await self._slurm.allocate_now(asked)
+            if granted is None:
+                self._refused_at[partition] = self._clock()
         submitted = granted or await self._slurm.submit_job(asked)
         if granted is None:
             self._last_queued[partition] = submitted.job_id
@@ -91,12 +96,14 @@ class JobWriter:
         job.is_allocation = granted is not None
         return job
 
-    def _has_queue(self, partition: str) -> bool:
-        """The last job of ours that was queued there waits, as far as is known."""
+    def _may_have_room(self, partition: str) -> bool:
+        """Nothing was refused there lately, and the last job of ours that was queued there does not wait any more."""
+        if self._clock() - self._refused_at.get(partition, float("-inf")) < _REFUSED_FOR_S:
+            return False
         last = self._last_queued.get(partition)
         entry = self._ledger.by_job(last) if last is not None else None
         job = entry.jobs.get(last) if entry is not None and last is not None else None
-        return job is not None and job.view(self._clock()).may_wait
+        return job is None or not job.view(self._clock()).may_wait
 
     async def _find_lost_answer(self, entry: GangEntry) -> bool:
         """After a submit without an answer: was there a job after all? A late one is found by its prolog."""

@@ -57,7 +57,8 @@ async def test_a_service_for_which_there_is_no_room_waits_in_the_queue(world, tm
         assert (world.bindings, len(world.allocations), len(world.submissions)) == ([("web", "node-1")], 1, 1)
 
 
-async def test_nobody_is_tried_for_while_one_of_ours_waits_in_that_partition(world, tmp_path):
+async def test_nothing_is_tried_while_one_of_ours_waits_in_that_partition(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(submit, "_REFUSED_FOR_S", 0.0)
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         add_service(world, "first")
         await world.until(lambda: len(world.submissions) == 1)
@@ -73,6 +74,31 @@ async def test_nobody_is_tried_for_while_one_of_ours_waits_in_that_partition(wor
         add_service(world, "third")
         await world.until(lambda: len(world.submissions) == 4)
         assert len(world.allocations) == 3
+
+
+async def test_nothing_is_tried_for_a_while_where_one_was_refused(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        add_service(world, "first")
+        await world.until(lambda: len(world.submissions) == 1)
+        _, queued = world.jobs
+        world.set_job(queued, "RUNNING", nodes="n1")
+        assert await call("prolog", queued) == (200, {"done": True})
+        world.slurm.room = "n2"
+        add_service(world, "second")
+        await world.until(lambda: len(world.submissions) == 2)
+        assert len(world.allocations) == 1
+
+
+async def test_the_pods_of_an_allocation_outlive_their_slurmd_pod(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        await granted_and_bound(world, call)
+        world.pod_runs()
+        world.remove("pods", "slurm", "slurmd-1")
+        world.slurm.room = "n2"
+        add_service(world, "later")
+        await world.until(lambda: len(running(world)) == 2)
+        assert await call("prolog", max(running(world)), node=2) == (200, {"done": True})
+        assert (world.deleted, world.cancelled) == ([], [])
 
 
 async def test_a_pod_whose_exit_code_counts_is_queued(world, tmp_path):
