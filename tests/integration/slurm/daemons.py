@@ -193,6 +193,10 @@ class RealSlurm:
         self._process.stdin.write(f"{signal} {daemon}\n")
         self._process.stdin.flush()
 
+    def starts(self, daemon: str) -> int:
+        """How often slurmctld or slurmd has started."""
+        return (self.root / f"var/log/{daemon}.log").read_text().count(f"{daemon} version ")
+
     def has_saved(self, text: str) -> bool:
         """The jobs that the next slurmctld will find have this text among them. One that is killed forgets seconds."""
         return text.encode() in (self.root / "var/lib/slurm/job_state").read_bytes()
