@@ -85,7 +85,7 @@ class Adoption:
             if live:
                 entry = self._ledger.ensure(id)
                 for job in live:
-                    self._ledger.add_job(entry, job.id, excluded=job.excluded_nodes, required=job.required_nodes)
+                    self._ledger.adopt_job(entry, job)
                 noted.append(id)
         return noted
 
@@ -125,4 +125,4 @@ class Adoption:
         own = sorted(jobs.get(id, ()), key=lambda job: (str(job.id) == noted, job.is_running, job.id))
         if own:
             entry.bound_to = own[-1].id
-            self._ledger.add_job(entry, own[-1].id, required=own[-1].required_nodes)
+            self._ledger.adopt_job(entry, own[-1])

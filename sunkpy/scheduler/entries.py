@@ -65,8 +65,8 @@ class MemberEntry:
 class JobEntry:
     """One placeholder job. `noted`: its end has been counted; `reappeared`: the id is back after Slurm forgot it;
     `proved`: nodes of which Slurm itself has said that the job has them. `terms`: as this leader submitted
-    or changed it last, else as Slurm has it. `read_at`: when it was last asked for in full; `as_of`: when the
-    newest of the answers was asked for.
+    or changed it last, else as Slurm has it. `is_allocation`: it has no script. `read_at`: when it was last asked for
+    in full; `as_of`: when the newest of the answers was asked for.
     """
 
     id: JobId
@@ -84,6 +84,7 @@ class JobEntry:
     prologs: dict[str, float] = field(default_factory=dict)
     epilogs: dict[str, float] = field(default_factory=dict)
     missing: int = 0
+    is_allocation: bool = False
     told_at: float | None = None
     last_told_at: float = 0.0
     cancelled_at: float | None = None
@@ -112,6 +113,7 @@ class JobEntry:
             missing=self.missing,
             told_s_ago=None if self.told_at is None else now - self.told_at,
             is_cancelled=self.cancelled_at is not None,
+            is_allocation=self.is_allocation,
         )
 
     def observe(self, state: frozenset[str] | None, *, asked_at: float) -> bool:
@@ -155,6 +157,7 @@ class JobEntry:
         self.required = job.required_nodes
         self.excluded = tuple(sorted(job.excluded_nodes))
         self.terms = self.terms or terms_of(job)
+        self.is_allocation = not job.is_batch
         changed = self.observe(job.state, asked_at=at)
         return changed or self._details() != before
 

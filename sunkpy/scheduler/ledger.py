@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.model.states import JobId
+from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.scheduler.entries import GangEntry, JobEntry
 
 
@@ -42,6 +42,12 @@ class Ledger:
         """The gang of a job, if the job is known."""
         id = self._by_job.get(job)
         return self._gangs.get(id) if id else None
+
+    def adopt_job(self, entry: GangEntry, job: SlurmJob) -> JobEntry:
+        """A job that Slurm has, made known as one of the gang's."""
+        adopted = self.add_job(entry, job.id, excluded=job.excluded_nodes, required=job.required_nodes)
+        adopted.is_allocation = not job.is_batch
+        return adopted
 
     def add_job(
         self, entry: GangEntry, job: JobId, *, excluded: Iterable[str] = (), required: Iterable[str] = ()

@@ -24,7 +24,8 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     `aliases` are other names by which pods may call this scheduler. `gpu_resources` maps extended resources of pods to
     names of Slurm's GRES. `sweep_seconds`: how often all jobs are read, to find placeholder jobs that nobody knows.
     `access`: what the pods of each namespace may ask for. `workloads`: kinds that an administrator describes.
-    `suspend_owners`: the scheduler has the right to suspend owners that ask for it.
+    `suspend_owners`: the scheduler has the right to suspend owners that ask for it. `immediate_allocation`: services
+    are asked for as allocations before they are queued.
     """
 
     cluster: str
@@ -38,6 +39,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     access: tuple[Rule, ...] = ()
     workloads: tuple[WorkloadRule, ...] = ()
     suspend_owners: bool = False
+    immediate_allocation: bool = True
     hooks: HooksSettings = HooksSettings()
 
     def __post_init__(self) -> None:

@@ -1,4 +1,9 @@
-"""What the scheduler does to placeholder jobs in Slurm: submit, update, tell how the pods ended, cancel."""
+"""What the scheduler does to placeholder jobs in Slurm: submit, update, tell how the pods ended, cancel.
+
+A service is asked for as an allocation first, which Slurm grants at once or never; what it refuses is queued as a batch
+job. Slurm keeps a FAILED job on record for a refusal, so nothing is tried for a while where one was refused, nor while
+one of our own jobs waits there: Slurm would let nothing pass that one.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ from sunkpy.core.gang.request import JobRequest
 from sunkpy.core.gang.terms import Change, Terms
 from sunkpy.core.model.states import JobId
 from sunkpy.runtime.queue import WorkQueue
-from sunkpy.scheduler.entries import GangEntry
+from sunkpy.scheduler.entries import GangEntry, JobEntry
 from sunkpy.scheduler.job_search import JobSearch
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.metrics import SchedulerMetrics
@@ -23,6 +28,7 @@ TELL_AGAIN_S = 3.0
 CANCEL_AGAIN_S = 30.0
 _REJECTED_FIRST_S = 15.0
 _LATE_SUBMIT_S = 2.0
+_REFUSED_FOR_S = 10.0
 
 
 class NotSubmitted(Exception):
@@ -48,6 +54,8 @@ class JobWriter:
         self._queue = queue
         self._metrics = metrics
         self._clock = clock
+        self._last_queued: dict[str, JobId] = {}
+        self._refused_at: dict[str, float] = {}
         self._log = structlog.get_logger("jobs")
 
     async def submit(self, entry: GangEntry, request: JobRequest) -> JobId | None:
@@ -59,19 +67,43 @@ class JobWriter:
         if entry.uncertain_since is not None and await self._find_lost_answer(entry):
             return None
         try:
-            submitted = await self._slurm.submit_job(submission(request))
+            job = await self._hand_over(entry, request)
         except (errors.Unreachable, errors.Malformed) as error:
             entry.uncertain_since = self._clock()
             raise self._failed(entry, error, first_s=_LATE_SUBMIT_S) from error
         except errors.SlurmError as error:
             raise self._failed(entry, error, first_s=_REJECTED_FIRST_S) from error
-        self._metrics.submits.labels("ok").inc()
         entry.refused = ""
+        job.terms = request.terms
+        return job.id
+
+    async def _hand_over(self, entry: GangEntry, request: JobRequest) -> JobEntry:
+        """The one place where jobs come from. Whatever it raises, Slurm has made one job at most."""
+        asked, partition = submission(request), request.options.partition
+        granted = None
+        if request.at_once and self._may_have_room(partition):
+            granted = await self._slurm.allocate_now(asked)
+            if granted is None:
+                self._refused_at[partition] = self._clock()
+        submitted = granted or await self._slurm.submit_job(asked)
+        if granted is None:
+            self._last_queued[partition] = submitted.job_id
+        result = "queued" if granted is None else "at once"
+        self._metrics.submits.labels(result).inc()
+        self._log.info("submitted", gang=str(entry.id), job=submitted.job_id, to=result, warnings=submitted.warnings)
         nodes = {"excluded": request.excluded_nodes, "required": request.required_nodes}
         job = self._ledger.add_job(entry, submitted.job_id, **nodes)
-        job.terms = request.terms
-        self._log.info("submitted", gang=str(entry.id), job=submitted.job_id, warnings=submitted.warnings)
-        return submitted.job_id
+        job.is_allocation = granted is not None
+        return job
+
+    def _may_have_room(self, partition: str) -> bool:
+        """Nothing was refused there lately, and the last job of ours that was queued there does not wait any more."""
+        if self._clock() - self._refused_at.get(partition, float("-inf")) < _REFUSED_FOR_S:
+            return False
+        last = self._last_queued.get(partition)
+        entry = self._ledger.by_job(last) if last is not None else None
+        job = entry.jobs.get(last) if entry is not None and last is not None else None
+        return job is None or not job.view(self._clock()).may_wait
 
     async def _find_lost_answer(self, entry: GangEntry) -> bool:
         """After a submit without an answer: was there a job after all? A late one is found by its prolog."""
@@ -80,7 +112,7 @@ class JobWriter:
         entry.uncertain_since = None
         live = [job for job in found if not job.is_ended]
         for job in live:
-            self._ledger.add_job(entry, job.id, excluded=job.excluded_nodes, required=job.required_nodes)
+            self._ledger.adopt_job(entry, job)
         self._queue.add(entry.id)
         return bool(live)
 

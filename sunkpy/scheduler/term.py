@@ -145,6 +145,7 @@ class Term:
                 default_partition=settings.default_partition,
                 epilog_timeout_s=settings.hooks.epilog_timeout_seconds,
                 suspend_owners=settings.suspend_owners,
+                immediate_allocation=settings.immediate_allocation,
             ),
             metrics=self._metrics,
             clock=self._clock,

@@ -1,4 +1,4 @@
-"""A batch job to submit, and its form on the wire (`v0.0.42_job_desc_msg`)."""
+"""A job to submit, and its form on the wire (`v0.0.42_job_desc_msg`): as a batch job, or as an allocation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
-    """What to ask of `POST job/submit`. Memory in MiB; 0 and empty mean Slurm's default.
+    """What to ask of `POST job/submit` or `job/allocate`. Memory in MiB; 0 and empty mean Slurm's default.
 
     `time_limit_minutes`: None is the partition's default, 0 is unlimited. `shared` is who else may use the nodes:
     `none`, `user`, `mcs`, `topo` (man sbatch, --exclusive). `tasks` may share nodes: at least `minimum_nodes`, at most
@@ -41,17 +41,22 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
     required_nodes: tuple[str, ...] = ()
     hold: bool = False
 
-    def to_wire(self) -> dict[str, object]:
-        """Body of the request. Only what was asked for is named, so that the cluster's defaults hold."""
+    def to_batch(self) -> dict[str, object]:
+        """Body of `job/submit`."""
+        streams = {f"standard_{name}": "/dev/null" for name in ("input", "output", "error")}
+        return {"job": {**self._asked(), **streams, "script": self.script}}
+
+    def to_allocation(self) -> dict[str, object]:
+        """Body of `job/allocate`: now or not at all."""
+        return {"job": {**self._asked(), "immediate": True}}
+
+    def _asked(self) -> dict[str, object]:
+        """Only what was asked for is named, so that the cluster's defaults hold."""
         job: dict[str, object] = {
             "name": self.name,
-            "script": self.script,
             "comment": self.comment,
             "environment": ["PATH=/usr/local/bin:/usr/bin:/bin"],
             "current_working_directory": "/tmp",
-            "standard_input": "/dev/null",
-            "standard_output": "/dev/null",
-            "standard_error": "/dev/null",
             "requeue": False,
             "minimum_nodes": self.minimum_nodes,
             "tasks": self.tasks,
@@ -78,7 +83,7 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
             "shared": [self.shared] if self.shared else [],
             "hold": self.hold,
         }
-        return {"job": job | {key: value for key, value in optional.items() if value}}
+        return job | {key: value for key, value in optional.items() if value}
 
 
 class JobUpdate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -188,6 +188,7 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
     required_nodes: str = ""
     excluded_nodes: str = ""
     exit_code: ExitCode = ExitCode()
+    batch_flag: bool = True
     tasks: Number = Number()
     cpus_per_task: Number = Number()
     tres_per_task: str = ""
@@ -247,6 +248,7 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
             required_nodes=tuple(hostlist.expand(self.required_nodes)),
             excluded_nodes=tuple(hostlist.expand(self.excluded_nodes)),
             exit_code=self.exit_code.value,
+            is_batch=self.batch_flag,
         )
 
 

@@ -1,6 +1,7 @@
 """How long each hand-over between Kubernetes and Slurm takes, against Slurm alone on the same cluster in the same run.
 
-* pod created → bound, against `sbatch` → first line of its script: one after the other, on an idle cluster.
+* pod created → bound, against `sbatch` → first line of its script: one after the other, on an idle cluster; for a
+  service, which gets an allocation, and for a pod whose exit code counts, which gets a batch job.
 * the last pod of a node is gone → first line of the next job, against a preempted Slurm job's end → the next one's.
 * Node cordoned → drain in Slurm; drain in Slurm → Node cordoned.
 * resident memory of each replica of the three processes.
@@ -35,6 +36,7 @@ from tests.polling import until
 MACHINE = "two shared cores run the whole cluster"
 _LABELS = {"app": "sunkpy-bench"}
 _POLL_S = 0.02
+_AT_ONCE = 0.25
 _PREEMPTED = "trap 'date +%s.%N; exit 0' TERM; echo up; sleep 300 & wait $!"
 _MIB = 2**20
 
@@ -66,32 +68,51 @@ async def measure(stack: Stack, rounds: Rounds) -> list[report.Figure]:
 
 async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, rounds: Rounds) -> list[report.Figure]:
     n = rounds.start
+    services: list[float] = []
     pods: list[float] = []
     jobs: list[float] = []
     async with watching(kube, paths.pods(workloads.NAMESPACE), Pod, label_selector="app=sunkpy-bench") as timeline:
         for number, fraction in enumerate(_moments(n, rounds.seed)):
-            await _wait_for_fraction(fraction)
-            pods.append(await _time_pod(stack, kube, timeline, f"bench-{number}"))
-            await _idle(slurm)
+            for restart_policy, took in (("Always", services), ("Never", pods)):
+                await _wait_for_fraction(fraction)
+                name = f"bench-{restart_policy.lower()}-{number}"
+                took.append(await _time_pod(stack, kube, timeline, name, restart_policy=restart_policy))
+                await _idle(slurm)
             await _wait_for_fraction(fraction)
             jobs.append(await asyncio.to_thread(_time_sbatch, stack, number))
             await _idle(slurm)
-    ours, theirs = report.median(pods), report.median(jobs)
-    peer = report.against("sbatch to start, median", theirs, ours=ours)
     return [
-        report.at_most(
-            "pod created to bound, median",
-            ours,
-            unit="s",
-            bound=round(1.5 * theirs, 4),
-            n=n,
-            peer=peer,
-            seed=rounds.seed,
-            limited_by=MACHINE,
+        _beside_sbatch(
+            "service created to bound, median", services, jobs, report.median, times=_AT_ONCE, rounds=rounds
         ),
+        _beside_sbatch("service created to bound, p95", services, jobs, report.p95, times=_AT_ONCE, rounds=rounds),
+        _beside_sbatch("pod created to bound, median", pods, jobs, report.median, times=1.5, rounds=rounds),
         report.observed("pod created to bound, p95", report.p95(pods), unit="s", n=n),
         report.observed("sbatch to start, p95", report.p95(jobs), unit="s", n=n),
     ]
+
+
+def _beside_sbatch(
+    what: str,
+    took: Sequence[float],
+    jobs: Sequence[float],
+    statistic: Callable[[Sequence[float]], float],
+    *,
+    times: float,
+    rounds: Rounds,
+) -> report.Figure:
+    """At most so many times as long as `sbatch` to start, by the same statistic."""
+    ours, theirs = statistic(took), statistic(jobs)
+    return report.at_most(
+        what,
+        ours,
+        unit="s",
+        bound=round(times * theirs, 4),
+        n=rounds.start,
+        peer=report.against(f"sbatch to start, {what.rpartition(', ')[2]}", theirs, ours=ours),
+        seed=rounds.seed,
+        limited_by=MACHINE,
+    )
 
 
 def _moments(n: int, seed: int) -> list[float]:
@@ -109,9 +130,16 @@ async def _wait_for_fraction(fraction: float) -> None:
     await asyncio.sleep((fraction - time.time()) % 1)
 
 
-async def _time_pod(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str) -> float:
-    image, scheduler = stack.images["sunkpy"], stack.scheduler_name
-    body = workloads.pod(name, image=image, scheduler=scheduler, labels=_LABELS, command=["sleep", "60"], grace_s=0)
+async def _time_pod(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str, *, restart_policy: str) -> float:
+    body = workloads.pod(
+        name,
+        image=stack.images["sunkpy"],
+        scheduler=stack.scheduler_name,
+        labels=_LABELS,
+        command=["sleep", "60"],
+        grace_s=0,
+        restart_policy=restart_policy,
+    )
     created_s = time.time()
     await kube.create(paths.pods(workloads.NAMESPACE), body)
     bound = await timeline.first(

@@ -1,7 +1,8 @@
 """A small slurmrestd in memory: nodes that are drained, commented and deleted, jobs that are submitted and cancelled.
 
-It keeps what it is sent and does nothing by itself: a test moves Slurm on with `put`, `add_job` and `set_job`. Reads of
-the nodes know If-Modified-Since, and a deleted node leaves the version as it is, as 24.11 and 26.05 do.
+It keeps what it is sent and does nothing by itself: a test moves Slurm on with `put`, `add_job` and `set_job`. An
+allocation is granted while `room` names its nodes. Reads of the nodes know If-Modified-Since, and a deleted node leaves
+the version as it is, as 24.11 and 26.05 do.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class Slurmrestd:
         self.tiers = {"low": 1, "high": 10}
         self.writes: list[str] = []
         self.submissions: list[Body] = []
+        self.allocations: list[Body] = []
+        self.room = ""
         self.updates: list[Body] = []
         self.signals: list[tuple[int, str]] = []
         self.cancelled: list[int] = []
@@ -101,6 +104,7 @@ class Slurmrestd:
         app.router.add_get(f"{API}/jobs/state/", self._states)
         app.router.add_get(f"{API}/jobs/", self._all_jobs)
         app.router.add_post(f"{API}/job/submit", self._submit)
+        app.router.add_post(f"{API}/job/allocate", self._allocate)
         app.router.add_get(f"{API}/job/{{id}}", self._job)
         app.router.add_post(f"{API}/job/{{id}}", self._update_job)
         app.router.add_delete(f"{API}/job/{{id}}", self._kill)
@@ -186,6 +190,21 @@ class Slurmrestd:
         self.submissions.append(job)
         excluded = ",".join(job.get("excluded_nodes", ()))
         job_id = self.add_job("PENDING", comment=job["comment"], excluded_nodes=excluded)
+        if self.lose_next_answer:
+            self.lose_next_answer = False
+            return failure(504, 1803)
+        return self._reply(job_id=job_id)
+
+    async def _allocate(self, request: web.Request) -> web.Response:
+        """A refusal stays on record, as in 24.11 and 26.05."""
+        job = (await request.json())["job"]
+        self.allocations.append(job)
+        if not self.room:
+            self.add_job("FAILED", comment=job["comment"], batch_flag=False)
+            return failure(422, 2016)
+        job_id = self.add_job(
+            "RUNNING", comment=job["comment"], batch_flag=False, nodes=self.room, state_reason="Prolog"
+        )
         if self.lose_next_answer:
             self.lose_next_answer = False
             return failure(504, 1803)

@@ -63,8 +63,9 @@ def pod(
     grace_s: int = 1,
     labels: dict[str, str] | None = None,
     annotations: dict[str, str] | None = None,
+    restart_policy: str = "Never",
 ) -> dict[str, object]:
-    """A pod of one container that runs once, with the folder of stamps at /stamps."""
+    """A pod of one container that runs once, with the folder of stamps at /stamps; with Always it is a service."""
     container = {
         "name": "main",
         "image": image,
@@ -85,7 +86,7 @@ def pod(
         },
         "spec": {
             "schedulerName": scheduler,
-            "restartPolicy": "Never",
+            "restartPolicy": restart_policy,
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": grace_s,
             "containers": [container],

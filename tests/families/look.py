@@ -34,7 +34,7 @@ class Looks:
         """
         pods = {pod.uid: _seen(pod) for pod in _pods(self._stack) if pod.uid not in self._old}
         records = {id: job for id, job in self._stack.jobs().items() if id > self._since}
-        ours = {id: job for id, job in records.items() if job.get("Comment", "").startswith(names.JOB_COMMENT_PREFIX)}
+        ours = {id: job for id, job in records.items() if _stands_for_pods(job)}
         if (
             pods.keys() != self.present
             or any(self.pods.get(uid) != pod for uid, pod in pods.items())
@@ -69,6 +69,12 @@ class Looks:
 
     def _pods_of(self, job: int) -> int:
         return sum(pod.job == job for pod in self.pods.values())
+
+
+def _stands_for_pods(job: Mapping[str, str]) -> bool:
+    """Not what Slurm keeps on record of an allocation that could not start at once."""
+    was_refused = (job["JobState"], job.get("BatchFlag"), job.get("RunTime")) == ("FAILED", "0", "00:00:00")
+    return job.get("Comment", "").startswith(names.JOB_COMMENT_PREFIX) and not was_refused
 
 
 def _pods(stack: Stack) -> list[Pod]:

@@ -31,7 +31,8 @@ forget_those_over() {
 }
 
 # Slurm ends a Prolog at `scontrol reconfigure`, and forgets it: the job would hold its node and never begin. So one that
-# is cut short while it waits is requeued, by a process that Slurm does not know. Nothing of the job has run.
+# is cut short while it waits is requeued, by a process that Slurm does not know; an allocation, which Slurm cannot
+# requeue, is cancelled. Nothing of the job has run.
 requeue_if_cut_short() {
   waiting=$(mktemp) || return 0
   trap 'rm -f "$waiting"' EXIT
@@ -41,7 +42,9 @@ requeue_if_cut_short() {
     while [ -e "$2" ]; do
       if is_alive "$1"; then sleep 1; continue; fi
       record=$(timeout 10 scontrol -o show job "$3") || { sleep 2; continue; }
-      if [[ "$record " == *" JobState=RUNNING Reason=Prolog "* ]]; then
+      if [[ "$record " == *" JobState=RUNNING Reason=Prolog "* && "$record " == *" BatchFlag=0 "* ]]; then
+        timeout 10 scancel "$3"
+      elif [[ "$record " == *" JobState=RUNNING Reason=Prolog "* ]]; then
         timeout 10 scontrol update "jobid=$3" requeue=1
         timeout 10 scontrol requeue "$3"
       fi

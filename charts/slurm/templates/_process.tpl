@@ -31,6 +31,7 @@ schedulerName: {{ include "slurm.schedulerName" . }}
 aliases: {{ toJson .Values.scheduler.aliases }}
 workloads: {{ toJson .Values.scheduler.workloads }}
 suspendOwners: {{ .Values.scheduler.suspendOwners }}
+immediateAllocation: {{ .Values.scheduler.immediateAllocation }}
 defaultPartition: {{ .Values.scheduler.defaultPartition | default (include "slurm.defaultPartition" .) | quote }}
 access: {{ toJson .Values.scheduler.access }}
 gpuResources: {{ toJson .Values.scheduler.gpuResources }}

@@ -41,6 +41,7 @@ from sunkpy.core.placement.eligibility import excluded, explain_eligibility
 
 _DEAF = "the placeholder did not end when it was told"
 _COVERED = "the pods that it covered have ended, and it has no room for others"
+_NO_SCRIPT = "its pods have ended, and an allocation has no script that could end by itself"
 _GIVEN_BACK = "it was cancelled before, and Slurm has not ended it yet"
 
 IDLE_PATIENCE_S = 120.0
@@ -114,6 +115,8 @@ def _end_job(view: GangView, job: JobView) -> list[GangAction]:
     # Its owner will make more pods for these places.
     if view.gang.expects_more and not job.is_let_go and view.idle_s < IDLE_PATIENCE_S:
         return []
+    if job.is_allocation:
+        return [Cancel(job=job.id, why=_NO_SCRIPT)]
     if not job.is_script_running:
         return []
     return [Finish(job=job.id, exit_code=0 if has_succeeded(view.gang) else 1)]

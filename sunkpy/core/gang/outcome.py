@@ -1,9 +1,16 @@
-"""How a gang ended: the exit code of its job."""
+"""How a gang ends: whether its job has an exit code to tell, and which."""
 
 from __future__ import annotations
 
 from sunkpy.core.gang.gang import ANY_PLACE, Gang, Role
 from sunkpy.core.model.objects import Pod
+
+
+def has_exit_code(gang: Gang) -> bool:
+    """Its pods can end by themselves. Those of a service (restartPolicy Always) run until somebody takes them away."""
+    there = [pod.spec for pod in gang.members]
+    declared = [role.shape for role in gang.roles if role.shape is not None]
+    return any(spec.restart_policy != "Always" for spec in (*there, *declared))
 
 
 def has_succeeded(gang: Gang) -> bool:

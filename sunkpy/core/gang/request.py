@@ -12,6 +12,7 @@ import msgspec
 
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.options import JobOptions
+from sunkpy.core.gang.outcome import has_exit_code
 from sunkpy.core.gang.slots import Slots, largest, needs_together, plan_slots, rounded
 from sunkpy.core.gang.terms import Terms
 from sunkpy.core.model import matching, quantity
@@ -35,7 +36,8 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A job to submit: `tasks` slots, which may share nodes when memory and GRES are asked per cpu and per task.
 
     `gres_…` in Slurm's TRES syntax: `gres/gpu:h100:2`. `time_limit_min`: None is the partition's default, 0 is
-    unlimited. `terms`: what of all this may be changed later.
+    unlimited. `terms`: what of all this may be changed later. `at_once`: it is first asked for as an allocation, which
+    Slurm grants or refuses there and then; what it refuses is queued under `script`.
     """
 
     name: str
@@ -54,19 +56,22 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     required_nodes: tuple[str, ...] = ()
     terms: Terms = Terms()
     script: str = PLACEHOLDER_SCRIPT
+    at_once: bool = False
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that decisions need. `gpu_resources`: extended resource → GRES name, as {"nvidia.com/gpu": "gpu"}.
 
     `epilog_timeout_s`: how long an epilog waits for pods to be gone before it drains the node. `suspend_owners`: owners
-    that ask for it are suspended when their gang is preempted.
+    that ask for it are suspended when their gang is preempted. `immediate_allocation`: a service is asked for as an
+    allocation that starts at once, before it is queued.
     """
 
     gpu_resources: Mapping[str, str]
     default_partition: str = ""
     epilog_timeout_s: float = 3600.0
     suspend_owners: bool = False
+    immediate_allocation: bool = True
 
 
 def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None) -> JobRequest:
@@ -150,6 +155,8 @@ def _request(gang: Gang, policy: Policy, slots: Slots, *, has_own_nodes: bool) -
         options=options,
         time_limit_min=terms.time_limit_min,
         terms=terms,
+        # An allocation has no script, so nothing that could end with the exit code of pods.
+        at_once=policy.immediate_allocation and not has_exit_code(gang),
     )
 
 

@@ -36,7 +36,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     that Slurm would not have.
     `prologs` and `epilogs` are the Slurm nodes whose hook has called for this job; `missing` counts fresh answers of
     Slurm, one after another, that did not contain the job. `is_cancelled`: Slurm has taken our order to end it, and its
-    state may not show it yet.
+    state may not show it yet. `is_allocation`: it has no script.
     """
 
     id: JobId
@@ -55,6 +55,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     missing: int = 0
     told_s_ago: float | None = None
     is_cancelled: bool = False
+    is_allocation: bool = False
 
     @property
     def is_lost(self) -> bool:
@@ -104,8 +105,13 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         return slurm_states.is_job_pending(self.state) and not self.prologs
 
     @property
+    def may_wait(self) -> bool:
+        """In the queue, unless Slurm or one of its nodes has told otherwise."""
+        return self.is_pending or not (self.state or self.prologs or self.missing)
+
+    @property
     def is_script_running(self) -> bool:
-        """The prologs are through and the script can be signalled."""
+        """The prologs are through, and a script that there is can be signalled."""
         return slurm_states.is_job_running(self.state) and not self.state & _BEFORE_SCRIPT
 
     @property

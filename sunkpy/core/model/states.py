@@ -162,6 +162,7 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
 
     `tasks` is what was asked for, 0 when Slurm does not say; `layout` how they lie on the nodes, `devices` which GRES
     it has on each, once it has them. `time_limit_min`: None when it is the partition's, 0 when there is none.
+    `is_batch`: it has a script; one that has none is an allocation.
     """
 
     id: JobId
@@ -188,6 +189,7 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     required_nodes: tuple[str, ...] = ()
     excluded_nodes: tuple[str, ...] = ()
     exit_code: int = 0
+    is_batch: bool = True
 
     @property
     def is_pending(self) -> bool:

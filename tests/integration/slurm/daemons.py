@@ -46,6 +46,11 @@ ReturnToService=2
 MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
 KillWait=2
+PrologFlags=Alloc
+Epilog=/etc/slurm/epilog.sh
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+SchedulerParameters=batch_sched_delay=0
 PartitionName=low Nodes=ALL Default=YES PriorityTier=1
 PartitionName=high Nodes=ALL PriorityTier=10
 """
@@ -53,11 +58,17 @@ PartitionName=high Nodes=ALL PriorityTier=10
 _START = f"""\
 #!/bin/bash
 mount -t proc proc /proc && mount -t tmpfs tmpfs /tmp && cd /tmp
-as() {{ local user=$1; shift; setpriv --reuid "$user" --regid "$user" --clear-groups "$@" & }}
-as slurm slurmctld -i -D > /var/log/slurmctld.log 2>&1
-slurmd -D -Z -N {NODE} --conf 'CPUs=2 RealMemory=1000 Feature=gpu' > /var/log/slurmd.log 2>&1 &
-as slurmrestd env SLURM_JWT=daemon slurmrestd -s $2 -a rest_auth/jwt 127.0.0.1:$1 > /var/log/slurmrestd.log 2>&1
-wait
+as() {{ local user=$1; shift; setpriv --reuid "$user" --regid "$user" --clear-groups "$@"; }}
+keep() {{ while :; do "$@"; sleep 0.2; done; }} # as its StatefulSet or DaemonSet would
+keep as slurm /usr/sbin/slurmctld -i -D >> /var/log/slurmctld.log 2>&1 &
+keep /usr/sbin/slurmd -D -Z -N {NODE} --conf 'CPUs=2 RealMemory=1000 Feature=gpu' >> /var/log/slurmd.log 2>&1 &
+keep as slurmrestd env SLURM_JWT=daemon slurmrestd -s $2 -a rest_auth/jwt 127.0.0.1:$1 >> /var/log/slurmrestd.log 2>&1 &
+while read -r signal name; do pkill "-$signal" -x "$name"; done
+"""
+
+_EPILOG = """\
+#!/bin/bash
+echo "$SLURM_JOB_ID $SLURM_JOB_COMMENT" >> /var/log/epilogs
 """
 
 _SLURMDBD_CONF = """\
@@ -158,6 +169,8 @@ class RealSlurm:
         conf = _SLURM_CONF.format(ctld_port=ctld_port, slurmd_port=slurmd_port)
         (etc / "slurm.conf").write_text(conf + (accounting.conf if accounting else ""))
         (etc / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
+        (etc / "epilog.sh").write_text(_EPILOG)
+        (etc / "epilog.sh").chmod(0o755)
         self.key_file = etc / "jwt.key"
         if accounting is None:
             for key in (etc / "slurm.key", self.key_file):
@@ -171,8 +184,28 @@ class RealSlurm:
         enter = f"exec chroot {self.root} /start {rest_port} {plugins}"
         into = f"hostname localhost; mount --bind /dev {self.root}/dev; {enter}"
         namespaces = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child"]
-        self._process = subprocess.Popen([*namespaces, "bash", "-c", into], stdin=subprocess.DEVNULL)
+        self._process = subprocess.Popen([*namespaces, "bash", "-c", into], stdin=subprocess.PIPE, text=True)
         _wait_for_port(rest_port, self)
+
+    def send(self, signal: str, daemon: str) -> None:
+        """A signal such as KILL to slurmctld, slurmd or slurmrestd; one that dies is started again."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{signal} {daemon}\n")
+        self._process.stdin.flush()
+
+    def starts(self, daemon: str) -> int:
+        """How often slurmctld or slurmd has started."""
+        return (self.root / f"var/log/{daemon}.log").read_text().count(f"{daemon} version ")
+
+    def has_saved(self, text: str) -> bool:
+        """The jobs that the next slurmctld will find have this text among them. One that is killed forgets seconds."""
+        return text.encode() in (self.root / "var/lib/slurm/job_state").read_bytes()
+
+    def epilogs(self) -> dict[int, str]:
+        """The comment of each job whose epilog has run."""
+        told = self.root / "var/log/epilogs"
+        lines = [line.partition(" ") for line in told.read_text().splitlines()] if told.exists() else []
+        return {int(job): comment for job, _, comment in lines}
 
     def logs(self) -> str:
         """The last lines of each daemon."""
@@ -180,6 +213,8 @@ class RealSlurm:
 
     def stop(self) -> None:
         """Every process goes with its namespace."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
         self._process.kill()
         self._process.wait()
         shutil.rmtree(self.root.parent)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 
@@ -13,55 +11,12 @@ from sunkpy.core.model.states import JobId, NodeComment
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import JobSubmission, NodeCache, NodeChange, NodesSnapshot, NotModified, Slurm, errors
 from sunkpy.slurm.nodes import UNDRAIN, drain
+from tests.integration.slurm.asking import happens, is_usable
 from tests.integration.slurm.daemons import NODE, RealSlurm
-from tests.polling import until
 
 pytestmark = pytest.mark.integration
 
 PLACEHOLDER = "#!/bin/bash\ntrap 'exit 0' USR1\ntrap 'exit 1' USR2\nsleep infinity & wait $!\n"
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
-    if os.geteuid() != 0:
-        pytest.skip("needs root: the daemons change their user")
-    slurm = RealSlurm(tmp_path_factory.mktemp("slurm"), os.environ.get("SLURM_SUITE", "trixie"))
-    yield slurm
-    slurm.stop()
-
-
-def connect(real: RealSlurm, user: str) -> Slurm:
-    return Slurm.connect(SlurmSettings(url=real.url, user=user, jwt_key_file=str(real.key_file)))
-
-
-@pytest.fixture
-async def admin(real: RealSlurm) -> AsyncIterator[Slurm]:
-    slurm = connect(real, "slurm")
-    await happens(real, lambda: is_usable(slurm))
-    yield slurm
-    await slurm.close()
-
-
-@pytest.fixture
-async def submitter(real: RealSlurm) -> AsyncIterator[Slurm]:
-    slurm = connect(real, "k8s")
-    yield slurm
-    await slurm.close()
-
-
-async def happens(real: RealSlurm, check: Callable[[], Awaitable[bool]]) -> None:
-    try:
-        await until(check, timeout_s=20, what="what the test waits for")
-    except TimeoutError as error:
-        raise AssertionError(f"{error}:\n{real.logs()}") from None
-
-
-async def is_usable(slurm: Slurm) -> bool:
-    try:
-        node = await slurm.node(NODE)
-    except errors.SlurmError:
-        return False
-    return node.is_registered and not node.is_drain
 
 
 def job(**changes: object) -> JobSubmission:

@@ -379,6 +379,11 @@ def test_an_alias_is_claimed_as_the_name_is_and_reaches_the_scheduler():
     assert _scheduler_settings(values).scheduler_names == ("demo", "sunk-scheduler", "alpha")
 
 
+@pytest.mark.parametrize(("values", "is_tried"), [({}, True), ({"immediateAllocation": False}, False)])
+def test_allocations_are_tried_unless_values_say_otherwise(values: dict[str, object], is_tried: bool):
+    assert _scheduler_settings({"scheduler": values}).immediate_allocation is is_tried
+
+
 def _scheduler_settings(values: dict[str, object]) -> SchedulerSettings:
     text = of_kind(render("slurm", values), "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
     return msgspec.yaml.decode(text, type=SchedulerSettings)

@@ -38,6 +38,9 @@ case $* in
   *) printf '%s\\n' "${@: -1}" >> "${0%/*}/reasons" ;;
 esac
 """
+SCANCEL = """#!/bin/bash
+printf 'cancel %s\\n' "$*" >> "${0%/*}/requeued"
+"""
 
 
 @dataclass
@@ -168,7 +171,9 @@ def hooks(tmp_path: Path, scheduler: Scheduler, scripts: dict[str, str]) -> Hook
         (tmp_path / name).write_text(text)
     (tmp_path / "token").write_text("secret-token\n")
     (tmp_path / "scontrol").write_text(SCONTROL)
-    (tmp_path / "scontrol").chmod(0o755)
+    (tmp_path / "scancel").write_text(SCANCEL)
+    for program in ("scontrol", "scancel"):
+        (tmp_path / program).chmod(0o755)
     (tmp_path / "markers").mkdir()
     hooks = Hooks(folder=tmp_path, port=scheduler.port)
     hooks.show_node("State=IDLE")
@@ -329,11 +334,12 @@ def requeued(hooks: Hooks) -> list[str]:
     ("state", "calls"),
     [
         ("JobState=RUNNING Reason=Prolog", [f"update jobid={OWN_JOB} requeue=1", f"requeue {OWN_JOB}"]),
+        ("JobState=RUNNING Reason=Prolog BatchFlag=0", [f"cancel {OWN_JOB}"]),
         ("JobState=CANCELLED Reason=None", []),
         ("JobState=RUNNING Reason=None", []),
     ],
 )
-def test_a_job_whose_prolog_slurm_cuts_short_at_the_gate_is_queued_again(
+def test_a_job_whose_prolog_slurm_cuts_short_at_the_gate_is_queued_again_or_cancelled_if_it_cannot_be(
     state: str, calls: list[str], hooks: Hooks, scheduler: Scheduler
 ):
     asked = threading.Event()

@@ -92,7 +92,9 @@ class World:
     def add_pod(
         self, name="web", *, cpu="1", annotations=None, labels=None, node="", running=False, owner=None, **spec
     ):
+        """A pod whose exit code counts; with `restartPolicy="Always"` a service."""
         containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
+        asked = {"schedulerName": "slurm", "restartPolicy": "Never", "containers": containers, "nodeName": node}
         status = {"phase": "Running", "containerStatuses": [{"name": "c", "state": {"running": {}}}]}
         metadata = {"name": name, "namespace": "default", "finalizers": [KUBELET], "labels": dict(labels or {})}
         if owner is not None:
@@ -101,7 +103,7 @@ class World:
             "pods",
             {
                 "metadata": metadata | {"annotations": dict(annotations or {})},
-                "spec": {"schedulerName": "slurm", "containers": containers, "nodeName": node} | spec,
+                "spec": asked | spec,
                 "status": status if running else {"phase": "Pending"},
             },
         )
@@ -158,6 +160,10 @@ class World:
         return self.slurm.submissions
 
     @property
+    def allocations(self):
+        return self.slurm.allocations
+
+    @property
     def signals(self):
         return self.slurm.signals
 
@@ -210,7 +216,17 @@ async def connections(world, tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def leading(world, tmp_path, *, sweep_seconds=600.0, poll_seconds=0.02, aliases=(), suspend_owners=False, **term):
+async def leading(
+    world,
+    tmp_path,
+    *,
+    sweep_seconds=600.0,
+    poll_seconds=0.02,
+    aliases=(),
+    suspend_owners=False,
+    immediate_allocation=True,
+    **term,
+):
     """A scheduler that leads on the world; gives its hook server."""
     async with connections(world, tmp_path) as (kube, slurm, settings):
         settings = msgspec.structs.replace(
@@ -219,6 +235,7 @@ async def leading(world, tmp_path, *, sweep_seconds=600.0, poll_seconds=0.02, al
             poll_seconds=poll_seconds,
             aliases=aliases,
             suspend_owners=suspend_owners,
+            immediate_allocation=immediate_allocation,
         )
         process = Process("scheduler", settings)
         metrics = SchedulerMetrics(process.registry)

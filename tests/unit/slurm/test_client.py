@@ -1,3 +1,5 @@
+import json
+
 import httpx
 import msgspec
 import pytest
@@ -160,8 +162,42 @@ async def test_a_submission_that_names_an_unknown_node_is_rejected_not_missing(h
         )
 
 
+@every_server
+async def test_an_allocation_is_granted_at_once_and_has_no_script(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
+    serve(httpx_mock, answer(slurm, api, "allocate"), answer(slurm, api, "job-allocation"))
+    granted = await client(api).allocate_now(JobSubmission(name="web-0", script="#!/bin/sh", comment="c"))
+    assert granted is not None
+    job = json.loads(httpx_mock.get_requests()[-1].content)["job"]
+    assert (job["immediate"], job["requeue"]) == (True, False)
+    assert not {"script", "standard_output", "hold"} & job.keys()
+    seen = await client(api).job(granted.job_id)
+    assert (seen.id, seen.is_running, seen.is_batch) == (granted.job_id, True, False)
+    assert seen.comment == "k8s:default/web-0:uid-1"
+
+
+@every_server
+@pytest.mark.parametrize("name", ["allocate-busy", "allocate-not-first", "allocate-bad-partition"])
+async def test_what_cannot_start_at_once_is_left_to_the_queue(httpx_mock, slurm, api, name) -> None:
+    serve(httpx_mock, answer(slurm, api, name))
+    assert await client(api).allocate_now(JobSubmission(name="web-0", script="", comment="c")) is None
+
+
+@pytest.mark.parametrize("failure", [httpx.ReadTimeout("slow"), httpx.ConnectError("away")])
+async def test_an_allocation_that_was_not_answered_may_be_there_and_is_not_asked_for_again(httpx_mock, failure) -> None:
+    httpx_mock.add_exception(failure)
+    with pytest.raises(errors.Unreachable):
+        await client("v0.0.42").allocate_now(JobSubmission(name="a", script="", comment="c"))
+    assert len(httpx_mock.get_requests()) == 1
+
+
+@every_server
+async def test_a_batch_job_is_told_from_an_allocation(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
+    serve(httpx_mock, answer(slurm, api, "job-running"))
+    assert (await client(api).job(JobId(1))).is_batch
+
+
 def test_a_submission_names_only_what_was_asked_for() -> None:
-    job = JobSubmission(name="a", script="#!/bin/sh", comment="c", tres_per_node="gres/gpu:2").to_wire()["job"]
+    job = JobSubmission(name="a", script="#!/bin/sh", comment="c", tres_per_node="gres/gpu:2").to_batch()["job"]
     assert isinstance(job, dict)
     assert job["tres_per_node"] == "gres/gpu:2"
     assert job["requeue"] is False
@@ -170,7 +206,7 @@ def test_a_submission_names_only_what_was_asked_for() -> None:
 
 def test_tasks_may_share_nodes() -> None:
     asked = JobSubmission(name="a", script="", comment="", tasks=5, maximum_nodes=5, memory_mib_per_cpu=64)
-    job = msgspec.structs.replace(asked, tres_per_task="gres/gpu:1").to_wire()["job"]
+    job = msgspec.structs.replace(asked, tres_per_task="gres/gpu:1").to_batch()["job"]
     assert isinstance(job, dict)
     assert (job["tasks"], job["minimum_nodes"], job["maximum_nodes"]) == (5, 1, 5)
     assert job["memory_per_cpu"] == {"set": True, "infinite": False, "number": 64}
@@ -179,7 +215,7 @@ def test_tasks_may_share_nodes() -> None:
 
 
 def test_switches_are_asked_for_with_the_time_to_wait_for_them() -> None:
-    job = JobSubmission(name="a", script="", comment="", switches=1, switches_wait_s=600, wckey="k").to_wire()["job"]
+    job = JobSubmission(name="a", script="", comment="", switches=1, switches_wait_s=600, wckey="k").to_batch()["job"]
     assert isinstance(job, dict)
     assert job["required_switches"] == {"set": True, "infinite": False, "number": 1}
     assert (job["wait_for_switch"], job["wckey"]) == (600, "k")

@@ -1,4 +1,4 @@
-"""What is done about jobs that died with a slurmd, run with a scontrol that tells what it is given."""
+"""What is done about jobs that died with a slurmd, run with programs of Slurm that tell what they are given."""
 
 from __future__ import annotations
 
@@ -11,11 +11,20 @@ REQUEUE_LOST = Path(__file__).parents[3] / "slurm-images" / "bin" / "requeue-los
 SCONTROL = """\
 #!/bin/bash
 if [ "$1" = -o ]; then
-  if [ "$4" = 11 ]; then echo "JobId=11 JobState=RUNNING Reason=Prolog Requeue=0"; else echo "JobId=$4 Reason=None"; fi
+  case $4 in
+    11) echo "JobId=11 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=1" ;;
+    12) echo "JobId=12 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=0" ;;
+    13) echo "JobId=13 JobState=RUNNING Reason=None Requeue=0 BatchFlag=0" ;;
+    *) echo "JobId=$4 JobState=RUNNING Reason=None BatchFlag=1" ;;
+  esac
   exit
 fi
 [ "$2" != 8 ] || exit 1 # submitted with --no-requeue
 echo "$@" >> "$TOLD"
+"""
+SCANCEL = """\
+#!/bin/bash
+echo "cancel $1" >> "$TOLD"
 """
 PGREP = """\
 #!/bin/bash
@@ -27,7 +36,7 @@ def requeue_lost(folder: Path, *jobs: str) -> tuple[list[str], str]:
     """What Slurm is told, and what is said, when these jobs were running before."""
     told = folder / "told"
     told.touch()
-    for name, text in (("scontrol", SCONTROL), ("pgrep", PGREP)):
+    for name, text in (("scontrol", SCONTROL), ("scancel", SCANCEL), ("pgrep", PGREP)):
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     with socket.create_server(("127.0.0.1", 0)) as slurmd:
@@ -51,3 +60,9 @@ def test_a_job_that_was_ordered_again_and_runs_is_left_alone(tmp_path: Path):
 
 def test_one_that_waited_in_its_prolog_is_requeued_whatever_it_was_submitted_with(tmp_path: Path):
     assert requeue_lost(tmp_path, "11")[0] == ["update jobid=11 requeue=1", "requeue 11"]
+
+
+def test_an_allocation_is_cancelled_if_it_waited_in_its_prolog_and_lives_on_if_not(tmp_path: Path):
+    told, said = requeue_lost(tmp_path, "12", "13")
+    assert told == ["cancel 12"]
+    assert "allocation 12" in said

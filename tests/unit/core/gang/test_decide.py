@@ -199,6 +199,13 @@ def test_the_job_ends_as_its_pod_ended(phase, exit_code):
     assert decide_gang(view(pod, job("RUNNING")), POLICY) == [Finish(job=7, exit_code=exit_code)]
 
 
+@pytest.mark.parametrize("state", [("RUNNING", "CONFIGURING"), ("RUNNING",)])
+def test_an_allocation_cannot_be_told_and_is_cancelled(state):
+    pod = make_pod(node="k1", phase="Failed")
+    (action,) = decide_gang(view(pod, job(*state, is_allocation=True)), POLICY)
+    assert action == Cancel(job=7, why="its pods have ended, and an allocation has no script that could end by itself")
+
+
 def test_a_job_whose_script_has_not_begun_is_told_later():
     pod = make_pod(node="k1", phase="Succeeded")
     assert decide_gang(view(pod, job("RUNNING", "CONFIGURING")), POLICY) == []
@@ -288,6 +295,22 @@ def test_other_jobs_of_a_bound_pod_are_cancelled():
     assert decide_gang(view(pod, job("RUNNING"), job("PENDING", id=8)), POLICY)[0].job == 8
 
 
+@pytest.mark.parametrize(
+    ("known", "may_wait"),
+    [
+        (job(), True),
+        (job("PENDING"), True),
+        (job("PENDING", prologs=frozenset({"n1"})), False),
+        (job(prologs=frozenset({"n1"})), False),
+        (job(missing=1), False),
+        (job("RUNNING"), False),
+        (job("CANCELLED"), False),
+    ],
+)
+def test_a_job_of_which_nobody_has_told_may_be_in_the_queue(known, may_wait):
+    assert known.may_wait is may_wait
+
+
 FLAGS = st.frozensets(
     st.sampled_from(["PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "CANCELLED", "PREEMPTED"]),
     max_size=2,
@@ -302,6 +325,7 @@ JOBS = st.builds(
     epilogs=NODES,
     missing=st.integers(0, 3),
     told_s_ago=st.none() | st.just(20.0),
+    is_allocation=st.booleans(),
 )
 PODS = st.builds(
     make_pod,
@@ -340,6 +364,12 @@ def test_no_view_binds_twice_or_submits_beside_a_live_job(seen):
     assert not (Submit in actions and seen.live_jobs)
     if Bind in actions:
         assert not seen.is_bound
+
+
+@given(VIEWS)
+def test_no_view_tells_an_allocation_how_its_pods_ended(seen):
+    allocations = {known.id for known in seen.jobs if known.is_allocation}
+    assert not [a for a in decide_gang(seen, POLICY) if isinstance(a, Finish) and a.job in allocations]
 
 
 @given(VIEWS)

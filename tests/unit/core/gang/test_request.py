@@ -3,7 +3,7 @@ import subprocess
 import pytest
 
 from sunkpy.core.gang.identity import GangId, parse_comment
-from sunkpy.core.gang.request import PLACEHOLDER_SCRIPT, Policy, plan_job
+from sunkpy.core.gang.request import PLACEHOLDER_SCRIPT, Policy, plan_cover, plan_job
 from sunkpy.core.model.objects import Container, Resources
 from tests.unit.core.gang.pods import make_gang
 
@@ -82,6 +82,16 @@ def test_the_default_partition_holds_only_when_none_is_named():
     policy = Policy(gpu_resources={}, default_partition="low")
     assert plan_job(gang, policy).options.partition == "low"
     assert plan_job(named, policy).options.partition == "high"
+
+
+@pytest.mark.parametrize(
+    ("restart_policy", "is_wished", "at_once"),
+    [("Always", True, True), ("Always", False, False), ("OnFailure", True, False), ("Never", True, False)],
+)
+def test_a_service_is_asked_for_at_once(restart_policy, is_wished, at_once):
+    gang, policy = make_gang(restart_policy=restart_policy), Policy(gpu_resources={}, immediate_allocation=is_wished)
+    assert plan_job(gang, policy).at_once is at_once
+    assert plan_cover(gang, policy, {"uid-1": "n1"}).at_once is at_once
 
 
 def test_the_comment_leads_back_to_the_pod():

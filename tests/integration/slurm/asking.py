@@ -1,0 +1,32 @@
+"""Asks a real Slurm as one of its users, and waits for what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from sunkpy.runtime.settings import SlurmSettings
+from sunkpy.slurm import Slurm, errors
+from tests.integration.slurm.daemons import NODE, RealSlurm
+from tests.polling import until
+
+
+def connect(real: RealSlurm, user: str, url: str = "") -> Slurm:
+    """A client; `url` when it shall not speak to slurmrestd itself."""
+    return Slurm.connect(SlurmSettings(url=url or real.url, user=user, jwt_key_file=str(real.key_file)))
+
+
+async def happens(real: RealSlurm, check: Callable[[], Awaitable[bool]]) -> None:
+    """Wait; what the daemons said last is told when it does not happen."""
+    try:
+        await until(check, timeout_s=40, what="what the test waits for")
+    except TimeoutError as error:
+        raise AssertionError(f"{error}:\n{real.logs()}") from None
+
+
+async def is_usable(slurm: Slurm) -> bool:
+    """The node may be given jobs."""
+    try:
+        node = await slurm.node(NODE)
+    except errors.SlurmError:
+        return False
+    return node.is_registered and not node.is_drain
