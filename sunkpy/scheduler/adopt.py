@@ -1,4 +1,4 @@
-"""What a new leader finds: the jobs of all gangs by their comment, and under which of them each pod was bound.
+"""What a new leader finds: the jobs of all gangs, and under which of them each pod was bound.
 
 Until this is done nothing is submitted or told to anybody.
 """
@@ -17,6 +17,7 @@ from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.scheduler.cluster import Cluster
+from sunkpy.scheduler.entries import GangEntry
 from sunkpy.scheduler.job_search import JobSearch
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.members import MemberIndex
@@ -85,7 +86,7 @@ class Adoption:
             if live:
                 entry = self._ledger.ensure(id)
                 for job in live:
-                    self._ledger.add_job(entry, job.id, excluded=job.excluded_nodes, required=job.required_nodes)
+                    self._add(entry, job)
                 noted.append(id)
         return noted
 
@@ -115,7 +116,7 @@ class Adoption:
         return None
 
     def _adopt_bound(self, pod: Pod, id: GangId, jobs: Jobs) -> None:
-        """Under which job was this pod bound? Its annotation tells, but only comment and user of a job prove it.
+        """Under which job was this pod bound? Its annotation tells, but only the job itself proves it.
 
         Anybody who may edit the pod can write another job's id there.
         """
@@ -125,4 +126,8 @@ class Adoption:
         own = sorted(jobs.get(id, ()), key=lambda job: (str(job.id) == noted, job.is_running, job.id))
         if own:
             entry.bound_to = own[-1].id
-            self._ledger.add_job(entry, own[-1].id, required=own[-1].required_nodes)
+            self._add(entry, own[-1])
+
+    def _add(self, entry: GangEntry, job: SlurmJob) -> None:
+        nodes = {"excluded": job.excluded_nodes, "required": job.required_nodes}
+        self._ledger.add_job(entry, job.id, user=job.user, **nodes)

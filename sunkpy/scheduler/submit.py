@@ -23,6 +23,7 @@ TELL_AGAIN_S = 3.0
 CANCEL_AGAIN_S = 30.0
 _REJECTED_FIRST_S = 15.0
 _LATE_SUBMIT_S = 2.0
+_SLURM_USER = "slurm"
 
 
 class NotSubmitted(Exception):
@@ -30,12 +31,17 @@ class NotSubmitted(Exception):
 
 
 class JobWriter:
-    """Each write may be repeated: what Slurm has done already is no error."""
+    """Each write may be repeated: what Slurm has done already is no error.
+
+    All that is done to a job is done as its owner, so that Slurm allows no more than it allows them. `user` is the
+    scheduler's own Slurm user.
+    """
 
     def __init__(
         self,
         *,
         slurm: Slurm,
+        user: str,
         search: JobSearch,
         ledger: Ledger,
         queue: WorkQueue[GangId],
@@ -43,6 +49,7 @@ class JobWriter:
         clock: Callable[[], float],
     ) -> None:
         self._slurm = slurm
+        self._user = user
         self._search = search
         self._ledger = ledger
         self._queue = queue
@@ -59,7 +66,7 @@ class JobWriter:
         if entry.uncertain_since is not None and await self._find_lost_answer(entry):
             return None
         try:
-            submitted = await self._slurm.submit_job(submission(request))
+            submitted = await self._slurm.submit_job(submission(request), user=self._as(request.options.user))
         except (errors.Unreachable, errors.Malformed) as error:
             entry.uncertain_since = self._clock()
             raise self._failed(entry, error, first_s=_LATE_SUBMIT_S) from error
@@ -68,7 +75,7 @@ class JobWriter:
         self._metrics.submits.labels("ok").inc()
         entry.refused = ""
         nodes = {"excluded": request.excluded_nodes, "required": request.required_nodes}
-        job = self._ledger.add_job(entry, submitted.job_id, **nodes)
+        job = self._ledger.add_job(entry, submitted.job_id, user=request.options.user or self._user, **nodes)
         job.terms = request.terms
         self._log.info("submitted", gang=str(entry.id), job=submitted.job_id, warnings=submitted.warnings)
         return submitted.job_id
@@ -80,9 +87,14 @@ class JobWriter:
         entry.uncertain_since = None
         live = [job for job in found if not job.is_ended]
         for job in live:
-            self._ledger.add_job(entry, job.id, excluded=job.excluded_nodes, required=job.required_nodes)
+            nodes = {"excluded": job.excluded_nodes, "required": job.required_nodes}
+            self._ledger.add_job(entry, job.id, user=job.user, **nodes)
         self._queue.add(entry.id)
         return bool(live)
+
+    def _as(self, user: str) -> str:
+        """Whose token a request needs; empty for the scheduler's own."""
+        return user if user != self._user else ""
 
     def _failed(self, entry: GangEntry, error: errors.SlurmError, *, first_s: float) -> NotSubmitted:
         self._metrics.submits.labels("failed").inc()
@@ -93,7 +105,7 @@ class JobWriter:
     async def exclude(self, entry: GangEntry, action: act.UpdateExcluded) -> None:
         """Replace the nodes that a pending job must not use."""
         try:
-            await self._slurm.exclude_nodes(action.job, action.excluded)
+            await self._slurm.exclude_nodes(action.job, action.excluded, user=self._as(entry.jobs[action.job].user))
         except (errors.AlreadyDone, errors.NotFound, errors.Rejected) as error:
             self._log.warning("job not updated", job=action.job, error=error.message)
         entry.jobs[action.job].excluded = action.excluded
@@ -103,7 +115,7 @@ class JobWriter:
         job, change = entry.jobs[action.job], action.change
         try:
             if change.fields:
-                await self._slurm.update_job(action.job, update(change))
+                await self._slurm.update_job(action.job, update(change), user=self._as(job.user))
         except (errors.AlreadyDone, errors.NotFound):
             return ""  # the poll tells
         except errors.Rejected as error:
@@ -120,7 +132,8 @@ class JobWriter:
             return
         job.told_at, job.last_told_at = job.told_at or now, now
         try:
-            await self._slurm.signal_job(action.job, "USR2" if action.exit_code else "USR1")
+            signal = "USR2" if action.exit_code else "USR1"
+            await self._slurm.signal_job(action.job, signal, user=self._as(job.user))
         except (errors.AlreadyDone, errors.NotFound, errors.Busy, errors.Rejected) as error:
             self._log.info("placeholder not told", job=action.job, error=error.message)
 
@@ -132,9 +145,19 @@ class JobWriter:
         self._log.info("cancelling", gang=str(entry.id), job=job, why=why)
         # The poll tells of a job that has ended already.
         with contextlib.suppress(errors.AlreadyDone, errors.NotFound):
-            await self._slurm.cancel_job(job)
+            await self._cancel_as(self._as(known.user), job)
         known.cancelled_at = now
         self._metrics.cancels.inc()
+
+    async def _cancel_as(self, user: str, job: JobId) -> None:
+        """As SlurmUser when the owner may not, for Slurm does not know them any more: the job would stay for ever."""
+        try:
+            await self._slurm.cancel_job(job, user=user)
+        except (errors.Rejected, errors.Unauthorized) as error:
+            if not user:
+                raise
+            self._log.warning("not cancelled by its owner", job=job, user=user, error=error.message)
+            await self._slurm.cancel_job(job, user=_SLURM_USER)
 
 
 def update(change: Change) -> JobUpdate:

@@ -97,6 +97,7 @@ class Term:
             self._slurm_nodes,
             self._settings,
             on_nodes=lambda: self._loop.nodes_changed(),
+            on_namespace=lambda name: self._loop.namespace_changed(name),
             note_odd=self._oddities.note,
         )
 
@@ -114,6 +115,7 @@ class Term:
         binder = Binder(cluster=self._cluster, pods=self._pods, metrics=self._metrics, clock=self._clock)
         jobs = JobWriter(
             slurm=self._slurm,
+            user=self._settings.slurm.user,
             search=self._search,
             ledger=self._ledger,
             queue=self._queue,
@@ -238,6 +240,7 @@ class Term:
             self._slurm,
             self._ledger,
             self._metrics,
+            user=self._settings.slurm.user,
             poll_s=self._settings.poll_seconds,
             clock=self._clock,
             on_change=self._loop.gang_changed,

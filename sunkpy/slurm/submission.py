@@ -41,17 +41,18 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
     required_nodes: tuple[str, ...] = ()
     hold: bool = False
 
-    def to_wire(self) -> dict[str, object]:
-        """Body of the request. Only what was asked for is named, so that the cluster's defaults hold."""
+    def to_wire(self, *, seal: str = "") -> dict[str, object]:
+        """Body of the request. Only what was asked for is named, so that the cluster's defaults hold.
+
+        The seal goes in `extra`, where slurmctld's script takes it away.
+        """
         job: dict[str, object] = {
             "name": self.name,
             "script": self.script,
             "comment": self.comment,
             "environment": ["PATH=/usr/local/bin:/usr/bin:/bin"],
             "current_working_directory": "/tmp",
-            "standard_input": "/dev/null",
-            "standard_output": "/dev/null",
-            "standard_error": "/dev/null",
+            **dict.fromkeys(("standard_input", "standard_output", "standard_error"), "/dev/null"),
             "requeue": False,
             "minimum_nodes": self.minimum_nodes,
             "tasks": self.tasks,
@@ -77,6 +78,7 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
             "time_limit": _time_limit(self.time_limit_minutes),
             "shared": [self.shared] if self.shared else [],
             "hold": self.hold,
+            "extra": seal,
         }
         return {"job": job | {key: value for key, value in optional.items() if value}}
 

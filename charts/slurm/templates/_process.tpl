@@ -33,6 +33,7 @@ workloads: {{ toJson .Values.scheduler.workloads }}
 suspendOwners: {{ .Values.scheduler.suspendOwners }}
 defaultPartition: {{ .Values.scheduler.defaultPartition | default (include "slurm.defaultPartition" .) | quote }}
 access: {{ toJson .Values.scheduler.access }}
+annotatedAccess: {{ .Values.scheduler.annotatedAccess }}
 gpuResources: {{ toJson .Values.scheduler.gpuResources }}
 hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ int .Values.hooks.epilogTimeoutSeconds }}}
 {{- end }}

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from devcluster.waiting import wait_until
+from sunkpy.slurm.auth import MintedToken
 
 ROOT = Path(__file__).parents[3]
 NODE = "gpu-000-001"
@@ -147,16 +148,30 @@ class RealAccounting:
 
 
 class RealSlurm:
-    """A running Slurm. `url` of slurmrestd, `key_file` to mint tokens with. With accounting it lives in its root."""
+    """A running Slurm. `url` of slurmrestd, `key_file` to mint tokens with. With accounting it lives in its root.
 
-    def __init__(self, folder: Path, suite: str, accounting: RealAccounting | None = None) -> None:
+    `people`: users with their uids, whom it knows and to whom jobs of pods may belong.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        suite: str,
+        accounting: RealAccounting | None = None,
+        people: Mapping[str, int] | None = None,
+    ) -> None:
         self.root = folder / "root"
         if accounting is None:
             unpack(suite, ("slurmctld", "slurmrestd", "slurmd"), self.root)
         ctld_port, slurmd_port, rest_port = _free_ports(3)
         etc = self.root / "etc/slurm"
         conf = _SLURM_CONF.format(ctld_port=ctld_port, slurmd_port=slurmd_port)
-        (etc / "slurm.conf").write_text(conf + (accounting.conf if accounting else ""))
+        conf += accounting.conf if accounting else ""
+        (etc / "slurm.conf").write_text(conf + ("JobSubmitPlugins=lua\n" if people else ""))
+        self._people = people or {}
+        if people:
+            shutil.copy(ROOT / "charts/slurm/files/job_submit.lua", etc)
+            self.know(people)
         (etc / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         self.key_file = etc / "jwt.key"
         if accounting is None:
@@ -173,6 +188,21 @@ class RealSlurm:
         namespaces = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child"]
         self._process = subprocess.Popen([*namespaces, "bash", "-c", into], stdin=subprocess.DEVNULL)
         _wait_for_port(rest_port, self)
+
+    def know(self, people: Mapping[str, int]) -> None:
+        """These are its users besides those of the images."""
+        images = self.root / "etc/passwd.image"
+        if not images.exists():
+            shutil.copy(self.root / "etc/passwd", images)
+        lines = (f"{name}:x:{uid}:{uid}::/tmp:/bin/bash\n" for name, uid in people.items())
+        (self.root / "etc/passwd").write_text(images.read_text() + "".join(lines))
+
+    def run_as(self, user: str, *command: str) -> tuple[int, str]:
+        """Exit code and output of a command of Slurm as one of its people, who shows a token."""
+        token = MintedToken(self.key_file, user=user).token()
+        argv, env = _argv_in(self.root, self._people.get(user, 401), command), _environment({"SLURM_JWT": token})
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, cwd="/")
+        return done.returncode, done.stdout + done.stderr
 
     def logs(self) -> str:
         """The last lines of each daemon."""
@@ -258,7 +288,7 @@ def _wait_for_port(port: int, slurm: RealSlurm | RealAccounting) -> None:
             return False
         return True
 
-    if wait_until(listens, timeout_s=60, every_s=0.1):
+    if wait_until(listens, timeout_s=180, every_s=0.1):
         return
     said = slurm.logs()
     slurm.stop()
