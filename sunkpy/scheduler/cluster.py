@@ -53,10 +53,8 @@ class Cluster:
         self._on_nodes, self._on_namespace = on_nodes, on_namespace
         self._log = structlog.get_logger("cluster")
         self._eligible: dict[bytes, Eligibility] = {}
-        self._by_slurm_node, self._by_node = (
-            defaultdict[str, dict[str, Pod]](dict),
-            defaultdict[str, dict[str, Pod]](dict),
-        )
+        self._by_slurm_node: dict[str, dict[str, Pod]] = defaultdict(dict)
+        self._by_node: dict[str, dict[str, Pod]] = defaultdict(dict)
         self._candidates: list[Candidate] | None = None
         self._by_name: dict[str, Node] | None = None
         self._by_hostname: dict[str, str] | None = None
@@ -76,10 +74,13 @@ class Cluster:
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
         self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels, tell=odd_pod)
         self._namespaces = Informer(kube, paths.NAMESPACES, KubeObject, tell=partial(note_odd, "Namespace"))
+        self._listen()
+
+    def _listen(self) -> None:
         self.nodes.add_handler(self._node_changed)
         self.slurmd_pods.add_handler(self._slurmd_changed)
         self._namespaces.add_handler(self._namespace_changed)
-        slurm_nodes.add_listener(self._slurm_nodes_changed)
+        self._slurm_nodes.add_listener(self._slurm_nodes_changed)
 
     async def run(self) -> None:
         """Watch until cancelled."""
