@@ -3,31 +3,32 @@
 -- scheduler's, or take from one what its pods have.
 --
 -- The scheduler sends the seal in the field `extra`, which is emptied here. A job that has shown it gets its comment as
--- admin comment as well, which nobody below an operator can write: that is what the scheduler believes.
+-- admin comment as well, which its owner cannot write: that is what the scheduler believes. Jobs of the scheduler's own
+-- user are known by their user, and nobody else's business.
 
-local OURS = "^k8s:"
+local OURS, SCHEDULER = "^k8s:", "k8s"
 -- ESLURM_ACCESS_DENIED, ESLURM_USER_ID_UNKNOWN
 local DENIED, UNKNOWN_USER = 2002, 2166
 
--- As sunkpy.slurm.auth makes it. Read once: slurmctld reads its key once as well.
-local function read_seal()
-  local pipe = io.popen("{ cat /etc/slurm/jwt.key && printf 'sunkpy seal'; } | sha256sum")
-  local seal = pipe:read("*a"):match("^%x+")
+local function output_of(pipe)
+  local text = pipe:read("*a"):match("^%x+")
   pipe:close()
-  return seal
+  return text
 end
 
-local seal = assert(read_seal(), "no seal: cannot read /etc/slurm/jwt.key")
+-- As sunkpy.slurm.auth makes it. Read once: slurmctld reads its key once as well.
+local seal = output_of(io.popen("[ -s /etc/slurm/jwt.key ] && { cat /etc/slurm/jwt.key; printf 'sunkpy seal'; } | sha256sum"))
+local slurm_user = tonumber(output_of(io.popen("id -u")))
+assert(seal and slurm_user, "no seal: cannot read /etc/slurm/jwt.key")
 
--- What the pods of a job rely on. Left to its owner: to cancel, hold and release it, its time limit, nice, begin, deadline.
+-- What the pods of a job rely on. Left to its owner, and to operators: to cancel, hold and release it, its time limit, nice
+-- and begin.
 local KEPT = {
-  "account", "admin_comment", "comment", "contiguous",
-  "cpus_per_task", "dependency", "exc_nodes", "extra", "features", "gres",
-  "licenses", "max_cpus", "max_nodes", "min_cpus", "min_mem_per_cpu", "min_mem_per_node", "min_nodes",
-  "name", "ntasks_per_node", "ntasks_per_socket", "num_tasks",
-  "partition", "pn_min_cpus", "pn_min_tmp_disk", "prefer", "qos", "req_nodes", "requeue", "reservation", "shared",
-  "std_err", "std_in", "std_out", "tres_per_job", "tres_per_node",
-  "tres_per_socket", "tres_per_task", "wckey", "work_dir",
+  "account", "admin_comment", "comment", "contiguous", "cpus_per_task", "dependency", "exc_nodes", "extra",
+  "features", "gres", "licenses", "max_cpus", "max_nodes", "min_cpus", "min_mem_per_cpu", "min_mem_per_node",
+  "min_nodes", "name", "ntasks_per_node", "ntasks_per_socket", "num_tasks", "partition", "pn_min_cpus",
+  "pn_min_tmp_disk", "prefer", "qos", "req_nodes", "requeue", "reservation", "shared", "std_err", "std_in", "std_out",
+  "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task", "wckey", "work_dir",
 }
 local UNSET = { [0xfffe] = true, [0xfffffffe] = true, [2 ^ 64 - 2] = true }
 
@@ -38,10 +39,12 @@ local function refuse(code, text)
   return code
 end
 
+local FORGED = "a comment that starts with k8s: says that a job stands for Kubernetes pods; write another"
+
 function slurm_job_submit(job_desc, _, _)
   if job_desc.extra ~= seal then
-    if is_ours(job_desc.comment) and job_desc.user_name ~= "k8s" then
-      return refuse(DENIED, "a comment that starts with k8s: says that a job stands for Kubernetes pods; write another")
+    if job_desc.user_name ~= SCHEDULER and (is_ours(job_desc.comment) or is_ours(job_desc.admin_comment)) then
+      return refuse(DENIED, FORGED)
     end
     return slurm.SUCCESS
   end
@@ -58,11 +61,9 @@ function slurm_job_modify(job_desc, job_rec, _, modify_uid)
     job_desc.extra = ""
     return slurm.SUCCESS
   end
-  if modify_uid ~= job_rec.user_id then return slurm.SUCCESS end
+  if modify_uid == 0 or modify_uid == slurm_user or job_rec.user_name == SCHEDULER then return slurm.SUCCESS end
   if not is_ours(job_rec.admin_comment) then
-    if is_ours(job_desc.comment) then
-      return refuse(DENIED, "a comment that starts with k8s: says that a job stands for Kubernetes pods; write another")
-    end
+    if is_ours(job_desc.comment) or is_ours(job_desc.admin_comment) then return refuse(DENIED, FORGED) end
     return slurm.SUCCESS
   end
   for _, field in ipairs(KEPT) do

@@ -20,7 +20,7 @@ from tests.polling import until
 
 pytestmark = pytest.mark.integration
 
-PEOPLE = {"ann": 2001, "bob": 2002}
+PEOPLE = {"ann": 2001, "bob": 2002, "oda": 2003}
 GANG = GangId(namespace="chem", name="web", uid="u-1")
 SCRIPT = "#!/bin/bash\ntrap 'exit 0' USR1\nsleep infinity & wait $!\n"
 
@@ -48,6 +48,7 @@ def make_accounts(accounting: RealAccounting) -> None:
     sacctmgr("add", "qos", "fast")
     sacctmgr("add", "user", "ann", "account=chem", "maxtresperjob=cpu=1")
     sacctmgr("add", "user", "k8s", "account=chem")
+    sacctmgr("add", "user", "oda", "account=chem", "adminlevel=operator")
 
 
 @pytest.fixture
@@ -223,7 +224,7 @@ async def test_the_scheduler_changes_it_as_its_owner_within_what_they_may(schedu
 async def test_the_job_of_a_user_who_is_gone_is_ended_by_slurms_own(slurm: RealSlurm, scheduler: Slurm) -> None:
     job_id = await submitted(scheduler)
     await runs(scheduler, job_id)
-    slurm.know({"bob": PEOPLE["bob"]})
+    slurm.know({name: uid for name, uid in PEOPLE.items() if name != "ann"})
     try:
         with pytest.raises((errors.Rejected, errors.Unauthorized)):
             await scheduler.cancel_job(job_id, user="ann")
@@ -237,4 +238,23 @@ async def test_jobs_of_the_schedulers_own_user_are_as_they_were(scheduler: Slurm
     job_id = (await scheduler.submit_job(pods_job(hold=True))).job_id
     job = await scheduler.job(job_id)
     assert (job.user, job.admin_comment, gang_of(job, scheduler="k8s")) == ("k8s", "", GANG)
+    await scheduler.update_job(job_id, JobUpdate(comment=GANG.comment("other text")))
+    await scheduler.exclude_nodes(job_id, [NODE])
     await scheduler.cancel_job(job_id)
+
+
+async def test_an_operator_makes_no_job_of_pods_and_takes_nothing_from_one(slurm: RealSlurm, scheduler: Slurm) -> None:
+    """Root and SlurmUser may: theirs is all of Slurm, this script too."""
+    job_id = await submitted(scheduler, hold=True)
+    code, said = slurm.run_as("oda", "scontrol", "update", f"jobid={job_id}", "comment=mine")
+    assert (code, "cannot be changed here" in said) == (1, True)
+    code, said = slurm.run_as("oda", "scontrol", "update", f"jobid={job_id}", "admincomment=k8s:other/web:u")
+    assert (code, "cannot be changed here" in said) == (1, True)
+    assert slurm.run_as("slurm", "scontrol", "update", f"jobid={job_id}", "comment=mine")[0] == 0
+    job = await scheduler.job(job_id)
+    assert (job.comment, gang_of(job, scheduler="k8s")) == ("mine", GANG)
+    assert slurm.run_as("oda", "scancel", str(job_id))[0] == 0
+    own = JobId(int(slurm.run_as("oda", "sbatch", "--parsable", "--hold", "--mem=10", "--wrap=true")[1].split()[-1]))
+    code, said = slurm.run_as("oda", "scontrol", "update", f"jobid={own}", f"admincomment={GANG.comment()}")
+    assert (code, "says that a job stands for Kubernetes pods" in said) == (1, True)
+    await scheduler.cancel_job(own, user="oda")

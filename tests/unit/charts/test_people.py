@@ -1,4 +1,4 @@
-"""Whose the pods of a namespace are: what slurmctld gets for it, and the policy that no namespace claims it by itself."""
+"""Whose the pods of a namespace are: what slurmctld gets for it, and that no namespace claims it by itself."""
 
 from __future__ import annotations
 

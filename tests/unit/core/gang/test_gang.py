@@ -14,8 +14,8 @@ from sunkpy.core.gang.identity import GangId, gang_of, legible, parse_comment
 from sunkpy.core.gang.request import Policy
 from sunkpy.core.gang.view import GangView, JobView
 from sunkpy.core.model import quantity
-from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.families.workload import owner, pod
 
