@@ -89,7 +89,7 @@ class JobPoller:
             self._log.debug("job not read", job=job.id, error=str(error))
             return
         gang = gang_of(found, scheduler=self._user)
-        if gang is None and parse_comment(found.comment) == entry.id and found.user == job.user:
+        if gang is None and parse_comment(found.comment) == entry.id:
             self._unproved(entry, job)
         if gang != entry.id:
             return  # another job under an id that Slurm has used before
@@ -97,10 +97,10 @@ class JobPoller:
             self._on_change(entry)
 
     def _unproved(self, entry: GangEntry, job: JobEntry) -> None:
-        """The job that was just submitted for a person, by a slurmctld without the chart's script."""
+        """The job that was just submitted for a person, to a slurmctld without the chart's script."""
         if not job.is_unproved:
             job.is_unproved = True
-            self._log.warning("slurmctld has not sealed a job", job=job.id, user=job.user)
+            self._log.warning("slurmctld has not sealed a job", gang=str(entry.id), job=job.id, user=job.user)
             entry.back_off(f"slurmctld has not sealed Slurm job {job.id}: {NOT_SEALED}", now=self._clock())
             self._on_change(entry)
 

@@ -1,5 +1,5 @@
--- Asked by slurmctld before a job is made or changed (https://slurm.schedmd.com/job_submit_plugins.html). Jobs that stand
--- for pods belong to people, who may change their own jobs: without this they could make one that looks like the
+-- Asked by slurmctld before a job is made or changed (https://slurm.schedmd.com/job_submit_plugins.html). Jobs that
+-- stand for pods belong to people, who may change their own jobs: without this they could make one that looks like the
 -- scheduler's, or take from one what its pods have.
 --
 -- The scheduler sends the seal in the field `extra`, which is emptied here. A job that has shown it gets its comment as
@@ -17,12 +17,13 @@ local function output_of(pipe)
 end
 
 -- As sunkpy.slurm.auth makes it. Read once: slurmctld reads its key once as well.
-local seal = output_of(io.popen("[ -s /etc/slurm/jwt.key ] && { cat /etc/slurm/jwt.key; printf 'sunkpy seal'; } | sha256sum"))
+local KEYED = "[ -s /etc/slurm/jwt.key ] && { cat /etc/slurm/jwt.key; printf 'sunkpy seal'; } | sha256sum"
+local seal = output_of(io.popen(KEYED))
 local slurm_user = tonumber(output_of(io.popen("id -u")))
 assert(seal and slurm_user, "no seal: cannot read /etc/slurm/jwt.key")
 
--- What the pods of a job rely on. Left to its owner, and to operators: to cancel, hold and release it, its time limit, nice
--- and begin.
+-- What the pods of a job rely on. Left to its owner, and to operators: to cancel, hold and release it, its time limit,
+-- nice and begin.
 local KEPT = {
   "account", "admin_comment", "comment", "contiguous", "cpus_per_task", "dependency", "exc_nodes", "extra",
   "features", "gres", "licenses", "max_cpus", "max_nodes", "min_cpus", "min_mem_per_cpu", "min_mem_per_node",
@@ -39,6 +40,7 @@ local function refuse(code, text)
   return code
 end
 
+local PODS_RELY_ON_IT = " of this job cannot be changed here: it stands for Kubernetes pods. Change or delete the pods"
 local FORGED = "a comment that starts with k8s: says that a job stands for Kubernetes pods; write another"
 
 function slurm_job_submit(job_desc, _, _)
@@ -69,8 +71,7 @@ function slurm_job_modify(job_desc, job_rec, _, modify_uid)
   for _, field in ipairs(KEPT) do
     local value = job_desc[field]
     if value ~= nil and not UNSET[value] then
-      slurm.log_user("%s of this job cannot be changed here: it stands for Kubernetes pods. Change or delete the pods", field)
-      return DENIED
+      return refuse(DENIED, field .. PODS_RELY_ON_IT)
     end
   end
   return slurm.SUCCESS

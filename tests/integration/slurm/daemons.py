@@ -95,7 +95,7 @@ class RealAccounting:
         self.root, self._database = folder / "root", folder / "database"
         unpack(suite, ("slurmctld", "slurmdbd", "slurmrestd", "slurmd"), self.root)
         unpack(suite, ("mariadb",), self._database)
-        self.port, self._database_port = _free_ports(2)
+        self.port, self._database_port = free_ports(2)
         for root, owner in ((self.root, 401), (self._database, 404)):
             _give(root / "keys/password", PASSWORD.encode(), owner)
             (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
@@ -163,7 +163,7 @@ class RealSlurm:
         self.root = folder / "root"
         if accounting is None:
             unpack(suite, ("slurmctld", "slurmrestd", "slurmd"), self.root)
-        ctld_port, slurmd_port, rest_port = _free_ports(3)
+        ctld_port, slurmd_port, rest_port = free_ports(3)
         etc = self.root / "etc/slurm"
         conf = _SLURM_CONF.format(ctld_port=ctld_port, slurmd_port=slurmd_port)
         conf += accounting.conf if accounting else ""
@@ -272,7 +272,8 @@ def _last_lines(files: Iterable[Path]) -> str:
     return "\n".join(f"{file.name}: {line}" for file in files for line in file.read_text().splitlines()[-8:])
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports on loopback on which nobody listens."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [held.getsockname()[1] for held in sockets]
     for held in sockets:
