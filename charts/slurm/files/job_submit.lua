@@ -6,7 +6,7 @@
 -- admin comment as well, which its owner cannot write: that is what the scheduler believes. Jobs of the scheduler's own
 -- user are known by their user, and nobody else's business.
 
-local OURS, SCHEDULER = "^k8s:", "k8s"
+local OURS = "^k8s:"
 -- ESLURM_ACCESS_DENIED, ESLURM_USER_ID_UNKNOWN
 local DENIED, UNKNOWN_USER = 2002, 2166
 
@@ -19,8 +19,8 @@ end
 -- As sunkpy.slurm.auth makes it. Read once: slurmctld reads its key once as well.
 local KEYED = "[ -s /etc/slurm/jwt.key ] && { cat /etc/slurm/jwt.key; printf 'sunkpy seal'; } | sha256sum"
 local seal = output_of(io.popen(KEYED))
-local slurm_user = tonumber(output_of(io.popen("id -u")))
-assert(seal and slurm_user, "no seal: cannot read /etc/slurm/jwt.key")
+local slurm_user, scheduler = tonumber(output_of(io.popen("id -u"))), tonumber(output_of(io.popen("id -u k8s")))
+assert(seal and slurm_user and scheduler, "no seal: cannot read /etc/slurm/jwt.key, or no user k8s")
 
 -- What the pods of a job rely on. Left to its owner, and to operators: to cancel, hold and release it, its time limit,
 -- nice and begin.
@@ -45,7 +45,7 @@ local FORGED = "a comment that starts with k8s: says that a job stands for Kuber
 
 function slurm_job_submit(job_desc, _, _)
   if job_desc.extra ~= seal then
-    if job_desc.user_name ~= SCHEDULER and (is_ours(job_desc.comment) or is_ours(job_desc.admin_comment)) then
+    if job_desc.user_id ~= scheduler and (is_ours(job_desc.comment) or is_ours(job_desc.admin_comment)) then
       return refuse(DENIED, FORGED)
     end
     return slurm.SUCCESS
@@ -63,7 +63,7 @@ function slurm_job_modify(job_desc, job_rec, _, modify_uid)
     job_desc.extra = ""
     return slurm.SUCCESS
   end
-  if modify_uid == 0 or modify_uid == slurm_user or job_rec.user_name == SCHEDULER then return slurm.SUCCESS end
+  if modify_uid == 0 or modify_uid == slurm_user or job_rec.user_id == scheduler then return slurm.SUCCESS end
   if not is_ours(job_rec.admin_comment) then
     if is_ours(job_desc.comment) or is_ours(job_desc.admin_comment) then return refuse(DENIED, FORGED) end
     return slurm.SUCCESS
