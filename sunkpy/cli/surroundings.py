@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.gang.access import restricted, rule_for
+from sunkpy.core.gang.access import Namespace, restricted, rule_for
 from sunkpy.core.gang.families import FAMILIES, Families, with_workloads
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.pins import eligible_pins, find_pins
@@ -47,7 +47,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...] | None = None
     slurmd_pods: tuple[Pod, ...] | None = None
     others: tuple[Pod, ...] = ()
-    namespace_labels: dict[str, str] | None = {}
+    namespace: Namespace | None = None
     unread: tuple[str, ...] = ()
 
     @property
@@ -89,9 +89,9 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
     def restricted(self, gang: Gang) -> Gang:
         """As the scheduler sees it, with what its namespace may ask for, as far as that is known."""
-        if self.settings is None or self.namespace_labels is None:
+        if self.settings is None or self.namespace is None:
             return gang
-        rule = rule_for(self.settings.access, gang.id.namespace, self.namespace_labels)
+        rule = rule_for(self.settings.access, self.namespace, annotated=self.settings.annotated_access)
         return restricted(gang, rule, default_partition=self.settings.default_partition)
 
     def eligibility(self, specs: Iterable[PodSpec]) -> Eligibility | None:
@@ -161,7 +161,7 @@ class Reading:
             nodes=_tuple(nodes),
             slurmd_pods=_tuple(slurmd),
             others=_tuple(others) or (),
-            namespace_labels=await self._labels(namespace, settings),
+            namespace=await self._namespace(namespace, settings),
             unread=tuple(self._unread),
         )
 
@@ -188,13 +188,16 @@ class Reading:
         found = await self._or_not("slurmd pods", self._kube.list_objects(where, Pod, label_selector=labels))
         return [pod for pod in found if is_slurmd(pod)] if found is not None else None
 
-    async def _labels(self, namespace: str, settings: SchedulerSettings | None) -> dict[str, str] | None:
+    async def _namespace(self, name: str, settings: SchedulerSettings | None) -> Namespace | None:
         """Listed, as the scheduler does, who may not get a namespace."""
-        if settings is None or not any(rule.namespace_labels for rule in settings.access):
-            return {}
-        listing = self._kube.list_objects(paths.NAMESPACES, KubeObject, field_selector=f"metadata.name={namespace}")
-        found = await self._or_not(f"labels of namespace {namespace}", listing)
-        return next((each.labels for each in found), {}) if found is not None else None
+        if settings is None or not settings.reads_namespaces:
+            return Namespace(name=name)
+        listing = self._kube.list_objects(paths.NAMESPACES, KubeObject, field_selector=f"metadata.name={name}")
+        found = await self._or_not(f"labels and annotations of namespace {name}", listing)
+        if found is None:
+            return None
+        known = (Namespace(name=name, labels=each.labels, annotations=each.annotations) for each in found)
+        return next(known, Namespace(name=name))
 
     async def _or_not(self, what: str, answer: Awaitable[T]) -> T | None:
         """The answer; None, and a note, when the person may not have it."""

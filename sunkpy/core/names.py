@@ -52,6 +52,13 @@ ANNOTATION_GANG_SIZE = PREFIX + "gang-size"  # how many pods, or:
 ANNOTATION_GANG_ROLES = PREFIX + "gang-roles"  # how many of each role, as "leader=1,worker=4"
 ANNOTATION_GANG_ROLE = PREFIX + "gang-role"  # which of the roles this pod has
 
+# Annotations of Namespaces written by administrators: what its pods may ask of Slurm, each a list with commas.
+ANNOTATION_USERS = PREFIX + "users"
+ANNOTATION_PARTITIONS = PREFIX + "partitions"
+ANNOTATION_ACCOUNTS = PREFIX + "accounts"
+ANNOTATION_QOS = PREFIX + "qos"
+ANNOTATION_RESERVATIONS = PREFIX + "reservations"
+
 # Conditions of slurmd Pods (written by the syncer); those that do not come and go with jobs are copied to Nodes.
 CONDITION_DRAIN = "SlurmDrain"
 CONDITION_CORDON = "SlurmCordon"

@@ -1,4 +1,4 @@
-"""What a new leader finds: the jobs of all gangs by their comment, and under which of them each pod was bound.
+"""What a new leader finds: the jobs of all gangs, and under which of them each pod was bound.
 
 Until this is done nothing is submitted or told to anybody.
 """
@@ -115,7 +115,7 @@ class Adoption:
         return None
 
     def _adopt_bound(self, pod: Pod, id: GangId, jobs: Jobs) -> None:
-        """Under which job was this pod bound? Its annotation tells, but only comment and user of a job prove it.
+        """Under which job was this pod bound? Its annotation tells, but only the job itself proves it.
 
         Anybody who may edit the pod can write another job's id there.
         """

@@ -1,13 +1,13 @@
 """Is what a node says of a job true? Slurm is asked once for each job and node, before anything follows from a call.
 
-The job must carry the comment of a gang, belong to the scheduler's own Slurm user, and have that node.
+The job must be proved to stand for a gang (`sunkpy.core.gang.identity.gang_of`), and have that node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from sunkpy.core.gang.identity import parse_comment
+from sunkpy.core.gang.identity import gang_of, parse_comment
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.scheduler.calls import Denied, Forgotten, HookCall
@@ -18,7 +18,7 @@ from sunkpy.slurm.errors import NotFound
 
 
 class Claims:
-    """What calls say, checked against Slurm. `user` is the one that placeholder jobs run as."""
+    """What calls say, checked against Slurm. `user` is the scheduler's own Slurm user."""
 
     def __init__(self, *, slurm: Slurm, user: str, ledger: Ledger, clock: Callable[[], float]) -> None:
         self._slurm = slurm
@@ -48,16 +48,16 @@ class Claims:
             if entry is not None and known is not None and is_meant and call.node in known.nodes:
                 return entry, known
             raise Forgotten from None
-        gang = parse_comment(job.comment)
-        if meant is not None and gang != meant:
+        gang = gang_of(job, scheduler=self._user)
+        if gang is None and meant in (None, parse_comment(job.comment)):
+            return None  # at most it looks like one
+        if gang is None or meant not in (None, gang):
             raise Forgotten
-        if gang is None or job.user != self._user:
-            return None
         nodes = tuple(hostlist.expand(job.nodes))
         if call.node not in nodes:
             raise Denied(403, f"Slurm has not given job {job.id} to {call.node}: it is {_where(job)}")
         entry = self._ledger.ensure(gang)
-        own = self._ledger.add_job(entry, job.id)
+        own = self._ledger.add_job(entry, job.id, user=job.user)
         own.proved.add(call.node)
         own.read(job, nodes=nodes, at=max(asked_at, own.known_at))
         return entry, own

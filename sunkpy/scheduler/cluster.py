@@ -11,6 +11,7 @@ import msgspec
 import structlog
 
 from sunkpy.core import names
+from sunkpy.core.gang.access import Namespace
 from sunkpy.core.gang.limits import Surroundings
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
@@ -32,7 +33,9 @@ Changed = Callable[[], None]
 
 
 class Cluster:
-    """Informers of one leader. `on_nodes` is called when the nodes that pods may use have changed."""
+    """Informers of one leader. `on_nodes` is called when the nodes that pods may use have changed, `on_namespace` when
+    what the pods of a namespace may ask for may have.
+    """
 
     def __init__(
         self,
@@ -41,12 +44,13 @@ class Cluster:
         settings: SchedulerSettings,
         *,
         on_nodes: Changed,
+        on_namespace: Callable[[str], None],
         note_odd: NoteOdd,
     ) -> None:
         self._settings = settings
         self.namespace = settings.namespace
         self._slurm_nodes = slurm_nodes
-        self._on_nodes = on_nodes
+        self._on_nodes, self._on_namespace = on_nodes, on_namespace
         self._log = structlog.get_logger("cluster")
         self._eligible: dict[bytes, Eligibility] = {}
         self._by_slurm_node: dict[str, dict[str, Pod]] = defaultdict(dict)
@@ -70,9 +74,13 @@ class Cluster:
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
         self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels, tell=odd_pod)
         self._namespaces = Informer(kube, paths.NAMESPACES, KubeObject, tell=partial(note_odd, "Namespace"))
+        self._listen()
+
+    def _listen(self) -> None:
         self.nodes.add_handler(self._node_changed)
         self.slurmd_pods.add_handler(self._slurmd_changed)
-        slurm_nodes.add_listener(self._slurm_nodes_changed)
+        self._namespaces.add_handler(self._namespace_changed)
+        self._slurm_nodes.add_listener(self._slurm_nodes_changed)
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -88,16 +96,18 @@ class Cluster:
             await informer.synced.wait()
 
     def _watched(self) -> Iterable[Informer[Pod] | Informer[Node] | Informer[KubeObject]]:
-        """Namespaces only where a rule of the admin's map looks at their labels."""
+        """Namespaces only where the admin's map looks at their labels or annotations."""
         yield from self.pods.parts
         yield from (self.nodes, self.slurmd_pods)
-        if any(rule.namespace_labels for rule in self._settings.access):
+        if self._settings.reads_namespaces:
             yield self._namespaces
 
-    def namespace_labels(self, name: str) -> dict[str, str]:
-        """Labels of a namespace, as far as they are watched."""
-        namespace = self._namespaces.get("", name)
-        return namespace.labels if namespace is not None else {}
+    def namespace_of(self, name: str) -> Namespace | None:
+        """What the admin's map looks at; None when a pod was seen before its namespace."""
+        if not self._settings.reads_namespaces:
+            return Namespace(name=name)
+        found = self._namespaces.get("", name)
+        return Namespace(name=name, labels=found.labels, annotations=found.annotations) if found is not None else None
 
     def node_behind(self, slurm_node: str) -> Node | None:
         """The Kubernetes node on which the slurmd of a Slurm node runs."""
@@ -181,6 +191,11 @@ class Cluster:
         self._by_name = self._by_hostname = None
         if old is None or new is None or _facts(old) != _facts(new):
             self._invalidate()
+
+    def _namespace_changed(self, old: KubeObject | None, new: KubeObject | None) -> None:
+        is_same = old is not None and new is not None and (old.labels, old.annotations) == (new.labels, new.annotations)
+        if new is not None and not is_same:
+            self._on_namespace(new.name)
 
     def _slurmd_changed(self, old: Pod | None, new: Pod | None) -> None:
         self._index(old, new)

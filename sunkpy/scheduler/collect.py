@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from sunkpy.core.gang.access import restricted, rule_for
+from sunkpy.core.gang.access import restricted, rule_for, unknown_namespace
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.limits import (
@@ -83,8 +83,10 @@ class Collector:
         return self._restricted(within_limits(gang, gpu_resources=self._settings.gpu_resources))
 
     def _restricted(self, gang: Gang) -> Gang:
-        namespace = gang.id.namespace
-        rule = rule_for(self._settings.access, namespace, self._cluster.namespace_labels(namespace))
+        namespace = self._cluster.namespace_of(gang.id.namespace)
+        if namespace is None:
+            return unknown_namespace(gang)
+        rule = rule_for(self._settings.access, namespace, annotated=self._settings.annotated_access)
         return restricted(gang, rule, default_partition=self._settings.default_partition)
 
     def _with_eligibility(self, view: GangView, entry: GangEntry) -> GangView:

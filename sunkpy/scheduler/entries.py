@@ -65,12 +65,15 @@ class MemberEntry:
 class JobEntry:
     """One placeholder job. `noted`: its end has been counted; `reappeared`: the id is back after Slurm forgot it;
     `proved`: nodes of which Slurm itself has said that the job has them. `terms`: as this leader submitted
-    or changed it last, else as Slurm has it. `is_allocation`: it has no script. `read_at`: when it was last asked for
-    in full; `as_of`: when the newest of the answers was asked for.
+    or changed it last, else as Slurm has it. `user`: whose it is. `is_unproved`: nothing shows that the scheduler has
+    submitted it. `is_allocation`: it has no script. `read_at`: when it was last asked for in full; `as_of`: when the
+    newest of the answers was asked for.
     """
 
     id: JobId
     known_at: float
+    user: str = ""
+    is_unproved: bool = False
     state: frozenset[str] = frozenset()
     reason: str = ""
     nodes: tuple[str, ...] = ()
@@ -114,6 +117,7 @@ class JobEntry:
             told_s_ago=None if self.told_at is None else now - self.told_at,
             is_cancelled=self.cancelled_at is not None,
             is_allocation=self.is_allocation,
+            is_unproved=self.is_unproved,
         )
 
     def observe(self, state: frozenset[str] | None, *, asked_at: float) -> bool:
@@ -151,6 +155,7 @@ class JobEntry:
         self.read_at = self.as_of = at
         if self.reappeared:
             self.missing, self.reappeared = 0, False
+        self.user, self.is_unproved = job.user, False
         self.reason = "" if job.state_reason == "None" else job.state_reason
         self.nodes = nodes
         self.tasks, self.layout, self.devices = job.tasks, job.layout, job.devices

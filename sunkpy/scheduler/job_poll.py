@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import structlog
 
-from sunkpy.core.gang.identity import parse_comment
+from sunkpy.core.gang.identity import gang_of, parse_comment
 from sunkpy.core.gang.view import WAITS_FOR_PROLOG
 from sunkpy.core.model import hostlist
 from sunkpy.scheduler.entries import GangEntry, JobEntry
@@ -16,6 +16,9 @@ from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import SlurmError
 
+NOT_SEALED = (
+    "its slurm.conf needs JobSubmitPlugins=lua with the job_submit.lua of the chart, and it the jwt.key of here"
+)
 _DETAILS_PER_POLL = 50
 _DETAILS_IN_FLIGHT = 8
 _FIRST_REASON_S = 2.0
@@ -23,7 +26,10 @@ _REASON_EACH_S = 5.0
 
 
 class JobPoller:
-    """Reads the states of all jobs each second while there is a job of ours, and tells the ledger."""
+    """Reads the states of all jobs each second while there is a job of ours, and tells the ledger.
+
+    `user` is the scheduler's own Slurm user.
+    """
 
     def __init__(
         self,
@@ -31,12 +37,14 @@ class JobPoller:
         ledger: Ledger,
         metrics: SchedulerMetrics,
         *,
+        user: str,
         poll_s: float,
         clock: Callable[[], float],
         on_change: Callable[[GangEntry], None],
     ) -> None:
         self._slurm = slurm
         self._ledger = ledger
+        self._user = user
         self._poll_s = poll_s
         self._clock = clock
         self._on_change = on_change
@@ -80,10 +88,20 @@ class JobPoller:
         except SlurmError as error:
             self._log.debug("job not read", job=job.id, error=str(error))
             return
-        gang = parse_comment(found.comment)
+        gang = gang_of(found, scheduler=self._user)
+        if gang is None and parse_comment(found.comment) == entry.id:
+            self._unproved(entry, job)
         if gang != entry.id:
             return  # another job under an id that Slurm has used before
         if job.read(found, nodes=tuple(hostlist.expand(found.nodes)), at=asked_at):
+            self._on_change(entry)
+
+    def _unproved(self, entry: GangEntry, job: JobEntry) -> None:
+        """The job that was just submitted for a person, to a slurmctld without the chart's script."""
+        if not job.is_unproved:
+            job.is_unproved = True
+            self._log.warning("slurmctld has not sealed a job", gang=str(entry.id), job=job.id, user=job.user)
+            entry.back_off(f"slurmctld has not sealed Slurm job {job.id}: {NOT_SEALED}", now=self._clock())
             self._on_change(entry)
 
     def _recovered(self) -> None:

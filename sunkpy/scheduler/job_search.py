@@ -1,17 +1,17 @@
-"""Finds jobs by the gang in their comment."""
+"""Finds jobs by the gang that they stand for."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
 
-from sunkpy.core.gang.identity import GangId, parse_comment
+from sunkpy.core.gang.identity import GangId, gang_of
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.slurm import Slurm
 
 
 class JobSearch:
-    """One full read serves all who ask about the same time. Only jobs of our own Slurm user count."""
+    """One full read serves all who ask about the same time. `user` is the scheduler's own Slurm user."""
 
     def __init__(self, slurm: Slurm, *, user: str, clock: Callable[[], float]) -> None:
         self._slurm = slurm
@@ -41,7 +41,7 @@ class JobSearch:
     def _by_gang(self, jobs: Iterable[SlurmJob]) -> dict[GangId, list[SlurmJob]]:
         found: dict[GangId, list[SlurmJob]] = {}
         for job in jobs:
-            gang = parse_comment(job.comment) if job.user == self._user else None
+            gang = gang_of(job, scheduler=self._user)
             if gang is not None:
                 found.setdefault(gang, []).append(job)
         return found

@@ -45,20 +45,20 @@ class Ledger:
 
     def adopt_job(self, entry: GangEntry, job: SlurmJob) -> JobEntry:
         """A job that Slurm has, made known as one of the gang's."""
-        adopted = self.add_job(entry, job.id, excluded=job.excluded_nodes, required=job.required_nodes)
+        adopted = self.add_job(entry, job.id, user=job.user, excluded=job.excluded_nodes, required=job.required_nodes)
         adopted.is_allocation = not job.is_batch
         return adopted
 
     def add_job(
-        self, entry: GangEntry, job: JobId, *, excluded: Iterable[str] = (), required: Iterable[str] = ()
+        self, entry: GangEntry, job: JobId, *, user: str, excluded: Iterable[str] = (), required: Iterable[str] = ()
     ) -> JobEntry:
-        """The job, made known as one of the gang's."""
+        """The job, made known as one of the gang's; `user` is whose it is."""
         owner = self.by_job(job)
         if owner is not None and owner is not entry:
             # Slurm began to count anew: the comment says whose job it is now.
             owner.jobs.pop(job, None)
         self._by_job[job] = entry.id
-        new = JobEntry(id=job, known_at=self._clock(), excluded=tuple(excluded), required=tuple(required))
+        new = JobEntry(id=job, known_at=self._clock(), user=user, excluded=tuple(excluded), required=tuple(required))
         return entry.jobs.setdefault(job, new)
 
     def drop_job(self, entry: GangEntry, job: JobId) -> None:

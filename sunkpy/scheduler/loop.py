@@ -218,6 +218,12 @@ class GangLoop:
         for entry in self._ledger.forgive_silence():
             self._queue.add(entry.id)
 
+    def namespace_changed(self, name: str) -> None:
+        """Gangs that were refused may be allowed now, or another user's."""
+        for entry in self._ledger:
+            if entry.id.namespace == name and entry.state in (State.WAITING, State.SUBMITTED):
+                self._queue.add(entry.id)
+
     def nodes_changed(self) -> None:
         """Gangs that wait may fit now, or no longer; a moment later, for nodes change in groups."""
         for entry in self._ledger:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.gang.access import Rule
+from sunkpy.core.gang.access import ANY, Rule
 from sunkpy.core.gang.families.generic import WorkloadRule
+from sunkpy.core.gang.options import is_user
 from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings
 
 
@@ -23,9 +24,9 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
 
     `aliases` are other names by which pods may call this scheduler. `gpu_resources` maps extended resources of pods to
     names of Slurm's GRES. `sweep_seconds`: how often all jobs are read, to find placeholder jobs that nobody knows.
-    `access`: what the pods of each namespace may ask for. `workloads`: kinds that an administrator describes.
-    `suspend_owners`: the scheduler has the right to suspend owners that ask for it. `immediate_allocation`: services
-    are asked for as allocations before they are queued.
+    `access`: what the pods of each namespace may ask for; `annotated_access`: annotations of namespaces count as well.
+    `workloads`: kinds that an administrator describes. `suspend_owners`: the scheduler has the right to suspend owners
+    that ask for it. `immediate_allocation`: services are asked for as allocations before they are queued.
     """
 
     cluster: str
@@ -37,6 +38,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     poll_seconds: float = 1.0
     sweep_seconds: float = 600.0
     access: tuple[Rule, ...] = ()
+    annotated_access: bool = False
     workloads: tuple[WorkloadRule, ...] = ()
     suspend_owners: bool = False
     immediate_allocation: bool = True
@@ -46,6 +48,21 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
         workloads = [rule.name for rule in self.workloads]
         if twice := {name for name in workloads if workloads.count(name) > 1}:
             raise ValueError(f"workloads: two have the name {min(twice)}")
+        users = (name for rule in self.access for name in rule.users if name != ANY)
+        if bad := next((name for name in users if not is_user(name)), None):
+            raise ValueError(f"access: user {bad!r} is not the name of a person")
+        if self.slurm.token_file and self.submits_as_people:
+            raise ValueError("access: users need tokens of their own, so give slurm.jwtKeyFile instead of tokenFile")
+
+    @property
+    def submits_as_people(self) -> bool:
+        """Some jobs of pods may belong to others than the scheduler's own Slurm user."""
+        return self.annotated_access or any(rule.users for rule in self.access)
+
+    @property
+    def reads_namespaces(self) -> bool:
+        """What a namespace is called does not say all that counts."""
+        return self.annotated_access or any(rule.namespace_labels for rule in self.access)
 
     @property
     def scheduler_names(self) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ CANCEL_AGAIN_S = 30.0
 _REJECTED_FIRST_S = 15.0
 _LATE_SUBMIT_S = 2.0
 _REFUSED_FOR_S = 10.0
+_SLURM_USER = "slurm"
 
 
 class NotSubmitted(Exception):
@@ -36,12 +37,17 @@ class NotSubmitted(Exception):
 
 
 class JobWriter:
-    """Each write may be repeated: what Slurm has done already is no error."""
+    """Each write may be repeated: what Slurm has done already is no error.
+
+    All that is done to a job is done as its owner, so that Slurm allows no more than it allows them. `user` is the
+    scheduler's own Slurm user.
+    """
 
     def __init__(
         self,
         *,
         slurm: Slurm,
+        user: str,
         search: JobSearch,
         ledger: Ledger,
         queue: WorkQueue[GangId],
@@ -49,6 +55,7 @@ class JobWriter:
         clock: Callable[[], float],
     ) -> None:
         self._slurm = slurm
+        self._user = user
         self._search = search
         self._ledger = ledger
         self._queue = queue
@@ -79,20 +86,20 @@ class JobWriter:
 
     async def _hand_over(self, entry: GangEntry, request: JobRequest) -> JobEntry:
         """The one place where jobs come from. Whatever it raises, Slurm has made one job at most."""
-        asked, partition = submission(request), request.options.partition
+        asked, partition, user = submission(request), request.options.partition, self._as(request.options.user)
         granted = None
         if request.at_once and self._may_have_room(partition):
-            granted = await self._slurm.allocate_now(asked)
+            granted = await self._slurm.allocate_now(asked, user=user)
             if granted is None:
                 self._refused_at[partition] = self._clock()
-        submitted = granted or await self._slurm.submit_job(asked)
+        submitted = granted or await self._slurm.submit_job(asked, user=user)
         if granted is None:
             self._last_queued[partition] = submitted.job_id
         result = "queued" if granted is None else "at once"
         self._metrics.submits.labels(result).inc()
         self._log.info("submitted", gang=str(entry.id), job=submitted.job_id, to=result, warnings=submitted.warnings)
         nodes = {"excluded": request.excluded_nodes, "required": request.required_nodes}
-        job = self._ledger.add_job(entry, submitted.job_id, **nodes)
+        job = self._ledger.add_job(entry, submitted.job_id, user=user or self._user, **nodes)
         job.is_allocation = granted is not None
         return job
 
@@ -116,6 +123,10 @@ class JobWriter:
         self._queue.add(entry.id)
         return bool(live)
 
+    def _as(self, user: str) -> str:
+        """Whose token a request needs; empty for the scheduler's own."""
+        return user if user != self._user else ""
+
     def _failed(self, entry: GangEntry, error: errors.SlurmError, *, first_s: float) -> NotSubmitted:
         self._metrics.submits.labels("failed").inc()
         delay_s = entry.back_off(error.message, now=self._clock(), first_s=first_s)
@@ -125,7 +136,7 @@ class JobWriter:
     async def exclude(self, entry: GangEntry, action: act.UpdateExcluded) -> None:
         """Replace the nodes that a pending job must not use."""
         try:
-            await self._slurm.exclude_nodes(action.job, action.excluded)
+            await self._slurm.exclude_nodes(action.job, action.excluded, user=self._as(entry.jobs[action.job].user))
         except (errors.AlreadyDone, errors.NotFound, errors.Rejected) as error:
             self._log.warning("job not updated", job=action.job, error=error.message)
         entry.jobs[action.job].excluded = action.excluded
@@ -135,7 +146,7 @@ class JobWriter:
         job, change = entry.jobs[action.job], action.change
         try:
             if change.fields:
-                await self._slurm.update_job(action.job, update(change))
+                await self._slurm.update_job(action.job, update(change), user=self._as(job.user))
         except (errors.AlreadyDone, errors.NotFound):
             return ""  # the poll tells
         except errors.Rejected as error:
@@ -152,7 +163,8 @@ class JobWriter:
             return
         job.told_at, job.last_told_at = job.told_at or now, now
         try:
-            await self._slurm.signal_job(action.job, "USR2" if action.exit_code else "USR1")
+            signal = "USR2" if action.exit_code else "USR1"
+            await self._slurm.signal_job(action.job, signal, user=self._as(job.user))
         except (errors.AlreadyDone, errors.NotFound, errors.Busy, errors.Rejected) as error:
             self._log.info("placeholder not told", job=action.job, error=error.message)
 
@@ -164,9 +176,19 @@ class JobWriter:
         self._log.info("cancelling", gang=str(entry.id), job=job, why=why)
         # The poll tells of a job that has ended already.
         with contextlib.suppress(errors.AlreadyDone, errors.NotFound):
-            await self._slurm.cancel_job(job)
+            await self._cancel_as(self._as(known.user), job)
         known.cancelled_at = now
         self._metrics.cancels.inc()
+
+    async def _cancel_as(self, user: str, job: JobId) -> None:
+        """As SlurmUser when the owner may not, for Slurm does not know them any more: the job would stay for ever."""
+        try:
+            await self._slurm.cancel_job(job, user=user)
+        except (errors.Rejected, errors.Unauthorized) as error:
+            if not user:
+                raise
+            self._log.warning("not cancelled by its owner", job=job, user=user, error=error.message)
+            await self._slurm.cancel_job(job, user=_SLURM_USER)
 
 
 def update(change: Change) -> JobUpdate:

@@ -97,6 +97,7 @@ class Term:
             self._slurm_nodes,
             self._settings,
             on_nodes=lambda: self._loop.nodes_changed(),
+            on_namespace=lambda name: self._loop.namespace_changed(name),
             note_odd=self._oddities.note,
         )
 
@@ -114,6 +115,7 @@ class Term:
         binder = Binder(cluster=self._cluster, pods=self._pods, metrics=self._metrics, clock=self._clock)
         jobs = JobWriter(
             slurm=self._slurm,
+            user=self._settings.slurm.user,
             search=self._search,
             ledger=self._ledger,
             queue=self._queue,
@@ -131,7 +133,6 @@ class Term:
             metrics=self._metrics,
             clock=self._clock,
         )
-        settings = self._settings
         return GangLoop(
             collector=self._collector,
             executor=executor,
@@ -140,13 +141,7 @@ class Term:
             members=self._members,
             ledger=self._ledger,
             queue=self._queue,
-            policy=Policy(
-                gpu_resources=settings.gpu_resources,
-                default_partition=settings.default_partition,
-                epilog_timeout_s=settings.hooks.epilog_timeout_seconds,
-                suspend_owners=settings.suspend_owners,
-                immediate_allocation=settings.immediate_allocation,
-            ),
+            policy=_policy(self._settings),
             metrics=self._metrics,
             clock=self._clock,
         )
@@ -239,6 +234,7 @@ class Term:
             self._slurm,
             self._ledger,
             self._metrics,
+            user=self._settings.slurm.user,
             poll_s=self._settings.poll_seconds,
             clock=self._clock,
             on_change=self._loop.gang_changed,
@@ -247,3 +243,13 @@ class Term:
     def _slurm_answered(self, _: frozenset[str]) -> None:
         if self._slurm_nodes.problem is not None:  # the reads before this one failed
             self._loop.slurm_answers_again()
+
+
+def _policy(settings: SchedulerSettings) -> Policy:
+    return Policy(
+        gpu_resources=settings.gpu_resources,
+        default_partition=settings.default_partition,
+        epilog_timeout_s=settings.hooks.epilog_timeout_seconds,
+        suspend_owners=settings.suspend_owners,
+        immediate_allocation=settings.immediate_allocation,
+    )

@@ -1,5 +1,8 @@
 """Tokens for slurmrestd: minted from the cluster's HS256 key, or read from a file that something else rotates.
 
+Who has the key can ask as anybody: a token for a person makes slurmctld hold its rules against that person, as if they
+had asked. The seal says that it was not they who asked but this process: see charts/slurm/files/job_submit.lua.
+
 slurmrestd takes a JWT in `X-SLURM-USER-TOKEN`; its claims are `iat`, `exp` and `sun`, the Slurm user
 (https://slurm.schedmd.com/jwt.html). A minted token lives five minutes and is renewed a minute before it ends, so a
 token that leaks is worth little; an external one is re-read for each request, so its rotation needs no restart.
@@ -8,6 +11,7 @@ token that leaks is worth little; an external one is re-read for each request, s
 from __future__ import annotations
 
 import datetime
+import hashlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,13 +25,17 @@ from sunkpy.slurm.errors import Unauthorized
 
 LIFETIME_S = 300
 RENEW_BEFORE_S = 60
+_SEAL = b"sunkpy seal"
 
 
 class TokenSource(Protocol):
     """Where the token of the next request comes from."""
 
-    def token(self) -> str:
-        """The token to send now. Raises Unauthorized when there is none."""
+    def token(self, user: str = "") -> str:
+        """The token to send now, of the process's own user or another. Raises Unauthorized when there is none."""
+
+    def seal(self) -> str:
+        """What shows slurmctld that a job comes from who has the key. Raises Unauthorized without it."""
 
     def renew(self) -> None:
         """The last token was refused: forget it."""
@@ -37,27 +45,37 @@ class TokenSource(Protocol):
 
 
 class MintedToken:
-    """Signs its own tokens as `user` with the key in `key_file`, the same file slurmctld has as `jwt_key`."""
+    """Signs its own tokens with the key in `key_file`, the same file slurmctld has as `jwt_key`; as `user`, unless told
+    otherwise.
+    """
 
     def __init__(self, key_file: Path, *, user: str, wall_clock: Callable[[], float] = time.time) -> None:
         self._key_file = key_file
         self._user = user
         self._wall_clock = wall_clock
-        self._token = ""
-        self._expires_s = 0.0
+        self._minted: dict[str, tuple[str, float]] = {}
 
-    def token(self) -> str:
-        """A token with at least a minute to live."""
+    def token(self, user: str = "") -> str:
+        """A token with at least a minute to live. slurmctld takes digits for a uid: a user has a name."""
+        name = user or self._user
+        if name.isdigit():
+            raise Unauthorized(f"make a token for Slurm user {name}", text="that is a number, not a name")
         now_s = self._wall_clock()
-        if now_s >= self._expires_s - RENEW_BEFORE_S:
-            self._expires_s = now_s + LIFETIME_S
-            claims = {"iat": int(now_s), "exp": int(self._expires_s), "sun": self._user}
-            self._token = jwt.encode(claims, _read_key(self._key_file), algorithm="HS256")
-        return self._token
+        token, expires_s = self._minted.get(name, ("", 0.0))
+        if now_s >= expires_s - RENEW_BEFORE_S:
+            expires_s = now_s + LIFETIME_S
+            claims = {"iat": int(now_s), "exp": int(expires_s), "sun": name}
+            token = jwt.encode(claims, _read_key(self._key_file), algorithm="HS256")
+            self._minted[name] = token, expires_s
+        return token
+
+    def seal(self) -> str:
+        """Follows from the key, as slurmctld has it."""
+        return hashlib.sha256(_read_key(self._key_file) + _SEAL).hexdigest()
 
     def renew(self) -> None:
-        """The key file is read again for the next token: it may have been replaced."""
-        self._expires_s = 0.0
+        """The key file is read again for the next tokens: it may have been replaced."""
+        self._minted.clear()
 
     def explain_refusal(self) -> str:
         """See TokenSource."""
@@ -67,14 +85,16 @@ class MintedToken:
 
 
 class TokenFile:
-    """A token that something else writes into `path`."""
+    """A token that something else writes into `path`: for one user, and without a seal."""
 
     def __init__(self, path: Path, *, wall_clock: Callable[[], float] = time.time) -> None:
         self._path = path
         self._wall_clock = wall_clock
 
-    def token(self) -> str:
+    def token(self, user: str = "") -> str:
         """What the file holds now."""
+        if user:
+            raise _needs_key(f"make a token for Slurm user {user}")
         try:
             token = self._path.read_text().strip()
         except OSError as error:
@@ -86,6 +106,10 @@ class TokenFile:
         if not token:
             raise Unauthorized(f"read the Slurm token in {self._path}", text="the file is empty")
         return token
+
+    def seal(self) -> str:
+        """See TokenSource."""
+        raise _needs_key("make the seal of a job")
 
     def renew(self) -> None:
         """Nothing is kept."""
@@ -104,6 +128,10 @@ def token_source(settings: SlurmSettings) -> TokenSource:
     if settings.jwt_key_file:
         return MintedToken(Path(settings.jwt_key_file), user=settings.user)
     return TokenFile(Path(settings.token_file))
+
+
+def _needs_key(what: str) -> Unauthorized:
+    return Unauthorized(what, text="there is no key to sign with", hint="give slurm.jwtKeyFile instead of tokenFile")
 
 
 def _read_key(path: Path) -> bytes:

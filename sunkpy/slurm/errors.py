@@ -118,6 +118,8 @@ _HINTS = {
     2045: "name an account the user is associated with in `sacctmgr`",
     2050: "a limit of the user's account or of the QoS; see `sacctmgr show assoc` and `sacctmgr show qos`",
     2066: "name a QOS that `sacctmgr show qos` lists",
+    2166: "make the user known where slurmctld runs",
+    6010: "make the user known where slurmctld runs",
 }
 
 

@@ -70,17 +70,21 @@ class JobCalls:
         reply = await self._transport.ask(request, wire.JobsReply)
         return [job.to_core() for job in reply.jobs]
 
-    async def submit_job(self, submission: JobSubmission) -> Submitted:
+    async def submit_job(self, submission: JobSubmission, *, user: str = "") -> Submitted:
         """Submit a batch job. Not idempotent, so never sent twice: after Unreachable look for its comment first.
+
+        `user`: whose it is, where it is not the process's own. It is sealed: slurmctld repeats its comment as the admin
+        comment, if it has the script of the chart. All about it is asked as that user too.
 
         Raises:
             Rejected: bad partition (2000), feature (2029), account (2045)…
         """
         request = Request(
-            what=f"submit job {submission.name}{_wishes(submission)}",
+            what=f"submit job {submission.name}{_as(user)}{_wishes(submission)}",
             method="POST",
             endpoint="job/submit",
-            body=submission.to_batch(),
+            user=user,
+            body=submission.to_batch(seal=self._seal(user)),
             is_idempotent=False,
         )
         try:
@@ -96,7 +100,7 @@ class JobCalls:
             ) from error
         return Submitted(job_id=JobId(reply.job_id), warnings=tuple(warning.text for warning in reply.warnings))
 
-    async def allocate_now(self, submission: JobSubmission) -> Submitted | None:
+    async def allocate_now(self, submission: JobSubmission, *, user: str = "") -> Submitted | None:
         """Allocate at once, without a script; None when Slurm will not, whatever its reason, and nothing waits then.
 
         Granted in 4–40 ms, where a batch job is looked at in slurmctld's next full second. Never sent twice, as
@@ -104,16 +108,18 @@ class JobCalls:
         (2013), by `SchedulerParameters=defer` (2125), and for all reasons for which a batch job is refused or waits.
         Most refusals leave a FAILED job with this comment on record. Never without `immediate`: that call holds a
         connection until the job starts, and when its caller is gone the job fails as it starts.
+        `user` as in `submit_job`.
 
         Raises:
             Unreachable, Malformed: nothing is known; look for its comment first.
             Unauthorized, LeaseOver: it was not made.
         """
         request = Request(
-            what=f"allocate for job {submission.name}",
+            what=f"allocate for job {submission.name}{_as(user)}",
             method="POST",
             endpoint="job/allocate",
-            body=submission.to_allocation(),
+            user=user,
+            body=submission.to_allocation(seal=self._seal(user)),
             is_idempotent=False,
         )
         try:
@@ -122,7 +128,7 @@ class JobCalls:
             return None
         return Submitted(job_id=JobId(reply.job_id), warnings=tuple(warning.text for warning in reply.warnings))
 
-    async def exclude_nodes(self, job_id: JobId, nodes: Iterable[str]) -> None:
+    async def exclude_nodes(self, job_id: JobId, nodes: Iterable[str], *, user: str = "") -> None:
         """Replace the nodes that a pending job must not use. Idempotent.
 
         Raises:
@@ -130,48 +136,57 @@ class JobCalls:
         """
         # slurmrestd takes an empty list for "no change".
         body = {"excluded_nodes": list(nodes) or [""]}
-        what = f"exclude nodes from job {job_id}"
-        request = Request(what=what, method="POST", endpoint="job/{name}", name=job_id, body=body)
-        await self._transport.call(request, wire.Reply)
+        await self._change(f"exclude nodes from job {job_id}{_as(user)}", job_id, body, user)
 
-    async def update_job(self, job_id: JobId, update: JobUpdate) -> None:
+    async def update_job(self, job_id: JobId, update: JobUpdate, *, user: str = "") -> None:
         """Change a pending job. Idempotent. All of it, or nothing when Slurm refuses a part.
 
         Raises:
             AlreadyDone, NotFound, or Rejected.
         """
         body = update.to_wire()
-        what = f"change {', '.join(body)} of job {job_id}"
-        request = Request(what=what, method="POST", endpoint="job/{name}", name=job_id, body=body)
+        await self._change(f"change {', '.join(body)} of job {job_id}{_as(user)}", job_id, body, user)
+
+    async def _change(self, what: str, job_id: JobId, body: Mapping[str, object], user: str) -> None:
+        sealed = {**body, "extra": self._seal(user)} if user else body
+        request = Request(what=what, method="POST", endpoint="job/{name}", name=job_id, user=user, body=sealed)
         await self._transport.call(request, wire.Reply)
 
-    async def signal_job(self, job_id: JobId, signal: str) -> None:
+    def _seal(self, user: str) -> str:
+        return self._transport.seal() if user else ""
+
+    async def signal_job(self, job_id: JobId, signal: str, *, user: str = "") -> None:
         """Send a signal such as USR1 to the batch script alone.
 
         Raises:
             AlreadyDone: it has ended.
             NotFound: Slurm does not remember it.
         """
-        await self._kill(job_id, f"send {signal} to job {job_id}", {"signal": signal, "flags": "BATCH_JOB"})
+        params = {"signal": signal, "flags": "BATCH_JOB"}
+        await self._kill(job_id, f"send {signal} to job {job_id}{_as(user)}", params, user)
 
-    async def cancel_job(self, job_id: JobId) -> None:
+    async def cancel_job(self, job_id: JobId, *, user: str = "") -> None:
         """End a job, pending or running.
 
         Raises:
             AlreadyDone: it has ended.
             NotFound: Slurm does not remember it.
         """
-        await self._kill(job_id, f"cancel job {job_id}", {})
+        await self._kill(job_id, f"cancel job {job_id}{_as(user)}", {}, user)
 
-    async def _kill(self, job_id: JobId, what: str, params: Mapping[str, str]) -> None:
+    async def _kill(self, job_id: JobId, what: str, params: Mapping[str, str], user: str) -> None:
         """A refusal may stand in the status of the job alone, below an answer that says 200 and no errors."""
-        request = Request(what=what, method="DELETE", endpoint="job/{name}", name=job_id, params=params)
+        request = Request(what=what, method="DELETE", endpoint="job/{name}", name=job_id, user=user, params=params)
         reply = await self._transport.ask(request, wire.KillReply)
         for status in reply.status or ():
             code = status.error.code
             if code not in (0, "", "SUCCESS"):
                 number = code if isinstance(code, int) else 0
                 raise errors.classify(request, http_status=200, error_number=number, text=status.error.message)
+
+
+def _as(user: str) -> str:
+    return f" as {user}" if user else ""
 
 
 def _wishes(submission: JobSubmission) -> str:

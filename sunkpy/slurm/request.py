@@ -16,8 +16,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request.
 
     `what` says to people what is tried, and on what. `endpoint` is a template below the version such as `node/{name}`,
-    which `name` fills in. Only an idempotent request is sent again when nobody answers, `attempts` times in all where
-    that is not left to the transport: for callers that are a loop themselves.
+    which `name` fills in. `user`: the Slurm user who asks, where it is not the process's own. Only an idempotent
+    request is sent again when nobody answers, `attempts` times in all where that is not left to the transport: for
+    callers that are a loop themselves.
     """
 
     what: str
@@ -25,6 +26,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str
     api: Api = "slurm"
     name: str | int = ""
+    user: str = ""
     params: Mapping[str, str | int | list[str]] = {}
     body: object = None
     is_idempotent: bool = True

@@ -41,16 +41,16 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
     required_nodes: tuple[str, ...] = ()
     hold: bool = False
 
-    def to_batch(self) -> dict[str, object]:
-        """Body of `job/submit`."""
+    def to_batch(self, *, seal: str = "") -> dict[str, object]:
+        """Body of `job/submit`. The seal goes in `extra`, where slurmctld's script takes it away."""
         streams = {f"standard_{name}": "/dev/null" for name in ("input", "output", "error")}
-        return {"job": {**self._asked(), **streams, "script": self.script}}
+        return {"job": {**self._asked(seal), **streams, "script": self.script}}
 
-    def to_allocation(self) -> dict[str, object]:
+    def to_allocation(self, *, seal: str = "") -> dict[str, object]:
         """Body of `job/allocate`: now or not at all."""
-        return {"job": {**self._asked(), "immediate": True}}
+        return {"job": {**self._asked(seal), "immediate": True}}
 
-    def _asked(self) -> dict[str, object]:
+    def _asked(self, seal: str) -> dict[str, object]:
         """Only what was asked for is named, so that the cluster's defaults hold."""
         job: dict[str, object] = {
             "name": self.name,
@@ -82,6 +82,7 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
             "time_limit": _time_limit(self.time_limit_minutes),
             "shared": [self.shared] if self.shared else [],
             "hold": self.hold,
+            "extra": seal,
         }
         return job | {key: value for key, value in optional.items() if value}
 

@@ -82,6 +82,14 @@ class Transport:
                 self._version = await self._discover()
             return self._version
 
+    def seal(self) -> str:
+        """What shows slurmctld that a job comes from this process.
+
+        Raises:
+            Unauthorized: there is no key.
+        """
+        return self._tokens.seal()
+
     async def ask(self, request: Request, reply: type[R]) -> R:
         """`call` for a question that names no earlier answer, so that Not Modified makes no sense.
 
@@ -138,7 +146,7 @@ class Transport:
             raise
 
     async def _send(self, request: Request, version: str) -> httpx.Response:
-        headers = {"X-SLURM-USER-TOKEN": self._tokens.token()}
+        headers = {"X-SLURM-USER-TOKEN": self._tokens.token(request.user)}
         if request.body is not None:
             headers["Content-Type"] = "application/json"
         path = request.path(version)

@@ -172,6 +172,7 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
     job_state: tuple[str, ...] = ()
     state_reason: str = ""
     comment: str = ""
+    admin_comment: str = ""
     user_name: str = ""
     account: str = ""
     partition: str = ""
@@ -229,6 +230,7 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
             state=frozenset(self.job_state),
             state_reason=self.state_reason,
             comment=self.comment,
+            admin_comment=self.admin_comment,
             user=self.user_name,
             account=self.account,
             partition=self.partition,

@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import jwt
 from aiohttp import web
 
 from sunkpy.core.model import hostlist
@@ -48,6 +49,11 @@ class Slurmrestd:
         """Accounts and partitions that are refused, and the number of the error."""
         self.reject_update: int | None = None
         self.lose_next_answer = False
+        self.seals = True
+        """slurmctld has the chart's job_submit.lua."""
+        self.unknown_users: set[str] = set()
+        self.ended_by: list[tuple[int, str]] = []
+        """Which jobs were told to end, and as whom."""
         self._version = 100
         self._ids = itertools.count(100)
 
@@ -187,9 +193,12 @@ class Slurmrestd:
             if name in self.unknown:
                 self.writes.append(f"refused {name}")
                 return failure(422, self.unknown[name])
+        if _user(request) in self.unknown_users:
+            return failure(500, 6010)
+        whose = self._whose(request, job)
         self.submissions.append(job)
         excluded = ",".join(job.get("excluded_nodes", ()))
-        job_id = self.add_job("PENDING", comment=job["comment"], excluded_nodes=excluded)
+        job_id = self.add_job("PENDING", **whose, excluded_nodes=excluded)
         if self.lose_next_answer:
             self.lose_next_answer = False
             return failure(504, 1803)
@@ -198,17 +207,24 @@ class Slurmrestd:
     async def _allocate(self, request: web.Request) -> web.Response:
         """A refusal stays on record, as in 24.11 and 26.05."""
         job = (await request.json())["job"]
+        if _user(request) in self.unknown_users:
+            return failure(500, 6010)
+        whose = self._whose(request, job)
         self.allocations.append(job)
         if not self.room:
-            self.add_job("FAILED", comment=job["comment"], batch_flag=False)
+            self.add_job("FAILED", **whose, batch_flag=False)
             return failure(422, 2016)
-        job_id = self.add_job(
-            "RUNNING", comment=job["comment"], batch_flag=False, nodes=self.room, state_reason="Prolog"
-        )
+        job_id = self.add_job("RUNNING", **whose, batch_flag=False, nodes=self.room, state_reason="Prolog")
         if self.lose_next_answer:
             self.lose_next_answer = False
             return failure(504, 1803)
         return self._reply(job_id=job_id)
+
+    def _whose(self, request: web.Request, job: dict[str, Any]) -> dict[str, str]:
+        """User and comments of a job that is made; the seal is taken off it, as by the script."""
+        is_sealed = bool(job.pop("extra", "")) and self.seals
+        admin_comment = job["comment"] if is_sealed else ""
+        return {"user": _user(request), "comment": job["comment"], "admin_comment": admin_comment}
 
     async def _job(self, request: web.Request) -> web.Response:
         job = self.jobs.get(int(request.match_info["id"]))
@@ -216,18 +232,26 @@ class Slurmrestd:
 
     async def _update_job(self, request: web.Request) -> web.Response:
         change = await request.json()
+        job = self.jobs[int(request.match_info["id"])]
+        if _user(request) != job["user_name"] or (job.get("admin_comment") and not change.pop("extra", "")):
+            return failure(500, 2002)
         if "excluded_nodes" in change:
             change["excluded_nodes"] = ",".join(change["excluded_nodes"])
         elif self.reject_update:
             return failure(500, self.reject_update)
         else:
             self.updates.append(change)
-        self.jobs[int(request.match_info["id"])] |= change
+        job |= change
         self.changes.note()
         return self._reply()
 
     async def _kill(self, request: web.Request) -> web.Response:
-        job_id = int(request.match_info["id"])
+        job_id, user = int(request.match_info["id"]), _user(request)
+        if user in self.unknown_users:
+            return failure(500, 6010)
+        if user not in ("slurm", self.jobs.get(job_id, {}).get("user_name", user)):
+            return failure(500, 2010)
+        self.ended_by.append((job_id, user))
         if signal := request.query.get("signal"):
             self.signals.append((job_id, signal))
         else:
@@ -240,6 +264,15 @@ class Slurmrestd:
     def _reply(self, **body: Any) -> web.Response:
         meta = {"slurm": {"cluster": self.cluster, "release": "26.05.5"}}
         return web.json_response(body | {"meta": meta, "errors": [], "warnings": []})
+
+
+def _user(request: web.Request) -> str:
+    """Whose token it is; a token that is none is the scheduler's own."""
+    try:
+        claims = jwt.decode(request.headers["X-SLURM-USER-TOKEN"], options={"verify_signature": False})
+    except jwt.InvalidTokenError:
+        return "k8s"
+    return str(claims["sun"])
 
 
 def failure(status: int, number: int) -> web.Response:

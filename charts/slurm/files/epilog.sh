@@ -31,7 +31,8 @@ end_processes() {
 
 if [ "${SLURM_JOB_UID:-0}" != 0 ]; then end_processes; fi
 
-is_placeholder || exit 0
+# The comment may have been changed since the prolog, which left its mark.
+is_placeholder || [ -e "$marker" ] || exit 0
 read_settings || fail "no $settings_file, and pods may be here"
 [ -n "${SUNKPY_HOOKS_URL:-}" ] || exit 0
 # A slurmd that ends takes its scripts along: SIGTERM, and SIGKILL 10 ms later. What is asked here is asked again by the

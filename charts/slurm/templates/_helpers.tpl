@@ -2,6 +2,17 @@
 {{- define "slurm.schedulerName" -}}{{ .Values.scheduler.name | default .Release.Name }}{{- end }}
 {{- define "slurm.slurmSecret" -}}{{ .Values.keys.existingSlurmSecret | default (printf "%s-slurm-key" .Release.Name) }}{{- end }}
 {{- define "slurm.jwtSecret" -}}{{ .Values.keys.existingJwtSecret | default (printf "%s-jwt-key" .Release.Name) }}{{- end }}
+{{- /* Whether some jobs of pods belong to people, and whether what a namespace carries says what its pods may ask for. */}}
+{{- define "slurm.hasPeople" -}}
+{{- $found := and .Values.scheduler.enabled .Values.scheduler.annotatedAccess }}
+{{- if .Values.scheduler.enabled }}{{ range .Values.scheduler.access }}{{ if .users }}{{ $found = true }}{{ end }}{{ end }}{{ end }}
+{{- if $found }}true{{ end }}
+{{- end }}
+{{- define "slurm.readsNamespaces" -}}
+{{- $found := .Values.scheduler.annotatedAccess }}
+{{- range .Values.scheduler.access }}{{ if .namespaceLabels }}{{ $found = true }}{{ end }}{{ end }}
+{{- if $found }}true{{ end }}
+{{- end }}
 {{- define "slurm.homeClaim" -}}{{ .Values.home.existingClaim | default (printf "%s-home" .Release.Name) }}{{- end }}
 {{- define "slurm.confServer" -}}{{ .Release.Name }}-slurmctld:6817{{- end }}
 {{- define "slurm.hooksUrl" -}}{{ if .Values.scheduler.enabled }}http://{{ .Release.Name }}-hooks:8000{{ end }}{{- end }}

@@ -34,6 +34,7 @@ suspendOwners: {{ .Values.scheduler.suspendOwners }}
 immediateAllocation: {{ .Values.scheduler.immediateAllocation }}
 defaultPartition: {{ .Values.scheduler.defaultPartition | default (include "slurm.defaultPartition" .) | quote }}
 access: {{ toJson .Values.scheduler.access }}
+annotatedAccess: {{ .Values.scheduler.annotatedAccess }}
 gpuResources: {{ toJson .Values.scheduler.gpuResources }}
 hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ int .Values.hooks.epilogTimeoutSeconds }}}
 {{- end }}

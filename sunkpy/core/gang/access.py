@@ -1,7 +1,12 @@
-"""What pods of a namespace may ask of Slurm: the admin's map, by name or label of the namespace.
+"""What pods of a namespace may ask of Slurm, and whose they are: the admin's map.
 
-All placeholder jobs run as one Slurm user, so Slurm itself cannot tell whose pod it is: without this map anybody who
-may make pods could use whatever that user may. A namespace that no rule names gets the default partition and no more.
+Slurm knows users, Kubernetes namespaces: only an administrator can say which belong together. Where the map gives a
+namespace users, its jobs are submitted as one of them, and Slurm holds its own limits against that person. Where it
+gives none, they are the scheduler's own, and the map alone says what they may use. A namespace that it does not know
+gets the default partition and no more.
+
+The map is made of rules, by name or label of the namespace; of a namespace that no rule covers its annotations may
+speak, which only administrators may set.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.gang.gang import Gang
-from sunkpy.core.gang.options import JobOptions, Problem
+from sunkpy.core.gang.options import JobOptions, Problem, is_user
 
 ANY: Final = "*"
 
@@ -26,6 +31,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 
     namespaces: tuple[str, ...] = ()
     namespace_labels: dict[str, str] = {}
+    users: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
     accounts: tuple[str, ...] = ()
     qos: tuple[str, ...] = ()
@@ -38,6 +44,14 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
         return by_name or by_label
 
 
+class Namespace(msgspec.Struct, frozen=True, kw_only=True):
+    """A namespace, as far as it is known."""
+
+    name: str
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+
+
 class _Kind(msgspec.Struct, frozen=True):
     """Something that is allowed by name: field of JobOptions, of Rule, and whether a pod without it gets the first."""
 
@@ -47,6 +61,7 @@ class _Kind(msgspec.Struct, frozen=True):
 
 
 _KINDS: Final = (
+    _Kind("user", "users"),
     _Kind("partition", "partitions"),
     _Kind("account", "accounts"),
     _Kind("qos", "qos"),
@@ -54,9 +69,28 @@ _KINDS: Final = (
 )
 
 
-def rule_for(rules: Iterable[Rule], namespace: str, labels: Mapping[str, str]) -> Rule:
-    """The first rule that covers a namespace; without one, a rule that allows nothing but the default partition."""
-    return next((rule for rule in rules if rule.covers(namespace, labels)), Rule())
+def rule_for(rules: Iterable[Rule], namespace: Namespace, *, annotated: bool = False) -> Rule:
+    """The first rule that covers a namespace; without one, a rule that allows nothing but the default partition.
+
+    `annotated`: the annotations of the namespace count, for nobody but administrators can have set them.
+    """
+    own = _annotated_rule(namespace.annotations) if annotated else Rule()
+    return next((rule for rule in rules if rule.covers(namespace.name, namespace.labels)), own)
+
+
+def _annotated_rule(annotations: Mapping[str, str]) -> Rule:
+    """What a namespace says of itself."""
+
+    def said(annotation: str) -> tuple[str, ...]:
+        return tuple(name for part in annotations.get(annotation, "").split(",") if (name := part.strip()))
+
+    return Rule(
+        users=said(names.ANNOTATION_USERS),
+        partitions=said(names.ANNOTATION_PARTITIONS),
+        accounts=said(names.ANNOTATION_ACCOUNTS),
+        qos=said(names.ANNOTATION_QOS),
+        reservations=said(names.ANNOTATION_RESERVATIONS),
+    )
 
 
 def restricted(gang: Gang, rule: Rule, *, default_partition: str = "") -> Gang:
@@ -73,7 +107,16 @@ def restricted(gang: Gang, rule: Rule, *, default_partition: str = "") -> Gang:
         elif refused := [name for name in asked.split(",") if ANY not in allowed and name not in allowed]:
             problems.append(_refusal(gang, kind, refused, allowed))
     options: JobOptions = msgspec.structs.replace(gang.options, **changes)
+    if options.user and not is_user(options.user):
+        text = f"namespace {gang.id.namespace} is given to user {options.user!r}, which is not the name of a person"
+        problems.append(Problem(text=text, fatal=True))
     return msgspec.structs.replace(gang, options=options, problems=(*gang.problems, *problems))
+
+
+def unknown_namespace(gang: Gang) -> Gang:
+    """The gang before it is known what its namespace may ask for: it is not submitted as anybody's."""
+    text = f"what namespace {gang.id.namespace} may ask of Slurm is not known yet"
+    return msgspec.structs.replace(gang, problems=(*gang.problems, Problem(text=text, fatal=True)))
 
 
 def _refusal(gang: Gang, kind: _Kind, refused: list[str], allowed: tuple[str, ...]) -> Problem:

@@ -42,6 +42,7 @@ from sunkpy.core.placement.eligibility import excluded, explain_eligibility
 _DEAF = "the placeholder did not end when it was told"
 _COVERED = "the pods that it covered have ended, and it has no room for others"
 _NO_SCRIPT = "its pods have ended, and an allocation has no script that could end by itself"
+_UNPROVED = "slurmctld has not sealed it, so its owner could make it into another"
 _GIVEN_BACK = "it was cancelled before, and Slurm has not ended it yet"
 
 IDLE_PATIENCE_S = 120.0
@@ -210,6 +211,8 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
     # Two jobs for one gang can come of an answer that was lost: the one that runs, else the oldest, stays.
     actions = warnings + _cancel_all(jobs[1:], f"job {jobs[0].id} is for the same pods")
     job = jobs[0]
+    if job.is_unproved:
+        return [*actions, Cancel(job=job.id, why=_UNPROVED)]
     if job.tasks and view.covers_only(job):
         return [*actions, Cancel(job=job.id, why=_COVERED)]
     if job.start_nodes:

@@ -3,6 +3,9 @@
 It is the only link that counts: written with the submit, readable in every prolog and epilog, and looked up before a
 gang is submitted again. The annotation on the pod is for people and for finding the job quickly.
 
+The owner of a job may write its comment, so that of a person's job proves nothing. slurmctld repeats it as the admin
+comment of a job that the scheduler has submitted (charts/slurm/files/job_submit.lua), and that is believed.
+
 An owner can have several gangs: units of it (a group of a LeaderWorkerSet, a stage of a JobSet) and generations (all
 pods made anew after a restart). They stand behind the uid: `k8s:<namespace>/<name>:<uid>/<unit>@<generation>`.
 """
@@ -16,6 +19,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.model.states import SlurmJob
 
 _FORM: Final = re.compile(
     re.escape(names.JOB_COMMENT_PREFIX)
@@ -66,6 +70,11 @@ def legible(id: GangId) -> GangId:
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
     name, _, unit, generation = map(token, parts)
     return GangId(namespace=id.namespace, name=name or "-", uid=f"of-{digest}", unit=unit, generation=generation)
+
+
+def gang_of(job: SlurmJob, *, scheduler: str) -> GangId | None:
+    """The gang that a job stands for, None when it is not a placeholder; `scheduler` is the scheduler's Slurm user."""
+    return parse_comment(job.comment if job.user == scheduler else job.admin_comment)
 
 
 def parse_comment(comment: str) -> GangId | None:

@@ -66,10 +66,13 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True):
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the annotations ask; empty means Slurm's default. `time_limit_min` None: not said, 0: unlimited.
 
+    `user`: whose job it is; empty is the scheduler's own Slurm user.
+
     `on_preemption`: `evict` the pods, or `suspend` the owner where it can be suspended.
     """
 
     job_name: str = ""
+    user: str = ""
     account: str = ""
     partition: str = ""
     qos: str = ""
@@ -284,6 +287,22 @@ def _words(text: str) -> str:
     return ",".join(_word(part) for part in parts)
 
 
+_USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,254}\$?")
+NEVER_USERS: Final = frozenset({"root", "slurm", "slurmrestd", "nobody"})
+"""Nobody's pods are theirs: the first two may do everything in Slurm."""
+
+
+def is_user(text: str) -> bool:
+    """A name that a person may have. Digits are none: Slurm would take them for a uid, and 0 is root's."""
+    return _USER.fullmatch(text) is not None and text not in NEVER_USERS
+
+
+def _user(text: str) -> str:
+    if not is_user(text):
+        raise BadOption(f"{text!r} is not the name of a person: a letter, then letters, digits and _ . @ - only")
+    return text
+
+
 def _line(text: str) -> str:
     if not text.isprintable():
         raise BadOption("only printable characters on one line are allowed")
@@ -311,6 +330,7 @@ def _on_preemption(text: str) -> str:
 
 
 _OPTIONS: Final[dict[str, _Option]] = {
+    "user": _Option("user", _user),
     "account": _Option("account", _word, ((SUNK + "account", _word), (SLINKY + "account", _word))),
     "partition": _Option("partition", _words, ((SUNK + "partition", _words), (SLINKY + "partition", _words))),
     "qos": _Option("qos", _word, ((SUNK + "qos", _word), (SLINKY + "qos", _word))),
@@ -340,14 +360,13 @@ _NOT_OPTIONS: Final = frozenset({
     names.ANNOTATION_GANG_ROLES,
     names.ANNOTATION_GANG_ROLE,
 })  # fmt: skip
-_ONE_USER: Final = "jobs of pods run as the scheduler's own Slurm user; use account to charge them"
+_BY_NAME: Final = f"ignored: {names.PREFIX}user says by name whose job it is, and its group is that of the user"
 _OWN_SIZE: Final = "ignored: the size of a job comes from the requests and the number of its pods"
 _ANSWERS: Final = {
-    names.PREFIX + "user": _ONE_USER,
-    SUNK + "user-id": _ONE_USER,
-    SUNK + "group-id": _ONE_USER,
-    SLINKY + "user-id": _ONE_USER,
-    SLINKY + "group-id": _ONE_USER,
+    SUNK + "user-id": _BY_NAME,
+    SUNK + "group-id": _BY_NAME,
+    SLINKY + "user-id": _BY_NAME,
+    SLINKY + "group-id": _BY_NAME,
     SLINKY + "min-nodes": _OWN_SIZE,
     SLINKY + "max-nodes": _OWN_SIZE,
     SLINKY + "cpu-per-task": _OWN_SIZE,

@@ -127,6 +127,7 @@ def plan_terms(gang: Gang, policy: Policy) -> Terms:
         shared=options.shared,
         wckey=options.wckey,
         gpu_type=options.gpu_type,
+        user=options.user,
     )
 
 

@@ -2,7 +2,7 @@
 
 Only what a pod's people have changed is sent: Slurm, its plugins and admins may have changed the rest of the job since.
 Source: slurmctld, job_mgr.c, _update_job, which job_desc_msg of POST job/{id} leads to. The size of a job follows from
-its pods, and wckey and who shares its nodes cannot be changed by its user: that is answered.
+its pods, and wckey, who shares its nodes and whose it is cannot be changed by its user: that is answered.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from sunkpy.core.model.states import SlurmJob
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """On which terms a job waits; empty and None: as Slurm says. `time_limit_min` 0: unlimited.
 
-    `by_slurm`: read from the job, with Slurm's defaults in the place of what nobody asked for. The last three are fixed
-    once it is submitted, and Slurm does not tell them.
+    `by_slurm`: read from the job, with Slurm's defaults in the place of what nobody asked for. The last four are fixed
+    once it is submitted, and Slurm does not tell them, or its own word for them.
     """
 
     name: str = ""
@@ -36,12 +36,14 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     shared: str = ""
     wckey: str = ""
     gpu_type: str = ""
+    user: str = ""
 
 
 _FIXED: Final = {
     "shared": "exclusive: only an administrator of Slurm may change who shares the nodes of a job",
     "wckey": "wckey: only an administrator of Slurm may change that of a job",
     "gpu_type": "gpu-type: the GPUs of a job are part of its size",
+    "user": "user: a job stays that of the user who submitted it",
 }
 """What cannot be changed, under the name of its annotation, and why."""
 

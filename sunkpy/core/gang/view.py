@@ -36,7 +36,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     that Slurm would not have.
     `prologs` and `epilogs` are the Slurm nodes whose hook has called for this job; `missing` counts fresh answers of
     Slurm, one after another, that did not contain the job. `is_cancelled`: Slurm has taken our order to end it, and its
-    state may not show it yet. `is_allocation`: it has no script.
+    state may not show it yet. `is_allocation`: it has no script. `is_unproved`: Slurm has it without what shows that
+    the scheduler submitted it.
     """
 
     id: JobId
@@ -56,6 +57,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     told_s_ago: float | None = None
     is_cancelled: bool = False
     is_allocation: bool = False
+    is_unproved: bool = False
 
     @property
     def is_lost(self) -> bool:

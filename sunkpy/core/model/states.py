@@ -161,8 +161,9 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job as slurmctld reports it. `nodes` and `scheduled_nodes` in Slurm's range syntax.
 
     `tasks` is what was asked for, 0 when Slurm does not say; `layout` how they lie on the nodes, `devices` which GRES
-    it has on each, once it has them. `time_limit_min`: None when it is the partition's, 0 when there is none.
-    `is_batch`: it has a script; one that has none is an allocation.
+    it has on each, once it has them. `time_limit_min`: None when it is the partition's, 0 when there is none. Its owner
+    may write the `comment`, nobody below an operator the `admin_comment`. `is_batch`: it has a script; one without
+    is an allocation.
     """
 
     id: JobId
@@ -170,6 +171,7 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     state: frozenset[str] = frozenset()
     state_reason: str = ""
     comment: str = ""
+    admin_comment: str = ""
     user: str = ""
     account: str = ""
     partition: str = ""

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from devcluster.waiting import wait_until
+from sunkpy.slurm.auth import MintedToken
 
 ROOT = Path(__file__).parents[3]
 NODE = "gpu-000-001"
@@ -105,7 +106,7 @@ class RealAccounting:
         self.root, self._database = folder / "root", folder / "database"
         unpack(suite, ("slurmctld", "slurmdbd", "slurmrestd", "slurmd"), self.root)
         unpack(suite, ("mariadb",), self._database)
-        self.port, self._database_port = _free_ports(2)
+        self.port, self._database_port = free_ports(2)
         for root, owner in ((self.root, 401), (self._database, 404)):
             _give(root / "keys/password", PASSWORD.encode(), owner)
             (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
@@ -158,16 +159,30 @@ class RealAccounting:
 
 
 class RealSlurm:
-    """A running Slurm. `url` of slurmrestd, `key_file` to mint tokens with. With accounting it lives in its root."""
+    """A running Slurm. `url` of slurmrestd, `key_file` to mint tokens with. With accounting it lives in its root.
 
-    def __init__(self, folder: Path, suite: str, accounting: RealAccounting | None = None) -> None:
+    `people`: users with their uids, whom it knows and to whom jobs of pods may belong.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        suite: str,
+        accounting: RealAccounting | None = None,
+        people: Mapping[str, int] | None = None,
+    ) -> None:
         self.root = folder / "root"
         if accounting is None:
             unpack(suite, ("slurmctld", "slurmrestd", "slurmd"), self.root)
-        ctld_port, slurmd_port, rest_port = _free_ports(3)
+        ctld_port, slurmd_port, rest_port = free_ports(3)
         etc = self.root / "etc/slurm"
         conf = _SLURM_CONF.format(ctld_port=ctld_port, slurmd_port=slurmd_port)
-        (etc / "slurm.conf").write_text(conf + (accounting.conf if accounting else ""))
+        conf += accounting.conf if accounting else ""
+        (etc / "slurm.conf").write_text(conf + ("JobSubmitPlugins=lua\n" if people else ""))
+        self._people = people or {}
+        if people:
+            shutil.copy(ROOT / "charts/slurm/files/job_submit.lua", etc)
+            self.know(people)
         (etc / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         (etc / "epilog.sh").write_text(_EPILOG)
         (etc / "epilog.sh").chmod(0o755)
@@ -206,6 +221,21 @@ class RealSlurm:
         told = self.root / "var/log/epilogs"
         lines = [line.partition(" ") for line in told.read_text().splitlines()] if told.exists() else []
         return {int(job): comment for job, _, comment in lines}
+
+    def know(self, people: Mapping[str, int]) -> None:
+        """These are its users besides those of the images."""
+        images = self.root / "etc/passwd.image"
+        if not images.exists():
+            shutil.copy(self.root / "etc/passwd", images)
+        lines = (f"{name}:x:{uid}:{uid}::/tmp:/bin/bash\n" for name, uid in people.items())
+        (self.root / "etc/passwd").write_text(images.read_text() + "".join(lines))
+
+    def run_as(self, user: str, *command: str) -> tuple[int, str]:
+        """Exit code and output of a command of Slurm as one of its people, who shows a token."""
+        token = MintedToken(self.key_file, user=user).token()
+        argv, env = _argv_in(self.root, self._people.get(user, 401), command), _environment({"SLURM_JWT": token})
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, cwd="/")
+        return done.returncode, done.stdout + done.stderr
 
     def logs(self) -> str:
         """The last lines of each daemon."""
@@ -277,7 +307,8 @@ def _last_lines(files: Iterable[Path]) -> str:
     return "\n".join(f"{file.name}: {line}" for file in files for line in file.read_text().splitlines()[-8:])
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports on loopback on which nobody listens."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [held.getsockname()[1] for held in sockets]
     for held in sockets:
@@ -293,7 +324,7 @@ def _wait_for_port(port: int, slurm: RealSlurm | RealAccounting) -> None:
             return False
         return True
 
-    if wait_until(listens, timeout_s=60, every_s=0.1):
+    if wait_until(listens, timeout_s=180, every_s=0.1):
         return
     said = slurm.logs()
     slurm.stop()

@@ -166,7 +166,8 @@ def make_writer(slurm: Slurm) -> tuple[JobWriter, GangEntry]:
     queue: WorkQueue[GangId] = WorkQueue("gangs")
     search = JobSearch(slurm, user="k8s", clock=clock)
     metrics = SchedulerMetrics(CollectorRegistry())
-    writer = JobWriter(slurm=slurm, search=search, ledger=ledger, queue=queue, metrics=metrics, clock=clock)
+    parts = {"search": search, "ledger": ledger, "queue": queue, "metrics": metrics, "clock": clock}
+    writer = JobWriter(slurm=slurm, user="k8s", **parts)
     return writer, ledger.ensure(GANG)
 
 

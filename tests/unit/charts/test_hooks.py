@@ -267,6 +267,15 @@ def test_only_a_successful_epilog_takes_its_own_marker_away(hooks: Hooks, schedu
     assert hooks.markers == {7}
 
 
+def test_an_epilog_asks_for_a_job_that_left_a_mark_whatever_its_comment_says_by_now(hooks: Hooks, scheduler: Scheduler):
+    hooks.mark(OWN_JOB)
+    scheduler.answers = [202]
+    assert hooks.run("epilog", comment="mine", **NO_TIME).returncode == 1
+    scheduler.answers = [200]
+    assert hooks.run("epilog", comment="mine").returncode == 0
+    assert (paths(scheduler)[-1], hooks.markers) == ("epilog", set())
+
+
 def test_an_epilog_keeps_the_marker_of_pods_that_stay(hooks: Hooks, scheduler: Scheduler):
     hooks.mark(OWN_JOB)
     scheduler.body = b'{"done":true,"kept":true}'

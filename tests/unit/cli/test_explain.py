@@ -115,7 +115,7 @@ async def test_what_a_namespace_may_ask_for_can_depend_on_its_labels(world, tmp_
     configure(world, access=[{"namespaceLabels": {"team": "a"}, "partitions": ["high"]}], defaultPartition="low")
     world.add_pod(annotations={"sunkpy.dev/partition": "high"})
     text = await of_pod(world, tmp_path)
-    assert "labels of namespace default: " in text
+    assert "labels and annotations of namespace default: " in text
     assert "may not use" not in text
     world.api.define("v1", "Namespace", "namespaces", namespaced=False)
     world.put("namespaces", {"metadata": {"name": "default", "labels": {"team": "b"}}})

@@ -84,8 +84,8 @@ def test_a_job_that_ended_and_was_forgotten_is_not_lost():
 def test_a_job_id_that_slurm_uses_again_belongs_to_the_new_gang():
     ledger = Ledger()
     old, new = (ledger.ensure(gang_id(uid)) for uid in ("old", "new"))
-    ledger.add_job(old, 7)
-    ledger.add_job(new, 7)
+    ledger.add_job(old, 7, user="k8s")
+    ledger.add_job(new, 7, user="ann")
     assert ledger.by_job(7) is new
     assert old.jobs == {}
     ledger.forget(old)

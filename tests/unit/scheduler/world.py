@@ -12,6 +12,7 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.gang.access import Rule
+from sunkpy.core.gang.families import FAMILIES
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import SlurmSettings
@@ -202,9 +203,9 @@ class World:
 async def connections(world, tmp_path):
     """Kube, Slurm and settings that lead to the world."""
     async with answering(world.api.handle, tmp_path) as kubeconfig, serving(world.slurm.app()) as slurm_port:
-        (tmp_path / "token").write_text("token")
+        (tmp_path / "key").write_bytes(b"k" * 32)
         slurm_settings = SlurmSettings(
-            url=f"http://127.0.0.1:{slurm_port}", version="v0.0.42", user="k8s", token_file=str(tmp_path / "token")
+            url=f"http://127.0.0.1:{slurm_port}", version="v0.0.42", user="k8s", jwt_key_file=str(tmp_path / "key")
         )
         settings = SchedulerSettings(cluster="test", namespace="slurm", slurm=slurm_settings, access=(OPEN,))
         slurm = Slurm.connect(slurm_settings)
@@ -216,32 +217,15 @@ async def connections(world, tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def leading(
-    world,
-    tmp_path,
-    *,
-    sweep_seconds=600.0,
-    poll_seconds=0.02,
-    aliases=(),
-    suspend_owners=False,
-    immediate_allocation=True,
-    **term,
-):
-    """A scheduler that leads on the world; gives its hook server."""
+async def leading(world, tmp_path, *, poll_seconds=0.02, families=FAMILIES, phases=None, **changes):
+    """A scheduler that leads on the world, with changed settings; gives its hook server."""
     async with connections(world, tmp_path) as (kube, slurm, settings):
-        settings = msgspec.structs.replace(
-            settings,
-            sweep_seconds=sweep_seconds,
-            poll_seconds=poll_seconds,
-            aliases=aliases,
-            suspend_owners=suspend_owners,
-            immediate_allocation=immediate_allocation,
-        )
+        settings = msgspec.structs.replace(settings, poll_seconds=poll_seconds, **changes)
         process = Process("scheduler", settings)
         metrics = SchedulerMetrics(process.registry)
         server = HookServer(port=0, metrics=metrics)
         parts = {"kube": kube, "slurm": slurm, "settings": settings, "process": process, "metrics": metrics}
-        task = asyncio.ensure_future(Term(**parts, **term).run(server))
+        task = asyncio.ensure_future(Term(**parts, families=families, phases=phases).run(server))
         try:
             await world.until(lambda: server.hooks is not None or task.done())
             if task.done():

@@ -38,8 +38,11 @@ class FixedToken:
     def __init__(self) -> None:
         self.number = 1
 
-    def token(self) -> str:
-        return f"token-{self.number}"
+    def token(self, user: str = "") -> str:
+        return f"token-{self.number}{user and f'-of-{user}'}"
+
+    def seal(self) -> str:
+        return "seal"
 
     def renew(self) -> None:
         self.number += 1

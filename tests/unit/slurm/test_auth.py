@@ -1,3 +1,5 @@
+import re
+import subprocess
 from pathlib import Path
 
 import jwt
@@ -8,6 +10,7 @@ from sunkpy.slurm import errors, token_source
 from sunkpy.slurm.auth import LIFETIME_S, RENEW_BEFORE_S, MintedToken, TokenFile
 
 KEY = b"k" * 32
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -86,3 +89,32 @@ def test_a_token_of_another_cluster_is_told_as_such(tmp_path: Path) -> None:
 def test_settings_choose_where_tokens_come_from(key_file: Path) -> None:
     assert isinstance(token_source(SlurmSettings(url="x", jwt_key_file=str(key_file))), MintedToken)
     assert isinstance(token_source(SlurmSettings(url="x", token_file="t")), TokenFile)
+
+
+def test_who_has_the_key_may_ask_as_anybody_and_each_token_is_kept(key_file: Path) -> None:
+    tokens = MintedToken(key_file, user="k8s", wall_clock=lambda: 1000.0)
+    assert claims(tokens.token("ann"))["sun"] == "ann"
+    assert (tokens.token("ann"), tokens.token()) == (tokens.token("ann"), tokens.token())
+    assert claims(tokens.token())["sun"] == "k8s"
+
+
+@pytest.mark.parametrize("name", ["0", "1001", "٣"])
+def test_nobody_is_asked_for_by_a_number_for_slurmctld_takes_it_for_a_uid(key_file: Path, name: str) -> None:
+    with pytest.raises(errors.Unauthorized, match="a number, not a name"):
+        MintedToken(key_file, user="k8s").token(name)
+
+
+def test_the_seal_is_what_slurmctlds_script_makes_of_the_same_key(key_file: Path) -> None:
+    script = (ROOT / "charts/slurm/files/job_submit.lua").read_text()
+    (command,) = re.findall(r'KEYED = "(.*)"', script)
+    command = command.replace("/etc/slurm/jwt.key", str(key_file))
+    made = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout.split()[0]
+    assert MintedToken(key_file, user="k8s").seal() == made
+
+
+def test_a_token_file_is_for_one_user_and_has_no_seal(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("t")
+    for ask in (lambda: TokenFile(path).token("ann"), TokenFile(path).seal):
+        with pytest.raises(errors.Unauthorized, match="jwtKeyFile"):
+            ask()

@@ -6,7 +6,7 @@ import pytest
 from pytest_httpx import HTTPXMock
 
 from sunkpy.core.model.states import JobId
-from sunkpy.slurm import JobSubmission, NodesSnapshot, NotModified, errors, wire
+from sunkpy.slurm import JobSubmission, JobUpdate, NodesSnapshot, NotModified, errors, wire
 from tests.unit.slurm.answers import SERVERS, answer, client, serve, slurm_errors
 
 NODE = "gpu-000-002"
@@ -130,6 +130,57 @@ async def test_a_bad_job_says_what_to_change(httpx_mock, slurm, api, name, numbe
         await client(api).submit_job(JobSubmission(name="web-0", script="#!/bin/sh", comment="c", partition="nope"))
     assert caught.value.error_number == number
     assert "web-0 (partition nope)" in str(caught.value)
+
+
+@every_server
+@pytest.mark.parametrize(
+    ("name", "numbers", "says"),
+    [
+        ("submit-unknown-user", {2166, 6010}, "make the user known where slurmctld runs"),
+        ("submit-bad-account", {2045}, "name an account the user is associated with"),
+        ("submit-forged", {2002}, "Access/permission denied"),
+    ],
+)
+async def test_what_slurm_refuses_a_person_is_said_with_their_name(httpx_mock, slurm, api, name, numbers, says) -> None:
+    serve(httpx_mock, answer(slurm, api, name))
+    with pytest.raises(errors.Rejected, match=says) as caught:
+        await client(api).submit_job(JobSubmission(name="web", script="#!/bin/sh", comment="c"), user="ann")
+    assert caught.value.error_number in numbers
+    assert "submit job web as ann" in str(caught.value)
+
+
+@every_server
+async def test_a_sealed_job_of_a_person_is_read(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
+    serve(httpx_mock, answer(slurm, api, "job-of-a-person"))
+    job = await client(api).job(JobId(1))
+    assert (job.user, job.account) == ("ann", "chem")
+    assert job.admin_comment == job.comment == "k8s:chem/web:u-1 text"
+
+
+@every_server
+async def test_what_an_owner_may_not_change_is_rejected(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
+    serve(httpx_mock, answer(slurm, api, "update-sealed"))
+    with pytest.raises(errors.Rejected, match="denied"):
+        await client(api).update_job(JobId(1), JobUpdate(comment="mine"), user="ann")
+
+
+async def test_a_job_of_a_person_is_asked_for_with_their_token_and_the_seal(httpx_mock: HTTPXMock) -> None:
+    serve(httpx_mock, *(answer("26.05", "v0.0.45", name) for name in ("submit", "signal", "signal")))
+    slurm = client("v0.0.45")
+    await slurm.submit_job(JobSubmission(name="a", script="#!/bin/sh", comment="c"), user="ann")
+    await slurm.cancel_job(JobId(7), user="ann")
+    await slurm.cancel_job(JobId(7))
+    submit, theirs, own = httpx_mock.get_requests()
+    assert [request.headers["X-SLURM-USER-TOKEN"] for request in (submit, theirs, own)] == [
+        "token-1-of-ann", "token-1-of-ann", "token-1",
+    ]  # fmt: skip
+    assert json.loads(submit.content)["job"]["extra"] == "seal"
+
+
+async def test_the_processs_own_jobs_have_no_seal(httpx_mock: HTTPXMock) -> None:
+    serve(httpx_mock, answer("26.05", "v0.0.45", "submit"))
+    await client("v0.0.45").submit_job(JobSubmission(name="a", script="#!/bin/sh", comment="c"))
+    assert "extra" not in json.loads(httpx_mock.get_requests()[0].content)["job"]
 
 
 @every_server

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core.gang.access import Rule, restricted, rule_for
+from sunkpy.core.gang.access import Namespace, Rule, restricted, rule_for, unknown_namespace
+from sunkpy.core.gang.options import NEVER_USERS, is_user
 from tests.unit.core.gang.pods import make_gang
 
 CHEMISTS = Rule(namespaces=("chem",), partitions=("low", "gpu"), accounts=("chem",), qos=("*",))
@@ -25,15 +26,15 @@ def ask(rule, default_partition="low", **annotations):
     ],
 )
 def test_the_first_rule_that_covers_a_namespace_holds(namespace, labels, rule):
-    assert rule_for((CHEMISTS, LABELLED, ANYBODY), namespace, labels) == rule
+    assert rule_for((CHEMISTS, LABELLED, ANYBODY), Namespace(name=namespace, labels=labels)) == rule
 
 
 def test_a_rule_without_a_namespace_covers_nobody():
-    assert rule_for((Rule(partitions=("high",)),), "chem", {"team": "ml"}) == Rule()
+    assert rule_for((Rule(partitions=("high",)),), Namespace(name="chem", labels={"team": "ml"})) == Rule()
 
 
 def test_nobody_gets_more_than_the_default_partition_unasked():
-    gang = ask(rule_for((), "default", {}))
+    gang = ask(rule_for((), Namespace(name="default")))
     assert (gang.options.partition, gang.problems) == ("low", ())
     assert ask(Rule(), partition="low").problems == ()
     (problem,) = ask(Rule(), partition="high").problems
@@ -44,7 +45,7 @@ def test_nobody_gets_more_than_the_default_partition_unasked():
     )
 
 
-@pytest.mark.parametrize("kind", ["account", "qos", "reservation"])
+@pytest.mark.parametrize("kind", ["user", "account", "qos", "reservation"])
 def test_what_is_not_opened_is_refused_by_name(kind):
     (problem,) = ask(Rule(), **{kind: "x"}).problems
     assert f"namespace default may not use {kind} x: it may name none" in str(problem)
@@ -68,10 +69,75 @@ def test_a_star_opens_a_kind():
     assert ask(ANYBODY, default_partition="").options.partition == ""
 
 
+def test_a_pod_belongs_to_the_first_user_of_its_namespace_or_to_the_one_that_it_names():
+    rule = Rule(namespaces=("chem",), users=("ann", "bob"))
+    assert ask(rule).options.user == "ann"
+    assert ask(rule, user="bob").options.user == "bob"
+    (problem,) = ask(rule, user="zoe").problems
+    assert problem.fatal
+    assert str(problem) == (
+        "annotation sunkpy.dev/user: namespace default may not use user zoe: it may use ann, bob; "
+        "an administrator opens it in scheduler.access of the Slurm cluster"
+    )
+
+
+def test_without_users_the_jobs_are_the_schedulers_own():
+    assert ask(CHEMISTS).options.user == ""
+    assert ask(Rule(users=("*",))).options.user == ""
+
+
+@pytest.mark.parametrize(
+    "name", [*sorted(NEVER_USERS), "0", "1001", "$(id)", "a b", "ann\n", "../ann", "-ann", "ann,bob", "ä"]
+)
+def test_nobody_is_made_a_user_who_is_no_person(name):
+    """Slurm takes digits for a uid."""
+    assert not is_user(name)
+    assert all(problem.fatal for problem in ask(Rule(users=("*",)), user=name).problems) or name.strip() == "ann"
+    (problem, *_) = ask(Rule(users=(name,))).problems
+    assert problem.fatal
+    assert str(problem) == f"namespace default is given to user {name!r}, which is not the name of a person"
+
+
+@pytest.mark.parametrize("name", ["ann", "a", "_svc", "ann.lee", "ann-lee", "ann@corp.example", "machine$", "Ann2"])
+def test_what_a_person_may_be_called(name):
+    assert is_user(name)
+    assert ask(Rule(users=(name,)), user=name).options.user == name
+
+
+ANNOTATED = Namespace(
+    name="lab", annotations={"sunkpy.dev/users": "ann, bob", "sunkpy.dev/accounts": "chem", "sunkpy.dev/qos": " ,low,"}
+)
+
+
+def test_annotations_of_a_namespace_count_only_where_they_are_held_by_a_policy():
+    assert rule_for((), ANNOTATED) == Rule()
+    assert rule_for((), ANNOTATED, annotated=True) == Rule(users=("ann", "bob"), accounts=("chem",), qos=("low",))
+
+
+def test_what_the_map_says_of_a_namespace_outweighs_its_annotations():
+    assert rule_for((ANYBODY,), ANNOTATED, annotated=True) == ANYBODY
+
+
+def test_before_its_namespace_is_known_a_gang_is_nobodys():
+    (problem,) = unknown_namespace(make_gang()).problems
+    assert problem.fatal
+    assert str(problem) == "what namespace default may ask of Slurm is not known yet"
+
+
+@given(st.text(max_size=20), st.text(max_size=30))
+def test_whatever_a_namespace_and_a_pod_write_the_user_is_one_of_the_namespace(said, asked):
+    namespace = Namespace(name="default", annotations={"sunkpy.dev/users": said})
+    rule = rule_for((), namespace, annotated=True)
+    gang = ask(rule, user=asked)
+    allowed = {"", *(name for name in rule.users if name != "*")}
+    is_fatal = any(problem.fatal for problem in gang.problems)
+    assert is_fatal or gang.options.user in allowed or ("*" in rule.users and is_user(gang.options.user))
+
+
 NAMES = st.sampled_from(["a", "b", "c"])
 
 
-@given(st.lists(NAMES, max_size=2), NAMES, st.sampled_from(["partition", "account", "qos", "reservation"]))
+@given(st.lists(NAMES, max_size=2), NAMES, st.sampled_from(["user", "partition", "account", "qos", "reservation"]))
 def test_nothing_is_submitted_that_the_map_does_not_allow(allowed, asked, kind):
     field = {"qos": "qos"}.get(kind, f"{kind}s")
     gang = ask(Rule(**{field: tuple(allowed)}), default_partition="", **{kind: asked})

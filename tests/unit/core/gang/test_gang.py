@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from sunkpy.core.gang.actions import Evict, Report
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, identify, speaks_for
-from sunkpy.core.gang.identity import GangId, legible, parse_comment
+from sunkpy.core.gang.identity import GangId, gang_of, legible, parse_comment
 from sunkpy.core.gang.request import Policy
 from sunkpy.core.gang.view import GangView, JobView
 from sunkpy.core.model import quantity
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.families.workload import owner, pod
 
@@ -70,6 +71,28 @@ def test_no_reference_makes_the_job_of_a_pod_unreadable_or_another_ones(kind, ui
 @given(st.builds(GangId, namespace=st.just("d"), name=st.text(), uid=st.text(), unit=st.text(), generation=st.text()))
 def test_a_legible_identity_is_what_its_comment_says(id):
     assert parse_comment(legible(id).comment()) == legible(id) == legible(legible(id))
+
+
+IDS = st.builds(
+    GangId, namespace=st.just("chem"), name=st.sampled_from(["web", "a.b"]), uid=st.sampled_from(["u-1", "u-2"]),
+    unit=st.sampled_from(["", "g0"]), generation=st.sampled_from(["", "2"]),
+)  # fmt: skip
+COMMENTS = (
+    IDS.map(GangId.comment) | st.text(max_size=20) | st.sampled_from(["k8s:", "k8s:a/b:c", "k8s:chem/web:u-1;rm"])
+)
+
+
+@given(user=st.sampled_from(["ann", "root", "slurm", "K8S", ""]), comment=COMMENTS, admin_comment=COMMENTS)
+def test_whatever_its_owner_writes_a_persons_job_is_what_slurmctld_sealed(user, comment, admin_comment):
+    job = SlurmJob(id=JobId(1), user=user, comment=comment, admin_comment=admin_comment)
+    assert gang_of(job, scheduler="k8s") == parse_comment(admin_comment)
+
+
+@given(comment=COMMENTS, admin_comment=COMMENTS)
+def test_the_schedulers_own_job_is_what_its_comment_says(comment, admin_comment):
+    """Sites write into admin comments of their own."""
+    job = SlurmJob(id=JobId(1), user="k8s", comment=comment, admin_comment=admin_comment)
+    assert gang_of(job, scheduler="k8s") == parse_comment(comment)
 
 
 @pytest.mark.parametrize("place", ["9" * 5000, "٣", "³", "-1", "1_0", " 1"])

@@ -117,8 +117,8 @@ def test_bad_switches_say_what_to_write(text):
 @pytest.mark.parametrize(
     ("annotation", "says"),
     [
-        ("slurmjob.slinky.slurm.net/user-id", "jobs of pods run as the scheduler's own Slurm user"),
-        ("sunk.coreweave.com/user-id", "jobs of pods run as the scheduler's own Slurm user"),
+        ("slurmjob.slinky.slurm.net/user-id", "sunkpy.dev/user says by name whose job it is"),
+        ("sunk.coreweave.com/user-id", "sunkpy.dev/user says by name whose job it is"),
         ("slurmjob.slinky.slurm.net/min-nodes", "the size of a job comes from the requests and the number of its pods"),
         ("slurmjob.slinky.slurm.net/mem-per-node", "the size of a job comes from the requests"),
         ("slurmjob.slinky.slurm.net/gres", "sunkpy.dev/gpu-type says which kind"),
