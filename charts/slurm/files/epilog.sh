@@ -29,12 +29,20 @@ end_processes() {
   done
 }
 
-if [ "${SLURM_JOB_UID:-0}" != 0 ]; then end_processes; fi
+await_pods() {
+  is_placeholder || return 0
+  read_settings || fail "no $settings_file, and pods may be here"
+  [ -n "${SUNKPY_HOOKS_URL:-}" ] || return 0
+  ask_until_done epilog "$SUNKPY_EPILOG_TIMEOUT_S" "$SUNKPY_EPILOG_TIMEOUT_S" || fail "$why"
+  # Kept: the job is over for Slurm, and pods stay.
+  [[ $body =~ \"kept\":\ *true ]] || rm -f "$marker"
+}
 
-is_placeholder || exit 0
-read_settings || fail "no $settings_file, and pods may be here"
-[ -n "${SUNKPY_HOOKS_URL:-}" ] || exit 0
-ask_until_done epilog "$SUNKPY_EPILOG_TIMEOUT_S" "$SUNKPY_EPILOG_TIMEOUT_S" || fail "$why"
-# Kept: the job is over for Slurm, and pods stay.
-[[ $body =~ \"kept\":\ *true ]] || rm -f "$marker"
+# A script of the site that fails drains the node, but not before the job has left it.
+broken=''
+run_site epilog "$first" || broken=$why
+if [ "${SLURM_JOB_UID:-0}" != 0 ]; then end_processes; fi
+await_pods
+run_site epilog "$later" || broken=${broken:-$why}
+[ -z "$broken" ] || fail "$broken"
 exit 0

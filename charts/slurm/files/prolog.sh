@@ -2,6 +2,8 @@
 # the pods of jobs that are over, whatever became of their Epilogs.
 hook=prolog
 
+run_site prolog "$first" || fail "$why"
+
 # Before anything is asked: from here on pods may come.
 if is_placeholder; then
   read_settings || fail "no $settings_file; is start-slurmd of this chart?"
@@ -65,4 +67,5 @@ fi
 if is_placeholder && [ -n "${SUNKPY_HOOKS_URL:-}" ]; then
   ask_until_done prolog "$SUNKPY_PROLOG_TIMEOUT_S" "$SUNKPY_PROLOG_TIMEOUT_S"
 fi
+run_site prolog "$later" || fail "$why"
 exit 0

@@ -96,6 +96,7 @@ capabilities: {drop: [ALL]}
 : "${SUNKPY_OUTAGE_TIMEOUT_S:={{ .root.Values.hooks.outageTimeoutSeconds }}}"
 : "${SUNKPY_REFUSAL_S:=30}"
 : "${SUNKPY_KILL_WAIT_S:={{ .root.Values.slurmConfig.killWaitSeconds }}}"
+: "${SUNKPY_SCRIPT_TIMEOUT_S:={{ .root.Values.hooks.scriptTimeoutSeconds }}}"
 
 {{ .root.Files.Get (printf "files/%s.sh" .name) }}
 {{- end }}

@@ -58,6 +58,7 @@ group: {{ printf "%s\n" (join "\n" $group) | toJson }}
 {{- /* Whether anybody could come by ssh; empty when not. */}}
 {{- define "slurm.ssh" -}}
 {{- if and .Values.login.enabled .Values.login.ssh.enabled }}
+{{- if .Values.users.sssd.enabled }}true{{ end }}
 {{- range .Values.users.people }}{{ if .sshKeys }}true{{ end }}{{ end }}
 {{- end }}
 {{- end }}
@@ -69,4 +70,56 @@ group: {{ printf "%s\n" (join "\n" $group) | toJson }}
 {{- end }}
 {{- define "slurm.peopleVolumes" -}}
 - {name: people, configMap: {name: {{ .Release.Name }}-people}}
+{{- end }}
+
+{{- /* sssd, for sites with a directory: beside slurmctld, slurmd and in the login pods. Started before the others of its
+pod, and kept running, by Kubernetes. */}}
+{{- define "slurm.sssdSecret" -}}
+{{- $sssd := .Values.users.sssd }}
+{{- if eq (empty $sssd.existingSecret) (empty $sssd.config) }}
+{{- fail "users.sssd wants one of existingSecret (with sssd.conf in it) and config" }}
+{{- end }}
+{{- $sssd.existingSecret | default (printf "%s-sssd" .Release.Name) }}
+{{- end }}
+{{- define "slurm.sssd" -}}
+{{- if .Values.users.sssd.enabled }}
+- name: sssd
+  image: {{ .Values.images.login }}
+  imagePullPolicy: {{ .Values.imagePullPolicy }}
+  restartPolicy: Always
+  args: [/usr/local/bin/start-sssd]
+  # It wants to own what it reads and writes, and nothing more.
+  securityContext:
+    runAsNonRoot: false
+    runAsUser: 0
+    runAsGroup: 0
+    {{- include "slurm.locked" . | nindent 4 }}
+  startupProbe:
+    exec: {command: [test, -S, /var/lib/sss/pipes/nss]}
+    periodSeconds: 1
+    failureThreshold: 60
+  resources: {{- toYaml .Values.users.sssd.resources | nindent 4 }}
+  volumeMounts:
+    - {name: directory, mountPath: /var/lib/sss}
+    - {name: sssd, mountPath: /site, readOnly: true}
+    - {name: sssd-scratch, mountPath: /etc/sssd, subPath: etc}
+    - {name: sssd-scratch, mountPath: /run, subPath: run}
+    - {name: sssd-scratch, mountPath: /tmp, subPath: tmp}
+    - {name: sssd-scratch, mountPath: /var/log, subPath: log}
+{{- end }}
+{{- end }}
+{{- define "slurm.directoryMounts" -}}
+{{- include "slurm.peopleMounts" . }}
+{{- if .Values.users.sssd.enabled }}
+- {name: directory, mountPath: /var/lib/sss/pipes, subPath: pipes, readOnly: true}
+- {name: directory, mountPath: /var/lib/sss/mc, subPath: mc, readOnly: true}
+{{- end }}
+{{- end }}
+{{- define "slurm.directoryVolumes" -}}
+{{- include "slurm.peopleVolumes" . }}
+{{- if .Values.users.sssd.enabled }}
+- {name: directory, emptyDir: {sizeLimit: 1Gi}}
+- {name: sssd, secret: {secretName: {{ include "slurm.sssdSecret" . }}, defaultMode: 0400}}
+- {name: sssd-scratch, emptyDir: {medium: Memory, sizeLimit: 64Mi}}
+{{- end }}
 {{- end }}

@@ -10,6 +10,7 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,18 +24,26 @@ from tests.unit.charts.rendering import Manifest, of_kind, render
 
 _ENTER = """\
 set -e
-cd "$1"; shift
-bind() { mount --bind "$1" "root/$2"; [ "${3:-}" != ro ] || mount -o remount,bind,ro "root/$2"; }
+cd "$1"; bounding=$2 program=$3; shift 3
 mount --bind root root && mount -o remount,bind,ro root
 mount -t proc proc root/proc
-bind /dev dev && mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts root/dev/pts
-for folder in run tmp; do mount -t tmpfs -o mode=0777 tmpfs root/$folder; done
-bind home home
-bind people var/lib/extrausers ro; bind ssh-keys etc/ssh/people ro; bind config config ro; bind keys keys ro
-mkdir -p root/run/slurm
-[ ! -d slurm/run ] || { bind slurm/run run/slurm ro; bind slurm/etc etc/slurm ro; hostname localhost; }
-exec chroot root setpriv --bounding-set="$1" --inh-caps=-all --no-new-privs tini -- /usr/local/bin/start-sshd
+mount --bind /dev root/dev && mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts root/dev/pts
+for each in "$@"; do
+  IFS=: read -r from to mode <<< "$each"
+  [ -d "root/$to" ] || mkdir -p "root/$to"
+  if [ "$from" = tmpfs ]; then mount -t tmpfs -o mode=0777 tmpfs "root/$to"; continue; fi
+  mount --bind "$from" "root/$to"
+  [ "$mode" != ro ] || mount -o remount,bind,ro "root/$to"
+done
+hostname localhost
+exec chroot root setpriv --bounding-set="$bounding" --inh-caps=-all --no-new-privs tini -- "/usr/local/bin/$program"
 """
+_SSHD = (
+    "tmpfs:run", "tmpfs:tmp", "home:home", "people:var/lib/extrausers:ro", "ssh-keys:etc/ssh/people:ro",
+    "config:config:ro", "keys:keys:ro", "directory/pipes:var/lib/sss/pipes:ro", "directory/mc:var/lib/sss/mc:ro",
+)  # fmt: skip
+_SSSD = ("tmpfs:run", "tmpfs:tmp", "tmpfs:etc/sssd", "tmpfs:var/log", "directory:var/lib/sss", "site:site:ro")
+_OF_SLURM = ("slurm/run:run/slurm:ro", "slurm/etc:etc/slurm:ro")
 
 
 class Key:
@@ -54,12 +63,13 @@ class LoginPod:
     def __init__(self, folder: Path, suite: str, slurm: Path | None = None) -> None:
         self.folder, self._slurm = folder, slurm
         unpack(suite, ("login",), folder / "root")
-        for name in ("home", "people", "ssh-keys", "config", "keys"):
-            (folder / name).mkdir()
-        for name in ("config", "keys", "etc/ssh/people"):
+        for name in ("home", "people", "ssh-keys", "config", "keys", "site", "directory/pipes", "directory/mc"):
+            (folder / name).mkdir(parents=True)
+        for name in ("config", "keys", "site", "etc/ssh/people"):
             (folder / "root" / name).mkdir(exist_ok=True)
         (folder / "ssh-keys").chmod(0o1777)  # as the kubelet leaves the folder of a ConfigMap
-        (folder / "home").chmod(0o777)
+        for name in ("home", "directory", "directory/pipes", "directory/mc"):
+            (folder / name).chmod(0o777)
         host_key = folder / "keys/ssh_host_ed25519_key"
         host_key.write_bytes(KINDS["ssh_host_ed25519_key"]())
         host_key.chmod(0o400)
@@ -67,7 +77,7 @@ class LoginPod:
             self._share(slurm)
         with socket.create_server(("127.0.0.1", 0)) as held:
             self.port = held.getsockname()[1]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._processes: list[subprocess.Popen[bytes]] = []
 
     def _share(self, slurm: Path) -> None:
         (self.folder / "slurm").mkdir()
@@ -84,6 +94,8 @@ class LoginPod:
         for name, text in maps["demo-people"]["data"].items() if self._slurm else ():
             (self._slurm / "var/lib/extrausers" / name).write_text(text)
         self._project("ssh-keys", maps["demo-ssh-keys"].get("data") or {})
+        for secret in of_kind(manifests, "Secret").values():
+            self._project("site", secret["stringData"])
         conf = maps["demo-login"]["data"]["sshd_config"].replace("Port 2222", f"Port {self.port}")
         self._project("config", {"sshd_config": conf})
         self._manifests = manifests
@@ -97,27 +109,38 @@ class LoginPod:
             part.write_text(text)
             part.rename(self.folder / volume / name)
 
-    def _container(self) -> Manifest:
+    def _container(self, name: str) -> Manifest:
         pod = of_kind(self._manifests, "StatefulSet")["demo-login"]["spec"]["template"]["spec"]
-        return next(container for container in pod["containers"] if container["name"] == "sshd")
+        return next(each for each in (*pod["initContainers"], *pod["containers"]) if each["name"] == name)
 
     def start(self) -> None:
-        """make-homes, as the init container of that name, then sshd."""
-        context = self._container()["securityContext"]
-        bounding = ",".join(["-all", *(f"+{name.lower()}" for name in context["capabilities"]["add"])])
+        """sssd where values want one, make-homes, as the init container of that name, then sshd."""
+        if (self.folder / "site/sssd.conf").exists():
+            self._start("sssd", _SSSD)
+            pipe = self.folder / "directory/pipes/nss"
+            assert wait_until(pipe.is_socket, timeout_s=60, every_s=0.1), self.log()
         make_homes = ["chroot", self.folder / "root", "/usr/local/bin/make-homes", "1001"]
-        binds = f"mount --bind {self.folder}/home {self.folder}/root/home; mount --bind /dev {self.folder}/root/dev"
-        script = f'{binds}; exec "$@"'
-        subprocess.run(["unshare", "--mount", "bash", "-ec", script, "-", *make_homes], check=True, timeout=20)
+        binds = "mount --bind home root/home; mount --bind /dev root/dev; mount -t proc proc root/proc"
+        script = f'cd {self.folder}; {binds}; exec "$@"'
+        subprocess.run(["unshare", "--mount", "bash", "-ec", script, "-", *make_homes], check=True, timeout=60)
+        self._start("sshd", _SSHD + (_OF_SLURM if self._slurm else ()))
+        assert wait_until(self._listens, timeout_s=60, every_s=0.05), self.log()
+
+    def _start(self, name: str, mounts: tuple[str, ...]) -> None:
+        container = self._container(name)
+        bounding = [
+            "-all",
+            *(f"+{each.lower()}" for each in container["securityContext"]["capabilities"].get("add", ())),
+        ]
         namespaces = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child"]
         environment = {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "SUNKPY_LOOK_S": "0.2"}
-        environment |= {entry["name"]: entry["value"] for entry in self._container().get("env", ())}
-        with (self.folder / "log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [*namespaces, "bash", "-c", _ENTER, "-", str(self.folder), bounding],
-                env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            )  # fmt: skip
-        assert wait_until(self._listens, timeout_s=20, every_s=0.05), self.log()
+        environment |= {entry["name"]: entry["value"] for entry in container.get("env", ())}
+        enter = ["bash", "-c", _ENTER, "-", str(self.folder), ",".join(bounding), f"start-{name}", *mounts]
+        with (self.folder / "log").open("ab") as log:
+            process = subprocess.Popen(
+                [*namespaces, *enter], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        self._processes.append(process)
 
     def _listens(self) -> bool:
         try:
@@ -152,9 +175,16 @@ class LoginPod:
         output, _ = client.communicate(timeout=60)
         return client.returncode, output
 
+    def login_seconds(self, user: str, key: Key) -> float:
+        """How long a client takes to come, do nothing, and go."""
+        start = time.monotonic()
+        code, output = self.said(user, key, "true")
+        assert code == 0, output + self.log()
+        return time.monotonic() - start
+
     def stop(self) -> None:
         """Every process goes with its namespace."""
-        if self._process:
-            self._process.kill()
-            self._process.wait()
+        for process in self._processes:
+            process.kill()
+            process.wait()
         shutil.rmtree(self.folder)

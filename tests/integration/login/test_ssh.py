@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -174,14 +173,11 @@ def test_a_thousand_people_log_in_as_fast_as_one(pod: LoginPod, keys: dict[str, 
     }
     values = _values(keys, ann=ANN, bob=BOB, user1=USER1)
     values["users"]["people"] |= crowd
+    alone = min(pod.login_seconds("ann", keys["ann"]) for _ in range(4))
     pod.apply(values)
-    _run(pod, keys, "ann", "true")
-    took = []
-    for _ in range(5):
-        start = time.monotonic()
-        assert pod.said("p999", keys["zoe"], "id -Gn", options=("LogLevel=ERROR",))[1].strip() == "p999 chem"
-        took.append(time.monotonic() - start)
-    assert min(took) < 1
+    assert _run(pod, keys | {"p999": keys["zoe"]}, "p999", "id -Gn") == "p999 chem"
+    among = min(pod.login_seconds("p999", keys["zoe"]) for _ in range(4))
+    assert among < 3 * alone
     assert len(_run(pod, keys, "ann", "getent group chem").split(",")) == 1002
     pod.apply(_values(keys, ann=ANN, bob=BOB, user1=USER1))
 

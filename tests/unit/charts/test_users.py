@@ -174,3 +174,46 @@ def test_a_thousand_people_fit_and_too_many_keys_are_refused_with_a_word_of_what
         person["sshKeys"] = [long]
     with pytest.raises(Refused, match="use a directory, or shorter keys"):
         render("slurm", _values(crowd, {"chem": {"gid": 5001}}))
+
+
+SSSD = {"users": {"sssd": {"enabled": True, "config": "[sssd]\n", "ca": "PEM"}}}
+
+
+def test_a_directory_is_asked_beside_slurmctld_slurmd_and_in_the_login_pod_before_anything_starts():
+    manifests = render("slurm", SSSD)
+    kinds = ("StatefulSet", "Deployment", "NodeSet")
+    having = {}
+    for manifest in manifests:
+        if manifest["kind"] in kinds:
+            spec = manifest["spec"]["template"]["spec"]
+            having[manifest["metadata"]["name"]] = [c for c in spec.get("initContainers", ()) if c["name"] == "sssd"]
+            if having[manifest["metadata"]["name"]]:
+                assert spec["initContainers"][0]["name"] == "sssd"
+    assert {name for name, found in having.items() if found} == {"demo-slurmctld", "compute", "demo-login"}
+    (sssd,) = having["demo-login"]
+    assert sssd["restartPolicy"] == "Always"
+    assert sssd["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert sssd["securityContext"]["allowPrivilegeEscalation"] is False
+    assert of_kind(manifests, "Secret")["demo-sssd"]["stringData"] == {"sssd.conf": "[sssd]\n", "ca.crt": "PEM"}
+
+
+def test_the_password_of_the_directory_is_for_sssd_alone():
+    spec = of_kind(render("slurm", SSSD), "StatefulSet")["demo-login"]["spec"]["template"]["spec"]
+    (volume,) = (each["name"] for each in spec["volumes"] if each.get("secret", {}).get("secretName") == "demo-sssd")
+    containers = (*spec["initContainers"], *spec["containers"])
+    assert [c["name"] for c in containers if volume in {mount["name"] for mount in c["volumeMounts"]}] == ["sssd"]
+    for container in spec["containers"]:
+        shared = [mount for mount in container["volumeMounts"] if mount["name"] == "directory"]
+        assert {(mount["subPath"], mount["readOnly"]) for mount in shared} == {("pipes", True), ("mc", True)}
+
+
+def test_people_of_a_directory_come_by_ssh_and_their_secret_may_be_the_sites_own():
+    manifests = render("slurm", {"users": {"sssd": {"enabled": True, "existingSecret": "ours"}}})
+    assert "demo-login" in of_kind(manifests, "Service")
+    assert not of_kind(manifests, "Secret")
+    assert "'secretName': 'ours'" in str(of_kind(manifests, "NodeSet"))
+
+
+@pytest.mark.parametrize("more", [{}, {"existingSecret": "a", "config": "b"}])
+def test_a_directory_without_a_configuration_or_with_two_is_refused(more: Mapping[str, str]):
+    assert "users.sssd wants one of existingSecret" in _refusal({"users": {"sssd": {"enabled": True} | more}})
