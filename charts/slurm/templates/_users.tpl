@@ -51,8 +51,9 @@ systemd-resolve systemd-timesync tape tty users utmp uucp video voice www-data _
 {{- range $name, $values := .Values.users.groups }}
 {{- $group = append $group (printf "%s:*:%d:%s" $name (int64 $values.gid) (join "," (get $members $name))) }}
 {{- end }}
-passwd: {{ printf "%s\n" (join "\n" $passwd) | toJson }}
-group: {{ printf "%s\n" (join "\n" $group) | toJson }}
+{{- /* Each line with its end, and no line for nobody. */}}
+passwd: {{ append $passwd "" | join "\n" | toJson }}
+group: {{ append $group "" | join "\n" | toJson }}
 {{- end }}
 
 {{- /* Whether anybody could come by ssh; empty when not. */}}

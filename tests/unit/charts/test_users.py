@@ -41,7 +41,7 @@ def test_people_and_groups_are_lines_of_passwd_and_group():
 
 def test_the_user_of_the_images_may_be_given_keys_and_groups():
     maps = _maps(_values({"user1": {"uid": 1001, "groups": ["chem"], "sshKeys": [KEY]}}, {"chem": {"gid": 5001}}))
-    assert maps["demo-people"] == {"passwd": "\n", "group": "chem:*:5001:user1\n"}
+    assert maps["demo-people"] == {"passwd": "", "group": "chem:*:5001:user1\n"}
     assert set(maps["demo-ssh-keys"]) == {"user1"}
 
 
