@@ -3,7 +3,7 @@
 # nobody waits for it.
 sunkpy_motd() {
   [ ! -r /etc/sunkpy/motd ] || cat /etc/sunkpy/motd
-  timeout 2 sinfo --format='%12P %5a %.10L %.15F  nodes: allocated/idle/other/total' 2> /dev/null || {
+  timeout 2 sinfo --format='%12P %5a %.12l %.15F' 2> /dev/null || {
     echo 'Slurm does not answer; your jobs go on.'
     return
   }

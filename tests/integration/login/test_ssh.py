@@ -126,7 +126,7 @@ def test_a_terminal_greets_and_does_not_wait_for_slurm(pod: LoginPod, keys: dict
     code, output = pod.said("ann", keys["ann"], "tty; bash -lic true", options=("RequestTTY=force", "LogLevel=ERROR"))
     assert code == 0, output
     assert output.startswith("/dev/pts/")
-    assert "allocated/idle/other/total" in output
+    assert "NODES(A/I/O/T)" in output
 
 
 def test_who_is_added_comes_in_and_who_is_removed_is_out_at_once(pod: LoginPod, keys: dict[str, Key]):
