@@ -99,22 +99,24 @@ def accounts(config_path: Path, dry_run: bool, wanted: Path | None) -> None:
 @click.option("--slurm-secret", default="", help="Secret for slurm.key (auth/slurm); left out, none is made.")
 @click.option("--jwt-secret", default="", help="Secret for jwt.key (auth/jwt); left out, none is made.")
 @click.option("--database-secret", default="", help="Secret for the password of the database; left out, none is made.")
-def keys(namespace: str, slurm_secret: str, jwt_secret: str, database_secret: str) -> None:
+@click.option("--ssh-host-secret", default="", help="Secret for the host key of sshd; left out, none is made.")
+def keys(namespace: str, slurm_secret: str, jwt_secret: str, database_secret: str, ssh_host_secret: str) -> None:
     """Make the keys of a Slurm cluster, once: an existing Secret is never touched."""
     import asyncio
 
     from sunkpy.install.keys import ensure_keys
     from sunkpy.kube.client import Kube
 
+    wanted = {
+        "slurm.key": slurm_secret,
+        "jwt.key": jwt_secret,
+        "password": database_secret,
+        "ssh_host_ed25519_key": ssh_host_secret,
+    }
+
     async def ensure() -> list[str]:
         async with await Kube.connect() as kube:
-            return await ensure_keys(
-                kube,
-                namespace=namespace,
-                slurm_secret=slurm_secret,
-                jwt_secret=jwt_secret,
-                database_secret=database_secret,
-            )
+            return await ensure_keys(kube, namespace=namespace, wanted=wanted)
 
     for line in asyncio.run(ensure()):
         click.echo(line)

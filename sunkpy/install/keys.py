@@ -1,48 +1,61 @@
-"""The keys of a Slurm cluster, and the password of its database: made once, kept for ever.
+"""The keys of a Slurm cluster, of its database and of its sshd: made once, kept for ever.
 
 Losing `slurm.key` cuts every daemon off; replacing `jwt.key` ends every token; another password shuts slurmdbd out of a
-database that is still made for the first. So a key that exists is left alone,
-whatever it holds, and all are made in the cluster: no rendered manifest ever contains one. A key that somebody brings
-is not made even while it is missing: an immutable one in its place would be in that person's way.
+database that is still made for the first; another host key looks to everybody who logs in like somebody who listens in.
+So a key that exists is left alone, whatever it holds, and all are made in the cluster: no rendered manifest ever
+contains one. A key that somebody brings is not made even while it is missing: an immutable one in its place would be in
+that person's way.
 """
 
 from __future__ import annotations
 
 import base64
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 
-_SLURM_KEY_BYTES = 1024  # slurm.key is an HMAC key: any bytes will do
-_JWT_KEY_BYTES = 32  # HS256
-_PASSWORD_BYTES = 24  # letters, digits, - and _: nothing that a reader of configurations could take amiss
+
+def _ssh_host_key() -> bytes:
+    """A private key as sshd reads it."""
+    return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
 
 
-async def ensure_keys(
-    kube: Kube, *, namespace: str, slurm_secret: str, jwt_secret: str, database_secret: str = ""
-) -> list[str]:
-    """Create the Secrets that are missing; what was done, one line each. An empty name is a key that somebody brings.
+KINDS: Mapping[str, Callable[[], bytes]] = MappingProxyType(
+    {
+        "slurm.key": lambda: secrets.token_bytes(1024),  # for an HMAC: any bytes will do
+        "jwt.key": lambda: secrets.token_bytes(32),  # HS256
+        # Letters, digits, - and _: nothing that a reader of configurations could take amiss.
+        "password": lambda: secrets.token_urlsafe(24).encode(),
+        "ssh_host_ed25519_key": _ssh_host_key,
+    }
+)
+"""What there is to make, by the name under which a Secret holds it."""
+
+
+async def ensure_keys(kube: Kube, *, namespace: str, wanted: Mapping[str, str]) -> list[str]:
+    """Create the Secrets that are missing; what was done, one line each.
+
+    `wanted` says in which Secret each of `KINDS` lies; one without a name is a key that somebody brings.
 
     Raises:
         KubeError: the service account may not create Secrets, or the apiserver does not answer.
     """
-    wanted = (
-        (slurm_secret, "slurm.key", secrets.token_bytes(_SLURM_KEY_BYTES)),
-        (jwt_secret, "jwt.key", secrets.token_bytes(_JWT_KEY_BYTES)),
-        (database_secret, "password", secrets.token_urlsafe(_PASSWORD_BYTES).encode()),
-    )
-    return [await _ensure(kube, namespace, secret, {key: value}) for secret, key, value in wanted if secret]
+    return [await _ensure(kube, namespace, secret, kind) for kind, secret in wanted.items() if secret]
 
 
-async def _ensure(kube: Kube, namespace: str, secret: str, data: Mapping[str, bytes]) -> str:
+async def _ensure(kube: Kube, namespace: str, secret: str, kind: str) -> str:
     body = {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": secret, "labels": {"app.kubernetes.io/managed-by": "sunkpy"}},
         "immutable": True,
-        "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
+        "data": {kind: base64.b64encode(KINDS[kind]()).decode()},
     }
     try:
         await kube.create(paths.secrets(namespace), body)

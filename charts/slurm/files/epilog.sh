@@ -29,16 +29,25 @@ end_processes() {
   done
 }
 
-if [ "${SLURM_JOB_UID:-0}" != 0 ]; then end_processes; fi
+await_pods() {
+  # The comment may have been changed since the prolog, which left its mark.
+  is_placeholder || [ -e "$marker" ] || return 0
+  read_settings || fail "no $settings_file, and pods may be here"
+  [ -n "${SUNKPY_HOOKS_URL:-}" ] || return 0
+  # A slurmd that ends takes its scripts along: SIGTERM, and SIGKILL 10 ms later. What is asked here is asked again by the
+  # Prolog of the next job, as long as the marker stays; failing would drain a node at which nobody has to look.
+  trap '[ -z "$broken" ] && [ -e "$marker" ]; exit' TERM
+  ask_until_done epilog "$SUNKPY_EPILOG_TIMEOUT_S" "$SUNKPY_EPILOG_TIMEOUT_S" || fail "$why"
+  trap - TERM
+  # Kept: the job is over for Slurm, and pods stay.
+  [[ $body =~ \"kept\":\ *true ]] || rm -f "$marker"
+}
 
-# The comment may have been changed since the prolog, which left its mark.
-is_placeholder || [ -e "$marker" ] || exit 0
-read_settings || fail "no $settings_file, and pods may be here"
-[ -n "${SUNKPY_HOOKS_URL:-}" ] || exit 0
-# A slurmd that ends takes its scripts along: SIGTERM, and SIGKILL 10 ms later. What is asked here is asked again by the
-# Prolog of the next job, as long as the marker stays; failing would drain a node at which nobody has to look.
-trap '[ -e "$marker" ]; exit' TERM
-ask_until_done epilog "$SUNKPY_EPILOG_TIMEOUT_S" "$SUNKPY_EPILOG_TIMEOUT_S" || fail "$why"
-# Kept: the job is over for Slurm, and pods stay.
-[[ $body =~ \"kept\":\ *true ]] || rm -f "$marker"
+# A script of the site that fails drains the node, but not before the job has left it.
+broken=''
+run_site epilog "$first" || broken=$why
+if [ "${SLURM_JOB_UID:-0}" != 0 ]; then end_processes; fi
+await_pods
+run_site epilog "$later" || broken=${broken:-$why}
+[ -z "$broken" ] || fail "$broken"
 exit 0

@@ -6,6 +6,7 @@ export PATH=${SUNKPY_PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 token_file=${SUNKPY_TOKEN_FILE:-/var/run/secrets/sunkpy/token}
 settings_file=${SUNKPY_HOOKS_ENV:-/etc/sunkpy/hooks.env}
 markers=${SUNKPY_MARKERS:-/var/lib/sunkpy/markers}
+site=${SUNKPY_SITE:-/etc/sunkpy/site}
 marker=$markers/$SLURM_JOB_ID
 
 say() { echo "$hook of job $SLURM_JOB_ID: $*" >&2; }
@@ -63,6 +64,22 @@ ask_until_done() {
   say "$why"
   return 1
 }
+
+# The scripts of the site for $1 (prolog, epilog) whose names match $2, by name, as root with Slurm's variables. Leaves in
+# `why` which one failed; those after it do not run.
+run_site() {
+  local script code
+  for script in "$site/$1.d"/$2; do
+    [ -f "$script" ] && [ -x "$script" ] || continue
+    code=0
+    timeout --kill-after=5 "$SUNKPY_SCRIPT_TIMEOUT_S" "$script" < /dev/null >&2 || code=$?
+    [ "$code" != 0 ] || continue
+    why="${script##*/} failed with $code"
+    [ "$code" != 124 ] && [ "$code" != 137 ] || why="${script##*/} took more than $SUNKPY_SCRIPT_TIMEOUT_S s"
+    return 1
+  done
+}
+first='[0-4]*' later='[5-9A-Za-z_]*'
 
 # Fail, which drains the node, under a reason of our own. Slurm would keep one that is there already, and the syncer
 # lifts those that start with "k8s: "; a drain that a person set stays as it is.

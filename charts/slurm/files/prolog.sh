@@ -2,6 +2,8 @@
 # the pods of jobs that are over, whatever became of their Epilogs.
 hook=prolog
 
+run_site prolog "$first" || fail "$why"
+
 # Before anything is asked: from here on pods may come.
 if is_placeholder; then
   read_settings || fail "no $settings_file; is start-slurmd of this chart?"
@@ -38,6 +40,7 @@ requeue_if_cut_short() {
   trap 'rm -f "$waiting"' EXIT
   # shellcheck disable=SC2016 # its own parameters
   setsid bash -c '
+    echo $$ > "$2"
     is_alive() { read -r stat < "/proc/$1/stat" && [[ $stat != *") Z "* ]]; } 2> /dev/null
     while [ -e "$2" ]; do
       if is_alive "$1"; then sleep 1; continue; fi
@@ -50,6 +53,7 @@ requeue_if_cut_short() {
       fi
       rm -f "$2"
     done' sunkpy-prolog $$ "$waiting" "$SLURM_JOB_ID" < /dev/null > /dev/null 2>&1 &
+  for _ in {1..250}; do [ -s "$waiting" ] && return; sleep 0.02; done # until then it would be ended as well
 }
 
 if [ -n "$others" ]; then
@@ -68,4 +72,5 @@ fi
 if is_placeholder && [ -n "${SUNKPY_HOOKS_URL:-}" ]; then
   ask_until_done prolog "$SUNKPY_PROLOG_TIMEOUT_S" "$SUNKPY_PROLOG_TIMEOUT_S"
 fi
+run_site prolog "$later" || fail "$why"
 exit 0

@@ -3,7 +3,7 @@
 {{- if regexMatch "(?i)preemptmode\\s*=\\s*[^\\s#]*(suspend|gang)" (join "\n" $modes) }}
 {{- fail "preemptMode SUSPEND and GANG start the next job beside the one that they stop, whose pods are still there: use REQUEUE, CANCEL or OFF" }}
 {{- end -}}
-{{- if and (include "slurm.hasPeople" .) (regexMatch "(?i)jobsubmitplugins\\s*=" .Values.slurmConfig.extra) }}
+{{- if and (include "slurm.sealsJobs" .) (regexMatch "(?i)jobsubmitplugins\\s*=" .Values.slurmConfig.extra) }}
 {{- fail "JobSubmitPlugins in slurmConfig.extra: where pods belong to people (scheduler.access with users, or annotatedAccess) slurmctld needs the job_submit.lua of this chart" }}
 {{- end -}}
 {{- $parts := list "enable_configless" | concat .Values.slurmConfig.slurmctldParameters -}}
@@ -51,7 +51,7 @@ JobAcctGatherType=jobacct_gather/{{ .Values.accounting.enabled | ternary "linux"
 MpiDefault=none
 # A job that could not be launched, by a failed Prolog or a slurmctld that died meanwhile, waits again and is not held.
 SchedulerParameters={{ append .Values.slurmConfig.schedulerParameters "nohold_on_prolog_fail" | uniq | join "," }}
-{{- if include "slurm.hasPeople" . }}
+{{- if include "slurm.sealsJobs" . }}
 
 # Whose job stands for pods, and that its owner does not change what the pods rely on.
 JobSubmitPlugins=lua

@@ -3,7 +3,7 @@
 {{- define "slurm.slurmSecret" -}}{{ .Values.keys.existingSlurmSecret | default (printf "%s-slurm-key" .Release.Name) }}{{- end }}
 {{- define "slurm.jwtSecret" -}}{{ .Values.keys.existingJwtSecret | default (printf "%s-jwt-key" .Release.Name) }}{{- end }}
 {{- /* Whether some jobs of pods belong to people, and whether what a namespace carries says what its pods may ask for. */}}
-{{- define "slurm.hasPeople" -}}
+{{- define "slurm.sealsJobs" -}}
 {{- $found := and .Values.scheduler.enabled .Values.scheduler.annotatedAccess }}
 {{- if .Values.scheduler.enabled }}{{ range .Values.scheduler.access }}{{ if .users }}{{ $found = true }}{{ end }}{{ end }}{{ end }}
 {{- if $found }}true{{ end }}
@@ -107,6 +107,7 @@ capabilities: {drop: [ALL]}
 : "${SUNKPY_OUTAGE_TIMEOUT_S:={{ .root.Values.hooks.outageTimeoutSeconds }}}"
 : "${SUNKPY_REFUSAL_S:=30}"
 : "${SUNKPY_KILL_WAIT_S:={{ .root.Values.slurmConfig.killWaitSeconds }}}"
+: "${SUNKPY_SCRIPT_TIMEOUT_S:={{ .root.Values.hooks.scriptTimeoutSeconds }}}"
 
 {{ .root.Files.Get (printf "files/%s.sh" .name) }}
 {{- end }}

@@ -241,6 +241,10 @@ class RealSlurm:
         """The last lines of each daemon."""
         return _last_lines(sorted((self.root / "var/log").glob("slurm*.log")))
 
+    def as_user(self, uid: int, *command: str) -> str:
+        """Output of a command of Slurm, by somebody on the node."""
+        return _output_in(self.root, uid, command, {}).strip()
+
     def stop(self) -> None:
         """Every process goes with its namespace."""
         assert self._process.stdin is not None

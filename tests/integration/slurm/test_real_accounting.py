@@ -281,3 +281,19 @@ async def test_who_is_no_administrator_of_slurm_changes_nothing(user1: Slurm, ad
     with pytest.raises(errors.Rejected):
         await execute(user1, plan.changes[0], cluster=CLUSTER)
     assert (await plan_now(admin, wanted(), cluster=CLUSTER)).changes == ()
+
+
+async def test_somebody_whose_account_came_before_them_submits_when_they_are_there(
+    running: Running, admin: Slurm, user1: Slurm
+) -> None:
+    """Neither slurmctld nor slurmdbd, which knew no such user, is told or restarted."""
+    await settle(admin, wanted())
+    running.accounting.sacctmgr("add", "user", "newcomer", "account=phys")
+    people = running.slurm.root / "var/lib/extrausers"
+    (people / "passwd").write_text("newcomer:*:2009:2009::/home/newcomer:/bin/bash\n")
+    (people / "group").write_text("newcomer:*:2009:\n")
+    submit = ("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--wrap=true")
+    submitted = await asyncio.to_thread(running.slurm.as_user, 2009, *submit)
+    await ends(running, user1, JobId(int(submitted)))
+    listed = ("sacct", "-X", "--noheader", "--parsable2", "--format=jobid,user,group,account")
+    assert await asyncio.to_thread(running.slurm.as_user, 2009, *listed) == f"{submitted}|newcomer|newcomer|phys"

@@ -136,6 +136,8 @@ class Hooks:
             "SUNKPY_MARKERS": str(self.folder / "markers"),
             "SUNKPY_PATH": f"{self.folder}:/usr/bin:/bin",
             "SUNKPY_KILL_WAIT_S": str(kill_wait_s),
+            "SUNKPY_SITE": str(self.folder / "site"),
+            "SUNKPY_SCRIPT_TIMEOUT_S": "1",
             "TMPDIR": str(self.folder),
         }
         return subprocess.Popen(
@@ -535,3 +537,81 @@ def test_a_comment_with_quotes_after_the_gang_cannot_end_the_question(hooks: Hoo
 def test_a_hook_names_the_whole_gang(hooks: Hooks, scheduler: Scheduler, id: GangId):
     assert hooks.run("epilog", comment=id.comment("and more")).returncode == 0
     assert parse_comment(scheduler.asked[0][2]["gang"]) == id
+
+
+def put_script(hooks: Hooks, hook: str, name: str, text: str, mode: int = 0o755) -> None:
+    script = hooks.folder / "site" / f"{hook}.d" / name
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_text(f"#!/bin/bash\n{text}\n")
+    script.chmod(mode)
+
+
+def told(hooks: Hooks) -> list[str]:
+    """What the scripts of the site have written down."""
+    file = hooks.folder / "told"
+    return file.read_text().split() if file.exists() else []
+
+
+def tell_of_question(hooks: Hooks) -> None:
+    with (hooks.folder / "told").open("a") as file:
+        file.write("asked\n")
+
+
+@pytest.mark.parametrize("hook", ["prolog", "epilog"])
+@pytest.mark.parametrize("comment", ["k8s:default/pod:uid", "my job"])
+def test_scripts_of_the_site_run_by_name_before_and_after_ours(
+    hook: str, comment: str, hooks: Hooks, scheduler: Scheduler
+):
+    tell = f"echo ${{0##*/}}-$SLURM_JOB_ID >> {hooks.folder}/told"
+    for name in ("90-last", "check", "05-first", "10-second", "50-half"):
+        put_script(hooks, hook, name, tell)
+    put_script(hooks, hook, "20-not-a-program", tell, mode=0o644)
+    put_script(hooks, "prolog" if hook == "epilog" else "epilog", "00-other", tell)
+    scheduler.when_asked = lambda: tell_of_question(hooks)
+    assert hooks.run(hook, comment=comment).returncode == 0
+    ours = ["asked"] if comment.startswith("k8s:") else []
+    assert told(hooks) == ["05-first-12", "10-second-12", *ours, "50-half-12", "90-last-12", "check-12"]
+
+
+@pytest.mark.parametrize("hook", ["prolog", "epilog"])
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("exit 3", "NAME failed with 3"), ("sleep 60", "NAME took more than 1 s"), ("kill $$", "NAME failed")],
+)
+@pytest.mark.parametrize("name", ["10-check", "90-check"])
+def test_a_script_that_fails_drains_the_node_under_its_name(hook: str, text: str, why: str, name: str, hooks: Hooks):
+    put_script(hooks, hook, name, text)
+    assert hooks.run(hook, comment="my job").returncode == 1
+    (reason,) = hooks.reasons
+    assert reason.startswith(f"sunkpy {hook}: {why.replace('NAME', name)}")
+
+
+def test_no_pod_comes_where_a_script_said_no_first(hooks: Hooks, scheduler: Scheduler):
+    put_script(hooks, "prolog", "10-check", "exit 1")
+    assert hooks.run("prolog").returncode == 1
+    assert (scheduler.asked, hooks.markers) == ([], set())
+
+
+def test_an_epilog_awaits_the_pods_whatever_a_script_says(hooks: Hooks, scheduler: Scheduler):
+    put_script(hooks, "epilog", "10-check", "exit 1")
+    hooks.mark(OWN_JOB)
+    assert hooks.run("epilog").returncode == 1
+    assert (paths(scheduler), hooks.markers) == (["epilog"], set())
+
+
+def test_an_epilog_that_ends_with_its_slurmd_fails_when_a_script_said_no(hooks: Hooks, scheduler: Scheduler):
+    put_script(hooks, "epilog", "10-check", "exit 1")
+    hooks.mark(OWN_JOB)
+    asked = threading.Event()
+    scheduler.when_asked, scheduler.answers = asked.set, [503]
+    epilog = hooks.start("epilog")
+    assert asked.wait(10)
+    os.killpg(epilog.pid, signal.SIGTERM)
+    assert finished(epilog).returncode == 1
+    assert hooks.markers == {OWN_JOB}
+
+
+def test_a_script_of_the_site_cannot_change_what_ours_does(hooks: Hooks, scheduler: Scheduler):
+    put_script(hooks, "epilog", "10-check", "echo changed; unset SLURM_JOB_ID; cd /; exec 2>&-; cat")
+    assert hooks.run("epilog").returncode == 0
+    assert paths(scheduler) == ["epilog"]

@@ -9,11 +9,18 @@ import pytest
 from tests.unit.charts.rendering import Manifest, Refused, of_kind, render
 
 POD = "demo-login-0"
+ANN = {"uid": 2001, "sshKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBGPPXOXcMTZaPZIqgVbxFGqbVLYLHjwZdSpIrVTSLxX"]}
+BY_SSH = {"users": {"people": {"ann": ANN}}}
 
 
 @pytest.fixture(scope="module")
 def pod() -> Mapping[str, object]:
     return of_kind(render("slurm"), "StatefulSet")["demo-login"]["spec"]["template"]["spec"]
+
+
+@pytest.fixture(scope="module")
+def pod_with_ssh() -> Mapping[str, object]:
+    return of_kind(render("slurm", BY_SSH), "StatefulSet")["demo-login"]["spec"]["template"]["spec"]
 
 
 def _container(pod: Mapping[str, object], name: str) -> Mapping[str, object]:
@@ -39,6 +46,83 @@ def test_only_sackd_has_the_key(pod):
     assert pod["automountServiceAccountToken"] is False
 
 
+def test_sshd_has_its_host_key_and_no_other(pod_with_ssh):
+    having = {
+        c["name"]: sorted(_with_secret(pod_with_ssh) & set(_mounts(pod_with_ssh, c["name"])))
+        for c in (*pod_with_ssh["containers"], *pod_with_ssh["initContainers"])
+    }
+    assert having == {"sackd": ["keys"], "sshd": ["host-keys"], "login": [], "make-homes": []}
+    (secret,) = (volume["secret"] for volume in pod_with_ssh["volumes"] if volume["name"] == "host-keys")
+    assert secret == {"secretName": "demo-ssh-host-key", "defaultMode": 0o400}
+
+
+def test_sshd_is_root_to_become_others_and_for_nothing_else(pod_with_ssh):
+    context = _container(pod_with_ssh, "sshd")["securityContext"]
+    assert context["allowPrivilegeEscalation"] is False
+    assert context["readOnlyRootFilesystem"] is True
+    assert context["capabilities"] == {
+        "drop": ["ALL"],
+        "add": ["AUDIT_WRITE", "CHOWN", "SETGID", "SETUID", "SYS_CHROOT"],
+    }
+    assert "shareProcessNamespace" not in pod_with_ssh, "root of sshd would read the key of sackd in /proc"
+    writable = {name for name, mount in _mounts(pod_with_ssh, "sshd").items() if not mount.get("readOnly")}
+    assert writable == {"home", "run", "tmp"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"users": {"people": {"ann": {"uid": 2001}}}},
+        BY_SSH | {"login": {"ssh": {"enabled": False}}},
+        BY_SSH | {"login": {"enabled": False}},
+    ],
+)
+def test_while_nobody_could_come_by_ssh_nothing_of_it_is_there(values):
+    manifests = render("slurm", values)
+    assert "demo-login" not in of_kind(manifests, "Service")
+    assert "sshd" not in {c["name"] for pod in _login_pods(manifests) for c in pod["containers"]}
+    assert "ssh-host" not in str(of_kind(manifests, "Job"))
+    policy = of_kind(manifests, "NetworkPolicy")["demo-login"]
+    assert "2222" not in str(policy)
+
+
+def _login_pods(manifests) -> list[Mapping[str, object]]:
+    return [
+        pod["spec"]["template"]["spec"]
+        for name, pod in of_kind(manifests, "StatefulSet").items()
+        if name == "demo-login"
+    ]
+
+
+def test_people_with_a_key_find_sshd_behind_a_service():
+    manifests = render("slurm", BY_SSH | {"login": {"ssh": {"service": {"type": "LoadBalancer", "port": 2022}}}})
+    service = of_kind(manifests, "Service")["demo-login"]["spec"]
+    assert (service["type"], service["ports"]) == ("LoadBalancer", [{"name": "ssh", "port": 2022, "targetPort": "ssh"}])
+    ingress = of_kind(manifests, "NetworkPolicy")["demo-login"]["spec"]["ingress"]
+    assert {"ports": [{"port": 2222, "protocol": "TCP"}]} in ingress
+
+
+def test_the_host_key_is_made_unless_somebody_brings_it():
+    args = of_kind(render("slurm", BY_SSH), "Job")["demo-keys"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--ssh-host-secret=demo-ssh-host-key" in args
+    brought = render("slurm", BY_SSH | {"keys": {"existingSshHostSecret": "ours"}})
+    assert "--ssh-host-secret" not in str(of_kind(brought, "Job")["demo-keys"])
+    (pod,) = _login_pods(brought)
+    assert {"name": "host-keys", "secret": {"secretName": "ours", "defaultMode": 0o400}} in pod["volumes"]
+
+
+def test_several_login_pods_are_each_called_back_and_entered_by_name():
+    manifests = render("slurm", {"login": {"replicas": 2}})
+    pods = ["demo-login-0", "demo-login-1"]
+    services = of_kind(manifests, "Service")
+    for pod in pods:
+        assert services[pod]["spec"]["selector"]["statefulset.kubernetes.io/pod-name"] == pod
+    assert all(rule["resourceNames"] == pods for rule in of_kind(manifests, "Role")["demo-login"]["rules"])
+    policy = of_kind(manifests, "ValidatingAdmissionPolicy")["research-demo-login"]["spec"]
+    assert policy["matchConstraints"]["resourceRules"][0]["resourceNames"] == pods
+
+
 def test_people_and_sackd_are_not_root_and_cannot_become_it(pod):
     for name in ("login", "sackd"):
         context = _container(pod, name)["securityContext"]
@@ -53,13 +137,13 @@ def test_what_is_root_has_ended_before_anybody_enters(pod):
     roots = [c["name"] for c in pod["initContainers"] if c["securityContext"]["runAsUser"] == 0]
     assert roots == ["make-homes"]
     assert "restartPolicy" not in _container(pod, "make-homes"), "a sidecar would live on"
-    assert set(_mounts(pod, "make-homes")) == {"home"}
+    assert set(_mounts(pod, "make-homes")) == {"home", "people"}
 
 
 def test_the_socket_is_shared_and_people_cannot_replace_it(pod):
     assert _mounts(pod, "sackd")["slurm"]["mountPath"] == _mounts(pod, "login")["slurm"]["mountPath"] == "/run/slurm"
     assert _mounts(pod, "login")["slurm"]["readOnly"] is True
-    assert set(_mounts(pod, "login")) == {"home", "slurm", "tmp"}
+    assert set(_mounts(pod, "login")) == {"home", "slurm", "tmp", "words", "people"}
 
 
 def test_nothing_changes_the_group_of_the_homes(pod):

@@ -11,7 +11,8 @@ from tests.unit.docs.rights_table import CLUSTER, OWN, Right, holders_in_the_doc
 
 RELEASE = "demo"
 ALWAYS_BOUND = {
-    "login": {"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "demo-login"}]}
+    "login": {"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "demo-login"}]},
+    "users": {"people": {"ann": {"uid": 2001, "sshKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"]}}},
 }
 
 
@@ -85,6 +86,7 @@ KEY_OF_SECRET = {
     f"{RELEASE}-slurm-key": "slurm.key",
     f"{RELEASE}-jwt-key": "jwt.key",
     f"{RELEASE}-database": "password of the database",
+    f"{RELEASE}-ssh-host-key": "host key of sshd",
 }
 
 

@@ -2,13 +2,18 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from sunkpy.install.keys import ensure_keys
 from sunkpy.kube.client import Kube
+
+SLURM_AND_JWT = {"slurm.key": "a", "jwt.key": "b"}
 
 
 class Api:
@@ -28,9 +33,7 @@ class Api:
         return web.json_response(body, status=201)
 
 
-async def ensure(
-    api: Api, tmp_path: Path, *, slurm_secret: str, jwt_secret: str, database_secret: str = ""
-) -> list[str]:
+async def ensure(api: Api, tmp_path: Path, wanted: Mapping[str, str]) -> list[str]:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", api.handle)
     server = TestServer(app)
@@ -45,20 +48,14 @@ async def ensure(
     kubeconfig.write_text(json.dumps(config))
     try:
         async with await Kube.connect(kubeconfig) as kube:
-            return await ensure_keys(
-                kube,
-                namespace="slurm",
-                slurm_secret=slurm_secret,
-                jwt_secret=jwt_secret,
-                database_secret=database_secret,
-            )
+            return await ensure_keys(kube, namespace="slurm", wanted=wanted)
     finally:
         await server.close()
 
 
 async def test_missing_keys_are_made_for_good(tmp_path: Path) -> None:
     api = Api()
-    said = await ensure(api, tmp_path, slurm_secret="a", jwt_secret="b")
+    said = await ensure(api, tmp_path, SLURM_AND_JWT)
     assert said == ["Secret slurm/a created", "Secret slurm/b created"]
     assert [secret["immutable"] for secret in api.created.values()] == [True, True]
     sizes = {name: len(base64.b64decode(*secret["data"].values())) for name, secret in api.created.items()}
@@ -67,21 +64,28 @@ async def test_missing_keys_are_made_for_good(tmp_path: Path) -> None:
 
 async def test_a_key_that_is_there_is_kept(tmp_path: Path) -> None:
     api = Api("a")
-    said = await ensure(api, tmp_path, slurm_secret="a", jwt_secret="b")
+    said = await ensure(api, tmp_path, SLURM_AND_JWT)
     assert said == ["Secret slurm/a exists: kept", "Secret slurm/b created"]
     assert set(api.created) == {"b"}
 
 
 async def test_a_key_that_somebody_brings_is_not_made_while_it_is_missing(tmp_path: Path) -> None:
     api = Api()
-    assert await ensure(api, tmp_path, slurm_secret="", jwt_secret="b") == ["Secret slurm/b created"]
+    assert await ensure(api, tmp_path, {"slurm.key": "", "jwt.key": "b"}) == ["Secret slurm/b created"]
     assert set(api.created) == {"b"}
 
 
 async def test_the_password_of_the_database_is_words_that_every_configuration_can_hold(tmp_path: Path) -> None:
     api = Api()
-    said = await ensure(api, tmp_path, slurm_secret="", jwt_secret="", database_secret="d")
+    said = await ensure(api, tmp_path, {"password": "d"})
     assert said == ["Secret slurm/d created"]
     password = base64.b64decode(api.created["d"]["data"]["password"]).decode()
     assert len(password) == 32
     assert password.replace("-", "a").replace("_", "a").isalnum()
+
+
+async def test_sshd_can_read_its_host_key(tmp_path: Path) -> None:
+    api = Api()
+    assert await ensure(api, tmp_path, {"ssh_host_ed25519_key": "h"}) == ["Secret slurm/h created"]
+    key = load_ssh_private_key(base64.b64decode(api.created["h"]["data"]["ssh_host_ed25519_key"]), password=None)
+    assert isinstance(key, Ed25519PrivateKey)

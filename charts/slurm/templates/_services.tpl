@@ -1,0 +1,41 @@
+{{- /* Services of a site in the order in which they start, a line for each as run-services reads it; what they wait for comes
+first. Call with (dict "path" "compute.services" "services" …). */}}
+{{- define "slurm.serviceOrder" -}}
+{{- $services := .services }}
+{{- $path := .path }}
+{{- $placed := list }}
+{{- range $_ := $services }}{{/* each round places all that can be: there are no more rounds than services */}}
+{{- range $name, $service := $services }}
+{{- if not (has $name $placed) }}
+{{- $waits := false }}
+{{- range $service.dependencies }}
+{{- if not (hasKey $services .) }}{{ fail (printf "%s.%s.dependencies: there is no service %s" $path $name .) }}{{ end }}
+{{- if not (has . $placed) }}{{ $waits = true }}{{ end }}
+{{- end }}
+{{- if not $waits }}{{ $placed = append $placed $name }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $name, $_ := $services }}
+{{- if not (has $name $placed) }}{{ fail (printf "%s.%s waits for itself, by way of its dependencies" $path $name) }}{{ end }}
+{{- end }}
+{{- range $name := $placed }}
+{{- $service := get $services $name }}
+{{ $name }} {{ $service.type | default "oneshot" }} {{ hasKey $service "timeoutUp" | ternary $service.timeoutUp 60 | int }} {{ hasKey $service "timeoutDown" | ternary $service.timeoutDown 10 | int }}
+{{- end }}
+{{- end }}
+
+{{- /* What the ConfigMap of a NodeSet's services holds; empty when it has none. Call with the merged values of the NodeSet
+and its name. */}}
+{{- define "slurm.services" -}}
+{{- $services := dict }}
+{{- range $name, $service := .values.services }}
+{{- if $service }}{{ $_ := set $services $name $service }}{{ end }}
+{{- end }}
+{{- if $services }}
+services.list: {{ printf "%s\n" (include "slurm.serviceOrder" (dict "path" (printf "services of NodeSet %s: services" .name) "services" $services) | trim) | toJson }}
+{{- range $name, $service := $services }}
+{{ $name }}: {{ $service.script | toJson }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,126 @@
+{{- /* Names that the images have, or Debian's packages may bring: an entry of the values would be hidden behind them, or
+hide them. user1 is in the images, too, and may be given keys and groups. */}}
+{{- define "slurm.reservedNames" -}}
+{{- `
+adm audio avahi backup bin cdrom clock crontab daemon dialout dip disk dnsmasq docker fax floppy games gnats input irc k8s
+kmem kvm list lp mail man mariadb messagebus munge mysql netdev news nobody nogroup operator plugdev polkitd proxy render
+root sasl sgx shadow slurm slurmrestd src ssh sshd staff sudo sunkpy-closed sync sys systemd-journal systemd-network
+systemd-resolve systemd-timesync tape tty users utmp uucp video voice www-data _apt _ssh sssd` | splitList "\n" | join " " -}}
+{{- end }}
+
+{{- /* People and groups as glibc reads them, {passwd, group}; whatever contradicts itself is refused by name. */}}
+{{- define "slurm.people" -}}
+{{- $reserved := splitList " " (trim (include "slurm.reservedNames" .)) }}
+{{- $gids := dict }}{{/* gid → whose it is */}}
+{{- $members := dict }}
+{{- range $group, $values := .Values.users.groups }}
+{{- if or (has $group $reserved) (eq $group "user1") }}{{ fail (printf "users.groups.%s: the system has a group of that name" $group) }}{{ end }}
+{{- $gid := int64 $values.gid | toString }}
+{{- with get $gids $gid }}{{ fail (printf "users.groups.%s: gid %s is that of %s" $group $gid .) }}{{ end }}
+{{- $_ := set $gids $gid $group }}
+{{- $_ := set $members $group list }}
+{{- end }}
+{{- $uids := dict }}
+{{- $passwd := list }}
+{{- $group := list }}
+{{- range $name, $person := .Values.users.people }}
+{{- $path := printf "users.people.%s" $name }}
+{{- $uid := int64 $person.uid | toString }}
+{{- if has $name $reserved }}{{ fail (printf "%s: the system has a user of that name" $path) }}{{ end }}
+{{- if ne (eq $name "user1") (eq $uid "1001") }}{{ fail (printf "%s: in the images user1 has uid 1001, and nobody else has" $path) }}{{ end }}
+{{- with get $uids $uid }}{{ fail (printf "%s: uid %s is that of %s" $path $uid .) }}{{ end }}
+{{- $_ := set $uids $uid $name }}
+{{- if hasKey $members $name }}{{ fail (printf "%s: users.groups has a group of that name" $path) }}{{ end }}
+{{- $gid := $uid }}
+{{- with $person.group }}
+{{- if not (hasKey $.Values.users.groups .) }}{{ fail (printf "%s.group: users.groups has no %s" $path .) }}{{ end }}
+{{- $gid = get (get $.Values.users.groups .) "gid" | int64 | toString }}
+{{- else }}
+{{- with get $gids $uid }}{{ fail (printf "%s: the group of each user has the uid as its gid, and %s is that of %s; give the user a group" $path $uid .) }}{{ end }}
+{{- $_ := set $gids $uid $name }}
+{{- if ne $name "user1" }}{{ $group = append $group (printf "%s:*:%s:" $name $uid) }}{{ end }}
+{{- end }}
+{{- range $person.groups }}
+{{- if not (hasKey $members .) }}{{ fail (printf "%s.groups: users.groups has no %s" $path .) }}{{ end }}
+{{- $_ := set $members . (append (get $members .) $name) }}
+{{- end }}
+{{- if ne $name "user1" }}
+{{- $passwd = append $passwd (printf "%s:*:%s:%s:%s:/home/%s:%s" $name $uid $gid ($person.fullName | default "") $name ($person.shell | default "/bin/bash")) }}
+{{- end }}
+{{- end }}
+{{- range $name, $values := .Values.users.groups }}
+{{- $group = append $group (printf "%s:*:%d:%s" $name (int64 $values.gid) (join "," (get $members $name))) }}
+{{- end }}
+{{- /* Each line with its end, and no line for nobody. */}}
+passwd: {{ append $passwd "" | join "\n" | toJson }}
+group: {{ append $group "" | join "\n" | toJson }}
+{{- end }}
+
+{{- /* Whether anybody could come by ssh; empty when not. */}}
+{{- define "slurm.ssh" -}}
+{{- if and .Values.login.enabled .Values.login.ssh.enabled }}
+{{- if .Values.users.sssd.enabled }}true{{ end }}
+{{- range .Values.users.people }}{{ if .sshKeys }}true{{ end }}{{ end }}
+{{- end }}
+{{- end }}
+{{- define "slurm.sshHostSecret" -}}{{ .Values.keys.existingSshHostSecret | default (printf "%s-ssh-host-key" .Release.Name) }}{{- end }}
+
+{{- /* Who people are, for every container in which Slurm asks for it. */}}
+{{- define "slurm.peopleMounts" -}}
+- {name: people, mountPath: /var/lib/extrausers, readOnly: true}
+{{- end }}
+{{- define "slurm.peopleVolumes" -}}
+- {name: people, configMap: {name: {{ .Release.Name }}-people}}
+{{- end }}
+
+{{- /* sssd, for sites with a directory: beside slurmctld, slurmd and in the login pods. Started before the others of its
+pod, and kept running, by Kubernetes. */}}
+{{- define "slurm.sssdSecret" -}}
+{{- $sssd := .Values.users.sssd }}
+{{- if eq (empty $sssd.existingSecret) (empty $sssd.config) }}
+{{- fail "users.sssd wants one of existingSecret (with sssd.conf in it) and config" }}
+{{- end }}
+{{- $sssd.existingSecret | default (printf "%s-sssd" .Release.Name) }}
+{{- end }}
+{{- define "slurm.sssd" -}}
+{{- if .Values.users.sssd.enabled }}
+- name: sssd
+  image: {{ .Values.images.login }}
+  imagePullPolicy: {{ .Values.imagePullPolicy }}
+  restartPolicy: Always
+  args: [/usr/local/bin/start-sssd]
+  # It wants to own what it reads and writes, and nothing more.
+  securityContext:
+    runAsNonRoot: false
+    runAsUser: 0
+    runAsGroup: 0
+    {{- include "slurm.locked" . | nindent 4 }}
+  startupProbe:
+    exec: {command: [test, -S, /var/lib/sss/pipes/nss]}
+    periodSeconds: 1
+    failureThreshold: 60
+  resources: {{- toYaml .Values.users.sssd.resources | nindent 4 }}
+  volumeMounts:
+    - {name: directory, mountPath: /var/lib/sss}
+    - {name: sssd, mountPath: /site, readOnly: true}
+    - {name: sssd-scratch, mountPath: /etc/sssd, subPath: etc}
+    - {name: sssd-scratch, mountPath: /run, subPath: run}
+    - {name: sssd-scratch, mountPath: /tmp, subPath: tmp}
+    - {name: sssd-scratch, mountPath: /var/log, subPath: log}
+{{- end }}
+{{- end }}
+{{- define "slurm.directoryMounts" -}}
+{{- include "slurm.peopleMounts" . }}
+{{- if .Values.users.sssd.enabled }}
+- {name: directory, mountPath: /var/lib/sss/pipes, subPath: pipes, readOnly: true}
+- {name: directory, mountPath: /var/lib/sss/mc, subPath: mc, readOnly: true}
+{{- end }}
+{{- end }}
+{{- define "slurm.directoryVolumes" -}}
+{{- include "slurm.peopleVolumes" . }}
+{{- if .Values.users.sssd.enabled }}
+- {name: directory, emptyDir: {sizeLimit: 1Gi}}
+- {name: sssd, secret: {secretName: {{ include "slurm.sssdSecret" . }}, defaultMode: 0400}}
+- {name: sssd-scratch, emptyDir: {medium: Memory, sizeLimit: 64Mi}}
+{{- end }}
+{{- end }}

@@ -1,0 +1,190 @@
+"""Container sshd of the login pod as a process: the image, with what the chart mounts and the rights that it gives.
+
+A root of its own that cannot be written to, the volumes bound into it, the capabilities of the chart and no others.
+What a kubelet would mount is read off the rendered chart, so the two are proved together.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from devcluster.waiting import wait_until
+from sunkpy.install.keys import KINDS
+from tests.integration.slurm.daemons import unpack
+from tests.unit.charts.rendering import Manifest, of_kind, render
+
+_ENTER = """\
+set -e
+cd "$1"; bounding=$2 program=$3; shift 3
+mount --bind root root && mount -o remount,bind,ro root
+mount -t proc proc root/proc
+mount --bind /dev root/dev && mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts root/dev/pts
+for each in "$@"; do
+  IFS=: read -r from to mode <<< "$each"
+  [ -d "root/$to" ] || mkdir -p "root/$to"
+  if [ "$from" = tmpfs ]; then mount -t tmpfs -o mode=0777 tmpfs "root/$to"; continue; fi
+  mount --bind "$from" "root/$to"
+  [ "$mode" != ro ] || mount -o remount,bind,ro "root/$to"
+done
+hostname localhost
+exec chroot root setpriv --bounding-set="$bounding" --inh-caps=-all --no-new-privs tini -- "/usr/local/bin/$program"
+"""
+_SSHD = (
+    "tmpfs:run", "tmpfs:tmp", "home:home", "people:var/lib/extrausers:ro", "ssh-keys:etc/ssh/people:ro",
+    "config:config:ro", "keys:keys:ro", "directory/pipes:var/lib/sss/pipes:ro", "directory/mc:var/lib/sss/mc:ro",
+)  # fmt: skip
+_SSSD = ("tmpfs:run", "tmpfs:tmp", "tmpfs:etc/sssd", "tmpfs:var/log", "directory:var/lib/sss", "site:site:ro")
+_OF_SLURM = ("slurm/run:run/slurm:ro", "slurm/etc:etc/slurm:ro")
+
+
+class Key:
+    """A person's key pair. `public` is a line as values take it."""
+
+    def __init__(self, file: Path) -> None:
+        key = Ed25519PrivateKey.generate()
+        self.file = file
+        file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+        file.chmod(0o600)
+        self.public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+class LoginPod:
+    """sshd for the people of some values. With `slurm`, the root of a real one, they have its commands."""
+
+    def __init__(self, folder: Path, suite: str, slurm: Path | None = None) -> None:
+        self.folder, self._slurm = folder, slurm
+        unpack(suite, ("login",), folder / "root")
+        for name in ("home", "people", "ssh-keys", "config", "keys", "site", "directory/pipes", "directory/mc"):
+            (folder / name).mkdir(parents=True)
+        for name in ("config", "keys", "site", "etc/ssh/people"):
+            (folder / "root" / name).mkdir(exist_ok=True)
+        (folder / "ssh-keys").chmod(0o1777)  # as the kubelet leaves the folder of a ConfigMap
+        for name in ("home", "directory", "directory/pipes", "directory/mc"):
+            (folder / name).chmod(0o777)
+        host_key = folder / "keys/ssh_host_ed25519_key"
+        host_key.write_bytes(KINDS["ssh_host_ed25519_key"]())
+        host_key.chmod(0o400)
+        if slurm:
+            self._share(slurm)
+        with socket.create_server(("127.0.0.1", 0)) as held:
+            self.port = held.getsockname()[1]
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def _share(self, slurm: Path) -> None:
+        (self.folder / "slurm").mkdir()
+        (self.folder / "slurm/run").symlink_to(slurm / "run/slurm")
+        (self.folder / "slurm/etc").mkdir()
+        shutil.copy(slurm / "etc/slurm/slurm.conf", self.folder / "slurm/etc")
+        (self.folder / "root/etc/hosts").write_text("127.0.0.1 localhost\n")
+
+    def apply(self, values: Mapping[str, object]) -> None:
+        """What a kubelet does when the values are others."""
+        manifests = render("slurm", values)
+        maps = of_kind(manifests, "ConfigMap")
+        self._project("people", maps["demo-people"]["data"])
+        for name, text in maps["demo-people"]["data"].items() if self._slurm else ():
+            (self._slurm / "var/lib/extrausers" / name).write_text(text)
+        self._project("ssh-keys", maps["demo-ssh-keys"].get("data") or {})
+        for secret in of_kind(manifests, "Secret").values():
+            self._project("site", secret["stringData"])
+        conf = maps["demo-login"]["data"]["sshd_config"].replace("Port 2222", f"Port {self.port}")
+        self._project("config", {"sshd_config": conf})
+        self._manifests = manifests
+
+    def _project(self, volume: str, data: Mapping[str, str]) -> None:
+        for file in (self.folder / volume).iterdir():
+            if file.name not in data:
+                file.unlink()
+        for name, text in data.items():
+            part = self.folder / f"{volume}.part"
+            part.write_text(text)
+            part.rename(self.folder / volume / name)
+
+    def _container(self, name: str) -> Manifest:
+        pod = of_kind(self._manifests, "StatefulSet")["demo-login"]["spec"]["template"]["spec"]
+        return next(each for each in (*pod["initContainers"], *pod["containers"]) if each["name"] == name)
+
+    def start(self) -> None:
+        """sssd where values want one, make-homes, as the init container of that name, then sshd."""
+        if (self.folder / "site/sssd.conf").exists():
+            self._start("sssd", _SSSD)
+            pipe = self.folder / "directory/pipes/nss"
+            assert wait_until(pipe.is_socket, timeout_s=60, every_s=0.1), self.log()
+        make_homes = ["chroot", self.folder / "root", "/usr/local/bin/make-homes", "1001"]
+        binds = "mount --bind home root/home; mount --bind /dev root/dev; mount -t proc proc root/proc"
+        script = f'cd {self.folder}; {binds}; exec "$@"'
+        subprocess.run(["unshare", "--mount", "bash", "-ec", script, "-", *make_homes], check=True, timeout=60)
+        self._start("sshd", _SSHD + (_OF_SLURM if self._slurm else ()))
+        assert wait_until(self._listens, timeout_s=60, every_s=0.05), self.log()
+
+    def _start(self, name: str, mounts: tuple[str, ...]) -> None:
+        container = self._container(name)
+        bounding = [
+            "-all",
+            *(f"+{each.lower()}" for each in container["securityContext"]["capabilities"].get("add", ())),
+        ]
+        namespaces = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child"]
+        environment = {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "SUNKPY_LOOK_S": "0.2"}
+        environment |= {entry["name"]: entry["value"] for entry in container.get("env", ())}
+        enter = ["bash", "-c", _ENTER, "-", str(self.folder), ",".join(bounding), f"start-{name}", *mounts]
+        with (self.folder / "log").open("ab") as log:
+            process = subprocess.Popen(
+                [*namespaces, *enter], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        self._processes.append(process)
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def log(self) -> str:
+        """All that sshd has said."""
+        return (self.folder / "log").read_text()
+
+    def ssh(self, user: str, key: Key, *command: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+        """A client, started."""
+        known = self.folder / "known_hosts"
+        fixed = (
+            "BatchMode=yes",
+            "StrictHostKeyChecking=accept-new",
+            f"UserKnownHostsFile={known}",
+            "IdentitiesOnly=yes",
+        )
+        wanted = [word for option in (*fixed, *options) for word in ("-o", option)]
+        argv = ["ssh", "-F", "none", *wanted, "-i", str(key.file), "-p", str(self.port), f"{user}@127.0.0.1", *command]
+        return subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env={"PATH": os.environ["PATH"]},
+        )  # fmt: skip
+
+    def said(self, user: str, key: Key, *command: str, options: tuple[str, ...] = ()) -> tuple[int, str]:
+        """Exit code and output of a command of somebody who comes by ssh; 255 when sshd refuses them."""
+        client = self.ssh(user, key, *command, options=options)
+        output, _ = client.communicate(timeout=60)
+        return client.returncode, output
+
+    def login_seconds(self, user: str, key: Key) -> float:
+        """How long a client takes to come, do nothing, and go."""
+        start = time.monotonic()
+        code, output = self.said(user, key, "true")
+        assert code == 0, output + self.log()
+        return time.monotonic() - start
+
+    def stop(self) -> None:
+        """Every process goes with its namespace."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+        shutil.rmtree(self.folder)

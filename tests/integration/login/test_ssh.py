@@ -1,0 +1,202 @@
+"""People come in by ssh: the image, the chart's sshd_config and rights, a real client, a real Slurm."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devcluster.waiting import wait_until
+from tests.integration.login.pod import Key, LoginPod
+from tests.integration.slurm.daemons import RealSlurm
+
+pytestmark = pytest.mark.integration
+
+SUITE = os.environ.get("SLURM_SUITE", "trixie")
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: the daemons change their user")
+    real = RealSlurm(tmp_path_factory.mktemp("slurm"), SUITE)
+    yield real
+    real.stop()
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Key]:
+    folder = tmp_path_factory.mktemp("keys")
+    return {name: Key(folder / name) for name in ("ann", "bob", "user1", "carl", "zoe")}
+
+
+def _values(keys: dict[str, Key], **people: dict[str, object]) -> dict[str, object]:
+    listed = {name: {**person, "sshKeys": [keys[name].public]} for name, person in people.items()}
+    return {"users": {"people": listed, "groups": {"chem": {"gid": 5001}, "gpu": {"gid": 5002}}}}
+
+
+ANN = {"uid": 2001, "groups": ["chem", "gpu"]}
+BOB = {"uid": 2002, "group": "chem", "shell": "/bin/sh"}
+USER1 = {"uid": 1001, "groups": ["chem"]}
+
+
+@pytest.fixture(scope="module")
+def pod(tmp_path_factory: pytest.TempPathFactory, slurm: RealSlurm, keys: dict[str, Key]) -> Iterator[LoginPod]:
+    pod = LoginPod(tmp_path_factory.mktemp("login"), SUITE, slurm.root)
+    pod.apply(_values(keys, ann=ANN, bob=BOB, user1=USER1))
+    pod.start()
+    yield pod
+    pod.stop()
+
+
+def _run(pod: LoginPod, keys: dict[str, Key], user: str, script: str) -> str:
+    code, output = pod.said(user, keys[user], script, options=("LogLevel=ERROR",))
+    assert code == 0, f"{script}: {output}{pod.log()}"
+    return output.strip()
+
+
+def test_people_are_who_the_values_say_in_a_home_of_their_own(pod: LoginPod, keys: dict[str, Key]):
+    assert _run(pod, keys, "ann", "id") == "uid=2001(ann) gid=2001(ann) groups=2001(ann),5001(chem),5002(gpu)"
+    assert _run(pod, keys, "bob", "id; echo $SHELL") == "uid=2002(bob) gid=5001(chem) groups=5001(chem)\n/bin/sh"
+    assert _run(pod, keys, "user1", "id -Gn") == "user1 chem"
+    assert _run(pod, keys, "ann", "pwd; stat -c '%U %G %a' . .bashrc") == "/home/ann\nann ann 700\nann ann 644"
+    assert _run(pod, keys, "ann", "ls -A /home").split() == ["ann", "bob", "user1"], "half a home was left"
+
+
+def test_nobody_comes_without_their_own_key(pod: LoginPod, keys: dict[str, Key]):
+    for user, key in (
+        ("ann", "bob"),
+        ("root", "ann"),
+        ("slurm", "ann"),
+        ("sshd", "ann"),
+        ("nobody", "ann"),
+        ("zoe", "zoe"),
+    ):
+        code, output = pod.said(user, keys[key], "id")
+        assert (code, "Permission denied (publickey)" in output) == (255, True), f"{user}: {output}"
+
+
+@pytest.mark.parametrize("user", ["../people/ann", "ann/../ann", "$(id)", "`id`", "ann ", "ANN", "*", ".", "x" * 300])
+def test_a_hostile_name_is_nobody(pod: LoginPod, keys: dict[str, Key], user: str):
+    code, _ = pod.said("nobody", keys["ann"], "id", options=(f'User="{user}"',))
+    assert code == 255
+
+
+def test_one_may_not_bring_a_key_of_ones_own_unless_values_allow_it(pod: LoginPod, keys: dict[str, Key]):
+    _run(pod, keys, "bob", f"mkdir -pm 700 .ssh; echo '{keys['zoe'].public}' > .ssh/authorized_keys")
+    assert pod.said("bob", keys["zoe"], "id")[0] == 255
+    values = _values(keys, ann=ANN, bob=BOB, user1=USER1)
+    pod.apply(values | {"login": {"ssh": {"ownKeys": True}}})
+    assert wait_until(lambda: pod.said("bob", keys["zoe"], "true")[0] == 0, timeout_s=10, every_s=0.2), pod.log()
+    pod.apply(values)
+    assert wait_until(lambda: pod.said("bob", keys["zoe"], "true")[0] == 255, timeout_s=10, every_s=0.2), pod.log()
+
+
+def test_nothing_of_root_and_no_key_is_in_reach(pod: LoginPod, keys: dict[str, Key]):
+    status = dict(line.split(":\t") for line in _run(pod, keys, "ann", "cat /proc/self/status").splitlines())
+    assert (status["NoNewPrivs"], status["CapEff"].strip("0"), status["CapPrm"].strip("0")) == ("1", "", "")
+    for refused in (
+        "cat /keys/ssh_host_ed25519_key", "ls /home/bob", "touch /home/x", "mkdir /home/carl", "mv /run/sshd /run/x",
+        "touch /run/slurm/x", "touch /etc/x", "kill 1", "touch /config/x", "touch /etc/ssh/people/x",
+        "touch /var/lib/extrausers/x", "cat /proc/1/environ", "ls /proc/1/root/", "su -c id",
+    ):  # fmt: skip
+        code, output = pod.said("ann", keys["ann"], f"timeout 5 {refused} < /dev/null")
+        assert code not in (0, 255), f"{refused}: {output}"
+    readable = (
+        "find / -xdev -type f \\( -name '*.key' -o -name 'ssh_host_*_key' \\) -readable -not -path '/usr/*' 2>/dev/null"
+    )
+    assert _run(pod, keys, "ann", f"{readable} || true") == ""
+
+
+def test_a_home_that_somebody_else_has_is_not_entered(pod: LoginPod, keys: dict[str, Key]):
+    stolen = pod.folder / "home/carl"
+    stolen.mkdir()
+    os.chown(stolen, 2001, 2001)
+    pod.apply(_values(keys, ann=ANN, bob=BOB, user1=USER1, carl={"uid": 2003}))
+    code, output = pod.said("carl", keys["carl"], "id")
+    assert code != 0
+    assert "belongs to uid 2001, and not to carl" in output + pod.log()
+    stolen.rmdir()
+    assert _run(pod, keys, "carl", "stat -c %U .") == "carl"
+
+
+def test_a_terminal_greets_and_does_not_wait_for_slurm(pod: LoginPod, keys: dict[str, Key]):
+    code, output = pod.said("ann", keys["ann"], "tty; bash -lic true", options=("RequestTTY=force", "LogLevel=ERROR"))
+    assert code == 0, output
+    assert output.startswith("/dev/pts/")
+    assert "NODES(A/I/O/T)" in output
+
+
+def test_who_is_added_comes_in_and_who_is_removed_is_out_at_once(pod: LoginPod, keys: dict[str, Key]):
+    before = _values(keys, ann=ANN, bob=BOB, user1=USER1)
+    pod.apply(_values(keys, ann=ANN, bob=BOB, user1=USER1, zoe={"uid": 2009}))
+    assert _run(pod, keys, "zoe", "id -un") == "zoe"
+    quiet = ("LogLevel=ERROR",)
+    waiting = "echo in; sleep 300"
+    with (
+        pod.ssh("ann", keys["ann"], waiting, options=quiet) as stays,
+        pod.ssh("zoe", keys["zoe"], waiting, options=quiet) as goes,
+    ):
+        assert [session.stdout.readline() for session in (stays, goes) if session.stdout] == ["in\n", "in\n"]
+        pod.apply(before)
+        assert goes.wait(timeout=20) != 0
+        assert pod.said("zoe", keys["zoe"], "id")[0] == 255
+        assert stays.poll() is None
+        stays.kill()
+    assert (pod.folder / "home/zoe").is_dir(), "a home stays"
+
+
+def test_slurm_knows_them_by_name_uid_and_groups(pod: LoginPod, keys: dict[str, Key]):
+    ready = lambda: "idle" in pod.said("ann", keys["ann"], "sinfo --noheader --format=%t")[1]  # noqa: E731
+    assert wait_until(ready, timeout_s=60, every_s=0.5), pod.log()
+    ran = _run(
+        pod, keys, "ann", "cd /tmp && srun --time=1 bash -c 'id; ls /etc/slurm/*.key >&2 && cat /etc/slurm/*.key'; true"
+    )
+    assert "uid=2001(ann) gid=2001(ann) groups=2001(ann),5001(chem),5002(gpu)" in ran
+    assert "Permission denied" in ran or "cannot access" in ran, "a job reads a key of Slurm"
+    assert _run(
+        pod, keys, "bob", "cd /tmp && sbatch --parsable --wrap 'sleep 60' >/dev/null; squeue --me -ho '%u %g %U'"
+    ) == ("bob chem 2002")
+    code, output = pod.said("ann", keys["ann"], "scancel --user bob; squeue -ho %u")
+    assert "bob" in output, "one may not cancel what is another's"
+    _run(pod, keys, "bob", "scancel --me")
+    code, output = pod.said("ann", keys["ann"], "scontrol update nodename=ALL state=drain reason=x")
+    assert (code, "Invalid user id" in output) == (1, True), output
+
+
+def test_a_thousand_people_log_in_as_fast_as_one(pod: LoginPod, keys: dict[str, Key]):
+    crowd = {
+        f"p{number}": {"uid": 10000 + number, "groups": ["chem"], "sshKeys": [keys["zoe"].public]}
+        for number in range(1000)
+    }
+    values = _values(keys, ann=ANN, bob=BOB, user1=USER1)
+    values["users"]["people"] |= crowd
+    alone = min(pod.login_seconds("ann", keys["ann"]) for _ in range(4))
+    pod.apply(values)
+    assert _run(pod, keys | {"p999": keys["zoe"]}, "p999", "id -Gn") == "p999 chem"
+    among = min(pod.login_seconds("p999", keys["zoe"]) for _ in range(4))
+    assert among < 3 * alone
+    assert len(_run(pod, keys, "ann", "getent group chem").split(",")) == 1002
+    pod.apply(_values(keys, ann=ANN, bob=BOB, user1=USER1))
+
+
+def test_a_system_user_among_people_is_not_believed(pod: LoginPod, keys: dict[str, Key]):
+    """Were the chart's checks passed by: glibc's plugin reads no such number, PAM lets none in."""
+    evil = "\n".join(f"evil{uid}:*:{uid}:{uid}::/home/evil{uid}:/bin/bash" for uid in (0, 401, 499, 999))
+    before = (pod.folder / "people/passwd").read_text()
+    (pod.folder / "people/passwd").write_text(f"{evil}\n{before}")
+    for uid in (0, 401, 499, 999):
+        (pod.folder / f"ssh-keys/evil{uid}").write_text(keys["zoe"].public)
+    assert _run(pod, keys, "ann", "getent passwd evil0 evil401 evil499 evil999 | cut -d: -f1") == "evil999"
+    for uid in (0, 401, 499, 999):
+        code, output = pod.said(f"evil{uid}", keys["zoe"], "id")
+        assert code != 0, output
+    pod.apply(_values(keys, ann=ANN, bob=BOB, user1=USER1))
+
+
+def test_nothing_of_a_client_reaches_sshd_that_values_do_not_give(pod: LoginPod, keys: dict[str, Key], tmp_path: Path):
+    code, output = pod.said("ann", keys["ann"], "env", options=("SendEnv=LD_PRELOAD", "SetEnv=LD_PRELOAD=/tmp/x.so"))
+    assert code == 0
+    assert "LD_PRELOAD" not in output
