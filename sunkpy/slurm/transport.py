@@ -141,14 +141,14 @@ class Transport:
         headers = {"X-SLURM-USER-TOKEN": self._tokens.token()}
         if request.body is not None:
             headers["Content-Type"] = "application/json"
-        path = request.path(version)
+        path, content = request.path(version), request.content
         limit_s = self._deadline() if request.is_write else math.inf
         if limit_s <= 0:
             raise LeaseOver(request.what, endpoint=request.label, text=OVER)
         try:
             async with asyncio.timeout(limit_s):
-                return await self._http.request(
-                    request.method, path, params=request.params or None, content=request.content, headers=headers
+                answer = await self._http.request(
+                    request.method, path, params=request.params or None, content=content, headers=headers
                 )
         except (httpx.TransportError, TimeoutError) as error:
             raise Unreachable(
@@ -157,6 +157,8 @@ class Transport:
                 text=f"no answer from {self.url}: {type(error).__name__} {error}".rstrip(),
                 hint="is slurmrestd running?",
             ) from error
+        self._recorder.exchanged(request.label, size=len(content or b"") + len(answer.content))
+        return answer
 
     async def _read(self, request: Request, answer: httpx.Response, reply: type[R]) -> R | None:
         status = answer.status_code

@@ -16,6 +16,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import msgspec
+
 from devcluster.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -41,7 +43,6 @@ SlurmdSpoolDir=/var/spool/slurmd
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
-MaxNodeCount=16
 ReturnToService=2
 MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
@@ -50,13 +51,14 @@ PartitionName=low Nodes=ALL Default=YES PriorityTier=1
 PartitionName=high Nodes=ALL PriorityTier=10
 """
 
-_START = f"""\
+_START = """\
 #!/bin/bash
 mount -t proc proc /proc && mount -t tmpfs tmpfs /tmp && cd /tmp
-as() {{ local user=$1; shift; setpriv --reuid "$user" --regid "$user" --clear-groups "$@" & }}
+as() { local user=$1; shift; setpriv --reuid "$user" --regid "$user" --clear-groups "$@" & }
 as slurm slurmctld -i -D > /var/log/slurmctld.log 2>&1
-slurmd -D -Z -N {NODE} --conf 'CPUs=2 RealMemory=1000 Feature=gpu' > /var/log/slurmd.log 2>&1 &
-as slurmrestd env SLURM_JWT=daemon slurmrestd -s $2 -a rest_auth/jwt 127.0.0.1:$1 > /var/log/slurmrestd.log 2>&1
+. /start-machines
+export SLURM_JSON=compact SLURMRESTD_JSON=compact
+as slurmrestd env SLURM_JWT=daemon slurmrestd -t 20 -s $2 -a rest_auth/jwt 127.0.0.1:$1 > /var/log/slurmrestd.log 2>&1
 wait
 """
 
@@ -87,6 +89,20 @@ AccountingStoreFlags=job_comment
 """
 
 
+class Machines(msgspec.Struct, frozen=True, kw_only=True):
+    """What jobs run on: lines of slurm.conf, a script that starts it, and files that Slurm looks for beside its own."""
+
+    conf: str
+    start: str = ""
+    files: Mapping[str, str] = {}
+
+
+ONE_SLURMD = Machines(
+    conf="MaxNodeCount=16\n",
+    start=f"slurmd -D -Z -N {NODE} --conf 'CPUs=2 RealMemory=1000 Feature=gpu' > /var/log/slurmd.log 2>&1 &\n",
+)
+
+
 class RealAccounting:
     """MariaDB and slurmdbd. `port` of slurmdbd; `root` is also where a RealSlurm that uses it finds its programs."""
 
@@ -94,7 +110,7 @@ class RealAccounting:
         self.root, self._database = folder / "root", folder / "database"
         unpack(suite, ("slurmctld", "slurmdbd", "slurmrestd", "slurmd"), self.root)
         unpack(suite, ("mariadb",), self._database)
-        self.port, self._database_port = _free_ports(2)
+        self.port, self._database_port = free_ports(2)
         for root, owner in ((self.root, 401), (self._database, 404)):
             _give(root / "keys/password", PASSWORD.encode(), owner)
             (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
@@ -149,20 +165,25 @@ class RealAccounting:
 class RealSlurm:
     """A running Slurm. `url` of slurmrestd, `key_file` to mint tokens with. With accounting it lives in its root."""
 
-    def __init__(self, folder: Path, suite: str, accounting: RealAccounting | None = None) -> None:
+    def __init__(
+        self, folder: Path, suite: str, accounting: RealAccounting | None = None, *, machines: Machines = ONE_SLURMD
+    ) -> None:
         self.root = folder / "root"
         if accounting is None:
             unpack(suite, ("slurmctld", "slurmrestd", "slurmd"), self.root)
-        ctld_port, slurmd_port, rest_port = _free_ports(3)
+        ctld_port, slurmd_port, rest_port = free_ports(3)
         etc = self.root / "etc/slurm"
         conf = _SLURM_CONF.format(ctld_port=ctld_port, slurmd_port=slurmd_port)
-        (etc / "slurm.conf").write_text(conf + (accounting.conf if accounting else ""))
+        (etc / "slurm.conf").write_text(conf + machines.conf + (accounting.conf if accounting else ""))
+        for name, text in machines.files.items():
+            (etc / name).write_text(text)
         (etc / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         self.key_file = etc / "jwt.key"
         if accounting is None:
             for key in (etc / "slurm.key", self.key_file):
                 _give(key, secrets.token_bytes(64), 401)
         (self.root / "etc/hosts").write_text("127.0.0.1 localhost\n")
+        (self.root / "start-machines").write_text(machines.start)
         start = self.root / "start"
         start.write_text(_START)
         start.chmod(0o755)
@@ -242,7 +263,7 @@ def _last_lines(files: Iterable[Path]) -> str:
     return "\n".join(f"{file.name}: {line}" for file in files for line in file.read_text().splitlines()[-8:])
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [held.getsockname()[1] for held in sockets]
     for held in sockets:
