@@ -25,6 +25,7 @@ from sunkpy.scheduler.entries import Assumption, GangEntry, MemberEntry, assume
 from sunkpy.scheduler.fan_out import fan_out
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.pod_writer import PodWriter
+from sunkpy.scheduler.reports import Reports
 
 _PATIENCE_S = 30.0
 
@@ -44,10 +45,17 @@ class Binder:
     """Bindings of one leader; one at a time on a node, so that two pods never count on the same room."""
 
     def __init__(
-        self, *, cluster: Cluster, pods: PodWriter, metrics: SchedulerMetrics, clock: Callable[[], float]
+        self,
+        *,
+        cluster: Cluster,
+        pods: PodWriter,
+        reports: Reports,
+        metrics: SchedulerMetrics,
+        clock: Callable[[], float],
     ) -> None:
         self._cluster = cluster
         self._pods = pods
+        self._reports = reports
         self._metrics = metrics
         self._clock = clock
         self._one_at_a_time: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -74,6 +82,7 @@ class Binder:
             )
             sent.append((binding.pod, to))
         async with self._alone_on(node.name for _, node in placed):
+            await self._reports.withdraw(pod for pod, _ in placed)
             if await self._are_admitted(entry, placed):
                 job = entry.jobs[action.job].view(self._clock())
                 # An epilog or a poll was faster otherwise, or another member was refused.
@@ -91,6 +100,7 @@ class Binder:
         if node is None:
             raise Refused(action.pod, f"there is no node {action.node}")
         async with self._alone_on([node.name]):
+            await self._reports.withdraw([action.pod])
             if await self._are_admitted(entry, [(action.pod, node)]):
                 await self._send_all(entry, [(action.pod, Assumption(job=None, node=node.name, slurm_node=""))])
                 self._cluster.occupancy.note(node.name, await self._pods.others_on(node.name))

@@ -85,14 +85,19 @@ class PodWriter:
         """PodScheduled=False with the reason for people; `Unschedulable` is what autoscalers look for."""
         await self._set_condition(pod, POD_SCHEDULED, status="False", reason="Unschedulable", message=message)
 
-    async def evict(self, pod: Pod, cause: EndCause) -> None:
-        """Say why, then delete with the pod's own grace period. A pod that is being deleted already is left alone."""
+    async def evict(self, pod: Pod, cause: EndCause) -> bool:
+        """Say why, then delete with the pod's own grace period. False: it is gone, or another pod by now."""
         try:
             await self._set_condition(pod, DISRUPTION_TARGET, status="True", reason=cause.reason, message=cause.message)
             await self._kube.delete(_path(pod), uid=pod.uid)
         except (errors.NotFound, errors.Conflict):
-            return  # gone, or another pod by now
-        await self.warn(pod, reason=cause.reason, action="Evicting", note=f"{cause.message}; the pod is evicted")
+            return False
+        return True
+
+    async def explain_disruption(self, pod: Pod, *, reason: str, message: str) -> None:
+        """Say more of why a pod was told to go, if it is still there to be told."""
+        with contextlib.suppress(errors.NotFound, errors.Conflict):
+            await self._set_condition(pod, DISRUPTION_TARGET, status="True", reason=reason, message=message)
 
     async def warn(self, pod: Pod, *, reason: str, action: str, note: str) -> None:
         """An Event that a person should look at."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable
 
@@ -23,6 +24,8 @@ TELL_AGAIN_S = 3.0
 CANCEL_AGAIN_S = 30.0
 _REJECTED_FIRST_S = 15.0
 _LATE_SUBMIT_S = 2.0
+_QUEUING_AT_ONCE = 10
+"""Requests about jobs that only queue: slurmctld takes no more jobs per second from more, and others want an answer."""
 
 
 class NotSubmitted(Exception):
@@ -48,6 +51,7 @@ class JobWriter:
         self._queue = queue
         self._metrics = metrics
         self._clock = clock
+        self._queuing = asyncio.Semaphore(_QUEUING_AT_ONCE)
         self._log = structlog.get_logger("jobs")
 
     async def submit(self, entry: GangEntry, request: JobRequest) -> JobId | None:
@@ -59,7 +63,8 @@ class JobWriter:
         if entry.uncertain_since is not None and await self._find_lost_answer(entry):
             return None
         try:
-            submitted = await self._slurm.submit_job(submission(request))
+            async with self._queuing:
+                submitted = await self._slurm.submit_job(submission(request))
         except (errors.Unreachable, errors.Malformed) as error:
             entry.uncertain_since = self._clock()
             raise self._failed(entry, error, first_s=_LATE_SUBMIT_S) from error
@@ -93,7 +98,8 @@ class JobWriter:
     async def exclude(self, entry: GangEntry, action: act.UpdateExcluded) -> None:
         """Replace the nodes that a pending job must not use."""
         try:
-            await self._slurm.exclude_nodes(action.job, action.excluded)
+            async with self._queuing:
+                await self._slurm.exclude_nodes(action.job, action.excluded)
         except (errors.AlreadyDone, errors.NotFound, errors.Rejected) as error:
             self._log.warning("job not updated", job=action.job, error=error.message)
         entry.jobs[action.job].excluded = action.excluded

@@ -13,6 +13,7 @@ from sunkpy.core.gang.families import FAMILIES, Families
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.owners import kinds_read
 from sunkpy.core.gang.request import Policy
+from sunkpy.core.model.objects import Key, Pod
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.runtime.process import Process
@@ -24,6 +25,7 @@ from sunkpy.scheduler.cluster import Cluster
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.end_causes import EndCauses
 from sunkpy.scheduler.execute import Executor
+from sunkpy.scheduler.farewells import Farewells
 from sunkpy.scheduler.gate import Gate
 from sunkpy.scheduler.hook_server import HookServer
 from sunkpy.scheduler.hooks import Hooks
@@ -41,12 +43,14 @@ from sunkpy.scheduler.owners import Owners
 from sunkpy.scheduler.pod_groups import PhaseRule, PodGroups
 from sunkpy.scheduler.pod_writer import PodWriter
 from sunkpy.scheduler.recognition import Recognition
+from sunkpy.scheduler.reports import Reports
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.scheduler.submit import JobWriter
 from sunkpy.scheduler.suspensions import Suspensions
 from sunkpy.slurm import NodeCache, Slurm
 
 _WORKERS = 16
+_ONLY_URGENT = 8
 _NODES_EACH_S = 2.0
 
 
@@ -75,12 +79,16 @@ class Term:
         self._metrics = metrics
         self._clock = clock
         self._ledger = Ledger(clock)
-        self._queue: WorkQueue[GangId] = WorkQueue("gangs")
+        self._queue: WorkQueue[GangId] = WorkQueue("gangs", is_urgent=self._ledger.is_urgent)
         self._search = JobSearch(slurm, user=settings.slurm.user, clock=clock)
         self._slurm_nodes = NodeCache(slurm, poll_s=_NODES_EACH_S)
-        self._pods = PodWriter(kube, EventRecorder(kube, component="scheduler", instance=process.identity.name))
+        self._events = EventRecorder(kube, component="scheduler", instance=process.identity.name)
+        self._pods = PodWriter(kube, self._events)
+        self._causes = EndCauses(slurm)
         self._oddities = Oddities(pods=self._pods, metrics=metrics)
         self._cluster = self._make_cluster()
+        self._farewells = Farewells(causes=self._causes, pods=self._pods, find=self._find_pod)
+        self._reports = Reports(self._pods, find=self._find_pod)
         self._slurm_nodes.add_listener(self._slurm_answered)
         self._watches = self._make_watches(families)
         self._members = self._make_members(families)
@@ -90,6 +98,9 @@ class Term:
         )
         self._loop = self._make_loop()
         self._hooks = self._make_hooks()
+
+    def _find_pod(self, key: Key) -> Pod | None:
+        return self._cluster.pods.get(*key)
 
     def _make_cluster(self) -> Cluster:
         return Cluster(
@@ -111,7 +122,9 @@ class Term:
         )
 
     def _make_loop(self) -> GangLoop:
-        binder = Binder(cluster=self._cluster, pods=self._pods, metrics=self._metrics, clock=self._clock)
+        binder = Binder(
+            cluster=self._cluster, pods=self._pods, reports=self._reports, metrics=self._metrics, clock=self._clock
+        )
         jobs = JobWriter(
             slurm=self._slurm,
             search=self._search,
@@ -127,7 +140,9 @@ class Term:
             jobs=jobs,
             binder=binder,
             suspensions=self._suspensions,
-            causes=EndCauses(self._slurm),
+            causes=self._causes,
+            farewells=self._farewells,
+            reports=self._reports,
             metrics=self._metrics,
             clock=self._clock,
         )
@@ -217,12 +232,19 @@ class Term:
                 if self._pod_groups is not None:
                     group.create_task(self._pod_groups.run(self._process.queue_metrics))
                 server.hooks = self._hooks
+                group.create_task(self._events.run())
+                group.create_task(self._farewells.run())
+                group.create_task(self._reports.run(self._process.queue_metrics))
                 group.create_task(self._make_poller().run())
                 group.create_task(adoption.sweep(each_s=self._settings.sweep_seconds, found=self._queue.add))
-                metrics = self._process.queue_metrics
-                group.create_task(run_workers(self._queue, self._loop.reconcile, workers=_WORKERS, metrics=metrics))
+                group.create_task(self._work())
         finally:
             server.hooks = None
+
+    async def _work(self) -> None:
+        """Evictions, bindings and ends never wait behind the submits of pods that come by the thousand."""
+        metrics, reconcile = self._process.queue_metrics, self._loop.reconcile
+        await run_workers(self._queue, reconcile, workers=_WORKERS, only_urgent=_ONLY_URGENT, metrics=metrics)
 
     def _make_adoption(self) -> Adoption:
         return Adoption(

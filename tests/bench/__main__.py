@@ -10,7 +10,8 @@ import click
 
 from demo import story
 from demo.bring_up import bring_up, own_cluster
-from tests.bench import burst, latency, mirror, nodeset, report
+from tests.bench import latency, mirror, nodeset, report
+from tests.bench.burst import measure as burst
 from tests.bench.chaos import run as chaos
 from tests.families import cases, figures
 from tests.families.room import bring_up_room

@@ -52,6 +52,7 @@ class Apiserver:
         self.kinds: dict[str, Body] = {}
         self.bindings: list[tuple[str, str]] = []
         self.deleted: list[str] = []
+        self.before_delete: Callable[[], None] = lambda: None
         self.read: list[str] = []
         self.listed: list[str] = []
         self._log: list[_Change] = []
@@ -201,6 +202,7 @@ class Apiserver:
         meta = self.objects[key]["metadata"]
         if any(meta[field] != value for field, value in options.get("preconditions", {}).items()):
             return refusal(409, "Conflict")
+        self.before_delete()
         self.deleted.append(key[2])
         if meta.get("finalizers"):
             self.change(*key, {"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}})

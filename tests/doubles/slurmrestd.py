@@ -45,6 +45,10 @@ class Slurmrestd:
         """Accounts and partitions that are refused, and the number of the error."""
         self.reject_update: int | None = None
         self.lose_next_answer = False
+        self.takes_jobs = asyncio.Event()
+        """While it is not set, whoever submits a job waits for an answer."""
+        self.takes_jobs.set()
+        self.waiting_submits = 0
         self._version = 100
         self._ids = itertools.count(100)
 
@@ -176,6 +180,10 @@ class Slurmrestd:
         return self._reply(jobs=list(self.jobs.values()), last_update={"set": True, "number": 1})
 
     async def _submit(self, request: web.Request) -> web.Response:
+        self.waiting_submits += 1
+        self.changes.note()
+        await self.takes_jobs.wait()
+        self.waiting_submits -= 1
         if self.reject_submit:
             return failure(422, self.reject_submit)
         job = (await request.json())["job"]
@@ -193,6 +201,7 @@ class Slurmrestd:
 
     async def _job(self, request: web.Request) -> web.Response:
         job = self.jobs.get(int(request.match_info["id"]))
+        self.asked.append(f"job {request.match_info['id']}")
         return failure(404, 2017) if job is None else self._reply(jobs=[job])
 
     async def _update_job(self, request: web.Request) -> web.Response:

@@ -14,6 +14,9 @@ NEWEST_PENDING: Final = 50
 """The preemptor is looked for among this many of the newest pending jobs: each costs one request."""
 
 
+_ENDED: Final = "SlurmJobEnded"
+
+
 class EndCause(msgspec.Struct, frozen=True, kw_only=True):
     """Reason of the DisruptionTarget condition, and the sentence for condition and Event."""
 
@@ -24,6 +27,11 @@ class EndCause(msgspec.Struct, frozen=True, kw_only=True):
     def is_preemption(self) -> bool:
         """The job gave way to another."""
         return self.reason == "PreemptionByScheduler"
+
+    @property
+    def is_vague(self) -> bool:
+        """It says that the job ended, and not how."""
+        return self.reason == _ENDED
 
 
 # KEP-3329 reserves PreemptionByScheduler for what the scheduler does on behalf of a higher priority.
@@ -42,13 +50,19 @@ _BY_FLAG: Final = (
 )
 
 
-def cause_of_end(job: JobId, state: frozenset[str], preemptor: SlurmJob | None = None) -> EndCause:
-    """What ended a job that is in `state`; `preemptor` is the job that preempted it, when it was found."""
+def cause_of_end(job: JobId, state: frozenset[str]) -> EndCause:
+    """What ended a job that is in `state`."""
     for flag, reason, text in _BY_FLAG:
         if flag in state:
-            by = f" by {describe(preemptor)}" if preemptor is not None and flag == "PREEMPTED" else ""
-            return EndCause(reason=reason, message=f"Slurm job {job} {text}{by}")
-    return EndCause(reason="SlurmJobEnded", message=f"Slurm job {job} ended")
+            return EndCause(reason=reason, message=f"Slurm job {job} {text}")
+    return EndCause(reason=_ENDED, message=f"Slurm job {job} ended")
+
+
+def named(cause: EndCause, preemptor: SlurmJob | None) -> EndCause:
+    """The cause of a preemption with the job that preempted, when it was found."""
+    if preemptor is None or not cause.is_preemption:
+        return cause
+    return EndCause(reason=cause.reason, message=f"{cause.message} by {describe(preemptor)}")
 
 
 def flag_of(reason: str) -> str:

@@ -39,7 +39,7 @@ USER = "k8s"
 SERVICE_ACCOUNT = "slurmd"
 POOL = "node.example.com/pool"
 _AT_ONCE = 16
-_PATIENCE_S = 90.0
+_PATIENCE_S = 300.0
 
 _CONF = """\
 MaxJobCount=50000

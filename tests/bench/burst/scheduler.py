@@ -22,7 +22,7 @@ from tests.bench.burst.watched import Hold
 from tests.integration.slurm.daemons import free_ports
 from tests.polling import until
 
-_PATIENCE_S = 120.0
+_PATIENCE_S = 600.0
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):

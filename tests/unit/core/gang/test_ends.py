@@ -1,6 +1,6 @@
 import pytest
 
-from sunkpy.core.gang.ends import NEWEST_PENDING, cause_of_end, choose_preemptor, pending_to_look_at
+from sunkpy.core.gang.ends import NEWEST_PENDING, cause_of_end, choose_preemptor, named, pending_to_look_at
 from sunkpy.core.model.states import SlurmJob
 
 TIERS = {"low": 1, "high": 10}
@@ -11,9 +11,16 @@ def pending(id, **fields):
 
 
 def test_a_preempted_pod_learns_which_job_took_its_place():
-    cause = cause_of_end(12, frozenset({"PREEMPTED", "COMPLETING"}), pending(57))
+    cause = named(cause_of_end(12, frozenset({"PREEMPTED", "COMPLETING"})), pending(57))
     assert cause.reason == "PreemptionByScheduler"
     assert cause.message == "Slurm job 12 was preempted by Slurm job 57 (user alice, partition high)"
+
+
+def test_only_a_preemption_is_by_another_job():
+    cancelled = cause_of_end(12, frozenset({"CANCELLED"}))
+    assert named(cancelled, pending(57)) == cancelled
+    preempted = cause_of_end(12, frozenset({"PREEMPTED"}))
+    assert named(preempted, None) == preempted
 
 
 @pytest.mark.parametrize(
