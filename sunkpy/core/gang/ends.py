@@ -98,6 +98,7 @@ def choose_preemptor(
 ) -> SlurmJob | None:
     """The pending job for which Slurm makes room on `node`: planned there if Slurm says so, else the first in line.
 
+    One that has the node by now is the one: the candidates waited when they were chosen.
     Only a job of a higher tier than that of the `preempted` one can be meant (preempt/partition_prio).
 
     Args:
@@ -105,9 +106,11 @@ def choose_preemptor(
         named: the nodes for which each job was named lately; one that has all its nodes needs no more.
     """
     above = _tier(preempted, tiers)
-    usable = [
-        job for job in candidates if job.is_pending and _tier(job, tiers) > above and _may_use(job, node, tiers, named)
-    ]
+    higher = [job for job in candidates if _tier(job, tiers) > above]
+    begun = [job for job in higher if job.is_running and node in hostlist.expand(job.nodes)]
+    if begun:
+        return begun[0]
+    usable = [job for job in higher if job.is_pending and _may_use(job, node, tiers, named)]
     planned = [job for job in usable if node in hostlist.expand(job.scheduled_nodes) or node in job.required_nodes]
     return min(planned or usable, key=lambda job: (-_tier(job, tiers), -job.priority, job.id), default=None)
 

@@ -77,7 +77,6 @@ class Took(msgspec.Struct, frozen=True, kw_only=True):
     ours_s: float
     plain_s: float
     spent: Spent
-    holds: list[Hold]
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +96,7 @@ class Bench:
         self._sizes = sizes
         self._plane = ControlPlane(folder / "kubernetes")
         self._rounds = 0
+        self._holds: list[Hold] = []
         self._many = msgspec.structs.replace(MANY, size=sizes.nodes)
 
     def stop(self) -> None:
@@ -112,7 +112,18 @@ class Bench:
                 figures += await self._singles(kube, old)
             figures += await self._at_once(kube)
             figures += await self._evictions(kube)
-            return figures
+            return [*figures, self._longest_hold()]
+
+    def _longest_hold(self) -> report.Figure:
+        longest = max(self._holds, key=lambda hold: hold.held_s, default=Hold(0.0, 0.0, "nothing"))
+        return report.at_most(
+            "longest turn of the scheduler's event loop",
+            longest.held_s,
+            unit="s of processor time",
+            bound=_HELD_S,
+            n=len(self._holds),
+            limited_by=longest.what,
+        )
 
     @contextlib.asynccontextmanager
     async def _ground(self, kube: Kube, pools: Sequence[Pool], *, old_jobs: int = 0) -> AsyncIterator[Ground]:
@@ -122,7 +133,7 @@ class Bench:
             await _make_old_jobs(slurm, old_jobs)
             pods = Pods(kube)
             async with (
-                scheduling(folder / "scheduler", self._plane.kubeconfig, settings) as scheduler,
+                scheduling(folder / "scheduler", self._plane.kubeconfig, settings, holds=self._holds) as scheduler,
                 pods.watched(),
             ):
                 yield Ground(kube=kube, slurm=slurm, scheduler=scheduler, pods=pods)
@@ -182,7 +193,7 @@ async def _wave(ground: Ground, wave: Wave) -> Took:
     await ground.pods.remove(wave.name, timeout_s=_PATIENCE_S)
     await load.end_all(ground.slurm, timeout_s=_PATIENCE_S)
     plain_s = await _plain(ground.slurm, wave.jobs)
-    return Took(ours_s=ended_s - began_s, plain_s=plain_s, spent=spent, holds=[])
+    return Took(ours_s=ended_s - began_s, plain_s=plain_s, spent=spent)
 
 
 async def _bound(pods: Pods, wave: Wave) -> None:
@@ -395,11 +406,8 @@ def _preemptor(nodes: Sequence[str]) -> JobSubmission:
         maximum_nodes=len(nodes),
         tasks=len(nodes),
         cpus_per_task=VICTIMS.cpus,
-        memory_mib_per_node=MEMORY_MIB,
+        memory_mib_per_node=load.MEMORY_MIB,
     )
-
-
-MEMORY_MIB = load.MEMORY_MIB
 
 
 async def _preempt(ground: Ground, node: str, index: int) -> float:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -44,6 +46,7 @@ class Scheduler:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._http, self._hooks = free_ports(2)
+        self._leads_since_s = math.inf
         settings: dict[str, object] = {
             "cluster": CLUSTER, "namespace": NAMESPACE, "slurm": msgspec.to_builtins(slurm),
             "http": {"port": self._http}, "hooks": {"port": self._hooks}, "leaderElection": {"enabled": False},
@@ -64,6 +67,7 @@ class Scheduler:
     async def leads(self) -> None:
         """Wait until hooks are answered: all that is there has been adopted."""
         await until(self._answers, timeout_s=_PATIENCE_S, what="the scheduler leads")
+        self._leads_since_s = time.monotonic()
 
     async def _answers(self) -> bool:
         with contextlib.suppress(aiohttp.ClientError):
@@ -96,7 +100,7 @@ class Scheduler:
         return Spent(calls=calls, size=size, cpu_s=cpu_s)
 
     async def stop(self) -> list[Hold]:
-        """End it; how its loop was held."""
+        """End it; how its loop was held since it leads."""
         self.process.terminate()
         try:
             await asyncio.to_thread(self.process.wait, 20)
@@ -104,18 +108,21 @@ class Scheduler:
             self.process.kill()
             self.process.wait()
         holds = self._folder / "holds.json"
-        return msgspec.json.decode(holds.read_bytes(), type=list[Hold]) if holds.exists() else []
+        noted = msgspec.json.decode(holds.read_bytes(), type=list[Hold]) if holds.exists() else []
+        return [hold for hold in noted if hold.at_s > self._leads_since_s]
 
 
 @contextlib.asynccontextmanager
-async def scheduling(folder: Path, kubeconfig: Path, slurm: SlurmSettings) -> AsyncIterator[Scheduler]:
-    """A scheduler that leads while the block runs."""
+async def scheduling(
+    folder: Path, kubeconfig: Path, slurm: SlurmSettings, *, holds: list[Hold]
+) -> AsyncIterator[Scheduler]:
+    """A scheduler that leads while the block runs; `holds` gets how its loop was held meanwhile."""
     scheduler = Scheduler(folder, kubeconfig, slurm)
     try:
         await scheduler.leads()
         yield scheduler
     finally:
-        await scheduler.stop()
+        holds += await scheduler.stop()
 
 
 AUDIENCE = names.HOOKS_AUDIENCE

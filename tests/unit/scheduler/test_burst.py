@@ -1,10 +1,17 @@
 """Many pods at once: who does not wait for them, and what is asked once for all."""
 
-import pytest
+import time
 
+import pytest
+from prometheus_client import CollectorRegistry
+
+from sunkpy.core.gang.identity import GangId
 from sunkpy.scheduler.collect import Collector
+from sunkpy.scheduler.job_poll import JobPoller
+from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.metrics import SchedulerMetrics
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
-from tests.unit.scheduler.world import World, leading
+from tests.unit.scheduler.world import World, connections, leading
 
 MANY = 60
 
@@ -91,3 +98,24 @@ async def test_only_gangs_to_which_a_change_of_a_node_matters_are_looked_at(worl
         world.put("nodes", node | {"metadata": node["metadata"] | {"labels": {"pool": "blue"}}})
         await world.until(lambda: len(world.submissions) == 1)
         assert set(looked_at) == {"picky"}, looked_at
+
+
+async def test_one_poll_tells_where_all_jobs_run_that_have_started(world, tmp_path):
+    async with connections(world, tmp_path) as (_, slurm, _):
+        ledger = Ledger()
+        for number in range(2 * MANY):
+            gang = GangId(namespace="default", name=f"web-{number}", uid=f"uid-{number}")
+            job = world.slurm.add_job("RUNNING", comment=gang.comment(), nodes="n1")
+            ledger.add_job(ledger.ensure(gang), job)
+        changed: set[str] = set()
+        poller = JobPoller(
+            slurm,
+            ledger,
+            SchedulerMetrics(CollectorRegistry()),
+            poll_s=1.0,
+            clock=time.monotonic,
+            on_change=lambda entry: changed.add(entry.id.name),
+        )
+        await poller.poll()
+        assert all(job.nodes == ("n1",) for entry in ledger for job in entry.jobs.values())
+        assert len(changed) == 2 * MANY

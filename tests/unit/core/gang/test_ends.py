@@ -60,6 +60,12 @@ def test_a_job_that_slurm_plans_there_is_the_one(fields):
     assert choose(pending(1, priority=50), pending(2, priority=1, **fields)).id == 2
 
 
+def test_a_job_that_has_begun_there_meanwhile_is_the_one():
+    begun = pending(2, state=frozenset({"RUNNING"}), nodes="n[1-2]")
+    assert choose(pending(1, priority=50), begun).id == 2
+    assert choose(pending(1), pending(2, state=frozenset({"RUNNING"}), nodes="n2")).id == 1
+
+
 @pytest.mark.parametrize(
     "fields", [{"excluded_nodes": ("n1",)}, {"required_nodes": ("n2",)}, {"partition": "elsewhere"}]
 )
