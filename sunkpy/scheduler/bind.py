@@ -120,15 +120,9 @@ class Binder:
             Refused: one would never be admitted, or has waited too long.
         """
         placed, now = tuple(placed), self._clock()
-        others: dict[str, list[Pod]] = {}
-
-        async def read(node: str) -> None:
-            others[node] = await self._pods.others_on(node)
-            self._cluster.occupancy.note(node, others[node])
-
-        await fan_out(partial(read, name) for name in {node.name for _, node in placed})
-        around = self._cluster.surroundings(listed={node: tuple(pods) for node, pods in others.items()})
-        turned_away = _kept_away(placed, around, but=entry.members) | _turned_away(placed, others)
+        turned_away = await self._turned_away(entry, placed, not_older_than=self._cluster.pods.version)
+        if turned_away:  # by what may be over: what keeps a pod away must be so now
+            turned_away = await self._turned_away(entry, placed)
         for pod, _ in placed:
             member, admission = entry.member(pod), turned_away.get(pod.uid)
             member.waits_since = None if admission is None else member.waits_since or now
@@ -139,6 +133,32 @@ class Binder:
                     entry.wait_for_nothing()
                     raise Refused(pod, admission.why)
         return not turned_away
+
+    async def _turned_away(
+        self, entry: GangEntry, placed: Sequence[Placed], *, not_older_than: str = ""
+    ) -> dict[str, Admission]:
+        """The pods, by uid, that cannot be bound now, by what is on their nodes now or was at that version or later."""
+        listed: dict[str, tuple[Pod, ...]] = {}
+        others: dict[str, list[Pod]] = {}
+
+        async def read(node: str) -> None:
+            sent = self._cluster.neighbours.sent_to(node)
+            found = await self._pods.others_on(node, not_older_than=not_older_than)
+            self._cluster.occupancy.note(node, found)
+            known = {pod.uid for pod in found}
+            listed[node] = tuple(found)
+            others[node] = found + [pod for pod in sent if pod.uid not in known and self._goes_to(pod, node)]
+
+        await fan_out(partial(read, name) for name in {node.name for _, node in placed})
+        around = self._cluster.surroundings(listed=listed)
+        return _kept_away(placed, around, but=entry.members) | _too_full(placed, others)
+
+    def _goes_to(self, pod: Pod, node: str) -> bool:
+        """The binding that was sent is still under way, or the watch shows it by now."""
+        if any(sent.uid == pod.uid for sent in self._cluster.neighbours.sent_to(node)):
+            return True
+        seen = self._cluster.pods.get(*pod.key)
+        return seen is not None and seen.uid == pod.uid and seen.spec.node_name == node
 
     async def _send_all(self, entry: GangEntry, sent: list[tuple[Pod, Assumption]]) -> None:
         """Every binding, whatever becomes of the others: what was begun is decided anew when all have been answered."""
@@ -225,7 +245,7 @@ def _kept_away(placed: Sequence[Placed], around: Surroundings, *, but: Container
     }
 
 
-def _turned_away(placed: Iterable[Placed], others: Mapping[str, list[Pod]]) -> dict[str, Admission]:
+def _too_full(placed: Iterable[Placed], others: Mapping[str, list[Pod]]) -> dict[str, Admission]:
     """The pods, by uid, that a kubelet would not have now; those of one node are counted together."""
     found: dict[str, Admission] = {}
     for pod, node in placed:

@@ -230,11 +230,14 @@ class GangLoop:
         """Gangs that wait may fit now, or no longer; a moment later, for nodes change in groups."""
         if not self._nodes_are_due:
             self._nodes_are_due = True
-            asyncio.get_running_loop().call_later(_SPREAD_S, self._wake_concerned, list(self._ledger))
+            asyncio.get_running_loop().call_later(_SPREAD_S, self._look_at_all)
+
+    def _look_at_all(self) -> None:
+        self._nodes_are_due = False
+        self._wake_concerned(list(self._ledger))
 
     def _wake_concerned(self, left: list[GangEntry]) -> None:
         """Those to whom a change of the nodes matters; a part of all at a time, for others have a turn as well."""
-        self._nodes_are_due = False
         part, left = left[:_LOOKS_AT_ONCE], left[_LOOKS_AT_ONCE:]
         for entry in part:
             if entry.state in (State.WAITING, State.SUBMITTED) and self._collector.is_concerned(entry):

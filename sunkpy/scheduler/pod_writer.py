@@ -64,9 +64,14 @@ class PodWriter:
                 left += [found] if found is not None else []
         return left
 
-    async def others_on(self, node: str) -> list[Pod]:
-        """Every pod that is bound to a node, as the apiserver has it now."""
-        return await self._kube.list_objects(paths.ALL_PODS, Pod, field_selector=f"spec.nodeName={node}")
+    async def others_on(self, node: str, *, not_older_than: str = "") -> list[Pod]:
+        """Every pod that is bound to a node, as the apiserver has it now, or had it at a resourceVersion or later.
+
+        The former makes an apiserver whose etcd cannot report progress (before 3.4.31) read all pods there are.
+        """
+        return await self._kube.list_objects(
+            paths.ALL_PODS, Pod, field_selector=f"spec.nodeName={node}", not_older_than=not_older_than
+        )
 
     async def bind(self, pod: Pod, to: Assumption) -> None:
         """Bind a pod and note its job in the same write."""

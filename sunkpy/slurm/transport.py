@@ -34,7 +34,7 @@ VERSIONS: Final = ("v0.0.45", "v0.0.44", "v0.0.43", "v0.0.42")
 R = TypeVar("R", bound=wire.Reply)
 
 _TIMEOUT = httpx.Timeout(connect=2, read=30, write=10, pool=10)
-_LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=32, keepalive_expiry=60)
+_LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=12, keepalive_expiry=60)
 """Who asks for much limits itself: a request that waits here would hold up those that others wait for."""
 
 _TEXT_LIMIT = 200

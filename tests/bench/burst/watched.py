@@ -17,6 +17,7 @@ import msgspec
 from sunkpy.scheduler.main import main
 
 _WORTH_NOTING_S = 0.01
+_MARK_EACH_S = 0.002
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -28,15 +29,26 @@ class Hold(msgspec.Struct, frozen=True):
 
 
 def watch(notes: list[Hold]) -> None:
-    """Time every turn of every event loop of this process from now on."""
+    """Note the long turns of every event loop of this process from now on.
+
+    The clock of the processor is a call of the kernel, so it is read after turns that took long by the other clock, and
+    now and then: a hold may have counted in the turns of some milliseconds before it.
+    """
     run = asyncio.Handle._run
+    used_s = marked_s = 0.0
 
     def timed(handle: asyncio.Handle) -> None:
-        began_s = time.thread_time()
+        nonlocal used_s, marked_s
+        began_s = time.monotonic()
+        if began_s - marked_s > _MARK_EACH_S:
+            used_s, marked_s = time.thread_time(), began_s
         run(handle)
-        held_s = time.thread_time() - began_s
-        if held_s >= _WORTH_NOTING_S:
-            notes.append(Hold(time.monotonic(), held_s, _name(handle)))
+        now_s = time.monotonic()
+        if now_s - began_s >= _WORTH_NOTING_S:
+            held_s = min(time.thread_time() - used_s, now_s - began_s)
+            used_s, marked_s = used_s + held_s, now_s
+            if held_s >= _WORTH_NOTING_S:
+                notes.append(Hold(now_s, held_s, _name(handle)))
 
     asyncio.Handle._run = timed  # type: ignore[method-assign]
 

@@ -119,3 +119,16 @@ async def test_one_poll_tells_where_all_jobs_run_that_have_started(world, tmp_pa
         await poller.poll()
         assert all(job.nodes == ("n1",) for entry in ledger for job in entry.jobs.values())
         assert len(changed) == 2 * MANY
+
+
+async def test_pods_that_are_being_bound_count_though_the_apiserver_does_not_list_them_yet(world, tmp_path):
+    world.api.lags = True
+    async with leading(world, tmp_path):
+        for name in ("a", "b", "c"):
+            world.add_pod(name, cpu="2")
+        await world.until(lambda: len(world.submissions) == 3)
+        for job in tuple(world.jobs):
+            world.set_job(job, "RUNNING", nodes="n1")
+        await world.until(lambda: world.cancelled)
+        assert len(world.bindings) == 2, "a node of four cpus has room for two"
+        assert len(world.cancelled) == 1
