@@ -123,10 +123,9 @@ class Kube:
     async def pages(
         self, selection: paths.Selection, *, may_be_old: bool = False, not_older_than: str = ""
     ) -> AsyncIterator[decoding.Page]:
-        """All objects, as they were at one moment, in parts; there is at least one.
+        """All objects, as they were at one moment, in parts; there is at least one. See `list_objects`.
 
         What may be old comes at once: from its cache the apiserver answers with all objects, whatever the limit.
-        `not_older_than`: with all that was so at that resourceVersion.
 
         Raises:
             Gone: it took so long that the moment is forgotten; begin anew.

@@ -24,8 +24,7 @@ from sunkpy.scheduler.cluster import Cluster
 from sunkpy.scheduler.entries import Assumption, GangEntry, MemberEntry, assume
 from sunkpy.scheduler.fan_out import fan_out
 from sunkpy.scheduler.metrics import SchedulerMetrics
-from sunkpy.scheduler.pod_writer import PodWriter
-from sunkpy.scheduler.reports import Reports
+from sunkpy.scheduler.notices import Notices
 
 _PATIENCE_S = 30.0
 
@@ -45,17 +44,11 @@ class Binder:
     """Bindings of one leader; one at a time on a node, so that two pods never count on the same room."""
 
     def __init__(
-        self,
-        *,
-        cluster: Cluster,
-        pods: PodWriter,
-        reports: Reports,
-        metrics: SchedulerMetrics,
-        clock: Callable[[], float],
+        self, *, cluster: Cluster, notices: Notices, metrics: SchedulerMetrics, clock: Callable[[], float]
     ) -> None:
         self._cluster = cluster
-        self._pods = pods
-        self._reports = reports
+        self._pods = notices.pods
+        self._reports = notices.reports
         self._metrics = metrics
         self._clock = clock
         self._one_at_a_time: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)

@@ -14,20 +14,16 @@ from sunkpy.core.gang.ends import EndCause, displaced
 from sunkpy.core.model.objects import Pod
 from sunkpy.scheduler.bind import Binder, Refused
 from sunkpy.scheduler.cluster import Cluster
-from sunkpy.scheduler.end_causes import EndCauses
 from sunkpy.scheduler.entries import GangEntry
 from sunkpy.scheduler.fan_out import fan_out
-from sunkpy.scheduler.farewells import Farewell, Farewells
+from sunkpy.scheduler.farewells import Farewell
 from sunkpy.scheduler.members import MemberIndex
 from sunkpy.scheduler.metrics import SchedulerMetrics
-from sunkpy.scheduler.pod_writer import PodWriter
-from sunkpy.scheduler.reports import Reports
+from sunkpy.scheduler.notices import Notices
 from sunkpy.scheduler.submit import JobWriter, NotSubmitted
 from sunkpy.scheduler.suspensions import Suspensions
 
 EVICT_AGAIN_S = 5.0
-TELL_EACH_S = 10.0
-_WAIT_TO_TELL_S = 2.0
 
 
 class Executor:
@@ -38,25 +34,20 @@ class Executor:
         *,
         cluster: Cluster,
         members: MemberIndex,
-        pods: PodWriter,
         jobs: JobWriter,
         binder: Binder,
         suspensions: Suspensions,
-        causes: EndCauses,
-        farewells: Farewells,
-        reports: Reports,
+        notices: Notices,
         metrics: SchedulerMetrics,
         clock: Callable[[], float],
     ) -> None:
         self._cluster = cluster
         self._members = members
-        self._pods = pods
+        self._pods = notices.pods
         self._jobs = jobs
         self._binder = binder
         self._suspensions = suspensions
-        self._causes = causes
-        self._farewells = farewells
-        self._reports = reports
+        self._causes, self._farewells, self._reports = notices.causes, notices.farewells, notices.reports
         self._metrics = metrics
         self._clock = clock
         self._log = structlog.get_logger("scheduler")
@@ -100,7 +91,7 @@ class Executor:
             case act.Evict():
                 await self._evict_all(entry, [action])
             case act.Report():
-                self._report(entry, action)
+                self._reports.add(entry, action)
             case act.Warn(pod=pod, reason=reason, note=note):
                 await self._pods.warn(pod, reason=reason, action="Scheduling", note=note)
 
@@ -113,7 +104,7 @@ class Executor:
                     await self._pods.warn(pod, reason="SlurmJobLost", action="Scheduling", note=str(error))
                 else:
                     cause = act.WaitCause.NOT_SUBMITTED
-                    self._report(entry, act.Report(pod=pod, message=str(error), is_problem=True, cause=cause))
+                    self._reports.add(entry, act.Report(pod=pod, message=str(error), is_problem=True, cause=cause))
             return
         if job is not None:
             unbound = [pod for pod in action.pods if not pod.spec.node_name]
@@ -154,7 +145,7 @@ class Executor:
         """The kubelet would not have a pod that others do not depend on: it is told, and asked again."""
         entry.member(refused.pod).is_refused = True
         cause = act.WaitCause.KUBELET
-        self._report(entry, act.Report(pod=refused.pod, message=str(refused), is_problem=True, cause=cause))
+        self._reports.add(entry, act.Report(pod=refused.pod, message=str(refused), is_problem=True, cause=cause))
 
     async def _give_back(self, entry: GangEntry, action: act.Bind, refused: Refused) -> None:
         """A kubelet would not have one of the pods: give the nodes back and look for others."""
@@ -221,19 +212,3 @@ class Executor:
             return displaced(action.job, node=action.given_away or node, by=action.displaced_by)
         known = entry.jobs.get(action.job)
         return await self._causes.of(action.job, known=known.state if known is not None else frozenset())
-
-    def _report(self, entry: GangEntry, action: act.Report) -> None:
-        member = entry.member(action.pod)
-        if member.reported == action.message:
-            return
-        now = self._clock()
-        # The pods of a gang come one after the other, and each changes what all the others wait for.
-        if (
-            entry.is_several
-            and not action.is_problem
-            and now < max(entry.seen_at + _WAIT_TO_TELL_S, member.reported_at + TELL_EACH_S)
-        ):
-            entry.has_news = True
-            return
-        member.reported, member.reported_at = action.message, now
-        self._reports.add(action)

@@ -13,23 +13,39 @@ from sunkpy.core.gang.actions import Report
 from sunkpy.core.model.objects import Key, Pod
 from sunkpy.kube.errors import NotFound
 from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
+from sunkpy.scheduler.entries import GangEntry
 from sunkpy.scheduler.pod_writer import PodWriter
 
+TELL_EACH_S = 10.0
+_WAIT_TO_TELL_S = 2.0
 _WORKERS = 6
 
 
 class Reports:
     """Texts that are still to be told, by the uid of the pod. `find` gives a pod as the watch has it."""
 
-    def __init__(self, pods: PodWriter, *, find: Callable[[Key], Pod | None]) -> None:
+    def __init__(self, pods: PodWriter, *, find: Callable[[Key], Pod | None], clock: Callable[[], float]) -> None:
         self._pods = pods
+        self._clock = clock
         self._find = find
         self._queue: WorkQueue[str] = WorkQueue("reports")
         self._latest: dict[str, Report] = {}
         self._telling: dict[str, asyncio.Event] = {}
 
-    def add(self, report: Report) -> None:
-        """Tell a pod, in place of what it has not been told yet."""
+    def add(self, entry: GangEntry, report: Report) -> None:
+        """Tell a pod, in place of what it has not been told yet. What it has been told is not told again."""
+        member, now = entry.member(report.pod), self._clock()
+        if member.reported == report.message:
+            return
+        # The pods of a gang come one after the other, and each changes what all the others wait for.
+        if (
+            entry.is_several
+            and not report.is_problem
+            and now < max(entry.seen_at + _WAIT_TO_TELL_S, member.reported_at + TELL_EACH_S)
+        ):
+            entry.has_news = True
+            return
+        member.reported, member.reported_at = report.message, now
         self._latest[report.pod.uid] = report
         self._queue.add(report.pod.uid)
 

@@ -13,9 +13,7 @@ from sunkpy.core.gang.families import FAMILIES, Families
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.owners import kinds_read
 from sunkpy.core.gang.request import Policy
-from sunkpy.core.model.objects import Key, Pod
 from sunkpy.kube.client import Kube
-from sunkpy.kube.events import EventRecorder
 from sunkpy.runtime.process import Process
 from sunkpy.runtime.queue import WorkQueue, run_workers
 from sunkpy.scheduler.adopt import Adoption
@@ -23,9 +21,7 @@ from sunkpy.scheduler.bind import Binder
 from sunkpy.scheduler.claims import Claims
 from sunkpy.scheduler.cluster import Cluster
 from sunkpy.scheduler.collect import Collector
-from sunkpy.scheduler.end_causes import EndCauses
 from sunkpy.scheduler.execute import Executor
-from sunkpy.scheduler.farewells import Farewells
 from sunkpy.scheduler.gate import Gate
 from sunkpy.scheduler.hook_server import HookServer
 from sunkpy.scheduler.hooks import Hooks
@@ -37,13 +33,12 @@ from sunkpy.scheduler.members import MemberIndex
 from sunkpy.scheduler.membership import Membership
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.node_auth import NodeAuth
+from sunkpy.scheduler.notices import Notices
 from sunkpy.scheduler.oddities import Oddities
 from sunkpy.scheduler.owner_watch import OwnerWatches
 from sunkpy.scheduler.owners import Owners
 from sunkpy.scheduler.pod_groups import PhaseRule, PodGroups
-from sunkpy.scheduler.pod_writer import PodWriter
 from sunkpy.scheduler.recognition import Recognition
-from sunkpy.scheduler.reports import Reports
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.scheduler.submit import JobWriter
 from sunkpy.scheduler.suspensions import Suspensions
@@ -82,13 +77,12 @@ class Term:
         self._queue: WorkQueue[GangId] = WorkQueue("gangs", is_urgent=self._ledger.is_urgent)
         self._search = JobSearch(slurm, user=settings.slurm.user, clock=clock)
         self._slurm_nodes = NodeCache(slurm, poll_s=_NODES_EACH_S)
-        self._events = EventRecorder(kube, component="scheduler", instance=process.identity.name)
-        self._pods = PodWriter(kube, self._events)
-        self._causes = EndCauses(slurm)
+        self._notices = Notices(
+            kube, slurm, instance=process.identity.name, find=lambda key: self._cluster.pods.get(*key), clock=clock
+        )
+        self._pods = self._notices.pods
         self._oddities = Oddities(pods=self._pods, metrics=metrics)
         self._cluster = self._make_cluster()
-        self._farewells = Farewells(causes=self._causes, pods=self._pods, find=self._find_pod)
-        self._reports = Reports(self._pods, find=self._find_pod)
         self._slurm_nodes.add_listener(self._slurm_answered)
         self._watches = self._make_watches(families)
         self._members = self._make_members(families)
@@ -98,9 +92,6 @@ class Term:
         )
         self._loop = self._make_loop()
         self._hooks = self._make_hooks()
-
-    def _find_pod(self, key: Key) -> Pod | None:
-        return self._cluster.pods.get(*key)
 
     def _make_cluster(self) -> Cluster:
         return Cluster(
@@ -122,9 +113,7 @@ class Term:
         )
 
     def _make_loop(self) -> GangLoop:
-        binder = Binder(
-            cluster=self._cluster, pods=self._pods, reports=self._reports, metrics=self._metrics, clock=self._clock
-        )
+        binder = Binder(cluster=self._cluster, notices=self._notices, metrics=self._metrics, clock=self._clock)
         jobs = JobWriter(
             slurm=self._slurm,
             search=self._search,
@@ -136,13 +125,10 @@ class Term:
         executor = Executor(
             cluster=self._cluster,
             members=self._members,
-            pods=self._pods,
             jobs=jobs,
             binder=binder,
             suspensions=self._suspensions,
-            causes=self._causes,
-            farewells=self._farewells,
-            reports=self._reports,
+            notices=self._notices,
             metrics=self._metrics,
             clock=self._clock,
         )
@@ -232,9 +218,7 @@ class Term:
                 if self._pod_groups is not None:
                     group.create_task(self._pod_groups.run(self._process.queue_metrics))
                 server.hooks = self._hooks
-                group.create_task(self._events.run())
-                group.create_task(self._farewells.run())
-                group.create_task(self._reports.run(self._process.queue_metrics))
+                group.create_task(self._notices.run(self._process.queue_metrics))
                 group.create_task(self._make_poller().run())
                 group.create_task(adoption.sweep(each_s=self._settings.sweep_seconds, found=self._queue.add))
                 group.create_task(self._work())
@@ -248,11 +232,7 @@ class Term:
 
     def _make_adoption(self) -> Adoption:
         return Adoption(
-            cluster=self._cluster,
-            members=self._members,
-            ledger=self._ledger,
-            search=self._search,
-            clock=self._clock,
+            cluster=self._cluster, members=self._members, ledger=self._ledger, search=self._search, clock=self._clock
         )
 
     def _make_poller(self) -> JobPoller:
