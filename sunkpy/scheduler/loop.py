@@ -253,9 +253,13 @@ def _to_bind(actions: Iterable[GangAction]) -> set[str]:
 
 
 def _without_told(pod: Pod) -> tuple[object, ...]:
-    """The pod but for what it is told while it waits: its conditions and its job. No decision reads these."""
+    """The pod but for its conditions, and for its job while it waits: no decision reads these.
+
+    The job of a pod that has a node changes when another one covers it, and then there is more to do.
+    """
     meta, status = pod.metadata, pod.status
-    annotations = {key: value for key, value in pod.annotations.items() if key != names.ANNOTATION_JOB_ID}
+    ours = () if pod.spec.node_name else (names.ANNOTATION_JOB_ID,)
+    annotations = {key: value for key, value in pod.annotations.items() if key not in ours}
     bare = msgspec.structs.replace(meta, annotations=annotations, resource_version="")
     return (bare, pod.spec, msgspec.structs.replace(status, conditions=()))
 
