@@ -92,6 +92,7 @@ class Kube:
         label_selector: str = "",
         field_selector: str = "",
         may_be_old: bool = False,
+        not_older_than: str = "",
     ) -> list[U]:
         """All objects under a collection path, in one consistent read.
 
@@ -102,14 +103,16 @@ class Kube:
             field_selector: only those with these fields.
             may_be_old: take what the apiserver has in its cache. Never to be used for what is undone by it: an
                 apiserver that lags may show what is long gone, and not show what is there.
+            not_older_than: as `may_be_old`, but with all that was so at this resourceVersion.
 
         Raises:
             Gone: as `pages`.
+            Unavailable: the apiserver lags, and its cache is older than that.
             Unreadable: one of them does not look as it should.
         """
         selection = paths.Selection(path, label_selector, field_selector)
         decoder, objects = decoding.Decoder(item_type), list[U]()
-        async for page in self.pages(selection, may_be_old=may_be_old):
+        async for page in self.pages(selection, may_be_old=may_be_old, not_older_than=not_older_than):
             for found in map(decoder.read, page.items):
                 if isinstance(found, decoding.Unreadable):
                     message = f"{'/'.join(found.key)}: {found.why}"
@@ -117,8 +120,10 @@ class Kube:
                 objects.append(found)
         return objects
 
-    async def pages(self, selection: paths.Selection, *, may_be_old: bool = False) -> AsyncIterator[decoding.Page]:
-        """All objects, as they were at one moment, in parts; there is at least one.
+    async def pages(
+        self, selection: paths.Selection, *, may_be_old: bool = False, not_older_than: str = ""
+    ) -> AsyncIterator[decoding.Page]:
+        """All objects, as they were at one moment, in parts; there is at least one. See `list_objects`.
 
         What may be old comes at once: from its cache the apiserver answers with all objects, whatever the limit.
 
@@ -127,6 +132,8 @@ class Kube:
             Unreadable: an answer is no list.
         """
         part = {"resourceVersion": "0"} if may_be_old else {"limit": str(_PAGE)}
+        if not_older_than:
+            part = {"resourceVersion": not_older_than, "resourceVersionMatch": "NotOlderThan"}
         while True:
             answer = await self.request("GET", selection.path, params=selection.params | part)
             try:

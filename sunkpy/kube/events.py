@@ -1,7 +1,11 @@
-"""Events: what a person sees in `kubectl describe`. Said once per object, reason and text within ten minutes."""
+"""Events: what a person sees in `kubectl describe`. Said once per object, reason and text within ten minutes.
+
+While `EventRecorder.run` runs nobody waits for them: they are written in their order, a few at a time.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from typing import Literal
 
@@ -15,6 +19,8 @@ from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 
 _QUIET_S = 600.0
+_AT_ONCE = 4
+_UNWRITTEN_LIMIT = 50_000
 _NOTE_LIMIT = 1024  # events.k8s.io/v1 refuses longer notes
 
 
@@ -30,6 +36,14 @@ class _Words(msgspec.Struct, frozen=True, kw_only=True):
         return {"type": self.type, "reason": self.reason, "action": self.action, "note": self.note[:_NOTE_LIMIT]}
 
 
+class _Event(msgspec.Struct, frozen=True):
+    """Where it goes, what is sent, and by what it is known to have been said."""
+
+    namespace: str
+    body: dict[str, object]
+    digest: str
+
+
 class EventRecorder:
     """Writes Events; one that cannot be written is logged and forgotten, for no decision may hang on it."""
 
@@ -38,7 +52,23 @@ class EventRecorder:
         self._component = component
         self._instance = instance
         self._said: cachetools.TTLCache[str, bool] = cachetools.TTLCache(maxsize=4096, ttl=_QUIET_S)
+        self._unwritten: asyncio.Queue[_Event] | None = None
         self._log = structlog.get_logger("events")
+
+    async def run(self) -> None:
+        """Write what is recorded from now on, until cancelled."""
+        unwritten = self._unwritten = asyncio.Queue[_Event](_UNWRITTEN_LIMIT)
+
+        async def work() -> None:
+            while True:
+                await self._write(await unwritten.get())
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(_AT_ONCE):
+                    group.create_task(work())
+        finally:
+            self._unwritten = None
 
     async def normal(self, about: KubeObject, kind: str, *, reason: str, action: str, note: str) -> None:
         """Something happened as it should."""
@@ -56,7 +86,7 @@ class EventRecorder:
         self._said[digest] = True
         namespace = about.metadata.namespace or "default"
         now = utc_now()
-        body = {
+        body: dict[str, object] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {
@@ -69,11 +99,19 @@ class EventRecorder:
             "regarding": _regarding(about, kind),
             **words.as_json(),
         }
+        event = _Event(namespace, body, digest)
+        if self._unwritten is None:
+            await self._write(event)
+        else:
+            await self._unwritten.put(event)
+
+    async def _write(self, event: _Event) -> None:
         try:
-            await self._kube.create(paths.events(namespace), body)
+            await self._kube.create(paths.events(event.namespace), event.body)
         except errors.KubeError as error:
-            self._said.pop(digest, None)
-            self._log.warning("event not recorded", error=str(error), reason=words.reason, note=words.note)
+            self._said.pop(event.digest, None)
+            said = {"reason": event.body["reason"], "note": event.body["note"]}
+            self._log.warning("event not recorded", error=str(error), **said)
 
 
 def _regarding(about: KubeObject, kind: str) -> dict[str, str]:

@@ -98,6 +98,11 @@ class Informer(Generic[T]):
         """All objects as last seen, in no order. Do not await while iterating: the watch changes them."""
         return self._store.values()
 
+    @property
+    def version(self) -> str:
+        """The resourceVersion up to which all changes have been handled; empty while that is not known."""
+        return self._version
+
     def __len__(self) -> int:
         return len(self._store)
 
@@ -227,6 +232,12 @@ class Together(Generic[T]):
         """The object as last seen; of two under one name, which had different schedulers, the later."""
         found = [item for part in self.parts if (item := part.get(namespace, name)) is not None]
         return max(found, key=lambda item: item.metadata.creation_timestamp, default=None)
+
+    @property
+    def version(self) -> str:
+        """The newest resourceVersion that any part has come to; empty while one is not known."""
+        versions = [part.version for part in self.parts]
+        return max(versions, key=int) if all(version.isdecimal() for version in versions) else ""
 
     def values(self) -> Iterator[T]:
         """All objects as last seen. Do not await while iterating."""

@@ -1,13 +1,18 @@
 """A work queue of keys, as in client-go: a key waits once, has one worker at a time, and comes back on failure.
 
 Reconciles are level-triggered: the key says *what* to look at, never what happened, so many changes cost one pass.
+
+Keys that are urgent are given out first, and some workers take no others: however many keys wait, and whatever the
+other workers wait for, an urgent one finds somebody.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
 from typing import Generic, TypeVar
 
 import structlog
@@ -38,29 +43,48 @@ class QueueMetrics:
         self._depth.labels(queue.name).set(len(queue))
 
 
-class WorkQueue(Generic[K]):
-    """Keys to work on. All methods are for the event loop's thread."""
+def _never(_: object) -> bool:
+    return False
 
-    def __init__(self, name: str) -> None:
+
+class WorkQueue(Generic[K]):
+    """Keys to work on. All methods are for the event loop's thread. `is_urgent` is asked when a key is added."""
+
+    def __init__(self, name: str, *, is_urgent: Callable[[K], bool] = _never) -> None:
         self.name = name
-        self._ready: asyncio.Queue[K] = asyncio.Queue()
-        self._waiting: set[K] = set()
+        self._is_urgent = is_urgent
+        self._urgent: OrderedDict[K, None] = OrderedDict()
+        self._others: OrderedDict[K, None] = OrderedDict()
+        self._idle: OrderedDict[asyncio.Future[None], bool] = OrderedDict()
         self._working: set[K] = set()
         self._again: set[K] = set()
         self._timers: dict[K, tuple[float, asyncio.TimerHandle]] = {}
         self._failures: dict[K, int] = {}
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._urgent) + len(self._others)
 
     def add(self, key: K) -> None:
         """Work on the key as soon as possible; once more afterwards if it is being worked on now."""
         self._cancel_timer(key)
         if key in self._working:
             self._again.add(key)
-        elif key not in self._waiting:
-            self._waiting.add(key)
-            self._ready.put_nowait(key)
+        elif key not in self._urgent:
+            urgent = self._is_urgent(key)
+            if urgent:
+                self._others.pop(key, None)
+            lane = self._urgent if urgent else self._others
+            lane[key] = None
+            self._wake_one(urgent=urgent)
+
+    def _wake_one(self, *, urgent: bool) -> None:
+        """Whoever takes nothing else is woken for an urgent key rather than one who could do something else."""
+        able = [idle for idle, only_urgent in self._idle.items() if urgent or not only_urgent]
+        if able:
+            chosen = next((idle for idle in able if self._idle[idle]), able[0])
+            del self._idle[chosen]
+            if not chosen.done():
+                chosen.set_result(None)
 
     def add_after(self, key: K, delay_s: float) -> None:
         """Work on the key after a while; the earlier of two delays holds."""
@@ -84,11 +108,19 @@ class WorkQueue(Generic[K]):
         """The key went well: the next failure starts from the shortest delay."""
         self._failures.pop(key, None)
 
-    async def get(self) -> K:
+    async def get(self, *, only_urgent: bool = False) -> K:
         """The next key; call `done` with it afterwards."""
-        key = await self._ready.get()
-        self._waiting.discard(key)
+        while not (lane := self._urgent or (not only_urgent and self._others)):
+            idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle[idle] = only_urgent
+            try:
+                await idle
+            finally:
+                self._idle.pop(idle, None)
+        key, _ = lane.popitem(last=False)
         self._working.add(key)
+        if self._urgent or self._others:  # this one may have been woken for another key
+            self._wake_one(urgent=bool(self._urgent))
         return key
 
     def done(self, key: K) -> None:
@@ -105,18 +137,30 @@ class WorkQueue(Generic[K]):
 
 
 async def run_workers(
-    queue: WorkQueue[K], reconcile: Reconcile[K], *, workers: int = 4, metrics: QueueMetrics | None = None
+    queue: WorkQueue[K],
+    reconcile: Reconcile[K],
+    *,
+    workers: int = 4,
+    only_urgent: int = 0,
+    metrics: QueueMetrics | None = None,
 ) -> None:
-    """Work on keys until cancelled. A failing key is logged and retried; it never stops the others."""
+    """Work on keys until cancelled. A failing key is logged and retried; it never stops the others.
+
+    Args:
+        only_urgent: so many workers more that take urgent keys alone.
+    """
     counted = metrics or QueueMetrics(CollectorRegistry())
     async with asyncio.TaskGroup() as group:
-        for _ in range(workers):
-            group.create_task(_work(queue, reconcile, counted))
+        for number in range(workers + only_urgent):
+            get = partial(queue.get, only_urgent=number >= workers)
+            group.create_task(_work(queue, get, reconcile, counted))
 
 
-async def _work(queue: WorkQueue[K], reconcile: Reconcile[K], metrics: QueueMetrics) -> None:
+async def _work(
+    queue: WorkQueue[K], get: Callable[[], Awaitable[K]], reconcile: Reconcile[K], metrics: QueueMetrics
+) -> None:
     while True:
-        key = await queue.get()
+        key = await get()
         started_s = metrics.clock()
         try:
             result = await _reconcile_once(queue, reconcile, key)

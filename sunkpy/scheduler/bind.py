@@ -24,7 +24,7 @@ from sunkpy.scheduler.cluster import Cluster
 from sunkpy.scheduler.entries import Assumption, GangEntry, MemberEntry, assume
 from sunkpy.scheduler.fan_out import fan_out
 from sunkpy.scheduler.metrics import SchedulerMetrics
-from sunkpy.scheduler.pod_writer import PodWriter
+from sunkpy.scheduler.notices import Notices
 
 _PATIENCE_S = 30.0
 
@@ -44,10 +44,11 @@ class Binder:
     """Bindings of one leader; one at a time on a node, so that two pods never count on the same room."""
 
     def __init__(
-        self, *, cluster: Cluster, pods: PodWriter, metrics: SchedulerMetrics, clock: Callable[[], float]
+        self, *, cluster: Cluster, notices: Notices, metrics: SchedulerMetrics, clock: Callable[[], float]
     ) -> None:
         self._cluster = cluster
-        self._pods = pods
+        self._pods = notices.pods
+        self._reports = notices.reports
         self._metrics = metrics
         self._clock = clock
         self._one_at_a_time: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -74,6 +75,7 @@ class Binder:
             )
             sent.append((binding.pod, to))
         async with self._alone_on(node.name for _, node in placed):
+            await self._reports.withdraw(pod for pod, _ in placed)
             if await self._are_admitted(entry, placed):
                 job = entry.jobs[action.job].view(self._clock())
                 # An epilog or a poll was faster otherwise, or another member was refused.
@@ -91,6 +93,7 @@ class Binder:
         if node is None:
             raise Refused(action.pod, f"there is no node {action.node}")
         async with self._alone_on([node.name]):
+            await self._reports.withdraw([action.pod])
             if await self._are_admitted(entry, [(action.pod, node)]):
                 await self._send_all(entry, [(action.pod, Assumption(job=None, node=node.name, slurm_node=""))])
                 self._cluster.occupancy.note(node.name, await self._pods.others_on(node.name))
@@ -110,15 +113,9 @@ class Binder:
             Refused: one would never be admitted, or has waited too long.
         """
         placed, now = tuple(placed), self._clock()
-        others: dict[str, list[Pod]] = {}
-
-        async def read(node: str) -> None:
-            others[node] = await self._pods.others_on(node)
-            self._cluster.occupancy.note(node, others[node])
-
-        await fan_out(partial(read, name) for name in {node.name for _, node in placed})
-        around = self._cluster.surroundings(listed={node: tuple(pods) for node, pods in others.items()})
-        turned_away = _kept_away(placed, around, but=entry.members) | _turned_away(placed, others)
+        turned_away = await self._turned_away(entry, placed, not_older_than=self._cluster.pods.version)
+        if turned_away:  # by what may be over: what keeps a pod away must be so now
+            turned_away = await self._turned_away(entry, placed)
         for pod, _ in placed:
             member, admission = entry.member(pod), turned_away.get(pod.uid)
             member.waits_since = None if admission is None else member.waits_since or now
@@ -129,6 +126,32 @@ class Binder:
                     entry.wait_for_nothing()
                     raise Refused(pod, admission.why)
         return not turned_away
+
+    async def _turned_away(
+        self, entry: GangEntry, placed: Sequence[Placed], *, not_older_than: str = ""
+    ) -> dict[str, Admission]:
+        """The pods, by uid, that cannot be bound now, by what is on their nodes now or was at that version or later."""
+        listed: dict[str, tuple[Pod, ...]] = {}
+        others: dict[str, list[Pod]] = {}
+
+        async def read(node: str) -> None:
+            sent = self._cluster.neighbours.sent_to(node)
+            found = await self._pods.others_on(node, not_older_than=not_older_than)
+            self._cluster.occupancy.note(node, found)
+            known = {pod.uid for pod in found}
+            listed[node] = tuple(found)
+            others[node] = found + [pod for pod in sent if pod.uid not in known and self._goes_to(pod, node)]
+
+        await fan_out(partial(read, name) for name in {node.name for _, node in placed})
+        around = self._cluster.surroundings(listed=listed)
+        return _kept_away(placed, around, but=entry.members) | _too_full(placed, others)
+
+    def _goes_to(self, pod: Pod, node: str) -> bool:
+        """The binding that was sent is still under way, or the watch shows it by now."""
+        if any(sent.uid == pod.uid for sent in self._cluster.neighbours.sent_to(node)):
+            return True
+        seen = self._cluster.pods.get(*pod.key)
+        return seen is not None and seen.uid == pod.uid and seen.spec.node_name == node
 
     async def _send_all(self, entry: GangEntry, sent: list[tuple[Pod, Assumption]]) -> None:
         """Every binding, whatever becomes of the others: what was begun is decided anew when all have been answered."""
@@ -215,7 +238,7 @@ def _kept_away(placed: Sequence[Placed], around: Surroundings, *, but: Container
     }
 
 
-def _turned_away(placed: Iterable[Placed], others: Mapping[str, list[Pod]]) -> dict[str, Admission]:
+def _too_full(placed: Iterable[Placed], others: Mapping[str, list[Pod]]) -> dict[str, Admission]:
     """The pods, by uid, that a kubelet would not have now; those of one node are counted together."""
     found: dict[str, Admission] = {}
     for pod, node in placed:

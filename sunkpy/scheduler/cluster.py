@@ -13,16 +13,15 @@ import structlog
 from sunkpy.core import names
 from sunkpy.core.gang.access import Namespace
 from sunkpy.core.gang.limits import Surroundings
-from sunkpy.core.model import matching
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
-from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.placement.domains import HOSTNAME
-from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes
+from sunkpy.core.placement.eligibility import Candidate
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer, Together
+from sunkpy.scheduler.judgements import Judgement, Judgements
 from sunkpy.scheduler.neighbours import Neighbours, PodsOn
 from sunkpy.scheduler.occupancy import Occupancy
 from sunkpy.scheduler.owner_watch import NoteOdd
@@ -52,7 +51,7 @@ class Cluster:
         self._slurm_nodes = slurm_nodes
         self._on_nodes, self._on_namespace = on_nodes, on_namespace
         self._log = structlog.get_logger("cluster")
-        self._eligible: dict[bytes, Eligibility] = {}
+        self._judgements = Judgements(self._all_candidates, gpu_resources=settings.gpu_resources)
         self._by_slurm_node: dict[str, dict[str, Pod]] = defaultdict(dict)
         self._by_node: dict[str, dict[str, Pod]] = defaultdict(dict)
         self._candidates: list[Candidate] | None = None
@@ -143,19 +142,13 @@ class Cluster:
                 if not index[key]:
                     del index[key]
 
-    def eligibility(self, spec: PodSpec) -> Eligibility | None:
+    def judge(self, spec: PodSpec) -> Judgement | None:
         """Where a pod may run; None while Slurm's nodes have not been read."""
-        if self._slurm_nodes.observation is None:
-            return None
-        try:
-            key = _signature(spec)
-            if key not in self._eligible:
-                self._eligible[key] = eligible_nodes(
-                    spec, self._all_candidates(), gpu_resources=self._settings.gpu_resources
-                )
-        except BadQuantity as error:
-            return Eligibility(eligible=(), refused={"": str(error)})
-        return self._eligible[key]
+        return self._judgements.of(spec) if self._slurm_nodes.observation is not None else None
+
+    def still_holds(self, judgement: Judgement) -> bool:
+        """Nothing has changed for pods that were judged so."""
+        return self._slurm_nodes.observation is not None and self._judgements.still_holds(judgement)
 
     def surroundings(self, *, listed: PodsOn | None = None) -> Surroundings:
         """Who is on which node; `listed`: all pods of some nodes, as they were just read."""
@@ -212,7 +205,7 @@ class Cluster:
 
     def _invalidate(self) -> None:
         self._candidates = None
-        self._eligible.clear()
+        self._judgements.nodes_changed()
         self._on_nodes()
 
 
@@ -226,10 +219,3 @@ def _facts(node: Node) -> tuple[object, ...]:
 
 def _size(node: SlurmNode | None) -> tuple[object, ...]:
     return () if node is None else (node.cpus, node.memory_mib, node.gres)
-
-
-def _signature(spec: PodSpec) -> bytes:
-    """Pods of one template are judged alike, so they are judged once."""
-    return msgspec.json.encode(
-        (spec.node_selector, spec.affinity, spec.tolerations, sorted(matching.pod_requests(spec).items()))
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -27,6 +27,7 @@ from sunkpy.core.placement.domains import Wish, in_one_domain
 from sunkpy.core.placement.eligibility import Eligibility, in_common, minus
 from sunkpy.scheduler.cluster import Cluster
 from sunkpy.scheduler.entries import GangEntry, assume
+from sunkpy.scheduler.judgements import Judgement
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.members import MemberIndex
 from sunkpy.scheduler.settings import SchedulerSettings
@@ -65,6 +66,22 @@ class Collector:
         has_nodes = view.is_bound or any(job.start_nodes for job in view.live_jobs)
         return view if has_nodes else self._with_eligibility(view, entry)
 
+    def judgements(self, view: GangView, entry: GangEntry) -> tuple[Judgement, ...] | None:
+        """All that was asked of the nodes for this view, just made; None when more than that decides."""
+        gang = view.gang
+        if gang is None or view.eligibility is None or view.is_fickle or view.pins or gang.one_domain or entry.refusals:
+            return None
+        return tuple(self._judge(one_of_each(deciding_specs(gang), _asks)))
+
+    def is_concerned(self, entry: GangEntry) -> bool:
+        """Some node has changed since a decision was made about the gang, in a way that may matter to it."""
+        judged_by = entry.judged_by
+        return judged_by is None or not all(self._cluster.still_holds(judgement) for judgement in judged_by)
+
+    def _judge(self, specs: Iterable[PodSpec]) -> list[Judgement]:
+        """Each by itself; none while Slurm's nodes have not been read."""
+        return [judgement for spec in specs if (judgement := self._cluster.judge(spec)) is not None]
+
     def _generation_in_the_way(self, id: GangId) -> str:
         """Another generation of the owner's pods that still has a job or a node, in words; empty when there is none."""
         now = self._clock()
@@ -97,7 +114,7 @@ class Collector:
         if view.pins:
             return self._with_pins(view, gang, entry)
         unlike = list(one_of_each(deciding_specs(gang), _asks))
-        eligibility = in_common([self._cluster.eligibility(spec) for spec in unlike])
+        eligibility = in_common([judgement.eligibility for judgement in self._judge(unlike)])
         if eligibility is None:
             return view
         avoided = self._avoided(gang.first_wave, entry)
@@ -110,9 +127,10 @@ class Collector:
     def _with_pins(self, view: GangView, gang: Gang, entry: GangEntry) -> GangView:
         each: dict[str, Eligibility] = {}
         for pod in gang.members:
-            where = self._cluster.eligibility(pod.spec)
-            if where is None:
+            judgement = self._cluster.judge(pod.spec)
+            if judgement is None:
                 return view
+            where = judgement.eligibility
             each[pod.uid] = minus(where, self._avoided([pod], entry)) if looks_around(pod.spec) else where
         is_fickle = any(looks_around(pod.spec) for pod in gang.members)
         eligibility = eligible_pins(gang, view.pins, each)

@@ -1,21 +1,40 @@
-"""Asks Slurm why a job ended and, when it was preempted, which job took its place."""
+"""Asks Slurm why jobs ended and, when they were preempted, which jobs took their places.
+
+Pods are told to go by what is known already, and at once: their node waits for them. Which job took the place is asked
+afterwards, for all that were told meanwhile together, for a job that preempts many is looked for once.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 
 import cachetools
+import msgspec
 
 from sunkpy.core.gang import ends
 from sunkpy.core.gang.ends import EndCause
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import JobId, SlurmJob
-from sunkpy.slurm import Slurm
+from sunkpy.slurm import Partition, Slurm
 from sunkpy.slurm.errors import NotFound, SlurmError
 
-_IN_FLIGHT = 8
-_WITHIN_S = 5.0  # an overloaded Slurm answers late, and nothing may start on the node meanwhile
+_IN_FLIGHT = 4
+_WITHIN_S = 1.0
+_NAMED_WITHIN_S = 10.0
 _NAMED_S = 300.0
+
+
+class _Candidates(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs among which preemptors are, and the partitions that say who may preempt whom."""
+
+    jobs: Sequence[SlurmJob]
+    partitions: Sequence[Partition]
+
+    def tiers(self, node: str) -> dict[str, int]:
+        """Priority tier of each partition that has the node; of all where none names it: as ALL, or by a NodeSet."""
+        own = {p.name: p.priority_tier for p in self.partitions if node in hostlist.expand(p.nodes)}
+        return own or {p.name: p.priority_tier for p in self.partitions}
 
 
 class EndCauses:
@@ -23,37 +42,56 @@ class EndCauses:
 
     def __init__(self, slurm: Slurm) -> None:
         self._slurm = slurm
+        self._limit = asyncio.Semaphore(_IN_FLIGHT)
         self._named: cachetools.TTLCache[JobId, frozenset[str]] = cachetools.TTLCache(maxsize=1024, ttl=_NAMED_S)
 
-    async def of(self, job: JobId, *, node: str) -> EndCause:
-        """Why a job ended and, when it was preempted, by whom. Takes seconds at most; less is known then."""
-        state: frozenset[str] = frozenset()
+    async def of(self, job: JobId, *, known: frozenset[str]) -> EndCause:
+        """Why a job ended, not by whom; `known` is the state that it had last, and Slurm is asked if that says nothing.
+
+        Takes a second at most; less is known then.
+        """
+        cause = ends.cause_of_end(job, known)
+        if not cause.is_vague:
+            return cause
         try:
             async with asyncio.timeout(_WITHIN_S):
-                ended = await self._slurm.job(job)
-                state = ended.state
-                preemptor = await self._preemptor(ended, node) if "PREEMPTED" in state else None
-                return ends.cause_of_end(job, state, preemptor)
+                return ends.cause_of_end(job, (await self._slurm.job(job)).state)
         except (SlurmError, TimeoutError):
-            return ends.cause_of_end(job, state)
+            return cause
 
-    async def _preemptor(self, preempted: SlurmJob, node: str) -> SlurmJob | None:
-        limit = asyncio.Semaphore(_IN_FLIGHT)
+    async def by_whom(self, preempted: Mapping[JobId, str]) -> dict[JobId, SlurmJob]:
+        """Which job took the place of each of these, a node of each being told; without those for which none is found.
 
-        async def read(job: JobId) -> SlurmJob | None:
-            async with limit:
-                try:
-                    return await self._slurm.job(job)
-                except NotFound:
-                    return None
+        Takes seconds at most; what is not known by then stays unknown.
+        """
+        found: dict[JobId, SlurmJob] = {}
+        try:
+            async with asyncio.timeout(_NAMED_WITHIN_S):
+                candidates = await self._candidates()
+                for job, node in preempted.items():
+                    if (own := await self._read(job)) is not None:
+                        preemptor = self._choose(own, node, candidates)
+                        found |= {job: preemptor} if preemptor is not None else {}
+        except (SlurmError, TimeoutError):
+            pass
+        return found
 
+    async def _candidates(self) -> _Candidates:
         states, partitions = await asyncio.gather(self._slurm.jobs_state(), self._slurm.partitions())
-        found = await asyncio.gather(*(read(job) for job in ends.pending_to_look_at(states)))
-        tiers = {p.name: p.priority_tier for p in partitions if node in hostlist.expand(p.nodes)}
-        if not tiers:  # a partition may list its nodes as ALL or by a NodeSet
-            tiers = {p.name: p.priority_tier for p in partitions}
+        jobs = await asyncio.gather(*map(self._read, ends.pending_to_look_at(states)))
+        return _Candidates(jobs=[job for job in jobs if job is not None], partitions=partitions)
+
+    async def _read(self, job: JobId) -> SlurmJob | None:
+        async with self._limit:
+            try:
+                return await self._slurm.job(job)
+            except NotFound:
+                return None
+
+    def _choose(self, preempted: SlurmJob, node: str, candidates: _Candidates) -> SlurmJob | None:
+        tiers = candidates.tiers(node)
         preemptor = ends.choose_preemptor(
-            [job for job in found if job is not None], node=node, preempted=preempted, tiers=tiers, named=self._named
+            candidates.jobs, node=node, preempted=preempted, tiers=tiers, named=self._named
         )
         if preemptor is not None:
             self._named[preemptor.id] = self._named.get(preemptor.id, frozenset()) | {node}

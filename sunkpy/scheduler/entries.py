@@ -26,6 +26,7 @@ from sunkpy.core.model.objects import Key, Pod
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.core.model.times import backoff_s
 from sunkpy.core.placement.eligibility import Eligibility, without
+from sunkpy.scheduler.judgements import Judgement
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 2.0, 300.0
 _REFUSAL_S = 120.0
@@ -96,6 +97,12 @@ class JobEntry:
     proved: set[str] = field(default_factory=set)
     read_at: float = float("-inf")
     as_of: float = float("-inf")
+
+    @property
+    def has_started(self) -> bool:
+        """It has nodes, or had some: no pass over it may wait for those that are only queued."""
+        told = self.prologs or self.epilogs or (self.state and not states.is_job_pending(self.state))
+        return bool(self.is_allocation or told)
 
     def view(self, now: float) -> JobView:
         """The value that decisions read."""
@@ -199,7 +206,8 @@ class GangEntry:
     nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not. `has_news`:
     something is to be told later. `is_fickle`: pods of others, of which nobody tells, decide where it may go.
     `suspended_for`: the job whose preemption the owner was suspended for. `sending`: the nodes that a job excludes
-    which is just being submitted.
+    which is just being submitted. `judged_by`: all that was asked of the nodes for the last decision; None when more
+    than that decides.
     """
 
     id: GangId
@@ -221,6 +229,7 @@ class GangEntry:
     is_fickle: bool = False
     suspended_for: JobId | None = None
     sending: tuple[str, ...] = ()
+    judged_by: tuple[Judgement, ...] | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def member(self, pod: Pod) -> MemberEntry:
@@ -232,6 +241,11 @@ class GangEntry:
         """The nodes to which its job may not go; empty without one."""
         jobs = (job for job in self.jobs.values() if job.cancelled_at is None and not states.is_job_ended(job.state))
         return self.sending or next((job.excluded for job in jobs if job.excluded), ())
+
+    @property
+    def is_urgent(self) -> bool:
+        """Nodes are waited for, or wait: for pods to be bound, or to go."""
+        return self.bound_to is not None or any(job.has_started for job in self.jobs.values())
 
     @property
     def is_binding_open(self) -> bool:

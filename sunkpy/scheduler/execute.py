@@ -12,21 +12,18 @@ import structlog
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.ends import EndCause, displaced
 from sunkpy.core.model.objects import Pod
-from sunkpy.kube.errors import NotFound
 from sunkpy.scheduler.bind import Binder, Refused
 from sunkpy.scheduler.cluster import Cluster
-from sunkpy.scheduler.end_causes import EndCauses
 from sunkpy.scheduler.entries import GangEntry
 from sunkpy.scheduler.fan_out import fan_out
+from sunkpy.scheduler.farewells import Farewell
 from sunkpy.scheduler.members import MemberIndex
 from sunkpy.scheduler.metrics import SchedulerMetrics
-from sunkpy.scheduler.pod_writer import PodWriter
+from sunkpy.scheduler.notices import Notices
 from sunkpy.scheduler.submit import JobWriter, NotSubmitted
 from sunkpy.scheduler.suspensions import Suspensions
 
 EVICT_AGAIN_S = 5.0
-TELL_EACH_S = 10.0
-_WAIT_TO_TELL_S = 2.0
 
 
 class Executor:
@@ -37,21 +34,20 @@ class Executor:
         *,
         cluster: Cluster,
         members: MemberIndex,
-        pods: PodWriter,
         jobs: JobWriter,
         binder: Binder,
         suspensions: Suspensions,
-        causes: EndCauses,
+        notices: Notices,
         metrics: SchedulerMetrics,
         clock: Callable[[], float],
     ) -> None:
         self._cluster = cluster
         self._members = members
-        self._pods = pods
+        self._pods = notices.pods
         self._jobs = jobs
         self._binder = binder
         self._suspensions = suspensions
-        self._causes = causes
+        self._causes, self._farewells, self._reports = notices.causes, notices.farewells, notices.reports
         self._metrics = metrics
         self._clock = clock
         self._log = structlog.get_logger("scheduler")
@@ -95,7 +91,7 @@ class Executor:
             case act.Evict():
                 await self._evict_all(entry, [action])
             case act.Report():
-                await self._report(entry, action)
+                self._reports.add(entry, action)
             case act.Warn(pod=pod, reason=reason, note=note):
                 await self._pods.warn(pod, reason=reason, action="Scheduling", note=note)
 
@@ -108,7 +104,7 @@ class Executor:
                     await self._pods.warn(pod, reason="SlurmJobLost", action="Scheduling", note=str(error))
                 else:
                     cause = act.WaitCause.NOT_SUBMITTED
-                    await self._report(entry, act.Report(pod=pod, message=str(error), is_problem=True, cause=cause))
+                    self._reports.add(entry, act.Report(pod=pod, message=str(error), is_problem=True, cause=cause))
             return
         if job is not None:
             unbound = [pod for pod in action.pods if not pod.spec.node_name]
@@ -131,7 +127,7 @@ class Executor:
             if action.gives_back:
                 await self._give_back(entry, action, refused)
             else:
-                await self._stays_out(entry, refused)
+                self._stays_out(entry, refused)
             return
         bound = entry.member(action.bindings[0].pod).assumed is not None
         if bound and action.final_because:
@@ -143,13 +139,13 @@ class Executor:
         try:
             await self._binder.bind_directly(entry, action)
         except Refused as refused:
-            await self._stays_out(entry, refused)
+            self._stays_out(entry, refused)
 
-    async def _stays_out(self, entry: GangEntry, refused: Refused) -> None:
+    def _stays_out(self, entry: GangEntry, refused: Refused) -> None:
         """The kubelet would not have a pod that others do not depend on: it is told, and asked again."""
         entry.member(refused.pod).is_refused = True
         cause = act.WaitCause.KUBELET
-        await self._report(entry, act.Report(pod=refused.pod, message=str(refused), is_problem=True, cause=cause))
+        self._reports.add(entry, act.Report(pod=refused.pod, message=str(refused), is_problem=True, cause=cause))
 
     async def _give_back(self, entry: GangEntry, action: act.Bind, refused: Refused) -> None:
         """A kubelet would not have one of the pods: give the nodes back and look for others."""
@@ -167,15 +163,21 @@ class Executor:
         await self._jobs.cancel(entry, action.job, why=why)
 
     async def _evict_all(self, entry: GangEntry, evictions: Sequence[act.Evict]) -> None:
-        """What ended the job is asked once for all its pods, then all are told to go."""
+        """All are told to go with what is known of the end of their job; the rest is told later."""
         now = self._clock()
         due = [e for e in evictions if not e.pod.is_deleting and now - entry.member(e.pod).evicted_at >= EVICT_AGAIN_S]
-        if due:
-            cause = await self._cause(due[0], self._cluster.slurm_node_on(due[0].pod.spec.node_name))
-            if not await self._suspend(entry, due, cause):
-                await fan_out([partial(self._evict, entry, action, cause) for action in due])
+        if not due:
+            return
+        node = self._cluster.slurm_node_on(due[0].pod.spec.node_name)
+        cause = await self._cause(entry, due[0], node)
+        if not await self._suspend(entry, due, node, cause):
+            told: list[Farewell] = []
+            try:
+                await fan_out([partial(self._evict, entry, action, node, cause, told) for action in due])
+            finally:
+                self._farewells.add(told)
 
-    async def _suspend(self, entry: GangEntry, due: Sequence[act.Evict], cause: EndCause) -> bool:
+    async def _suspend(self, entry: GangEntry, due: Sequence[act.Evict], node: str, cause: EndCause) -> bool:
         """The owner takes its pods back by itself, if it asks for that; those that are still there when it is time to
         evict again are evicted.
         """
@@ -185,47 +187,28 @@ class Executor:
         if not await self._suspensions.suspend(suspension):
             return False
         entry.suspended_for, now = job, self._clock()
-        note = f"{cause.message}; {suspension.owner.kind} {suspension.owner.name} is suspended until its pods are gone"
-        for action in due:
-            entry.member(action.pod).evicted_at = now
-        await fan_out(
-            [partial(self._pods.warn, e.pod, reason=cause.reason, action="Suspending", note=note) for e in due]
-        )
+        more = f"; {suspension.owner.kind} {suspension.owner.name} is suspended until its pods are gone"
+        for pod in (action.pod for action in due):
+            entry.member(pod).evicted_at = now
+            self._farewells.add([Farewell(pod=pod, job=job, node=node, cause=cause, more=more, is_evicted=False)])
         return True
 
-    async def _evict(self, entry: GangEntry, action: act.Evict, cause: EndCause) -> None:
+    async def _evict(
+        self, entry: GangEntry, action: act.Evict, lost: str, cause: EndCause, told: list[Farewell]
+    ) -> None:
+        """`lost`: a node that the job lost, by which its preemptor is found."""
         node = self._cluster.slurm_node_on(action.pod.spec.node_name)
-        if action.given_away not in ("", node):
-            message = f"{cause.message}; the pod on {node} goes with its gang"
-            cause = msgspec.structs.replace(cause, message=message)
-        await self._pods.evict(action.pod, cause)
+        goes_along = action.given_away not in ("", node)
+        more = f"; the pod on {node} goes with its gang" if goes_along else ""
+        why = msgspec.structs.replace(cause, message=f"{cause.message}{more}")
+        if await self._pods.evict(action.pod, why):
+            told.append(Farewell(pod=action.pod, job=action.job, node=lost, cause=cause, more=more))
         entry.member(action.pod).evicted_at = self._clock()
         self._metrics.evictions.labels(cause.reason).inc()
-        self._log.info("evicted", pod="/".join(action.pod.key), job=action.job, cause=cause.message)
+        self._log.info("evicted", pod="/".join(action.pod.key), job=action.job, cause=why.message)
 
-    async def _cause(self, action: act.Evict, node: str) -> EndCause:
+    async def _cause(self, entry: GangEntry, action: act.Evict, node: str) -> EndCause:
         if action.displaced_by is not None or action.job is None:
             return displaced(action.job, node=action.given_away or node, by=action.displaced_by)
-        return await self._causes.of(action.job, node=node)
-
-    async def _report(self, entry: GangEntry, action: act.Report) -> None:
-        member = entry.member(action.pod)
-        if member.reported == action.message:
-            return
-        now = self._clock()
-        # The pods of a gang come one after the other, and each changes what all the others wait for.
-        if (
-            entry.is_several
-            and not action.is_problem
-            and now < max(entry.seen_at + _WAIT_TO_TELL_S, member.reported_at + TELL_EACH_S)
-        ):
-            entry.has_news = True
-            return
-        member.reported, member.reported_at = action.message, now
-        try:
-            await self._pods.not_scheduled(action.pod, action.message)
-        except NotFound:
-            return
-        say = self._pods.warn if action.is_problem else self._pods.tell
-        reason = "FailedScheduling" if action.is_problem else "WaitingForSlurm"
-        await say(action.pod, reason=reason, action="Scheduling", note=action.message)
+        known = entry.jobs.get(action.job)
+        return await self._causes.of(action.job, known=known.state if known is not None else frozenset())

@@ -19,7 +19,8 @@ from sunkpy.slurm.errors import SlurmError
 NOT_SEALED = (
     "its slurm.conf needs JobSubmitPlugins=lua with the job_submit.lua of the chart, and it the jwt.key of here"
 )
-_DETAILS_PER_POLL = 50
+_WAITING_PER_POLL = 50
+_STARTED_PER_POLL = 500
 _DETAILS_IN_FLIGHT = 8
 _FIRST_REASON_S = 2.0
 _REASON_EACH_S = 5.0
@@ -71,14 +72,18 @@ class JobPoller:
         self._read_at = asked_at
         for entry in self._ledger.observe(states, asked_at=asked_at):
             self._on_change(entry)
-        wanted = [
-            (entry, job) for entry in self._ledger for job in entry.jobs.values() if _needs_details(job, asked_at)
-        ]
         limit = asyncio.Semaphore(_DETAILS_IN_FLIGHT)
-        oldest_first = sorted(wanted, key=lambda pair: pair[1].read_at)[:_DETAILS_PER_POLL]
         async with asyncio.TaskGroup() as group:
-            for entry, job in oldest_first:
+            for entry, job in self._wanted(asked_at):
                 group.create_task(self._read(entry, job, limit))
+
+    def _wanted(self, now: float) -> list[tuple[GangEntry, JobEntry]]:
+        """The jobs to read in full: those that have started, for pods wait to hear where; then why others wait."""
+        jobs = [(entry, job) for entry in self._ledger for job in entry.jobs.values() if _needs_details(job, now)]
+        jobs.sort(key=lambda pair: pair[1].read_at)
+        started = [pair for pair in jobs if pair[1].has_started]
+        waiting = [pair for pair in jobs if not pair[1].has_started]
+        return started[:_STARTED_PER_POLL] + waiting[:_WAITING_PER_POLL]
 
     async def _read(self, entry: GangEntry, job: JobEntry, limit: asyncio.Semaphore) -> None:
         asked_at = job.read_at = self._clock()

@@ -38,6 +38,11 @@ class Ledger:
             self._generations.setdefault(_any_generation(id), set()).add(id)
         return self._gangs[id]
 
+    def is_urgent(self, id: GangId) -> bool:
+        """Whether the gang goes before those that only queue."""
+        entry = self._gangs.get(id)
+        return entry is not None and entry.is_urgent
+
     def by_job(self, job: JobId) -> GangEntry | None:
         """The gang of a job, if the job is known."""
         id = self._by_job.get(job)

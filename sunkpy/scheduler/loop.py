@@ -6,8 +6,10 @@ happens in a pass, one at a time per gang.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 
+import msgspec
 import structlog
 
 from sunkpy.core import names
@@ -35,6 +37,7 @@ _REFUSED_AGAIN_S = 5.0
 _SPREAD_S = 0.5
 _NEWS_AGAIN_S = 2.0
 _FICKLE_AGAIN_S = 5.0
+_LOOKS_AT_ONCE = 1000
 
 _OURS = frozenset({
     names.ANNOTATION_JOB_ID, names.ANNOTATION_PLACED_ON, names.ANNOTATION_PLACE, names.ANNOTATION_GPU_INDICES,
@@ -68,6 +71,7 @@ class GangLoop:
         self._policy = policy
         self._metrics = metrics
         self._clock = clock
+        self._nodes_are_due = False
         self._log = structlog.get_logger("scheduler")
 
     async def reconcile(self, id: GangId) -> float | None:
@@ -79,6 +83,7 @@ class GangLoop:
         view = self._collector.view(entry)
         if view.gang is None and view.live_jobs and not await self._is_gone(entry):
             return _HAND_OVER_AGAIN_S
+        entry.judged_by = self._collector.judgements(view, entry)
         before = (entry.state, set(entry.jobs))
         self._observe(entry, view)
         actions = decide_gang(view, self._policy)
@@ -96,7 +101,7 @@ class GangLoop:
             self._forget(entry)
         if is_done or before != (entry.state, set(entry.jobs)):
             self._wake_other_generations(id)
-        return None if is_done else self._again_s(entry)
+        return None if is_done else _again_s(entry, self._clock())
 
     def _wake_other_generations(self, id: GangId) -> None:
         for other in self._ledger.other_generations(id):
@@ -165,27 +170,6 @@ class GangLoop:
             self._metrics.gangs.labels(entry.state.value).dec()
         self._ledger.forget(entry)
 
-    def _again_s(self, entry: GangEntry) -> float | None:
-        now = self._clock()
-        if any(member.waits_since is not None for member in entry.members.values()):
-            # Each look costs a request for each node.
-            return _ADMISSION_AGAIN_S * max(1.0, len(entry.members) / 16)
-        if any(member.is_refused for member in entry.members.values()):
-            return _REFUSED_AGAIN_S
-        if entry.retry_at > now:
-            return entry.retry_at - now + 0.01
-        if entry.state in (State.ENDING, State.HANDING_OVER):
-            return TELL_AGAIN_S if entry.state is State.ENDING else _HAND_OVER_AGAIN_S
-        if any(job.cancelled_at is not None or job.told_at is not None for job in entry.jobs.values()):
-            return CANCEL_AGAIN_S
-        if entry.has_news:
-            return _NEWS_AGAIN_S
-        if entry.is_fickle and entry.state in (State.WAITING, State.SUBMITTED):
-            return _FICKLE_AGAIN_S
-        if entry.idle_since is not None:
-            return max(0.0, entry.idle_since + IDLE_PATIENCE_S - now) + 0.01
-        return None
-
     # ---------------------------------------------------------- what changed
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -199,8 +183,11 @@ class GangLoop:
             return
         entry = self._ledger.ensure(id)
         entry.member(new)
-        if old is not None and old.uid == new.uid and _wishes(old) != _wishes(new):
-            entry.forgive()
+        if old is not None and old.uid == new.uid:
+            if _without_told(old) == _without_told(new):
+                return
+            if _wishes(old) != _wishes(new):
+                entry.forgive()
         self._wake(id)
 
     def _wake(self, id: GangId) -> None:
@@ -226,15 +213,62 @@ class GangLoop:
 
     def nodes_changed(self) -> None:
         """Gangs that wait may fit now, or no longer; a moment later, for nodes change in groups."""
-        for entry in self._ledger:
-            if entry.state in (State.WAITING, State.SUBMITTED):
-                self._queue.add_after(entry.id, _SPREAD_S)
+        if not self._nodes_are_due:
+            self._nodes_are_due = True
+            asyncio.get_running_loop().call_later(_SPREAD_S, self._look_at_all)
+
+    def _look_at_all(self) -> None:
+        self._nodes_are_due = False
+        self._wake_concerned(list(self._ledger))
+
+    def _wake_concerned(self, left: list[GangEntry]) -> None:
+        """Those to whom a change of the nodes matters; a part of all at a time, for others have a turn as well."""
+        part, left = left[:_LOOKS_AT_ONCE], left[_LOOKS_AT_ONCE:]
+        for entry in part:
+            if entry.state in (State.WAITING, State.SUBMITTED) and self._collector.is_concerned(entry):
+                self._queue.add(entry.id)
+        if left:
+            asyncio.get_running_loop().call_soon(self._wake_concerned, left)
+
+
+def _again_s(entry: GangEntry, now: float) -> float | None:
+    """When to look at a gang again although nothing tells of it, in seconds."""
+    if any(member.waits_since is not None for member in entry.members.values()):
+        # Each look costs a request for each node.
+        return _ADMISSION_AGAIN_S * max(1.0, len(entry.members) / 16)
+    if any(member.is_refused for member in entry.members.values()):
+        return _REFUSED_AGAIN_S
+    if entry.retry_at > now:
+        return entry.retry_at - now + 0.01
+    if entry.state in (State.ENDING, State.HANDING_OVER):
+        return TELL_AGAIN_S if entry.state is State.ENDING else _HAND_OVER_AGAIN_S
+    if any(job.cancelled_at is not None or job.told_at is not None for job in entry.jobs.values()):
+        return CANCEL_AGAIN_S
+    if entry.has_news:
+        return _NEWS_AGAIN_S
+    if entry.is_fickle and entry.state in (State.WAITING, State.SUBMITTED):
+        return _FICKLE_AGAIN_S
+    if entry.idle_since is not None:
+        return max(0.0, entry.idle_since + IDLE_PATIENCE_S - now) + 0.01
+    return None
 
 
 def _to_bind(actions: Iterable[GangAction]) -> set[str]:
     """Uids of the pods that are to be bound in this pass."""
     together = {binding.pod.uid for action in actions if isinstance(action, Bind) for binding in action.bindings}
     return together | {action.pod.uid for action in actions if isinstance(action, BindDirectly)}
+
+
+def _without_told(pod: Pod) -> tuple[object, ...]:
+    """The pod but for its conditions, and for its job while it waits: no decision reads these.
+
+    The job of a pod that has a node changes when another one covers it, and then there is more to do.
+    """
+    meta, status = pod.metadata, pod.status
+    ours = () if pod.spec.node_name else (names.ANNOTATION_JOB_ID,)
+    annotations = {key: value for key, value in pod.annotations.items() if key not in ours}
+    bare = msgspec.structs.replace(meta, annotations=annotations, resource_version="")
+    return (bare, pod.spec, msgspec.structs.replace(status, conditions=()))
 
 
 def _wishes(pod: Pod) -> tuple[object, ...]:

@@ -53,6 +53,10 @@ class Neighbours:
         """A binding goes out for this pod, which is as it will be then."""
         self._sent[pod.uid] = pod
 
+    def sent_to(self, node: str) -> list[Pod]:
+        """Pods for which a binding to the node went out, and which the watch does not show there yet."""
+        return [pod for pod in self._sent.values() if pod.spec.node_name == node]
+
     def drop_sent(self, uid: str) -> None:
         """The binding was not done."""
         self._sent.pop(uid, None)

@@ -64,9 +64,14 @@ class PodWriter:
                 left += [found] if found is not None else []
         return left
 
-    async def others_on(self, node: str) -> list[Pod]:
-        """Every pod that is bound to a node, as the apiserver has it now."""
-        return await self._kube.list_objects(paths.ALL_PODS, Pod, field_selector=f"spec.nodeName={node}")
+    async def others_on(self, node: str, *, not_older_than: str = "") -> list[Pod]:
+        """Every pod that is bound to a node, as the apiserver has it now, or had it at a resourceVersion or later.
+
+        The former makes an apiserver whose etcd cannot report progress (before 3.4.31) read all pods there are.
+        """
+        return await self._kube.list_objects(
+            paths.ALL_PODS, Pod, field_selector=f"spec.nodeName={node}", not_older_than=not_older_than
+        )
 
     async def bind(self, pod: Pod, to: Assumption) -> None:
         """Bind a pod and note its job in the same write."""
@@ -85,14 +90,19 @@ class PodWriter:
         """PodScheduled=False with the reason for people; `Unschedulable` is what autoscalers look for."""
         await self._set_condition(pod, POD_SCHEDULED, status="False", reason="Unschedulable", message=message)
 
-    async def evict(self, pod: Pod, cause: EndCause) -> None:
-        """Say why, then delete with the pod's own grace period. A pod that is being deleted already is left alone."""
+    async def evict(self, pod: Pod, cause: EndCause) -> bool:
+        """Say why, then delete with the pod's own grace period. False: it is gone, or another pod by now."""
         try:
             await self._set_condition(pod, DISRUPTION_TARGET, status="True", reason=cause.reason, message=cause.message)
             await self._kube.delete(_path(pod), uid=pod.uid)
         except (errors.NotFound, errors.Conflict):
-            return  # gone, or another pod by now
-        await self.warn(pod, reason=cause.reason, action="Evicting", note=f"{cause.message}; the pod is evicted")
+            return False
+        return True
+
+    async def explain_disruption(self, pod: Pod, *, reason: str, message: str) -> None:
+        """Say more of why a pod was told to go, if it is still there to be told."""
+        with contextlib.suppress(errors.NotFound, errors.Conflict):
+            await self._set_condition(pod, DISRUPTION_TARGET, status="True", reason=reason, message=message)
 
     async def warn(self, pod: Pod, *, reason: str, action: str, note: str) -> None:
         """An Event that a person should look at."""

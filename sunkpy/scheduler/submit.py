@@ -7,6 +7,7 @@ one of our own jobs waits there: Slurm would let nothing pass that one.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable
 
@@ -30,6 +31,8 @@ _REJECTED_FIRST_S = 15.0
 _LATE_SUBMIT_S = 2.0
 _REFUSED_FOR_S = 10.0
 _SLURM_USER = "slurm"
+_QUEUING_AT_ONCE = 10
+"""Requests about jobs that only queue: slurmctld takes no more jobs per second from more, and others want an answer."""
 
 
 class NotSubmitted(Exception):
@@ -63,6 +66,7 @@ class JobWriter:
         self._clock = clock
         self._last_queued: dict[str, JobId] = {}
         self._refused_at: dict[str, float] = {}
+        self._queuing = asyncio.Semaphore(_QUEUING_AT_ONCE)
         self._log = structlog.get_logger("jobs")
 
     async def submit(self, entry: GangEntry, request: JobRequest) -> JobId | None:
@@ -74,7 +78,8 @@ class JobWriter:
         if entry.uncertain_since is not None and await self._find_lost_answer(entry):
             return None
         try:
-            job = await self._hand_over(entry, request)
+            async with self._queuing:
+                job = await self._hand_over(entry, request)
         except (errors.Unreachable, errors.Malformed) as error:
             entry.uncertain_since = self._clock()
             raise self._failed(entry, error, first_s=_LATE_SUBMIT_S) from error
@@ -136,7 +141,9 @@ class JobWriter:
     async def exclude(self, entry: GangEntry, action: act.UpdateExcluded) -> None:
         """Replace the nodes that a pending job must not use."""
         try:
-            await self._slurm.exclude_nodes(action.job, action.excluded, user=self._as(entry.jobs[action.job].user))
+            user = self._as(entry.jobs[action.job].user)
+            async with self._queuing:
+                await self._slurm.exclude_nodes(action.job, action.excluded, user=user)
         except (errors.AlreadyDone, errors.NotFound, errors.Rejected) as error:
             self._log.warning("job not updated", job=action.job, error=error.message)
         entry.jobs[action.job].excluded = action.excluded

@@ -14,7 +14,6 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.owners import kinds_read
 from sunkpy.core.gang.request import Policy
 from sunkpy.kube.client import Kube
-from sunkpy.kube.events import EventRecorder
 from sunkpy.runtime.process import Process
 from sunkpy.runtime.queue import WorkQueue, run_workers
 from sunkpy.scheduler.adopt import Adoption
@@ -22,7 +21,6 @@ from sunkpy.scheduler.bind import Binder
 from sunkpy.scheduler.claims import Claims
 from sunkpy.scheduler.cluster import Cluster
 from sunkpy.scheduler.collect import Collector
-from sunkpy.scheduler.end_causes import EndCauses
 from sunkpy.scheduler.execute import Executor
 from sunkpy.scheduler.gate import Gate
 from sunkpy.scheduler.hook_server import HookServer
@@ -35,11 +33,11 @@ from sunkpy.scheduler.members import MemberIndex
 from sunkpy.scheduler.membership import Membership
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.node_auth import NodeAuth
+from sunkpy.scheduler.notices import Notices
 from sunkpy.scheduler.oddities import Oddities
 from sunkpy.scheduler.owner_watch import OwnerWatches
 from sunkpy.scheduler.owners import Owners
 from sunkpy.scheduler.pod_groups import PhaseRule, PodGroups
-from sunkpy.scheduler.pod_writer import PodWriter
 from sunkpy.scheduler.recognition import Recognition
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.scheduler.submit import JobWriter
@@ -47,6 +45,7 @@ from sunkpy.scheduler.suspensions import Suspensions
 from sunkpy.slurm import NodeCache, Slurm
 
 _WORKERS = 16
+_ONLY_URGENT = 8
 _NODES_EACH_S = 2.0
 
 
@@ -75,10 +74,13 @@ class Term:
         self._metrics = metrics
         self._clock = clock
         self._ledger = Ledger(clock)
-        self._queue: WorkQueue[GangId] = WorkQueue("gangs")
+        self._queue: WorkQueue[GangId] = WorkQueue("gangs", is_urgent=self._ledger.is_urgent)
         self._search = JobSearch(slurm, user=settings.slurm.user, clock=clock)
         self._slurm_nodes = NodeCache(slurm, poll_s=_NODES_EACH_S)
-        self._pods = PodWriter(kube, EventRecorder(kube, component="scheduler", instance=process.identity.name))
+        self._notices = Notices(
+            kube, slurm, instance=process.identity.name, find=lambda key: self._cluster.pods.get(*key), clock=clock
+        )
+        self._pods = self._notices.pods
         self._oddities = Oddities(pods=self._pods, metrics=metrics)
         self._cluster = self._make_cluster()
         self._slurm_nodes.add_listener(self._slurm_answered)
@@ -112,7 +114,7 @@ class Term:
         )
 
     def _make_loop(self) -> GangLoop:
-        binder = Binder(cluster=self._cluster, pods=self._pods, metrics=self._metrics, clock=self._clock)
+        binder = Binder(cluster=self._cluster, notices=self._notices, metrics=self._metrics, clock=self._clock)
         jobs = JobWriter(
             slurm=self._slurm,
             user=self._settings.slurm.user,
@@ -125,11 +127,10 @@ class Term:
         executor = Executor(
             cluster=self._cluster,
             members=self._members,
-            pods=self._pods,
             jobs=jobs,
             binder=binder,
             suspensions=self._suspensions,
-            causes=EndCauses(self._slurm),
+            notices=self._notices,
             metrics=self._metrics,
             clock=self._clock,
         )
@@ -213,20 +214,21 @@ class Term:
                 if self._pod_groups is not None:
                     group.create_task(self._pod_groups.run(self._process.queue_metrics))
                 server.hooks = self._hooks
+                group.create_task(self._notices.run(self._process.queue_metrics))
                 group.create_task(self._make_poller().run())
                 group.create_task(adoption.sweep(each_s=self._settings.sweep_seconds, found=self._queue.add))
-                metrics = self._process.queue_metrics
-                group.create_task(run_workers(self._queue, self._loop.reconcile, workers=_WORKERS, metrics=metrics))
+                group.create_task(self._work())
         finally:
             server.hooks = None
 
+    async def _work(self) -> None:
+        """Evictions, bindings and ends never wait behind the submits of pods that come by the thousand."""
+        metrics, reconcile = self._process.queue_metrics, self._loop.reconcile
+        await run_workers(self._queue, reconcile, workers=_WORKERS, only_urgent=_ONLY_URGENT, metrics=metrics)
+
     def _make_adoption(self) -> Adoption:
         return Adoption(
-            cluster=self._cluster,
-            members=self._members,
-            ledger=self._ledger,
-            search=self._search,
-            clock=self._clock,
+            cluster=self._cluster, members=self._members, ledger=self._ledger, search=self._search, clock=self._clock
         )
 
     def _make_poller(self) -> JobPoller:

@@ -16,6 +16,9 @@ class Recorder(Protocol):
     def retried(self, endpoint: str) -> None:
         """A request is about to be sent again."""
 
+    def exchanged(self, endpoint: str, *, size: int) -> None:
+        """A request was answered; `size` is the bytes of both bodies."""
+
 
 class Silent:
     """For tests and programs without metrics."""
@@ -26,9 +29,14 @@ class Silent:
     def retried(self, endpoint: str) -> None:
         """See Recorder."""
 
+    def exchanged(self, endpoint: str, *, size: int) -> None:
+        """See Recorder."""
+
 
 class PrometheusRecorder:
-    """`sunkpy_slurm_request_seconds{endpoint,code}` and `sunkpy_slurm_retries_total{endpoint}`."""
+    """`sunkpy_slurm_request_seconds{endpoint,code}`, `sunkpy_slurm_retries_total{endpoint}` and
+    `sunkpy_slurm_bytes_total{endpoint}`.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
@@ -40,6 +48,9 @@ class PrometheusRecorder:
         self._retries = Counter(
             "sunkpy_slurm_retries", "Requests to slurmrestd sent again.", ["endpoint"], registry=registry
         )
+        self._bytes = Counter(
+            "sunkpy_slurm_bytes", "Bodies of requests to slurmrestd and of answers.", ["endpoint"], registry=registry
+        )
 
     def answered(self, endpoint: str, *, code: str, seconds: float) -> None:
         """See Recorder."""
@@ -48,3 +59,7 @@ class PrometheusRecorder:
     def retried(self, endpoint: str) -> None:
         """See Recorder."""
         self._retries.labels(endpoint).inc()
+
+    def exchanged(self, endpoint: str, *, size: int) -> None:
+        """See Recorder."""
+        self._bytes.labels(endpoint).inc(size)

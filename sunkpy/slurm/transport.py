@@ -34,7 +34,9 @@ VERSIONS: Final = ("v0.0.45", "v0.0.44", "v0.0.43", "v0.0.42")
 R = TypeVar("R", bound=wire.Reply)
 
 _TIMEOUT = httpx.Timeout(connect=2, read=30, write=10, pool=10)
-_LIMITS = httpx.Limits(max_connections=10, max_keepalive_connections=10, keepalive_expiry=60)
+_LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=12, keepalive_expiry=60)
+"""Who asks for much limits itself: a request that waits here would hold up those that others wait for."""
+
 _TEXT_LIMIT = 200
 _LONG_BYTES = 200_000
 
@@ -149,14 +151,14 @@ class Transport:
         headers = {"X-SLURM-USER-TOKEN": self._tokens.token(request.user)}
         if request.body is not None:
             headers["Content-Type"] = "application/json"
-        path = request.path(version)
+        path, content = request.path(version), request.content
         limit_s = self._deadline() if request.is_write else math.inf
         if limit_s <= 0:
             raise LeaseOver(request.what, endpoint=request.label, text=OVER)
         try:
             async with asyncio.timeout(limit_s):
-                return await self._http.request(
-                    request.method, path, params=request.params or None, content=request.content, headers=headers
+                answer = await self._http.request(
+                    request.method, path, params=request.params or None, content=content, headers=headers
                 )
         except (httpx.TransportError, TimeoutError) as error:
             raise Unreachable(
@@ -165,6 +167,8 @@ class Transport:
                 text=f"no answer from {self.url}: {type(error).__name__} {error}".rstrip(),
                 hint="is slurmrestd running?",
             ) from error
+        self._recorder.exchanged(request.label, size=len(content or b"") + len(answer.content))
+        return answer
 
     async def _read(self, request: Request, answer: httpx.Response, reply: type[R]) -> R | None:
         status = answer.status_code

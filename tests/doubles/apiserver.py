@@ -52,6 +52,9 @@ class Apiserver:
         self.kinds: dict[str, Body] = {}
         self.bindings: list[tuple[str, str]] = []
         self.deleted: list[str] = []
+        self.lags = False
+        """What may be as old as some resourceVersion is without all that has changed since."""
+        self.before_delete: Callable[[], None] = lambda: None
         self.read: list[str] = []
         self.listed: list[str] = []
         self._log: list[_Change] = []
@@ -138,6 +141,8 @@ class Apiserver:
                 return await self._watch(request, collection, matches)
             self.listed.append(namespace)
             items = [o for (c, _, _), o in self.objects.items() if c == collection and matches(o)]
+            if self.lags and (version := request.query.get("resourceVersion")):
+                items = [o for o in items if int(o["metadata"]["resourceVersion"]) <= int(version)]
             body = {"metadata": {"resourceVersion": str(self._version)}, "items": items}
             return web.json_response(body, dumps=written)
         if request.method == "POST" and not name:
@@ -201,6 +206,7 @@ class Apiserver:
         meta = self.objects[key]["metadata"]
         if any(meta[field] != value for field, value in options.get("preconditions", {}).items()):
             return refusal(409, "Conflict")
+        self.before_delete()
         self.deleted.append(key[2])
         if meta.get("finalizers"):
             self.change(*key, {"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}})

@@ -54,6 +54,10 @@ class Slurmrestd:
         self.unknown_users: set[str] = set()
         self.ended_by: list[tuple[int, str]] = []
         """Which jobs were told to end, and as whom."""
+        self.takes_jobs = asyncio.Event()
+        """While it is not set, whoever submits a job waits for an answer."""
+        self.takes_jobs.set()
+        self.waiting_submits = self.most_waiting = 0
         self._version = 100
         self._ids = itertools.count(100)
 
@@ -186,6 +190,7 @@ class Slurmrestd:
         return self._reply(jobs=list(self.jobs.values()), last_update={"set": True, "number": 1})
 
     async def _submit(self, request: web.Request) -> web.Response:
+        await self._until_jobs_are_taken()
         if self.reject_submit:
             return failure(422, self.reject_submit)
         job = (await request.json())["job"]
@@ -206,6 +211,7 @@ class Slurmrestd:
 
     async def _allocate(self, request: web.Request) -> web.Response:
         """A refusal stays on record, as in 24.11 and 26.05."""
+        await self._until_jobs_are_taken()
         job = (await request.json())["job"]
         if _user(request) in self.unknown_users:
             return failure(500, 6010)
@@ -220,6 +226,13 @@ class Slurmrestd:
             return failure(504, 1803)
         return self._reply(job_id=job_id)
 
+    async def _until_jobs_are_taken(self) -> None:
+        self.waiting_submits += 1
+        self.most_waiting = max(self.most_waiting, self.waiting_submits)
+        self.changes.note()
+        await self.takes_jobs.wait()
+        self.waiting_submits -= 1
+
     def _whose(self, request: web.Request, job: dict[str, Any]) -> dict[str, str]:
         """User and comments of a job that is made; the seal is taken off it, as by the script."""
         is_sealed = bool(job.pop("extra", "")) and self.seals
@@ -228,6 +241,7 @@ class Slurmrestd:
 
     async def _job(self, request: web.Request) -> web.Response:
         job = self.jobs.get(int(request.match_info["id"]))
+        self.asked.append(f"job {request.match_info['id']}")
         return failure(404, 2017) if job is None else self._reply(jobs=[job])
 
     async def _update_job(self, request: web.Request) -> web.Response:

@@ -14,6 +14,9 @@ NEWEST_PENDING: Final = 50
 """The preemptor is looked for among this many of the newest pending jobs: each costs one request."""
 
 
+_ENDED: Final = "SlurmJobEnded"
+
+
 class EndCause(msgspec.Struct, frozen=True, kw_only=True):
     """Reason of the DisruptionTarget condition, and the sentence for condition and Event."""
 
@@ -24,6 +27,11 @@ class EndCause(msgspec.Struct, frozen=True, kw_only=True):
     def is_preemption(self) -> bool:
         """The job gave way to another."""
         return self.reason == "PreemptionByScheduler"
+
+    @property
+    def is_vague(self) -> bool:
+        """It says that the job ended, and not how."""
+        return self.reason == _ENDED
 
 
 # KEP-3329 reserves PreemptionByScheduler for what the scheduler does on behalf of a higher priority.
@@ -42,13 +50,19 @@ _BY_FLAG: Final = (
 )
 
 
-def cause_of_end(job: JobId, state: frozenset[str], preemptor: SlurmJob | None = None) -> EndCause:
-    """What ended a job that is in `state`; `preemptor` is the job that preempted it, when it was found."""
+def cause_of_end(job: JobId, state: frozenset[str]) -> EndCause:
+    """What ended a job that is in `state`."""
     for flag, reason, text in _BY_FLAG:
         if flag in state:
-            by = f" by {describe(preemptor)}" if preemptor is not None and flag == "PREEMPTED" else ""
-            return EndCause(reason=reason, message=f"Slurm job {job} {text}{by}")
-    return EndCause(reason="SlurmJobEnded", message=f"Slurm job {job} ended")
+            return EndCause(reason=reason, message=f"Slurm job {job} {text}")
+    return EndCause(reason=_ENDED, message=f"Slurm job {job} ended")
+
+
+def named(cause: EndCause, preemptor: SlurmJob | None) -> EndCause:
+    """The cause of a preemption with the job that preempted, when it was found."""
+    if preemptor is None or not cause.is_preemption:
+        return cause
+    return EndCause(reason=cause.reason, message=f"{cause.message} by {describe(preemptor)}")
 
 
 def flag_of(reason: str) -> str:
@@ -84,6 +98,7 @@ def choose_preemptor(
 ) -> SlurmJob | None:
     """The pending job for which Slurm makes room on `node`: planned there if Slurm says so, else the first in line.
 
+    One that has the node by now is the one: the candidates waited when they were chosen.
     Only a job of a higher tier than that of the `preempted` one can be meant (preempt/partition_prio).
 
     Args:
@@ -91,9 +106,11 @@ def choose_preemptor(
         named: the nodes for which each job was named lately; one that has all its nodes needs no more.
     """
     above = _tier(preempted, tiers)
-    usable = [
-        job for job in candidates if job.is_pending and _tier(job, tiers) > above and _may_use(job, node, tiers, named)
-    ]
+    higher = [job for job in candidates if _tier(job, tiers) > above]
+    begun = [job for job in higher if job.is_running and node in hostlist.expand(job.nodes)]
+    if begun:
+        return begun[0]
+    usable = [job for job in higher if job.is_pending and _may_use(job, node, tiers, named)]
     planned = [job for job in usable if node in hostlist.expand(job.scheduled_nodes) or node in job.required_nodes]
     return min(planned or usable, key=lambda job: (-_tier(job, tiers), -job.priority, job.id), default=None)
 

@@ -105,14 +105,18 @@ def in_common(eligibilities: Sequence[Eligibility | None]) -> Eligibility | None
 
 def minus(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibility:
     """The same with some nodes taken out for a reason: Slurm node → reason."""
-    left = tuple(name for name in eligibility.eligible if name not in slurm_nodes)
-    taken = {name: slurm_nodes[name] for name in eligibility.eligible if name in slurm_nodes}
+    taken = {name: slurm_nodes[name] for name in eligibility.eligible if name in slurm_nodes} if slurm_nodes else {}
+    if not taken:
+        return eligibility
+    left = tuple(name for name in eligibility.eligible if name not in taken)
     refused = dict(sorted((eligibility.refused | taken).items()))
     return Eligibility(eligible=left, refused=refused, sizes=eligibility.sizes)
 
 
 def without(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibility:
     """As `minus`, but never takes the last node out."""
+    if not slurm_nodes:
+        return eligibility
     return minus(eligibility, slurm_nodes) if set(eligibility.eligible) - set(slurm_nodes) else eligibility
 
 

@@ -16,6 +16,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import msgspec
+
 from devcluster.waiting import wait_until
 from sunkpy.slurm.auth import MintedToken
 
@@ -42,29 +44,38 @@ SlurmdSpoolDir=/var/spool/slurmd
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
-MaxNodeCount=16
 ReturnToService=2
 MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
 KillWait=2
+PartitionName=low Nodes=ALL Default=YES PriorityTier=1
+PartitionName=high Nodes=ALL PriorityTier=10
+"""
+
+_START = """\
+#!/bin/bash
+mount -t proc proc /proc && mount -t tmpfs tmpfs /tmp && cd /tmp
+as() { local user=$1; shift; setpriv --reuid "$user" --regid "$user" --clear-groups "$@"; }
+keep() { while :; do "$@"; sleep 0.2; done; } # as its StatefulSet or DaemonSet would
+keep as slurm /usr/sbin/slurmctld -i -D >> /var/log/slurmctld.log 2>&1 &
+. /start-machines
+export SLURM_JSON=compact SLURMRESTD_JSON=compact
+rest="slurmrestd -t 20 -s $2 -a rest_auth/jwt 127.0.0.1:$1"
+keep as slurmrestd env SLURM_JWT=daemon $rest >> /var/log/slurmrestd.log 2>&1 &
+while read -r signal name; do pkill "-$signal" -x "$name"; done
+"""
+
+_ONE_SLURMD_CONF = """\
+MaxNodeCount=16
 PrologFlags=Alloc
 Epilog=/etc/slurm/epilog.sh
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 SchedulerParameters=batch_sched_delay=0
-PartitionName=low Nodes=ALL Default=YES PriorityTier=1
-PartitionName=high Nodes=ALL PriorityTier=10
 """
 
-_START = f"""\
-#!/bin/bash
-mount -t proc proc /proc && mount -t tmpfs tmpfs /tmp && cd /tmp
-as() {{ local user=$1; shift; setpriv --reuid "$user" --regid "$user" --clear-groups "$@"; }}
-keep() {{ while :; do "$@"; sleep 0.2; done; }} # as its StatefulSet or DaemonSet would
-keep as slurm /usr/sbin/slurmctld -i -D >> /var/log/slurmctld.log 2>&1 &
+_KEEP_SLURMD = f"""\
 keep /usr/sbin/slurmd -D -Z -N {NODE} --conf 'CPUs=2 RealMemory=1000 Feature=gpu' >> /var/log/slurmd.log 2>&1 &
-keep as slurmrestd env SLURM_JWT=daemon slurmrestd -s $2 -a rest_auth/jwt 127.0.0.1:$1 >> /var/log/slurmrestd.log 2>&1 &
-while read -r signal name; do pkill "-$signal" -x "$name"; done
 """
 
 _EPILOG = """\
@@ -97,6 +108,17 @@ GresTypes=gpu
 AccountingStorageTRES=gres/gpu
 AccountingStoreFlags=job_comment
 """
+
+
+class Machines(msgspec.Struct, frozen=True, kw_only=True):
+    """What jobs run on: lines of slurm.conf, a script that starts it, and files that Slurm looks for beside its own."""
+
+    conf: str
+    start: str = ""
+    files: Mapping[str, str] = {}
+
+
+ONE_SLURMD = Machines(conf=_ONE_SLURMD_CONF, start=_KEEP_SLURMD, files={"epilog.sh": _EPILOG})
 
 
 class RealAccounting:
@@ -169,7 +191,9 @@ class RealSlurm:
         folder: Path,
         suite: str,
         accounting: RealAccounting | None = None,
+        *,
         people: Mapping[str, int] | None = None,
+        machines: Machines = ONE_SLURMD,
     ) -> None:
         self.root = folder / "root"
         if accounting is None:
@@ -177,20 +201,22 @@ class RealSlurm:
         ctld_port, slurmd_port, rest_port = free_ports(3)
         etc = self.root / "etc/slurm"
         conf = _SLURM_CONF.format(ctld_port=ctld_port, slurmd_port=slurmd_port)
-        conf += accounting.conf if accounting else ""
+        conf += machines.conf + (accounting.conf if accounting else "")
         (etc / "slurm.conf").write_text(conf + ("JobSubmitPlugins=lua\n" if people else ""))
         self._people = people or {}
         if people:
             shutil.copy(ROOT / "charts/slurm/files/job_submit.lua", etc)
             self.know(people)
+        for name, text in machines.files.items():
+            (etc / name).write_text(text)
+            (etc / name).chmod(0o755)
         (etc / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
-        (etc / "epilog.sh").write_text(_EPILOG)
-        (etc / "epilog.sh").chmod(0o755)
         self.key_file = etc / "jwt.key"
         if accounting is None:
             for key in (etc / "slurm.key", self.key_file):
                 _give(key, secrets.token_bytes(64), 401)
         (self.root / "etc/hosts").write_text("127.0.0.1 localhost\n")
+        (self.root / "start-machines").write_text(machines.start)
         start = self.root / "start"
         start.write_text(_START)
         start.chmod(0o755)

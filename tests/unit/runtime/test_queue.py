@@ -108,3 +108,41 @@ async def test_each_reconcile_is_counted_with_its_result_and_its_time() -> None:
     ]
     assert counts == [1, 1]
     assert registry.get_sample_value("sunkpy_reconcile_seconds_sum", {"queue": "test"}) == 4.0
+
+
+async def test_an_urgent_key_is_given_out_first_even_when_it_waited_as_another() -> None:
+    urgent: set[str] = set()
+    queue: WorkQueue[str] = WorkQueue("test", is_urgent=urgent.__contains__)
+    for key in ("a", "b", "c"):
+        queue.add(key)
+    urgent.add("c")
+    queue.add("c")
+    assert [await queue.get() for _ in range(3)] == ["c", "a", "b"]
+    assert len(queue) == 0
+
+
+async def test_an_urgent_key_finds_a_worker_when_all_others_wait_for_something() -> None:
+    queue: WorkQueue[str] = WorkQueue("test", is_urgent=lambda key: key.startswith("urgent"))
+    began: list[str] = []
+    done, never, busy = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def reconcile(key: str) -> float | None:
+        began.append(key)
+        if key == "urgent-2":
+            done.set()
+        elif not key.startswith("urgent"):
+            if len(began) == 4:
+                busy.set()
+            await never.wait()
+        return None
+
+    for key in [f"slow-{number}" for number in range(9)]:
+        queue.add(key)
+    workers = asyncio.ensure_future(run_workers(queue, reconcile, workers=4, only_urgent=1))
+    await asyncio.wait_for(busy.wait(), timeout=20)
+    queue.add("urgent-1")
+    queue.add("urgent-2")
+    await asyncio.wait_for(done.wait(), timeout=20)
+    workers.cancel()
+    await asyncio.gather(workers, return_exceptions=True)
+    assert began == ["slow-0", "slow-1", "slow-2", "slow-3", "urgent-1", "urgent-2"]

@@ -66,7 +66,7 @@ async def test_what_is_fixed_once_a_job_is_submitted_is_answered(world, tmp_path
         await world.until(lambda: world.submissions)
         (job_id,) = world.jobs
         annotate(world, exclusive="true", wckey="w", gpu_type="h100", qos="gold")
-        await world.until(lambda: world.notes("JobNotChanged"))
+        await world.until(lambda: world.notes("JobNotChanged") and world.notes("JobChanged"))
         assert world.notes("JobNotChanged") == [
             f"Slurm job {job_id} was submitted otherwise and stays so in "
             "exclusive: only an administrator of Slurm may change who shares the nodes of a job; "

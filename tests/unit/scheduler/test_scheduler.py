@@ -85,9 +85,15 @@ async def test_the_epilog_returns_only_when_the_evicted_pod_is_gone(world, tmp_p
         world.set_job(job_id, "PREEMPTED", "COMPLETING")
         epilog = asyncio.ensure_future(call("epilog", job_id))
         await world.until(lambda: world.deleted == ["web"])
-        (condition,) = [c for c in world.pod()["status"]["conditions"] if c["type"] == "DisruptionTarget"]
-        assert condition["reason"] == "PreemptionByScheduler"
-        assert f"preempted by Slurm job {preemptor} (user alice, partition high)" in condition["message"]
+
+        def told():
+            (condition,) = [c for c in world.pod()["status"]["conditions"] if c["type"] == "DisruptionTarget"]
+            return condition
+
+        assert told()["reason"] == "PreemptionByScheduler"
+        by = f"was preempted by Slurm job {preemptor} (user alice, partition high)"
+        await world.until(lambda: told()["message"] == f"Slurm job {job_id} {by}")
+        assert told()["reason"] == "PreemptionByScheduler"
         assert not epilog.done()
         world.pod_is_gone()
         assert await epilog == (200, {"done": True})

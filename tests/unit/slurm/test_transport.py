@@ -124,6 +124,8 @@ async def test_every_request_is_counted_with_its_outcome(httpx_mock: HTTPXMock) 
 
     assert (count("ping/", "503"), count("ping/", "ok"), count("node/{name}", "2018")) == (1, 1, 1)
     assert registry.get_sample_value("sunkpy_slurm_retries_total", {"endpoint": "ping/"}) == 1
+    size = registry.get_sample_value("sunkpy_slurm_bytes_total", {"endpoint": "ping/"})
+    assert size == len("busy") + len(PING.content)
 
 
 Write = Callable[[Slurm], Awaitable[object]]

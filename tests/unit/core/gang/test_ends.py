@@ -1,6 +1,6 @@
 import pytest
 
-from sunkpy.core.gang.ends import NEWEST_PENDING, cause_of_end, choose_preemptor, pending_to_look_at
+from sunkpy.core.gang.ends import NEWEST_PENDING, cause_of_end, choose_preemptor, named, pending_to_look_at
 from sunkpy.core.model.states import SlurmJob
 
 TIERS = {"low": 1, "high": 10}
@@ -11,9 +11,16 @@ def pending(id, **fields):
 
 
 def test_a_preempted_pod_learns_which_job_took_its_place():
-    cause = cause_of_end(12, frozenset({"PREEMPTED", "COMPLETING"}), pending(57))
+    cause = named(cause_of_end(12, frozenset({"PREEMPTED", "COMPLETING"})), pending(57))
     assert cause.reason == "PreemptionByScheduler"
     assert cause.message == "Slurm job 12 was preempted by Slurm job 57 (user alice, partition high)"
+
+
+def test_only_a_preemption_is_by_another_job():
+    cancelled = cause_of_end(12, frozenset({"CANCELLED"}))
+    assert named(cancelled, pending(57)) == cancelled
+    preempted = cause_of_end(12, frozenset({"PREEMPTED"}))
+    assert named(preempted, None) == preempted
 
 
 @pytest.mark.parametrize(
@@ -51,6 +58,12 @@ def test_the_higher_tier_wins_then_priority_then_age():
 @pytest.mark.parametrize("fields", [{"scheduled_nodes": "n[1-2]", "node_count": 2}, {"required_nodes": ("n1",)}])
 def test_a_job_that_slurm_plans_there_is_the_one(fields):
     assert choose(pending(1, priority=50), pending(2, priority=1, **fields)).id == 2
+
+
+def test_a_job_that_has_begun_there_meanwhile_is_the_one():
+    begun = pending(2, state=frozenset({"RUNNING"}), nodes="n[1-2]")
+    assert choose(pending(1, priority=50), begun).id == 2
+    assert choose(pending(1), pending(2, state=frozenset({"RUNNING"}), nodes="n2")).id == 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,220 @@
+"""Pods that come at once, the same jobs by plain REST, and when each had its node."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.gang.request import PLACEHOLDER_SCRIPT
+from sunkpy.core.model import states
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId
+from sunkpy.kube import errors, paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.informer import Informer
+from sunkpy.slurm import JobSubmission, Slurm
+from sunkpy.slurm.errors import AlreadyDone, NotFound
+from tests.bench.burst.ground import POOL, WORKLOADS
+
+MEMORY_MIB = 64
+PEER_IN_FLIGHT = 10
+_PODS_IN_FLIGHT = 16
+_LOOK_S = 0.1
+
+
+class Wave(msgspec.Struct, frozen=True, kw_only=True):
+    """Equal pods: `count` of `cpus` each in gangs of `gang`, on the nodes of `pool`, if it is not empty."""
+
+    name: str
+    count: int
+    cpus: int = 1
+    gang: int = 1
+    pool: str = ""
+
+    @property
+    def bodies(self) -> list[dict[str, object]]:
+        """The pods."""
+        return [self._pod(number) for number in range(self.count)]
+
+    def _pod(self, number: int) -> dict[str, object]:
+        requests = {"cpu": str(self.cpus), "memory": f"{MEMORY_MIB}Mi"}
+        annotations = {
+            names.ANNOTATION_GANG: f"{self.name}-{number // self.gang}", names.ANNOTATION_GANG_SIZE: str(self.gang),
+        }  # fmt: skip
+        spec: dict[str, object] = {
+            "schedulerName": "slurm",
+            "restartPolicy": "Never",  # all queue, as those of the peer do
+            "containers": [{"name": "main", "image": "none", "resources": {"requests": requests}}],
+        }
+        if self.pool:
+            spec["nodeSelector"] = {POOL: self.pool}
+        metadata = {"name": f"{self.name}-{number}", "annotations": annotations if self.gang > 1 else {}}
+        return {"metadata": metadata, "spec": spec}
+
+    @property
+    def jobs(self) -> list[JobSubmission]:
+        """The same to Slurm: what the scheduler submits for them."""
+        memory = {"memory_mib_per_cpu": MEMORY_MIB} if self.gang > 1 else {"memory_mib_per_node": MEMORY_MIB}
+        return [
+            JobSubmission(
+                name=f"plain-{number}",
+                script=PLACEHOLDER_SCRIPT,
+                comment="plain",
+                tasks=self.gang,
+                maximum_nodes=self.gang,
+                cpus_per_task=self.cpus,
+                **memory,
+            )
+            for number in range(self.count // self.gang)
+        ]
+
+
+class Pods:
+    """The workload pods, as a watch shows them: when each was bound, and when it was told to go."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._informer = Informer(kube, paths.pods(WORKLOADS), Pod)
+        self._informer.add_handler(self._see)
+        self._changed = asyncio.Event()
+        self.created_s: dict[str, float] = {}
+        self.bound_s: dict[str, float] = {}
+        self.told_s: dict[str, float] = {}
+        self.waits: set[str] = set()
+
+    def _see(self, _: Pod | None, new: Pod | None) -> None:
+        if new is None:
+            self._changed.set()
+            return
+        if new.spec.node_name:
+            self.bound_s.setdefault(new.name, time.monotonic())
+        if new.is_deleting:
+            self.told_s.setdefault(new.name, time.monotonic())
+        if (scheduled := new.condition("PodScheduled")) is not None and scheduled.status == "False":
+            self.waits.add(new.name)
+        self._changed.set()
+
+    @contextlib.asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Watch while the block runs."""
+        task = asyncio.create_task(self._informer.run())
+        try:
+            await self._informer.synced.wait()
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def get(self, name: str) -> Pod | None:
+        """The pod as it was seen last."""
+        return self._informer.get(WORKLOADS, name)
+
+    def job_of(self, name: str) -> JobId:
+        """Under which job the pod is."""
+        pod = self.get(name)
+        assert pod is not None
+        return JobId(int(pod.annotations[names.ANNOTATION_JOB_ID]))
+
+    async def create(self, bodies: Sequence[dict[str, object]]) -> None:
+        """All at once, as a controller does: some requests in flight."""
+
+        async def create(body: dict[str, object]) -> None:
+            metadata = body["metadata"]
+            assert isinstance(metadata, dict)
+            self.created_s[metadata["name"]] = time.monotonic()
+            await self._kube.create(paths.pods(WORKLOADS), body)
+
+        await in_flight(_PODS_IN_FLIGHT, (lambda body=body: create(body) for body in bodies))
+
+    async def until(self, is_so: Callable[[], bool], *, what: str, timeout_s: float) -> None:
+        """Wait until the watch has shown something.
+
+        Raises:
+            TimeoutError: it has not; the text names `what`.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not is_so():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise TimeoutError(f"{what}: not so after {timeout_s:g} s") from None
+
+    async def remove(self, prefix: str, *, timeout_s: float) -> None:
+        """Take away all pods whose name begins so, at once: no kubelet lets go of them."""
+        which = [pod.name for pod in self._informer.values() if pod.name.startswith(prefix)]
+
+        async def delete(name: str) -> None:
+            with contextlib.suppress(errors.NotFound):
+                await self._kube.delete(paths.pod(WORKLOADS, name), grace_period_s=0)
+
+        await in_flight(_PODS_IN_FLIGHT, (lambda name=name: delete(name) for name in which))
+        await self.until(
+            lambda: not any(pod.name.startswith(prefix) for pod in self._informer.values()),
+            what=f"pods {prefix}… are gone",
+            timeout_s=timeout_s,
+        )
+        for seen in (self.created_s, self.bound_s, self.told_s):
+            for name in [name for name in seen if name.startswith(prefix)]:
+                del seen[name]
+        self.waits = {name for name in self.waits if not name.startswith(prefix)}
+
+
+async def in_flight(limit: int, calls: Iterable[Callable[[], Awaitable[object]]]) -> None:
+    """Make all calls, so many at a time.
+
+    Raises:
+        Exception: of the first that failed.
+    """
+    left = iter(calls)
+
+    async def work() -> None:
+        for call in left:
+            await call()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(limit):
+            group.create_task(work())
+
+
+async def submit_plain(slurm: Slurm, jobs: Iterable[JobSubmission]) -> list[JobId]:
+    """Submit with ten in flight; the ids."""
+    ids: list[JobId] = []
+
+    async def submit(job: JobSubmission) -> None:
+        ids.append((await slurm.submit_job(job)).job_id)
+
+    await in_flight(PEER_IN_FLIGHT, (lambda job=job: submit(job) for job in jobs))
+    return ids
+
+
+async def all_run(slurm: Slurm, ids: Sequence[JobId], *, timeout_s: float) -> None:
+    """Wait until Slurm says that all of them run."""
+    async with asyncio.timeout(timeout_s):
+        while True:
+            known = await slurm.jobs_state()
+            if all(states.is_job_running(known.get(id, frozenset())) for id in ids):
+                return
+            await asyncio.sleep(_LOOK_S)
+
+
+async def end_all(slurm: Slurm, *, timeout_s: float) -> None:
+    """Cancel whatever has not ended, and wait until it has."""
+
+    async def cancel(id: JobId) -> None:
+        with contextlib.suppress(AlreadyDone, NotFound):
+            await slurm.cancel_job(id)
+
+    async with asyncio.timeout(timeout_s):
+        while True:
+            known = await slurm.jobs_state()
+            left = [id for id, state in known.items() if not states.is_job_ended(state)]
+            if not left and not any(states.is_job_completing(state) for state in known.values()):
+                return
+            await in_flight(PEER_IN_FLIGHT, (lambda id=id: cancel(id) for id in left))
+            await asyncio.sleep(_LOOK_S)

@@ -1,0 +1,128 @@
+"""Our scheduler as a process of its own, what it counts, and its hooks as the scripts of a node would call them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from sunkpy.core import names
+from sunkpy.core.model.states import JobId
+from sunkpy.runtime.settings import SlurmSettings
+from tests.bench.burst.ground import CLUSTER, NAMESPACE
+from tests.bench.burst.watched import Hold
+from tests.integration.slurm.daemons import free_ports
+from tests.polling import until
+
+_PATIENCE_S = 600.0
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """So far: requests to slurmrestd by endpoint, bytes of their bodies, processor seconds, bindings, evictions."""
+
+    calls: Counter[str]
+    size: float
+    cpu_s: float
+
+    def since(self, before: Spent) -> Spent:
+        """What came after."""
+        return Spent(calls=self.calls - before.calls, size=self.size - before.size, cpu_s=self.cpu_s - before.cpu_s)
+
+
+class Scheduler:
+    """One that leads from the start: there is no election."""
+
+    def __init__(self, folder: Path, kubeconfig: Path, slurm: SlurmSettings) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._http, self._hooks = free_ports(2)
+        self._leads_since_s = math.inf
+        settings: dict[str, object] = {
+            "cluster": CLUSTER, "namespace": NAMESPACE, "slurm": msgspec.to_builtins(slurm),
+            "http": {"port": self._http}, "hooks": {"port": self._hooks}, "leaderElection": {"enabled": False},
+            "access": [{"namespaces": ["*"], "partitions": ["*"]}], "defaultPartition": "low",
+        }  # fmt: skip
+        config = folder / "scheduler.yaml"
+        config.write_bytes(msgspec.yaml.encode(settings))
+        argv = [sys.executable, "-m", "tests.bench.burst.watched", str(config), str(folder / "holds.json")]
+        with (folder / "scheduler.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *argv],
+                env={"PATH": "/usr/bin:/bin", "KUBECONFIG": str(kubeconfig)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    async def leads(self) -> None:
+        """Wait until hooks are answered: all that is there has been adopted."""
+        await until(self._answers, timeout_s=_PATIENCE_S, what="the scheduler leads")
+        self._leads_since_s = time.monotonic()
+
+    async def _answers(self) -> bool:
+        with contextlib.suppress(aiohttp.ClientError):
+            return await self.call("prolog", JobId(1), "nobody", token="none") != 503
+        return False
+
+    async def call(self, hook: str, job: JobId, node: str, *, token: str) -> int:
+        """One question of a hook script; the HTTP status."""
+        url, asked = f"http://127.0.0.1:{self._hooks}/hooks/v1/{hook}", {"job_id": job, "node": node}
+        headers = {"Authorization": f"Bearer {token}"}
+        async with aiohttp.ClientSession() as session, session.post(url, json=asked, headers=headers) as answer:
+            return answer.status
+
+    async def spent(self) -> Spent:
+        """What it has used since its start."""
+        url = f"http://127.0.0.1:{self._http}/metrics"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            text = await answer.text()
+        calls: Counter[str] = Counter()
+        size = cpu_s = 0.0
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                match sample.name:
+                    case "sunkpy_slurm_request_seconds_count":
+                        calls[sample.labels["endpoint"]] += int(sample.value)
+                    case "sunkpy_slurm_bytes_total":
+                        size += sample.value
+                    case "process_cpu_seconds_total":
+                        cpu_s = sample.value
+        return Spent(calls=calls, size=size, cpu_s=cpu_s)
+
+    async def stop(self) -> list[Hold]:
+        """End it; how its loop was held since it leads."""
+        self.process.terminate()
+        try:
+            await asyncio.to_thread(self.process.wait, 20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        holds = self._folder / "holds.json"
+        noted = msgspec.json.decode(holds.read_bytes(), type=list[Hold]) if holds.exists() else []
+        return [hold for hold in noted if hold.at_s > self._leads_since_s]
+
+
+@contextlib.asynccontextmanager
+async def scheduling(
+    folder: Path, kubeconfig: Path, slurm: SlurmSettings, *, holds: list[Hold]
+) -> AsyncIterator[Scheduler]:
+    """A scheduler that leads while the block runs; `holds` gets how its loop was held meanwhile."""
+    scheduler = Scheduler(folder, kubeconfig, slurm)
+    try:
+        await scheduler.leads()
+        yield scheduler
+    finally:
+        holds += await scheduler.stop()
+
+
+AUDIENCE = names.HOOKS_AUDIENCE

@@ -1,0 +1,147 @@
+"""Many pods at once: who does not wait for them, and what is asked once for all."""
+
+import time
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from sunkpy.core.gang.identity import GangId
+from sunkpy.scheduler.collect import Collector
+from sunkpy.scheduler.job_poll import JobPoller
+from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.metrics import SchedulerMetrics
+from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
+from tests.unit.scheduler.world import World, connections, leading
+
+MANY = 60
+
+
+@pytest.fixture
+def world():
+    world = World()
+    for number in (1, 2, 3, 4):
+        world.add_node(number)
+    return world
+
+
+async def test_an_eviction_and_a_binding_do_not_wait_for_submits(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        preempted = await bound_pod(world, call)
+        world.add_pod("next")
+        await world.until(lambda: len(world.jobs) == 2)
+        started = max(world.jobs)
+        world.slurm.takes_jobs.clear()
+        for number in range(MANY):
+            world.add_pod(f"burst-{number}")
+        await world.until(lambda: world.slurm.waiting_submits >= 10)
+        world.set_job(preempted, "PREEMPTED", "COMPLETING", nodes="n1")
+        world.set_job(started, "RUNNING", nodes="n2")
+        await world.until(lambda: world.deleted == ["web"])
+        await world.until(lambda: ("next", "node-2") in world.bindings)
+        assert world.slurm.waiting_submits == 10, "slurmctld takes no more per second from more"
+        world.slurm.takes_jobs.set()
+        await world.until(lambda: len(world.submissions) == MANY + 2)
+
+
+async def test_services_have_no_way_past_the_ten_either(world, tmp_path):
+    async with leading(world, tmp_path):
+        world.slurm.takes_jobs.clear()
+        for number in range(MANY):
+            world.add_pod(f"service-{number}", restartPolicy="Always" if number % 2 else "Never")
+        await world.until(lambda: world.slurm.waiting_submits >= 10)
+        world.slurm.room = "n1"
+        world.slurm.takes_jobs.set()
+        await world.until(lambda: len(world.jobs) == MANY)
+        assert world.slurm.most_waiting == 10
+
+
+async def test_a_pod_is_told_to_go_before_it_is_known_which_job_takes_its_place(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        preempted = await bound_pod(world, call)
+        preemptor = world.slurm.add_job("PENDING", comment="", user="alice", partition="high")
+        world.slurm.asked.clear()
+        told: list[str] = []
+        world.api.before_delete = lambda: told.extend(world.slurm.asked)
+        world.set_job(preempted, "PREEMPTED", "COMPLETING", nodes="n1")
+        await world.until(lambda: world.deleted == ["web"])
+        assert f"job {preemptor}" not in told
+        await world.until(lambda: world.notes("PreemptionByScheduler"))
+        (note,) = world.notes("PreemptionByScheduler")
+        assert f"preempted by Slurm job {preemptor} (user alice, partition high); the pod is evicted" in note
+
+
+async def test_a_job_that_preempts_many_is_looked_for_once(world, tmp_path):
+    async with leading(world, tmp_path):
+        jobs = {}
+        for number in (1, 2, 3, 4):
+            world.add_pod(f"web-{number}", cpu="4")
+            await world.until(lambda number=number: len(world.submissions) == number)
+            jobs[max(world.jobs)] = f"n{number}"
+        for job, node in jobs.items():
+            world.set_job(job, "RUNNING", nodes=node)
+        await world.until(lambda: len(world.bindings) == 4)
+        preemptor = world.slurm.add_job(
+            "PENDING", comment="", user="alice", partition="high", node_count={"number": 4, "set": True}
+        )
+        world.slurm.asked.clear()
+        for job, node in jobs.items():
+            world.set_job(job, "PREEMPTED", nodes=node)
+        await world.until(lambda: len(world.notes("PreemptionByScheduler")) == 4)
+        assert all(f"by Slurm job {preemptor}" in note for note in world.notes("PreemptionByScheduler"))
+        assert world.slurm.asked.count(f"job {preemptor}") <= 2
+
+
+async def test_only_gangs_to_which_a_change_of_a_node_matters_are_looked_at(world, tmp_path, monkeypatch):
+    looked_at: list[str] = []
+    collect = Collector.view
+
+    def view(self, entry):
+        looked_at.append(entry.id.name)
+        return collect(self, entry)
+
+    monkeypatch.setattr(Collector, "view", view)
+    async with leading(world, tmp_path):
+        for number in range(10):
+            world.add_pod(f"never-{number}", nodeSelector={"color": "red"})
+        world.add_pod("picky", nodeSelector={"pool": "blue"})
+        await world.until(lambda: len(world.notes("FailedScheduling")) == 11)
+        looked_at.clear()
+        node = world.api.objects["nodes", "", "node-3"]
+        world.put("nodes", node | {"metadata": node["metadata"] | {"labels": {"pool": "blue"}}})
+        await world.until(lambda: len(world.submissions) == 1)
+        assert set(looked_at) == {"picky"}, looked_at
+
+
+async def test_one_poll_tells_where_all_jobs_run_that_have_started(world, tmp_path):
+    async with connections(world, tmp_path) as (_, slurm, _):
+        ledger = Ledger()
+        for number in range(2 * MANY):
+            gang = GangId(namespace="default", name=f"web-{number}", uid=f"uid-{number}")
+            job = world.slurm.add_job("RUNNING", comment=gang.comment(), nodes="n1")
+            ledger.add_job(ledger.ensure(gang), job, user="k8s")
+        changed: set[str] = set()
+        poller = JobPoller(
+            slurm,
+            ledger,
+            SchedulerMetrics(CollectorRegistry()),
+            user="k8s",
+            poll_s=1.0,
+            clock=time.monotonic,
+            on_change=lambda entry: changed.add(entry.id.name),
+        )
+        await poller.poll()
+        assert all(job.nodes == ("n1",) for entry in ledger for job in entry.jobs.values())
+        assert len(changed) == 2 * MANY
+
+
+async def test_pods_that_are_being_bound_count_though_the_apiserver_does_not_list_them_yet(world, tmp_path):
+    world.api.lags = True
+    async with leading(world, tmp_path):
+        for name in ("a", "b", "c"):
+            world.add_pod(name, cpu="2")
+        await world.until(lambda: len(world.submissions) == 3)
+        for job in tuple(world.jobs):
+            world.set_job(job, "RUNNING", nodes="n1")
+        await world.until(lambda: world.cancelled)
+        assert len(world.bindings) == 2, "a node of four cpus has room for two"
+        assert len(world.cancelled) == 1
