@@ -150,10 +150,11 @@ class Watcher:
             thread.start()
 
     def stop(self) -> None:
-        """End; what was seen stays."""
+        """End with a last look at Slurm: the one before may be older than what its caller has seen."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
+        self._look()
         if self._broken:
             raise self._broken[0]
 

@@ -192,21 +192,28 @@ def _agree(stack: Stack) -> tuple[float | None, str]:
 
 
 def _wait_until_empty(stack: Stack) -> tuple[str, ...]:
-    """What is still in the queue when nothing in it moves any more, or when all had time to end many times."""
+    """Jobs and pods that have not ended when none of them moves any more, or when all had time to end many times."""
     left: set[str] = set()
     begun_s = moved_s = time.monotonic()
 
     def stands_still() -> bool:
         nonlocal left, moved_s
-        seen = set(stack.squeue("--format=%i %j %T").splitlines())
+        # A pod that came last may have no job yet.
+        seen = set(stack.squeue("--format=%i %j %T").splitlines()) | unfinished_pods(stack)
         if seen != left:
             left, moved_s = seen, time.monotonic()
         return not left or time.monotonic() - moved_s > _STANDSTILL_S
 
     with contextlib.suppress(NeverSo):
-        wait(stands_still, timeout_s=_EMPTY_PATIENCE_S, what="an empty queue, or one that stands still", every_s=2.0)
+        wait(stands_still, timeout_s=_EMPTY_PATIENCE_S, what="all to end, or to stand still", every_s=2.0)
     waited_s = time.monotonic() - begun_s
-    return tuple(f"{job}, {waited_s:.0f} s after the last fault" for job in sorted(left))
+    return tuple(f"{each}, {waited_s:.0f} s after the last fault" for each in sorted(left))
+
+
+def unfinished_pods(stack: Stack) -> set[str]:
+    """Pods of the load that have not ended, with how far they are."""
+    pods = stack.kubectl.list(Pod, "pods", "-n", WORKLOADS, "-l", f"app={LABEL}")
+    return {f"pod {pod.name} {pod.status.phase}" for pod in pods if not pod.is_finished}
 
 
 def _leaked(stack: Stack) -> tuple[str, ...]:
@@ -311,7 +318,7 @@ def figures(record: Record, violations: Sequence[Violation], *, seed: int) -> li
     )
     forgot = len(record.ending.forgotten)
     found.append(report.observed("jobs whose end a killed slurmctld forgot, ended by hand", forgot, unit="", n=n))
-    found.append(report.observed("jobs still in the queue at the end", len(record.ending.left_over), unit="", n=n))
+    found.append(report.observed("jobs and pods that did not end", len(record.ending.left_over), unit="", n=n))
     return found
 
 

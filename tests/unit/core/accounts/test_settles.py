@@ -11,17 +11,24 @@ from hypothesis import strategies as st
 from sunkpy.core.accounts import Accounting, Wanted, plan_accounts
 from sunkpy.core.accounts.records import CLOSED, AccountRecord, AssociationRecord, Ceiling, Limits, QosRecord
 from sunkpy.core.accounts.wanted import Membership, PodUser, WantedAccount, WantedQos, WantedUser
-from tests.unit.core.accounts.build import EMPTY, TRES, apply
+from tests.unit.core.accounts.build import EMPTY, apply
 
 NAMES = ("a", "b", "c", "d")
 USERS = ("ann", "bob", "eve")
 QOS = ("normal", "x", "y", "z")
 
-counts = st.none() | st.integers(0, 9)
-tres = st.dictionaries(st.sampled_from(sorted(TRES)), st.integers(0, 9), max_size=2)
-ceilings = st.builds(Ceiling, jobs=counts, submitted=counts, tres=tres)
-limits = st.builds(
-    Limits, jobs=counts, submitted=counts, tres=tres, tres_minutes=tres, job_tres=tres, job_minutes=counts
+# Prepared ones: drawn field by field they cost more time than all that they are drawn for.
+CPU, GPU = {"cpu": 3}, {"gres/gpu": 4}
+ceilings = st.sampled_from((Ceiling(), Ceiling(jobs=0), Ceiling(submitted=4), Ceiling(jobs=2, submitted=9, tres=GPU)))
+limits = st.sampled_from(
+    (
+        Limits(),
+        Limits(jobs=0),
+        Limits(jobs=3, submitted=5, tres=CPU | GPU),
+        Limits(submitted=0, tres_minutes=GPU, job_tres=CPU),
+        Limits(tres=GPU, job_minutes=9),
+        Limits(jobs=1, submitted=2, tres=CPU, tres_minutes=CPU, job_tres=GPU, job_minutes=0),
+    )
 )
 lists = st.none() | st.lists(st.sampled_from(QOS), min_size=1, unique=True).map(tuple)
 shares = st.integers(0, 9) | st.just("parent")
