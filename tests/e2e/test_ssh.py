@@ -11,9 +11,10 @@ import pytest
 import yaml
 
 from demo.stack import ROOT, Stack
+from devcluster import packages
 from devcluster.shell import CommandFailed
 from devcluster.waiting import wait, wait_until
-from tests.integration.login.pod import Key
+from tests.integration.login.pod import CLIENT, Key
 
 pytestmark = pytest.mark.e2e
 
@@ -70,6 +71,7 @@ class Login:
 
 @pytest.fixture(scope="module")
 def login(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Login]:
+    packages.ensure(CLIENT, progress=print)
     login = Login(stack, tmp_path_factory.mktemp("ssh"))
     login.apply(ann=2001)
     # A way that was opened to a pod before sshd listens there stays shut.

@@ -17,6 +17,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from devcluster import packages
 from devcluster.waiting import wait_until
 from sunkpy.install.keys import KINDS
 from tests.integration.slurm.daemons import unpack
@@ -46,6 +47,9 @@ _SSSD = ("tmpfs:run", "tmpfs:tmp", "tmpfs:etc/sssd", "tmpfs:var/log", "directory
 _OF_SLURM = ("slurm/run:run/slurm:ro", "slurm/etc:etc/slurm:ro")
 
 
+CLIENT = {"ssh": "openssh-client"}
+
+
 class Key:
     """A person's key pair. `public` is a line as values take it."""
 
@@ -62,6 +66,7 @@ class LoginPod:
 
     def __init__(self, folder: Path, suite: str, slurm: Path | None = None) -> None:
         self.folder, self._slurm = folder, slurm
+        packages.ensure(CLIENT, progress=print)
         unpack(suite, ("login",), folder / "root")
         for name in ("home", "people", "ssh-keys", "config", "keys", "site", "directory/pipes", "directory/mc"):
             (folder / name).mkdir(parents=True)
