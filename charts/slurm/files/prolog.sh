@@ -50,6 +50,7 @@ requeue_if_cut_short() {
       elif [[ "$record " == *" JobState=RUNNING Reason=Prolog "* ]]; then
         timeout 10 scontrol update "jobid=$3" requeue=1
         timeout 10 scontrol requeue "$3"
+        [[ "$record " != *" Requeue=0 "* ]] || timeout 10 scontrol update "jobid=$3" requeue=0
       fi
       rm -f "$2"
     done' sunkpy-prolog $$ "$waiting" "$SLURM_JOB_ID" < /dev/null > /dev/null 2>&1 &

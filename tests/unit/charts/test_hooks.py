@@ -344,7 +344,11 @@ def requeued(hooks: Hooks) -> list[str]:
 @pytest.mark.parametrize(
     ("state", "calls"),
     [
-        ("JobState=RUNNING Reason=Prolog", [f"update jobid={OWN_JOB} requeue=1", f"requeue {OWN_JOB}"]),
+        ("JobState=RUNNING Reason=Prolog Requeue=1", [f"update jobid={OWN_JOB} requeue=1", f"requeue {OWN_JOB}"]),
+        (
+            "JobState=RUNNING Reason=Prolog Requeue=0",
+            [f"update jobid={OWN_JOB} requeue=1", f"requeue {OWN_JOB}", f"update jobid={OWN_JOB} requeue=0"],
+        ),
         ("JobState=RUNNING Reason=Prolog BatchFlag=0", [f"cancel {OWN_JOB}"]),
         ("JobState=CANCELLED Reason=None", []),
         ("JobState=RUNNING Reason=None", []),

@@ -15,6 +15,7 @@ if [ "$1" = -o ]; then
     11) echo "JobId=11 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=1" ;;
     12) echo "JobId=12 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=0" ;;
     13) echo "JobId=13 JobState=RUNNING Reason=None Requeue=0 BatchFlag=0" ;;
+    14) echo "JobId=14 JobState=RUNNING Reason=Prolog Requeue=1 BatchFlag=1" ;;
     *) echo "JobId=$4 JobState=RUNNING Reason=None BatchFlag=1" ;;
   esac
   exit
@@ -59,7 +60,9 @@ def test_a_job_that_was_ordered_again_and_runs_is_left_alone(tmp_path: Path):
 
 
 def test_one_that_waited_in_its_prolog_is_requeued_whatever_it_was_submitted_with(tmp_path: Path):
-    assert requeue_lost(tmp_path, "11")[0] == ["update jobid=11 requeue=1", "requeue 11"]
+    told = requeue_lost(tmp_path, "11", "14")[0]
+    assert told[:3] == ["update jobid=11 requeue=1", "requeue 11", "update jobid=11 requeue=0"]
+    assert told[3:] == ["update jobid=14 requeue=1", "requeue 14"]
 
 
 def test_an_allocation_is_cancelled_if_it_waited_in_its_prolog_and_lives_on_if_not(tmp_path: Path):
