@@ -92,6 +92,19 @@ async def test_a_placeholder_ends_as_it_is_told(
         await submitter.cancel_job(job_id)
 
 
+async def test_a_job_is_requeued_against_its_wish_and_keeps_that(
+    real: RealSlurm, admin: Slurm, submitter: Slurm
+) -> None:
+    """As `requeue-lost` and prolog.sh do: a placeholder that may be requeued would be, each time it is preempted."""
+    job_id = (await submitter.submit_job(job())).job_id
+    await happens(real, lambda: _is(submitter, job_id, "is_running"))
+    for command in (f"update jobid={job_id} requeue=1", f"requeue {job_id}", f"update jobid={job_id} requeue=0"):
+        assert await asyncio.to_thread(real.run_as, "slurm", "scontrol", *command.split()) == (0, "")
+    shown = await asyncio.to_thread(real.run_as, "slurm", "scontrol", "-o", "show", "job", str(job_id))
+    assert " Requeue=0 Restarts=1 " in shown[1]
+    await submitter.cancel_job(job_id)
+
+
 async def test_a_pending_job_is_seen_and_cancelled(submitter: Slurm) -> None:
     job_id, other = [(await submitter.submit_job(job(hold=True))).job_id for _ in range(2)]
     assert (await submitter.jobs_state([job_id]))[job_id] == {"PENDING"}
