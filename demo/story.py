@@ -69,8 +69,12 @@ def _pods_all_ready(stack: Stack) -> Sequence[Pod]:
 
 
 def is_idle(node: Mapping[str, str]) -> bool:
-    """The Slurm node responds, runs nothing and is not drained; `scontrol` marks dynamic nodes as DYNAMIC_NORM."""
-    return slurm_text.node_flags(node) - {"DYNAMIC_NORM"} == {"IDLE"} and "*" not in node["State"]
+    """The Slurm node responds, runs nothing and is not drained.
+
+    `scontrol` marks dynamic nodes as DYNAMIC_NORM, and as PLANNED those that backfill had kept for a job, up to half a
+    minute after that job is gone.
+    """
+    return slurm_text.node_flags(node) - {"DYNAMIC_NORM", "PLANNED"} == {"IDLE"} and "*" not in node["State"]
 
 
 def is_live(job: Mapping[str, str]) -> bool:
