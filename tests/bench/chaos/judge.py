@@ -358,7 +358,7 @@ def lost_pods(record: Record) -> Iterator[Violation]:
         if job.planned.door is not Door.POD or not seen:
             continue
         end = next((pod for pod in seen if pod.is_deleting or pod.phase in ("Failed", "Gone", "Succeeded")), seen[-1])
-        why = why_pod_lost(job, end, record)
+        why = "" if is_start_unsaved(seen, end, record.faults) else why_pod_lost(job, end, record)
         if why:
             yield Violation(
                 rule=Rule.LOST,
@@ -386,6 +386,20 @@ def why_pod_lost(job: Accepted, end: PodSeen, record: Record) -> str:
         return ""
     how = "told to go" if end.is_deleting else end.phase
     return f"{how}, though Slurm preempted no job of it and no fault hit its node"
+
+
+def is_start_unsaved(seen: Sequence[PodSeen], end: PodSeen, faults: Sequence[Inflicted]) -> bool:
+    """slurmctld was killed before it had saved that the pod's job began: Slurm has it queue again, as it does with jobs
+    of `sbatch`, which it runs anew (docs/limits.md).
+    """
+    bound_s = next((pod.at_s for pod in seen if pod.node), None)
+    was_queued_again = end.is_deleting and end.why.endswith("was queued again")
+    return (
+        was_queued_again
+        and bound_s is not None
+        and slurmctld_killed(faults, after_s=bound_s - SHOWN_AFTER_S, within_s=SAVED_AFTER_S)
+        and end.at_s - bound_s <= AROUND_S
+    )
 
 
 def node_was_hit(faults: Sequence[Inflicted], node: str, *, at_s: float) -> bool:

@@ -210,13 +210,15 @@ def test_only_jobs_that_can_be_preempted_are_requeued():
 # ------------------------------------------------------------------- lost pods
 
 
-def lost_pod(phase: str, *, is_deleting: bool = False, is_deleted: bool = False, **more: object) -> list[str]:
+def lost_pod(
+    phase: str, *, is_deleting: bool = False, is_deleted: bool = False, why: str = "", **more: object
+) -> list[str]:
     planned = PlannedJob(
         number=1, at_s=0, door=Door.POD, partition="low", manner=Manner.PROMPT, lasts_s=5, is_deleted=is_deleted
     )
     job = Accepted(planned=planned, name="chaos-1-1", asked_s=50)
     began = PodSeen(at_s=60, name="chaos-1-1", uid="u", phase="Running", node="node-1")
-    end = PodSeen(at_s=110, name="chaos-1-1", uid="u", phase=phase, node="node-1", is_deleting=is_deleting)
+    end = PodSeen(at_s=110, name="chaos-1-1", uid="u", phase=phase, node="node-1", is_deleting=is_deleting, why=why)
     return [found.text for found in judge.lost_pods(record(jobs=(job,), pods=(began, end), **more))]
 
 
@@ -230,6 +232,22 @@ def test_a_pod_that_is_told_to_go_was_preempted_or_is_lost():
     others = look(112, JobState="PREEMPTED", Comment="k8s:default/chaos-1-9:v")
     assert lost_pod("Running", is_deleting=True, looks=(preempted,)) == []
     assert "told to go" in lost_pod("Running", is_deleting=True, looks=(others,))[0]
+
+
+@pytest.mark.parametrize(
+    ("killed_s", "why", "is_lost"),
+    [
+        (63.0, "Slurm job 5 was queued again", False),
+        (75.0, "Slurm job 5 was queued again", True),
+        (50.0, "Slurm job 5 was queued again", True),
+        (63.0, "Slurm job 5 was cancelled", True),
+    ],
+)
+def test_a_pod_whose_start_slurmctld_had_not_saved_when_it_was_killed_queues_again(
+    killed_s: float, why: str, is_lost: bool
+):
+    killed = (fault(Fault.KILL, "slurmctld", from_s=killed_s),)
+    assert bool(lost_pod("Running", is_deleting=True, why=why, faults=killed)) is is_lost
 
 
 def test_a_pod_that_failed_is_lost_unless_a_fault_hit_its_node():
