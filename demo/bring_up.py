@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 import yaml
 
-from demo import command
+from demo import command, person
 from demo.report import Tell
 from demo.stack import JOBS, OPERATOR_NAMESPACE, ROOT, SUITES, Stack
 from demo.workload import GPU, INFERENCE
@@ -146,7 +146,8 @@ def slurm_values(stack: Stack) -> Mapping[str, object]:
     values: dict[str, object] = {
         "images": dict(stack.images),
         "nodeSets": {stack.nodeset: gpus},
-        "scheduler": {"access": [{"namespaces": ["default"], **open_to}]},
+        "scheduler": {"access": [{"namespaces": ["default"], **open_to}, person.access()]},
+        **person.values(),
     }
     if stack.bin_dir is not None:
         # The nodes of a devcluster are this machine: what they keep goes with the cluster's folder.

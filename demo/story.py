@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from demo import slurm_text, workload
+from demo import person, slurm_text, workload
 from demo.report import Tell
 from demo.stack import JOBS, USER, Stack
 from demo.watch import Watch, watching
@@ -377,6 +377,58 @@ def _left(stack: Stack, count: int) -> set[str]:
     return slurm
 
 
+# ------------------------------------------------------------------------------------------------- 8 a person
+
+
+def step_person(stack: Stack, tell: Tell) -> str:
+    """Ann comes by ssh with her key; her batch job and her pod are both hers, in sacct and in her fair share."""
+    errand = workload.errand(
+        person.NAMESPACE, image=stack.images["sunkpy"], account=person.ACCOUNT, scheduler_name=stack.scheduler_name
+    )
+    with person.logged_in(stack) as ann:
+        tell(f"ssh {person.NAME}@…: {ann('id')}")
+        used_s = _usage_s(ann)
+        options = f"--parsable --job-name={JOBS} --account={person.ACCOUNT} --output=errand.out"
+        batch = int(ann(f"sbatch {options} --wrap 'sleep 2; id -un'"))
+        stack.kubectl.apply(workload.namespace(person.NAMESPACE), errand)
+        pod = wait(lambda: _finished(stack, person.NAMESPACE), timeout_s=90, what=f"the pod of {person.NAME} has ended")
+        jobs = (batch, int(pod.annotations[names.ANNOTATION_JOB_ID]))
+        listed = wait(lambda: _accounted(ann, jobs), timeout_s=60, what="both jobs COMPLETED in sacct")
+        check(ann("cat errand.out") == person.NAME, "the batch job did not run as its owner")
+        for line in listed:
+            tell(f"sacct: {line}")
+        more_s = _usage_s(ann) - used_s
+        check(more_s > 0, f"sshare says that {person.NAME} has used nothing")
+    leave(stack)
+    return f"job {batch} of sbatch and job {jobs[1]} of a pod are {person.NAME}'s; {more_s} s of cpu in her share"
+
+
+def _finished(stack: Stack, namespace: str) -> Pod:
+    pod = stack.kubectl.get(Pod, "pod", workload.ERRAND, "-n", namespace)
+    if pod.status.phase != "Succeeded":
+        raise NotYet(_pod_line(pod))
+    return pod
+
+
+def _accounted(ann: person.Say, jobs: Sequence[int]) -> Sequence[str]:
+    """What sacct shows her of these jobs, once all have completed."""
+    listed = ann(f"sacct -nXP -o jobid,user,account,state -j {','.join(map(str, jobs))}").splitlines()
+    wanted = {f"{job}|{person.NAME}|{person.ACCOUNT}|COMPLETED" for job in jobs}
+    if set(listed) != wanted:
+        raise NotYet("; ".join(listed))
+    return listed
+
+
+def _usage_s(ann: person.Say) -> int:
+    """Seconds of cpu that her fair share counts."""
+    return int(ann(f"sshare -nPU --format=account,rawusage -A {person.ACCOUNT}").split("|")[-1])
+
+
+def leave(stack: Stack) -> None:
+    """Take her pod away."""
+    stack.kubectl("delete", "pod", workload.ERRAND, "-n", person.NAMESPACE, "--ignore-not-found", "--wait")
+
+
 # ------------------------------------------------------------------------------------------ before, between
 
 
@@ -412,6 +464,7 @@ def reset(stack: Stack) -> None:
         if record.get("Reason", "").startswith("demo: "):
             stack.scontrol("update", f"nodename={name}", "state=resume")
     stop_inference(stack)
+    leave(stack)
     restore(stack)
 
 
@@ -422,4 +475,5 @@ STEPS: Final[Sequence[tuple[str, Step]]] = (
     ("5 preemption and hand-over", step_preemption),
     ("6 cordon and drain, both ways", step_drains),
     ("7 scale down under a running job", step_scale_down),
+    ("8 a person, her job and her pod", step_person),
 )

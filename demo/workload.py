@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from sunkpy.core import names
+
 NAMESPACE: Final = "demo"
 INFERENCE: Final = "inference"
+ERRAND: Final = "errand"
 GPU: Final = "nvidia.com/gpu"
 _SERVER: Final = Path(__file__).with_name("inference.py")
 
@@ -52,6 +55,25 @@ def inference(*, image: str, replicas: int, scheduler_name: str) -> Sequence[Map
         ),
         _object("v1", "Service", INFERENCE, spec={"selector": labels, "ports": [{"port": 80, "targetPort": 8080}]}),
     )
+
+
+def errand(namespace: str, *, image: str, account: str, scheduler_name: str) -> Mapping[str, object]:
+    """A pod that runs once, for two seconds."""
+    container = {
+        "name": "main",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sleep", "2"],
+        "resources": requests(cpu="500m", memory="64Mi", gpus=0),
+    }
+    spec = {
+        "schedulerName": scheduler_name,
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "containers": [container],
+    }
+    metadata = {"name": ERRAND, "namespace": namespace, "annotations": {f"{names.PREFIX}account": account}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def requests(*, cpu: str, memory: str, gpus: int) -> dict[str, object]:

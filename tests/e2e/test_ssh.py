@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,15 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from demo.person import CLIENT, Key, forwarded
 from demo.stack import ROOT, Stack
 from devcluster import packages
 from devcluster.shell import CommandFailed
 from devcluster.waiting import wait, wait_until
-from tests.integration.login.pod import CLIENT, Key
 
 pytestmark = pytest.mark.e2e
-
-PORT = 52222
 
 
 class Login:
@@ -26,7 +23,8 @@ class Login:
 
     def __init__(self, stack: Stack, folder: Path) -> None:
         self._stack, self._folder = stack, folder
-        self.keys = {name: Key(folder / name) for name in ("ann", "zoe")}
+        self.port = 0
+        self.keys = {name: Key(folder / name) for name in ("amy", "zoe")}
         told = stack.helm("get", "values", stack.release, "-n", stack.namespace, "--output", "yaml")
         self._values: dict[str, object] = yaml.safe_load(told)
         (self._before,) = (line.split()[0] for line in self._history() if "deployed" in line)
@@ -57,7 +55,7 @@ class Login:
         known = f"UserKnownHostsFile={self._folder}/known"
         options = ("BatchMode=yes", "StrictHostKeyChecking=accept-new", known, "LogLevel=ERROR")
         words = [word for option in options for word in ("-o", option)]
-        where = ["-i", str(self.keys[user].file), "-p", str(PORT), f"{user}@127.0.0.1"]
+        where = ["-i", str(self.keys[user].file), "-p", str(self.port), f"{user}@127.0.0.1"]
         argv = ["ssh", "-F", "none", *words, *where, command]
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL)
         return done.returncode, (done.stdout + done.stderr).strip()
@@ -73,41 +71,36 @@ class Login:
 def login(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Login]:
     packages.ensure(CLIENT, progress=print)
     login = Login(stack, tmp_path_factory.mktemp("ssh"))
-    login.apply(ann=2001)
+    login.apply(amy=2003)
     # A way that was opened to a pod before sshd listens there stays shut.
     where = ("-n", stack.namespace)
     stack.kubectl("rollout", "status", f"statefulset/{stack.release}-login", *where, "--timeout=2m", timeout_s=130)
-    program = str(stack.bin_dir / "kubectl") if stack.bin_dir else "kubectl"
-    forward = [program, "port-forward", *where, f"svc/{stack.release}-login", f"{PORT}:22"]
-    env = {**os.environ, "KUBECONFIG": str(stack.kubeconfig)}
-    forwarding = subprocess.Popen(forward, env=env, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
     try:
-        wait(lambda: login.ssh("ann", "true")[0] == 0, timeout_s=120, what="ann to come in")
-        yield login
+        with forwarded(stack) as login.port:
+            wait(lambda: login.ssh("amy", "true")[0] == 0, timeout_s=120, what="amy to come in")
+            yield login
     finally:
-        forwarding.terminate()
-        forwarding.wait()
         login.restore()
 
 
 def test_somebody_comes_by_ssh_and_their_job_is_theirs(stack: Stack, login: Login) -> None:
-    assert login.ssh("ann", "id; pwd")[1].splitlines() == [
-        "uid=2001(ann) gid=2001(ann) groups=2001(ann),5001(chem)", "/home/ann",
+    assert login.ssh("amy", "id; pwd")[1].splitlines() == [
+        "uid=2003(amy) gid=2003(amy) groups=2003(amy),5001(chem)", "/home/amy",
     ]  # fmt: skip
-    there = "uid=2001(ann) gid=2001(ann) groups=2001(ann),5001(chem)\n/home/ann\n700 ann"
-    assert login.ssh("ann", "srun --time=1 bash -c 'id; pwd; stat -c \"%a %U\" .'") == (0, there)
+    there = "uid=2003(amy) gid=2003(amy) groups=2003(amy),5001(chem)\n/home/amy\n700 amy"
+    assert login.ssh("amy", "srun --time=1 bash -c 'id; pwd; stat -c \"%a %U\" .'") == (0, there)
     wait(
-        lambda: "|default|" in login.ssh("ann", "sacct -XnP -o user,account,state")[1], timeout_s=30, what="accounting"
+        lambda: "|default|" in login.ssh("amy", "sacct -XnP -o user,account,state")[1], timeout_s=30, what="accounting"
     )
 
 
 def test_no_key_is_in_reach_in_login_nor_in_a_job(stack: Stack, login: Login) -> None:
     names = "-name '*.key' -o -name token -o -name 'ssh_host_*_key'"
     search = f"find / -xdev -type f \\( {names} \\) -readable -not -path '/usr/*' 2>/dev/null"
-    assert login.ssh("ann", f"{search}; true") == (0, "")
-    assert login.ssh("ann", f'srun --time=1 bash -c "{search}; true"') == (0, "")
+    assert login.ssh("amy", f"{search}; true") == (0, "")
+    assert login.ssh("amy", f'srun --time=1 bash -c "{search}; true"') == (0, "")
     for refused in ("cat /keys/*", "touch /home/x", "touch /etc/x", "ls /home/user1", "unshare --user true"):
-        assert login.ssh("ann", refused)[0] not in (0, 255), refused
+        assert login.ssh("amy", refused)[0] not in (0, 255), refused
 
 
 def test_nobody_is_let_into_sshd_by_kubectl(stack: Stack, login: Login) -> None:
@@ -117,10 +110,10 @@ def test_nobody_is_let_into_sshd_by_kubectl(stack: Stack, login: Login) -> None:
 
 def test_a_newcomer_comes_and_goes_without_a_restart(stack: Stack, login: Login) -> None:
     before = login.pods()
-    login.apply(ann=2001, zoe=2009)
+    login.apply(amy=2003, zoe=2009)
     assert wait_until(lambda: login.ssh("zoe", "srun --time=1 id -un") == (0, "zoe"), timeout_s=180, every_s=2)
-    login.apply(ann=2001)
+    login.apply(amy=2003)
     assert wait_until(lambda: login.ssh("zoe", "true")[0] == 255, timeout_s=180, every_s=2)
-    assert login.ssh("ann", "true")[0] == 0
+    assert login.ssh("amy", "true")[0] == 0
     keys = f"{stack.release}-keys"
     assert {pod for pod in login.pods() ^ before if not pod[0].startswith((keys, f"{stack.release}-accounts"))} == set()

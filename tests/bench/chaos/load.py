@@ -121,11 +121,14 @@ def read_lines(text: str) -> dict[str, tuple[Line, ...]]:
 
 
 def pod_body(planned: PlannedJob, name: str, *, stack: Stack, cpu: str) -> dict[str, object]:
-    """A pod that lasts as planned, unless it is told to end and obeys."""
+    """A pod that lasts as planned, unless it is told to end and obeys; a service if it is to be deleted."""
     script = f"said() {{ :; }}; {_TRAPS[planned.manner]}; sleep {planned.lasts_s} & wait $!"
     command = ["env", f"CHAOS_POD={name}", "bash", "-c", script]
     image, scheduler = stack.images["sunkpy"], stack.scheduler_name
-    body = workloads.pod(name, image=image, scheduler=scheduler, cpu=cpu, command=command, grace_s=planned.grace_s)
+    body = workloads.pod(
+        name, image=image, scheduler=scheduler, cpu=cpu, command=command, grace_s=planned.grace_s,
+        restart_policy="Always" if planned.is_deleted else "Never",
+    )  # fmt: skip
     annotations = {f"{names.PREFIX}partition": planned.partition}
     metadata = {"name": name, "namespace": WORKLOADS, "labels": {"app": LABEL}, "annotations": annotations}
     return body | {"metadata": metadata}

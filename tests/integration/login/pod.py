@@ -14,9 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-
+from demo.person import CLIENT, Key
 from devcluster import packages
 from devcluster.waiting import wait_until
 from sunkpy.install.keys import KINDS
@@ -45,20 +43,6 @@ _SSHD = (
 )  # fmt: skip
 _SSSD = ("tmpfs:run", "tmpfs:tmp", "tmpfs:etc/sssd", "tmpfs:var/log", "directory:var/lib/sss", "site:site:ro")
 _OF_SLURM = ("slurm/run:run/slurm:ro", "slurm/etc:etc/slurm:ro")
-
-
-CLIENT = {"ssh": "openssh-client"}
-
-
-class Key:
-    """A person's key pair. `public` is a line as values take it."""
-
-    def __init__(self, file: Path) -> None:
-        key = Ed25519PrivateKey.generate()
-        self.file = file
-        file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
-        file.chmod(0o600)
-        self.public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
 class LoginPod:

@@ -1,0 +1,102 @@
+"""Ann, a person of this Slurm cluster: who she is in the values, her key, and her way in by ssh."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_ssh_private_key,
+)
+
+from demo.stack import ROOT, Stack
+from devcluster import packages, shell
+from devcluster.waiting import wait
+
+NAME: Final = "ann"
+ACCOUNT: Final = "chem"
+NAMESPACE: Final = "chem"
+"""Whose pods are hers."""
+CLIENT: Final = {"ssh": "openssh-client"}
+_FOLDER: Final = ROOT / "build" / "demo"
+
+Say = Callable[[str], str]
+"""Output of a shell command of a person, in the home directory; CommandFailed if it fails."""
+
+
+class Key:
+    """A person's key pair, made once. `public` is a line as values take it."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            made = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+            with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as private:
+                private.write(made)
+
+    @property
+    def public(self) -> str:
+        """`ssh-ed25519 AAAA…`."""
+        key = load_ssh_private_key(self.file.read_bytes(), password=None)
+        return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+def values() -> Mapping[str, object]:
+    """Values of charts/slurm: she may log in, submit under her account, and own the pods of a namespace."""
+    person = {"uid": 2001, "groups": [ACCOUNT], "sshKeys": [Key(_FOLDER / NAME).public]}
+    return {
+        "users": {"people": {NAME: person}, "groups": {ACCOUNT: {"gid": 5001}}},
+        "accounts": {"wanted": {"accounts": {ACCOUNT: {}}, "users": {NAME: {"accounts": {ACCOUNT: {}}}}}},
+    }
+
+
+def access() -> Mapping[str, object]:
+    """The entry of scheduler.access for her namespace."""
+    return {"namespaces": [NAMESPACE], "users": [NAME], "accounts": [ACCOUNT], "partitions": ["*"]}
+
+
+@contextmanager
+def logged_in(stack: Stack) -> Iterator[Say]:
+    """Her shell on the login pod, through its Service, while the block lasts."""
+    packages.ensure(CLIENT, progress=print)
+    with forwarded(stack) as port:
+        options = ("BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
+        words = [word for option in options for word in ("-o", option)]
+        argv = ["ssh", "-F", "none", *words, "-i", str(_FOLDER / NAME), "-p", str(port), f"{NAME}@127.0.0.1"]
+
+        def say(command: str) -> str:
+            return shell.run([*argv, command], timeout_s=60).strip()
+
+        wait(lambda: say("echo in") == "in", timeout_s=120, what=f"{NAME} to come in by ssh")
+        yield say
+
+
+@contextmanager
+def forwarded(stack: Stack) -> Iterator[int]:
+    """A port of this machine that leads to sshd, through the Service."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = int(held.getsockname()[1])
+    program = str(stack.bin_dir / "kubectl") if stack.bin_dir else "kubectl"
+    service = ("-n", stack.namespace, f"svc/{stack.release}-login", f"{port}:22")
+    process = subprocess.Popen(
+        [program, "port-forward", *service],
+        env={**os.environ, "KUBECONFIG": str(stack.kubeconfig)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
