@@ -72,7 +72,7 @@ AccountingStorageTRES={{ join "," . }}
 AccountingStoreFlags=job_comment
 {{- end }}
 {{- range $factor, $weight := .Values.slurmConfig.priorityWeights }}
-PriorityWeight{{ $factor }}={{ $weight }}
+PriorityWeight{{ $factor }}={{ int64 $weight }}
 {{- end }}
 
 # Alloc: the Prolog runs on every node as soon as the job has it. Not Serial: one pod that takes its time to end would
