@@ -208,9 +208,9 @@ class RealSlurm:
         conf = machines.chart or _SLURM_CONF + machines.conf + (_ACCOUNTING_LINES if accounting else "")
         if people and not machines.chart:
             conf += "JobSubmitPlugins=lua\n"
-        ports = {"SlurmctldPort": ctld_port, "SlurmdPort": slurmd_port}
-        ports |= {"AccountingStoragePort": accounting.port} if accounting else {}
-        (etc / "slurm.conf").write_text(_on_loopback(conf, ports))
+        self._ports = {"SlurmctldPort": ctld_port, "SlurmdPort": slurmd_port}
+        self._ports |= {"AccountingStoragePort": accounting.port} if accounting else {}
+        self.configure(conf)
         (self.root / "var/lib/slurm/state").mkdir(exist_ok=True)
         os.chown(self.root / "var/lib/slurm/state", 401, 401)
         self._people = people or {}
@@ -237,6 +237,10 @@ class RealSlurm:
         namespaces = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child"]
         self._process = subprocess.Popen([*namespaces, "bash", "-c", into], stdin=subprocess.PIPE, text=True)
         _wait_for_port(rest_port, self)
+
+    def configure(self, conf: str) -> None:
+        """This is its slurm.conf, from the next start of a daemon on."""
+        (self.root / "etc/slurm/slurm.conf").write_text(_on_loopback(conf, self._ports))
 
     def send(self, signal: str, daemon: str) -> None:
         """A signal such as KILL to slurmctld, slurmd or slurmrestd; one that dies is started again."""

@@ -45,7 +45,7 @@ accounting: {tres: [gres/gpu, license/matlab]}
 accounts:
   wanted:
     qos:
-      urgent: {priority: 100}
+      urgent: {priority: 100, preempts: [normal], preemptMode: CANCEL}
       small: {perUser: {jobs: 1, tres: {cpu: 2}}}
       strict: {flags: [DenyOnLimit], perUser: {tres: {cpu: 1}}}
     accounts:
@@ -72,6 +72,11 @@ class Node(NamedTuple):
 
 
 NODES: Final = (Node("c1"), Node("c2"), Node("c3"), Node("g1", features="gpu,h100", gres="gpu:h100:2"))
+
+
+def slurm_conf(values: Mapping[str, object]) -> str:
+    """What the chart makes of values."""
+    return str(of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]["slurm.conf"])
 
 
 class Site:
@@ -114,6 +119,24 @@ class Site:
 
         try:
             await until(is_settled, timeout_s=90, every_s=0.2, what=f"the site is up: {loop.problem}")
+        finally:
+            await admin.close()
+
+    async def restart(self, values: Mapping[str, object] = VALUES) -> None:
+        """slurmctld starts anew, with other values: what was used until now counts from then on."""
+        before = self.slurm.starts("slurmctld")
+        self.slurm.configure(slurm_conf(values))
+        self.slurm.send("TERM", "slurmctld")
+        admin = self.connect("slurm")
+
+        async def is_back() -> bool:
+            try:
+                return self.slurm.starts("slurmctld") > before and await self._is_usable(admin)
+            except errors.SlurmError:
+                return False
+
+        try:
+            await until(is_back, timeout_s=60, every_s=0.2, what="slurmctld is back")
         finally:
             await admin.close()
 

@@ -7,8 +7,6 @@ its own.
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -329,18 +327,6 @@ COMMANDS: Final[Mapping[str, Command]] = {
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    if os.geteuid() != 0:
-        pytest.skip("needs root: the daemons change their user")
-    site = Site(tmp_path_factory.mktemp("site"))
-    try:
-        asyncio.run(site.settle())
-        yield site
-    finally:
-        site.stop()
-
-
-@pytest.fixture(scope="module")
 def outcomes(site: Site) -> Iterator[Mapping[str, Future[tuple[int, str]]]]:
     """What each command will have said."""
     reserved = "reservation=bobs", "users=bob", "starttime=now", "duration=60", "nodes=c3"
@@ -348,6 +334,7 @@ def outcomes(site: Site) -> Iterator[Mapping[str, Future[tuple[int, str]]]]:
     assert site.shell("bob", "sbatch --hold --job-name=bobs --output=/dev/null --wrap=true")[0] == 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
         yield {name: pool.submit(site.shell, each.user, PRELUDE + each.script) for name, each in COMMANDS.items()}
+    assert site.slurm.run_as("slurm", "scontrol", "delete", "reservation=bobs")[0] == 0
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -107,6 +107,33 @@ def test_what_else_can_be_asked(annotations, field, value):
     assert (getattr(options, field), problems) == (value, ())
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "afterok:12", "afterany:12:13", "afternotok:12_3", "after:12+10", "singleton",
+        "afterok:12,singleton", "afterok:12?afternotok:12?after:13", "afterok:4294967295",
+    ],
+)  # fmt: skip
+def test_a_job_may_wait_for_others_as_with_sbatch(text):
+    options, problems = read_options([{"sunkpy.dev/dependency": text}])
+    assert (options.dependency, problems) == (text, ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "12", "afterok", "afterok:", "afterok:0", "afterok:-1", "afterok:x", "whenever:12", "AfterOK:12", "afterok:12:",
+        "afterok:12,", "afterok:12,afterany:13?singleton", "afterok:12 singleton", "afterok:12;id", "afterok:$(id)",
+        "afterok:12\nsingleton", "singleton:12", "expand:12", "aftercorr:12", "afterok:12345678901",
+        "afterok:\u0661",
+    ],
+)  # fmt: skip
+def test_a_bad_dependency_says_what_to_write(text):
+    options, (problem,) = read_options([{"sunkpy.dev/dependency": text}])
+    assert (options.dependency, problem.fatal) == ("", True)
+    assert "is not a dependency: write afterok:123" in problem.text
+
+
 @pytest.mark.parametrize("text", ["0", "one", "1@", "1@soon", "-1", "99999", "1@1:2:3:4"])
 def test_bad_switches_say_what_to_write(text):
     _, (problem,) = read_options([{"sunkpy.dev/switches": text}])
