@@ -91,8 +91,8 @@ NodeSet={{ $name }} Feature={{ $name }}
 {{ range $name, $partition := .Values.partitions }}
 PartitionName={{ $name }} Nodes={{ join "," ($partition.nodeSets | default (list "ALL")) }} PriorityTier={{ int ($partition.priorityTier | default 1) }}
 {{- if $partition.default }} Default=YES{{ end }}
-{{- with $partition.maxTime }} MaxTime={{ . }}{{ end }}
-{{- with $partition.defaultTime }} DefaultTime={{ . }}{{ end }}
+{{- with $partition.maxTime }} MaxTime={{ kindIs "string" . | ternary . (int64 .) }}{{ end }}
+{{- with $partition.defaultTime }} DefaultTime={{ kindIs "string" . | ternary . (int64 .) }}{{ end }}
 {{- with $partition.preemptMode }} PreemptMode={{ . }}{{ end }}
 {{- with $partition.state }} State={{ . }}{{ end }}
 {{- with $partition.extra }} {{ . }}{{ end }}

@@ -90,6 +90,39 @@ def test_names_with_strange_characters_are_refused(value):
     assert str(problems[0]) == f"annotation sunkpy.dev/account: {value!r} is not a name: {allowed}"
 
 
+HOSTILE = (
+    "$(id)",
+    "`id`",
+    "a;id",
+    "a|id",
+    "a&&id",
+    "a'b",
+    'a"b',
+    "../../etc/passwd",
+    "a b",
+    "<x>",
+    "${IFS}",
+    "a\\b",
+    "ä",
+)
+NAMES = (
+    "account", "dependency", "exclusive", "gpu-type", "job-name", "on-preemption", "partition", "qos", "reservation",
+    "switches", "time-limit", "user", "wckey",
+)  # fmt: skip
+LINES = ("comment", "constraint", "licenses")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_shell_would_read_is_refused_wherever_slurm_wants_a_name(text):
+    """A comment is any line, and constraints and licenses have a grammar, which is Slurm's: no shell sees them."""
+    for name in NAMES:
+        options, problems = read_options([{P + name: text}])
+        assert (options, [problem.fatal for problem in problems]) == (JobOptions(), [True]), name
+    for name in LINES:
+        options, problems = read_options([{P + name: text}])
+        assert (getattr(options, name), problems) == (text, ())
+
+
 @pytest.mark.parametrize(
     ("annotations", "field", "value"),
     [
