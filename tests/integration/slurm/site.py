@@ -160,6 +160,16 @@ class Site:
         done = subprocess.run(argv, env=env, **out, text=True, check=False, cwd="/", timeout=timeout_s)
         return done.returncode, done.stdout
 
+    async def clear(self) -> None:
+        """No job of anybody is left."""
+
+        async def is_idle() -> bool:
+            return not self.slurm.run_as("slurm", "squeue", "--noheader")[1].strip()
+
+        for user in PEOPLE:
+            self.slurm.run_as("slurm", "scancel", f"--user={user}")
+        await until(is_idle, timeout_s=60, what="all jobs to be gone")
+
     def logs(self) -> str:
         """The last lines of each daemon."""
         return f"{self.slurm.logs()}\n{self.accounting.logs()}"

@@ -36,12 +36,7 @@ HOSTILE = (
 async def scheduler(site: Site) -> AsyncIterator[Slurm]:
     client = site.connect("k8s")
     yield client
-    site.slurm.run_as("slurm", "scancel", "--user=ann")
-
-    async def is_idle() -> bool:
-        return not site.slurm.run_as("slurm", "squeue", "--noheader")[1].strip()
-
-    await until(is_idle, timeout_s=60, what="all jobs to be gone")
+    await site.clear()
     await client.close()
 
 

@@ -28,17 +28,8 @@ async def scheduler(site: Site) -> AsyncIterator[Slurm]:
     """The client as the scheduler has it; what a test leaves in the queue is gone after it."""
     client = site.connect("k8s")
     yield client
-    await all_end(site)
+    await site.clear()
     await client.close()
-
-
-async def all_end(site: Site) -> None:
-    async def is_idle() -> bool:
-        return not site.slurm.run_as("slurm", "squeue", "--noheader")[1].strip()
-
-    for user in ("ann", "bob"):
-        site.slurm.run_as("slurm", "scancel", f"--user={user}")
-    await happens(is_idle, "all jobs to be gone")
 
 
 def pods_job(**changes: object) -> JobSubmission:
@@ -126,7 +117,7 @@ async def test_a_reservation_is_for_the_pods_of_those_who_have_it(site: Site, sc
             await submitted(scheduler, "bob", reservation="anns")
         assert "reservation anns" in refused.value.message
     finally:
-        await all_end(site)
+        await site.clear()
         assert site.slurm.run_as("slurm", "scontrol", "delete", "reservation=anns")[0] == 0
 
 
@@ -151,7 +142,7 @@ async def test_a_higher_partition_preempts_pods_and_a_qos_where_slurm_is_told_so
     await waits_for(scheduler, waiting, "Resources")
     await runs(scheduler, sbatch(site, "bob", "--partition=high", "--exclusive", "--nodelist=c1"))
     await ended_as(scheduler, pods, "PREEMPTED")
-    await all_end(site)
+    await site.clear()
     try:
         await site.restart(BY_QOS)
         pods = await submitted(scheduler, "bob", **whole)
@@ -165,18 +156,17 @@ async def test_a_higher_partition_preempts_pods_and_a_qos_where_slurm_is_told_so
 
 
 async def test_a_job_waits_for_the_end_of_pods(site: Site, scheduler: Slurm) -> None:
-    pods = await submitted(scheduler, "ann")
+    # One word more in the script tells when the traps are set.
+    script = PLACEHOLDER_SCRIPT.replace("held=$!", "held=$!; touch /home/ann/trapped", 1)
+    pods = await submitted(scheduler, "ann", script=script)
     after = sbatch(site, "bob", f"--dependency=afterok:{pods}", "--wrap=true")
     await waits_for(scheduler, after, "Dependency")
-    await runs(scheduler, pods)
 
-    async def has_ended_as_told() -> bool:
-        """Its script may not have begun when it was told first."""
-        if not (await scheduler.job(pods)).is_ended:
-            await scheduler.signal_job(pods, "USR1", user="ann")
-        return (await scheduler.job(pods)).is_ended
+    async def is_trapped() -> bool:
+        return (site.slurm.root / "home/ann/trapped").exists()
 
-    await happens(has_ended_as_told, "the job of the pods to end")
+    await happens(is_trapped, "the script to have set its traps")
+    await scheduler.signal_job(pods, "USR1", user="ann")
     await ended_as(scheduler, after, "COMPLETED")
 
 
