@@ -115,6 +115,7 @@ _HINTS = {
     2014: "no node of the partition can ever satisfy this; ask for less or another partition",
     2015: "the partition's limits do not allow this; ask for less or another partition",
     2029: "name a feature that `sinfo -o %f` lists",
+    2038: "name jobs that `squeue --states=all` lists; Slurm forgets jobs some minutes after their end (MinJobAge)",
     2045: "name an account the user is associated with in `sacctmgr`",
     2050: "a limit of the user's account or of the QoS; see `sacctmgr show assoc` and `sacctmgr show qos`",
     2066: "name a QOS that `sacctmgr show qos` lists",

@@ -198,6 +198,7 @@ def _wishes(submission: JobSubmission) -> str:
         "reservation": submission.reservation,
         "constraints": submission.constraints,
         "licenses": submission.licenses,
+        "dependency": submission.dependency,
     }
     text = ", ".join(f"{name} {value}" for name, value in wishes.items() if value)
     return f" ({text})" if text else ""

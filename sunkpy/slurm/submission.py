@@ -9,8 +9,9 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
     """What to ask of `POST job/submit` or `job/allocate`. Memory in MiB; 0 and empty mean Slurm's default.
 
     `time_limit_minutes`: None is the partition's default, 0 is unlimited. `shared` is who else may use the nodes:
-    `none`, `user`, `mcs`, `topo` (man sbatch, --exclusive). `tasks` may share nodes: at least `minimum_nodes`, at most
-    `maximum_nodes`. `switches`: on at most so many leaf switches, unless that takes longer than `switches_wait_s`.
+    `none`, `user`, `mcs`, `topo` (man sbatch, --exclusive). `dependency` as sbatch reads it. `tasks` may share nodes:
+    at least `minimum_nodes`, at most `maximum_nodes`. `switches`: on at most so many leaf switches, unless that takes
+    longer than `switches_wait_s`.
     `tres_per_node` and `tres_per_task` are Slurm's text, such as `gres/gpu:h100:2`. The job is never requeued: a
     workload comes back as new pods of its own controller.
     """
@@ -24,6 +25,7 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
     reservation: str = ""
     constraints: str = ""
     licenses: str = ""
+    dependency: str = ""
     wckey: str = ""
     switches: int = 0
     switches_wait_s: int | None = None
@@ -69,6 +71,7 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
             "reservation": self.reservation,
             "constraints": self.constraints,
             "licenses": self.licenses,
+            "dependency": self.dependency,
             "wckey": self.wckey,
             "required_switches": _number(self.switches),
             "wait_for_switch": self.switches_wait_s,
@@ -101,6 +104,7 @@ class JobUpdate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reservation: str | None = None
     constraints: str | None = None
     licenses: str | None = None
+    dependency: str | None = None
     required_switches: int | None = None
     wait_for_switch: int | None = None
     time_limit_minutes: int | None = None

@@ -72,7 +72,7 @@ AccountingStorageTRES={{ join "," . }}
 AccountingStoreFlags=job_comment
 {{- end }}
 {{- range $factor, $weight := .Values.slurmConfig.priorityWeights }}
-PriorityWeight{{ $factor }}={{ $weight }}
+PriorityWeight{{ $factor }}={{ int64 $weight }}
 {{- end }}
 
 # Alloc: the Prolog runs on every node as soon as the job has it. Not Serial: one pod that takes its time to end would
@@ -91,8 +91,8 @@ NodeSet={{ $name }} Feature={{ $name }}
 {{ range $name, $partition := .Values.partitions }}
 PartitionName={{ $name }} Nodes={{ join "," ($partition.nodeSets | default (list "ALL")) }} PriorityTier={{ int ($partition.priorityTier | default 1) }}
 {{- if $partition.default }} Default=YES{{ end }}
-{{- with $partition.maxTime }} MaxTime={{ . }}{{ end }}
-{{- with $partition.defaultTime }} DefaultTime={{ . }}{{ end }}
+{{- with $partition.maxTime }} MaxTime={{ kindIs "string" . | ternary . (int64 .) }}{{ end }}
+{{- with $partition.defaultTime }} DefaultTime={{ kindIs "string" . | ternary . (int64 .) }}{{ end }}
 {{- with $partition.preemptMode }} PreemptMode={{ . }}{{ end }}
 {{- with $partition.state }} State={{ . }}{{ end }}
 {{- with $partition.extra }} {{ . }}{{ end }}

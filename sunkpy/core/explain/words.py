@@ -131,6 +131,7 @@ CURES: Final = {
     "InvalidAccount": "Name an account that exists: sunkpy.dev/account; sacctmgr show account lists them.",
     "InvalidQOS": "Name a QoS that exists: sunkpy.dev/qos; sacctmgr show qos lists them.",
     "ReservationDeleted": "Name a reservation that exists, or none: sunkpy.dev/reservation.",
+    "DependencyNeverSatisfied": "Name another job, or none: sunkpy.dev/dependency. This one did not end as asked.",
     "JobHeldAdmin": "Ask an administrator of Slurm, who holds it: scontrol release {job}.",
     "JobHeldUser": "Release it: scontrol release {job}.",
 }

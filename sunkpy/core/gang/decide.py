@@ -66,6 +66,7 @@ NEVER_STARTS = {
     "InvalidAccount": "the account does not exist or may not be used",
     "InvalidQOS": "the QoS does not exist or may not be used",
     "ReservationDeleted": "the reservation no longer exists",
+    "DependencyNeverSatisfied": "a job that it depends on has not ended as it should",
     "JobHeldAdmin": "an administrator holds the job",
     "JobHeldUser": "the job is held; release it with scontrol release",
 }

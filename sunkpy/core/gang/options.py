@@ -82,6 +82,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     constraint: str = ""
     shared: str = ""
     licenses: str = ""
+    dependency: str = ""
     wckey: str = ""
     switches: Switches | None = None
     on_preemption: str = "evict"
@@ -320,6 +321,21 @@ def _switches(text: str) -> Switches:
     return Switches(count=int(count), wait_s=seconds)
 
 
+_JOB: Final = "[1-9][0-9]{0,9}(?:_[0-9]{1,9})?"
+_EVENT: Final = rf"(?:after(?:any|notok|ok):{_JOB}(?::{_JOB})*|after:{_JOB}(?:\+[0-9]{{1,5}})?|singleton)"
+_DEPENDENCY: Final = re.compile(rf"{_EVENT}(?:(?:,{_EVENT})*|(?:\?{_EVENT})*)")
+
+
+def _dependency(text: str) -> str:
+    """What of sbatch --dependency makes sense for a job that is not an array."""
+    if not _DEPENDENCY.fullmatch(text):
+        raise BadOption(
+            f"{text!r} is not a dependency: write afterok:123, afterany:123:124, afternotok:123, after:123+10 or "
+            "singleton; several with , for all of them or ? for any"
+        )
+    return text
+
+
 _ON_PREEMPTION: Final = ("evict", "suspend")
 
 
@@ -342,6 +358,7 @@ _OPTIONS: Final[dict[str, _Option]] = {
     "constraint": _Option("constraint", _line, ((SLINKY + "constraints", _line),)),
     "exclusive": _Option("shared", _exclusive, ((SUNK + "exclusive", _exclusive), (SLINKY + "exclusive", _exclusive))),
     "licenses": _Option("licenses", _line, ((SLINKY + "licenses", _line),)),
+    "dependency": _Option("dependency", _dependency),
     "gpu-type": _Option("gpu_type", _word),
     "job-name": _Option("job_name", _word, ((SLINKY + "job-name", _word),)),
     "wckey": _Option("wckey", _word, ((SLINKY + "wckey", _word),)),

@@ -122,6 +122,7 @@ def plan_terms(gang: Gang, policy: Policy) -> Terms:
         reservation=options.reservation,
         constraint=options.constraint,
         licenses=options.licenses,
+        dependency=options.dependency,
         switches=options.switches,
         time_limit_min=_time_limit_min(gang),
         shared=options.shared,
@@ -156,8 +157,9 @@ def _request(gang: Gang, policy: Policy, slots: Slots, *, has_own_nodes: bool) -
         options=options,
         time_limit_min=terms.time_limit_min,
         terms=terms,
-        # An allocation has no script, so nothing that could end with the exit code of pods.
-        at_once=policy.immediate_allocation and not has_exit_code(gang),
+        # An allocation has no script, so nothing that could end with the exit code of pods. What waits for another job
+        # would only be refused.
+        at_once=policy.immediate_allocation and not options.dependency and not has_exit_code(gang),
     )
 
 

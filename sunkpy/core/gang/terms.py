@@ -30,6 +30,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     reservation: str = ""
     constraint: str = ""
     licenses: str = ""
+    dependency: str = ""
     switches: Switches | None = None
     time_limit_min: int | None = None
     by_slurm: bool = False
@@ -48,7 +49,7 @@ _FIXED: Final = {
 """What cannot be changed, under the name of its annotation, and why."""
 
 _FIELDS: Final = tuple(field for field in Terms.__struct_fields__ if field not in ("by_slurm", *_FIXED))
-_CAN_BE_EMPTIED: Final = frozenset({"comment", "reservation", "constraint", "licenses"})
+_CAN_BE_EMPTIED: Final = frozenset({"comment", "reservation", "constraint", "licenses", "dependency"})
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +113,8 @@ def find_change(has: Terms, wants: Terms) -> Change | None:
 
 
 def _is_unlike(field: str, has: Terms, wants: Terms) -> bool:
+    if field == "dependency" and has.by_slurm:
+        return False  # Slurm tells in its own words what is left of it
     if field == "switches" and has.by_slurm and has.switches is not None and wants.switches is not None:
         return has.switches.count != wants.switches.count  # how long it waits for them is not told
     return bool(getattr(has, field) != getattr(wants, field))

@@ -1,7 +1,8 @@
-"""A real Slurm for each module of tests, and clients of two of its users."""
+"""A real Slurm for each module of tests, and clients of two of its users; for all, one as the chart configures it."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 
@@ -10,6 +11,7 @@ import pytest
 from sunkpy.slurm import Slurm
 from tests.integration.slurm.asking import connect, happens, is_usable
 from tests.integration.slurm.daemons import RealSlurm
+from tests.integration.slurm.site import Site
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +22,19 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
     slurm = RealSlurm(tmp_path_factory.mktemp("slurm"), os.environ.get("SLURM_SUITE", "trixie"))
     yield slurm
     slurm.stop()
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """People, accounts, nodes and a slurm.conf of the chart's. Who changes it changes it back."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: the daemons change their user")
+    site = Site(tmp_path_factory.mktemp("site"))
+    try:
+        asyncio.run(site.settle())
+        yield site
+    finally:
+        site.stop()
 
 
 @pytest.fixture

@@ -30,8 +30,6 @@ PASSWORD = "a'b\\c#d e`f$g%h"
 _SLURM_CONF = """\
 ClusterName=it
 SlurmctldHost=localhost(127.0.0.1)
-SlurmctldPort={ctld_port}
-SlurmdPort={slurmd_port}
 SlurmUser=slurm
 AuthType=auth/slurm
 CredType=cred/slurm
@@ -102,7 +100,6 @@ StorageUser=slurm
 _ACCOUNTING_LINES = """\
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=localhost
-AccountingStoragePort={port}
 AccountingStorageEnforce=associations,limits,qos
 GresTypes=gpu
 AccountingStorageTRES=gres/gpu
@@ -111,14 +108,27 @@ AccountingStoreFlags=job_comment
 
 
 class Machines(msgspec.Struct, frozen=True, kw_only=True):
-    """What jobs run on: lines of slurm.conf, a script that starts it, and files that Slurm looks for beside its own."""
+    """What jobs run on: lines of slurm.conf, a script that starts it, and files that Slurm looks for beside its own.
 
-    conf: str
+    `chart`: slurm.conf of a chart, instead of the one of these tests; of what it says only addresses are changed.
+    """
+
+    conf: str = ""
+    chart: str = ""
     start: str = ""
     files: Mapping[str, str] = {}
 
 
 ONE_SLURMD = Machines(conf=_ONE_SLURMD_CONF, start=_KEEP_SLURMD, files={"epilog.sh": _EPILOG})
+
+
+def _on_loopback(conf: str, ports: Mapping[str, int]) -> str:
+    """slurm.conf whose daemons are all here, each on a port of its own."""
+    lines = [line for line in conf.splitlines() if line.partition("=")[0] not in ports]
+    hosts = {"SlurmctldHost": "localhost(127.0.0.1)", "AccountingStorageHost": "localhost"}
+    named = [(line, line.partition("=")[0]) for line in lines]
+    lines = [f"{name}={hosts[name]}" if name in hosts else line for line, name in named]
+    return "\n".join([*lines, *(f"{name}={port}" for name, port in ports.items()), ""])
 
 
 class RealAccounting:
@@ -139,11 +149,6 @@ class RealAccounting:
         os.chown(self.root / "etc/slurm", 401, 401)
         self.mariadb = self.start_mariadb()
         self.slurmdbd = self.start_slurmdbd()
-
-    @property
-    def conf(self) -> str:
-        """What slurm.conf says of it."""
-        return _ACCOUNTING_LINES.format(port=self.port)
 
     def start_mariadb(self) -> subprocess.Popen[bytes]:
         """MariaDB as its image starts it."""
@@ -200,9 +205,14 @@ class RealSlurm:
             unpack(suite, ("slurmctld", "slurmrestd", "slurmd"), self.root)
         ctld_port, slurmd_port, rest_port = free_ports(3)
         etc = self.root / "etc/slurm"
-        conf = _SLURM_CONF.format(ctld_port=ctld_port, slurmd_port=slurmd_port)
-        conf += machines.conf + (accounting.conf if accounting else "")
-        (etc / "slurm.conf").write_text(conf + ("JobSubmitPlugins=lua\n" if people else ""))
+        conf = machines.chart or _SLURM_CONF + machines.conf + (_ACCOUNTING_LINES if accounting else "")
+        if people and not machines.chart:
+            conf += "JobSubmitPlugins=lua\n"
+        self._ports = {"SlurmctldPort": ctld_port, "SlurmdPort": slurmd_port}
+        self._ports |= {"AccountingStoragePort": accounting.port} if accounting else {}
+        self.configure(conf)
+        (self.root / "var/lib/slurm/state").mkdir(exist_ok=True)
+        os.chown(self.root / "var/lib/slurm/state", 401, 401)
         self._people = people or {}
         if people:
             shutil.copy(ROOT / "charts/slurm/files/job_submit.lua", etc)
@@ -227,6 +237,10 @@ class RealSlurm:
         namespaces = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child"]
         self._process = subprocess.Popen([*namespaces, "bash", "-c", into], stdin=subprocess.PIPE, text=True)
         _wait_for_port(rest_port, self)
+
+    def configure(self, conf: str) -> None:
+        """This is its slurm.conf, from the next start of a daemon on."""
+        (self.root / "etc/slurm/slurm.conf").write_text(_on_loopback(conf, self._ports))
 
     def send(self, signal: str, daemon: str) -> None:
         """A signal such as KILL to slurmctld, slurmd or slurmrestd; one that dies is started again."""

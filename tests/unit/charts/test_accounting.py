@@ -216,6 +216,8 @@ def test_a_wrong_value_of_accounting_is_refused_by_name(accounting: dict[str, ob
 
 
 def test_priorities_are_what_the_values_weigh():
-    conf = _conf({"slurmConfig": {"priorityWeights": {"Fairshare": 10000, "QOS": 5}}})
-    assert {"PriorityWeightFairshare=10000", "PriorityWeightQOS=5"} <= set(conf)
+    conf = _conf({"slurmConfig": {"priorityWeights": {"Fairshare": 10000, "QOS": 5, "Age": 2000000}}})
+    # Helm reads numbers as floats, and slurmctld ends at 2e+06.
+    weights = {"PriorityWeightFairshare=10000", "PriorityWeightQOS=5", "PriorityWeightAge=2000000"}
+    assert weights <= set(conf)
     assert not [line for line in _conf() if line.startswith("PriorityWeight")]

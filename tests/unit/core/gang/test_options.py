@@ -90,6 +90,39 @@ def test_names_with_strange_characters_are_refused(value):
     assert str(problems[0]) == f"annotation sunkpy.dev/account: {value!r} is not a name: {allowed}"
 
 
+HOSTILE = (
+    "$(id)",
+    "`id`",
+    "a;id",
+    "a|id",
+    "a&&id",
+    "a'b",
+    'a"b',
+    "../../etc/passwd",
+    "a b",
+    "<x>",
+    "${IFS}",
+    "a\\b",
+    "ä",
+)
+NAMES = (
+    "account", "dependency", "exclusive", "gpu-type", "job-name", "on-preemption", "partition", "qos", "reservation",
+    "switches", "time-limit", "user", "wckey",
+)  # fmt: skip
+LINES = ("comment", "constraint", "licenses")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_shell_would_read_is_refused_wherever_slurm_wants_a_name(text):
+    """A comment is any line, and constraints and licenses have a grammar, which is Slurm's: no shell sees them."""
+    for name in NAMES:
+        options, problems = read_options([{P + name: text}])
+        assert (options, [problem.fatal for problem in problems]) == (JobOptions(), [True]), name
+    for name in LINES:
+        options, problems = read_options([{P + name: text}])
+        assert (getattr(options, name), problems) == (text, ())
+
+
 @pytest.mark.parametrize(
     ("annotations", "field", "value"),
     [
@@ -105,6 +138,33 @@ def test_names_with_strange_characters_are_refused(value):
 def test_what_else_can_be_asked(annotations, field, value):
     options, problems = read_options([annotations])
     assert (getattr(options, field), problems) == (value, ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "afterok:12", "afterany:12:13", "afternotok:12_3", "after:12+10", "singleton",
+        "afterok:12,singleton", "afterok:12?afternotok:12?after:13", "afterok:4294967295",
+    ],
+)  # fmt: skip
+def test_a_job_may_wait_for_others_as_with_sbatch(text):
+    options, problems = read_options([{"sunkpy.dev/dependency": text}])
+    assert (options.dependency, problems) == (text, ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "12", "afterok", "afterok:", "afterok:0", "afterok:-1", "afterok:x", "whenever:12", "AfterOK:12", "afterok:12:",
+        "afterok:12,", "afterok:12,afterany:13?singleton", "afterok:12 singleton", "afterok:12;id", "afterok:$(id)",
+        "afterok:12\nsingleton", "singleton:12", "expand:12", "aftercorr:12", "afterok:12345678901",
+        "afterok:\u0661",
+    ],
+)  # fmt: skip
+def test_a_bad_dependency_says_what_to_write(text):
+    options, (problem,) = read_options([{"sunkpy.dev/dependency": text}])
+    assert (options.dependency, problem.fatal) == ("", True)
+    assert "is not a dependency: write afterok:123" in problem.text
 
 
 @pytest.mark.parametrize("text", ["0", "one", "1@", "1@soon", "-1", "99999", "1@1:2:3:4"])

@@ -94,6 +94,12 @@ def test_a_service_is_asked_for_at_once(restart_policy, is_wished, at_once):
     assert plan_cover(gang, policy, {"uid-1": "n1"}).at_once is at_once
 
 
+def test_what_waits_for_another_job_is_queued():
+    gang = make_gang(restart_policy="Always", annotations={"sunkpy.dev/dependency": "afterok:12"})
+    job = plan_job(gang, Policy(gpu_resources={}))
+    assert (job.at_once, job.options.dependency, job.terms.dependency) == (False, "afterok:12", "afterok:12")
+
+
 def test_the_comment_leads_back_to_the_pod():
     comment = plan(annotations={"sunkpy.dev/comment": "nightly: run 3"}).comment
     assert comment == "k8s:default/web-1:uid-1 nightly: run 3"

@@ -55,6 +55,15 @@ def test_how_long_a_job_waits_for_switches_is_not_told_by_slurm():
     assert find_change(read, replace(OURS, switches=Switches(count=2, wait_s=60))) is None
 
 
+def test_what_a_job_waits_for_is_changed_and_slurms_words_for_what_is_left_of_it_are_not_compared():
+    change = find_change(OURS, replace(OURS, dependency="afterok:1"))
+    assert change is not None
+    gone = find_change(change.to, OURS)
+    assert gone is not None
+    assert (change.fields, gone.fields) == (("dependency",), ("dependency",))
+    assert find_change(BY_SLURM, replace(OURS, dependency="afterok:1")) is None
+
+
 def test_the_terms_of_a_job_are_read_from_slurm():
     job = SlurmJob(id=JobId(1), name="web", partition="low", constraint="a100", switches=1, time_limit_min=0)
     assert terms_of(job) == Terms(

@@ -1,0 +1,199 @@
+"""A site: the values of an administrator, what the chart makes of them, and real daemons that have exactly that.
+
+slurm.conf, the hooks, the script of slurmctld, people and accounts are the chart's; only addresses are others. Each
+node is started as its pod is, by start-slurmd, with folders of its own where a pod has them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+import yaml
+from prometheus_client import CollectorRegistry
+
+from sunkpy.accounts.loop import AccountsLoop
+from sunkpy.accounts.metrics import AccountsMetrics
+from sunkpy.accounts.settings import AccountsSettings
+from sunkpy.runtime.settings import SlurmSettings
+from sunkpy.slurm import Slurm, errors
+from tests.integration.slurm.daemons import Machines, RealAccounting, RealSlurm, free_ports
+from tests.polling import until
+from tests.unit.charts.rendering import of_kind, render
+
+VALUES: Final = yaml.safe_load("""
+clusterName: it
+nodeSets: {compute: {}, gpu: {gpu: {resource: nvidia.com/gpu, type: h100}}}
+partitions:
+  low: {default: true, priorityTier: 1, defaultTime: "10:00", maxTime: "1-0", nodeSets: [compute]}
+  high: {priorityTier: 10, nodeSets: [compute]}
+  gpu: {nodeSets: [gpu]}
+  closed: {state: DOWN}
+slurmConfig:
+  priorityWeights: {Fairshare: 10000, Age: 1000, QOS: 1000000}
+  schedulerParameters: [batch_sched_delay=0, bf_interval=1]
+  killWaitSeconds: 3
+  extra: |
+    Licenses=matlab:2
+users:
+  people: {ann: {uid: 2001}, bob: {uid: 2002}, eve: {uid: 2003}}
+accounting: {tres: [gres/gpu, license/matlab]}
+accounts:
+  wanted:
+    qos:
+      urgent: {priority: 100, preempts: [normal], preemptMode: CANCEL}
+      small: {perUser: {jobs: 1, tres: {cpu: 2}}}
+      strict: {flags: [DenyOnLimit], perUser: {tres: {cpu: 1}}}
+    accounts:
+      chem: {shares: 10, qos: [normal, urgent, small, strict]}
+      phys: {shares: 10, qos: [normal]}
+    users:
+      ann: {accounts: {chem: {}}}
+      bob: {accounts: {phys: {}}}
+    pods: {account: chem}
+scheduler:
+  access: [{namespaces: [chem], users: [ann, bob]}]
+""")
+PEOPLE: Final = {name: person["uid"] for name, person in VALUES["users"]["people"].items()}
+_PRIVATE: Final = ("/tmp", "/run", "/etc/slurm", "/etc/sunkpy", "/var/lib/sunkpy", "/var/spool/slurmd")
+
+
+class Node(NamedTuple):
+    """One that start-slurmd starts."""
+
+    name: str
+    cpus: int = 16
+    features: str = "compute"
+    gres: str = ""
+
+
+NODES: Final = (Node("c1"), Node("c2"), Node("c3"), Node("g1", features="gpu,h100", gres="gpu:h100:2"))
+
+
+def slurm_conf(values: Mapping[str, object]) -> str:
+    """What the chart makes of values."""
+    return str(of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]["slurm.conf"])
+
+
+class Site:
+    """Its daemons. `shell` is what somebody does who has logged in."""
+
+    def __init__(self, folder: Path, *, values: Mapping[str, object] = VALUES, nodes: tuple[Node, ...] = NODES) -> None:
+        suite = os.environ.get("SLURM_SUITE", "trixie")
+        maps = {name: each.get("data") or {} for name, each in of_kind(render("slurm", values), "ConfigMap").items()}
+        self._accounts = maps["demo-accounts"]["config.yaml"]
+        self.accounting = RealAccounting(folder, suite)
+        config = dict(maps["demo-slurm-config"])
+        for name, text in maps["demo-people"].items():
+            (self.accounting.root / "var/lib/extrausers" / name).write_text(text)
+        for name, uid in PEOPLE.items():
+            home = self.accounting.root / "home" / name
+            home.mkdir()
+            os.chown(home, uid, uid)
+        machines = Machines(chart=config.pop("slurm.conf"), start=_start(nodes), files=config)
+        self.slurm = RealSlurm(folder, suite, self.accounting, machines=machines)
+        self._nodes = nodes
+
+    def connect(self, user: str) -> Slurm:
+        """A client of slurmrestd."""
+        key = str(self.slurm.key_file)
+        return Slurm.connect(SlurmSettings(url=self.slurm.url, user=user, jwt_key_file=key))
+
+    async def settle(self) -> None:
+        """Accounts are as values want them, slurmctld knows of them, and the nodes are there."""
+        unused = SlurmSettings(url="http://nowhere", jwt_key_file="/nowhere")
+        settings = msgspec.structs.replace(msgspec.yaml.decode(self._accounts, type=AccountsSettings), slurm=unused)
+        admin = self.connect("slurm")
+        loop = AccountsLoop(slurm=admin, settings=settings, metrics=AccountsMetrics(CollectorRegistry()))
+
+        async def is_settled() -> bool:
+            try:
+                is_known = ("root", "") in (await admin.accounting("it")).associations
+                return is_known and await loop.settle() and await self._is_usable(admin)
+            except errors.SlurmError:
+                return False
+
+        try:
+            await until(is_settled, timeout_s=90, every_s=0.2, what=f"the site is up: {loop.problem}")
+        finally:
+            await admin.close()
+
+    async def restart(self, values: Mapping[str, object] = VALUES) -> None:
+        """slurmctld starts anew, with other values: what was used until now counts from then on."""
+        before = self.slurm.starts("slurmctld")
+        self.slurm.configure(slurm_conf(values))
+        self.slurm.send("TERM", "slurmctld")
+        admin = self.connect("slurm")
+
+        async def is_back() -> bool:
+            try:
+                return self.slurm.starts("slurmctld") > before and await self._is_usable(admin)
+            except errors.SlurmError:
+                return False
+
+        try:
+            await until(is_back, timeout_s=60, every_s=0.2, what="slurmctld is back")
+        finally:
+            await admin.close()
+
+    async def _is_usable(self, admin: Slurm) -> bool:
+        nodes = [await admin.node(node.name) for node in self._nodes]
+        shares = {share.user for share in await admin.shares()}
+        return all(node.is_registered and not node.is_drain for node in nodes) and {"ann", "bob"} <= shares
+
+    def shell(self, user: str, script: str, *, timeout_s: float = 60) -> tuple[int, str]:
+        """Exit code, and what a script of bash says, as somebody who has logged in."""
+        uid = PEOPLE[user]
+        into = 'hostname localhost; mount --bind /dev "$1/dev"; exec chroot --userspec="$2:$2" "$1" bash -c "$3"'
+        argv = ["unshare", "--mount", "--uts", "bash", "-c", into, "-", str(self.slurm.root), str(uid), script]
+        env = {
+            "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            "HOME": f"/home/{user}",
+            "USER": user,
+            "LOGNAME": user,
+        }
+        out = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        done = subprocess.run(argv, env=env, **out, text=True, check=False, cwd="/", timeout=timeout_s)
+        return done.returncode, done.stdout
+
+    async def clear(self) -> None:
+        """No job of anybody is left."""
+
+        async def is_idle() -> bool:
+            return not self.slurm.run_as("slurm", "squeue", "--noheader")[1].strip()
+
+        for user in PEOPLE:
+            self.slurm.run_as("slurm", "scancel", f"--user={user}")
+        await until(is_idle, timeout_s=60, what="all jobs to be gone")
+
+    def logs(self) -> str:
+        """The last lines of each daemon."""
+        return f"{self.slurm.logs()}\n{self.accounting.logs()}"
+
+    def stop(self) -> None:
+        """All daemons end."""
+        self.accounting.stop()
+        self.slurm.stop()
+
+
+def _start(nodes: tuple[Node, ...]) -> str:
+    """What starts the nodes: each a slurmd pod of its own, as far as folders go."""
+    own = " && ".join(f"mkdir -p {folder} && mount -t tmpfs -o mode=755 tmpfs {folder}" for folder in _PRIVATE)
+    lines = []
+    for node, port in zip(nodes, free_ports(len(nodes)), strict=True):
+        size = (
+            f"CPUs={node.cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket={node.cpus} ThreadsPerCore=1 RealMemory=32000"
+        )
+        gres = f" Gres={node.gres}" if node.gres else ""
+        conf = f"{size} Feature={node.features}{gres} Port={port}"
+        env = f"SUNKPY_SLURM_NODE={node.name} SUNKPY_CPUS={node.cpus} SUNKPY_MEMORY_MIB=32000"
+        env += f" SUNKPY_FEATURES={node.features} SUNKPY_GRES={node.gres} SUNKPY_FAKE_GPUS=1"
+        start = f'{own} && chmod 1777 /tmp && exec env {env} start-slurmd --conf "{conf}"'
+        alone = f"unshare --mount --propagation unchanged bash -c '{start}'"
+        lines.append(f"keep {alone} >> /var/log/slurmd-{node.name}.log 2>&1 &\n")
+    conf_server = "export SUNKPY_CONF_SERVER=localhost:$(sed -n s/^SlurmctldPort=//p /etc/slurm/slurm.conf)\n"
+    return conf_server + "".join(lines)
