@@ -92,6 +92,23 @@ def test_a_job_id_that_slurm_uses_again_belongs_to_the_new_gang():
     assert ledger.by_job(7) is new
 
 
+@pytest.mark.parametrize(
+    ("fields", "is_urgent"),
+    [
+        ({}, False),
+        ({"state": PENDING}, False),
+        ({"state": RUNNING}, True),
+        ({"prologs": {"n1": 1.0}}, True),
+        ({"is_allocation": True}, True),
+    ],
+)
+def test_a_gang_goes_first_once_its_job_has_nodes_and_an_allocation_has_them_at_once(fields, is_urgent):
+    ledger = Ledger(lambda: 0.0)
+    entry = ledger.ensure(gang_id("web"))
+    entry.jobs[7] = job(**fields)
+    assert ledger.is_urgent(entry.id) is is_urgent
+
+
 def test_the_delay_between_submits_grows_and_ends_when_something_changes():
     entry = Ledger().ensure(gang_id("uid"))
     delays = [entry.back_off("no", now=0.0) for _ in range(12)]
