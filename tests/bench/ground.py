@@ -125,7 +125,7 @@ def _apiserver(folder: Path, etcd: int, port: int, key: Path) -> list[str]:
         "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--service-cluster-ip-range=10.254.0.0/16",
         f"--token-auth-file={folder}/tokens.csv", "--authorization-mode=RBAC", "--allow-privileged=true",
         "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={key}",
-        f"--service-account-signing-key-file={key}", "--disable-admission-plugins=ServiceAccount",
+        f"--service-account-signing-key-file={key}", "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
         "--feature-gates=WatchList=false", "--endpoint-reconciler-type=none",
     ]  # fmt: skip
 

@@ -1,0 +1,156 @@
+"""From what was measured at one size to figures with their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tests.bench import report
+from tests.bench.report import Figure
+from tests.bench.scale.load import STARTS_PER_S
+from tests.bench.spent import Spent
+
+_PEER_SHARE = 1.2
+_CALLS_PER_S = 1.2
+_CORE = 3.0
+_MEMORY_MIB = 400
+_OF_SLURMCTLD = 10.0
+_SHARE = "% of a core"
+_PEER = "DaemonSet controller, its limit of 20 requests/s lifted, s"
+
+
+class Created(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds until all pods were there, and who used the machine meanwhile."""
+
+    ours_s: float
+    peer_s: float
+    limit: str
+
+
+class Delays(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of each sample, in one kind of weather, and who used the machine meanwhile."""
+
+    cordon_s: list[float]
+    drain_s: list[float]
+    limit: str
+
+
+class Idle(msgspec.Struct, frozen=True, kw_only=True):
+    """What each process of sunkpy used in `span_s`; which share of a core slurmctld used, with them and without."""
+
+    span_s: float
+    spent: Mapping[str, Spent]
+    slurmctld_with: float
+    slurmctld_without: float
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """All of one size. `ground_mib` is what all programs together hold."""
+
+    size: int
+    created: Created
+    idle: Idle
+    quiet: Delays
+    busy: Delays
+    starts_per_s: float
+    ground_mib: float
+
+
+def figures(measured: Measured) -> list[Figure]:
+    """In the order of the issue they answer to: creation, cordons, drains, what it costs to do nothing."""
+    at = f"{measured.size} nodes"
+    load = f"{STARTS_PER_S} job starts/s"
+    quiet, busy = measured.quiet, measured.busy
+    return [
+        _created(at, measured),
+        _p99(f"{at}: cordon to drain in Slurm, idle", quiet.cordon_s, bound=0.5, limit=quiet.limit),
+        _p99(f"{at}: cordon to drain in Slurm, {load}", busy.cordon_s, bound=3.0, limit=busy.limit),
+        _p99(f"{at}: drain in Slurm to pod condition, idle", quiet.drain_s, bound=2.0, limit=quiet.limit),
+        _p99(f"{at}: drain in Slurm to pod condition, {load}", busy.drain_s, bound=5.0, limit=busy.limit),
+        report.observed(f"{at}: job starts meanwhile", measured.starts_per_s, unit="/s", n=1),
+        *_idle(at, measured.idle),
+        report.observed(f"{at}: memory of all programs", measured.ground_mib, unit="MiB", n=1),
+    ]
+
+
+def _created(at: str, measured: Measured) -> Figure:
+    created = measured.created
+    return report.at_most(
+        f"{at}: all pods of a NodeSet created",
+        created.ours_s,
+        unit="s",
+        bound=round(_PEER_SHARE * created.peer_s, 3),
+        n=1,
+        peer=report.against(_PEER, created.peer_s, ours=created.ours_s),
+        limited_by=created.limit,
+    )
+
+
+def _p99(figure: str, samples_s: list[float], *, bound: float, limit: str) -> Figure:
+    value = report.p99(samples_s)
+    return report.at_most(f"{figure}, p99", value, unit="s", bound=bound, n=len(samples_s), limited_by=limit)
+
+
+def _idle(at: str, idle: Idle) -> list[Figure]:
+    calls = {name: spent.calls.total() / idle.span_s for name, spent in idle.spent.items()}
+    cores = {name: 100 * spent.cpu_s / idle.span_s for name, spent in idle.spent.items()}
+    return [
+        *_all_and_each(f"{at}: idle, calls of slurmrestd", calls, unit="/s", bound=_CALLS_PER_S),
+        *_all_and_each(f"{at}: idle, processor time", cores, unit=_SHARE, bound=_CORE),
+        *(_memory(f"{at}: memory, {name}", spent) for name, spent in idle.spent.items()),
+        _slurmctld(at, idle),
+    ]
+
+
+def _all_and_each(figure: str, values: Mapping[str, float], *, unit: str, bound: float) -> list[Figure]:
+    each = ", ".join(f"{name} {value:.2f}" for name, value in values.items())
+    together = sum(values.values())
+    return [
+        report.at_most(f"{figure}, all processes", together, unit=unit, bound=bound, n=1, limited_by=each),
+        *(report.observed(f"{figure}, {name}", value, unit=unit, n=1) for name, value in values.items()),
+    ]
+
+
+def _memory(figure: str, spent: Spent) -> Figure:
+    return report.at_most(
+        figure, spent.memory_mib, unit="MiB", bound=_MEMORY_MIB, n=1, limited_by="what its watches keep"
+    )
+
+
+def _slurmctld(at: str, idle: Idle) -> Figure:
+    without = 100 * idle.slurmctld_without
+    for_us = 100 * idle.slurmctld_with - without
+    return report.at_most(
+        f"{at}: idle, slurmctld's processor time for us",
+        for_us,
+        unit=_SHARE,
+        bound=_OF_SLURMCTLD,
+        n=1,
+        peer=report.Peer(name="by itself, % of a core", value=round(without, 4), ratio=None),
+        limited_by="reads of all nodes",
+    )
+
+
+def not_run(size: int, *, needed_mib: int, free_mib: int) -> Figure:
+    """A size that the machine cannot hold."""
+    return report.at_most(
+        f"{size} nodes: not run, memory of all programs",
+        needed_mib,
+        unit="MiB",
+        bound=free_mib,
+        n=0,
+        limited_by="the memory of this machine",
+    )
+
+
+def broken_off(size: int, why: str) -> Figure:
+    """A size that was begun and not ended."""
+    return Figure(
+        figure=f"{size} nodes: broken off", value=size, unit="nodes", bound=None, holds=False, n=0, limited_by=why
+    )
+
+
+def measured_up_to(size: int) -> Figure:
+    """The largest size of which there are figures."""
+    return report.observed("measured up to", size, unit="nodes", n=1)
