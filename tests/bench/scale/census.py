@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -41,7 +40,7 @@ class Census(msgspec.Struct, frozen=True):
 
 def take(pids: Mapping[str, int]) -> Census:
     """Of these processes, each under its name."""
-    cpu_s, memory_mib = Counter[str](), Counter[str]()
+    cpu_s, memory_mib = dict[str, float](), dict[str, float]()
     at_s = time.monotonic()
     for name, pid in pids.items():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

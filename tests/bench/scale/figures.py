@@ -46,7 +46,7 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """All of one size. `ground_mib` is what all programs together hold."""
+    """All of one size. `memory_mib` is what each program of the ground holds at the end, ours and the bench's too."""
 
     size: int
     created: Created
@@ -54,7 +54,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     quiet: Delays
     busy: Delays
     starts_per_s: float
-    ground_mib: float
+    memory_mib: Mapping[str, float]
 
 
 def figures(measured: Measured) -> list[Figure]:
@@ -70,7 +70,7 @@ def figures(measured: Measured) -> list[Figure]:
         _p99(f"{at}: drain in Slurm to pod condition, {load}", busy.drain_s, bound=5.0, limit=busy.limit),
         report.observed(f"{at}: job starts meanwhile", measured.starts_per_s, unit="/s", n=1),
         *_idle(at, measured.idle),
-        report.observed(f"{at}: memory of all programs", measured.ground_mib, unit="MiB", n=1),
+        *_ground(at, measured.memory_mib),
     ]
 
 
@@ -116,6 +116,16 @@ def _memory(figure: str, spent: Spent) -> Figure:
     return report.at_most(
         figure, spent.memory_mib, unit="MiB", bound=_MEMORY_MIB, n=1, limited_by="what its watches keep"
     )
+
+
+def _ground(at: str, memory_mib: Mapping[str, float]) -> list[Figure]:
+    """What those need that are not ours; Slurm's belong to its users as well."""
+    named = [
+        report.observed(f"{at}: memory, {name}", memory_mib[name], unit="MiB", n=1)
+        for name in ("slurmctld", "slurmrestd", "kube-apiserver", "etcd")
+        if name in memory_mib
+    ]
+    return [*named, report.observed(f"{at}: memory of all programs", sum(memory_mib.values()), unit="MiB", n=1)]
 
 
 def _slurmctld(at: str, idle: Idle) -> Figure:

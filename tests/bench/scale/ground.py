@@ -11,7 +11,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import aiohttp
@@ -50,6 +50,13 @@ async def furnish(kube: Kube, machines: Machines) -> None:
         await kube.create(paths.NODES, bodies.node(machines.node(number)))
 
     await in_flight(_AT_ONCE, (lambda number=number: create(number) for number in range(machines.size)))
+
+
+async def delete_pods(kube: Kube, namespace: str, which: Sequence[str]) -> None:
+    """At once: no kubelet has seen them. As one request it would take longer than a request may."""
+    await in_flight(
+        _AT_ONCE, (lambda name=name: kube.delete(paths.pod(namespace, name), grace_period_s=0) for name in which)
+    )
 
 
 def start_daemons(plane: ControlPlane) -> None:

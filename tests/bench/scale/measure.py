@@ -19,8 +19,10 @@ from pathlib import Path
 
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
+from sunkpy.kube.errors import KubeError
 from sunkpy.runtime.process import settle_garbage_collector
 from sunkpy.slurm import Slurm
+from sunkpy.slurm.errors import SlurmError
 from tests.bench import report
 from tests.bench.ground import ControlPlane, RunningSlurm, slurm_of
 from tests.bench.scale import bodies, census, ground, load
@@ -59,7 +61,7 @@ def measure(*, quick: bool, sizes: Sequence[int] = ()) -> list[report.Figure]:
     for size in planned.sizes:
         try:
             found += figures(_measure_size(size, rounds))
-        except TimeoutError as error:
+        except (TimeoutError, KubeError, SlurmError) as error:
             found.append(broken_off(size, str(error)))
             break
         reached = size
@@ -131,7 +133,7 @@ class Bench:
             quiet=quiet,
             busy=busy,
             starts_per_s=rate,
-            ground_mib=sum(held.values()),
+            memory_mib=held,
         )
 
     # --------------------------------------------------------------- creation
@@ -150,7 +152,7 @@ class Bench:
             )
             self._plane.end(DAEMONS)
             await kube.request("DELETE", _DAEMONSETS)
-            await kube.request("DELETE", paths.pods(PEER_NAMESPACE))
+            await ground.delete_pods(kube, PEER_NAMESPACE, pods.names)
             await pods.until(lambda: not len(pods), what="the pods of the DaemonSet are gone", timeout_s=_PATIENCE_S)
         return all_there_s - began_s
 

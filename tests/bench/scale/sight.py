@@ -28,6 +28,11 @@ class Pods:
     def __len__(self) -> int:
         return len(self._informer)
 
+    @property
+    def names(self) -> list[str]:
+        """Of all that are there."""
+        return [pod.name for pod in self._informer.values()]
+
     def _see(self, old: Pod | None, new: Pod | None) -> None:
         for type_, having in ((names.CONDITION_DRAIN, self.drained), (names.CONDITION_CORDON, self.cordoned)):
             if new is not None and new.is_condition_true(type_):
