@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from sunkpy.operator.memory import CREATED_PER_S
 from tests.bench import report
 from tests.bench.report import Figure
 from tests.bench.scale.load import STARTS_PER_S
@@ -17,6 +18,7 @@ _CORE = 3.0
 _MEMORY_MIB = 400
 _OF_SLURMCTLD = 10.0
 _SHARE = "% of a core"
+_PACE = f"{CREATED_PER_S} pods/s at most, by decision 0030"
 _PEER = "DaemonSet controller, its limit of 20 requests/s lifted, s"
 
 
@@ -83,7 +85,7 @@ def _created(at: str, measured: Measured) -> Figure:
         bound=round(_PEER_SHARE * created.peer_s, 3),
         n=1,
         peer=report.against(_PEER, created.peer_s, ours=created.ours_s),
-        limited_by=created.limit,
+        limited_by=f"{_PACE}; {created.limit}",
     )
 
 

@@ -72,7 +72,7 @@ def test_each_broken_bound_says_what_limits_it():
         (
             {"created": Created(ours_s=1.3, peer_s=1.0, limit="etcd")},
             "500 nodes: all pods of a NodeSet created",
-            "etcd",
+            "250 pods/s at most, by decision 0030; etcd",
         ),
         (
             {
