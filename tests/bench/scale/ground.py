@@ -59,11 +59,11 @@ async def delete_pods(kube: Kube, namespace: str, which: Sequence[str]) -> None:
     )
 
 
-def start_daemons(plane: ControlPlane) -> None:
-    """The DaemonSet controller, without the limit of 20 requests a second that it has by itself."""
+def start_daemons(plane: ControlPlane, *, is_limited: bool) -> None:
+    """The DaemonSet controller, with or without the limit of 20 requests a second that it has by itself."""
     plane.start(
         plane.kubernetes(DAEMONS), f"--kubeconfig={plane.kubeconfig}", "--controllers=daemonset-controller",
-        "--leader-elect=false", "--secure-port=0", *_RATE,
+        "--leader-elect=false", "--secure-port=0", *([] if is_limited else _RATE),
     )  # fmt: skip
 
 

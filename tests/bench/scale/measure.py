@@ -28,17 +28,20 @@ from tests.bench.ground import ControlPlane, RunningSlurm, slurm_of
 from tests.bench.scale import bodies, census, ground, load
 from tests.bench.scale.bodies import NAMESPACE, PEER_NAMESPACE, Machines
 from tests.bench.scale.figures import (
+    STOCK,
+    UNLIMITED,
     Created,
     Delays,
     Idle,
     Measured,
+    Samples,
     broken_off,
     figures,
     measured_up_to,
     not_run,
 )
 from tests.bench.scale.ground import DAEMONS, Ours, running
-from tests.bench.scale.plan import QUICK, QUICK_SIZES, SIZES, Rounds, free_mib, plan
+from tests.bench.scale.plan import QUICK, QUICK_SIZES, SIZES, STOCK_UP_TO, Rounds, free_mib, plan
 from tests.bench.scale.sight import Pods
 from tests.polling import until
 
@@ -98,10 +101,10 @@ class Bench:
         """The whole, in the order of the module's docstring."""
         async with await Kube.connect(self._plane.kubeconfig) as kube:
             await ground.furnish(kube, self._machines)
-            peer_s = await self._daemonset(kube)
+            peers_s = await self._daemonsets(kube)
             pods = Pods(kube, NAMESPACE)
             async with pods.watched(), self._running("operator", {}):
-                created = await self._nodeset(kube, pods, peer_s)
+                created = await self._nodeset(kube, pods, peers_s)
                 ground.start_keepers(self._plane)
                 conf, count = self._machines.conf, self._machines.size
                 async with slurm_of(self._folder / "slurm", conf, count=count) as slurm:
@@ -138,9 +141,16 @@ class Bench:
 
     # --------------------------------------------------------------- creation
 
-    async def _daemonset(self, kube: Kube) -> float:
-        """The peer. What it made is gone afterwards, and so is its controller."""
-        ground.start_daemons(self._plane)
+    async def _daemonsets(self, kube: Kube) -> dict[str, float]:
+        """Both peers, the one as it comes only where it does not take all day."""
+        peers_s = {UNLIMITED: await self._daemonset(kube, is_limited=False)}
+        if self._machines.size <= STOCK_UP_TO:
+            peers_s[STOCK] = await self._daemonset(kube, is_limited=True)
+        return peers_s
+
+    async def _daemonset(self, kube: Kube, *, is_limited: bool) -> float:
+        """Seconds until its pods are there. They are gone afterwards, and so is their controller."""
+        ground.start_daemons(self._plane, is_limited=is_limited)
         size, pods = self._machines.size, Pods(kube, PEER_NAMESPACE)
         await kube.create(_DAEMONSETS, bodies.daemonset("none", node_selector={"there": "is-none"}))
         await until(lambda: _has_seen(kube, "none"), timeout_s=_PATIENCE_S, what="the DaemonSet controller works")
@@ -156,13 +166,13 @@ class Bench:
             await pods.until(lambda: not len(pods), what="the pods of the DaemonSet are gone", timeout_s=_PATIENCE_S)
         return all_there_s - began_s
 
-    async def _nodeset(self, kube: Kube, pods: Pods, peer_s: float) -> Created:
+    async def _nodeset(self, kube: Kube, pods: Pods, peers_s: dict[str, float]) -> Created:
         before, began_s = self._take(), time.monotonic()
         await kube.create(paths.nodesets(NAMESPACE), bodies.nodeset())
         all_there_s = await pods.until(
             lambda: len(pods) >= self._machines.size, what="all pods of the NodeSet", timeout_s=_PATIENCE_S
         )
-        return Created(ours_s=all_there_s - began_s, peer_s=peer_s, limit=self._used_since(before))
+        return Created(ours_s=all_there_s - began_s, peers_s=peers_s, limit=self._used_since(before))
 
     # ------------------------------------------------------------------- idle
 
@@ -196,16 +206,18 @@ class Bench:
 
     async def _delays(self, kube: Kube, pods: Pods, slurm: Slurm) -> Delays:
         """Each sample is of a node of its own, and what it did is undone at once."""
-        count, before = min(self._rounds.samples, self._machines.size // 2), self._take()
-        cordon_s = [await self._after_a_while(lambda n=n: self._cordon(kube, slurm, n)) for n in range(count)]
-        drain_s = [await self._after_a_while(lambda n=n: self._drain(pods, slurm, count + n)) for n in range(count)]
-        limit = self._used_since(before)
+        half = self._machines.size // 2
+        cordon = await self._sampled(lambda number: self._cordon(kube, slurm, number))
+        drain = await self._sampled(lambda number: self._drain(pods, slurm, half + number))
         await pods.until(lambda: not pods.drained, what="all drains are lifted", timeout_s=_PATIENCE_S)
-        return Delays(cordon_s=cordon_s, drain_s=drain_s, limit=limit)
+        return Delays(cordon=cordon, drain=drain)
 
-    async def _after_a_while(self, sample: Callable[[], Awaitable[float]]) -> float:
-        await asyncio.sleep(self._moments.uniform(0, _PAUSE_S))
-        return await sample()
+    async def _sampled(self, sample: Callable[[int], Awaitable[float]]) -> Samples:
+        took_s, before = [], self._take()
+        for number in range(min(self._rounds.samples, self._machines.size // 2)):
+            await asyncio.sleep(self._moments.uniform(0, _PAUSE_S))
+            took_s.append(await sample(number))
+        return Samples(took_s, self._used_since(before))
 
     async def _cordon(self, kube: Kube, slurm: Slurm, number: int) -> float:
         """Seconds until Slurm says that the node is drained."""

@@ -10,7 +10,7 @@ from sunkpy.core.model import hostlist
 from tests.bench import spent
 from tests.bench.scale import census, figures, plan
 from tests.bench.scale.bodies import Machines
-from tests.bench.scale.figures import Created, Delays, Idle, Measured
+from tests.bench.scale.figures import Created, Delays, Idle, Measured, Samples
 from tests.bench.spent import Spent
 
 
@@ -21,10 +21,10 @@ def used(*, calls: int = 60, cpu_s: float = 0.5, memory_mib: float = 100.0) -> S
 def measured(**changes: object) -> Measured:
     fields: dict[str, object] = {
         "size": 500,
-        "created": Created(ours_s=1.1, peer_s=1.0, limit="x"),
+        "created": Created(ours_s=1.1, peers_s={figures.UNLIMITED: 1.0}, limit="x"),
         "idle": Idle(span_s=60.0, spent={"syncer": used()}, slurmctld_with=0.05, slurmctld_without=0.01),
-        "quiet": Delays(cordon_s=[0.1, 0.2], drain_s=[1.0, 1.5], limit="quiet"),
-        "busy": Delays(cordon_s=[0.3, 3.5], drain_s=[2.0, 4.0], limit="busy"),
+        "quiet": Delays(cordon=Samples([0.1, 0.2], "x"), drain=Samples([1.0, 1.5], "y")),
+        "busy": Delays(cordon=Samples([0.3, 3.5], "busy"), drain=Samples([2.0, 4.0], "z")),
         "starts_per_s": 20.0,
         "memory_mib": {"etcd": 100.0, "slurmctld": 50.0},
     }
@@ -70,8 +70,8 @@ def test_each_broken_bound_says_what_limits_it():
     ("changes", "figure", "limit"),
     [
         (
-            {"created": Created(ours_s=1.3, peer_s=1.0, limit="etcd")},
-            "500 nodes: all pods of a NodeSet created",
+            {"created": Created(ours_s=1.3, peers_s={figures.STOCK: 2.0, figures.UNLIMITED: 1.0}, limit="etcd")},
+            "500 nodes: all pods of a NodeSet created, against DaemonSet without a rate limit",
             "250 pods/s at most, by decision 0030; etcd",
         ),
         (
@@ -84,7 +84,7 @@ def test_each_broken_bound_says_what_limits_it():
                 )
             },
             "500 nodes: idle, calls of slurmrestd, all processes",
-            "syncer 1.00, scheduler 0.50",
+            "syncer nodes/ 1.00, scheduler nodes/ 0.50",
         ),
         (
             {"idle": Idle(span_s=60.0, spent={"a": used(cpu_s=3.0)}, slurmctld_with=0.0, slurmctld_without=0.0)},
