@@ -17,6 +17,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
+import click
+
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import KubeError
@@ -62,6 +64,7 @@ def measure(*, quick: bool, sizes: Sequence[int] = ()) -> list[report.Figure]:
     found: list[report.Figure] = []
     reached = 0
     for size in planned.sizes:
+        click.echo(f"scale: {size} nodes, some {rounds.minutes:.0f} minutes")
         try:
             found += figures(_measure_size(size, rounds))
         except (TimeoutError, KubeError, SlurmError) as error:

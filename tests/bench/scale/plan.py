@@ -13,6 +13,7 @@ QUICK_SIZES = (100,)
 STOCK_UP_TO = 1_000
 """Nodes: the DaemonSet controller as it comes takes 50 s for a thousand."""
 SMALLEST = 100
+_SAMPLE_S, _GROUND_S = 1.4, 45.0
 _ALONE_MIB = 900
 _EACH_NODE_MIB = 1.6
 """Etcd, apiserver, KWOK, kube-scheduler, slurmctld and slurmrestd at work, sunkpy and the bench."""
@@ -24,6 +25,11 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     samples: int = 50
     idle_s: float = 60.0
     settle_s: float = 10.0
+
+    @property
+    def minutes(self) -> float:
+        """How long one size takes, if it is not large: two idle times, four kinds of samples."""
+        return (2 * self.idle_s + 4 * self.samples * _SAMPLE_S + _GROUND_S) / 60
 
 
 QUICK = Rounds(samples=10, idle_s=15.0, settle_s=3.0)
