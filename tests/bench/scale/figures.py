@@ -17,6 +17,7 @@ _CALLS_PER_S = 1.2
 _CORE = 3.0
 _MEMORY_MIB = 400
 _OF_SLURMCTLD = 10.0
+_FAILED_PER_S = 0.5
 _SHARE = "% of a core"
 _PACE = f"{CREATED_PER_S} pods/s at most, by decision 0030"
 UNLIMITED, STOCK = "against DaemonSet without a rate limit", "against DaemonSet"
@@ -58,7 +59,9 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """All of one size. `memory_mib` is what each program of the ground holds at the end, ours and the bench's too."""
+    """All of one size. `starts_per_s` and `failed_per_s`: of the jobs while it was busy. `memory_mib` is what each program
+    of the ground holds at the end, ours and the bench's too.
+    """
 
     size: int
     created: Created
@@ -66,6 +69,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     quiet: Delays
     busy: Delays
     starts_per_s: float
+    failed_per_s: float
     memory_mib: Mapping[str, float]
 
 
@@ -81,6 +85,14 @@ def figures(measured: Measured) -> list[Figure]:
         *_delay(f"{at}: drain in Slurm to pod condition, idle", quiet.drain, bound=2.0),
         *_delay(f"{at}: drain in Slurm to pod condition, {load}", busy.drain, bound=5.0),
         report.observed(f"{at}: job starts meanwhile", measured.starts_per_s, unit="/s", n=1),
+        report.at_most(
+            f"{at}: jobs that could not be submitted or ended meanwhile",
+            measured.failed_per_s,
+            unit="/s",
+            bound=_FAILED_PER_S,
+            n=1,
+            limited_by=f"so the figures with {load} are of fewer; {busy.cordon.limit}",
+        ),
         *_idle(at, measured.idle),
         *_ground(at, measured.memory_mib),
     ]

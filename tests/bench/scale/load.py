@@ -32,7 +32,8 @@ async def job_starts(slurm: Slurm) -> AsyncIterator[Starts]:
         yield starts
     finally:
         task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 async def _start_all(slurm: Slurm, starts: Starts) -> None:

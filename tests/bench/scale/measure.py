@@ -127,9 +127,10 @@ class Bench:
             quiet = await self._delays(kube, pods, slurm)
             async with load.job_starts(running_slurm.slurm) as starts:
                 await asyncio.sleep(self._rounds.settle_s)
-                began_s, before = time.monotonic(), starts.submitted
+                began_s, before, failed = time.monotonic(), starts.submitted, starts.failed
                 busy = await self._delays(kube, pods, slurm)
-                rate = (starts.submitted - before) / (time.monotonic() - began_s)
+                span_s = time.monotonic() - began_s
+                rate, failing = (starts.submitted - before) / span_s, (starts.failed - failed) / span_s
             held = census.take(self._pids()).memory_mib
         await slurm.close()
         return Measured(
@@ -139,6 +140,7 @@ class Bench:
             quiet=quiet,
             busy=busy,
             starts_per_s=rate,
+            failed_per_s=failing,
             memory_mib=held,
         )
 

@@ -26,6 +26,7 @@ def measured(**changes: object) -> Measured:
         "quiet": Delays(cordon=Samples([0.1, 0.2], "x"), drain=Samples([1.0, 1.5], "y")),
         "busy": Delays(cordon=Samples([0.3, 3.5], "busy"), drain=Samples([2.0, 4.0], "z")),
         "starts_per_s": 20.0,
+        "failed_per_s": 0.0,
         "memory_mib": {"etcd": 100.0, "slurmctld": 50.0},
     }
     return Measured(**{**fields, **changes})  # type: ignore[arg-type]
@@ -85,6 +86,11 @@ def test_each_broken_bound_says_what_limits_it():
             },
             "500 nodes: idle, calls of slurmrestd, all processes",
             "syncer nodes/ 1.00, scheduler nodes/ 0.50",
+        ),
+        (
+            {"starts_per_s": 3.0, "failed_per_s": 17.0},
+            "500 nodes: jobs that could not be submitted or ended meanwhile",
+            "so the figures with 20 job starts/s are of fewer; busy",
         ),
         (
             {"idle": Idle(span_s=60.0, spent={"a": used(cpu_s=3.0)}, slurmctld_with=0.0, slurmctld_without=0.0)},
