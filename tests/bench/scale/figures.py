@@ -59,7 +59,7 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """All of one size. `starts_per_s` and `failed_per_s`: of the jobs while it was busy. `memory_mib` is what each program
+    """All of one size. `starts_per_s`, `failed_per_s`: of the jobs while it was busy. `memory_mib` is what each program
     of the ground holds at the end, ours and the bench's too.
     """
 
