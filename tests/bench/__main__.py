@@ -1,5 +1,5 @@
-"""Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`; nodeset, mirror and burst
-need none."""
+"""Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`; nodeset, mirror, burst
+and scale need none."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import click
 
 from demo import story
 from demo.bring_up import bring_up, own_cluster
-from tests.bench import latency, mirror, nodeset, report
+from tests.bench import latency, mirror, nodeset, report, scale
 from tests.bench.burst import measure as burst
 from tests.bench.chaos import run as chaos
+from tests.bench.scale.plan import read_sizes
 from tests.families import cases, figures
 from tests.families.room import bring_up_room
 from tests.families.run import run_all
@@ -22,15 +23,25 @@ ALONE = {"nodeset": nodeset.measure, "mirror": mirror.measure, "burst": burst.me
 """Benches without a cluster."""
 
 
+def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, ...]:
+    try:
+        return read_sizes(text) if text else ()
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 @click.command()
-@click.argument("name", type=click.Choice(["all", "latency", "chaos", "families", *ALONE]), default="all")
+@click.argument("name", type=click.Choice(["all", "latency", "chaos", "families", "scale", *ALONE]), default="all")
 @click.option("--quick", is_flag=True, help="A few rounds, five minutes of chaos, a few families, or small sizes.")
 @click.option("--only", default="", help="families: manifests whose name has this in it.")
+@click.option("--sizes", callback=_read_sizes, help="scale: numbers of nodes, such as 500,1000; else what fits.")
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
 @click.option("--seed", default=1, show_default=True, help="chaos: the same seed makes the same faults and jobs.")
 @click.option("--faults/--no-faults", default=True, help="chaos: without faults nothing may be found.")
 @click.option("--strict", is_flag=True, help="chaos: fail when a figure does not hold.")
-def main(name: str, *, quick: bool, only: str, minutes: float, seed: int, faults: bool, strict: bool) -> None:
+def main(
+    name: str, *, quick: bool, only: str, sizes: tuple[int, ...], minutes: float, seed: int, faults: bool, strict: bool
+) -> None:
     """Measure, and write build/reports/<name>.json."""
     if name == "families":
         measure_families(quick=quick, only=only)
@@ -38,7 +49,9 @@ def main(name: str, *, quick: bool, only: str, minutes: float, seed: int, faults
     for alone, measure in ALONE.items():
         if name in ("all", alone):
             report.write(alone, measure(quick=quick))
-    if name in ALONE:
+    if name in ("all", "scale"):
+        report.write("scale", scale.measure(quick=quick, sizes=sizes))
+    if name in ALONE or name == "scale":
         return
     rounds = latency.Rounds(start=3, handover=3, drain=3) if quick else latency.Rounds()
     suite, cluster = os.environ.get("SLURM_SUITE", "trixie"), os.environ.get("SUNKPY_CLUSTER", "sunkpy")

@@ -82,8 +82,17 @@ def median(values: Sequence[float]) -> float:
 
 def p95(values: Sequence[float]) -> float:
     """The smallest value that 95 of 100 do not exceed (nearest rank: always one that was measured)."""
+    return _at_rank(values, 95)
+
+
+def p99(values: Sequence[float]) -> float:
+    """The smallest value that 99 of 100 do not exceed; of fewer than a hundred it is the largest."""
+    return _at_rank(values, 99)
+
+
+def _at_rank(values: Sequence[float], percent: int) -> float:
     ranked = sorted(values)
-    return ranked[-(-95 * len(ranked) // 100) - 1]
+    return ranked[-(-percent * len(ranked) // 100) - 1]
 
 
 def write(name: str, figures: Sequence[Figure], *, folder: Path = REPORTS, console: Console | None = None) -> Path:

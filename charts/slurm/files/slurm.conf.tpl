@@ -27,6 +27,7 @@ AuthAltParameters=jwt_key=/etc/slurm/jwt.key
 SlurmctldParameters={{ join "," $parts }}
 SlurmdParameters=config_overrides
 MaxNodeCount={{ int .Values.slurmConfig.maxNodeCount }}
+MaxJobCount={{ int .Values.slurmConfig.maxJobCount }}
 # A node that was silent comes back by itself; one that an admin set DOWN stays DOWN until they resume it.
 ReturnToService=1
 SlurmdTimeout={{ int .Values.slurmConfig.slurmdTimeoutSeconds }}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
@@ -20,6 +20,7 @@ from sunkpy.kube.informer import Informer
 from sunkpy.slurm import JobSubmission, Slurm
 from sunkpy.slurm.errors import AlreadyDone, NotFound
 from tests.bench.burst.ground import POOL, WORKLOADS
+from tests.bench.pod_watch import PodWatch
 
 MEMORY_MIB = 64
 PEER_IN_FLIGHT = 10
@@ -74,14 +75,13 @@ class Wave(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
 
-class Pods:
+class Pods(PodWatch):
     """The workload pods, as a watch shows them: when each was bound, and when it was told to go."""
 
     def __init__(self, kube: Kube) -> None:
+        super().__init__(Informer(kube, paths.pods(WORKLOADS), Pod))
         self._kube = kube
-        self._informer = Informer(kube, paths.pods(WORKLOADS), Pod)
         self._informer.add_handler(self._see)
-        self._changed = asyncio.Event()
         self.created_s: dict[str, float] = {}
         self.bound_s: dict[str, float] = {}
         self.told_s: dict[str, float] = {}
@@ -89,7 +89,6 @@ class Pods:
 
     def _see(self, _: Pod | None, new: Pod | None) -> None:
         if new is None:
-            self._changed.set()
             return
         if new.spec.node_name:
             self.bound_s.setdefault(new.name, time.monotonic())
@@ -97,18 +96,6 @@ class Pods:
             self.told_s.setdefault(new.name, time.monotonic())
         if (scheduled := new.condition("PodScheduled")) is not None and scheduled.status == "False":
             self.waits.add(new.name)
-        self._changed.set()
-
-    @contextlib.asynccontextmanager
-    async def watched(self) -> AsyncIterator[None]:
-        """Watch while the block runs."""
-        task = asyncio.create_task(self._informer.run())
-        try:
-            await self._informer.synced.wait()
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     def get(self, name: str) -> Pod | None:
         """The pod as it was seen last."""
@@ -130,20 +117,6 @@ class Pods:
             await self._kube.create(paths.pods(WORKLOADS), body)
 
         await in_flight(_PODS_IN_FLIGHT, (lambda body=body: create(body) for body in bodies))
-
-    async def until(self, is_so: Callable[[], bool], *, what: str, timeout_s: float) -> None:
-        """Wait until the watch has shown something.
-
-        Raises:
-            TimeoutError: it has not; the text names `what`.
-        """
-        try:
-            async with asyncio.timeout(timeout_s):
-                while not is_so():
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            raise TimeoutError(f"{what}: not so after {timeout_s:g} s") from None
 
     async def remove(self, prefix: str, *, timeout_s: float) -> None:
         """Take away all pods whose name begins so, at once: no kubelet lets go of them."""

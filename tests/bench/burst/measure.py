@@ -22,10 +22,12 @@ from sunkpy.runtime.process import settle_garbage_collector
 from sunkpy.slurm import JobSubmission, Slurm
 from tests.bench import report
 from tests.bench.burst import load
-from tests.bench.burst.ground import ControlPlane, Pool, furnish, slurm_of, token_of
+from tests.bench.burst.ground import Pool, furnish, slurm_of, token_of
 from tests.bench.burst.load import Pods, Wave
-from tests.bench.burst.scheduler import AUDIENCE, Scheduler, Spent, scheduling
+from tests.bench.burst.scheduler import AUDIENCE, Scheduler, scheduling
 from tests.bench.burst.watched import Hold
+from tests.bench.ground import ControlPlane
+from tests.bench.spent import Spent
 
 MACHINE = "two shared cores run both sides, the bench and its simulated nodes"
 _PATIENCE_S = 900.0
@@ -129,7 +131,8 @@ class Bench:
     async def _ground(self, kube: Kube, pools: Sequence[Pool], *, old_jobs: int = 0) -> AsyncIterator[Ground]:
         self._rounds += 1
         folder = self._folder / f"round-{self._rounds}"
-        async with slurm_of(folder / "slurm", pools) as (slurm, settings):
+        async with slurm_of(folder / "slurm", pools) as running:
+            slurm, settings = running.slurm, running.settings
             await _make_old_jobs(slurm, old_jobs)
             pods = Pods(kube)
             async with (

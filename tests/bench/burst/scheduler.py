@@ -8,35 +8,23 @@ import math
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import msgspec
-from prometheus_client.parser import text_string_to_metric_families
 
 from sunkpy.core import names
 from sunkpy.core.model.states import JobId
 from sunkpy.runtime.settings import SlurmSettings
 from tests.bench.burst.ground import CLUSTER, NAMESPACE
 from tests.bench.burst.watched import Hold
+from tests.bench.ground import spawn
+from tests.bench.spent import Spent, spent
 from tests.integration.slurm.daemons import free_ports
 from tests.polling import until
 
 _PATIENCE_S = 600.0
-
-
-class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """So far: requests to slurmrestd by endpoint, bytes of their bodies, processor seconds, bindings, evictions."""
-
-    calls: Counter[str]
-    size: float
-    cpu_s: float
-
-    def since(self, before: Spent) -> Spent:
-        """What came after."""
-        return Spent(calls=self.calls - before.calls, size=self.size - before.size, cpu_s=self.cpu_s - before.cpu_s)
 
 
 class Scheduler:
@@ -55,14 +43,8 @@ class Scheduler:
         config = folder / "scheduler.yaml"
         config.write_bytes(msgspec.yaml.encode(settings))
         argv = [sys.executable, "-m", "tests.bench.burst.watched", str(config), str(folder / "holds.json")]
-        with (folder / "scheduler.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *argv],
-                env={"PATH": "/usr/bin:/bin", "KUBECONFIG": str(kubeconfig)},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        env = {"PATH": "/usr/bin:/bin", "KUBECONFIG": str(kubeconfig)}
+        self.process = spawn(argv, log=folder / "scheduler.log", env=env)
 
     async def leads(self) -> None:
         """Wait until hooks are answered: all that is there has been adopted."""
@@ -83,21 +65,7 @@ class Scheduler:
 
     async def spent(self) -> Spent:
         """What it has used since its start."""
-        url = f"http://127.0.0.1:{self._http}/metrics"
-        async with aiohttp.ClientSession() as session, session.get(url) as answer:
-            text = await answer.text()
-        calls: Counter[str] = Counter()
-        size = cpu_s = 0.0
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                match sample.name:
-                    case "sunkpy_slurm_request_seconds_count":
-                        calls[sample.labels["endpoint"]] += int(sample.value)
-                    case "sunkpy_slurm_bytes_total":
-                        size += sample.value
-                    case "process_cpu_seconds_total":
-                        cpu_s = sample.value
-        return Spent(calls=calls, size=size, cpu_s=cpu_s)
+        return await spent(self._http)
 
     async def stop(self) -> list[Hold]:
         """End it; how its loop was held since it leads."""

@@ -53,3 +53,9 @@ def test_p95_was_measured_and_covers_95_of_100(values):
     limit = report.p95(values)
     assert limit in values
     assert sum(value <= limit for value in values) >= 0.95 * len(values)
+
+
+@given(st.lists(st.floats(min_value=0, max_value=1e6), min_size=1))
+def test_p99_of_fewer_than_a_hundred_is_the_largest(values):
+    assert report.p99(values) >= report.p95(values)
+    assert len(values) >= 100 or report.p99(values) == max(values)

@@ -451,10 +451,10 @@ def test_slurm_conf_says_what_the_values_say():
 
 
 def test_slurm_is_told_of_its_size():
-    size = {"maxNodeCount": 10000, "treeWidth": 250, "messageTimeoutSeconds": 60}
+    size = {"maxNodeCount": 10000, "maxJobCount": 100000, "treeWidth": 250, "messageTimeoutSeconds": 60}
     manifests = render("slurm", {"slurmConfig": size, "slurmrestd": {"threads": 40, "maxConnections": 200}})
     conf = of_kind(manifests, "ConfigMap")["demo-slurm-config"]["data"]["slurm.conf"].splitlines()
-    assert {"MaxNodeCount=10000", "TreeWidth=250", "MessageTimeout=60"} <= set(conf)
+    assert {"MaxNodeCount=10000", "MaxJobCount=100000", "TreeWidth=250", "MessageTimeout=60"} <= set(conf)
     slurmrestd = of_kind(manifests, "Deployment")["demo-slurmrestd"]["spec"]["template"]["spec"]["containers"][0]
     assert slurmrestd["args"] == ["-t", "40", "--max-connections", "200"]
 

@@ -1,0 +1,202 @@
+"""From what was measured at one size to figures with their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from sunkpy.operator.memory import CREATED_PER_S
+from tests.bench import report
+from tests.bench.report import Figure
+from tests.bench.scale.load import STARTS_PER_S
+from tests.bench.spent import Spent
+
+_PEER_SHARE = 1.2
+_CALLS_PER_S = 1.2
+_CORE = 3.0
+_MEMORY_MIB = 400
+_OF_SLURMCTLD = 10.0
+_FAILED_PER_S = 0.5
+_SHARE = "% of a core"
+_PACE = f"{CREATED_PER_S} pods/s at most, by decision 0030"
+UNLIMITED, STOCK = "against DaemonSet without a rate limit", "against DaemonSet"
+PEERS = {
+    UNLIMITED: "DaemonSet controller, its limit of 20 requests/s lifted",
+    STOCK: "DaemonSet controller as it comes, 20 requests/s",
+}
+
+
+class Created(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds until all pods were there, of us and of each peer, and who used the machine meanwhile."""
+
+    ours_s: float
+    peers_s: Mapping[str, float]
+    limit: str
+
+
+class Samples(msgspec.Struct, frozen=True):
+    """Seconds of each sample, and who used the machine meanwhile."""
+
+    took_s: list[float]
+    limit: str
+
+
+class Delays(msgspec.Struct, frozen=True, kw_only=True):
+    """From a cordon to Slurm, and from a drain in Slurm to the pod, in one kind of weather."""
+
+    cordon: Samples
+    drain: Samples
+
+
+class Idle(msgspec.Struct, frozen=True, kw_only=True):
+    """What each process of sunkpy used in `span_s`; which share of a core slurmctld used, with them and without."""
+
+    span_s: float
+    spent: Mapping[str, Spent]
+    slurmctld_with: float
+    slurmctld_without: float
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """All of one size. `starts_per_s`, `failed_per_s`: of the jobs while it was busy. `memory_mib` is what each program
+    of the ground holds at the end, ours and the bench's too.
+    """
+
+    size: int
+    created: Created
+    idle: Idle
+    quiet: Delays
+    busy: Delays
+    starts_per_s: float
+    failed_per_s: float
+    memory_mib: Mapping[str, float]
+
+
+def figures(measured: Measured) -> list[Figure]:
+    """In the order of the issue they answer to: creation, cordons, drains, what it costs to do nothing."""
+    at = f"{measured.size} nodes"
+    load = f"{STARTS_PER_S} job starts/s"
+    quiet, busy = measured.quiet, measured.busy
+    return [
+        *_created(at, measured.created),
+        *_delay(f"{at}: cordon to drain in Slurm, idle", quiet.cordon, bound=0.5),
+        *_delay(f"{at}: cordon to drain in Slurm, {load}", busy.cordon, bound=3.0),
+        *_delay(f"{at}: drain in Slurm to pod condition, idle", quiet.drain, bound=2.0),
+        *_delay(f"{at}: drain in Slurm to pod condition, {load}", busy.drain, bound=5.0),
+        report.observed(f"{at}: job starts meanwhile", measured.starts_per_s, unit="/s", n=1),
+        report.at_most(
+            f"{at}: jobs that could not be submitted or ended meanwhile",
+            measured.failed_per_s,
+            unit="/s",
+            bound=_FAILED_PER_S,
+            n=1,
+            limited_by=f"so the figures with {load} are of fewer; {busy.cordon.limit}",
+        ),
+        *_idle(at, measured.idle),
+        *_ground(at, measured.memory_mib),
+    ]
+
+
+def _created(at: str, created: Created) -> list[Figure]:
+    return [
+        report.at_most(
+            f"{at}: all pods of a NodeSet created, {peer}",
+            created.ours_s,
+            unit="s",
+            bound=round(_PEER_SHARE * peer_s, 3),
+            n=1,
+            peer=report.against(f"{PEERS[peer]}, s", peer_s, ours=created.ours_s),
+            limited_by=f"{_PACE}; {created.limit}",
+        )
+        for peer, peer_s in created.peers_s.items()
+    ]
+
+
+def _delay(figure: str, samples: Samples, *, bound: float) -> list[Figure]:
+    took_s, n = samples.took_s, len(samples.took_s)
+    return [
+        report.observed(f"{figure}, median", report.median(took_s), unit="s", n=n),
+        report.at_most(f"{figure}, p99", report.p99(took_s), unit="s", bound=bound, n=n, limited_by=samples.limit),
+    ]
+
+
+def _idle(at: str, idle: Idle) -> list[Figure]:
+    calls = {name: spent.calls.total() / idle.span_s for name, spent in idle.spent.items()}
+    cores = {name: 100 * spent.cpu_s / idle.span_s for name, spent in idle.spent.items()}
+    asked = {
+        f"{name} {endpoint}": count / idle.span_s
+        for name, spent in idle.spent.items()
+        for endpoint, count in spent.calls.most_common()
+    }
+    return [
+        *_all_and_each(f"{at}: idle, calls of slurmrestd", calls, unit="/s", bound=_CALLS_PER_S, of=asked),
+        *_all_and_each(f"{at}: idle, processor time", cores, unit=_SHARE, bound=_CORE, of=cores),
+        *(_memory(f"{at}: memory, {name}", spent) for name, spent in idle.spent.items()),
+        _slurmctld(at, idle),
+    ]
+
+
+def _all_and_each(
+    figure: str, values: Mapping[str, float], *, unit: str, bound: float, of: Mapping[str, float]
+) -> list[Figure]:
+    """Together, with what they are made of where that is too much; and each for the record."""
+    together, limit = sum(values.values()), ", ".join(f"{what} {value:.2f}" for what, value in of.items())
+    return [
+        report.at_most(f"{figure}, all processes", together, unit=unit, bound=bound, n=1, limited_by=limit),
+        *(report.observed(f"{figure}, {name}", value, unit=unit, n=1) for name, value in values.items()),
+    ]
+
+
+def _memory(figure: str, spent: Spent) -> Figure:
+    return report.at_most(
+        figure, spent.memory_mib, unit="MiB", bound=_MEMORY_MIB, n=1, limited_by="what its watches keep"
+    )
+
+
+def _ground(at: str, memory_mib: Mapping[str, float]) -> list[Figure]:
+    """What those need that are not ours; Slurm's belong to its users as well."""
+    named = [
+        report.observed(f"{at}: memory, {name}", memory_mib[name], unit="MiB", n=1)
+        for name in ("slurmctld", "slurmrestd", "kube-apiserver", "etcd")
+        if name in memory_mib
+    ]
+    return [*named, report.observed(f"{at}: memory of all programs", sum(memory_mib.values()), unit="MiB", n=1)]
+
+
+def _slurmctld(at: str, idle: Idle) -> Figure:
+    without = 100 * idle.slurmctld_without
+    for_us = 100 * idle.slurmctld_with - without
+    return report.at_most(
+        f"{at}: idle, slurmctld's processor time for us",
+        for_us,
+        unit=_SHARE,
+        bound=_OF_SLURMCTLD,
+        n=1,
+        peer=report.Peer(name="by itself, % of a core", value=round(without, 4), ratio=None),
+        limited_by="reads of all nodes",
+    )
+
+
+def not_run(size: int, *, needed_mib: int, free_mib: int) -> Figure:
+    """A size that the machine cannot hold."""
+    return report.at_most(
+        f"{size} nodes: not run, memory of all programs",
+        needed_mib,
+        unit="MiB",
+        bound=free_mib,
+        n=0,
+        limited_by="the memory of this machine",
+    )
+
+
+def broken_off(size: int, why: str) -> Figure:
+    """A size that was begun and not ended."""
+    return Figure(
+        figure=f"{size} nodes: broken off", value=size, unit="nodes", bound=None, holds=False, n=0, limited_by=why
+    )
+
+
+def measured_up_to(size: int) -> Figure:
+    """The largest size of which there are figures."""
+    return report.observed("measured up to", size, unit="nodes", n=1)

@@ -1,0 +1,57 @@
+"""Jobs that start and end all the time, by plain REST: what a busy cluster is to sunkpy and to slurmctld."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+
+from sunkpy.slurm import JobSubmission, Slurm
+from sunkpy.slurm.errors import AlreadyDone, NotFound, SlurmError
+
+STARTS_PER_S = 20
+_RUNS_S = 10.0
+_JOB = JobSubmission(name="load", script="#!/bin/sh\n", comment="plain", memory_mib_per_node=64)
+
+
+class Starts:
+    """`submitted` and `failed` since the beginning."""
+
+    def __init__(self) -> None:
+        self.submitted = 0
+        self.failed = 0
+
+
+@contextlib.asynccontextmanager
+async def job_starts(slurm: Slurm) -> AsyncIterator[Starts]:
+    """`STARTS_PER_S` while the block runs; each job is ended after ten seconds."""
+    starts = Starts()
+    task = asyncio.create_task(_start_all(slurm, starts))
+    try:
+        yield starts
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def _start_all(slurm: Slurm, starts: Starts) -> None:
+    """One after the other in time, however long slurmctld takes over each."""
+    began_s, count = time.monotonic(), 0
+    async with asyncio.TaskGroup() as group:
+        while True:
+            group.create_task(_one(slurm, starts))
+            count += 1
+            await asyncio.sleep(max(0.0, began_s + count / STARTS_PER_S - time.monotonic()))
+
+
+async def _one(slurm: Slurm, starts: Starts) -> None:
+    try:
+        job = (await slurm.submit_job(_JOB)).job_id
+        starts.submitted += 1
+        await asyncio.sleep(_RUNS_S)
+        with contextlib.suppress(AlreadyDone, NotFound):
+            await slurm.cancel_job(job)
+    except SlurmError:
+        starts.failed += 1

@@ -1,0 +1,272 @@
+"""What one event costs among very many nodes, how long it takes, and what it costs to do nothing.
+
+Each size has a ground of its own. First the pods are created, by the DaemonSet controller and then by the operator;
+then they are bound and run, Slurm is there, and slurmctld is looked at by itself; then syncer and scheduler come, and
+nothing happens for a while; then single nodes are cordoned, and drained in Slurm, first in quiet and then while jobs
+start and end. An event comes at any moment of a poll, so there is a random pause before each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+
+import click
+
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.errors import KubeError
+from sunkpy.runtime.process import settle_garbage_collector
+from sunkpy.slurm import Slurm
+from sunkpy.slurm.errors import SlurmError
+from tests.bench import report
+from tests.bench.ground import ControlPlane, RunningSlurm, slurm_of
+from tests.bench.scale import bodies, census, ground, load
+from tests.bench.scale.bodies import NAMESPACE, PEER_NAMESPACE, Machines
+from tests.bench.scale.figures import (
+    STOCK,
+    UNLIMITED,
+    Created,
+    Delays,
+    Idle,
+    Measured,
+    Samples,
+    broken_off,
+    figures,
+    measured_up_to,
+    not_run,
+)
+from tests.bench.scale.ground import DAEMONS, Ours, running
+from tests.bench.scale.plan import QUICK, QUICK_SIZES, SIZES, STOCK_UP_TO, Rounds, free_mib, plan
+from tests.bench.scale.sight import Pods
+from tests.polling import until
+
+_DAEMONSETS = f"/apis/apps/v1/namespaces/{PEER_NAMESPACE}/daemonsets"
+_PATIENCE_S = 1800.0
+_EVENT_S = 60.0
+_LOOK_S = 0.02
+_PAUSE_S = 1.0
+_CORES = os.cpu_count() or 1
+
+
+def measure(*, quick: bool, sizes: Sequence[int] = ()) -> list[report.Figure]:
+    """All sizes that fit, the smallest first; one that breaks off does not take the others' figures with it."""
+    settle_garbage_collector()
+    rounds = QUICK if quick else Rounds()
+    free = free_mib()
+    planned = plan(sizes or (QUICK_SIZES if quick else SIZES), free_mib=free)
+    found: list[report.Figure] = []
+    reached = 0
+    for size in planned.sizes:
+        click.echo(f"scale: {size} nodes, some {rounds.minutes:.0f} minutes")
+        try:
+            found += figures(_measure_size(size, rounds))
+        except (TimeoutError, KubeError, SlurmError) as error:
+            found.append(broken_off(size, str(error)))
+            break
+        reached = size
+    unfit = [not_run(size, needed_mib=need, free_mib=free) for size, need in planned.too_large.items()]
+    return [*found, *unfit, measured_up_to(reached)]
+
+
+def _measure_size(size: int, rounds: Rounds) -> Measured:
+    with tempfile.TemporaryDirectory(prefix="sunkpy-scale-") as folder:
+        bench = Bench(Path(folder), Machines(size), rounds)
+        try:
+            return asyncio.run(bench.run())
+        finally:
+            bench.stop()
+
+
+class Bench:
+    """One size."""
+
+    def __init__(self, folder: Path, machines: Machines, rounds: Rounds) -> None:
+        self._folder = folder
+        self._machines = machines
+        self._rounds = rounds
+        self._plane = ControlPlane(folder / "kubernetes")
+        self._ours: dict[str, Ours] = {}
+        self._daemons: dict[str, int] = {}
+        self._moments = random.Random(machines.size)
+
+    def stop(self) -> None:
+        """End what is left."""
+        self._plane.stop()
+
+    async def run(self) -> Measured:
+        """The whole, in the order of the module's docstring."""
+        async with await Kube.connect(self._plane.kubeconfig) as kube:
+            await ground.furnish(kube, self._machines)
+            peers_s = await self._daemonsets(kube)
+            pods = Pods(kube, NAMESPACE)
+            async with pods.watched(), self._running("operator", {}):
+                created = await self._nodeset(kube, pods, peers_s)
+                ground.start_keepers(self._plane)
+                conf, count = self._machines.conf, self._machines.size
+                async with slurm_of(self._folder / "slurm", conf, count=count) as slurm:
+                    return await self._mirrored(kube, pods, slurm, created)
+
+    async def _mirrored(self, kube: Kube, pods: Pods, running_slurm: RunningSlurm, created: Created) -> Measured:
+        self._daemons = census.pids_below(running_slurm.root)
+        settings = running_slurm.settings
+        slurm = Slurm.connect(ground.as_admin(settings))
+        without = await self._share_of_slurmctld()
+        async with (
+            self._running("syncer", ground.syncer_settings(settings)),
+            self._running("scheduler", ground.scheduler_settings(settings)),
+        ):
+            await self._settled(pods, slurm)
+            idle = await self._idle(without)
+            quiet = await self._delays(kube, pods, slurm)
+            async with load.job_starts(running_slurm.slurm) as starts:
+                await asyncio.sleep(self._rounds.settle_s)
+                began_s, before, failed = time.monotonic(), starts.submitted, starts.failed
+                busy = await self._delays(kube, pods, slurm)
+                span_s = time.monotonic() - began_s
+                rate, failing = (starts.submitted - before) / span_s, (starts.failed - failed) / span_s
+            held = census.take(self._pids()).memory_mib
+        await slurm.close()
+        return Measured(
+            size=self._machines.size,
+            created=created,
+            idle=idle,
+            quiet=quiet,
+            busy=busy,
+            starts_per_s=rate,
+            failed_per_s=failing,
+            memory_mib=held,
+        )
+
+    # --------------------------------------------------------------- creation
+
+    async def _daemonsets(self, kube: Kube) -> dict[str, float]:
+        """Both peers, the one as it comes only where it does not take all day."""
+        peers_s = {UNLIMITED: await self._daemonset(kube, is_limited=False)}
+        if self._machines.size <= STOCK_UP_TO:
+            peers_s[STOCK] = await self._daemonset(kube, is_limited=True)
+        return peers_s
+
+    async def _daemonset(self, kube: Kube, *, is_limited: bool) -> float:
+        """Seconds until its pods are there. They are gone afterwards, and so is their controller."""
+        ground.start_daemons(self._plane, is_limited=is_limited)
+        size, pods = self._machines.size, Pods(kube, PEER_NAMESPACE)
+        await kube.create(_DAEMONSETS, bodies.daemonset("none", node_selector={"there": "is-none"}))
+        await until(lambda: _has_seen(kube, "none"), timeout_s=_PATIENCE_S, what="the DaemonSet controller works")
+        async with pods.watched():
+            began_s = time.monotonic()
+            await kube.create(_DAEMONSETS, bodies.daemonset("peer", node_selector={}))
+            all_there_s = await pods.until(
+                lambda: len(pods) >= size, what="all pods of the DaemonSet", timeout_s=_PATIENCE_S
+            )
+            self._plane.end(DAEMONS)
+            await kube.request("DELETE", _DAEMONSETS)
+            await ground.delete_pods(kube, PEER_NAMESPACE, pods.names)
+            await pods.until(lambda: not len(pods), what="the pods of the DaemonSet are gone", timeout_s=_PATIENCE_S)
+        return all_there_s - began_s
+
+    async def _nodeset(self, kube: Kube, pods: Pods, peers_s: dict[str, float]) -> Created:
+        before, began_s = self._take(), time.monotonic()
+        await kube.create(paths.nodesets(NAMESPACE), bodies.nodeset())
+        all_there_s = await pods.until(
+            lambda: len(pods) >= self._machines.size, what="all pods of the NodeSet", timeout_s=_PATIENCE_S
+        )
+        return Created(ours_s=all_there_s - began_s, peers_s=peers_s, limit=self._used_since(before))
+
+    # ------------------------------------------------------------------- idle
+
+    async def _settled(self, pods: Pods, slurm: Slurm) -> None:
+        """Every pod has been told of its Slurm node, and every Slurm node of its pod."""
+        size = self._machines.size
+        await pods.until(lambda: len(pods.told) >= size, what="all pods are told of Slurm", timeout_s=_PATIENCE_S)
+        last = self._machines.slurm_nodes
+
+        async def all_commented() -> bool:
+            return all([(await slurm.node(name)).comment for name in last[:: max(1, size // 10)]])
+
+        await until(all_commented, timeout_s=_PATIENCE_S, what="all Slurm nodes know their pods", every_s=1.0)
+        await asyncio.sleep(self._rounds.settle_s)
+
+    async def _idle(self, slurmctld_without: float) -> Idle:
+        before = {name: await process.spent() for name, process in self._ours.items()}
+        began_s = time.monotonic()
+        slurmctld_with = await self._share_of_slurmctld()
+        span_s = time.monotonic() - began_s
+        spent = {name: (await process.spent()).since(before[name]) for name, process in self._ours.items()}
+        return Idle(span_s=span_s, spent=spent, slurmctld_with=slurmctld_with, slurmctld_without=slurmctld_without)
+
+    async def _share_of_slurmctld(self) -> float:
+        """Of a core, while the bench does nothing."""
+        before = self._take()
+        await asyncio.sleep(self._rounds.idle_s)
+        return self._take().shares_since(before)["slurmctld"]
+
+    # ----------------------------------------------------------------- events
+
+    async def _delays(self, kube: Kube, pods: Pods, slurm: Slurm) -> Delays:
+        """Each sample is of a node of its own, and what it did is undone at once."""
+        half = self._machines.size // 2
+        cordon = await self._sampled(lambda number: self._cordon(kube, slurm, number))
+        drain = await self._sampled(lambda number: self._drain(pods, slurm, half + number))
+        await pods.until(lambda: not pods.drained, what="all drains are lifted", timeout_s=_PATIENCE_S)
+        return Delays(cordon=cordon, drain=drain)
+
+    async def _sampled(self, sample: Callable[[int], Awaitable[float]]) -> Samples:
+        took_s, before = [], self._take()
+        for number in range(min(self._rounds.samples, self._machines.size // 2)):
+            await asyncio.sleep(self._moments.uniform(0, _PAUSE_S))
+            took_s.append(await sample(number))
+        return Samples(took_s, self._used_since(before))
+
+    async def _cordon(self, kube: Kube, slurm: Slurm, number: int) -> float:
+        """Seconds until Slurm says that the node is drained."""
+        name, node = self._machines.slurm_node(number), paths.node(self._machines.node(number))
+
+        async def is_drained() -> bool:
+            return (await slurm.node(name)).is_drain
+
+        began_s = time.monotonic()
+        await kube.patch(node, {"spec": {"unschedulable": True}})
+        await until(is_drained, timeout_s=_EVENT_S, what=f"Slurm node {name} is drained", every_s=_LOOK_S)
+        took_s = time.monotonic() - began_s
+        await kube.patch(node, {"spec": {"unschedulable": None}})
+        return took_s
+
+    async def _drain(self, pods: Pods, slurm: Slurm, number: int) -> float:
+        """Seconds until the pod says so."""
+        name = self._machines.slurm_node(number)
+        began_s = time.monotonic()
+        await slurm.drain_node(name, "a person wants it")
+        told_s = await pods.until(lambda: name in pods.drained, what=f"pod {name} is told", timeout_s=_EVENT_S)
+        await slurm.undrain_node(name)
+        return told_s - began_s
+
+    # ----------------------------------------------------------------- who is
+
+    @contextlib.asynccontextmanager
+    async def _running(self, name: str, settings: dict[str, object]) -> AsyncIterator[None]:
+        async with running(name, self._folder / "sunkpy", self._plane.kubeconfig, settings) as process:
+            self._ours[name] = process
+            yield
+
+    def _pids(self) -> dict[str, int]:
+        programs = {name: process.pid for name, process in self._plane.processes.items()}
+        ours = {name: process.process.pid for name, process in self._ours.items()}
+        return {**programs, **ours, **self._daemons, "the bench": os.getpid()}
+
+    def _take(self) -> census.Census:
+        return census.take(self._pids())
+
+    def _used_since(self, before: census.Census) -> str:
+        return self._take().busiest_since(before, cores=_CORES)
+
+
+async def _has_seen(kube: Kube, daemonset: str) -> bool:
+    found = await kube.get(f"{_DAEMONSETS}/{daemonset}", bodies.SeenObject)
+    return found.status.observed_generation > 0
