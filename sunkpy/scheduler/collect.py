@@ -57,6 +57,8 @@ class Collector:
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
         view = entry.view(gang, placed=placed, now=self._clock())
+        if not self._ledger.is_whole:
+            view = msgspec.structs.replace(view, may_submit=False)
         if gang is not None and (pins := find_pins(gang, self._cluster.slurm_node_at)):
             view = msgspec.structs.replace(view, pins=pins)
         waits_for = self._generation_in_the_way(entry.id)

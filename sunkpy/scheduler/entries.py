@@ -101,7 +101,8 @@ class JobEntry:
     @property
     def has_started(self) -> bool:
         """It has nodes, or had some: no pass over it may wait for those that are only queued."""
-        is_known = self.is_allocation or bool(self.state)  # an allocation has its nodes before anybody has read its state
+        # An allocation has its nodes before anybody has read its state.
+        is_known = self.is_allocation or bool(self.state)
         return bool(self.prologs or self.epilogs) or (is_known and not states.is_job_pending(self.state))
 
     def view(self, now: float) -> JobView:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.scheduler.entries import GangEntry, JobEntry
 
@@ -20,6 +21,8 @@ class Ledger:
         self._gangs: dict[GangId, GangEntry] = {}
         self._by_job: dict[JobId, GangId] = {}
         self._generations: dict[GangId, set[GangId]] = {}
+        self.is_whole = False
+        """All jobs of gangs are known: before that, none is submitted."""
 
     def __iter__(self) -> Iterator[GangEntry]:
         return iter(tuple(self._gangs.values()))
@@ -49,9 +52,15 @@ class Ledger:
         return self._gangs.get(id) if id else None
 
     def adopt_job(self, entry: GangEntry, job: SlurmJob) -> JobEntry:
-        """A job that Slurm has, made known as one of the gang's."""
+        """A job that Slurm had some time ago, made known as one of the gang's: how it is now, the next poll tells."""
         adopted = self.add_job(entry, job.id, user=job.user, excluded=job.excluded_nodes, required=job.required_nodes)
         adopted.is_allocation = not job.is_batch
+        return adopted
+
+    def take_job(self, entry: GangEntry, job: SlurmJob, *, asked_at: float) -> JobEntry:
+        """A job of which Slurm has just told, made known as one of the gang's, as it was then."""
+        adopted = self.add_job(entry, job.id, user=job.user)
+        adopted.read(job, nodes=tuple(hostlist.expand(job.nodes)), at=max(asked_at, adopted.known_at))
         return adopted
 
     def add_job(
