@@ -186,8 +186,10 @@ class Slurmrestd:
         self.asked.append("partitions")
         return self._reply(partitions=[{"name": name, "priority": {"tier": tier}} for name, tier in self.tiers.items()])
 
-    async def _states(self, _: web.Request) -> web.Response:
-        return self._reply(jobs=[{"job_id": str(id_), "state": job["job_state"]} for id_, job in self.jobs.items()])
+    async def _states(self, request: web.Request) -> web.Response:
+        wanted = [int(text) for text in request.query.getall("job_id", [])]
+        jobs = {id_: self.jobs[id_] for id_ in wanted if id_ in self.jobs} if wanted else self.jobs
+        return self._reply(jobs=[{"job_id": str(id_), "state": job["job_state"]} for id_, job in jobs.items()])
 
     async def _all_jobs(self, _: web.Request) -> web.Response:
         self.asked.append("all jobs")
