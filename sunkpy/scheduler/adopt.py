@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -109,6 +110,7 @@ class Adoption:
                     handler(None, pod)
             if number % _A_TURN == 0:
                 await asyncio.sleep(0)
+        gc.freeze()  # what stays is not walked by each collection, which would hold the loop
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A pod that comes with a note is one of an earlier leader."""
@@ -185,12 +187,14 @@ class Adoption:
 
     async def _find_all(self, *, sent_after: float) -> None:
         """Make known what nobody knew, when Slurm can be read."""
-        while True:
+        found, is_said = None, False
+        while found is None:
             try:
                 found = await self._search.all(sent_after=sent_after)
-                break
             except SlurmError as error:
-                self._log.warning("not all jobs could be read: tried again", error=str(error))
+                log = self._log.debug if is_said else self._log.warning
+                log("not all jobs can be read: tried again until they can", error=str(error))
+                is_said = True
                 await asyncio.sleep(AGAIN_S)
         self._note_extras(found)
         for id, jobs in found.items():
@@ -216,6 +220,7 @@ class Adoption:
             entry.fire()
             if number % _A_TURN == 0:
                 await asyncio.sleep(0)
+        gc.freeze()
         self._log.info("adopted", gangs=len(self._ledger), pods=len(self._cluster.pods))
 
     def _note_extras(self, ids: Iterable[GangId]) -> None:

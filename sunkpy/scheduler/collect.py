@@ -57,8 +57,6 @@ class Collector:
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
         view = entry.view(gang, placed=placed, now=self._clock())
-        if not self._ledger.is_whole:
-            view = msgspec.structs.replace(view, may_submit=False)
         if gang is not None and (pins := find_pins(gang, self._cluster.slurm_node_at)):
             view = msgspec.structs.replace(view, pins=pins)
         waits_for = self._generation_in_the_way(entry.id)
@@ -66,6 +64,8 @@ class Collector:
             view = msgspec.structs.replace(view, waits_for=waits_for)
         # Pods that have their nodes look for none; every prolog asks for the view.
         has_nodes = view.is_bound or any(job.start_nodes for job in view.live_jobs)
+        if not self._ledger.is_whole:  # nor is it known whose jobs keep this one away
+            return msgspec.structs.replace(view, may_submit=False)
         return view if has_nodes else self._with_eligibility(view, entry)
 
     def judgements(self, view: GangView, entry: GangEntry) -> tuple[Judgement, ...] | None:
