@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -11,6 +12,8 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.scheduler.entries import GangEntry, JobEntry
+
+_A_TURN = 1000
 
 
 class Ledger:
@@ -104,10 +107,15 @@ class Ledger:
             entry.forgive()
         return waiting
 
-    def observe(self, states: Mapping[JobId, frozenset[str]], *, asked_at: float) -> list[GangEntry]:
-        """Take in the states of all jobs that Slurm knows; the gangs for which something changed."""
+    async def observe(self, states: Mapping[JobId, frozenset[str]], *, asked_at: float) -> list[GangEntry]:
+        """Take in the states of all jobs that Slurm knows; the gangs for which something changed.
+
+        A part of them at a time: of tens of thousands, others have a turn in between.
+        """
         changed = []
-        for entry in self:
+        for number, entry in enumerate(self):
+            if number % _A_TURN == 0:
+                await asyncio.sleep(0)
             news = [job.observe(states.get(job.id), asked_at=asked_at) for job in entry.jobs.values()]
             if any(news):
                 changed.append(entry)

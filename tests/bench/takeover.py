@@ -133,15 +133,19 @@ async def _take_over(ground: Ground, sizes: Sizes, scheduler: Scheduler, lease: 
     pods = Pods(ground.kube)
     async with pods.watched():
         try:
+            before = await scheduler.spent()
             began_s = scheduler.leads_since_s = time.monotonic()
             await lease.write(holder="", duration_s=1, previous=await lease.read())
             new = Wave(name="new", count=1)
             await pods.create(new.bodies)
             answered = await asyncio.gather(*(_answered(scheduler, ground, node, tokens[node]) for node in calling))
+            to_answer = (await scheduler.spent()).since(before)
             told = await asyncio.gather(*(_told(scheduler, ground, pods, node, tokens[node]) for node in calling))
-            await ground.slurm.changes.until(lambda: ground.slurm.submissions, within_s=_PATIENCE_S)
+            async with asyncio.timeout(_PATIENCE_S):
+                while not ground.slurm.submissions:
+                    await ground.slurm.changes.wait()
             submitted_s = time.monotonic()
-            spent = await scheduler.spent()
+            spent = (await scheduler.spent()).since(before)
             peak_mb = _peak_mb(scheduler.process.pid)
             asked = sum(1 for text in ground.slurm.asked if text.startswith("job "))
         finally:
@@ -161,7 +165,8 @@ async def _take_over(ground: Ground, sizes: Sizes, scheduler: Scheduler, lease: 
             f"{what}: eviction told after the epilog's call, longest", max(told), unit="s", n=len(told)
         ),
         report.observed(f"{what}: until a new pod is submitted", submitted_s - began_s, unit="s", n=1),
-        report.observed(f"{what}: processor time until then", spent.cpu_s, unit="s", n=1),
+        report.observed(f"{what}: processor time until hooks are answered", to_answer.cpu_s, unit="s", n=1),
+        report.observed(f"{what}: processor time until a new pod is submitted", spent.cpu_s, unit="s", n=1),
         report.observed(f"{what}: jobs read one by one", asked, unit="requests", n=1),
         report.at_most(f"{what}: most memory", peak_mb, unit="MB", bound=_RSS_MB, n=1, limited_by="the watch of pods"),
         report.at_most(
