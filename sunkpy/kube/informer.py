@@ -40,6 +40,7 @@ Rescue = Callable[[Unreadable], T | None]
 """What stands in the store for an object that cannot be read; None: what stood there before, if anything."""
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 0.2, 10.0
+_A_TURN = 200
 
 
 class _Error(msgspec.Struct, frozen=True):
@@ -140,8 +141,10 @@ class Informer(Generic[T]):
             listed |= {item.key: self._kept(item) for item in map(self._decoder.read, page.items)}
         for key in [key for key in self._store if key not in listed]:
             self._change(key, None)
-        for item in listed.values():
+        for number, item in enumerate(listed.values()):
             self._take(item)
+            if number % _A_TURN == 0:
+                await asyncio.sleep(0)  # handlers of tens of thousands would keep everybody else from working
         self._version = page.version
         self.synced.set()
 

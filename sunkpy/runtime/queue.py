@@ -167,6 +167,7 @@ async def _work(
         finally:
             queue.done(key)
         metrics.reconciled(queue, result, started_s=started_s)
+        await asyncio.sleep(0)  # a reconcile may wait for nothing, and thousands of them are many turns of the loop
 
 
 async def _reconcile_once(queue: WorkQueue[K], reconcile: Reconcile[K], key: K) -> str:

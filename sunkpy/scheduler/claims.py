@@ -57,9 +57,8 @@ class Claims:
         if call.node not in nodes:
             raise Denied(403, f"Slurm has not given job {job.id} to {call.node}: it is {_where(job)}")
         entry = self._ledger.ensure(gang)
-        own = self._ledger.add_job(entry, job.id, user=job.user)
+        own = self._ledger.take_job(entry, job, asked_at=asked_at)
         own.proved.add(call.node)
-        own.read(job, nodes=nodes, at=max(asked_at, own.known_at))
         return entry, own
 
     async def still_runs(self, job: JobEntry) -> bool:

@@ -64,6 +64,8 @@ class Collector:
             view = msgspec.structs.replace(view, waits_for=waits_for)
         # Pods that have their nodes look for none; every prolog asks for the view.
         has_nodes = view.is_bound or any(job.start_nodes for job in view.live_jobs)
+        if not self._ledger.is_whole:  # nor is it known whose jobs keep this one away
+            return msgspec.structs.replace(view, may_submit=False)
         return view if has_nodes else self._with_eligibility(view, entry)
 
     def judgements(self, view: GangView, entry: GangEntry) -> tuple[Judgement, ...] | None:

@@ -23,6 +23,7 @@ from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, is_job_ended
 from sunkpy.runtime.queue import WorkQueue
+from sunkpy.scheduler.adopt import Adoption
 from sunkpy.scheduler.calls import HookAnswer, HookCall
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.entries import GangEntry
@@ -45,6 +46,7 @@ class Gate:
         self,
         *,
         slurm: Slurm,
+        adoption: Adoption,
         collector: Collector,
         members: MemberIndex,
         ledger: Ledger,
@@ -52,6 +54,7 @@ class Gate:
         clock: Callable[[], float],
     ) -> None:
         self._slurm = slurm
+        self._adoption = adoption
         self._collector = collector
         self._members = members
         self._ledger = ledger
@@ -65,7 +68,9 @@ class Gate:
         Raises:
             SlurmError: Slurm could not be asked about a mark that nobody here knows.
         """
-        began = self._clock()
+        began = known_since = self._clock()
+        for entry in self._near(call, caller.spec.node_name):
+            self._adoption.hurry(entry)
         while True:
             blocked = self._blocked(call, caller.spec.node_name)
             if blocked is None:
@@ -73,23 +78,29 @@ class Gate:
                 blocked = self._blocked(call, caller.spec.node_name, states)
                 if blocked is None:
                     return HookAnswer(done=True, over=self._over(call.marked, states))
-            entry, why = blocked
-            waited_s = self._clock() - began
-            if entry is not None and waited_s >= COVER_PATIENCE_S:
-                await self._displace(entry, call)
-            if waited_s >= _LONG_POLL_S:
+            gang, why = blocked
+            now = self._clock()
+            if gang is None:
+                known_since = now
+            elif now - known_since >= COVER_PATIENCE_S:
+                await self._displace(gang, call)
+            if now - began >= _LONG_POLL_S:
                 return HookAnswer(done=False, why=why)
-            if entry is None:
+            if gang is None:
                 await asyncio.sleep(_LOOK_AGAIN_S)
             else:
-                await entry.next_change().wait_for(_LOOK_AGAIN_S)
+                await gang.next_change().wait_for(_LOOK_AGAIN_S)
 
     def _blocked(self, call: HookCall, node: str, states: States | None = None) -> tuple[GangEntry | None, str] | None:
-        """The first gang that keeps the gate shut, and why; `states`: what Slurm has just said, if it was asked."""
+        """The first gang that keeps the gate shut, None if it is not known yet, and why; `states`: what Slurm has just
+        said, if it was asked.
+        """
         for pod in self._members.on_node(node):
             if self._ledger.get(self._members.find_id(pod)) is None and not has_left_node(pod):
                 return None, f"pod {'/'.join(pod.key)} is on the node and its gang is not known yet"
         for entry in self._near(call, node):
+            if (why := self._adoption.why_unknown(entry)) is not None:
+                return None, why
             why = gate_waits_for(self._collector.view(entry), call.job_id, call.node, told_of=states)
             if why is not None:
                 return entry, why
@@ -133,7 +144,10 @@ class Gate:
         return not job.is_ended and call.node in hostlist.expand(job.nodes)
 
     def _over(self, marked: tuple[JobId, ...], states: States) -> tuple[JobId, ...]:
-        """The marks of jobs that hold nothing: ended, or not known to Slurm at all. Asked once the gate is open."""
+        """The marks of jobs that hold nothing: ended, or not known to Slurm at all. Asked once the gate is open.
+
+        Until all jobs are known, those that nobody knows stay.
+        """
         ended = (job for job in marked if job not in states or is_job_ended(states[job]))
         return tuple(job for job in ended if not self._holds(job))
 
@@ -141,7 +155,7 @@ class Gate:
         """A gang is known to live under the job, or to have been bound under it and to be there still."""
         entry = self._ledger.by_job(job)
         if entry is None:
-            return False
+            return not self._ledger.is_whole
         view = self._collector.view(entry)
         is_live = any(known.id == job and known.is_live for known in view.jobs)
         return is_live or (view.bound_to == job and not all(has_left_node(pod) for pod in view.pods))

@@ -16,15 +16,17 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.view import has_left_node
 from sunkpy.core.model.objects import Pod
 from sunkpy.runtime.queue import WorkQueue
+from sunkpy.scheduler.adopt import Adoption
 from sunkpy.scheduler.calls import FORGOTTEN, NOT_OURS, Forgotten, HookAnswer, HookCall
 from sunkpy.scheduler.claims import Claims
 from sunkpy.scheduler.collect import Collector
-from sunkpy.scheduler.entries import GangEntry
+from sunkpy.scheduler.entries import GangEntry, JobEntry
 from sunkpy.scheduler.gate import Gate
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.members import MemberIndex
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.node_auth import NodeAuth
+from sunkpy.scheduler.noted_jobs import noted_job
 from sunkpy.scheduler.pod_writer import PodWriter
 
 LONG_POLL_S = 20.0
@@ -38,6 +40,7 @@ class Hooks:
         self,
         *,
         auth: NodeAuth,
+        adoption: Adoption,
         claims: Claims,
         gate: Gate,
         pods: PodWriter,
@@ -49,6 +52,7 @@ class Hooks:
         clock: Callable[[], float],
     ) -> None:
         self.auth = auth
+        self._adoption = adoption
         self._claims = claims
         self._gate = gate
         self._pods = pods
@@ -79,6 +83,7 @@ class Hooks:
         if claim is None:
             return NOT_OURS
         entry, job = claim
+        self._adoption.hurry(entry)
         if job.view(self._clock()).is_over:
             return HookAnswer(done=True, why="the job has ended")
         if call.node not in job.prologs:
@@ -88,7 +93,8 @@ class Hooks:
             self._queue.add(entry.id)
 
         async def waits_for() -> str | None:
-            return prolog_waits_for(self._collector.view(entry), call.job_id, call.node)
+            unknown = self._adoption.why_unknown(entry)
+            return unknown or prolog_waits_for(self._collector.view(entry), call.job_id, call.node)
 
         return await self._until_nothing(entry, waits_for)
 
@@ -98,6 +104,7 @@ class Hooks:
         if claim is None:
             return NOT_OURS
         entry, job = claim
+        self._adoption.hurry(entry)
         if call.node not in job.epilogs and await self._claims.still_runs(job):
             await entry.next_change().wait_for(_LATE_STATE_S)
             return HookAnswer(done=False, why=f"Slurm says that job {job.id} runs: it has lost no node")
@@ -108,6 +115,8 @@ class Hooks:
         first_at = job.epilogs[call.node]
 
         async def waits_for() -> str | None:
+            if unknown := self._adoption.why_unknown(entry) or self._aside_on(caller.spec.node_name, entry, job):
+                return unknown
             view = self._collector.view(entry)
             if epilog_keeps_pods(view, call.job_id):
                 return None
@@ -125,6 +134,14 @@ class Hooks:
         self._metrics.handover_seconds.observe(self._clock() - first_at)
         kept = epilog_keeps_pods(self._collector.view(entry), call.job_id)
         return HookAnswer(done=True, why="its pods stay: the job was lost, not ended", kept=True) if kept else answer
+
+    def _aside_on(self, node: str, entry: GangEntry, job: JobEntry) -> str | None:
+        """A pod there says that it is under this job, and it is not known yet to which gang it belongs."""
+        for pod in self._members.on_node(node):
+            is_meant = pod.metadata.namespace == entry.id.namespace and noted_job(pod) == job.id
+            if is_meant and self._members.aside(pod.uid) is not None and not has_left_node(pod):
+                return f"pod {'/'.join(pod.key)} is on the node and its gang is not known yet"
+        return None
 
     async def _still_there(self, entry: GangEntry, caller: Pod) -> str | None:
         """The last word is the apiserver's own, for a watch may lag: is a pod on the caller's node after all?

@@ -70,7 +70,7 @@ class JobPoller:
         asked_at = self._clock()
         states = await self._slurm.jobs_state()
         self._read_at = asked_at
-        for entry in self._ledger.observe(states, asked_at=asked_at):
+        for entry in await self._ledger.observe(states, asked_at=asked_at):
             self._on_change(entry)
         limit = asyncio.Semaphore(_DETAILS_IN_FLIGHT)
         async with asyncio.TaskGroup() as group:

@@ -1,47 +1,98 @@
-"""Finds jobs by the gang that they stand for."""
+"""Finds the jobs that stand for gangs and that nobody here knows: an earlier leader left them, or a submit whose answer
+was lost made them.
+
+Slurm is asked for the states of all jobs, and then for those that have not ended by themselves, a few at a time: 50,000
+jobs in one answer are 250 MB, come after the time for which an answer is waited for, and slurmrestd offers no part of
+them. Which jobs are nobody's is remembered, so that they are read once, however often is searched.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Mapping
 
 from sunkpy.core.gang.identity import GangId, gang_of
-from sunkpy.core.model.states import SlurmJob
+from sunkpy.core.model.states import JobId, SlurmJob, holds_something
+from sunkpy.scheduler.ledger import Ledger
 from sunkpy.slurm import Slurm
+from sunkpy.slurm.errors import NotFound
+
+_AT_ONCE = 8
 
 
 class JobSearch:
-    """One full read serves all who ask about the same time. `user` is the scheduler's own Slurm user."""
+    """One search serves all who ask about the same time. `user` is the scheduler's own Slurm user."""
 
-    def __init__(self, slurm: Slurm, *, user: str, clock: Callable[[], float]) -> None:
+    def __init__(self, slurm: Slurm, *, user: str, ledger: Ledger, clock: Callable[[], float]) -> None:
         self._slurm = slurm
         self._user = user
+        self._ledger = ledger
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._read_at = float("-inf")
-        self._jobs: dict[GangId, list[SlurmJob]] = {}
+        self._searched_at = float("-inf")
+        self._found: dict[GangId, list[SlurmJob]] = {}
+        self._nobodys: set[JobId] = set()
+        self._highest = 0
 
     async def find(self, id: GangId, *, sent_after: float) -> list[SlurmJob]:
-        """The jobs of a gang in a reading that was sent after that moment (monotonic).
+        """The jobs of a gang that nobody knows, in a search that began after that moment (monotonic).
 
         Raises:
             SlurmError: Slurm could not be read: nothing is known.
         """
         return (await self.all(sent_after=sent_after)).get(id, [])
 
-    async def all(self, *, sent_after: float) -> dict[GangId, list[SlurmJob]]:
-        """All jobs of ours by their gang."""
-        async with self._lock:
-            if self._read_at <= sent_after:
-                sent_at = self._clock()
-                self._jobs = self._by_gang(await self._slurm.jobs())
-                self._read_at = sent_at
-            return self._jobs
+    async def all(self, *, sent_after: float) -> Mapping[GangId, list[SlurmJob]]:
+        """All jobs by their gang that hold something, or may come to, and that the ledger does not know.
 
-    def _by_gang(self, jobs: Iterable[SlurmJob]) -> dict[GangId, list[SlurmJob]]:
+        Raises:
+            SlurmError: as above; what was read counts when it is tried again.
+        """
+        async with self._lock:
+            if self._searched_at <= sent_after:
+                began_at = self._clock()
+                self._found = await self._search()
+                self._searched_at = began_at
+            return self._found
+
+    async def read(self, id: JobId) -> tuple[SlurmJob, GangId | None]:
+        """A job as it is now, and whose it is by what it says of itself; None: no gang's.
+
+        Raises:
+            NotFound: Slurm does not know it.
+            SlurmError: it could not be read.
+        """
+        job = await self._slurm.job(id)
+        return job, gang_of(job, scheduler=self._user)
+
+    async def _search(self) -> dict[GangId, list[SlurmJob]]:
+        states = await self._slurm.jobs_state()
+        self._forget_numbers(states)
         found: dict[GangId, list[SlurmJob]] = {}
-        for job in jobs:
-            gang = gang_of(job, scheduler=self._user)
-            if gang is not None:
-                found.setdefault(gang, []).append(job)
+        left = (id for id, state in states.items() if holds_something(state) and id not in self._nobodys)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(_AT_ONCE):
+                    group.create_task(self._look_at_each(left, found))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
         return found
+
+    async def _look_at_each(self, left: Iterator[JobId], found: dict[GangId, list[SlurmJob]]) -> None:
+        for id in left:
+            if self._ledger.by_job(id) is not None:
+                continue
+            try:
+                job, gang = await self.read(id)
+            except NotFound:
+                continue
+            if gang is None:
+                self._nobodys.add(id)
+            else:
+                found.setdefault(gang, []).append(job)
+
+    def _forget_numbers(self, states: Mapping[JobId, frozenset[str]]) -> None:
+        """Of jobs that Slurm has forgotten, and all of them when it may have begun to count anew."""
+        highest = max(states, default=0)
+        self._nobodys = self._nobodys & states.keys() if highest >= self._highest else set()
+        self._highest = highest

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
 from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.scheduler.entries import GangEntry, JobEntry
+
+_A_TURN = 1000
 
 
 class Ledger:
@@ -20,6 +24,8 @@ class Ledger:
         self._gangs: dict[GangId, GangEntry] = {}
         self._by_job: dict[JobId, GangId] = {}
         self._generations: dict[GangId, set[GangId]] = {}
+        self.is_whole = False
+        """All jobs of gangs are known: before that, none is submitted."""
 
     def __iter__(self) -> Iterator[GangEntry]:
         return iter(tuple(self._gangs.values()))
@@ -49,9 +55,15 @@ class Ledger:
         return self._gangs.get(id) if id else None
 
     def adopt_job(self, entry: GangEntry, job: SlurmJob) -> JobEntry:
-        """A job that Slurm has, made known as one of the gang's."""
+        """A job that Slurm had some time ago, made known as one of the gang's: how it is now, the next poll tells."""
         adopted = self.add_job(entry, job.id, user=job.user, excluded=job.excluded_nodes, required=job.required_nodes)
         adopted.is_allocation = not job.is_batch
+        return adopted
+
+    def take_job(self, entry: GangEntry, job: SlurmJob, *, asked_at: float) -> JobEntry:
+        """A job of which Slurm has just told, made known as one of the gang's, as it was then."""
+        adopted = self.add_job(entry, job.id, user=job.user)
+        adopted.read(job, nodes=tuple(hostlist.expand(job.nodes)), at=max(asked_at, adopted.known_at))
         return adopted
 
     def add_job(
@@ -95,10 +107,15 @@ class Ledger:
             entry.forgive()
         return waiting
 
-    def observe(self, states: Mapping[JobId, frozenset[str]], *, asked_at: float) -> list[GangEntry]:
-        """Take in the states of all jobs that Slurm knows; the gangs for which something changed."""
+    async def observe(self, states: Mapping[JobId, frozenset[str]], *, asked_at: float) -> list[GangEntry]:
+        """Take in the states of all jobs that Slurm knows; the gangs for which something changed.
+
+        A part of them at a time: of tens of thousands, others have a turn in between.
+        """
         changed = []
-        for entry in self:
+        for number, entry in enumerate(self):
+            if number % _A_TURN == 0:
+                await asyncio.sleep(0)
             news = [job.observe(states.get(job.id), asked_at=asked_at) for job in entry.jobs.values()]
             if any(news):
                 changed.append(entry)

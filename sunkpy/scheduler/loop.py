@@ -21,6 +21,7 @@ from sunkpy.core.gang.request import Policy
 from sunkpy.core.gang.view import GangView, is_over
 from sunkpy.core.model.objects import Pod
 from sunkpy.runtime.queue import WorkQueue
+from sunkpy.scheduler.adopt import Adoption
 from sunkpy.scheduler.bind import Binder
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.entries import GangEntry
@@ -50,6 +51,7 @@ class GangLoop:
     def __init__(
         self,
         *,
+        adoption: Adoption,
         collector: Collector,
         executor: Executor,
         binder: Binder,
@@ -61,6 +63,7 @@ class GangLoop:
         metrics: SchedulerMetrics,
         clock: Callable[[], float],
     ) -> None:
+        self._adoption = adoption
         self._collector = collector
         self._executor = executor
         self._binder = binder
@@ -77,8 +80,8 @@ class GangLoop:
     async def reconcile(self, id: GangId) -> float | None:
         """One pass; when to look again, in seconds."""
         entry = self._ledger.get(id)
-        if entry is None:
-            return None
+        if entry is None or self._adoption.why_unknown(entry) is not None:
+            return None  # told when it is known
         await self._binder.settle(entry)
         view = self._collector.view(entry)
         if view.gang is None and view.live_jobs and not await self._is_gone(entry):

@@ -117,10 +117,13 @@ class MemberIndex:
         return self._settled(pod, await self._recognition.resolve(pod))
 
     async def wait_for_owners(self) -> None:
-        """Return when it is known of every pod where it belongs, or why that cannot be known; or after a while."""
+        """Return when it is known of every pod that is there where it belongs, or why that cannot be known; or after a
+        while.
+        """
+        there = tuple(self._aside)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_LOOK_S):
-                while any(self._owners.is_looking(uid) for uid in self._aside):
+                while any(uid in self._aside and self._owners.is_looking(uid) for uid in there):
                     await self._owners.changed()
 
     def pods_of(self, id: GangId) -> Sequence[Pod]:
@@ -129,16 +132,13 @@ class MemberIndex:
 
     def has_living(self, owner: Owner) -> bool:
         """Some pod below the object has not ended."""
-        pods = (self._pod(uid) for uid in self._owners.below(owner))
+        pods = (self.find(uid) for uid in self._owners.below(owner))
         return any(pod is not None and not pod.is_finished for pod in pods)
 
-    def _pod(self, uid: str) -> Pod | None:
+    def find(self, uid: str) -> Pod | None:
+        """A pod that is watched."""
         id = self._ids.get(uid)
         return self._pods.get(id, {}).get(uid) if id is not None else self._aside.get(uid)
-
-    def identified(self) -> Sequence[Pod]:
-        """All pods of which it is known where they belong."""
-        return [pod for pods in self._pods.values() for pod in pods.values()]
 
     def on_node(self, node: str) -> Sequence[Pod]:
         """The pods that are bound to a Kubernetes node, those kept aside included."""
@@ -196,7 +196,7 @@ class MemberIndex:
         for id in ids:
             if (uid := extra_pod(id)) and id not in self._alone:
                 self._alone.note(id)
-                base, pod = self._ids.get(uid, id), self._pod(uid)
+                base, pod = self._ids.get(uid, id), self.find(uid)
                 if base != id and pod is not None and self._alone.settle(base, pod) == id:
                     self._move(pod, id)
 

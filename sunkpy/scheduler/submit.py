@@ -70,7 +70,7 @@ class JobWriter:
         self._log = structlog.get_logger("jobs")
 
     async def submit(self, entry: GangEntry, request: JobRequest) -> JobId | None:
-        """Hand a job to Slurm; None when an earlier submit, whose answer was lost, made one after all.
+        """Hand a job to Slurm; None when the gang has one: an earlier submit, whose answer was lost, made it.
 
         Raises:
             NotSubmitted: with Slurm's words.
@@ -79,6 +79,8 @@ class JobWriter:
             return None
         try:
             async with self._queuing:
+                if any(job.view(self._clock()).is_live for job in entry.jobs.values()):
+                    return None  # its prolog was faster than this
                 job = await self._hand_over(entry, request)
         except (errors.Unreachable, errors.Malformed) as error:
             entry.uncertain_since = self._clock()

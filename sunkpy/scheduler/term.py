@@ -15,7 +15,7 @@ from sunkpy.core.gang.owners import kinds_read
 from sunkpy.core.gang.request import Policy
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import Process
-from sunkpy.runtime.queue import WorkQueue, run_workers
+from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
 from sunkpy.scheduler.adopt import Adoption
 from sunkpy.scheduler.bind import Binder
 from sunkpy.scheduler.claims import Claims
@@ -75,7 +75,7 @@ class Term:
         self._clock = clock
         self._ledger = Ledger(clock)
         self._queue: WorkQueue[GangId] = WorkQueue("gangs", is_urgent=self._ledger.is_urgent)
-        self._search = JobSearch(slurm, user=settings.slurm.user, clock=clock)
+        self._search = JobSearch(slurm, user=settings.slurm.user, ledger=self._ledger, clock=clock)
         self._slurm_nodes = NodeCache(slurm, poll_s=_NODES_EACH_S)
         self._notices = Notices(
             kube, slurm, instance=process.identity.name, find=lambda key: self._cluster.pods.get(*key), clock=clock
@@ -90,6 +90,7 @@ class Term:
         self._collector = Collector(
             cluster=self._cluster, members=self._members, ledger=self._ledger, settings=settings, clock=clock
         )
+        self._adoption = self._make_adoption()
         self._loop = self._make_loop()
         self._hooks = self._make_hooks()
 
@@ -135,6 +136,7 @@ class Term:
             clock=self._clock,
         )
         return GangLoop(
+            adoption=self._adoption,
             collector=self._collector,
             executor=executor,
             binder=binder,
@@ -150,6 +152,7 @@ class Term:
     def _make_gate(self) -> Gate:
         return Gate(
             slurm=self._slurm,
+            adoption=self._adoption,
             collector=self._collector,
             members=self._members,
             ledger=self._ledger,
@@ -160,6 +163,7 @@ class Term:
     def _make_hooks(self) -> Hooks:
         return Hooks(
             auth=NodeAuth(self._kube, self._cluster, audience=self._settings.hooks.audience),
+            adoption=self._adoption,
             claims=Claims(slurm=self._slurm, user=self._settings.slurm.user, ledger=self._ledger, clock=self._clock),
             gate=self._make_gate(),
             pods=self._pods,
@@ -196,18 +200,15 @@ class Term:
         )
 
     async def run(self, server: HookServer) -> None:
-        """Work until cancelled; hooks are answered once what is there has been adopted."""
+        """Work until cancelled. Of jobs nothing is read before hooks are answered: see `sunkpy.scheduler.adopt`."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._cluster.run())
                 group.create_task(self._watches.run())
                 group.create_task(self._oddities.run(self._process.queue_metrics))
                 await self._cluster.synced()
-                adoption = self._make_adoption()
-                await adoption.run()
-                self._members.add_handler(self._loop.pod_changed)
-                for pod in self._members.identified():
-                    self._loop.pod_changed(None, pod)
+                await self._members.wait_for_owners()
+                await self._adoption.introduce(self._loop.pod_changed)
                 group.create_task(self._membership.run(self._members, self._process.queue_metrics))
                 if self._settings.suspend_owners:
                     group.create_task(self._suspensions.run(self._process.queue_metrics))
@@ -216,19 +217,21 @@ class Term:
                 server.hooks = self._hooks
                 group.create_task(self._notices.run(self._process.queue_metrics))
                 group.create_task(self._make_poller().run())
-                group.create_task(adoption.sweep(each_s=self._settings.sweep_seconds, found=self._queue.add))
-                group.create_task(self._work())
+                sweep_s = self._settings.sweep_seconds
+                group.create_task(self._adoption.run(sweep_s=sweep_s, metrics=self._process.queue_metrics))
+                group.create_task(_work(self._queue, self._loop, self._process.queue_metrics))
         finally:
             server.hooks = None
 
-    async def _work(self) -> None:
-        """Evictions, bindings and ends never wait behind the submits of pods that come by the thousand."""
-        metrics, reconcile = self._process.queue_metrics, self._loop.reconcile
-        await run_workers(self._queue, reconcile, workers=_WORKERS, only_urgent=_ONLY_URGENT, metrics=metrics)
-
     def _make_adoption(self) -> Adoption:
         return Adoption(
-            cluster=self._cluster, members=self._members, ledger=self._ledger, search=self._search, clock=self._clock
+            search=self._search,
+            collector=self._collector,
+            cluster=self._cluster,
+            members=self._members,
+            ledger=self._ledger,
+            queue=self._queue,
+            clock=self._clock,
         )
 
     def _make_poller(self) -> JobPoller:
@@ -245,6 +248,11 @@ class Term:
     def _slurm_answered(self, _: frozenset[str]) -> None:
         if self._slurm_nodes.problem is not None:  # the reads before this one failed
             self._loop.slurm_answers_again()
+
+
+async def _work(queue: WorkQueue[GangId], loop: GangLoop, metrics: QueueMetrics) -> None:
+    """Evictions, bindings and ends never wait behind the submits of pods that come by the thousand."""
+    await run_workers(queue, loop.reconcile, workers=_WORKERS, only_urgent=_ONLY_URGENT, metrics=metrics)
 
 
 def _policy(settings: SchedulerSettings) -> Policy:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -11,6 +13,8 @@ from sunkpy.slurm import errors, wire
 from sunkpy.slurm.request import Request
 from sunkpy.slurm.submission import JobSubmission, JobUpdate
 from sunkpy.slurm.transport import Transport
+
+_MANY: Final = 2_000
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,10 +50,8 @@ class JobCalls:
             if wanted:
                 return {}
             raise
-        states: dict[JobId, frozenset[str]] = {}
-        for job in reply.jobs:
-            states[job.id] = states.get(job.id, frozenset()) | frozenset(job.state)
-        return states
+        is_long = len(reply.jobs) > _MANY
+        return await asyncio.to_thread(_by_id, reply.jobs) if is_long else _by_id(reply.jobs)
 
     async def job(self, job_id: JobId) -> SlurmJob:
         """One job in full. 2–4 ms.
@@ -63,12 +65,6 @@ class JobCalls:
         if found is None:
             raise errors.NotFound(request.what, endpoint=request.label, text="not among the jobs of the answer")
         return found.to_core()
-
-    async def jobs(self) -> list[SlurmJob]:
-        """All jobs in full: 10 s and 70 MB for 10,000. For the start of a leader, never for a loop."""
-        request = Request(what="read all jobs", method="GET", endpoint="jobs/")
-        reply = await self._transport.ask(request, wire.JobsReply)
-        return [job.to_core() for job in reply.jobs]
 
     async def submit_job(self, submission: JobSubmission, *, user: str = "") -> Submitted:
         """Submit a batch job. Not idempotent, so never sent twice: after Unreachable look for its comment first.
@@ -183,6 +179,14 @@ class JobCalls:
             if code not in (0, "", "SUCCESS"):
                 number = code if isinstance(code, int) else 0
                 raise errors.classify(request, http_status=200, error_number=number, text=status.error.message)
+
+
+def _by_id(jobs: Iterable[wire.WireJobState]) -> dict[JobId, frozenset[str]]:
+    states: dict[JobId, frozenset[str]] = {}
+    for job in jobs:
+        id, before = job.id, states.get(job.id)
+        states[id] = wire.flags(job.state) if before is None else before | frozenset(job.state)
+    return states
 
 
 def _as(user: str) -> str:

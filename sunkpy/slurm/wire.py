@@ -91,7 +91,7 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
         """The part that decisions read, as they read it."""
         return SlurmNode(
             name=self.name,
-            state=_flags(self.state),
+            state=flags(self.state),
             reason=self.reason.strip(),
             comment=self.comment,
             address=self.address,
@@ -103,8 +103,8 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=1024)
-def _flags(state: tuple[str, ...]) -> frozenset[str]:
-    """Thousands of nodes are in few states: each is kept once."""
+def flags(state: tuple[str, ...]) -> frozenset[str]:
+    """Thousands of nodes or jobs are in few states: each is kept once."""
     return frozenset(state)
 
 
@@ -255,7 +255,7 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobsReply(Reply, frozen=True, kw_only=True):
-    """GET jobs/, GET job/{id}."""
+    """GET job/{id}."""
 
     jobs: tuple[WireJob, ...] = ()
 
@@ -276,6 +276,11 @@ class JobsStateReply(Reply, frozen=True, kw_only=True):
     """GET jobs/state/."""
 
     jobs: tuple[WireJobState, ...] = ()
+
+    @classmethod
+    def read(cls, text: bytes) -> Self:
+        """See Reply; tens of thousands are decoded in pieces."""
+        return decode_in_pieces(text, cls, field="jobs", entry=WireJobState)
 
 
 class SubmitReply(Reply, frozen=True, kw_only=True):

@@ -58,6 +58,9 @@ class Slurmrestd:
         """While it is not set, whoever submits a job waits for an answer."""
         self.takes_jobs.set()
         self.waiting_submits = self.most_waiting = 0
+        self.unreadable: set[int] = set()
+        """Jobs whose details are not told: whoever asks for one of them, or for all, waits until they are."""
+        self.reading = self.most_reading = 0
         self._version = 100
         self._ids = itertools.count(100)
 
@@ -183,10 +186,14 @@ class Slurmrestd:
         self.asked.append("partitions")
         return self._reply(partitions=[{"name": name, "priority": {"tier": tier}} for name, tier in self.tiers.items()])
 
-    async def _states(self, _: web.Request) -> web.Response:
-        return self._reply(jobs=[{"job_id": str(id_), "state": job["job_state"]} for id_, job in self.jobs.items()])
+    async def _states(self, request: web.Request) -> web.Response:
+        wanted = [int(text) for text in request.query.getall("job_id", [])]
+        jobs = {id_: self.jobs[id_] for id_ in wanted if id_ in self.jobs} if wanted else self.jobs
+        return self._reply(jobs=[{"job_id": str(id_), "state": job["job_state"]} for id_, job in jobs.items()])
 
     async def _all_jobs(self, _: web.Request) -> web.Response:
+        self.asked.append("all jobs")
+        await self.changes.until(lambda: not self.unreadable)
         return self._reply(jobs=list(self.jobs.values()), last_update={"set": True, "number": 1})
 
     async def _submit(self, request: web.Request) -> web.Response:
@@ -240,8 +247,13 @@ class Slurmrestd:
         return {"user": _user(request), "comment": job["comment"], "admin_comment": admin_comment}
 
     async def _job(self, request: web.Request) -> web.Response:
-        job = self.jobs.get(int(request.match_info["id"]))
-        self.asked.append(f"job {request.match_info['id']}")
+        job_id = int(request.match_info["id"])
+        self.asked.append(f"job {job_id}")
+        self.reading += 1
+        self.most_reading = max(self.most_reading, self.reading)
+        await self.changes.until(lambda: job_id not in self.unreadable)
+        self.reading -= 1
+        job = self.jobs.get(job_id)
         return failure(404, 2017) if job is None else self._reply(jobs=[job])
 
     async def _update_job(self, request: web.Request) -> web.Response:

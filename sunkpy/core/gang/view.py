@@ -141,10 +141,11 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
     is the job under which the members were bound, `placed` the Slurm node of each bound member by its uid: both from
     the scheduler's own knowledge, for the owner of a pod can write any annotation.
     `displaced`: Slurm nodes that other jobs were given while the job of the pods there was lost, with those jobs.
-    `may_submit` is False until a failed or refused submit may be tried again. `waits_for`: in words, whom the owner
-    has to get rid of first. `idle_s`: for so long a job has held nodes for the gang and no member has been there.
-    `is_half_bound`: some members of the first wave could not be bound together with the others. `pins`: the Slurm node
-    that each member names, by uid, where they name different ones (`sunkpy.core.gang.pins`).
+    `may_submit` is False until a failed or refused submit may be tried again, and while the gang may have a job that
+    nobody knows. `waits_for`: in words, whom the owner has to get rid of first. `idle_s`: for so long a job has held
+    nodes for the gang and no member has been there. `is_half_bound`: some members of the first wave could not be bound
+    together with the others. `pins`: the Slurm node that each member names, by uid, where they name different ones
+    (`sunkpy.core.gang.pins`).
     """
 
     id: GangId

@@ -157,6 +157,11 @@ def is_job_ended(state: frozenset[str]) -> bool:
     return bool(state & _JOB_ENDED)
 
 
+def holds_something(state: frozenset[str]) -> bool:
+    """Has nodes, or may come to have some: it has not ended, or its epilog still holds them."""
+    return not is_job_ended(state) or is_job_completing(state)
+
+
 class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job as slurmctld reports it. `nodes` and `scheduled_nodes` in Slurm's range syntax.
 

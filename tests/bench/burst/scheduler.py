@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from pathlib import Path
 
 import aiohttp
@@ -28,16 +29,16 @@ _PATIENCE_S = 600.0
 
 
 class Scheduler:
-    """One that leads from the start: there is no election."""
+    """One that leads from the start, or stands by until the Lease `<cluster>-scheduler` is free."""
 
-    def __init__(self, folder: Path, kubeconfig: Path, slurm: SlurmSettings) -> None:
+    def __init__(self, folder: Path, kubeconfig: Path, slurm: SlurmSettings, *, stands_by: bool = False) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._http, self._hooks = free_ports(2)
-        self._leads_since_s = math.inf
+        self.leads_since_s = math.inf
         settings: dict[str, object] = {
             "cluster": CLUSTER, "namespace": NAMESPACE, "slurm": msgspec.to_builtins(slurm),
-            "http": {"port": self._http}, "hooks": {"port": self._hooks}, "leaderElection": {"enabled": False},
+            "http": {"port": self._http}, "hooks": {"port": self._hooks}, "leaderElection": {"enabled": stands_by},
             "access": [{"namespaces": ["*"], "partitions": ["*"]}], "defaultPartition": "low",
         }  # fmt: skip
         config = folder / "scheduler.yaml"
@@ -49,11 +50,18 @@ class Scheduler:
     async def leads(self) -> None:
         """Wait until hooks are answered: all that is there has been adopted."""
         await until(self._answers, timeout_s=_PATIENCE_S, what="the scheduler leads")
-        self._leads_since_s = time.monotonic()
+        self.leads_since_s = time.monotonic()
 
     async def _answers(self) -> bool:
         with contextlib.suppress(aiohttp.ClientError):
             return await self.call("prolog", JobId(1), "nobody", token="none") != 503
+        return False
+
+    async def is_up(self) -> bool:
+        """The process has started."""
+        with contextlib.suppress(aiohttp.ClientError):
+            async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{self._http}/healthz") as ok:
+                return ok.status == HTTPStatus.OK
         return False
 
     async def call(self, hook: str, job: JobId, node: str, *, token: str) -> int:
@@ -77,7 +85,7 @@ class Scheduler:
             self.process.wait()
         holds = self._folder / "holds.json"
         noted = msgspec.json.decode(holds.read_bytes(), type=list[Hold]) if holds.exists() else []
-        return [hold for hold in noted if hold.at_s > self._leads_since_s]
+        return [hold for hold in noted if hold.at_s > self.leads_since_s]
 
 
 @contextlib.asynccontextmanager

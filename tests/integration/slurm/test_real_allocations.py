@@ -141,7 +141,11 @@ async def test_one_whose_answer_was_lost_is_found_and_not_made_twice(real: RealS
         await slurm.close()
     (known,) = entry.jobs.values()
     assert known.is_allocation
-    own = [seen for seen in await admin.jobs() if seen.comment == GANG.comment() and not seen.is_ended]
+    own = [
+        seen
+        for seen in [await admin.job(id) for id in await admin.jobs_state()]
+        if seen.comment == GANG.comment() and not seen.is_ended
+    ]
     assert [seen.id for seen in own] == [known.id]
 
 
@@ -164,7 +168,7 @@ def make_writer(slurm: Slurm) -> tuple[JobWriter, GangEntry]:
     clock = asyncio.get_running_loop().time
     ledger = Ledger(clock)
     queue: WorkQueue[GangId] = WorkQueue("gangs")
-    search = JobSearch(slurm, user="k8s", clock=clock)
+    search = JobSearch(slurm, user="k8s", ledger=ledger, clock=clock)
     metrics = SchedulerMetrics(CollectorRegistry())
     parts = {"search": search, "ledger": ledger, "queue": queue, "metrics": metrics, "clock": clock}
     writer = JobWriter(slurm=slurm, user="k8s", **parts)

@@ -1,0 +1,115 @@
+"""Whose the jobs are that are noted on pods, asked of Slurm one by one: a few at a time, and first those that somebody
+waits for.
+
+The note proves nothing, for anybody who may edit a pod can write another job's id there. What counts is what the job
+says of itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from sunkpy.core import names
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
+from sunkpy.scheduler.job_search import JobSearch
+from sunkpy.slurm.errors import NotFound, SlurmError
+
+AGAIN_S: Final = 1.0
+NOBODY: Final = GangId(namespace="", name="", uid="")
+"""Whose a job is that is no gang's."""
+
+_WORKERS: Final = 8
+_ONLY_HURRIED: Final = 4
+_DIGITS: Final = 10
+
+Told = Callable[[SlurmJob, GangId | None, float], None]
+"""Called with a noted job as it is, its gang, and when (monotonic) it was asked for."""
+
+
+class NotedJobs:
+    """`told` hears of each job that Slurm knows, then `looked_at` of each gang on whose pods one was noted."""
+
+    def __init__(
+        self, search: JobSearch, *, told: Told, looked_at: Callable[[GangId], None], clock: Callable[[], float]
+    ) -> None:
+        self._search = search
+        self._told = told
+        self._looked_at = looked_at
+        self._clock = clock
+        self._queue: WorkQueue[JobId] = WorkQueue("noted-jobs", is_urgent=lambda job: job in self._hurried)
+        self._hurried: set[JobId] = set()
+        self._gangs: dict[JobId, set[GangId]] = {}
+        self._untried: set[JobId] = set()
+        self._all_tried = asyncio.Event()
+        self._is_away = False
+        self._log = structlog.get_logger("leader")
+        self.whose: dict[JobId, GangId | None] = {}
+        """Of the jobs that were asked for; None: Slurm does not know it."""
+
+    def ask_about(self, job: JobId, id: GangId | None = None) -> None:
+        """Find out whose a job is that is noted on a pod of this gang."""
+        if id is not None:
+            self._gangs.setdefault(job, set()).add(id)
+        self._untried.add(job)
+        self._all_tried.clear()
+        self._queue.add(job)
+
+    def hurry(self, job: JobId, id: GangId) -> None:
+        """As `ask_about`, for somebody who waits for the answer."""
+        if job not in self._hurried:
+            self._hurried.add(job)
+            self.ask_about(job, id)
+
+    async def until_all_tried(self) -> None:
+        """Return when each job was asked for once, whether or not Slurm answered."""
+        if self._untried:
+            await self._all_tried.wait()
+
+    async def run(self, metrics: QueueMetrics) -> None:
+        """Ask until cancelled."""
+        await run_workers(self._queue, self._look_at, workers=_WORKERS, only_urgent=_ONLY_HURRIED, metrics=metrics)
+
+    async def _look_at(self, job_id: JobId) -> float | None:
+        """Ask whose a job is; when to ask again."""
+        asked_at = self._clock()
+        try:
+            self._note(await self._search.read(job_id), asked_at)
+        except NotFound:
+            self.whose[job_id] = None
+        except SlurmError as error:
+            self._failed(error)
+            return AGAIN_S
+        finally:
+            self._tried(job_id)
+        self._is_away = False
+        for id in self._gangs.pop(job_id, ()):
+            self._looked_at(id)
+        return None
+
+    def _note(self, read: tuple[SlurmJob, GangId | None], asked_at: float) -> None:
+        job, id = read
+        self.whose[job.id] = id or NOBODY
+        self._told(job, id, asked_at)
+
+    def _tried(self, job: JobId) -> None:
+        self._untried.discard(job)
+        if not self._untried:
+            self._all_tried.set()
+
+    def _failed(self, error: SlurmError) -> None:
+        if not self._is_away:
+            self._log.warning("jobs cannot be read: what an earlier leader left is taken over later", error=str(error))
+        self._is_away = True
+
+
+def noted_job(pod: Pod) -> JobId | None:
+    """The job that is noted on a pod, whoever has written that."""
+    text = pod.annotations.get(names.ANNOTATION_JOB_ID, "")
+    return JobId(int(text)) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else None

@@ -1,0 +1,213 @@
+"""A new leader of the scheduler, where an earlier one has bound many pods and Slurm has many jobs more.
+
+etcd and the apiserver are real, as in `tests.bench.ground`; Slurm is the double of the unit tests, for a real
+slurmctld takes an hour to get that many jobs. So the time until hooks are answered is measured, and the time until all
+jobs are known is that of a slurmrestd in Python: see decision 0047 for what a real one takes to read a job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import aiohttp
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.states import JobId
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.lease import KubeLease
+from sunkpy.runtime.settings import SlurmSettings
+from tests.bench import report
+from tests.bench.burst.ground import CLUSTER, NAMESPACE, WORKLOADS, Pool, furnish, token_of
+from tests.bench.burst.load import Pods, Wave, in_flight
+from tests.bench.burst.scheduler import AUDIENCE, Scheduler
+from tests.bench.ground import ControlPlane
+from tests.doubles.serving import serving
+from tests.doubles.slurmrestd import Slurmrestd
+from tests.polling import until
+
+SLURM_IS_A_DOUBLE = "two shared cores run the scheduler, the apiserver, etcd, the bench and a slurmrestd in Python"
+_ANSWERED_S = 10.0
+_HELD_S = 0.05
+_RSS_MB = 400
+_AT_ONCE = 16
+_LOOK_S = 0.02
+_PATIENCE_S = 900.0
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods that are bound, jobs of others that wait and that have ended, nodes, and nodes whose hooks call."""
+
+    bound: int = 20_000
+    waiting: int = 5_000
+    ended: int = 25_000
+    nodes: int = 500
+    calling: int = 20
+
+    @property
+    def jobs(self) -> int:
+        """All that Slurm has."""
+        return self.bound + self.waiting + self.ended
+
+    @property
+    def pool(self) -> Pool:
+        """Nodes with room for all."""
+        return Pool(name="pool", size=self.nodes, cpus=2 * self.bound // self.nodes)
+
+
+QUICK = Sizes(bound=500, waiting=200, ended=800, nodes=60, calling=5)
+
+
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """What the earlier leader left: the pods of each node with their jobs."""
+
+    kube: Kube
+    slurm: Slurmrestd
+    jobs: dict[str, list[tuple[str, JobId]]]
+
+
+def measure(*, quick: bool) -> list[report.Figure]:
+    """In a folder of its own, which is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="sunkpy-takeover-") as folder:
+        plane = ControlPlane(Path(folder) / "kubernetes")
+        try:
+            return asyncio.run(_measure(Path(folder), plane, QUICK if quick else Sizes()))
+        finally:
+            plane.stop()
+
+
+async def _measure(folder: Path, plane: ControlPlane, sizes: Sizes) -> list[report.Figure]:
+    async with await Kube.connect(plane.kubeconfig) as kube:
+        await furnish(kube, [sizes.pool])
+        ground = Ground(kube=kube, slurm=Slurmrestd(), jobs={node: [] for node in sizes.pool.nodes})
+        await _leave(ground, sizes)
+        async with serving(ground.slurm.app()) as port:
+            key = folder / "key"
+            key.write_bytes(secrets.token_bytes(32))
+            settings = SlurmSettings(
+                url=f"http://127.0.0.1:{port}", version="v0.0.42", user="k8s", jwt_key_file=str(key)
+            )
+            lease = KubeLease(kube, namespace=NAMESPACE, name=f"{CLUSTER}-scheduler")
+            await lease.write(holder="earlier", duration_s=_PATIENCE_S, previous=None)
+            scheduler = Scheduler(folder / "scheduler", plane.kubeconfig, settings, stands_by=True)
+            await until(scheduler.is_up, timeout_s=_PATIENCE_S, what="the scheduler stands by")
+            return await _take_over(ground, sizes, scheduler, lease)
+
+
+async def _leave(ground: Ground, sizes: Sizes) -> None:
+    """Pods that are bound under their jobs, and the jobs of others."""
+    nodes = sizes.pool.nodes
+    for node in nodes:
+        ground.slurm.put(node, "MIXED", cpus=sizes.pool.cpus, real_memory=sizes.pool.memory_mib)
+    for state, count in (("PENDING", sizes.waiting), ("COMPLETED", sizes.ended)):
+        for _ in range(count):
+            ground.slurm.add_job(state, comment="", user="alice")
+
+    async def make(number: int, body: dict[str, object]) -> None:
+        node = nodes[number % len(nodes)]
+        job = JobId(ground.slurm.add_job("RUNNING", comment="", nodes=node))
+        metadata, spec = body["metadata"], body["spec"]
+        assert isinstance(metadata, dict)
+        assert isinstance(spec, dict)
+        metadata["annotations"] = {names.ANNOTATION_JOB_ID: str(job), names.ANNOTATION_PLACED_ON: node}
+        made = json.loads(await ground.kube.create(paths.pods(WORKLOADS), body | {"spec": spec | {"nodeName": node}}))
+        gang = GangId(namespace=WORKLOADS, name=metadata["name"], uid=made["metadata"]["uid"])
+        ground.slurm.jobs[job]["comment"] = gang.comment()
+        ground.jobs[node].append((metadata["name"], job))
+
+    bodies = enumerate(Wave(name="bound", count=sizes.bound).bodies)
+    await in_flight(_AT_ONCE, (partial(make, number, body) for number, body in bodies))
+
+
+async def _take_over(ground: Ground, sizes: Sizes, scheduler: Scheduler, lease: KubeLease) -> list[report.Figure]:
+    calling = sizes.pool.nodes[: sizes.calling]
+    tokens = {node: await token_of(ground.kube, node, audience=AUDIENCE) for node in calling}
+    pods = Pods(ground.kube)
+    async with pods.watched():
+        try:
+            before = await scheduler.spent()
+            began_s = scheduler.leads_since_s = time.monotonic()
+            await lease.write(holder="", duration_s=1, previous=await lease.read())
+            new = Wave(name="new", count=1)
+            await pods.create(new.bodies)
+            answered = await asyncio.gather(*(_answered(scheduler, ground, node, tokens[node]) for node in calling))
+            to_answer = (await scheduler.spent()).since(before)
+            told = await asyncio.gather(*(_told(scheduler, ground, pods, node, tokens[node]) for node in calling))
+            async with asyncio.timeout(_PATIENCE_S):
+                while not ground.slurm.submissions:
+                    await ground.slurm.changes.wait()
+            submitted_s = time.monotonic()
+            spent = (await scheduler.spent()).since(before)
+            peak_mb = _peak_mb(scheduler.process.pid)
+            asked = sum(1 for text in ground.slurm.asked if text.startswith("job "))
+        finally:
+            holds = await scheduler.stop()
+    longest = max(holds, key=lambda hold: hold.held_s, default=None)
+    what = f"{sizes.bound} bound pods, {sizes.jobs} jobs (double)"
+    return [
+        report.at_most(
+            f"{what}: until hooks are answered, since the lease was given back",
+            max(answered) - began_s,
+            unit="s",
+            bound=_ANSWERED_S,
+            n=len(answered),
+            limited_by=SLURM_IS_A_DOUBLE,
+        ),
+        report.observed(
+            f"{what}: eviction told after the epilog's call, longest", max(told), unit="s", n=len(told)
+        ),
+        report.observed(f"{what}: until a new pod is submitted", submitted_s - began_s, unit="s", n=1),
+        report.observed(f"{what}: processor time until hooks are answered", to_answer.cpu_s, unit="s", n=1),
+        report.observed(f"{what}: processor time until a new pod is submitted", spent.cpu_s, unit="s", n=1),
+        report.observed(f"{what}: jobs read one by one", asked, unit="requests", n=1),
+        report.at_most(f"{what}: most memory", peak_mb, unit="MB", bound=_RSS_MB, n=1, limited_by="the watch of pods"),
+        report.at_most(
+            f"{what}: longest turn of the event loop",
+            longest.held_s if longest is not None else 0.0,
+            unit="s of processor time",
+            bound=_HELD_S,
+            n=len(holds),
+            limited_by=longest.what if longest is not None else "",
+        ),
+    ]  # fmt: skip
+
+
+async def _answered(scheduler: Scheduler, ground: Ground, node: str, token: str) -> float:
+    """When the prolog of a job that is there was told to go on."""
+    (_, job), *_ = ground.jobs[node]
+    while not await _says_done(scheduler, "prolog", job, node, token):  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK_S)
+    return time.monotonic()
+
+
+async def _told(scheduler: Scheduler, ground: Ground, pods: Pods, node: str, token: str) -> float:
+    """Slurm takes the node of another pod there: seconds until it was told to go."""
+    _, (pod, job), *_ = ground.jobs[node]
+    ground.slurm.set_job(job, "PREEMPTED", "COMPLETING", nodes=node)
+    began_s = time.monotonic()
+    calling = asyncio.create_task(_says_done(scheduler, "epilog", job, node, token))
+    await pods.until(lambda: pod in pods.told_s, what=f"pod {pod} is told to go", timeout_s=_PATIENCE_S)
+    calling.cancel()
+    await asyncio.gather(calling, return_exceptions=True)
+    return max(pods.told_s[pod] - began_s, 0.0)
+
+
+async def _says_done(scheduler: Scheduler, hook: str, job: JobId, node: str, token: str) -> bool:
+    with contextlib.suppress(aiohttp.ClientError):
+        return await scheduler.call(hook, job, node, token=token) == 200
+    return False
+
+
+def _peak_mb(pid: int) -> float:
+    """The most memory that a process has had."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1000

@@ -1,0 +1,183 @@
+"""What a new leader takes over, and what it does before it knows of all jobs."""
+
+import asyncio
+
+import pytest
+
+from sunkpy.core import names
+from sunkpy.scheduler import gate as gate_module
+from sunkpy.scheduler import submit as submit_module
+from tests.unit.scheduler.test_scheduler import hook_client
+from tests.unit.scheduler.world import World, leading
+
+
+@pytest.fixture
+def world():
+    world = World()
+    for number in (1, 2, 3):
+        world.add_node(number)
+    return world
+
+
+@pytest.fixture
+def unread(world):
+    """A job of a user that cannot be read: it may be anything."""
+    job_id = world.slurm.add_job("PENDING", comment="", user="alice")
+    world.slurm.unreadable.add(job_id)
+    return job_id
+
+
+def let_read(world):
+    world.slurm.unreadable.clear()
+    world.note_change()
+
+
+def add_bound(world, name, number, *, note=None, running=True):
+    """A pod that an earlier leader bound, and its job."""
+    job_id = world.add_job({"metadata": {"namespace": "default", "name": name, "uid": f"uid-{name}"}}, "RUNNING")
+    world.set_job(job_id, "RUNNING", nodes=f"n{number}")
+    noted = str(job_id) if note is None else note
+    pod = world.add_pod(
+        name, node=f"node-{number}", running=running, annotations={names.ANNOTATION_JOB_ID: noted} if noted else {}
+    )
+    world.jobs[job_id]["comment"] = f"k8s:default/{name}:{pod['metadata']['uid']}"
+    return job_id
+
+
+async def test_hooks_are_answered_and_pods_told_to_go_while_other_jobs_cannot_be_read(world, tmp_path, unread):
+    job_id = add_bound(world, "web", 1)
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        assert await call("prolog", job_id) == (200, {"done": True})
+        world.set_job(job_id, "PREEMPTED", "COMPLETING", nodes="n1")
+        asking = asyncio.ensure_future(call("epilog", job_id))
+        await world.until(lambda: world.deleted == ["web"])
+        world.pod_is_gone()
+        assert await asking == (200, {"done": True})
+        assert world.slurm.unreadable == {unread}
+
+
+async def test_a_pod_is_bound_by_the_job_that_is_noted_on_it_while_other_jobs_cannot_be_read(world, tmp_path, unread):
+    job_id = world.add_job(world.add_pod(), "PENDING")
+    world.api.change("pods", "default", "web", {"metadata": {"annotations": {names.ANNOTATION_JOB_ID: str(job_id)}}})
+    async with leading(world, tmp_path):
+        world.set_job(job_id, "RUNNING", nodes="n2")
+        await world.until(lambda: world.bindings == [("web", "node-2")])
+
+
+async def test_nothing_is_submitted_before_all_jobs_are_known(world, tmp_path, unread):
+    """An earlier leader has submitted for one of them, and died before it noted that."""
+    submitted = world.add_job(world.add_pod("submitted"), "PENDING")
+    world.add_pod("waiting")
+    world.slurm.unreadable.add(submitted)
+    bound = add_bound(world, "bound", 1)
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        world.add_pod("new")
+        assert (await call("prolog", bound))[0] == 200
+        await world.until(lambda: f"job {submitted}" in world.slurm.asked)
+        assert world.submissions == []
+        let_read(world)
+        await world.until(lambda: len(world.submissions) == 2)
+        assert {job["name"] for job in world.submissions} == {"waiting", "new"}
+        world.set_job(submitted, "RUNNING", nodes="n2")
+        await world.until(lambda: ("submitted", "node-2") in world.bindings)
+
+
+async def test_a_prolog_shows_the_job_that_nobody_has_noted(world, tmp_path, unread):
+    job_id = world.add_job(world.add_pod(), "RUNNING", nodes="n2")
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        assert await call("prolog", job_id, node=2) == (200, {"done": True})
+        assert world.bindings == [("web", "node-2")]
+
+
+@pytest.mark.parametrize("note", ["", "4711", "none", "of another"])
+async def test_a_wrong_note_costs_nobody_anything_and_waits_for_all_jobs(world, tmp_path, unread, monkeypatch, note):
+    monkeypatch.setattr(gate_module, "COVER_PATIENCE_S", 0.05)
+    other = add_bound(world, "other", 1)
+    job_id = add_bound(world, "web", 2, note=str(other) if note == "of another" else note)
+    world.set_job(job_id, "PREEMPTED", "COMPLETING", nodes="n2")
+    successor = world.slurm.add_job("RUNNING", comment="", user="alice", nodes="n2")
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        asking = asyncio.ensure_future(call("gate", successor, node=2))
+        epilog = asyncio.ensure_future(call("epilog", job_id, node=2))
+        assert (await call("prolog", other))[0] == 200
+        await world.until(lambda: f"job {job_id}" in world.slurm.asked)
+        await asyncio.sleep(0.3)
+        assert (asking.done(), epilog.done()) == (False, False)
+        assert (world.deleted, world.submissions, world.cancelled) == ([], [], [])
+        let_read(world)
+        await world.until(lambda: world.deleted == ["web"])
+        world.pod_is_gone()
+        assert await epilog == (200, {"done": True})
+        assert (await asking)[0] == 200
+        assert world.submissions == []
+
+
+async def test_the_mark_of_a_job_that_is_not_known_yet_stays(world, tmp_path, unread):
+    ended = world.add_job({"metadata": {"namespace": "default", "name": "gone", "uid": "uid"}}, "COMPLETED")
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        assert await call("gate", unread, marked=[ended]) == (200, {"done": True})
+        let_read(world)
+        await world.until(lambda: world.slurm.reading == 0)
+
+        async def is_over():
+            return (await call("gate", unread, marked=[ended]))[1].get("over") == [ended]
+
+        while not await is_over():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_a_cover_that_waits_is_waited_for(world, tmp_path):
+    """The job of the pod was lost, and the earlier leader has asked for another on the node that the pod has."""
+    pod = world.add_pod(node="node-1", running=True, annotations={names.ANNOTATION_JOB_ID: "4711"})
+    cover = world.add_job(pod, "PENDING", required_nodes="n1", tasks={"set": True, "number": 1})
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        await world.until(lambda: f"job {cover}" in world.slurm.asked)
+        await asyncio.sleep(0.1)
+        assert (world.deleted, world.cancelled, world.submissions) == ([], [], [])
+        world.set_job(cover, "RUNNING", nodes="n1")
+        assert (await call("prolog", cover))[0] == 200
+        await world.until(lambda: world.pod()["metadata"]["annotations"][names.ANNOTATION_JOB_ID] == str(cover))
+        assert world.deleted == []
+
+
+async def test_a_few_jobs_are_read_at_a_time_and_those_of_others_once(world, tmp_path):
+    mine = [add_bound(world, f"web-{number}", 1) for number in range(40)]
+    theirs = [world.slurm.add_job("PENDING", comment="", user="alice") for _ in range(40)]
+    ended = world.slurm.add_job("COMPLETED", comment="", user="alice")
+    async with leading(world, tmp_path, sweep_seconds=0.02):
+        world.add_pod("new")
+        await world.until(lambda: world.submissions)
+        asked = world.slurm.asked
+        assert all(asked.count(f"job {job_id}") == 1 for job_id in [*mine, *theirs])
+        assert "all jobs" not in asked
+        assert f"job {ended}" not in asked
+        assert world.slurm.most_reading <= 16
+
+
+async def test_while_slurm_is_away_a_new_leader_tries_again_and_pods_stay(world, tmp_path):
+    job_id = add_bound(world, "web", 1)
+    world.slurm_is_up = False
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        world.add_pod("new")
+        assert (await call("epilog", job_id))[0] == 503
+        assert (world.deleted, world.submissions) == ([], [])
+        world.slurm_is_up = True
+        await world.until(lambda: world.submissions)
+        assert (await call("prolog", job_id))[0] == 200
+        assert world.deleted == []
+
+
+async def test_a_prolog_that_is_faster_than_the_search_for_a_lost_answer_shows_the_job(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(submit_module, "_LATE_SUBMIT_S", 0.05)
+    world.lose_next_answer = True
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        world.add_pod()
+        await world.until(lambda: world.jobs)
+        (job_id,) = world.jobs
+        world.slurm.unreadable.add(world.slurm.add_job("PENDING", comment="", user="alice"))
+        await world.until(lambda: world.slurm.reading)
+        world.set_job(job_id, "RUNNING", nodes="n1")
+        assert (await call("prolog", job_id))[0] in (200, 202)
+        let_read(world)
+        await world.until(lambda: world.bindings == [("web", "node-1")])
+        assert len(world.submissions) == 1
