@@ -13,7 +13,7 @@ import yaml
 from demo.stack import ROOT, Stack
 from devcluster import packages
 from devcluster.shell import CommandFailed
-from devcluster.waiting import wait, wait_until
+from devcluster.waiting import wait, wait_until, wait_until_equal
 from tests.integration.login.pod import CLIENT, Key
 
 pytestmark = pytest.mark.e2e
@@ -95,7 +95,9 @@ def test_somebody_comes_by_ssh_and_their_job_is_theirs(stack: Stack, login: Logi
         "uid=2001(ann) gid=2001(ann) groups=2001(ann),5001(chem)", "/home/ann",
     ]  # fmt: skip
     there = "uid=2001(ann) gid=2001(ann) groups=2001(ann),5001(chem)\n/home/ann\n700 ann"
-    assert login.ssh("ann", "srun --time=1 bash -c 'id; pwd; stat -c \"%a %U\" .'") == (0, there)
+    in_a_job = "srun --time=1 bash -c 'id; pwd; stat -c \"%a %U\" .'"
+    # The kubelet brings new people into a running slurmd pod within a minute or so.
+    wait_until_equal(lambda: login.ssh("ann", in_a_job), (0, there), timeout_s=180, what="ann known where her jobs run")
     wait(
         lambda: "|default|" in login.ssh("ann", "sacct -XnP -o user,account,state")[1], timeout_s=30, what="accounting"
     )
