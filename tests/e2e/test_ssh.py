@@ -13,7 +13,7 @@ from demo.person import CLIENT, Key, forwarded
 from demo.stack import ROOT, Stack
 from devcluster import packages
 from devcluster.shell import CommandFailed
-from devcluster.waiting import wait, wait_until
+from devcluster.waiting import wait, wait_until, wait_until_equal
 
 pytestmark = pytest.mark.e2e
 
@@ -88,7 +88,9 @@ def test_somebody_comes_by_ssh_and_their_job_is_theirs(stack: Stack, login: Logi
         "uid=2003(amy) gid=2003(amy) groups=2003(amy),5001(chem)", "/home/amy",
     ]  # fmt: skip
     there = "uid=2003(amy) gid=2003(amy) groups=2003(amy),5001(chem)\n/home/amy\n700 amy"
-    assert login.ssh("amy", "srun --time=1 bash -c 'id; pwd; stat -c \"%a %U\" .'") == (0, there)
+    in_a_job = "srun --time=1 bash -c 'id; pwd; stat -c \"%a %U\" .'"
+    # The kubelet brings new people into a running slurmd pod within a minute or so.
+    wait_until_equal(lambda: login.ssh("amy", in_a_job), (0, there), timeout_s=180, what="amy known where her jobs run")
     wait(
         lambda: "|default|" in login.ssh("amy", "sacct -XnP -o user,account,state")[1], timeout_s=30, what="accounting"
     )
