@@ -1,8 +1,9 @@
-"""Ask Slurm until it is so: it has no watch. The one place of the tests that polls."""
+"""Ask Slurm, which has no watch, until it is so; and who listens. The one place of the tests that polls."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 
 
@@ -18,3 +19,12 @@ async def until(check: Callable[[], Awaitable[bool]], *, timeout_s: float, what:
                 await asyncio.sleep(every_s)
     except TimeoutError:
         raise TimeoutError(f"{what}: not so after {timeout_s:g} s") from None
+
+
+def listens(port: int) -> bool:
+    """Somebody takes connections on this port of loopback."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True

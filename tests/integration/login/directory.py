@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from devcluster.waiting import wait_until
+from tests.polling import listens
 
 _DOCKERFILE = """\
 FROM docker.io/library/debian:trixie-slim
@@ -89,7 +90,7 @@ class Directory:
             self.port = held.getsockname()[1]
         listen = ["slapd", "-d", "0", "-h", f"ldaps://127.0.0.1:{self.port}", "-f", "/etc/ldap/test.conf"]
         self._process = subprocess.Popen(["chroot", self._root, *listen], stdin=subprocess.DEVNULL)
-        assert wait_until(self._listens, timeout_s=60, every_s=0.1)
+        assert wait_until(lambda: listens(self.port), timeout_s=60, every_s=0.1)
         self._folder = folder
 
     @property
@@ -110,13 +111,6 @@ ldap_default_authtok = {PASSWORD}
 ldap_user_ssh_public_key = sshPublicKey
 min_id = 1000
 """
-
-    def _listens(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-        except OSError:
-            return False
-        return True
 
     def stop(self) -> None:
         """Nothing is left but the cached image."""

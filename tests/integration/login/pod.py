@@ -19,6 +19,7 @@ from devcluster import packages
 from devcluster.waiting import wait_until
 from sunkpy.install.keys import KINDS
 from tests.integration.slurm.daemons import unpack
+from tests.polling import listens
 from tests.unit.charts.rendering import Manifest, of_kind, render
 
 _ENTER = """\
@@ -113,7 +114,7 @@ class LoginPod:
         script = f'cd {self.folder}; {binds}; exec "$@"'
         subprocess.run(["unshare", "--mount", "bash", "-ec", script, "-", *make_homes], check=True, timeout=60)
         self._start("sshd", _SSHD + (_OF_SLURM if self._slurm else ()))
-        assert wait_until(self._listens, timeout_s=60, every_s=0.05), self.log()
+        assert wait_until(lambda: listens(self.port), timeout_s=60, every_s=0.05), self.log()
 
     def _start(self, name: str, mounts: tuple[str, ...]) -> None:
         container = self._container(name)
@@ -130,13 +131,6 @@ class LoginPod:
                 [*namespaces, *enter], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         self._processes.append(process)
-
-    def _listens(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-        except OSError:
-            return False
-        return True
 
     def log(self) -> str:
         """All that sshd has said."""
