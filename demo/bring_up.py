@@ -213,7 +213,9 @@ def put_to_sleep(other: Stack, tell: Tell) -> None:
 
     wait(pods_gone, timeout_s=120, what=f"slurmd pods of {other.release} gone")
     other.kubectl("scale", "deploy,statefulset", "--all", "-n", other.namespace, "--replicas=0")
-    other.kubectl("wait", "pods", "--all", "-n", other.namespace, "--for=delete", "--timeout=90s", timeout_s=100)
+    # A backup that has ended stays to be looked at.
+    lives = "--field-selector=status.phase!=Succeeded,status.phase!=Failed"
+    other.kubectl("wait", "pods", "--all", lives, "-n", other.namespace, "--for=delete", "--timeout=90s", timeout_s=100)
     tell(f"Slurm cluster {other.release} sleeps, its nodes are free")
 
 

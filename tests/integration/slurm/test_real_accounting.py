@@ -297,3 +297,32 @@ async def test_somebody_whose_account_came_before_them_submits_when_they_are_the
     await ends(running, user1, JobId(int(submitted)))
     listed = ("sacct", "-X", "--noheader", "--parsable2", "--format=jobid,user,group,account")
     assert await asyncio.to_thread(running.slurm.as_user, 2009, *listed) == f"{submitted}|newcomer|newcomer|phys"
+
+
+async def test_somebody_who_was_away_while_slurmctld_started_submits_again(
+    running: Running, admin: Slurm, user1: Slurm
+) -> None:
+    """A slurmctld that starts resolves the users it finds, and looks for those it did not find once an hour."""
+    people = running.slurm.root / "var/lib/extrausers"
+    here = "guest:*:2010:2010::/home/guest:/bin/bash\n"
+    with_guest = wanted(VALUES.replace("  zoe:", "  guest: {accounts: {phys: {}}}\n  zoe:"))
+    submit = ("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--wrap=true")
+    (people / "group").write_text("guest:*:2010:\n")
+    (people / "passwd").write_text(here)
+    await settle(admin, with_guest)
+    await ends(running, user1, JobId(int(await asyncio.to_thread(running.slurm.as_user, 2010, *submit))))
+    (people / "passwd").write_text("")
+    await settle(admin, wanted())
+    starts = running.slurm.starts("slurmctld")
+    running.slurm.send("TERM", "slurmctld")
+    await until(lambda: _started(running, starts + 1), timeout_s=30, what="slurmctld to start again")
+    await happens(running, lambda: _registered(admin))
+    (people / "passwd").write_text(here)
+    await settle(admin, with_guest)
+    await asyncio.sleep(5)
+    print(running.slurm.as_user(401, "scontrol", "show", "assoc_mgr", "users=guest", "flags=users,assoc"))
+    await ends(running, user1, JobId(int(await asyncio.to_thread(running.slurm.as_user, 2010, *submit))))
+
+
+async def _started(running: Running, times: int) -> bool:
+    return running.slurm.starts("slurmctld") >= times
