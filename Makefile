@@ -41,7 +41,7 @@ integration: $(READY) ## Real programs without the whole: a small real cluster, 
 	$(PYTEST) tests/integration
 
 e2e: $(READY) ## The whole on a real cluster: the story, hand-over, faults, rights
-	$(PYTEST) tests/e2e --ignore=tests/e2e/test_ssh.py
+	$(PYTEST) tests/e2e
 
 bench: $(READY) ## Measure; BENCH=<name> for one. Reports in build/reports
 	$(BIN)/python -m tests.bench $(BENCH)

@@ -192,6 +192,8 @@ class Cluster:
 
     def _slurmd_changed(self, old: Pod | None, new: Pod | None) -> None:
         self._index(old, new)
+        if _is_registered(old) != _is_registered(new):
+            self._slurm_nodes.hasten()
         if old is None or new is None or old.spec.node_name != new.spec.node_name:
             self._invalidate()
 
@@ -207,6 +209,10 @@ class Cluster:
         self._candidates = None
         self._judgements.nodes_changed()
         self._on_nodes()
+
+
+def _is_registered(pod: Pod | None) -> bool:
+    return pod is not None and pod.is_condition_true(names.READINESS_GATE)
 
 
 def _best(pods: Iterable[Pod]) -> Pod | None:
