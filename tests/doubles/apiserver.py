@@ -208,7 +208,9 @@ class Apiserver:
             return refusal(409, "Conflict")
         self.before_delete()
         self.deleted.append(key[2])
-        if meta.get("finalizers"):
+        grace_s = self.objects[key].get("spec", {}).get("terminationGracePeriodSeconds")
+        waits = options.get("gracePeriodSeconds", grace_s) != 0
+        if meta.get("finalizers") and waits:
             self.change(*key, {"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}})
         else:
             self._store(key, None)

@@ -200,7 +200,7 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
         for problem in gang.problems
         if not problem.fatal
     ]
-    warnings += [_grace_warning(pod, policy) for pod in gang.members if _grace_s(pod) > policy.epilog_timeout_s][:1]
+    warnings += [_grace_warning(pod, policy) for pod in gang.members if grace_s(pod) > policy.epilog_timeout_s][:1]
     jobs = view.live_jobs
     if not jobs:
         return warnings + _submit(view, gang, policy)
@@ -225,14 +225,15 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
     return actions
 
 
-def _grace_s(pod: Pod) -> float:
-    grace_s = pod.spec.termination_grace_period_seconds
-    return DEFAULT_GRACE_S if grace_s is None else grace_s
+def grace_s(pod: Pod) -> float:
+    """Seconds that the kubelet gives the pod's containers to end."""
+    of_spec = pod.spec.termination_grace_period_seconds
+    return DEFAULT_GRACE_S if of_spec is None else of_spec
 
 
 def _grace_warning(pod: Pod, policy: Policy) -> Warn:
     note = (
-        f"its grace period of {_grace_s(pod):.0f} s is longer than an epilog waits ({policy.epilog_timeout_s:.0f} s, "
+        f"its grace period of {grace_s(pod):.0f} s is longer than an epilog waits ({policy.epilog_timeout_s:.0f} s, "
         "hooks.epilogTimeoutSeconds of the Slurm cluster): if it uses it up, Slurm drains the node"
     )
     return Warn(pod=pod, reason="GraceTooLong", note=note)

@@ -132,6 +132,13 @@ class World:
         self.put("pods", pod)
 
     def pod_is_gone(self, name="web"):
+        """The kubelet has told of the end of its containers before it let go of it."""
+        if self.pod(name)["spec"].get("nodeName"):
+            self.pod_ends("Failed", name)
+        self.pod_vanishes(name)
+
+    def pod_vanishes(self, name="web"):
+        """As when it is deleted by force."""
         self.remove("pods", "default", name)
 
     def add_job(self, pod, *states, user="k8s", **fields):
