@@ -26,6 +26,7 @@ from sunkpy.scheduler.neighbours import Neighbours, PodsOn
 from sunkpy.scheduler.occupancy import Occupancy
 from sunkpy.scheduler.owner_watch import NoteOdd
 from sunkpy.scheduler.settings import SchedulerSettings
+from sunkpy.scheduler.vanished import Vanished
 from sunkpy.slurm import NodeCache
 
 Changed = Callable[[], None]
@@ -62,6 +63,8 @@ class Cluster:
         self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=ours, tell=odd_pod) for ours in by_name)
         self.neighbours = Neighbours(own=self.pods.values, scheduler_names=settings.scheduler_names)
         self.pods.add_handler(self.neighbours.update)
+        self.vanished = Vanished()
+        self.pods.add_handler(self.vanished.update)
         self.occupancy = Occupancy(
             kube,
             scheduler_names=settings.scheduler_names,

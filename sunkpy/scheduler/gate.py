@@ -61,7 +61,7 @@ class Gate:
         self._members = members
         self._ledger = ledger
         self._queue = queue
-        self._vanished = vanished
+        self.vanished = vanished
         self._clock = clock
         self._log = structlog.get_logger("gate")
 
@@ -98,7 +98,7 @@ class Gate:
         """The first gang that keeps the gate shut, None if it is not known yet, and why; `states`: what Slurm has just
         said, if it was asked.
         """
-        if (why := self._vanished.keeps(node)) is not None:
+        if (why := self.vanished.keeps(node)) is not None:
             return None, why
         for pod in self._members.on_node(node):
             if self._ledger.get(self._members.find_id(pod)) is None and not has_left_node(pod):

@@ -28,7 +28,6 @@ from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.node_auth import NodeAuth
 from sunkpy.scheduler.noted_jobs import noted_job
 from sunkpy.scheduler.pod_writer import PodWriter
-from sunkpy.scheduler.vanished import Vanished
 
 LONG_POLL_S = 20.0
 _LATE_STATE_S = 1.0
@@ -50,7 +49,6 @@ class Hooks:
         collector: Collector,
         members: MemberIndex,
         metrics: SchedulerMetrics,
-        vanished: Vanished,
         clock: Callable[[], float],
     ) -> None:
         self.auth = auth
@@ -63,7 +61,7 @@ class Hooks:
         self._collector = collector
         self._members = members
         self._metrics = metrics
-        self._vanished = vanished
+        self._vanished = gate.vanished
         self._clock = clock
         self._log = structlog.get_logger("hooks")
 

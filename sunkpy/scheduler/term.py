@@ -42,7 +42,6 @@ from sunkpy.scheduler.recognition import Recognition
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.scheduler.submit import JobWriter
 from sunkpy.scheduler.suspensions import Suspensions
-from sunkpy.scheduler.vanished import Vanished
 from sunkpy.slurm import NodeCache, Slurm
 
 _WORKERS = 16
@@ -87,8 +86,6 @@ class Term:
         self._cluster = self._make_cluster()
         self._slurm_nodes.add_listener(self._slurm_answered)
         self._watches = self._make_watches(families)
-        self._vanished = Vanished(clock=clock)
-        self._cluster.pods.add_handler(self._vanished.update)
         self._members = self._make_members(families)
         self._pod_groups = self._make_pod_groups(phases) if phases is not None else None
         self._collector = Collector(
@@ -161,7 +158,7 @@ class Term:
             members=self._members,
             ledger=self._ledger,
             queue=self._queue,
-            vanished=self._vanished,
+            vanished=self._cluster.vanished,
             clock=self._clock,
         )
 
@@ -177,7 +174,6 @@ class Term:
             collector=self._collector,
             members=self._members,
             metrics=self._metrics,
-            vanished=self._vanished,
             clock=self._clock,
         )
 

@@ -7,6 +7,7 @@ more, the pod counts as being on its node.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -29,7 +30,7 @@ class _Gone(msgspec.Struct, frozen=True):
 class Vanished:
     """Kept by Kubernetes node. A handler of the informer of pods."""
 
-    def __init__(self, *, clock: Callable[[], float]) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._gone: dict[str, list[_Gone]] = {}
 
