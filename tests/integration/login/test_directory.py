@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -137,6 +138,37 @@ def test_only_who_has_the_password_changes_anything(directory: Directory, key: K
     assert "userPassword" not in directory.found("uid=sam")
 
 
+QUICK = "[nss]\nmemcache_timeout = 1\nentry_negative_timeout = 1\n"
+"""So that sssd asks the directory again before a test ends."""
+
+
+def test_who_is_taken_out_of_the_directory_is_out_and_nobody_else_is_while_it_is_away(
+    pod: LoginPod, key: Key, directory: Directory
+):
+    quick = directory.conf.replace("entry_cache_timeout = 300", "entry_cache_timeout = 2") + QUICK
+    pod.apply({"users": {"sssd": _sssd(quick, directory)}})
+    directory.apply(_values(key, dora=DORA, erik={"uid": 7003, "groups": ["lab"]}))
+    assert wait_until(lambda: pod.said("erik", key, "true")[0] == 0, timeout_s=60, every_s=0.5), pod.log()
+    quiet, waiting = ("LogLevel=ERROR",), "echo in; sleep 300"
+    with (
+        pod.ssh("dora", key, waiting, options=quiet) as stays,
+        pod.ssh("erik", key, waiting, options=quiet) as goes,
+    ):
+        assert [session.stdout.readline() for session in (stays, goes) if session.stdout] == ["in\n", "in\n"]
+        directory.kill()
+        with pytest.raises(subprocess.TimeoutExpired):
+            goes.wait(timeout=8)
+        assert stays.poll() is None, "the directory is away: everybody stays"
+        directory.apply(_values(key, dora=DORA))
+        directory.start()
+        assert goes.wait(timeout=120) != 0, pod.log()
+        assert "uid 7003 is nobody any more" in pod.log()
+        assert wait_until(lambda: pod.said("erik", key, "id")[0] == 255, timeout_s=30, every_s=0.5)
+        assert stays.poll() is None
+        stays.kill()
+    assert (pod.folder / "home/erik").is_dir(), "a home stays"
+
+
 def test_what_it_has_outlives_a_kill(directory: Directory):
     directory.kill()
     directory.start()
@@ -148,7 +180,7 @@ def test_another_configuration_restarts_sssd_alone(pod: LoginPod, key: Key, dire
     with pod.ssh("dora", key, "echo in; sleep 300", options=("LogLevel=ERROR",)) as session:
         assert session.stdout
         assert session.stdout.readline() == "in\n"
-        other = directory.conf.replace("min_id = 1000", "min_id = 21000")
+        other = directory.conf + "max_id = 20000\n"
         pod.apply({"users": {"sssd": _sssd(other, directory)}})
         assert wait_until(lambda: pod.said("d5", key, "true")[0] == 255, timeout_s=60, every_s=0.5), pod.log()
         assert session.poll() is None

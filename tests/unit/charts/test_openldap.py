@@ -139,7 +139,7 @@ def test_a_thousand_people_fit_and_too_many_are_refused_with_a_word_of_what_to_d
     crowd = {f"p{number}": {"uid": 10000 + number, "group": "physics", "sshKeys": [KEY]} for number in range(1000)}
     assert len(_entries(PEOPLE | {"people": crowd})) == 1001
     for person in crowd.values():
-        person["sshKeys"] = ["ssh-rsa AAAA" + "A" * 700]
+        person["sshKeys"] = ["ssh-rsa AAAA" + "A" * 532]
     assert "use shorter keys (ed25519)" in _refusal(PEOPLE | {"people": crowd})
 
 
