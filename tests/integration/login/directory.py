@@ -15,6 +15,7 @@ from sunkpy.install.certificate import make_certificate
 from sunkpy.install.keys import KINDS
 from tests.integration.login.container import project, start
 from tests.integration.slurm.daemons import free_ports, unpack
+from tests.polling import listens
 from tests.unit.charts.rendering import of_kind, render
 
 HOST: Final = "demo-openldap.research.svc"
@@ -62,7 +63,9 @@ class Directory:
 
     def start(self) -> None:
         """It has its people."""
-        rights = (f"--reuid={_OPENLDAP}", f"--regid={_OPENLDAP}", "--clear-groups", "--bounding-set=-all")
+        user = (f"--reuid={_OPENLDAP}", f"--regid={_OPENLDAP}", "--clear-groups")
+        # Who becomes somebody else forgets to die with its parent, unless told to remember.
+        rights = (*user, "--bounding-set=-all", "--pdeathsig=keep")
         env = {"SUNKPY_SUFFIX": SUFFIX, "SUNKPY_PORT": str(self.port), "SUNKPY_LOOK_S": "0.2"}
         self.process = start(self.folder, "start-openldap", mounts=_MOUNTS, rights=rights, env=env)
         if not wait_until(lambda: "dn: " in self.found("objectClass=posixAccount"), timeout_s=60, every_s=0.2):
@@ -102,6 +105,7 @@ class Directory:
         """At any moment, with all its processes."""
         self.process.kill()
         self.process.wait()
+        assert wait_until(lambda: not listens(self.port), timeout_s=10, every_s=0.05), "it is still there"
 
     def stop(self) -> None:
         """Nothing is left."""
