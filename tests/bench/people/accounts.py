@@ -28,7 +28,7 @@ _CLUSTER: Final = "it"
 _ALL_S: Final = 60.0
 _ONE_S: Final = 2.0
 _ONE_TAKES: Final = 20
-_SLOW: Final = "slurmdbd makes users one after another"
+_SLOW: Final = "two shared cores run MariaDB, slurmdbd, slurmctld, slurmrestd and the process"
 
 
 class Counting:
