@@ -51,6 +51,7 @@ bench: $(READY) ## Measure; BENCH=<name> for one. Reports in build/reports
 
 images: $(READY) ## Container images as archives in build/images
 	$(BIN)/python slurm-images/build --suite $(SLURM_SUITE)
+	$(BIN)/python slurm-images/build --suite $(SLURM_SUITE) --only openldap
 
 clean-cluster: $(READY) ## Remove the development cluster and all it left on this machine
 	$(BIN)/python -m devcluster down --name $(CLUSTER)

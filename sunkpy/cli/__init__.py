@@ -98,10 +98,16 @@ def accounts(config_path: Path, dry_run: bool, wanted: Path | None) -> None:
 @click.option("--namespace", required=True, help="Where the Secrets live.")
 @click.option("--slurm-secret", default="", help="Secret for slurm.key (auth/slurm); left out, none is made.")
 @click.option("--jwt-secret", default="", help="Secret for jwt.key (auth/jwt); left out, none is made.")
-@click.option("--database-secret", default="", help="Secret for the password of the database; left out, none is made.")
+@click.option(
+    "--database-secret",
+    "--password-secret",
+    "password_secret",
+    default="",
+    help="Secret for the password of a database or directory; left out, none is made.",
+)
 @click.option("--ssh-host-secret", default="", help="Secret for the host key of sshd; left out, none is made.")
-def keys(namespace: str, slurm_secret: str, jwt_secret: str, database_secret: str, ssh_host_secret: str) -> None:
-    """Make the keys of a Slurm cluster, once: an existing Secret is never touched."""
+def keys(namespace: str, slurm_secret: str, jwt_secret: str, password_secret: str, ssh_host_secret: str) -> None:
+    """Make the keys of a Slurm cluster or of a directory, once: an existing Secret is never touched."""
     import asyncio
 
     from sunkpy.install.keys import ensure_keys
@@ -110,7 +116,7 @@ def keys(namespace: str, slurm_secret: str, jwt_secret: str, database_secret: st
     wanted = {
         "slurm.key": slurm_secret,
         "jwt.key": jwt_secret,
-        "password": database_secret,
+        "password": password_secret,
         "ssh_host_ed25519_key": ssh_host_secret,
     }
 
@@ -120,6 +126,24 @@ def keys(namespace: str, slurm_secret: str, jwt_secret: str, database_secret: st
 
     for line in asyncio.run(ensure()):
         click.echo(line)
+
+
+@main.command()
+@click.option("--namespace", required=True, help="Where the Secret lives.")
+@click.option("--secret", required=True, help="Secret for tls.crt and tls.key.")
+@click.argument("hosts", nargs=-1, required=True)
+def certificate(namespace: str, secret: str, hosts: tuple[str, ...]) -> None:
+    """Make a certificate for some host names, once: an existing Secret is never touched."""
+    import asyncio
+
+    from sunkpy.install.keys import ensure_certificate
+    from sunkpy.kube.client import Kube
+
+    async def ensure() -> str:
+        async with await Kube.connect() as kube:
+            return await ensure_certificate(kube, namespace=namespace, secret=secret, hosts=hosts)
+
+    click.echo(asyncio.run(ensure()))
 
 
 @main.command("remove-nodesets")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import httpx
@@ -95,6 +96,20 @@ async def test_what_slurmdbd_refuses_does_not_keep_the_rest_from_it(httpx_mock: 
     assert written(httpx_mock) == ["/qos/", "/associations/"] * 3
     assert loop.problem is not None
     assert "QOS Preemption loop detected" in loop.problem
+
+
+async def test_of_several_users_in_one_request_only_the_one_that_slurmdbd_refuses_is_left_out(
+    httpx_mock: HTTPXMock,
+) -> None:
+    more = "users:\n  amy: {accounts: {phys: {}}}\n  eve: {accounts: {phys: {}}}\n"
+    refused, made = "make-account-no-parent", "make-membership"
+    serve(httpx_mock, *recorded(*[*READ, refused, made, refused] * 3))
+    loop = loop_for(values(VALUES.replace("users:\n", more)))
+    assert not await loop.settle()
+    bodies = [json.loads(request.content) for request in httpx_mock.get_requests() if request.method != "GET"]
+    assert [body["association_condition"]["users"] for body in bodies[:3]] == [["amy", "eve"], ["amy"], ["eve"]]
+    assert loop.problem is not None
+    assert "put user eve into account phys" in loop.problem
 
 
 async def test_a_contradiction_changes_nothing_and_is_why_it_is_not_ready(httpx_mock: HTTPXMock) -> None:

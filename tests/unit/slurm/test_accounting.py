@@ -118,7 +118,7 @@ async def test_what_slurmdbd_refuses_is_classified_by_number(httpx_mock, slurm, 
 @pytest.mark.parametrize("name", ["make-membership", "make-membership-no-account"])
 async def test_a_membership_says_nothing_of_what_came_of_it(httpx_mock, slurm, api, name) -> None:
     serve(httpx_mock, answer(slurm, api, name))
-    await client(api).make_membership(BOB, cluster="it")
+    await client(api).make_memberships([BOB], cluster="it")
     (request,) = httpx_mock.get_requests()
     assert request.url.path == f"/slurmdb/{api}/users_association/"
 
@@ -128,7 +128,7 @@ async def test_a_membership_says_nothing_of_what_came_of_it(httpx_mock, slurm, a
 async def test_a_change_is_a_success_without_words(httpx_mock, slurm, api, name) -> None:
     serve(httpx_mock, *[answer(slurm, api, name)] * 4)
     slurm_client = client(api)
-    await slurm_client.change_association(BOB, BOB, cluster="it")
+    await slurm_client.change_associations([(BOB, BOB)], cluster="it")
     await slurm_client.set_default_account("bob", "chem")
     await slurm_client.describe_account("chem", AccountRecord(description="k8s: Chemistry"))
     await slurm_client.put_qos("fast", QosRecord())
@@ -141,7 +141,7 @@ async def test_a_limit_that_goes_is_lifted_and_not_left_out(httpx_mock: HTTPXMoc
     serve(httpx_mock, answer("26.05", "v0.0.45", "change-association"))
     after = AssociationRecord(account="chem", parent="root", limits=Limits(tres={"cpu": 4}))
     was = AssociationRecord(account="chem", parent="root", limits=before)
-    await client("v0.0.45").change_association(after, was, cluster="it")
+    await client("v0.0.45").change_associations([(after, was)], cluster="it")
     (sent,) = json.loads(httpx_mock.get_requests()[0].content)["associations"]
     assert sent["max"]["jobs"]["per"]["count"] == {"set": False, "infinite": True, "number": 0}
     assert sent["max"]["tres"]["total"] == [
@@ -156,7 +156,8 @@ async def test_no_list_of_qos_ever_holds_an_empty_name(httpx_mock: HTTPXMock) ->
     serve(httpx_mock, *[answer("26.05", "v0.0.45", "put-qos")] * 2)
     slurm_client = client("v0.0.45")
     await slurm_client.put_qos("fast", QosRecord(), QosRecord(preempts=("slow",), flags=("NoReserve",)))
-    await slurm_client.change_association(AssociationRecord(account="a"), AssociationRecord(account="a"), cluster="it")
+    account = AssociationRecord(account="a")
+    await slurm_client.change_associations([(account, account)], cluster="it")
     bodies = [json.loads(request.content) for request in httpx_mock.get_requests()]
     assert bodies[0]["qos"][0]["preempt"] == {"mode": ["DISABLED"]}
     assert bodies[0]["qos"][0]["flags"] == []
