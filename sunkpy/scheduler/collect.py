@@ -53,6 +53,15 @@ class Collector:
 
     def view(self, entry: GangEntry) -> GangView:
         """The gang as it is known now."""
+        view = self.known(entry)
+        # Pods that have their nodes look for none; every prolog asks for the view.
+        has_nodes = view.is_bound or any(job.start_nodes for job in view.live_jobs)
+        if not self._ledger.is_whole:  # nor is it known whose jobs keep this one away
+            return msgspec.structs.replace(view, may_submit=False)
+        return view if has_nodes else self._with_eligibility(view, entry)
+
+    def known(self, entry: GangEntry) -> GangView:
+        """The gang as it is known now, but for where it may go."""
         gang = self._gang(entry)
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
@@ -60,13 +69,7 @@ class Collector:
         if gang is not None and (pins := find_pins(gang, self._cluster.slurm_node_at)):
             view = msgspec.structs.replace(view, pins=pins)
         waits_for = self._generation_in_the_way(entry.id)
-        if waits_for:
-            view = msgspec.structs.replace(view, waits_for=waits_for)
-        # Pods that have their nodes look for none; every prolog asks for the view.
-        has_nodes = view.is_bound or any(job.start_nodes for job in view.live_jobs)
-        if not self._ledger.is_whole:  # nor is it known whose jobs keep this one away
-            return msgspec.structs.replace(view, may_submit=False)
-        return view if has_nodes else self._with_eligibility(view, entry)
+        return msgspec.structs.replace(view, waits_for=waits_for) if waits_for else view
 
     def judgements(self, view: GangView, entry: GangEntry) -> tuple[Judgement, ...] | None:
         """All that was asked of the nodes for this view, just made; None when more than that decides."""

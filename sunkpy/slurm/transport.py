@@ -108,6 +108,8 @@ class Transport:
             SlurmError: see `sunkpy.slurm.errors`.
         """
         limit = (request.attempts or self._attempts) if request.is_idempotent else 1
+        if limit == 1:
+            return await self._measured(request, reply)
         async for attempt in tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(Unreachable),
             stop=tenacity.stop_after_attempt(limit),
