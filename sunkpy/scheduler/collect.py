@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from sunkpy.core.gang.access import restricted, rule_for, unknown_namespace
+from sunkpy.core.gang.access import Namespace, restricted, rule_for, unknown_namespace
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.limits import (
@@ -26,7 +26,7 @@ from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.domains import Wish, in_one_domain
 from sunkpy.core.placement.eligibility import Eligibility, in_common, minus
 from sunkpy.scheduler.cluster import Cluster
-from sunkpy.scheduler.entries import GangEntry, assume
+from sunkpy.scheduler.entries import Allowed, GangEntry, assume
 from sunkpy.scheduler.judgements import Judgement
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.members import MemberIndex
@@ -102,10 +102,13 @@ class Collector:
         gang = self._members.assemble(entry.id, pods)
         if gang is None:
             return None
-        return self._restricted(within_limits(gang, gpu_resources=self._settings.gpu_resources))
-
-    def _restricted(self, gang: Gang) -> Gang:
         namespace = self._cluster.namespace_of(gang.id.namespace)
+        if entry.allowed is None or entry.allowed.of is not gang or entry.allowed.namespace != namespace:
+            limited = within_limits(gang, gpu_resources=self._settings.gpu_resources)
+            entry.allowed = Allowed(of=gang, namespace=namespace, gang=self._restricted(limited, namespace))
+        return entry.allowed.gang
+
+    def _restricted(self, gang: Gang, namespace: Namespace | None) -> Gang:
         if namespace is None:
             return unknown_namespace(gang)
         rule = rule_for(self._settings.access, namespace, annotated=self._settings.annotated_access)
