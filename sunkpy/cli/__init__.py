@@ -1,4 +1,4 @@
-"""The `sunkpy` command. Each process is imported only when it is run: an operator has no use for httpx."""
+"""The `sunkpy` command. Each process is imported only when it is run: an operator has no use for Slurm."""
 
 from __future__ import annotations
 

@@ -52,6 +52,8 @@ class Apiserver:
         self.kinds: dict[str, Body] = {}
         self.bindings: list[tuple[str, str]] = []
         self.deleted: list[str] = []
+        self.patched: list[str] = []
+        """Names of what was patched; their status counts by itself: `web/status`."""
         self.lags = False
         """What may be as old as some resourceVersion is without all that has changed since."""
         self.before_delete: Callable[[], None] = lambda: None
@@ -190,6 +192,7 @@ class Apiserver:
         known = old["metadata"]
         if any(meta.get(field, known[field]) != known[field] for field in ("uid", "resourceVersion")):
             return refusal(409, "Conflict")
+        self.patched.append("/".join(filter(None, (key[2], sub))))
         # The status of a custom resource is written alone; that of a pod may bring annotations along.
         parts = ("metadata", "status") if key[0] in ("pods", "nodes") else ("status",)
         body = {k: v for k, v in body.items() if (k in parts if sub == "status" else k != "status")}
