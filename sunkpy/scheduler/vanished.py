@@ -13,8 +13,7 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.decide import grace_s
-from sunkpy.core.gang.view import is_over
+from sunkpy.core.gang.view import grace_s, is_over
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
 from sunkpy.scheduler.noted_jobs import noted_job

@@ -33,7 +33,7 @@ from sunkpy.core.gang.places import explain_missing
 from sunkpy.core.gang.request import Policy, plan_cover, plan_job, plan_terms
 from sunkpy.core.gang.slots import may_have_asked
 from sunkpy.core.gang.terms import find_change
-from sunkpy.core.gang.view import GangView, JobView, holds_its_node, is_over
+from sunkpy.core.gang.view import GangView, JobView, grace_s, holds_its_node, is_over
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.quantity import BadQuantity
@@ -50,9 +50,6 @@ IDLE_PATIENCE_S = 120.0
 
 TOLD_PATIENCE_S = 15.0
 """How long a placeholder may take to end by itself after it was told, before it is cancelled."""
-
-DEFAULT_GRACE_S = 30.0
-"""What the apiserver gives a pod that does not say."""
 
 NEVER_STARTS = {
     "BadConstraints": "no node has the features, cpus, memory and GPUs that the pod asks for",
@@ -223,12 +220,6 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
     if job.is_pending:
         actions += _tend_pending(view, gang, job, policy)
     return actions
-
-
-def grace_s(pod: Pod) -> float:
-    """Seconds that the kubelet gives the pod's containers to end."""
-    of_spec = pod.spec.termination_grace_period_seconds
-    return DEFAULT_GRACE_S if of_spec is None else of_spec
 
 
 def _grace_warning(pod: Pod, policy: Policy) -> Warn:

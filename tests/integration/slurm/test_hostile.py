@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -30,14 +29,6 @@ HOSTILE = (
     "-x",
     "ä%s%n",
 )
-
-
-@pytest.fixture
-async def scheduler(site: Site) -> AsyncIterator[Slurm]:
-    client = site.connect("k8s")
-    yield client
-    await site.clear()
-    await client.close()
 
 
 def pods_job(**changes: object) -> JobSubmission:
