@@ -34,7 +34,7 @@ INTO_THE_HANDOVER_S = 6.0
 AFTER_RECONFIGURE_S = 20.0
 # slurmctld sends its order to end a job again after 50 to 110 s; only then a new slurmd says that the Epilog is done.
 LONG = Manner(name="long", tidy_s=workloads.IGNORES_SIGTERM, grace_s=110)
-SHORT = Manner(name="short", tidy_s=workloads.IGNORES_SIGTERM, grace_s=25)
+SHORT = Manner(name="short", tidy_s=workloads.IGNORES_SIGTERM, grace_s=15)
 MARKERS = "/var/lib/sunkpy/markers"
 SLURMD = "/usr/sbin/slurmd"
 STARTS = 10
