@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -50,25 +50,23 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-def run_all(stack: Stack, cluster: Cluster, cases: Sequence[Case], tell: Tell) -> list[Outcome]:
-    """All cases that can be run here; the operators of each group are there for it alone."""
-    outcomes = []
+def run_all(stack: Stack, cluster: Cluster, cases: Sequence[Case], tell: Tell) -> Iterator[Outcome]:
+    """All cases that can be run here, one by one; the operators of each group are there for it alone."""
     for wanted, group in phases([case for case in cases if not case.missing]):
         operators = catalog.select(wanted)
         try:
             install(cluster, operators)
         except (DevclusterError, NeverSo) as error:
-            outcomes += [Outcome(case=case, wrong=(f"its operator: {error}",)) for case in group]
+            yield from (Outcome(case=case, wrong=(f"its operator: {error}",)) for case in group)
             tell(f"{', '.join(wanted)}: {error}")
             remove(cluster, operators)
             continue
         for case in group:
             outcome = run_case(stack, cluster, case)
             tell(f"{case.manifest}: {'; '.join(outcome.wrong) or 'as it should be'} ({outcome.seconds:.0f} s)")
-            outcomes.append(outcome)
+            yield outcome
         remove_namespaces(stack)
         remove(cluster, operators)
-    return outcomes
 
 
 def run_case(stack: Stack, cluster: Cluster, case: Case) -> Outcome:
