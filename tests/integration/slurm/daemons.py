@@ -76,6 +76,9 @@ _KEEP_SLURMD = f"""\
 keep /usr/sbin/slurmd -D -Z -N {NODE} --conf 'CPUs=2 RealMemory=1000 Feature=gpu' >> /var/log/slurmd.log 2>&1 &
 """
 
+TELL_BEGUN = "touch /tmp/begun-$SLURM_JOB_ID\n"
+"""A line of a script: where it has set its traps."""
+
 _EPILOG = """\
 #!/bin/bash
 echo "$SLURM_JOB_ID $SLURM_JOB_COMMENT" >> /var/log/epilogs
@@ -255,6 +258,10 @@ class RealSlurm:
     def has_saved(self, text: str) -> bool:
         """The jobs that the next slurmctld will find have this text among them. One that is killed forgets seconds."""
         return text.encode() in (self.root / "var/lib/slurm/job_state").read_bytes()
+
+    def has_begun(self, job: int) -> bool:
+        """The job's script has come to its line `TELL_BEGUN`."""
+        return (self.root / f"tmp/begun-{job}").exists()
 
     def epilogs(self) -> dict[int, str]:
         """The comment of each job whose epilog has run."""

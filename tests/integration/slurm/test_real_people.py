@@ -4,7 +4,6 @@ to such a job, or make look like one.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
@@ -15,14 +14,14 @@ from sunkpy.core.gang.identity import GangId, gang_of
 from sunkpy.core.model.states import JobId
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import JobSubmission, JobUpdate, Slurm, errors
-from tests.integration.slurm.daemons import NODE, RealAccounting, RealSlurm
+from tests.integration.slurm.daemons import NODE, TELL_BEGUN, RealAccounting, RealSlurm
 from tests.polling import until
 
 pytestmark = pytest.mark.integration
 
 PEOPLE = {"ann": 2001, "bob": 2002, "oda": 2003}
 GANG = GangId(namespace="chem", name="web", uid="u-1")
-SCRIPT = "#!/bin/bash\ntrap 'exit 0' USR1\nsleep infinity & wait $!\n"
+SCRIPT = f"#!/bin/bash\ntrap 'exit 0' USR1\n{TELL_BEGUN}sleep infinity & wait $!\n"
 
 
 @pytest.fixture(scope="module")
@@ -107,13 +106,11 @@ async def test_the_job_is_its_users_and_proved_by_what_they_cannot_write(slurm: 
     assert "GroupId=ann" in shown or "GroupId=2001" in shown
     assert "Extra=" not in shown
 
-    async def has_ended_as_told() -> bool:
-        """Its script may not have begun when it was told first."""
-        with contextlib.suppress(errors.AlreadyDone):
-            await scheduler.signal_job(job_id, "USR1", user="ann")
-        return (await scheduler.job(job_id)).is_ended
+    async def has_begun() -> bool:
+        return slurm.has_begun(job_id)
 
-    await happens(has_ended_as_told, "the job to end")
+    await happens(has_begun, "its script to have set its trap")
+    await scheduler.signal_job(job_id, "USR1", user="ann")
 
     async def is_accounted() -> bool:
         command = ("sacct", "--noheader", "--parsable2", "--allocations", "--user=ann", "--format=jobid,state,account")

@@ -12,11 +12,11 @@ from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import JobSubmission, NodeCache, NodeChange, NodesSnapshot, NotModified, Slurm, errors
 from sunkpy.slurm.nodes import UNDRAIN, drain
 from tests.integration.slurm.asking import happens, is_usable
-from tests.integration.slurm.daemons import NODE, RealSlurm
+from tests.integration.slurm.daemons import NODE, TELL_BEGUN, RealSlurm
 
 pytestmark = pytest.mark.integration
 
-PLACEHOLDER = "#!/bin/bash\ntrap 'exit 0' USR1\ntrap 'exit 1' USR2\nsleep infinity & wait $!\n"
+PLACEHOLDER = f"#!/bin/bash\ntrap 'exit 0' USR1\ntrap 'exit 1' USR2\n{TELL_BEGUN}sleep infinity & wait $!\n"
 
 
 def job(**changes: object) -> JobSubmission:
@@ -83,7 +83,11 @@ async def test_a_placeholder_ends_as_it_is_told(
     assert (await admin.node(NODE)).is_busy
     with pytest.raises(errors.Busy):
         await admin.delete_node(NODE)
-    await asyncio.sleep(0.3)  # the script has to reach its traps
+
+    async def has_begun() -> bool:
+        return real.has_begun(job_id)
+
+    await happens(real, has_begun)
     await submitter.signal_job(job_id, signal)
     await happens(real, lambda: _is(submitter, job_id, "is_ended"))
     ended = await submitter.job(job_id)
