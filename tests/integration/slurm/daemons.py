@@ -76,7 +76,7 @@ _KEEP_SLURMD = f"""\
 keep /usr/sbin/slurmd -D -Z -N {NODE} --conf 'CPUs=2 RealMemory=1000 Feature=gpu' >> /var/log/slurmd.log 2>&1 &
 """
 
-TELL_BEGUN = "touch /tmp/begun-$SLURM_JOB_ID\n"
+TELL_BEGUN = "touch /var/tmp/begun-$SLURM_JOB_ID\n"
 """A line of a script: where it has set its traps."""
 
 _EPILOG = """\
@@ -261,7 +261,7 @@ class RealSlurm:
 
     def has_begun(self, job: int) -> bool:
         """The job's script has come to its line `TELL_BEGUN`."""
-        return (self.root / f"tmp/begun-{job}").exists()
+        return (self.root / f"var/tmp/begun-{job}").exists()
 
     def epilogs(self) -> dict[int, str]:
         """The comment of each job whose epilog has run."""
