@@ -376,7 +376,7 @@ def lost_pods(record: Record) -> Iterator[Violation]:
 
 def why_pod_lost(job: Accepted, end: PodSeen, record: Record) -> str:
     """Why the end of a pod is a loss; empty when it is accounted for."""
-    if end.phase == "Succeeded" or (end.is_deleting and job.planned.is_deleted):
+    if end.phase == "Succeeded" or is_deleted_as_planned(job, end):
         return ""
     if not end.is_deleting and end.phase not in ("Failed", "Gone"):
         return f"still {end.phase} at the end"
@@ -386,6 +386,12 @@ def why_pod_lost(job: Accepted, end: PodSeen, record: Record) -> str:
         return ""
     how = "told to go" if end.is_deleting else end.phase
     return f"{how}, though Slurm preempted no job of it and no fault hit its node"
+
+
+def is_deleted_as_planned(job: Accepted, end: PodSeen) -> bool:
+    """Who made it deleted it, when its time was over. One that is on no node yet is gone at once, and told nothing."""
+    is_over = end.at_s >= job.asked_s + job.planned.lasts_s
+    return job.planned.is_deleted and is_over and (end.is_deleting or end.phase == "Gone")
 
 
 def is_start_unsaved(seen: Sequence[PodSeen], end: PodSeen, faults: Sequence[Inflicted]) -> bool:

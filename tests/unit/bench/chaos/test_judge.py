@@ -211,10 +211,11 @@ def test_only_jobs_that_can_be_preempted_are_requeued():
 
 
 def lost_pod(
-    phase: str, *, is_deleting: bool = False, is_deleted: bool = False, why: str = "", **more: object
+    phase: str, *, is_deleting: bool = False, deleted_after_s: float | None = None, why: str = "", **more: object
 ) -> list[str]:
+    is_deleted, lasts_s = deleted_after_s is not None, deleted_after_s or 5.0
     planned = PlannedJob(
-        number=1, at_s=0, door=Door.POD, partition="low", manner=Manner.PROMPT, lasts_s=5, is_deleted=is_deleted
+        number=1, at_s=0, door=Door.POD, partition="low", manner=Manner.PROMPT, lasts_s=lasts_s, is_deleted=is_deleted
     )
     job = Accepted(planned=planned, name="chaos-1-1", asked_s=50)
     began = PodSeen(at_s=60, name="chaos-1-1", uid="u", phase="Running", node="node-1")
@@ -224,7 +225,14 @@ def lost_pod(
 
 def test_a_pod_that_succeeds_or_that_its_owner_deletes_is_not_lost():
     assert lost_pod("Succeeded") == []
-    assert lost_pod("Running", is_deleting=True, is_deleted=True) == []
+    assert lost_pod("Running", is_deleting=True, deleted_after_s=55.0) == []
+    assert lost_pod("Gone", deleted_after_s=55.0) == []
+
+
+def test_a_pod_that_goes_before_its_owner_deletes_it_is_lost():
+    assert "told to go" in lost_pod("Running", is_deleting=True, deleted_after_s=65.0)[0]
+    assert "Gone" in lost_pod("Gone", deleted_after_s=65.0)[0]
+    assert "Gone" in lost_pod("Gone")[0]
 
 
 def test_a_pod_that_is_told_to_go_was_preempted_or_is_lost():
