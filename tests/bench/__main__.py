@@ -95,7 +95,8 @@ def measure_families(*, quick: bool, only: str) -> None:
     outcomes: list[Outcome] = []
     for outcome in run_all(stack, cluster, wanted, click.echo):
         outcomes.append(outcome)
-        figures.write(outcomes, wanted)  # each time: it takes an hour, and may be ended before
+        figures.save(outcomes, wanted)  # each time: it takes an hour, and may be ended before
+    report.write("families", figures.figures(outcomes, wanted))
 
 
 if __name__ == "__main__":

@@ -97,10 +97,16 @@ def _at_rank(values: Sequence[float], percent: int) -> float:
 
 def write(name: str, figures: Sequence[Figure], *, folder: Path = REPORTS, console: Console | None = None) -> Path:
     """Write `<folder>/<name>.json` and print the same as a table."""
+    path = save(name, figures, folder=folder)
+    (console or _console()).print(_table(name, figures))
+    return path
+
+
+def save(name: str, figures: Sequence[Figure], *, folder: Path = REPORTS) -> Path:
+    """Write `<folder>/<name>.json`, as the state of a run that goes on."""
     path = folder / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode([_entry(figure) for figure in figures]), indent=2) + b"\n")
-    (console or _console()).print(_table(name, figures))
     return path
 
 

@@ -62,9 +62,9 @@ class _Entry(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def write(outcomes: Sequence[Outcome], cases: Sequence[Case], *, folder: Path = report.REPORTS) -> Path:
+def save(outcomes: Sequence[Outcome], cases: Sequence[Case], *, folder: Path = report.REPORTS) -> None:
     """`families.json` in the form of all reports, and beside it `families-seen.json` with all that was seen."""
-    path = report.write("families", figures(outcomes, cases), folder=folder)
+    report.save("families", figures(outcomes, cases), folder=folder)
     entries = [
         _Entry(
             manifest=outcome.case.manifest,
@@ -81,4 +81,3 @@ def write(outcomes: Sequence[Outcome], cases: Sequence[Case], *, folder: Path = 
     skipped = {case.manifest: case.missing for case in cases if case.missing}
     whole = {"run": entries, "not here": skipped}
     (folder / "families-seen.json").write_bytes(msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n")
-    return path
