@@ -98,7 +98,7 @@ def remove_namespaces(stack: Stack) -> None:
 def rendered(stack: Stack, manifest: str, *, seconds: int) -> list[dict[str, object]]:
     """The documents of a manifest, with an image that is on the nodes and the scheduler of this cluster."""
     standin = [sys.executable, str(MANIFESTS / "standin.py"), "-i", stack.images["sunkpy"], "-t", str(seconds)]
-    text = run([*standin, str(MANIFESTS / manifest)])
+    text = run([*standin, str(MANIFESTS / manifest)]).replace("sleep infinite", "sleep infinity")  # as coreutils has it
     documents = [document for document in yaml.safe_load_all(text) if document]
     for document in documents:
         adapt(document, scheduler=stack.scheduler_name)
