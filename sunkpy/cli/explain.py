@@ -55,12 +55,20 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     slurm_token_file: str = ""
 
 
-async def answer(question: Question) -> str:
-    """The answer, as it is shown.
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """As it is shown; whether there is what was asked for, and whether Slurm, if it was to be asked, has answered."""
+
+    text: str
+    is_found: bool
+    is_without_slurm: bool = False
+
+
+async def answer(question: Question) -> Answer:
+    """The answer to a question.
 
     Raises:
         BadSettings: the settings of the scheduler cannot be used.
-        KubeError, SlurmError: what the question is about could not be read.
+        KubeError: what the question is about could not be read.
     """
     settings = load(question.config, SchedulerSettings) if question.config is not None else None
     slurm = _slurm(question, settings)
@@ -68,9 +76,13 @@ async def answer(question: Question) -> str:
         async with await Kube.connect(question.kubeconfig) as kube:
             namespace = question.namespace or current_namespace(question.kubeconfig)
             explainer = Explainer(kube, namespace, slurm=slurm, settings=settings)
-            if question.kind == "pod":
-                return render(await explainer.pod(question.name))
-            return "\n\n".join(map(render, await explainer.gangs(question.name)))
+            is_pod = question.kind == "pod"
+            found = [await explainer.pod(question.name)] if is_pod else await explainer.gangs(question.name)
+            return Answer(
+                text="\n\n".join(map(render, found)),
+                is_found=not any(each.is_absent for each in found),
+                is_without_slurm=bool(explainer.slurms_silence),
+            )
     finally:
         if slurm is not None:
             await slurm.close()
@@ -92,7 +104,10 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explainer:
-    """Answers questions about one namespace. `slurm` is asked about jobs, if it is there."""
+    """Answers questions about one namespace. `slurm` is asked about jobs, if it is there.
+
+    `slurms_silence`: why it could not be read, once that was tried in vain.
+    """
 
     def __init__(
         self, kube: Kube, namespace: str, *, slurm: Slurm | None = None, settings: SchedulerSettings | None = None
@@ -101,12 +116,13 @@ class Explainer:
         self._namespace = namespace
         self._slurm = slurm
         self._settings = settings
+        self.slurms_silence = ""
 
     async def pod(self, name: str) -> Explanation:
         """One pod.
 
         Raises:
-            KubeError, SlurmError: what it is about could not be read.
+            KubeError: what it is about could not be read.
         """
         pods = await self._pods()
         pod = next((each for each in pods if each.name == name), None)
@@ -126,7 +142,7 @@ class Explainer:
         """The gangs of that name, and those below an owner of that name.
 
         Raises:
-            KubeError, SlurmError: what it is about could not be read.
+            KubeError: what it is about could not be read.
         """
         pods = await self._pods()
         found: list[Explanation] = []
@@ -175,6 +191,7 @@ class Explainer:
             id = msgspec.structs.replace(id, unit=extra_unit(asked))
             gang = assemble(id, [asked], known.owners[asked.uid], families=around.families)
         view = await self._view(around.restricted(gang), known, around)
+        silence = (f"Slurm's side: {self.slurms_silence}",) if self.slurms_silence else ()
         return explain_gang(
             Facts(
                 view=view,
@@ -184,8 +201,8 @@ class Explainer:
                 beyond=() if asked is not None else tuple(_left_out(pods, gang)),
                 states=around.states,
                 admissions=await self._admissions(view, around),
-                unread=around.unread,
-                is_slurm_asked=self._slurm is not None,
+                unread=(*around.unread, *silence),
+                is_slurm_asked=self._slurm is not None and not silence,
             )
         )
 
@@ -208,13 +225,16 @@ class Explainer:
         )
 
     async def _asked(self, told: JobView) -> JobView:
-        """The job as Slurm knows it; without Slurm as it was told."""
-        if self._slurm is None:
+        """The job as Slurm knows it; as it was told without Slurm, or when that does not answer."""
+        if self._slurm is None or self.slurms_silence:
             return told
         try:
             job = await self._slurm.job(told.id)
         except errors.NotFound:
             return JobView(id=told.id, missing=MISSING_OBSERVATIONS)
+        except errors.SlurmError as error:
+            self.slurms_silence = error.message
+            return told
         return JobView(
             id=job.id,
             state=job.state,
@@ -222,6 +242,7 @@ class Explainer:
             nodes=tuple(hostlist.expand(job.nodes)),
             tasks=job.tasks,
             layout=job.layout,
+            room=job.room,
             excluded=job.excluded_nodes,
             required=job.required_nodes,
         )

@@ -16,6 +16,7 @@ from sunkpy.core.model import states as slurm_states
 from sunkpy.core.model.gres import Indices
 from sunkpy.core.model.layout import Layout, spread
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.room import Room
 from sunkpy.core.model.states import JobId
 from sunkpy.core.placement.eligibility import Eligibility
 
@@ -34,9 +35,9 @@ _BEFORE_SCRIPT = frozenset({"CONFIGURING", "POWER_UP_NODE", "STAGE_OUT"})
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A placeholder job. `state` is empty until Slurm has told it once.
 
-    `tasks` is how many slots it asked for, `layout` how they lie on its nodes, `devices` which GRES it has there: 0 and
-    empty where Slurm did not say. `terms` are those that it waits on, None until they are known; `refused_terms` others
-    that Slurm would not have.
+    `tasks` is how many slots it asked for, `layout` how they lie on its nodes, `devices` which GRES it has there and
+    `room` how much of all: 0 and empty where Slurm did not say. `terms` are those that it waits on, None until they are
+    known; `refused_terms` others that Slurm would not have.
     `prologs` and `epilogs` are the Slurm nodes whose hook has called for this job; `missing` counts fresh answers of
     Slurm, one after another, that did not contain the job. `is_cancelled`: Slurm has taken our order to end it, and its
     state may not show it yet. `is_allocation`: it has no script. `is_unproved`: Slurm has it without what shows that
@@ -50,6 +51,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int = 0
     layout: Layout = ()
     devices: dict[str, Indices] = {}
+    room: dict[str, Room] = {}
     excluded: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
     terms: Terms | None = None
