@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from sunkpy.slurm import Slurm, errors
+from sunkpy.slurm import NodesSnapshot, Slurm, errors
 from tests.integration.slurm.asking import connect, happens, is_usable
 from tests.integration.slurm.daemons import RealSlurm
 from tests.integration.slurm.gangs import CPUS, NODES, five_nodes
@@ -57,10 +57,13 @@ async def keeper(pool: RealSlurm) -> AsyncIterator[Slurm]:
 
     async def is_idle() -> bool:
         try:
-            nodes = [await slurm.node(name) for name in NODES]
+            # Asked of all nodes: only then slurmctld looks again which cpus are in use.
+            seen = await slurm.nodes()
         except errors.SlurmError:
             return False
-        return all(node.is_registered and not node.is_closed and not node.is_busy for node in nodes)
+        nodes = seen.nodes if isinstance(seen, NodesSnapshot) else {}
+        is_open = {node.name for node in nodes.values() if node.is_registered and not node.is_closed}
+        return is_open == set(NODES) and not any(node.is_busy for node in nodes.values())
 
     await happens(pool, is_idle)
     yield slurm

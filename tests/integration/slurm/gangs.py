@@ -58,7 +58,10 @@ _PRIVATE: Final = ("/tmp", "/run", "/var/spool/slurmd")
 
 
 def five_nodes() -> Machines:
-    """Each has a slurmd that signals find by a name of its own, `slurmd-n1`; Slurm goes by the first word of its command."""
+    """Each has a slurmd that signals find by a name of its own, `slurmd-n1`.
+
+    Slurm itself goes by the first word of the command, and runs as slurmd under no other.
+    """
     own = " && ".join(f"mkdir -p {folder} && mount -t tmpfs -o mode=755 tmpfs {folder}" for folder in _PRIVATE)
     lines = []
     for node, port in zip(NODES, free_ports(len(NODES)), strict=True):
@@ -97,9 +100,7 @@ class Ring:
         self._writer = JobWriter(
             slurm=slurm, user="k8s", search=search, ledger=ledger, queue=queue, metrics=metrics, clock=clock
         )
-        self._poller = JobPoller(
-            slurm, ledger, metrics, user="k8s", poll_s=1.0, clock=clock, on_change=lambda _: None
-        )
+        self._poller = JobPoller(slurm, ledger, metrics, user="k8s", poll_s=1.0, clock=clock, on_change=lambda _: None)
         self.entry: GangEntry = ledger.ensure(self.id)
 
     @property

@@ -23,6 +23,7 @@ from tests.integration.slurm.daemons import ROOT, RealSlurm
 from tests.integration.slurm.gangs import CPUS, NODES
 from tests.integration.slurm.site import Site
 from tests.integration.slurm.whole import job_of, leading_on
+from tests.polling import until
 from tests.unit.scheduler.world import OPEN, World
 
 pytestmark = pytest.mark.integration
@@ -73,19 +74,26 @@ async def filled(slurm: Slurm) -> JobId:
 
 
 async def becomes(slurm: Slurm, id: JobId, check: Callable[[frozenset[str]], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not check((await slurm.jobs_state([id])).get(id, frozenset())):
-            await asyncio.sleep(0.1)
+    async def is_so() -> bool:
+        return check((await slurm.jobs_state([id])).get(id, frozenset()))
+
+    await until(is_so, timeout_s=60, what=f"job {id}")
 
 
 async def says(person: Person, name: str, *texts: str, code: int = 0) -> str:
     """What is said of a pod, once it has all these texts in it."""
-    async with asyncio.timeout(60):
-        while True:
-            found, said = await person.explains("pod", name)
-            if all(text in said for text in texts) and found == code:
-                return said
-            await asyncio.sleep(0.5)
+    last = (0, "")
+
+    async def is_said() -> bool:
+        nonlocal last
+        last = await person.explains("pod", name)
+        return last[0] == code and all(text in last[1] for text in texts)
+
+    try:
+        await until(is_said, timeout_s=60, every_s=0.5, what=f"{texts}")
+    except TimeoutError as error:
+        raise AssertionError(f"{error}: {last}") from None
+    return last[1]
 
 
 async def waiting(world: World, slurm: Slurm, *pods: str) -> list[JobId]:
