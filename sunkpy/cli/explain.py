@@ -18,11 +18,11 @@ from sunkpy.core.explain.explanation import Explanation, render
 from sunkpy.core.explain.facts import Facts
 from sunkpy.core.explain.gang import explain_gang
 from sunkpy.core.explain.outside import absent, foreign, unplaced
-from sunkpy.core.explain.told import told_by
+from sunkpy.core.explain.told import noted_job, told_by
 from sunkpy.core.gang.actions import Bind
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, family_of, identify
-from sunkpy.core.gang.gang import Gang, Owners, extra_unit
+from sunkpy.core.gang.gang import Gang, Owners, apart_unit, extra_unit
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.limits import deciding_specs
 from sunkpy.core.gang.owners import Above
@@ -186,9 +186,8 @@ class Explainer:
         pods = known.pods[id]
         owners = known.owners[pods[0].uid]
         gang = assemble(id, pods, owners, families=around.families)
-        if asked is not None and asked not in gang.members:
-            # Beyond the places: a job of its own.
-            id = msgspec.structs.replace(id, unit=extra_unit(asked))
+        if asked is not None and (unit := _own_unit(asked, gang)):
+            id = msgspec.structs.replace(id, unit=unit)
             gang = assemble(id, [asked], known.owners[asked.uid], families=around.families)
         view = await self._view(around.restricted(gang), known, around)
         silence = (f"Slurm's side: {self.slurms_silence}",) if self.slurms_silence else ()
@@ -261,6 +260,15 @@ class Explainer:
                 return found
             found[binding.pod.uid] = would_kubelet_admit(binding.pod, node, others)
         return found
+
+
+def _own_unit(pod: Pod, gang: Gang) -> str:
+    """Of a pod that has a job of its own, for its gang's has no place for it; else empty."""
+    if pod not in gang.members:
+        return extra_unit(pod)
+    jobs = {noted for each in gang.members if each.spec.node_name and (noted := noted_job(each)) is not None}
+    own = noted_job(pod)
+    return apart_unit(pod) if jobs and own is not None and own not in jobs else ""
 
 
 def _kept_aside(name: str, pods: Sequence[Pod], known: _Known, lookup: OwnerLookup) -> list[Explanation]:

@@ -33,7 +33,7 @@ from sunkpy.core.gang.gang import Gang, Suspension
 from sunkpy.core.gang.outcome import has_succeeded
 from sunkpy.core.gang.places import explain_missing
 from sunkpy.core.gang.request import Policy, plan_cover, plan_job, plan_terms
-from sunkpy.core.gang.room import find_outgrown
+from sunkpy.core.gang.room import Sitting, find_outgrown
 from sunkpy.core.gang.slots import may_have_asked
 from sunkpy.core.gang.terms import find_change
 from sunkpy.core.gang.view import GangView, JobView, grace_s, holds_its_node, is_over
@@ -297,10 +297,10 @@ def _take_places(view: GangView, gang: Gang, job: JobView, policy: Policy) -> li
 
 def _outgrown(view: GangView, gang: Gang, job: JobView, policy: Policy) -> dict[str, str]:
     """Members that wait and ask for more than the job has at their places, by uid, and what is lacking."""
-    if not job.room:
+    if not job.room or not _unbound(gang):
         return {}
-    nodes = {uid: seat.node for uid, seat in view.seats(job).items()} | view.holding
-    return find_outgrown(gang, nodes, job.room, gpu_resources=policy.gpu_resources)
+    sits = Sitting(holding=view.holding, seats=view.seats(job), places=view.places(job))
+    return find_outgrown(gang, sits, job.room, gpu_resources=policy.gpu_resources)
 
 
 def _start_over(gang: Gang, job: JobView, outgrown: Mapping[str, str]) -> list[GangAction]:

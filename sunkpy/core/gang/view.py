@@ -9,8 +9,8 @@ import msgspec
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
-from sunkpy.core.gang.places import Seat, assign
-from sunkpy.core.gang.slots import plan_slots
+from sunkpy.core.gang.places import Seat, assign, find_places
+from sunkpy.core.gang.slots import Place, plan_slots
 from sunkpy.core.gang.terms import Terms
 from sunkpy.core.model import states as slurm_states
 from sunkpy.core.model.gres import Indices
@@ -198,12 +198,20 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
         """Where the members are or go under this job, by uid."""
         if self.gang is None:
             return {}
+        seats = assign(self.gang, *self._lies(self.gang, job))
+        return {uid: seat for uid, seat in seats.items() if uid in self.holding or not self.covers_only(job)}
+
+    def places(self, job: JobView) -> dict[Place, str]:
+        """The node of each place under this job; empty where it has none."""
+        return find_places(self.gang, *self._lies(self.gang, job)) if self.gang is not None else {}
+
+    def _lies(self, gang: Gang, job: JobView) -> tuple[Layout, dict[str, str]]:
+        """How the job lies on its nodes, and which of them members have, or name."""
         is_told = bool(job.layout) and {node for node, _ in job.layout} == set(job.nodes)
         nodes = job.nodes or job.start_nodes
-        tasks = job.tasks or plan_slots(self.gang).count
+        tasks = job.tasks or plan_slots(gang).count
         holding = {uid: node for uid, node in self._pinned.items() if node in nodes} | self.holding
-        seats = assign(self.gang, job.layout if is_told else spread(nodes, tasks), holding)
-        return {uid: seat for uid, seat in seats.items() if uid in self.holding or not self.covers_only(job)}
+        return (job.layout if is_told else spread(nodes, tasks)), holding
 
     def is_cover(self, job: JobView) -> bool:
         """The job was made for nodes that members had already."""

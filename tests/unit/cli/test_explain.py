@@ -227,6 +227,18 @@ async def test_a_gang_and_the_pod_beyond_its_places(world, tmp_path):
     assert "preemption      takes this pod, alone and before the others of its gang" in text
 
 
+async def test_a_member_for_which_the_job_of_its_gang_has_no_room_waits_for_its_own(world, tmp_path):
+    configure(world)
+    marks = {"sunkpy.dev/gang": "ring", "sunkpy.dev/gang-size": "2"}
+    world.add_pod("ring-0", annotations=marks | {"sunkpy.dev/job-id": "7"}, node="node-1", running=True)
+    world.add_pod("ring-1", annotations=marks | {"sunkpy.dev/job-id": "8"}, cpu="3")
+    say(world, "ring-1", "Slurm job 8 waits: Resources")
+    text = await of_pod(world, tmp_path, "ring-1")
+    assert text.startswith("Pod default/ring-1 waits in the queue of Slurm\n")
+    assert "set apart from gang default/ring (family annotated gang): a job of its own" in text
+    assert "7" not in text.split("Slurm job       ")[1].splitlines()[0]
+
+
 async def test_the_namespace_is_that_of_the_kubeconfig_unless_another_is_asked_for(world, tmp_path):
     async with answering(world.api.handle, tmp_path) as kubeconfig:
         question = Question(kind="pod", name="nobody", kubeconfig=kubeconfig)

@@ -275,7 +275,8 @@ async def test_a_job_that_starts_for_pods_that_were_made_larger_meanwhile_is_giv
         runs_on(world, small, ("n2", 2), ("n1", 1))
         await world.until(lambda: len(world.submissions) == 2)
         assert (world.cancelled, world.bindings) == ([small], [])
-        assert world.submissions[1]["cpus_per_task"] == 2
+        (before, now) = ((job["tasks"], job["cpus_per_task"]) for job in world.submissions)
+        assert (before, now) == ((3, 1), (1, 4))
 
 
 async def test_when_slurm_forgot_the_job_those_that_run_are_covered_and_those_that_come_get_jobs_of_their_own(

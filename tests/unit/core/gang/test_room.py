@@ -1,18 +1,20 @@
 """Whether pods fit what their job has at their places, and what is done with those that do not."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sunkpy.core.gang.actions import Bind, Cancel, SetApart, Warn
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.gang import Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.places import Seat
 from sunkpy.core.gang.request import Policy, plan_job
-from sunkpy.core.gang.room import find_outgrown
+from sunkpy.core.gang.room import Sitting, find_outgrown
 from sunkpy.core.gang.view import GangView, JobView
 from sunkpy.core.model.layout import spread
 from sunkpy.core.model.room import Room
+from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.pods import make_pod
 
@@ -29,6 +31,15 @@ def pod(name, *, cpu="1", memory="64Mi", gpus="0", **fields):
 def gang(*pods, places=0):
     members = tuple(Member(pod=each, index=index) for index, each in enumerate(pods))
     return Gang(id=ID, roles=(Role(name="worker", places=places or len(pods), first=len(pods), members=members),))
+
+
+def outgrown(made, rooms, *nodes):
+    """`nodes`: of the places in rank order; members that have a node are there."""
+    places = {("worker", index): node for index, node in enumerate(nodes)}
+    members = [member for role in made.roles for member in role.members]
+    seats = {m.pod.uid: Seat(place=("worker", m.index), node=places["worker", m.index]) for m in members}
+    holding = {m.pod.uid: seats[m.pod.uid].node for m in members if m.pod.spec.node_name}
+    return find_outgrown(made, Sitting(holding=holding, seats=seats, places=places), rooms, gpu_resources=GPUS)
 
 
 @pytest.mark.parametrize(
@@ -48,30 +59,28 @@ def gang(*pods, places=0):
     ],
 )
 def test_a_pod_is_held_against_what_slurm_has_said(asks, room, lacks):
-    found = find_outgrown(gang(pod("w", **asks)), {"w": "n1"}, {"n1": room}, gpu_resources=GPUS)
-    assert found == ({"w": lacks} if lacks else {})
+    assert outgrown(gang(pod("w", **asks)), {"n1": room}, "n1") == ({"w": lacks} if lacks else {})
 
 
 def test_who_is_there_is_counted_before_who_comes_and_is_never_asked_again():
-    there, comes = pod("there", node="k1", cpu="3"), pod("comes")
+    made = gang(pod("comes"), pod("there", node="k1", cpu="3"))
     rooms = {"n1": Room(cpus=2, memory_mib=1000, gres={}), "n2": ONE}
-    nodes = {"there": "n1", "comes": "n1"}
-    found = find_outgrown(gang(comes, there), nodes, rooms, gpu_resources=GPUS)
-    assert found == {"comes": "lacks cpu: needs 1, has 0"}
-    assert find_outgrown(gang(comes, there), nodes | {"comes": "n2"}, rooms, gpu_resources=GPUS) == {}
+    assert outgrown(made, rooms, "n1", "n1") == {"comes": "lacks cpu: needs 1, has 0"}
+    assert outgrown(made, rooms, "n2", "n1") == {}
 
 
-def test_those_who_come_share_what_is_left_in_rank_order():
-    waiting = [pod("a"), pod("b", cpu="2"), pod("c")]
-    rooms = {"n1": Room(cpus=2, memory_mib=1000, gres={})}
-    assert find_outgrown(gang(*waiting), dict.fromkeys("abc", "n1"), rooms, gpu_resources=GPUS) == {
-        "b": "lacks cpu: needs 2, has 1"
-    }
+def test_who_asks_for_less_leaves_room_for_others_and_who_asks_for_more_takes_nobody_elses_place():
+    rooms = {"n1": Room(cpus=4, memory_mib=1000, gres={})}
+    less = gang(pod("less", node="k1", cpu="1"), pod("more", cpu="3"))
+    assert outgrown(less, rooms, "n1", "n1") == {}
+    others = gang(pod("more", cpu="3"), pod("a"), pod("b", node="k1"))
+    assert outgrown(others, rooms, "n1", "n1", "n1") == {"more": "lacks cpu: needs 3, has 2"}
+    nobody_yet = gang(pod("more", cpu="3"), pod("b", node="k1"), places=3)
+    assert outgrown(nobody_yet, rooms, "n1", "n1", "n1") == {"more": "lacks cpu: needs 3, has 2"}
 
 
 def test_a_pod_of_which_it_cannot_be_read_how_much_it_asks_for_fits_nowhere():
-    found = find_outgrown(gang(pod("w", cpu="much")), {"w": "n1"}, {"n1": ONE}, gpu_resources=GPUS)
-    assert "much" in found["w"]
+    assert "much" in outgrown(gang(pod("w", cpu="much")), {"n1": ONE}, "n1")["w"]
 
 
 # ------------------------------------------------------------------------------------ what is done about it
@@ -139,25 +148,24 @@ REQUESTS = st.fixed_dictionaries({
     "memory": st.sampled_from(["0", "1", "100Mi", "3000001k", "7Gi"]),
     "nvidia.com/gpu": st.sampled_from(["0", "1", "3"]),
 })  # fmt: skip
-ROLES = st.lists(st.lists(REQUESTS, min_size=1, max_size=4), min_size=1, max_size=3)
+ROLES = st.lists(
+    st.tuples(st.lists(REQUESTS, max_size=4), st.integers(0, 2), st.none() | REQUESTS), min_size=1, max_size=3
+)
 
 
-@given(ROLES, st.booleans(), st.integers(1, 4))
-def test_the_pods_for_which_a_job_was_made_fit_it_however_it_lies(asked, apart, nodes):
+def role_of(number, asked, more, template):
+    """Pods, and places without one."""
+    pods = [make_pod(f"{number}-{at}", uid=f"{number}-{at}", requests=each) for at, each in enumerate(asked)]
+    members = tuple(Member(pod=each, index=at) for at, each in enumerate(pods))
+    shape = make_pod(requests=template).spec if template is not None else None
+    return Role(name=f"{number}", places=len(pods) + more, first=len(pods), members=members, shape=shape)
+
+
+@given(ROLES, st.sampled_from([{}, {"one_per_node": True}, {"one_domain": HOSTNAME}]), st.integers(1, 4))
+def test_the_pods_for_which_a_job_was_made_fit_it_however_it_lies(asked, limits, nodes):
     """Slurm gives as much as it is asked for, so a job is never given back for the pods that it was made for."""
-    roles = tuple(
-        Role(
-            name=f"role{number}",
-            places=len(each),
-            first=len(each),
-            members=tuple(
-                Member(pod=make_pod(f"{number}-{at}", uid=f"{number}-{at}", requests=requests), index=at)
-                for at, requests in enumerate(each)
-            ),
-        )
-        for number, each in enumerate(asked)
-    )
-    made = Gang(id=ID, roles=roles, one_per_node=apart)
+    made = Gang(id=ID, roles=tuple(role_of(at, *each) for at, each in enumerate(asked)), **limits)
+    assume(made.members)
     request = plan_job(made, POLICY, Eligibility(eligible=("n1",)))
     names = [f"n{number}" for number in range(max(request.minimum_nodes, min(nodes, request.maximum_nodes)))]
     layout = spread(names, request.tasks)
@@ -169,5 +177,6 @@ def test_the_pods_for_which_a_job_was_made_fit_it_however_it_lies(asked, apart, 
         count = int(text.rpartition(":")[2] or 0) * (1 if request.gres_per_node else slots)
         rooms[name] = Room(cpus=cpus, memory_mib=memory_mib, gres={"gpu": count})
     job = runs(*names, tasks=request.tasks, layout=layout, room=rooms)
-    seats = view(made, job).seats(job)
-    assert find_outgrown(made, {uid: seat.node for uid, seat in seats.items()}, rooms, gpu_resources=GPUS) == {}
+    seen = view(made, job)
+    sits = Sitting(holding={}, seats=seen.seats(job), places=seen.places(job))
+    assert find_outgrown(made, sits, rooms, gpu_resources=GPUS) == {}
