@@ -215,10 +215,7 @@ def explain(
         click.echo(f"sunkpy: {error}", err=True)
         sys.exit(1)
     click.echo(told.text)
-    if not told.is_found:
-        sys.exit(1)
-    if told.is_without_slurm:
-        sys.exit(3)
+    sys.exit(told.exit_code)
 
 
 @click.group(name="kubectl sunk", commands=[explain])

@@ -62,6 +62,11 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     is_found: bool
     is_without_slurm: bool = False
 
+    @property
+    def exit_code(self) -> int:
+        """For scripts; 2 is what click gives for a question that cannot be understood."""
+        return 1 if not self.is_found else 3 if self.is_without_slurm else 0
+
 
 async def answer(question: Question) -> Answer:
     """The answer to a question.

@@ -72,8 +72,7 @@ class Connection:
         """
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=_AT_ONCE, keepalive_timeout=_KEPT_S)
-            heard: functools.partial[ResponseHandler] = functools.partial(_FirstAnswer, asyncio.get_running_loop())
-            connector._factory = heard
+            connector._factory = functools.partial(_hears_once, asyncio.get_running_loop())
             self._session = aiohttp.ClientSession(
                 connector=connector, timeout=_TIMEOUT, cookie_jar=aiohttp.DummyCookieJar()
             )
@@ -85,6 +84,10 @@ class Connection:
                 return Answer(answer.status, await answer.read())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise NoAnswer(f"{type(error).__name__} {error}".rstrip()) from error
+
+
+def _hears_once(loop: asyncio.AbstractEventLoop) -> ResponseHandler:
+    return _FirstAnswer(loop)
 
 
 class _FirstAnswer(ResponseHandler):
