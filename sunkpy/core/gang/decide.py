@@ -281,7 +281,7 @@ def _take_places(view: GangView, gang: Gang, job: JobView, policy: Policy) -> li
     outgrown = _outgrown(view, gang, job, policy)
     if outgrown and not (is_whole and view.holding):
         return _start_over(gang, job, outgrown)
-    has_no_room = bool(job.tasks) and (view.covers_only(job) or (view.is_cover(job) and not _is_any_leaving(gang)))
+    has_no_room = bool(job.tasks) and _has_no_room(view, gang, job)
     for pod in waiting:
         if pod.uid in outgrown:
             actions += [SetApart(pod=pod), _too_large(pod, job, f"{outgrown[pod.uid]}: it gets a job of its own")]
@@ -293,6 +293,12 @@ def _take_places(view: GangView, gang: Gang, job: JobView, policy: Policy) -> li
             message = f"all its places in Slurm job {job.id} are taken: it waits until one is left"
             actions.append(Report(pod=pod, message=message, is_problem=False, cause=WaitCause.PLACES_TAKEN))
     return actions
+
+
+def _has_no_room(view: GangView, gang: Gang, job: JobView) -> bool:
+    """Who has no seat will not come to have one: the job was made for others, or for fewer than there are places now."""
+    has_fewer = job.tasks < gang.places and not _is_for(view, gang, job)
+    return view.covers_only(job) or ((view.is_cover(job) or has_fewer) and not _is_any_leaving(gang))
 
 
 def _outgrown(view: GangView, gang: Gang, job: JobView, policy: Policy) -> dict[str, str]:

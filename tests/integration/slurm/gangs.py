@@ -23,6 +23,7 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
 from sunkpy.core.placement.eligibility import Eligibility
 from sunkpy.runtime.queue import WorkQueue
+from sunkpy.scheduler.claims import Claims
 from sunkpy.scheduler.entries import GangEntry
 from sunkpy.scheduler.job_poll import JobPoller
 from sunkpy.scheduler.job_search import JobSearch
@@ -95,6 +96,7 @@ class Ring:
         self.owner = workload.owner({"kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": name}})
         ledger = Ledger(clock)
         metrics = SchedulerMetrics(CollectorRegistry())
+        self._claims = Claims(slurm=slurm, user="k8s", ledger=ledger, clock=clock)
         search = JobSearch(slurm, user="k8s", ledger=ledger, clock=clock)
         queue: WorkQueue[GangId] = WorkQueue("gangs")
         self._writer = JobWriter(
@@ -129,6 +131,10 @@ class Ring:
             if known.state and known.state not in self.states[-1:]:
                 self.states.append(known.state)
         return decide_gang(self.view(), POLICY)
+
+    async def epilog_called(self) -> bool:
+        """As when an epilog calls: Slurm is asked in full. Does the job run on?"""
+        return await self._claims.still_runs(self.entry.jobs[self.job])
 
     async def step(self) -> list[act.GangAction]:
         """Ask Slurm, decide, and do it."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sunkpy.core.gang.actions import Bind, Cancel, Cover, Evict, GangAction, Report, Submit, WaitCause, Warn
+from sunkpy.core.gang.actions import Bind, Cancel, Cover, Evict, GangAction, Report, SetApart, Submit, WaitCause, Warn
 from sunkpy.core.gang.ends import EndCause, describe
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.model.room import Room
@@ -58,7 +58,8 @@ async def ended(pool: RealSlurm, slurm: Slurm, job_id: JobId, state: str) -> Non
 
 def epilogs(pool: RealSlurm, job_id: JobId) -> list[str]:
     """The nodes on which its epilog has run."""
-    told = (pool.root / "var/log/epilogs").read_text().splitlines()
+    log = pool.root / "var/log/epilogs"
+    told = log.read_text().splitlines() if log.exists() else []
     return sorted(node for job, _, node in (line.partition(" ") for line in told) if job == str(job_id))
 
 
@@ -189,6 +190,24 @@ async def test_a_gang_that_was_suspended_and_resumed_unseen_runs_on(pool: RealSl
     assert scontrol(pool, "resume", ring.job) == ""
     assert await ring.step() == []
     assert ring.states[-1] == {"RUNNING"}
+
+
+async def test_of_a_running_job_that_is_made_smaller_the_others_stay_and_one_gets_a_job_of_its_own(
+    pool: RealSlurm, keeper: Slurm, own: Slurm
+) -> None:
+    ring = await running(own, "smaller")
+    assert scontrol(pool, "update", f"jobid={ring.job}", "numnodes=2") == ""
+
+    async def has_called() -> bool:
+        return bool(epilogs(pool, ring.job))
+
+    await happens(pool, has_called)
+    assert await ring.epilog_called()
+    (gone,) = set(NODES[:3]) - set(ring.entry.jobs[ring.job].nodes)
+    assert epilogs(pool, ring.job) == [gone]
+    (apart,) = await ring.look()
+    assert isinstance(apart, SetApart)
+    assert ring.placed[apart.pod.uid] == gone
 
 
 async def test_the_time_limit_takes_all_of_it(pool: RealSlurm, keeper: Slurm, own: Slurm) -> None:

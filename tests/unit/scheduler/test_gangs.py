@@ -70,6 +70,21 @@ async def test_a_gang_is_handed_over_whole_and_each_node_waits_for_its_own_membe
         assert await epilogs[2] == (200, {"done": True})
 
 
+async def test_a_member_on_a_node_that_its_job_has_given_up_stays_under_a_job_of_its_own(world, tmp_path):
+    """`scontrol update jobid=N numnodes=2` of a running job; Slurm runs the epilog on the node that goes."""
+    async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
+        job_id = await start(world, call)
+        await world.until(lambda: len(world.bindings) == 3)
+        world.pod_runs("worker-2")
+        world.set_job(job_id, "RUNNING", nodes="n[1-2]")
+        status, answer = await call("epilog", job_id, node=3)
+        assert (status, answer["done"], answer["kept"]) == (200, True, True)
+        await world.until(lambda: len(world.submissions) == 2)
+        comment = f"k8s:default/band:uid-of-band/apart-{world.pod('worker-2')['metadata']['uid']}"
+        assert (world.submissions[1]["comment"], world.submissions[1]["required_nodes"]) == (comment, ["n3"])
+        assert (world.deleted, world.cancelled) == ([], [])
+
+
 async def test_a_gang_of_which_one_prolog_alone_was_heard_is_bound_when_all_are_through(world, tmp_path, monkeypatch):
     monkeypatch.setattr(job_poll, "_REASON_EACH_S", 0.05)
     async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
