@@ -17,6 +17,9 @@ from sunkpy.core.model.states import JobId
 _SCHEDULED: Final = "PodScheduled"
 _DISRUPTED: Final = "DisruptionTarget"
 _QUEUED: Final = re.compile(r"Slurm job (\d+) waits: (\w+)")
+_DIGITS: Final = 10
+"""Anybody who may edit the pod can write more, and Python reads no more than some thousands."""
+
 _NOT_TAKEN: Final = re.compile(r"submit job |Slurm job \d+ ended before its pod was bound")
 
 
@@ -71,4 +74,4 @@ def _condition(pod: Pod, type_: str, *, status: str = "True") -> Condition | Non
 def noted_job(pod: Pod) -> JobId | None:
     """The job that is noted on a pod."""
     text = pod.annotations.get(names.ANNOTATION_JOB_ID, "")
-    return JobId(int(text)) if text.isascii() and text.isdigit() else None
+    return JobId(int(text)) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None

@@ -160,6 +160,8 @@ def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy
     nodes = {pod.uid: view.holding[pod.uid] for pod in staying if not pod.is_deleting}
     if others and others[0].is_cancelled:
         return _cancel_all(others, _GIVEN_BACK)
+    if others and others[0].is_suspended:
+        return _cancel_all(others, "it was suspended before it held the nodes of its pods")
     if others and others[0].is_pending and nodes and set(others[0].required) - set(nodes.values()):
         return _cancel_all(others, "it waits for a node on which no pod of the gang is any more")
     if others:
@@ -296,7 +298,7 @@ def _take_places(view: GangView, gang: Gang, job: JobView, policy: Policy) -> li
 
 
 def _has_no_room(view: GangView, gang: Gang, job: JobView) -> bool:
-    """Who has no seat will not come to have one: the job was made for others, or for fewer than there are places now."""
+    """Who has no seat will not have one: the job was made for others, or for fewer than there are places now."""
     has_fewer = job.tasks < gang.places and not _is_for(view, gang, job)
     return view.covers_only(job) or ((view.is_cover(job) or has_fewer) and not _is_any_leaving(gang))
 

@@ -1,8 +1,9 @@
 """A small world of one workload, its gangs and their jobs, in which a course of events is played.
 
 The owner makes pods for three places, asks for more from some time on, and cannot be read for a while; Slurm starts,
-preempts, suspends, requeues, shrinks and forgets jobs; the scheduler looks, and another one takes over that knows nothing but the comments of jobs and what stands on the pods. A
-workload can be several gangs: pods beyond the places, pods that were set apart, generations that follow one another.
+preempts, suspends, requeues and forgets jobs; the scheduler looks, and another one takes over that knows nothing but
+the comments of jobs and what stands on the pods. A workload can be several gangs: pods beyond the places, those that
+were set apart, generations that follow one another.
 """
 
 from __future__ import annotations
@@ -176,7 +177,7 @@ class Course:
         elif what == "ended":
             for unit, job in self._jobs():
                 unit.jobs[job.id] = replace(job, state=job.state - {"COMPLETING"})
-        elif what in ("suspend", "resume", "requeue", "shrink"):
+        elif what in ("suspend", "resume", "requeue"):
             self._disturb(what)
         elif live:
             unit, job = live[which % len(live)]
@@ -186,14 +187,10 @@ class Course:
     def _disturb(self, what):
         """What an administrator does to all jobs."""
         for unit, job in self._jobs():
-            state = {"suspend": "SUSPENDED", "resume": "RUNNING", "requeue": "PENDING"}.get(what, "")
-            if state and job.state == {"SUSPENDED" if what == "resume" else "RUNNING"}:
+            state = {"suspend": "SUSPENDED", "resume": "RUNNING", "requeue": "PENDING"}[what]
+            if job.state == {"SUSPENDED" if what == "resume" else "RUNNING"}:
                 kept = {} if what != "requeue" else {"nodes": (), "layout": (), "room": {}}
                 unit.jobs[job.id] = replace(job, state=frozenset({state}), **kept)
-            elif what == "shrink" and job.state == {"RUNNING"} and len(job.nodes) > 1:
-                left = job.layout[:-1]
-                fewer = {"nodes": job.nodes[:-1], "layout": left, "tasks": sum(count for _, count in left)}
-                unit.jobs[job.id] = replace(job, **fewer, room={node: job.room[node] for node, _ in left})
 
     def _jobs(self):
         return [(unit, job) for unit in self.units.values() for job in unit.jobs.values()]

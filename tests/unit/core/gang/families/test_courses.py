@@ -19,7 +19,7 @@ from tests.unit.core.gang.families.ensembles import ENSEMBLES, OF_THE_LEADER
 
 EVENTS = ("all", "look", "start", "create", "larger", "delete", "gone", "fail", "succeed", "restart", "new_leader")
 ODDITIES = ("odd", "mended")
-SLURMS = ("preempt", "lose", "fewer nodes", "ended", "suspend", "resume", "requeue", "shrink")
+SLURMS = ("preempt", "lose", "fewer nodes", "ended", "suspend", "resume", "requeue")
 STEPS = st.lists(st.tuples(st.sampled_from((*EVENTS, *ODDITIES, *SLURMS)), st.integers(0, 2)), max_size=14)
 
 
