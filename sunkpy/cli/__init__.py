@@ -188,12 +188,15 @@ def remove_nodesets(namespace: str, selector: str, timeout_seconds: float, end_j
 def explain(
     kind: str, name: str, namespace: str, kubeconfig: Path | None, config: Path | None, slurmrestd: str, token: str
 ) -> None:
-    """Say why a pod or gang stands where it stands, and what to do about it."""
+    """Say why a pod or gang stands where it stands, and what to do about it.
+
+    Exit code 1: there is no such pod or gang, or nothing could be read of it. 3: Slurm was to be asked and could not
+    be; the answer tells what the scheduler noted on the pods.
+    """
     import asyncio
 
     from sunkpy.cli.explain import Question, answer
     from sunkpy.kube.errors import KubeError
-    from sunkpy.slurm.errors import SlurmError
 
     if bool(slurmrestd) != bool(token):
         raise click.UsageError("give --slurmrestd and --slurm-token-file together")
@@ -207,10 +210,12 @@ def explain(
         slurm_token_file=token,
     )
     try:
-        click.echo(asyncio.run(answer(question)))
-    except (BadSettings, KubeError, SlurmError) as error:
+        told = asyncio.run(answer(question))
+    except (BadSettings, KubeError) as error:
         click.echo(f"sunkpy: {error}", err=True)
         sys.exit(1)
+    click.echo(told.text)
+    sys.exit(told.exit_code)
 
 
 @click.group(name="kubectl sunk", commands=[explain])

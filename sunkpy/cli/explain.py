@@ -18,11 +18,11 @@ from sunkpy.core.explain.explanation import Explanation, render
 from sunkpy.core.explain.facts import Facts
 from sunkpy.core.explain.gang import explain_gang
 from sunkpy.core.explain.outside import absent, foreign, unplaced
-from sunkpy.core.explain.told import told_by
+from sunkpy.core.explain.told import noted_job, told_by
 from sunkpy.core.gang.actions import Bind
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, family_of, identify
-from sunkpy.core.gang.gang import Gang, Owners, extra_unit
+from sunkpy.core.gang.gang import Gang, Owners, apart_unit, extra_unit
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.limits import deciding_specs
 from sunkpy.core.gang.owners import Above
@@ -55,12 +55,25 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     slurm_token_file: str = ""
 
 
-async def answer(question: Question) -> str:
-    """The answer, as it is shown.
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """As it is shown; whether there is what was asked for, and whether Slurm, if it was to be asked, has answered."""
+
+    text: str
+    is_found: bool
+    is_without_slurm: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """For scripts; 2 is what click gives for a question that cannot be understood."""
+        return 1 if not self.is_found else 3 if self.is_without_slurm else 0
+
+
+async def answer(question: Question) -> Answer:
+    """The answer to a question.
 
     Raises:
         BadSettings: the settings of the scheduler cannot be used.
-        KubeError, SlurmError: what the question is about could not be read.
+        KubeError: what the question is about could not be read.
     """
     settings = load(question.config, SchedulerSettings) if question.config is not None else None
     slurm = _slurm(question, settings)
@@ -68,9 +81,13 @@ async def answer(question: Question) -> str:
         async with await Kube.connect(question.kubeconfig) as kube:
             namespace = question.namespace or current_namespace(question.kubeconfig)
             explainer = Explainer(kube, namespace, slurm=slurm, settings=settings)
-            if question.kind == "pod":
-                return render(await explainer.pod(question.name))
-            return "\n\n".join(map(render, await explainer.gangs(question.name)))
+            is_pod = question.kind == "pod"
+            found = [await explainer.pod(question.name)] if is_pod else await explainer.gangs(question.name)
+            return Answer(
+                text="\n\n".join(map(render, found)),
+                is_found=not any(each.is_absent for each in found),
+                is_without_slurm=bool(explainer.slurms_silence),
+            )
     finally:
         if slurm is not None:
             await slurm.close()
@@ -92,7 +109,10 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explainer:
-    """Answers questions about one namespace. `slurm` is asked about jobs, if it is there."""
+    """Answers questions about one namespace. `slurm` is asked about jobs, if it is there.
+
+    `slurms_silence`: why it could not be read, once that was tried in vain.
+    """
 
     def __init__(
         self, kube: Kube, namespace: str, *, slurm: Slurm | None = None, settings: SchedulerSettings | None = None
@@ -101,12 +121,13 @@ class Explainer:
         self._namespace = namespace
         self._slurm = slurm
         self._settings = settings
+        self.slurms_silence = ""
 
     async def pod(self, name: str) -> Explanation:
         """One pod.
 
         Raises:
-            KubeError, SlurmError: what it is about could not be read.
+            KubeError: what it is about could not be read.
         """
         pods = await self._pods()
         pod = next((each for each in pods if each.name == name), None)
@@ -126,7 +147,7 @@ class Explainer:
         """The gangs of that name, and those below an owner of that name.
 
         Raises:
-            KubeError, SlurmError: what it is about could not be read.
+            KubeError: what it is about could not be read.
         """
         pods = await self._pods()
         found: list[Explanation] = []
@@ -170,11 +191,11 @@ class Explainer:
         pods = known.pods[id]
         owners = known.owners[pods[0].uid]
         gang = assemble(id, pods, owners, families=around.families)
-        if asked is not None and asked not in gang.members:
-            # Beyond the places: a job of its own.
-            id = msgspec.structs.replace(id, unit=extra_unit(asked))
+        if asked is not None and (unit := _own_unit(asked, gang)):
+            id = msgspec.structs.replace(id, unit=unit)
             gang = assemble(id, [asked], known.owners[asked.uid], families=around.families)
         view = await self._view(around.restricted(gang), known, around)
+        silence = (f"Slurm's side: {self.slurms_silence}",) if self.slurms_silence else ()
         return explain_gang(
             Facts(
                 view=view,
@@ -184,8 +205,8 @@ class Explainer:
                 beyond=() if asked is not None else tuple(_left_out(pods, gang)),
                 states=around.states,
                 admissions=await self._admissions(view, around),
-                unread=around.unread,
-                is_slurm_asked=self._slurm is not None,
+                unread=(*around.unread, *silence),
+                is_slurm_asked=self._slurm is not None and not silence,
             )
         )
 
@@ -208,13 +229,16 @@ class Explainer:
         )
 
     async def _asked(self, told: JobView) -> JobView:
-        """The job as Slurm knows it; without Slurm as it was told."""
-        if self._slurm is None:
+        """The job as Slurm knows it; as it was told without Slurm, or when that does not answer."""
+        if self._slurm is None or self.slurms_silence:
             return told
         try:
             job = await self._slurm.job(told.id)
         except errors.NotFound:
             return JobView(id=told.id, missing=MISSING_OBSERVATIONS)
+        except errors.SlurmError as error:
+            self.slurms_silence = error.message
+            return told
         return JobView(
             id=job.id,
             state=job.state,
@@ -222,6 +246,7 @@ class Explainer:
             nodes=tuple(hostlist.expand(job.nodes)),
             tasks=job.tasks,
             layout=job.layout,
+            room=job.room,
             excluded=job.excluded_nodes,
             required=job.required_nodes,
         )
@@ -240,6 +265,15 @@ class Explainer:
                 return found
             found[binding.pod.uid] = would_kubelet_admit(binding.pod, node, others)
         return found
+
+
+def _own_unit(pod: Pod, gang: Gang) -> str:
+    """Of a pod that has a job of its own, for its gang's has no place for it; else empty."""
+    if pod not in gang.members:
+        return extra_unit(pod)
+    jobs = {noted for each in gang.members if each.spec.node_name and (noted := noted_job(each)) is not None}
+    own = noted_job(pod)
+    return apart_unit(pod) if jobs and own is not None and own not in jobs else ""
 
 
 def _kept_aside(name: str, pods: Sequence[Pod], known: _Known, lookup: OwnerLookup) -> list[Explanation]:

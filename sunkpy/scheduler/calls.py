@@ -34,6 +34,7 @@ class HookAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 NOT_OURS = HookAnswer(done=True, why="not the job of a pod")
+GIVEN_UP = HookAnswer(done=True, why="the job goes on without this node: the pods that it has there stay", kept=True)
 FORGOTTEN = HookAnswer(done=True, why="Slurm does not know the job: pods of it stay", kept=True)
 
 

@@ -24,6 +24,7 @@ from sunkpy.core.model import states
 from sunkpy.core.model.gres import Indices
 from sunkpy.core.model.layout import Layout
 from sunkpy.core.model.objects import Key, Pod
+from sunkpy.core.model.room import Room
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.core.model.times import backoff_s
 from sunkpy.core.placement.eligibility import Eligibility, without
@@ -82,6 +83,7 @@ class JobEntry:
     tasks: int = 0
     layout: Layout = ()
     devices: dict[str, Indices] = field(default_factory=dict)
+    room: dict[str, Room] = field(default_factory=dict)
     excluded: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
     terms: Terms | None = None
@@ -116,6 +118,7 @@ class JobEntry:
             tasks=self.tasks,
             layout=self.layout,
             devices=self.devices,
+            room=self.room,
             excluded=self.excluded,
             required=self.required,
             terms=self.terms,
@@ -150,7 +153,7 @@ class JobEntry:
             if "PENDING" in state and "COMPLETING" not in state:
                 # And so are its nodes: one of them may speak for it again only when Slurm gives it anew.
                 self.proved.clear()
-                self.nodes, self.layout, self.devices = (), (), {}
+                self.nodes, self.layout, self.devices, self.room = (), (), {}, {}
         return (self.state, self.missing) != before
 
     def read(self, job: SlurmJob, *, nodes: tuple[str, ...], at: float) -> bool:
@@ -167,7 +170,7 @@ class JobEntry:
         self.user, self.is_unproved = job.user, False
         self.reason = "" if job.state_reason == "None" else job.state_reason
         self.nodes = nodes
-        self.tasks, self.layout, self.devices = job.tasks, job.layout, job.devices
+        self.tasks, self.layout, self.devices, self.room = job.tasks, job.layout, job.devices, job.room
         self.required = job.required_nodes
         self.excluded = tuple(sorted(job.excluded_nodes))
         self.terms = self.terms or terms_of(job)
@@ -183,6 +186,7 @@ class JobEntry:
             self.tasks,
             self.layout,
             self.devices,
+            self.room,
             self.excluded,
             self.required,
             self.terms,

@@ -17,7 +17,7 @@ from sunkpy.core.gang.view import has_left_node
 from sunkpy.core.model.objects import Pod
 from sunkpy.runtime.queue import WorkQueue
 from sunkpy.scheduler.adopt import Adoption
-from sunkpy.scheduler.calls import FORGOTTEN, NOT_OURS, Forgotten, HookAnswer, HookCall
+from sunkpy.scheduler.calls import FORGOTTEN, GIVEN_UP, NOT_OURS, Forgotten, HookAnswer, HookCall
 from sunkpy.scheduler.claims import Claims
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.entries import GangEntry, JobEntry
@@ -107,6 +107,9 @@ class Hooks:
         entry, job = claim
         self._adoption.hurry(entry)
         if call.node not in job.epilogs and await self._claims.still_runs(job):
+            if job.nodes and call.node not in job.nodes:
+                self._queue.add(entry.id)
+                return GIVEN_UP
             await entry.next_change().wait_for(_LATE_STATE_S)
             return HookAnswer(done=False, why=f"Slurm says that job {job.id} runs: it has lost no node")
         if call.node not in job.epilogs:

@@ -26,6 +26,8 @@ from sunkpy.slurm.errors import Unauthorized
 LIFETIME_S = 300
 RENEW_BEFORE_S = 60
 _SEAL = b"sunkpy seal"
+_AS_PRINTED = "SLURM_JWT="
+"""What `scontrol token` puts before the token, for a shell."""
 
 
 class TokenSource(Protocol):
@@ -96,7 +98,7 @@ class TokenFile:
         if user:
             raise _needs_key(f"make a token for Slurm user {user}")
         try:
-            token = self._path.read_text().strip()
+            token = self._path.read_text().strip().removeprefix(_AS_PRINTED)
         except OSError as error:
             raise Unauthorized(
                 f"read the Slurm token in {self._path}",

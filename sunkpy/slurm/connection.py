@@ -6,12 +6,17 @@ them, and from some twenty in flight on its pool takes most of that (decision 00
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import math
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
 import aiohttp
 import msgspec
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 _AT_ONCE: Final = 32
@@ -19,6 +24,11 @@ _AT_ONCE: Final = 32
 
 _KEPT_S: Final = 60.0
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=10, sock_connect=2, sock_read=30)
+
+_HEAD_ENDS: Final = b"\r\n\r\n"
+_STATUS: Final = re.compile(rb"HTTP/1\.\d (\d{3})")
+_LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
+_CLOSES: Final = re.compile(rb"\r\nconnection:[ \t]*close", re.IGNORECASE)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -62,6 +72,7 @@ class Connection:
         """
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=_AT_ONCE, keepalive_timeout=_KEPT_S)
+            connector._factory = functools.partial(_hears_once, asyncio.get_running_loop())
             self._session = aiohttp.ClientSession(
                 connector=connector, timeout=_TIMEOUT, cookie_jar=aiohttp.DummyCookieJar()
             )
@@ -73,3 +84,55 @@ class Connection:
                 return Answer(answer.status, await answer.read())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise NoAnswer(f"{type(error).__name__} {error}".rstrip()) from error
+
+
+def _hears_once(loop: asyncio.AbstractEventLoop) -> ResponseHandler:
+    return _FirstAnswer(loop)
+
+
+class _FirstAnswer(ResponseHandler):
+    """Hears nothing behind an answer with which slurmrestd closes the connection.
+
+    slurmrestd 26.05 sends each refusal twice, as JSON and then again as text, and closes. aiohttp would take both
+    together for a broken answer, and nobody would hear what Slurm has refused.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._head = b""
+        self._body_left: float = 0
+        self._is_last = False
+
+    def data_received(self, data: bytes) -> None:
+        """A part of what came on the wire; empty when aiohttp goes on by itself."""
+        own = data[: self._own(data)]
+        if own or not data:
+            super().data_received(own)
+
+    def _own(self, data: bytes) -> int:
+        """How many bytes belong to answers that are heard."""
+        at = 0
+        while at < len(data):
+            if self._body_left:
+                taken = int(min(self._body_left, len(data) - at))
+                self._body_left -= taken
+                at += taken
+            elif self._is_last:
+                break
+            else:
+                at += self._read_head(data[at:])
+        return at
+
+    def _read_head(self, data: bytes) -> int:
+        """How much of it belongs to the head of an answer, which may not be all there yet."""
+        before, self._head = len(self._head), self._head + data
+        ends = self._head.find(_HEAD_ENDS)
+        if ends < 0:
+            return len(data)
+        head, self._head = self._head[: ends + len(_HEAD_ENDS)], b""
+        self._is_last = bool(_CLOSES.search(head))
+        length, status = _LENGTH.search(head), _STATUS.match(head)
+        has_no_body = status is not None and int(status[1]) in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+        # Without a length all that comes is body.
+        self._body_left = 0 if has_no_body else int(length[1]) if length is not None else math.inf
+        return len(head) - before

@@ -12,8 +12,9 @@ from typing import Self
 import msgspec
 
 from sunkpy.core.model import hostlist
-from sunkpy.core.model.gres import Indices, gres_count, gres_indices
+from sunkpy.core.model.gres import Indices, gres_count, gres_counts, gres_indices
 from sunkpy.core.model.layout import Layout, Share, lay_out
+from sunkpy.core.model.room import Room
 from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode
 from sunkpy.slurm.pieces import decode_in_pieces
 
@@ -145,11 +146,18 @@ class AllocatedCpus(msgspec.Struct, frozen=True):
     count: int = 0
 
 
+class AllocatedMemory(msgspec.Struct, frozen=True):
+    """Memory of one node that a job has, in MiB."""
+
+    allocated: int = 0
+
+
 class Allocation(msgspec.Struct, frozen=True, kw_only=True):
     """What a job has of one node."""
 
     name: str = ""
     cpus: AllocatedCpus = AllocatedCpus()
+    memory: AllocatedMemory = AllocatedMemory()
 
 
 class AllocatedNodes(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,6 +220,19 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
         return {node.name: indices for node, text in pairs if (indices := gres_indices(text))}
 
     @property
+    def room(self) -> dict[str, Room]:
+        """How much it has of each node; empty before it has any. A job without GRES has no details at all."""
+        allocation, details = self._allocation, self._details
+        if self.gres_detail and not details:
+            gres: list[dict[str, int] | None] = [None] * len(allocation)
+        else:
+            gres = [gres_counts(text) for text in details] if details else [{} for _ in allocation]
+        return {
+            each.name: Room(cpus=each.cpus.count, memory_mib=each.memory.allocated, gres=counts)
+            for each, counts in zip(allocation, gres, strict=True)
+        }
+
+    @property
     def _allocation(self) -> tuple[Allocation, ...]:
         nodes = self.job_resources.nodes if self.job_resources is not None else None
         return (nodes.allocation if nodes is not None else None) or ()
@@ -247,6 +268,7 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
             tasks=self.tasks.value,
             layout=self.layout,
             devices=self.devices,
+            room=self.room,
             required_nodes=tuple(hostlist.expand(self.required_nodes)),
             excluded_nodes=tuple(hostlist.expand(self.excluded_nodes)),
             exit_code=self.exit_code.value,

@@ -17,12 +17,16 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Of `subject`, how it stands in half a sentence, what there is to know, and what a person can do now."""
+    """Of `subject`, how it stands in half a sentence, what there is to know, and what a person can do now.
+
+    `is_absent`: there is no such thing to explain.
+    """
 
     subject: str
     standing: str
     lines: tuple[Line, ...] = ()
     what_to_do: str
+    is_absent: bool = False
 
 
 def render(explanation: Explanation) -> str:

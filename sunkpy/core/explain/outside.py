@@ -15,6 +15,7 @@ def absent(kind: str, namespace: str, name: str) -> Explanation:
         subject=f"{kind} {namespace}/{name}",
         standing="does not exist",
         what_to_do=f"See what there is: kubectl -n {namespace} get pods.",
+        is_absent=True,
     )
 
 

@@ -17,6 +17,9 @@ from sunkpy.core.model.states import JobId
 _SCHEDULED: Final = "PodScheduled"
 _DISRUPTED: Final = "DisruptionTarget"
 _QUEUED: Final = re.compile(r"Slurm job (\d+) waits: (\w+)")
+_DIGITS: Final = 10
+"""Anybody who may edit the pod can write more, and Python reads no more than some thousands."""
+
 _NOT_TAKEN: Final = re.compile(r"submit job |Slurm job \d+ ended before its pod was bound")
 
 
@@ -35,7 +38,7 @@ def told_by(pods: Sequence[Pod], *, placed: Iterable[str]) -> Told:
     to go. Of any other only its id: nothing follows from that.
     """
     living = [pod for pod in pods if not is_over(pod)]
-    bound = [(pod, job) for pod in living if pod.spec.node_name and (job := _job_of(pod))]
+    bound = [(pod, job) for pod in living if pod.spec.node_name and (job := noted_job(pod))]
     if bound:
         evicted = next(filter(None, (_condition(pod, _DISRUPTED) for pod, _ in bound)), None)
         flag = flag_of(evicted.reason) if evicted is not None else "RUNNING"
@@ -47,7 +50,7 @@ def told_by(pods: Sequence[Pod], *, placed: Iterable[str]) -> Told:
         return Told(job=JobView(id=JobId(int(queued[1])), state=frozenset({"PENDING"}), reason=queued[2]))
     if _NOT_TAKEN.match(said):
         return Told(refused=said)
-    job = next(filter(None, map(_job_of, living)), None)
+    job = next(filter(None, map(noted_job, living)), None)
     return Told(job=JobView(id=job) if job is not None else None)
 
 
@@ -68,6 +71,7 @@ def _condition(pod: Pod, type_: str, *, status: str = "True") -> Condition | Non
     return found if found is not None and found.status == status else None
 
 
-def _job_of(pod: Pod) -> JobId | None:
+def noted_job(pod: Pod) -> JobId | None:
+    """The job that is noted on a pod."""
     text = pod.annotations.get(names.ANNOTATION_JOB_ID, "")
-    return JobId(int(text)) if text.isascii() and text.isdigit() else None
+    return JobId(int(text)) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None

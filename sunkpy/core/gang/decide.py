@@ -8,6 +8,8 @@ then are set apart: each waits for a job of its own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sunkpy.core.gang.actions import (
     Bind,
     BindDirectly,
@@ -31,6 +33,7 @@ from sunkpy.core.gang.gang import Gang, Suspension
 from sunkpy.core.gang.outcome import has_succeeded
 from sunkpy.core.gang.places import explain_missing
 from sunkpy.core.gang.request import Policy, plan_cover, plan_job, plan_terms
+from sunkpy.core.gang.room import Sitting, find_outgrown
 from sunkpy.core.gang.slots import may_have_asked
 from sunkpy.core.gang.terms import find_change
 from sunkpy.core.gang.view import GangView, JobView, grace_s, holds_its_node, is_over
@@ -157,6 +160,8 @@ def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy
     nodes = {pod.uid: view.holding[pod.uid] for pod in staying if not pod.is_deleting}
     if others and others[0].is_cancelled:
         return _cancel_all(others, _GIVEN_BACK)
+    if others and others[0].is_suspended:
+        return _cancel_all(others, "it was suspended before it held the nodes of its pods")
     if others and others[0].is_pending and nodes and set(others[0].required) - set(nodes.values()):
         return _cancel_all(others, "it waits for a node on which no pod of the gang is any more")
     if others:
@@ -247,6 +252,8 @@ def _start(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[Gan
     bindings = tuple(bind[pod.uid] for pod in _unbound(gang) if pod.uid in bind and pod.uid in first)
     if not bindings or any(pod.spec.scheduling_gates for pod in gang.members):
         return []
+    if outgrown := _outgrown(view, gang, job, policy):
+        return _start_over(gang, job, outgrown)
     final_because = "" if _suspension(gang, policy) else gang.final_because
     return [Bind(job=job.id, bindings=bindings, final_because=final_because)]
 
@@ -273,9 +280,14 @@ def _take_places(view: GangView, gang: Gang, job: JobView, policy: Policy) -> li
     bindings, actions = _bindings(view, gang, job, policy), list[GangAction]()
     # As long as the first wave is not whole, one that is refused gives everything back.
     is_whole = not view.is_half_bound
-    has_no_room = bool(job.tasks) and (view.covers_only(job) or (view.is_cover(job) and not _is_any_leaving(gang)))
+    outgrown = _outgrown(view, gang, job, policy)
+    if outgrown and not (is_whole and view.holding):
+        return _start_over(gang, job, outgrown)
+    has_no_room = bool(job.tasks) and _has_no_room(view, gang, job)
     for pod in waiting:
-        if binding := bindings.get(pod.uid):
+        if pod.uid in outgrown:
+            actions += [SetApart(pod=pod), _too_large(pod, job, f"{outgrown[pod.uid]}: it gets a job of its own")]
+        elif binding := bindings.get(pod.uid):
             actions.append(Bind(job=job.id, bindings=(binding,), gives_back=not is_whole))
         elif has_no_room:
             actions.append(SetApart(pod=pod))
@@ -283,6 +295,32 @@ def _take_places(view: GangView, gang: Gang, job: JobView, policy: Policy) -> li
             message = f"all its places in Slurm job {job.id} are taken: it waits until one is left"
             actions.append(Report(pod=pod, message=message, is_problem=False, cause=WaitCause.PLACES_TAKEN))
     return actions
+
+
+def _has_no_room(view: GangView, gang: Gang, job: JobView) -> bool:
+    """Who has no seat will not have one: the job was made for others, or for fewer than there are places now."""
+    has_fewer = job.tasks < gang.places and not _is_for(view, gang, job)
+    return view.covers_only(job) or ((view.is_cover(job) or has_fewer) and not _is_any_leaving(gang))
+
+
+def _outgrown(view: GangView, gang: Gang, job: JobView, policy: Policy) -> dict[str, str]:
+    """Members that wait and ask for more than the job has at their places, by uid, and what is lacking."""
+    if not job.room or not _unbound(gang):
+        return {}
+    sits = Sitting(holding=view.holding, seats=view.seats(job), places=view.places(job))
+    return find_outgrown(gang, sits, job.room, gpu_resources=policy.gpu_resources)
+
+
+def _start_over(gang: Gang, job: JobView, outgrown: Mapping[str, str]) -> list[GangAction]:
+    """Give the job back: nobody depends on it, and the next one is made for the pods as they are now."""
+    pod = next(pod for pod in gang.members if pod.uid in outgrown)
+    why = f"{outgrown[pod.uid]}: it is cancelled, and another one is submitted"
+    return [Cancel(job=job.id, why=f"pod {pod.name} {outgrown[pod.uid]}"), _too_large(pod, job, why)]
+
+
+def _too_large(pod: Pod, job: JobView, why: str) -> Warn:
+    note = f"it asks for more than its place in Slurm job {job.id} was made for, and {why}"
+    return Warn(pod=pod, reason="AsksForMore", note=note)
 
 
 def _is_any_leaving(gang: Gang) -> bool:

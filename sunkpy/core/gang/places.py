@@ -41,17 +41,8 @@ def assign(gang: Gang, layout: Layout, holding: Mapping[str, str]) -> dict[str, 
         holding: the Slurm node of each member that has one and has not ended, by uid; empty where it is not known.
     """
     slots = packing(gang, sum(count for _, count in layout))
-    planned = dict(enumerate(_expanded(layout)))
-    taken: dict[Place, Member] = {}
-    for role in gang.roles:
-        at = _nodes_of(role, slots, planned)
-        for member in _holders(role, holding):
-            place = _place_held(role, member, taken, at=at, node=holding[member.pod.uid])
-            if place is not None:
-                taken[place] = member
-    held = {place: holding[member.pod.uid] for place, member in taken.items()}
-    seated = {member.pod.uid for member in taken.values()}
-    nodes = _nodes(slots, layout, held, standing=[node for uid, node in holding.items() if uid not in seated])
+    taken = _held(gang, slots, layout, holding)
+    nodes = _nodes(slots, layout, taken, holding)
     for role in gang.roles:
         at = _nodes_of(role, slots, nodes)
         free = (place for place, node in at.items() if node and place not in taken)
@@ -61,6 +52,13 @@ def assign(gang: Gang, layout: Layout, holding: Mapping[str, str]) -> dict[str, 
                 taken[place] = member
     seats = {m.pod.uid: Seat(place=place, node=nodes.get(slots[place], "")) for place, m in taken.items()}
     return {uid: msgspec.structs.replace(seat, node=holding.get(uid, seat.node)) for uid, seat in seats.items()}
+
+
+def find_places(gang: Gang, layout: Layout, holding: Mapping[str, str]) -> dict[Place, str]:
+    """The node of each place, whether there is a pod for it or not; empty where the job has none. As in `assign`."""
+    slots = packing(gang, sum(count for _, count in layout))
+    nodes = _nodes(slots, layout, _held(gang, slots, layout, holding), holding)
+    return {place: nodes.get(slot, "") for place, slot in slots.items()}
 
 
 def explain_missing(gang: Gang) -> str:
@@ -82,6 +80,19 @@ def _present(role: Role) -> int:
     there = [m for m in (*role.members, *role.elsewhere) if not m.pod.is_deleting and m.pod.status.phase != "Failed"]
     numbered = {member.index for member in there if member.index != ANY_PLACE}
     return len(numbered) + sum(member.index == ANY_PLACE for member in there)
+
+
+def _held(gang: Gang, slots: Mapping[Place, int], layout: Layout, holding: Mapping[str, str]) -> dict[Place, Member]:
+    """The places of the members that have nodes."""
+    planned = dict(enumerate(_expanded(layout)))
+    taken: dict[Place, Member] = {}
+    for role in gang.roles:
+        at = _nodes_of(role, slots, planned)
+        for member in _holders(role, holding):
+            place = _place_held(role, member, taken, at=at, node=holding[member.pod.uid])
+            if place is not None:
+                taken[place] = member
+    return taken
 
 
 def _holders(role: Role, holding: Mapping[str, str]) -> list[Member]:
@@ -146,15 +157,17 @@ def _nodes_of(role: Role, slots: Mapping[Place, int], nodes: Mapping[int, str]) 
 
 
 def _nodes(
-    slots: Mapping[Place, int], layout: Layout, held: Mapping[Place, str], *, standing: Iterable[str]
+    slots: Mapping[Place, int], layout: Layout, taken: Mapping[Place, Member], holding: Mapping[str, str]
 ) -> dict[int, str]:
     """The node of each slot: where its members are, and for the others what is left, in order.
 
-    `standing`: nodes of members that have no place any more, because the gang is declared smaller now, and are there.
+    Members may have no place any more, because the gang is declared smaller now, and be there.
     """
     nodes: dict[int, str] = {}
-    for place, node in held.items():
-        nodes.setdefault(slots[place], node)
+    for place, member in taken.items():
+        nodes.setdefault(slots[place], holding[member.pod.uid])
+    seated = {member.pod.uid for member in taken.values()}
+    standing = [node for uid, node in holding.items() if uid not in seated]
     left = dict(layout)
     for node in (*nodes.values(), *standing):
         left[node] = left.get(node, 0) - 1

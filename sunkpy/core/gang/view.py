@@ -9,13 +9,14 @@ import msgspec
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
-from sunkpy.core.gang.places import Seat, assign
-from sunkpy.core.gang.slots import plan_slots
+from sunkpy.core.gang.places import Seat, assign, find_places
+from sunkpy.core.gang.slots import Place, plan_slots
 from sunkpy.core.gang.terms import Terms
 from sunkpy.core.model import states as slurm_states
 from sunkpy.core.model.gres import Indices
 from sunkpy.core.model.layout import Layout, spread
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.room import Room
 from sunkpy.core.model.states import JobId
 from sunkpy.core.placement.eligibility import Eligibility
 
@@ -34,9 +35,9 @@ _BEFORE_SCRIPT = frozenset({"CONFIGURING", "POWER_UP_NODE", "STAGE_OUT"})
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A placeholder job. `state` is empty until Slurm has told it once.
 
-    `tasks` is how many slots it asked for, `layout` how they lie on its nodes, `devices` which GRES it has there: 0 and
-    empty where Slurm did not say. `terms` are those that it waits on, None until they are known; `refused_terms` others
-    that Slurm would not have.
+    `tasks` is how many slots it asked for, `layout` how they lie on its nodes, `devices` which GRES it has there and
+    `room` how much of all: 0 and empty where Slurm did not say. `terms` are those that it waits on, None until they are
+    known; `refused_terms` others that Slurm would not have.
     `prologs` and `epilogs` are the Slurm nodes whose hook has called for this job; `missing` counts fresh answers of
     Slurm, one after another, that did not contain the job. `is_cancelled`: Slurm has taken our order to end it, and its
     state may not show it yet. `is_allocation`: it has no script. `is_unproved`: Slurm has it without what shows that
@@ -50,6 +51,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int = 0
     layout: Layout = ()
     devices: dict[str, Indices] = {}
+    room: dict[str, Room] = {}
     excluded: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
     terms: Terms | None = None
@@ -196,12 +198,20 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
         """Where the members are or go under this job, by uid."""
         if self.gang is None:
             return {}
+        seats = assign(self.gang, *self._lies(self.gang, job))
+        return {uid: seat for uid, seat in seats.items() if uid in self.holding or not self.covers_only(job)}
+
+    def places(self, job: JobView) -> dict[Place, str]:
+        """The node of each place under this job; empty where it has none."""
+        return find_places(self.gang, *self._lies(self.gang, job)) if self.gang is not None else {}
+
+    def _lies(self, gang: Gang, job: JobView) -> tuple[Layout, dict[str, str]]:
+        """How the job lies on its nodes, and which of them members have, or name."""
         is_told = bool(job.layout) and {node for node, _ in job.layout} == set(job.nodes)
         nodes = job.nodes or job.start_nodes
-        tasks = job.tasks or plan_slots(self.gang).count
+        tasks = job.tasks or plan_slots(gang).count
         holding = {uid: node for uid, node in self._pinned.items() if node in nodes} | self.holding
-        seats = assign(self.gang, job.layout if is_told else spread(nodes, tasks), holding)
-        return {uid: seat for uid, seat in seats.items() if uid in self.holding or not self.covers_only(job)}
+        return (job.layout if is_told else spread(nodes, tasks)), holding
 
     def is_cover(self, job: JobView) -> bool:
         """The job was made for nodes that members had already."""

@@ -18,6 +18,15 @@ def gres_count(text: str) -> int:
     return sum(int(count) for part in _entries(text) for count in _COUNT.findall(part)[:1])
 
 
+def gres_counts(text: str) -> dict[str, int]:
+    """`gpu:h100:2(IDX:0-1),nic:1(IDX:0)` → {"gpu": 2, "nic": 1}."""
+    found: dict[str, int] = {}
+    for part in filter(None, _entries(text)):
+        name = part.removeprefix("gres/").partition(":")[0]
+        found[name] = found.get(name, 0) + gres_count(part)
+    return found
+
+
 def gres_indices(text: str) -> Indices:
     """`gpu:h100:2(IDX:0-1),nic:1(IDX:0)` → {"gpu": (0, 1), "nic": (0,)}; without what has no indices."""
     found: Indices = {}

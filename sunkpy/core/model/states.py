@@ -14,6 +14,7 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.model.gres import Indices
 from sunkpy.core.model.layout import Layout
+from sunkpy.core.model.room import Room
 
 JobId = NewType("JobId", int)
 
@@ -166,9 +167,9 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job as slurmctld reports it. `nodes` and `scheduled_nodes` in Slurm's range syntax.
 
     `tasks` is what was asked for, 0 when Slurm does not say; `layout` how they lie on the nodes, `devices` which GRES
-    it has on each, once it has them. `time_limit_min`: None when it is the partition's, 0 when there is none. Its owner
-    may write the `comment`, nobody below an operator the `admin_comment`. `is_batch`: it has a script; one without
-    is an allocation.
+    it has on each, `room` how much of all there is, once it has them. `time_limit_min`: None when it is the
+    partition's, 0 when there is none. Its owner may write the `comment`, nobody below an operator the `admin_comment`.
+    `is_batch`: it has a script; one without is an allocation.
     """
 
     id: JobId
@@ -193,6 +194,7 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int = 0
     layout: Layout = ()
     devices: dict[str, Indices] = {}
+    room: dict[str, Room] = {}
     required_nodes: tuple[str, ...] = ()
     excluded_nodes: tuple[str, ...] = ()
     exit_code: int = 0

@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from sunkpy.slurm import Slurm
+from sunkpy.slurm import NodesSnapshot, Slurm, errors
 from tests.integration.slurm.asking import connect, happens, is_usable
 from tests.integration.slurm.daemons import RealSlurm
+from tests.integration.slurm.gangs import CPUS, NODES, five_nodes
 from tests.integration.slurm.site import Site
+from tests.unit.scheduler.world import World
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,57 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
     finally:
         site.stop()
+
+
+@pytest.fixture(scope="session")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
+    """Five nodes of two cpus each."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: the daemons change their user")
+    suite = os.environ.get("SLURM_SUITE", "trixie")
+    slurm = RealSlurm(tmp_path_factory.mktemp("pool"), suite, machines=five_nodes())
+    yield slurm
+    slurm.stop()
+
+
+@pytest.fixture
+async def keeper(pool: RealSlurm) -> AsyncIterator[Slurm]:
+    """SlurmUser, once all five nodes are idle; what a test leaves in the queue is gone after it."""
+    slurm = connect(pool, "slurm")
+
+    async def is_idle() -> bool:
+        try:
+            # Asked of all nodes: only then slurmctld looks again which cpus are in use.
+            seen = await slurm.nodes()
+        except errors.SlurmError:
+            return False
+        nodes = seen.nodes if isinstance(seen, NodesSnapshot) else {}
+        is_open = {node.name for node in nodes.values() if node.is_registered and not node.is_closed}
+        return is_open == set(NODES) and not any(node.is_busy for node in nodes.values())
+
+    await happens(pool, is_idle)
+    yield slurm
+    for job_id, state in (await slurm.jobs_state()).items():
+        if state & {"PENDING", "RUNNING", "SUSPENDED"}:
+            await slurm.cancel_job(job_id)
+    await slurm.close()
+
+
+@pytest.fixture
+async def own(pool: RealSlurm) -> AsyncIterator[Slurm]:
+    """The scheduler's own user on the five nodes."""
+    slurm = connect(pool, "k8s")
+    yield slurm
+    await slurm.close()
+
+
+@pytest.fixture
+def world() -> World:
+    """Kubernetes with the same five nodes."""
+    world = World()
+    for number in range(1, len(NODES) + 1):
+        world.add_node(number, cpu=str(CPUS))
+    return world
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 
 import click.testing
@@ -12,7 +13,7 @@ import yaml
 from sunkpy.cli import kubectl, main
 from sunkpy.cli.explain import Explainer, Question, answer
 from sunkpy.core.explain.explanation import render
-from tests.doubles.serving import answering
+from tests.doubles.serving import answering, serving
 from tests.unit.scheduler.world import World, connections, leading
 
 OPEN = {"namespaces": ["*"], "partitions": ["*"]}
@@ -226,12 +227,24 @@ async def test_a_gang_and_the_pod_beyond_its_places(world, tmp_path):
     assert "preemption      takes this pod, alone and before the others of its gang" in text
 
 
+async def test_a_member_for_which_the_job_of_its_gang_has_no_room_waits_for_its_own(world, tmp_path):
+    configure(world)
+    marks = {"sunkpy.dev/gang": "ring", "sunkpy.dev/gang-size": "2"}
+    world.add_pod("ring-0", annotations=marks | {"sunkpy.dev/job-id": "7"}, node="node-1", running=True)
+    world.add_pod("ring-1", annotations=marks | {"sunkpy.dev/job-id": "8"}, cpu="3")
+    say(world, "ring-1", "Slurm job 8 waits: Resources")
+    text = await of_pod(world, tmp_path, "ring-1")
+    assert text.startswith("Pod default/ring-1 waits in the queue of Slurm\n")
+    assert "set apart from gang default/ring (family annotated gang): a job of its own" in text
+    assert "7" not in text.split("Slurm job       ")[1].splitlines()[0]
+
+
 async def test_the_namespace_is_that_of_the_kubeconfig_unless_another_is_asked_for(world, tmp_path):
     async with answering(world.api.handle, tmp_path) as kubeconfig:
         question = Question(kind="pod", name="nobody", kubeconfig=kubeconfig)
-        assert (await answer(question)).startswith("Pod default/nobody ")
+        assert (await answer(question)).text.startswith("Pod default/nobody ")
         kubeconfig.write_text(kubeconfig.read_text().replace('"user": "u"}', '"user": "u", "namespace": "team"}'))
-        assert (await answer(question)).startswith("Pod team/nobody ")
+        assert (await answer(question)).text.startswith("Pod team/nobody ")
 
 
 async def test_in_the_pod_of_the_scheduler_its_own_settings_lead_to_slurm(world, tmp_path):
@@ -244,9 +257,47 @@ async def test_in_the_pod_of_the_scheduler_its_own_settings_lead_to_slurm(world,
         question = Question(
             kind="pod", name="web", namespace="default", config=config, kubeconfig=tmp_path / "kubeconfig"
         )
-        text = await answer(question)
+        text = (await answer(question)).text
     assert f"Slurm job       {job}: PENDING, Resources\n" in text
     assert "not read" not in text
+
+
+async def test_when_slurm_does_not_answer_what_the_scheduler_noted_is_told_and_that(world, tmp_path):
+    configure(world)
+    world.slurm.is_down = True
+    world.add_pod()
+    say(world, "web", "Slurm job 7 waits: Priority", **{"sunkpy.dev/job-id": "7"})
+    text = await of_pod(world, tmp_path, asks_slurm=True)
+    assert text.startswith("Pod default/web waits in the queue of Slurm\n")
+    assert "7: PENDING, Priority; as the scheduler noted it on the pods" in text
+    assert "not read        Slurm's side: read job 7: " in text
+
+
+async def exit_code_of(world, tmp_path, *words):
+    """Of the command, in a process of its own."""
+    async with answering(world.api.handle, tmp_path) as kubeconfig, serving(world.slurm.app()) as port:
+        (tmp_path / "token").write_text("SLURM_JWT=t")
+        slurm = ("--slurmrestd", f"http://127.0.0.1:{port}", "--slurm-token-file", str(tmp_path / "token"))
+        asked = ["explain", *words, *slurm, "--kubeconfig", str(kubeconfig)]
+        shown = await asyncio.to_thread(click.testing.CliRunner().invoke, kubectl, asked)
+    return shown.exit_code, shown.output
+
+
+async def test_the_exit_code_tells_whether_there_was_an_answer(world, tmp_path):
+    configure(world)
+    world.add_pod()
+    say(world, "web", "Slurm job 7 waits: Priority", **{"sunkpy.dev/job-id": "7"})
+    assert (await exit_code_of(world, tmp_path, "pod", "web"))[0] == 0
+    assert await exit_code_of(world, tmp_path, "gang", "nobody") == (
+        1,
+        "Gang default/nobody does not exist\n\nwhat to do      See what there is: kubectl -n default get pods.\n",
+    )
+    world.slurm.is_down = True
+    code, shown = await exit_code_of(world, tmp_path, "pod", "web")
+    assert (code, "not read        Slurm's side: " in shown) == (3, True)
+    world.api.forbidden.add("pods")
+    code, shown = await exit_code_of(world, tmp_path, "pod", "web")
+    assert (code, shown.startswith("sunkpy: "), "pods is forbidden" in shown) == (1, True, True)
 
 
 def test_both_commands_explain_and_a_half_given_slurm_is_refused():

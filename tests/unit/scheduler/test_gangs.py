@@ -70,6 +70,21 @@ async def test_a_gang_is_handed_over_whole_and_each_node_waits_for_its_own_membe
         assert await epilogs[2] == (200, {"done": True})
 
 
+async def test_a_member_on_a_node_that_its_job_has_given_up_stays_under_a_job_of_its_own(world, tmp_path):
+    """`scontrol update jobid=N numnodes=2` of a running job; Slurm runs the epilog on the node that goes."""
+    async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
+        job_id = await start(world, call)
+        await world.until(lambda: len(world.bindings) == 3)
+        world.pod_runs("worker-2")
+        world.set_job(job_id, "RUNNING", nodes="n[1-2]")
+        status, answer = await call("epilog", job_id, node=3)
+        assert (status, answer["done"], answer["kept"]) == (200, True, True)
+        await world.until(lambda: len(world.submissions) == 2)
+        comment = f"k8s:default/band:uid-of-band/apart-{world.pod('worker-2')['metadata']['uid']}"
+        assert (world.submissions[1]["comment"], world.submissions[1]["required_nodes"]) == (comment, ["n3"])
+        assert (world.deleted, world.cancelled) == ([], [])
+
+
 async def test_a_gang_of_which_one_prolog_alone_was_heard_is_bound_when_all_are_through(world, tmp_path, monkeypatch):
     monkeypatch.setattr(job_poll, "_REASON_EACH_S", 0.05)
     async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
@@ -244,6 +259,39 @@ async def test_a_replacement_takes_the_place_again_once_the_pod_before_it_is_gon
         world.pod_is_gone("worker-1")
         await world.until(lambda: world.bindings[-1] == ("worker-1-again", "node-1"))
         assert world.cancelled == []
+
+
+async def test_a_replacement_that_asks_for_more_than_its_place_holds_gets_a_job_of_its_own(world, tmp_path):
+    async with leading(world, tmp_path, families=WITH_BAND) as server, hook_client(server) as call:
+        await start_band(world, call, ("n2", 2), ("n1", 1))
+        add_band(world, "worker", 1)
+        await world.until(lambda: len(world.bindings) == 2)
+        world.pod_is_gone("worker-1")
+        larger = add_band(world, "worker", 1, "worker-1-again", cpu="2")
+        await world.until(lambda: len(world.submissions) == 2)
+        comment = f"k8s:default/band:uid-of-band/apart-{larger['metadata']['uid']}"
+        assert (world.submissions[1]["comment"], world.submissions[1]["cpus_per_task"]) == (comment, 2)
+        (told,) = await world.until(lambda: world.notes("AsksForMore"))
+        assert told.endswith("lacks cpu: needs 2, has 1: it gets a job of its own")
+        add_band(world, "worker", 0)
+        await world.until(lambda: world.bindings[-1] == ("worker-0", "node-2"))
+        assert (len(world.bindings), world.cancelled, world.deleted) == (3, [], [])
+
+
+async def test_a_job_that_starts_for_pods_that_were_made_larger_meanwhile_is_given_back_and_another_is_submitted(
+    world, tmp_path
+):
+    async with leading(world, tmp_path, families=WITH_BAND):
+        add_band(world, "leader", 0)
+        await world.until(lambda: world.submissions)
+        (small,) = world.jobs
+        add_band(world, "leader", 0, "leader-0-again", cpu="2")
+        world.pod_vanishes("leader-0")
+        runs_on(world, small, ("n2", 2), ("n1", 1))
+        await world.until(lambda: len(world.submissions) == 2)
+        assert (world.cancelled, world.bindings) == ([small], [])
+        (before, now) = ((job["tasks"], job["cpus_per_task"]) for job in world.submissions)
+        assert (before, now) == ((3, 1), (1, 4))
 
 
 async def test_when_slurm_forgot_the_job_those_that_run_are_covered_and_those_that_come_get_jobs_of_their_own(

@@ -236,17 +236,24 @@ async def leading(world, tmp_path, *, poll_seconds=0.02, families=FAMILIES, phas
     """A scheduler that leads on the world, with changed settings; gives its hook server."""
     async with connections(world, tmp_path) as (kube, slurm, settings):
         settings = msgspec.structs.replace(settings, poll_seconds=poll_seconds, **changes)
-        process = Process("scheduler", settings)
-        metrics = SchedulerMetrics(process.registry)
-        server = HookServer(port=0, metrics=metrics)
-        parts = {"kube": kube, "slurm": slurm, "settings": settings, "process": process, "metrics": metrics}
-        task = asyncio.ensure_future(Term(**parts, families=families, phases=phases).run(server))
-        try:
-            await world.until(lambda: server.hooks is not None or task.done())
-            if task.done():
-                task.result()
+        async with term(world, kube, slurm, settings, families=families, phases=phases) as server:
             yield server
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+
+
+@contextlib.asynccontextmanager
+async def term(world, kube, slurm, settings, **parts):
+    """One term of a scheduler between these two, whatever stands behind them; gives its hook server."""
+    process = Process("scheduler", settings)
+    metrics = SchedulerMetrics(process.registry)
+    server = HookServer(port=0, metrics=metrics)
+    parts |= {"kube": kube, "slurm": slurm, "settings": settings, "process": process, "metrics": metrics}
+    task = asyncio.ensure_future(Term(**{"families": FAMILIES} | parts).run(server))
+    try:
+        await world.until(lambda: server.hooks is not None or task.done())
+        if task.done():
+            task.result()
+        yield server
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

@@ -61,6 +61,8 @@ def test_a_token_file_is_read_for_each_request(tmp_path: Path) -> None:
     assert tokens.token() == "one"
     path.write_text("two")
     assert tokens.token() == "two"
+    path.write_text("SLURM_JWT=three\n")  # as scontrol prints it
+    assert tokens.token() == "three"
 
 
 @pytest.mark.parametrize("content", [None, "", "  \n"])

@@ -3,6 +3,7 @@ import json
 import msgspec
 import pytest
 
+from sunkpy.core.model.room import Room
 from sunkpy.core.model.states import JobId
 from sunkpy.slurm import JobSubmission, JobUpdate, NodesSnapshot, NotModified, errors, wire
 from tests.unit.slurm.answers import NOBODY, SERVERS, Rest, answer, slurm_errors
@@ -68,6 +69,7 @@ async def test_a_running_and_a_failed_job_are_read(rest: Rest, slurm: str, api: 
     slurm_client = rest.client(api)
     running = await slurm_client.job(JobId(1))
     assert (running.tasks, running.layout) == (1, ((running.nodes, 1),))
+    assert running.room == {running.nodes: Room(cpus=1, memory_mib=100, gres={})}
     assert running.is_running
     assert (running.user, running.comment, running.nodes) == ("k8s", "k8s:default/web-0:uid-1", NODE)
     failed = await slurm_client.job(JobId(1))
@@ -286,3 +288,6 @@ def test_how_the_tasks_lie_is_read_in_the_order_of_the_job() -> None:
     job = msgspec.convert(body, wire.WireJob).to_core()
     assert job.layout == (("n11", 2), ("n13", 2), ("n12", 1))
     assert job.devices == {"n11": {"gpu": (0, 1)}, "n13": {"gpu": (0, 1)}, "n12": {"gpu": (0,)}}
+    assert [room.gres for room in job.room.values()] == [{"gpu": 2}, {"gpu": 2}, {"gpu": 1}]
+    partly = msgspec.convert(body | {"gres_detail": ["gpu:2"]}, wire.WireJob).to_core()
+    assert [room.gres for room in partly.room.values()] == [None] * 3

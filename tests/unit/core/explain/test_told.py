@@ -51,5 +51,6 @@ def test_a_job_that_slurm_did_not_take_is_no_job(message):
 
 def test_of_any_other_job_only_the_number_is_known():
     assert told_by([make_pod(annotations=JOB)], placed=()).job == JobView(id=7)
-    assert told_by([make_pod(annotations={"sunkpy.dev/job-id": "no"})], placed=()).job is None
+    for text in ("no", "9" * 5000, ""):
+        assert told_by([make_pod(annotations={"sunkpy.dev/job-id": text})], placed=()).job is None
     assert told_by([make_pod(annotations=JOB, node="a", phase="Succeeded")], placed=()).is_bound is False

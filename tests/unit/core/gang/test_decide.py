@@ -254,6 +254,12 @@ def test_a_pod_whose_job_slurm_has_lost_keeps_running_under_a_new_one():
     assert decide_gang(view(pod, job(missing=2), covered), POLICY) == [Cover(pod=pod, job=8)]
 
 
+def test_a_job_that_was_suspended_before_it_covered_anybody_makes_room_for_another():
+    pod = make_pod(node="k1", running=True)
+    (cancel,) = decide_gang(view(pod, job(missing=2), job("SUSPENDED", id=8, nodes=("n1",))), POLICY)
+    assert cancel == Cancel(job=8, why="it was suspended before it held the nodes of its pods")
+
+
 @pytest.mark.parametrize(("noted", "expected"), [("0", [NoteDevices]), ("3", []), ("", [NoteDevices])])
 def test_the_devices_of_the_job_that_covers_it_are_noted_on_the_pod(noted, expected):
     pod = make_pod(

@@ -456,6 +456,19 @@ def test_a_member_for_which_a_cover_has_no_room_is_set_apart_and_those_that_run_
     assert isinstance(told, Report)
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_member_for_which_the_job_has_no_slot_since_its_owner_wants_more_is_set_apart(leaves):
+    """Or since the job was made smaller; while a pod is leaving, its place may be the one."""
+    fewer = msgspec.structs.replace(RUNS, tasks=2, layout=(("n1", 1), ("n2", 1)))
+    runs = make_pod(node="k1", running=True)
+    other = make_pod("other", uid="other", node="k2", running=True, deleting=leaves)
+    late = make_pod("late", uid="late")
+    gang, (_, _, late) = band(("leader", 0, runs), ("worker", 0, other), ("worker", 1, late), one_per_node=True)
+    actions = decide_gang(band_view(gang, fewer, placed={"uid-1": "n1", "other": "n2"}, bound_to=7), POLICY)
+    assert [type(action) for action in actions] == ([Report] if leaves else [SetApart])
+    assert actions[0].pod == late
+
+
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_cover_whose_pods_have_ended_is_not_for_those_that_come(phase):
     late = make_pod("late", uid="late")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sunkpy.core.model.gres import gres_count, gres_indices
+from sunkpy.core.model.gres import gres_count, gres_counts, gres_indices
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,11 @@ from sunkpy.core.model.gres import gres_count, gres_indices
 )
 def test_devices_are_counted(text, count):
     assert gres_count(text) == count
+    assert sum(gres_counts(text).values()) == count
+
+
+def test_devices_are_counted_by_name():
+    assert gres_counts("gpu:h100:2(IDX:0-1),gpu:a100:1(IDX:2),nic:1(IDX:0)") == {"gpu": 3, "nic": 1}
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """A small world of one workload, its gangs and their jobs, in which a course of events is played.
 
-The owner makes pods for three places, and cannot be read for a while; Slurm starts, preempts and forgets jobs; the
-scheduler looks, and another one takes over that knows nothing but the comments of jobs and what stands on the pods. A
-workload can be several gangs: pods beyond the places, pods that were set apart, generations that follow one another.
+The owner makes pods for three places, asks for more from some time on, and cannot be read for a while; Slurm starts,
+preempts, suspends, requeues and forgets jobs; the scheduler looks, and another one takes over that knows nothing but
+the comments of jobs and what stands on the pods. A workload can be several gangs: pods beyond the places, those that
+were set apart, generations that follow one another.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ from sunkpy.core.gang.families import assemble_beside, identify
 from sunkpy.core.gang.gang import apart_unit, extra_unit
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.request import Policy
+from sunkpy.core.gang.slots import rounded
 from sunkpy.core.gang.view import GangView, JobView, explain_generation, holds_its_node
-from sunkpy.core.model.objects import OddOwner
+from sunkpy.core.model.layout import spread
+from sunkpy.core.model.matching import pod_requests
+from sunkpy.core.model.objects import Container, OddOwner, Resources
+from sunkpy.core.model.room import Room
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.families.ensembles import ENSEMBLES, GENERATIONS, LEADER_FIRST, OF_THE_LEADER, below
 
@@ -44,7 +49,9 @@ class Course:
         self.between = {}
         self.pods, self.places, self.ids, self.nodes, self.noted = {}, {}, {}, {}, {}
         self.units, self.apart = {}, {}
+        self.asked = {}
         self.tries = self.restarts = self.submitted = 0
+        self.cpu = ""
         self.idle_s = 0.0
 
     def view(self, id):
@@ -93,6 +100,9 @@ class Course:
             made, workers = below(leader, made)
             self.between[made.uid] = (workers, leader.uid)
         made = replace(made, metadata=replace(made.metadata, creation_timestamp=f"{self.tries:04}"))
+        if self.cpu:
+            containers = (Container(name="c", resources=Resources(requests={"cpu": self.cpu})),)
+            made = replace(made, spec=replace(made.spec, containers=containers))
         self.pods[made.uid], self.places[made.uid] = made, place
         self._settle_in(made.uid, identify(made, self._above(made)))
 
@@ -146,8 +156,19 @@ class Course:
         waiting = [(unit, job) for unit, job in self._jobs() if job.is_pending]
         for unit, job in waiting:
             given = job.required or FITS.eligible[: min(nodes, job.tasks)]
-            unit.jobs[job.id] = replace(job, state=frozenset({"RUNNING"}), nodes=given)
+            layout = spread(given, job.tasks)
+            begun = {"state": frozenset({"RUNNING"}), "nodes": given, "layout": layout}
+            unit.jobs[job.id] = replace(job, **begun, room=self._room(job, layout))
         return bool(waiting)
+
+    def _room(self, job, layout):
+        """Slurm gives what it was asked for."""
+        request, room = self.asked[job.id], {}
+        for node, slots in layout:
+            cpus = slots * request.cpus_per_task
+            memory_mib = request.memory_mib_per_node or request.memory_mib_per_cpu * cpus
+            room[node] = Room(cpus=cpus, memory_mib=memory_mib, gres={})
+        return room
 
     def slurm(self, what, which):
         live = [(unit, job) for unit, job in self._jobs() if job.is_live]
@@ -156,10 +177,20 @@ class Course:
         elif what == "ended":
             for unit, job in self._jobs():
                 unit.jobs[job.id] = replace(job, state=job.state - {"COMPLETING"})
+        elif what in ("suspend", "resume", "requeue"):
+            self._disturb(what)
         elif live:
             unit, job = live[which % len(live)]
             over = {"PREEMPTED", "COMPLETING"} if not job.is_pending else {"CANCELLED"}
             unit.jobs[job.id] = replace(job, **({"missing": 2} if what == "lose" else {"state": frozenset(over)}))
+
+    def _disturb(self, what):
+        """What an administrator does to all jobs."""
+        for unit, job in self._jobs():
+            state = {"suspend": "SUSPENDED", "resume": "RUNNING", "requeue": "PENDING"}[what]
+            if job.state == {"SUSPENDED" if what == "resume" else "RUNNING"}:
+                kept = {} if what != "requeue" else {"nodes": (), "layout": (), "room": {}}
+                unit.jobs[job.id] = replace(job, state=frozenset({state}), **kept)
 
     def _jobs(self):
         return [(unit, job) for unit in self.units.values() for job in unit.jobs.values()]
@@ -226,6 +257,7 @@ class Course:
             case Submit(request=request):
                 self.submitted += 1
                 number, required = self.submitted, request.required_nodes
+                self.asked[number] = request
                 unit.jobs[number] = JobView(
                     id=number, state=frozenset({"PENDING"}), tasks=request.tasks, required=required
                 )
@@ -262,6 +294,14 @@ class Course:
         own = {uid: pod for uid, pod in self.pods.items() if self.units.get(self.ids[uid]) is unit}
         places = [pod.annotations.get("sunkpy.dev/place") for pod in own.values() if holds(pod)]
         assert len(set(places)) == len(places), "two pods on one place"
+        self._none_takes_what_is_others(unit.jobs[job])
+
+    def _none_takes_what_is_others(self, job):
+        """The pods that were bound under a job ask for no more than it has on any of their nodes."""
+        for node, room in job.room.items():
+            there = [pod for uid, pod in self.pods.items() if self.nodes.get(uid) == node and holds(pod)]
+            own = [rounded(pod_requests(pod.spec)) for pod in there if self.noted[pod.uid] == job.id]
+            assert sum(each["cpu"] for each in own) <= room.cpus * 1000, "more than Slurm gave"
 
     def new_leader(self):
         """Another scheduler takes over: jobs are known by their comments, bound pods by the job that they name."""
@@ -298,6 +338,8 @@ class Course:
                 self.end(place, "Failed" if event == "fail" else "Succeeded")
             case "start" | "look" | "restart" | "new_leader" | "odd" | "mended":
                 getattr(self, event)()
+            case "larger":
+                self.cpu = "3"
             case "all":
                 for each in PLACES:
                     self.create(each)

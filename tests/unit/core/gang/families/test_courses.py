@@ -17,9 +17,9 @@ from sunkpy.core.gang.view import GangView
 from tests.unit.core.gang.families.courses import FITS, POLICY, Course
 from tests.unit.core.gang.families.ensembles import ENSEMBLES, OF_THE_LEADER
 
-EVENTS = ("all", "look", "start", "create", "delete", "gone", "fail", "succeed", "restart", "new_leader")
+EVENTS = ("all", "look", "start", "create", "larger", "delete", "gone", "fail", "succeed", "restart", "new_leader")
 ODDITIES = ("odd", "mended")
-SLURMS = ("preempt", "lose", "fewer nodes", "ended")
+SLURMS = ("preempt", "lose", "fewer nodes", "ended", "suspend", "resume", "requeue")
 STEPS = st.lists(st.tuples(st.sampled_from((*EVENTS, *ODDITIES, *SLURMS)), st.integers(0, 2)), max_size=14)
 
 

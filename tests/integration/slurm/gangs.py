@@ -1,0 +1,185 @@
+"""A gang of three pods on a real Slurm of five nodes. Slurm is read, asked and told by the scheduler's own parts.
+
+The pods are values: what was decided about them counts as done, as if kubelets and apiserver had been told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from sunkpy.core.gang import actions as act
+from sunkpy.core.gang.decide import decide_gang
+from sunkpy.core.gang.families import assemble, identify
+from sunkpy.core.gang.gang import Gang, Suspension
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.request import Policy
+from sunkpy.core.gang.view import GangView
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId
+from sunkpy.core.placement.eligibility import Eligibility
+from sunkpy.runtime.queue import WorkQueue
+from sunkpy.scheduler.claims import Claims
+from sunkpy.scheduler.entries import GangEntry
+from sunkpy.scheduler.job_poll import JobPoller
+from sunkpy.scheduler.job_search import JobSearch
+from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.scheduler.submit import JobWriter
+from sunkpy.slurm import Slurm
+from tests.integration.slurm.daemons import Machines, free_ports
+from tests.unit.core.gang.families import workload
+from tests.unit.core.gang.pods import make_pod
+
+NODES: Final = ("n1", "n2", "n3", "n4", "n5")
+CPUS: Final = 2
+POLICY: Final = Policy(gpu_resources={"nvidia.com/gpu": "gpu"}, suspend_owners=True)
+
+_CONF = """\
+MaxNodeCount=16
+PrologFlags=Alloc
+Epilog=/etc/slurm/epilog.sh
+SelectTypeParameters=CR_Core_Memory
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+SchedulerParameters=batch_sched_delay=0
+SlurmdTimeout=10
+"""
+
+_EPILOG = """\
+#!/bin/bash
+echo "$SLURM_JOB_ID $SLURMD_NODENAME" >> /var/log/epilogs
+"""
+
+_PRIVATE: Final = ("/tmp", "/run", "/var/spool/slurmd")
+
+
+def five_nodes() -> Machines:
+    """Each has a slurmd that signals find by a name of its own, `slurmd-n1`.
+
+    Slurm itself goes by the first word of the command, and runs as slurmd under no other.
+    """
+    own = " && ".join(f"mkdir -p {folder} && mount -t tmpfs -o mode=755 tmpfs {folder}" for folder in _PRIVATE)
+    lines = []
+    for node, port in zip(NODES, free_ports(len(NODES)), strict=True):
+        conf = f"CPUs={CPUS} RealMemory=4000 Port={port}"
+        start = f'{own} && exec -a slurmd /usr/sbin/slurmd-{node} -D -Z -N {node} --conf "{conf}"'
+        lines.append(f"ln /usr/sbin/slurmd /usr/sbin/slurmd-{node}\n")
+        alone = f"unshare --mount --propagation unchanged bash -c '{start}'"
+        lines.append(f"keep {alone} >> /var/log/slurmd-{node}.log 2>&1 &\n")
+    return Machines(conf=_CONF, start="".join(lines), files={"epilog.sh": _EPILOG})
+
+
+class Ring:
+    """Three pods, each with a node of its own, and what the scheduler knows of them.
+
+    `states` are all in which its jobs were seen, in order.
+    """
+
+    def __init__(
+        self, slurm: Slurm, name: str, *, nodes: Sequence[str] = NODES[:3], restarts: str = "Never", **annotations: str
+    ) -> None:
+        clock = asyncio.get_running_loop().time
+        marks = {"sunkpy.dev/gang": name, "sunkpy.dev/gang-size": str(len(nodes))}
+        marks |= {f"sunkpy.dev/{key.replace('_', '-')}": text for key, text in annotations.items()}
+        asked = {"requests": {"cpu": str(CPUS)}, "annotations": marks, "restart_policy": restarts}
+        self.pods = [make_pod(f"{name}-{number}", uid=f"{name}-{number}", **asked) for number in range(len(nodes))]
+        self.id: GangId = identify(self.pods[0])
+        self.placed: dict[str, str] = {}
+        self.states: list[frozenset[str]] = []
+        self._nodes = nodes
+        self._clock = clock
+        self.owner = workload.owner({"kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": name}})
+        ledger = Ledger(clock)
+        metrics = SchedulerMetrics(CollectorRegistry())
+        self._claims = Claims(slurm=slurm, user="k8s", ledger=ledger, clock=clock)
+        search = JobSearch(slurm, user="k8s", ledger=ledger, clock=clock)
+        queue: WorkQueue[GangId] = WorkQueue("gangs")
+        self._writer = JobWriter(
+            slurm=slurm, user="k8s", search=search, ledger=ledger, queue=queue, metrics=metrics, clock=clock
+        )
+        self._poller = JobPoller(slurm, ledger, metrics, user="k8s", poll_s=1.0, clock=clock, on_change=lambda _: None)
+        self.entry: GangEntry = ledger.ensure(self.id)
+
+    @property
+    def gang(self) -> Gang | None:
+        """As its family makes it, below an owner that can be suspended."""
+        if not self.pods:
+            return None
+        made = assemble(self.id, self.pods)
+        return msgspec.structs.replace(made, suspension=Suspension(owner=self.owner))
+
+    @property
+    def job(self) -> JobId:
+        """Under which it was submitted last."""
+        return max(self.entry.jobs)
+
+    def view(self) -> GangView:
+        """What is known now."""
+        refused = {node: "is another test's" for node in NODES if node not in self._nodes}
+        view = self.entry.view(self.gang, placed=self.placed, now=self._clock())
+        return msgspec.structs.replace(view, eligibility=Eligibility(eligible=tuple(self._nodes), refused=refused))
+
+    async def look(self) -> list[act.GangAction]:
+        """Ask Slurm, and decide."""
+        await self._poller.poll()
+        for known in self.entry.jobs.values():
+            if known.state and known.state not in self.states[-1:]:
+                self.states.append(known.state)
+        return decide_gang(self.view(), POLICY)
+
+    async def epilog_called(self) -> bool:
+        """As when an epilog calls: Slurm is asked in full. Does the job run on?"""
+        return await self._claims.still_runs(self.entry.jobs[self.job])
+
+    async def step(self) -> list[act.GangAction]:
+        """Ask Slurm, decide, and do it."""
+        actions = await self.look()
+        for action in actions:
+            await self._do(action)
+        return actions
+
+    async def until(self, kind: type[act.GangAction], *, timeout_s: float = 60.0) -> list[act.GangAction]:
+        """Step until something of this kind is to be done; all that was decided then."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    actions = await self.step()
+                    if any(isinstance(action, kind) for action in actions):
+                        return actions
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise AssertionError(f"no {kind.__name__}; states seen: {self.states}; now {self.view()}") from None
+
+    async def _do(self, action: act.GangAction) -> None:
+        match action:
+            case act.Submit(request=request):
+                await self._writer.submit(self.entry, request)
+            case act.Bind(job=job, bindings=bindings):
+                self.entry.now_under(job)
+                for binding in bindings:
+                    self.placed[binding.pod.uid] = binding.slurm_node
+                    self._replace(make_bound(binding.pod, binding.slurm_node))
+            case act.Cover(job=job):
+                self.entry.now_under(job)
+            case act.Cancel(job=job, why=why):
+                await self._writer.cancel(self.entry, job, why=why)
+            case act.Finish():
+                await self._writer.finish(self.entry, action)
+            case act.Evict(pod=pod):
+                gone = msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-11-21T00:00:00Z")
+                self._replace(msgspec.structs.replace(pod, metadata=gone))
+
+    def _replace(self, pod: Pod) -> None:
+        self.pods = [pod if pod.uid == each.uid else each for each in self.pods]
+
+
+def make_bound(pod: Pod, slurm_node: str) -> Pod:
+    """The pod, running on the Kubernetes node that stands behind a Slurm node."""
+    running = make_pod(running=True, phase="Running").status
+    spec = msgspec.structs.replace(pod.spec, node_name=f"k-{slurm_node}")
+    return msgspec.structs.replace(pod, spec=spec, status=running)
