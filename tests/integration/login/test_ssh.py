@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,11 +124,28 @@ def test_a_home_that_somebody_else_has_is_not_entered(pod: LoginPod, keys: dict[
     assert _run(pod, keys, "carl", "stat -c %U .") == "carl"
 
 
-def test_a_terminal_greets_and_does_not_wait_for_slurm(pod: LoginPod, keys: dict[str, Key]):
+def test_a_terminal_greets_with_what_there_is_and_how_busy_it_is(pod: LoginPod, keys: dict[str, Key]):
+    is_up = lambda: "idle" in pod.said("ann", keys["ann"], "sinfo --noheader --format=%t")[1]  # noqa: E731
+    assert wait_until(is_up, timeout_s=60, every_s=0.5), pod.log()
+    _run(pod, keys, "ann", "sbatch --hold --chdir=/tmp --wrap=true")
     code, output = pod.said("ann", keys["ann"], "tty; bash -lic true", options=("RequestTTY=force", "LogLevel=ERROR"))
+    _run(pod, keys, "ann", "scancel --me")
     assert code == 0, output
     assert output.startswith("/dev/pts/")
-    assert "NODES(A/I/O/T)" in output
+    assert re.search(r"idle +mixed +alloc +drain +down\s+low +up +1 +0 +0 +0 +0\s", output), output
+    assert "Your jobs: 1 pending" in output
+
+
+def test_nobody_waits_for_a_slurmctld_that_does_not_answer(pod: LoginPod, keys: dict[str, Key], slurm: RealSlurm):
+    slurm.send("STOP", "slurmctld")
+    try:
+        start = time.monotonic()
+        terminal = ("RequestTTY=force", "LogLevel=ERROR")
+        code, output = pod.said("ann", keys["ann"], "bash -lic 'echo in after $SECONDS'", options=terminal)
+    finally:
+        slurm.send("CONT", "slurmctld")
+    assert (code, "Slurm does not answer now; jobs go on." in output) == (0, True), output
+    assert time.monotonic() - start < 6, "the greeting has two seconds"
 
 
 def test_who_is_added_comes_in_and_who_is_removed_is_out_at_once(pod: LoginPod, keys: dict[str, Key]):
