@@ -100,7 +100,15 @@ def accounts(config_path: Path, dry_run: bool, wanted: Path | None) -> None:
 @click.option("--jwt-secret", default="", help="Secret for jwt.key (auth/jwt); left out, none is made.")
 @click.option("--database-secret", default="", help="Secret for the password of the database; left out, none is made.")
 @click.option("--ssh-host-secret", default="", help="Secret for the host key of sshd; left out, none is made.")
-def keys(namespace: str, slurm_secret: str, jwt_secret: str, database_secret: str, ssh_host_secret: str) -> None:
+@click.option("--compute-ssh-host-secret", default="", help="The same for sshd on compute nodes.")
+def keys(
+    namespace: str,
+    slurm_secret: str,
+    jwt_secret: str,
+    database_secret: str,
+    ssh_host_secret: str,
+    compute_ssh_host_secret: str,
+) -> None:
     """Make the keys of a Slurm cluster, once: an existing Secret is never touched."""
     import asyncio
 
@@ -108,10 +116,11 @@ def keys(namespace: str, slurm_secret: str, jwt_secret: str, database_secret: st
     from sunkpy.kube.client import Kube
 
     wanted = {
-        "slurm.key": slurm_secret,
-        "jwt.key": jwt_secret,
-        "password": database_secret,
-        "ssh_host_ed25519_key": ssh_host_secret,
+        slurm_secret: "slurm.key",
+        jwt_secret: "jwt.key",
+        database_secret: "password",
+        ssh_host_secret: "ssh_host_ed25519_key",
+        compute_ssh_host_secret: "ssh_host_ed25519_key",
     }
 
     async def ensure() -> list[str]:

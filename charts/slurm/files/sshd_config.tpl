@@ -1,6 +1,10 @@
+{{- /* Of the login pods, and, with .compute, of the sshd beside slurmd. */ -}}
+{{- $ssh := .Values.login.ssh -}}
+{{- /* Without cgroups a session on a compute node ends with its job by what its programs carry, so there is none without one. */ -}}
+{{- $forwards := or (not .compute) (eq .Values.slurmConfig.cgroup "auto") -}}
 # sshd takes the first word on anything, so login.ssh.extra, which comes last, adds to what stands here. A Match block
 # there could say otherwise; PAM would still refuse every password, and everybody below uid 1000.
-Port 2222
+Port {{ .compute | ternary 22 2222 }}
 PidFile /run/sshd.pid
 AuthenticationMethods publickey
 PubkeyAuthentication yes
@@ -10,21 +14,27 @@ HostbasedAuthentication no
 PermitRootLogin no
 PermitUserEnvironment no
 PermitTunnel no
+GatewayPorts no
+AllowTcpForwarding {{ $forwards | ternary (get (dict "all" "yes" "local" "local" "none" "no") $ssh.portForwarding) "no" }}
+AllowStreamLocalForwarding {{ $forwards | ternary (get (dict "all" "yes" "local" "local" "none" "no") $ssh.portForwarding) "no" }}
+X11Forwarding {{ and $forwards $ssh.x11 | ternary "yes" "no" }}
 StrictModes yes
 UsePAM yes
 AuthorizedKeysCommand /usr/local/bin/ssh-keys-of %u
 AuthorizedKeysCommandUser nobody
-AuthorizedKeysFile {{ .Values.login.ssh.ownKeys | ternary ".ssh/authorized_keys" "none" }}
+AuthorizedKeysFile {{ $ssh.ownKeys | ternary ".ssh/authorized_keys" "none" }}
 TrustedUserCAKeys none
 # Names and greetings are those of the shell, by kubectl as well.
 PrintMotd no
 PrintLastLog no
 UseDNS no
-Subsystem sftp internal-sftp
+Subsystem sftp {{ .compute | ternary "/usr/lib/openssh/sftp-server" "internal-sftp" }}
 # Behind a Service all people may seem to come from one address: nobody is shut out for what another one did.
 PerSourcePenalties no
 ClientAliveInterval 60
 AcceptEnv LANG LC_*
-{{- with .Values.login.ssh.extra }}
+{{- if not .compute }}
+{{- with $ssh.extra }}
 {{ . }}
+{{- end }}
 {{- end }}

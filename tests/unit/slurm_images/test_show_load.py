@@ -48,7 +48,9 @@ def test_states_of_one_kind_are_added_up_for_each_partition_in_slurms_order(tmp_
 
 def test_ones_own_jobs_are_counted_by_state(tmp_path: Path):
     squeue = "printf '%s\\n' RUNNING PENDING RUNNING"
-    assert show(tmp_path, sinfo="echo low up 1 idle", squeue=squeue).stdout.endswith("Your jobs: 1 pending, 2 running\n")
+    assert show(tmp_path, sinfo="echo low up 1 idle", squeue=squeue).stdout.endswith(
+        "Your jobs: 1 pending, 2 running\n"
+    )
     assert "jobs" not in show(tmp_path, sinfo="echo low up 1 idle").stdout
 
 

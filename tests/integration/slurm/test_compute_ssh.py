@@ -1,0 +1,166 @@
+"""By ssh to the node of one's job, as a part of it: sshd as the chart starts it, pam_slurm_adopt, real Slurm.
+
+Once without cgroups, and once with the plugin for them that fits this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from demo.person import CLIENT, Key
+from devcluster import packages
+from devcluster.waiting import wait_until
+from tests.integration.screen import ASK, Screen
+from tests.integration.slurm.site import VALUES, Node, Site
+from tests.polling import listens
+
+pytestmark = pytest.mark.integration
+
+NODES: Final = (Node("adopt-1", cpus=2), Node("adopt-2", cpus=2))
+QUIET: Final = (
+    "BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "IdentitiesOnly=yes", "LogLevel=ERROR",
+)  # fmt: skip
+
+
+def _values(keys: Mapping[str, Key], cgroup: str) -> Mapping[str, object]:
+    people = {name: {**person, "sshKeys": [keys[name].public]} for name, person in VALUES["users"]["people"].items()}
+    return {
+        **VALUES,
+        "users": {"people": people},
+        "slurmConfig": {**VALUES["slurmConfig"], "cgroup": cgroup},
+        "compute": {"ssh": {"enabled": True}},
+        "login": {"ssh": {"x11": True}},
+    }
+
+
+class People:
+    """Of a site whose nodes they reach by ssh. `cgroup` as in its values."""
+
+    def __init__(self, site: Site, keys: Mapping[str, Key], cgroup: str) -> None:
+        self.site, self._keys, self.cgroup = site, keys, cgroup
+
+    def ssh(self, user: str, node: str, *command: str, flags: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+        """A client, started."""
+        known = self._keys.get(user, self._keys["ann"])
+        flags = (*(word for option in QUIET for word in ("-o", option)), *flags)
+        port = str(self.site.ssh_ports[node])
+        argv = ["ssh", "-F", "none", *flags, "-i", str(known.file), "-p", port, f"{user}@127.0.0.1", *command]
+        out = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        return subprocess.Popen(argv, **out, text=True, env={"PATH": os.environ["PATH"]})
+
+    def said(self, user: str, node: str, *command: str) -> tuple[int, str]:
+        """Exit code and output; 255 when sshd refuses them."""
+        client = self.ssh(user, node, *command)
+        output, _ = client.communicate(timeout=60)
+        return client.returncode, output.strip()
+
+    def job(self, user: str, node: str) -> str:
+        """The number of a job of somebody whose script runs there."""
+        begin = f"cd; rm -f on; j=$(sbatch --parsable --mem=200 -o /dev/null -w {node} --wrap 'touch on; sleep 600')"
+        until = "for _ in {1..200}; do [ -e on ] && echo $j && exit; sleep 0.1; done; exit 1"
+        code, said = self.site.shell(user, f"{begin}; {until}")
+        assert code == 0, said + self.site.logs()
+        return said.strip()
+
+
+def _cgroups() -> list[Path]:
+    return [found for node in NODES for found in Path("/sys/fs/cgroup").glob(f"*/slurm_{node.name}")]
+
+
+@pytest.fixture(scope="module", params=["disabled", "auto"])
+def people(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[People]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: the daemons change their user")
+    packages.ensure(CLIENT, progress=print)
+    folder = tmp_path_factory.mktemp("keys")
+    keys = {name: Key(folder / name) for name in VALUES["users"]["people"]}
+    site = Site(tmp_path_factory.mktemp("site"), values=_values(keys, request.param), nodes=NODES)
+    try:
+        asyncio.run(site.settle())
+        assert wait_until(lambda: all(map(listens, site.ssh_ports.values())), timeout_s=30, every_s=0.1), site.logs()
+        yield People(site, keys, request.param)
+    finally:
+        site.stop()
+        for top in _cgroups():
+            for each in sorted((top, *(found for found in top.rglob("*") if found.is_dir())), reverse=True):
+                each.rmdir()
+
+
+@pytest.fixture(autouse=True)
+def nobody_has_a_job(people: People) -> Iterator[None]:
+    yield
+    asyncio.run(people.site.clear())
+
+
+def test_one_comes_where_one_has_a_job_and_nowhere_else(people: People):
+    assert people.said("ann", "adopt-1", "id")[0] == 255
+    job = people.job("ann", "adopt-1")
+    code, said = people.said("ann", "adopt-1", "hostname; id -un; pwd; echo $SLURM_JOB_ID")
+    assert (code, said.split()) == (0, ["adopt-1", "ann", "/home/ann", job]), said
+    assert people.said("ann", "adopt-2", "id")[0] == 255
+    for stranger in ("bob", "root", "slurm", "k8s"):
+        assert people.said(stranger, "adopt-1", "id")[0] == 255
+
+
+def test_of_several_jobs_the_newest_is_the_one_and_without_cgroups_it_cannot_be_told(people: People):
+    people.job("ann", "adopt-1")
+    newest = people.job("ann", "adopt-1")
+    code, said = people.said("ann", "adopt-1", "echo $SLURM_JOB_ID")
+    assert (code, code == 0 and said) == ((0, newest) if people.cgroup == "auto" else (255, False)), said
+
+
+def test_a_session_ends_with_its_job_and_takes_all_along(people: People):
+    job = people.job("ann", "adopt-1")
+    left = "setsid nohup sleep 4242 > /dev/null 2>&1 &"
+    with people.ssh("ann", "adopt-1", f"{left} echo in; sleep 4243") as session:
+        assert session.stdout is not None
+        assert session.stdout.readline() == "in\n"
+        people.site.shell("ann", f"scancel {job}")
+        assert session.wait(timeout=30) != 0
+    gone: Callable[[], bool] = lambda: subprocess.run(["pgrep", "-fx", "sleep 424[23]"], check=False).returncode == 1  # noqa: E731
+    assert wait_until(gone, timeout_s=30, every_s=0.2), people.site.logs()
+    assert people.said("ann", "adopt-1", "id")[0] == 255
+
+
+def test_a_session_is_held_by_what_slurm_gave_the_job_where_there_are_cgroups(people: People):
+    job = people.job("ann", "adopt-1")
+    code, said = people.said("ann", "adopt-1", "cat /proc/self/cgroup")
+    assert (code, f"job_{job}/step_extern" in said) == (0, people.cgroup == "auto"), said
+
+
+def test_no_key_is_in_reach(people: People):
+    people.job("ann", "adopt-1")
+    for file in ("/keys/slurm.key", "/etc/slurm/slurm.key", "/etc/sunkpy/sshd/keys/ssh_host_ed25519_key"):
+        code, said = people.said("ann", "adopt-1", f"cat {file}")
+        assert (code, "Permission denied" in said) == (1, True), said
+
+
+def test_without_cgroups_nothing_is_forwarded_for_no_program_would_tell_whose_it_is(people: People):
+    people.job("ann", "adopt-1")
+    other = f"[127.0.0.1]:{people.site.ssh_ports['adopt-2']}"
+    tunnel = people.ssh("ann", "adopt-1", flags=("-W", other))
+    try:
+        said = tunnel.communicate(timeout=5)[0]
+    except subprocess.TimeoutExpired:
+        tunnel.kill()
+        said = tunnel.communicate()[0]
+    assert ("SSH-2.0" in said) == (people.cgroup == "auto"), said
+
+
+def test_a_step_opens_windows_where_there_are_cgroups(people: People):
+    screen = Screen()
+    cookie = "00112233445566778899aabbccddeeff"
+    (people.site.slurm.root / "home/ann/window.sh").write_text(ASK)
+    try:
+        own = f"cd; export DISPLAY={screen.display}; xauth -q add $DISPLAY . {cookie}"
+        _, said = people.site.shell("ann", f"{own}; srun --x11 --mem=200 bash window.sh")
+    finally:
+        screen.close()
+    assert (screen.refusal in said) == (people.cgroup == "auto"), said
