@@ -29,6 +29,7 @@ from devcluster.waiting import NotYet, wait
 
 GPUS_PER_NODE: Final = 2
 _IMAGES: Final = ROOT / "build" / "images"
+_OF_OTHER_CHARTS: Final = ("openldap",)
 
 
 class CannotStart(Exception):
@@ -87,9 +88,10 @@ def read_images(suite: str) -> Mapping[str, Image]:
     """What the last build made: sunkpy, mariadb, slurmctld, slurmdbd, slurmrestd, slurmd, login."""
     path = _IMAGES / "images.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, Image]])[suite]
+        images = msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, Image]])[suite]
     except (OSError, KeyError) as error:
         raise CannotStart(f"{path} has no images of {suite}: run `make images SLURM_SUITE={suite}`") from error
+    return {name: image for name, image in images.items() if name not in _OF_OTHER_CHARTS}
 
 
 def publish(images: Mapping[str, Image]) -> Mapping[str, str]:
@@ -213,7 +215,9 @@ def put_to_sleep(other: Stack, tell: Tell) -> None:
 
     wait(pods_gone, timeout_s=120, what=f"slurmd pods of {other.release} gone")
     other.kubectl("scale", "deploy,statefulset", "--all", "-n", other.namespace, "--replicas=0")
-    other.kubectl("wait", "pods", "--all", "-n", other.namespace, "--for=delete", "--timeout=90s", timeout_s=100)
+    # A backup that has ended stays to be looked at.
+    lives = "--field-selector=status.phase!=Succeeded,status.phase!=Failed"
+    other.kubectl("wait", "pods", "--all", lives, "-n", other.namespace, "--for=delete", "--timeout=90s", timeout_s=100)
     tell(f"Slurm cluster {other.release} sleeps, its nodes are free")
 
 

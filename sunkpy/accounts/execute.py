@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sunkpy.core.accounts import Change
 from sunkpy.core.accounts.changes import (
     ChangeAssociation,
@@ -15,24 +17,26 @@ from sunkpy.core.accounts.changes import (
 from sunkpy.slurm import Slurm
 
 
-async def execute(slurm: Slurm, change: Change, *, cluster: str) -> None:
-    """Carry one change out.
+async def execute(slurm: Slurm, batch: Sequence[Change], *, cluster: str) -> None:
+    """Carry changes out that go together, see `in_batches`, with one request.
 
     Raises:
-        SlurmError: slurmdbd is away, or refuses it.
+        SlurmError: slurmdbd is away, or refuses them, some of which it may have carried out.
     """
-    match change:
-        case MakeQos():
+    members = [change.association for change in batch if isinstance(change, MakeMembership)]
+    places = [(change.after, change.before) for change in batch if isinstance(change, ChangeAssociation)]
+    match batch[0]:
+        case MakeQos() as change:
             await slurm.put_qos(change.name, change.after)
-        case ChangeQos():
+        case ChangeQos() as change:
             await slurm.put_qos(change.name, change.after, change.before)
-        case MakeAccount():
+        case MakeAccount() as change:
             await slurm.make_account(change.after, change.association, cluster=cluster)
-        case DescribeAccount():
+        case DescribeAccount() as change:
             await slurm.describe_account(change.name, change.after)
         case MakeMembership():
-            await slurm.make_membership(change.association, cluster=cluster)
+            await slurm.make_memberships(members, cluster=cluster)
         case ChangeAssociation():
-            await slurm.change_association(change.after, change.before, cluster=cluster)
-        case SetDefaultAccount():
+            await slurm.change_associations(places, cluster=cluster)
+        case SetDefaultAccount() as change:
             await slurm.set_default_account(change.user, change.after)

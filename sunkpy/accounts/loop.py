@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import structlog
@@ -17,7 +17,7 @@ from sunkpy.accounts.collect import plan_now
 from sunkpy.accounts.execute import execute
 from sunkpy.accounts.metrics import AccountsMetrics
 from sunkpy.accounts.settings import AccountsSettings
-from sunkpy.core.accounts import Plan, tell_change
+from sunkpy.core.accounts import Change, Plan, in_batches, tell_change
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import LeaseOver, Rejected, SlurmError
 
@@ -78,15 +78,25 @@ class AccountsLoop:
 
     async def _carry_out(self, plan: Plan) -> None:
         """All that can be done: what slurmdbd refuses does not keep the rest from it."""
-        for change in plan.changes:
-            try:
-                await execute(self._slurm, change, cluster=self._settings.cluster)
-            except Rejected as error:
-                self.problem = error.message
-                self._log.warning("slurmdbd refuses it", change=tell_change(change), error=error.message)
+        for batch in in_batches(plan.changes):
+            if await self._is_done(batch) or len(batch) == 1:
                 continue
+            for change in batch:
+                await self._is_done((change,))
+
+    async def _is_done(self, batch: Sequence[Change]) -> bool:
+        """False when slurmdbd refuses it; of several that may be for one of them, so only one alone is told."""
+        try:
+            await execute(self._slurm, batch, cluster=self._settings.cluster)
+        except Rejected as error:
+            if len(batch) == 1:
+                self.problem = error.message
+                self._log.warning("slurmdbd refuses it", change=tell_change(batch[0]), error=error.message)
+            return False
+        for change in batch:
             self._log.info("changed", change=tell_change(change))
             self._metrics.changes.labels(type(change).__name__).inc()
+        return True
 
     def _tell(self, plan: Plan) -> None:
         """What a person has to do something about, once and not at each reading."""

@@ -1,4 +1,4 @@
-"""The `sunkpy` command. Each process is imported only when it is run: an operator has no use for httpx."""
+"""The `sunkpy` command. Each process is imported only when it is run: an operator has no use for Slurm."""
 
 from __future__ import annotations
 
@@ -98,18 +98,24 @@ def accounts(config_path: Path, dry_run: bool, wanted: Path | None) -> None:
 @click.option("--namespace", required=True, help="Where the Secrets live.")
 @click.option("--slurm-secret", default="", help="Secret for slurm.key (auth/slurm); left out, none is made.")
 @click.option("--jwt-secret", default="", help="Secret for jwt.key (auth/jwt); left out, none is made.")
-@click.option("--database-secret", default="", help="Secret for the password of the database; left out, none is made.")
+@click.option(
+    "--database-secret",
+    "--password-secret",
+    "password_secret",
+    default="",
+    help="Secret for the password of a database or directory; left out, none is made.",
+)
 @click.option("--ssh-host-secret", default="", help="Secret for the host key of sshd; left out, none is made.")
 @click.option("--compute-ssh-host-secret", default="", help="The same for sshd on compute nodes.")
 def keys(
     namespace: str,
     slurm_secret: str,
     jwt_secret: str,
-    database_secret: str,
+    password_secret: str,
     ssh_host_secret: str,
     compute_ssh_host_secret: str,
 ) -> None:
-    """Make the keys of a Slurm cluster, once: an existing Secret is never touched."""
+    """Make the keys of a Slurm cluster or of a directory, once: an existing Secret is never touched."""
     import asyncio
 
     from sunkpy.install.keys import ensure_keys
@@ -118,7 +124,7 @@ def keys(
     wanted = {
         slurm_secret: "slurm.key",
         jwt_secret: "jwt.key",
-        database_secret: "password",
+        password_secret: "password",
         ssh_host_secret: "ssh_host_ed25519_key",
         compute_ssh_host_secret: "ssh_host_ed25519_key",
     }
@@ -129,6 +135,24 @@ def keys(
 
     for line in asyncio.run(ensure()):
         click.echo(line)
+
+
+@main.command()
+@click.option("--namespace", required=True, help="Where the Secret lives.")
+@click.option("--secret", required=True, help="Secret for tls.crt and tls.key.")
+@click.argument("hosts", nargs=-1, required=True)
+def certificate(namespace: str, secret: str, hosts: tuple[str, ...]) -> None:
+    """Make a certificate for some host names, once: an existing Secret is never touched."""
+    import asyncio
+
+    from sunkpy.install.keys import ensure_certificate
+    from sunkpy.kube.client import Kube
+
+    async def ensure() -> str:
+        async with await Kube.connect() as kube:
+            return await ensure_certificate(kube, namespace=namespace, secret=secret, hosts=hosts)
+
+    click.echo(asyncio.run(ensure()))
 
 
 @main.command("remove-nodesets")

@@ -1,22 +1,24 @@
-"""The keys of a Slurm cluster, of its database and of its sshd: made once, kept for ever.
+"""The keys of a Slurm cluster, of its database, its sshd and its directory: made once, kept for ever.
 
 Losing `slurm.key` cuts every daemon off; replacing `jwt.key` ends every token; another password shuts slurmdbd out of a
-database that is still made for the first; another host key looks to everybody who logs in like somebody who listens in.
-So a key that exists is left alone, whatever it holds, and all are made in the cluster: no rendered manifest ever
-contains one. A key that somebody brings is not made even while it is missing: an immutable one in its place would be in
-that person's way.
+database that is still made for the first; another host key, or certificate, looks to everybody like somebody who
+listens in. So a key that exists is left alone, whatever it holds, and all are made in the cluster: no rendered manifest
+ever contains one. A key that somebody brings is not made even while it is missing: an immutable one in its place would
+be in that person's way.
 """
 
 from __future__ import annotations
 
 import base64
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from types import MappingProxyType
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from sunkpy.install.certificate import make_certificate
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 
@@ -46,16 +48,25 @@ async def ensure_keys(kube: Kube, *, namespace: str, wanted: Mapping[str, str]) 
     Raises:
         KubeError: the service account may not create Secrets, or the apiserver does not answer.
     """
-    return [await _ensure(kube, namespace, secret, kind) for secret, kind in wanted.items() if secret]
+    return [await _ensure(kube, namespace, secret, {kind: KINDS[kind]()}) for secret, kind in wanted.items() if secret]
 
 
-async def _ensure(kube: Kube, namespace: str, secret: str, kind: str) -> str:
+async def ensure_certificate(kube: Kube, *, namespace: str, secret: str, hosts: Sequence[str]) -> str:
+    """Create the Secret of a server's certificate if it is missing; what was done, in one line.
+
+    Raises:
+        KubeError: as above.
+    """
+    return await _ensure(kube, namespace, secret, make_certificate(hosts, now=datetime.now(UTC)))
+
+
+async def _ensure(kube: Kube, namespace: str, secret: str, data: Mapping[str, bytes]) -> str:
     body = {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": secret, "labels": {"app.kubernetes.io/managed-by": "sunkpy"}},
         "immutable": True,
-        "data": {kind: base64.b64encode(KINDS[kind]()).decode()},
+        "data": {name: base64.b64encode(content).decode() for name, content in data.items()},
     }
     try:
         await kube.create(paths.secrets(namespace), body)

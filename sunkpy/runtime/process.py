@@ -129,11 +129,11 @@ async def _run(process: Process, body: Callable[[Process], Awaitable[None]]) -> 
 def settle_garbage_collector() -> None:
     """What is there at the start stays; and caches that only grow shall not be walked all the time.
 
-    A walk of the middle generation, at most 300,000 objects that stayed, holds the loop for some 35 ms.
+    A walk of the middle generation, at most 120,000 objects that stayed, holds the loop for some 15 ms.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 5, 200)
+    gc.set_threshold(20_000, 5, 500)
 
 
 def _unique_name() -> str:

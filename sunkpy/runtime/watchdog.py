@@ -21,7 +21,8 @@ class ExitWatchdog:
     """Exit code 1, and on stderr where each thread stood.
 
     The wait is in a thread outside of the interpreter: code that never returns to the event loop, or holds the
-    interpreter, does not stop it.
+    interpreter, does not stop it. It reads frames that may be in motion, so that now and then the process ends by
+    SIGSEGV instead, which ends it no less (python/cpython#116008).
     """
 
     def arm(self, after_s: float) -> None:

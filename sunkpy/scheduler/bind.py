@@ -48,7 +48,7 @@ class Binder:
     ) -> None:
         self._cluster = cluster
         self._pods = notices.pods
-        self._reports = notices.reports
+        self._notices = notices
         self._metrics = metrics
         self._clock = clock
         self._one_at_a_time: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -75,7 +75,7 @@ class Binder:
             )
             sent.append((binding.pod, to))
         async with self._alone_on(node.name for _, node in placed):
-            await self._reports.withdraw(pod for pod, _ in placed)
+            await self._notices.withdraw(pod for pod, _ in placed)
             if await self._are_admitted(entry, placed):
                 job = entry.jobs[action.job].view(self._clock())
                 # An epilog or a poll was faster otherwise, or another member was refused.
@@ -93,7 +93,7 @@ class Binder:
         if node is None:
             raise Refused(action.pod, f"there is no node {action.node}")
         async with self._alone_on([node.name]):
-            await self._reports.withdraw([action.pod])
+            await self._notices.withdraw([action.pod])
             if await self._are_admitted(entry, [(action.pod, node)]):
                 await self._send_all(entry, [(action.pod, Assumption(job=None, node=node.name, slurm_node=""))])
                 self._cluster.occupancy.note(node.name, await self._pods.others_on(node.name))

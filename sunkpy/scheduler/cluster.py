@@ -26,6 +26,7 @@ from sunkpy.scheduler.neighbours import Neighbours, PodsOn
 from sunkpy.scheduler.occupancy import Occupancy
 from sunkpy.scheduler.owner_watch import NoteOdd
 from sunkpy.scheduler.settings import SchedulerSettings
+from sunkpy.scheduler.vanished import Vanished
 from sunkpy.slurm import NodeCache
 
 Changed = Callable[[], None]
@@ -62,6 +63,8 @@ class Cluster:
         self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=ours, tell=odd_pod) for ours in by_name)
         self.neighbours = Neighbours(own=self.pods.values, scheduler_names=settings.scheduler_names)
         self.pods.add_handler(self.neighbours.update)
+        self.vanished = Vanished()
+        self.pods.add_handler(self.vanished.update)
         self.occupancy = Occupancy(
             kube,
             scheduler_names=settings.scheduler_names,
@@ -192,6 +195,8 @@ class Cluster:
 
     def _slurmd_changed(self, old: Pod | None, new: Pod | None) -> None:
         self._index(old, new)
+        if _is_registered(old) != _is_registered(new):
+            self._slurm_nodes.hasten()
         if old is None or new is None or old.spec.node_name != new.spec.node_name:
             self._invalidate()
 
@@ -207,6 +212,10 @@ class Cluster:
         self._candidates = None
         self._judgements.nodes_changed()
         self._on_nodes()
+
+
+def _is_registered(pod: Pod | None) -> bool:
+    return pod is not None and pod.is_condition_true(names.READINESS_GATE)
 
 
 def _best(pods: Iterable[Pod]) -> Pod | None:

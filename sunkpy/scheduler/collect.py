@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from sunkpy.core.gang.access import restricted, rule_for, unknown_namespace
+from sunkpy.core.gang.access import Namespace, restricted, rule_for, unknown_namespace
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.limits import (
@@ -26,7 +26,7 @@ from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.domains import Wish, in_one_domain
 from sunkpy.core.placement.eligibility import Eligibility, in_common, minus
 from sunkpy.scheduler.cluster import Cluster
-from sunkpy.scheduler.entries import GangEntry, assume
+from sunkpy.scheduler.entries import Allowed, GangEntry, assume
 from sunkpy.scheduler.judgements import Judgement
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.members import MemberIndex
@@ -53,6 +53,15 @@ class Collector:
 
     def view(self, entry: GangEntry) -> GangView:
         """The gang as it is known now."""
+        view = self.known(entry)
+        # Pods that have their nodes look for none; every prolog asks for the view.
+        has_nodes = view.is_bound or any(job.start_nodes for job in view.live_jobs)
+        if not self._ledger.is_whole:  # nor is it known whose jobs keep this one away
+            return msgspec.structs.replace(view, may_submit=False)
+        return view if has_nodes else self._with_eligibility(view, entry)
+
+    def known(self, entry: GangEntry) -> GangView:
+        """The gang as it is known now, but for where it may go."""
         gang = self._gang(entry)
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
@@ -60,13 +69,7 @@ class Collector:
         if gang is not None and (pins := find_pins(gang, self._cluster.slurm_node_at)):
             view = msgspec.structs.replace(view, pins=pins)
         waits_for = self._generation_in_the_way(entry.id)
-        if waits_for:
-            view = msgspec.structs.replace(view, waits_for=waits_for)
-        # Pods that have their nodes look for none; every prolog asks for the view.
-        has_nodes = view.is_bound or any(job.start_nodes for job in view.live_jobs)
-        if not self._ledger.is_whole:  # nor is it known whose jobs keep this one away
-            return msgspec.structs.replace(view, may_submit=False)
-        return view if has_nodes else self._with_eligibility(view, entry)
+        return msgspec.structs.replace(view, waits_for=waits_for) if waits_for else view
 
     def judgements(self, view: GangView, entry: GangEntry) -> tuple[Judgement, ...] | None:
         """All that was asked of the nodes for this view, just made; None when more than that decides."""
@@ -99,10 +102,13 @@ class Collector:
         gang = self._members.assemble(entry.id, pods)
         if gang is None:
             return None
-        return self._restricted(within_limits(gang, gpu_resources=self._settings.gpu_resources))
-
-    def _restricted(self, gang: Gang) -> Gang:
         namespace = self._cluster.namespace_of(gang.id.namespace)
+        if entry.allowed is None or entry.allowed.of is not gang or entry.allowed.namespace != namespace:
+            limited = within_limits(gang, gpu_resources=self._settings.gpu_resources)
+            entry.allowed = Allowed(of=gang, namespace=namespace, gang=self._restricted(limited, namespace))
+        return entry.allowed.gang
+
+    def _restricted(self, gang: Gang, namespace: Namespace | None) -> Gang:
         if namespace is None:
             return unknown_namespace(gang)
         rule = rule_for(self._settings.access, namespace, annotated=self._settings.annotated_access)

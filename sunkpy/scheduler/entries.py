@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.gang.access import Namespace
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
@@ -188,6 +189,14 @@ class JobEntry:
         )
 
 
+class Allowed(msgspec.Struct, frozen=True, kw_only=True):
+    """A gang with what it may have in its namespace, and the two from which that follows."""
+
+    of: Gang
+    namespace: Namespace | None
+    gang: Gang
+
+
 class Change:
     """A change that may come."""
 
@@ -208,7 +217,7 @@ class GangEntry:
     something is to be told later. `is_fickle`: pods of others, of which nobody tells, decide where it may go.
     `suspended_for`: the job whose preemption the owner was suspended for. `sending`: the nodes that a job excludes
     which is just being submitted. `judged_by`: all that was asked of the nodes for the last decision; None when more
-    than that decides.
+    than that decides. `allowed`: the gang as it was seen last.
     """
 
     id: GangId
@@ -231,6 +240,7 @@ class GangEntry:
     suspended_for: JobId | None = None
     sending: tuple[str, ...] = ()
     judged_by: tuple[Judgement, ...] | None = None
+    allowed: Allowed | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def member(self, pod: Pod) -> MemberEntry:

@@ -48,6 +48,7 @@ class Executor:
         self._binder = binder
         self._suspensions = suspensions
         self._causes, self._farewells, self._reports = notices.causes, notices.farewells, notices.reports
+        self._job_notes = notices.job_notes
         self._metrics = metrics
         self._clock = clock
         self._log = structlog.get_logger("scheduler")
@@ -107,8 +108,7 @@ class Executor:
                     self._reports.add(entry, act.Report(pod=pod, message=str(error), is_problem=True, cause=cause))
             return
         if job is not None:
-            unbound = [pod for pod in action.pods if not pod.spec.node_name]
-            await fan_out([partial(self._pods.note_job, pod, job) for pod in unbound])
+            self._job_notes.add((pod for pod in action.pods if not pod.spec.node_name), job)
 
     async def _change(self, entry: GangEntry, action: act.UpdateTerms) -> None:
         job, pod, change = f"Slurm job {action.job}", action.pod, action.change

@@ -16,6 +16,10 @@ async def fan_out(calls: Iterable[Call], *, at_once: int = _AT_ONCE) -> None:
     Raises:
         Exception: the first error, when all have been made.
     """
+    calls = tuple(calls)
+    if len(calls) == 1:  # most gangs are one pod, and a task for each of their requests is a tenth of all time
+        await calls[0]()
+        return
     limit = asyncio.Semaphore(at_once)
 
     async def make(call: Call) -> None:

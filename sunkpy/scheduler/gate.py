@@ -29,6 +29,7 @@ from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.entries import GangEntry
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.members import MemberIndex
+from sunkpy.scheduler.vanished import Vanished
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import NotFound
 
@@ -51,6 +52,7 @@ class Gate:
         members: MemberIndex,
         ledger: Ledger,
         queue: WorkQueue[GangId],
+        vanished: Vanished,
         clock: Callable[[], float],
     ) -> None:
         self._slurm = slurm
@@ -59,6 +61,7 @@ class Gate:
         self._members = members
         self._ledger = ledger
         self._queue = queue
+        self.vanished = vanished
         self._clock = clock
         self._log = structlog.get_logger("gate")
 
@@ -95,6 +98,8 @@ class Gate:
         """The first gang that keeps the gate shut, None if it is not known yet, and why; `states`: what Slurm has just
         said, if it was asked.
         """
+        if (why := self.vanished.keeps(node)) is not None:
+            return None, why
         for pod in self._members.on_node(node):
             if self._ledger.get(self._members.find_id(pod)) is None and not has_left_node(pod):
                 return None, f"pod {'/'.join(pod.key)} is on the node and its gang is not known yet"

@@ -61,6 +61,7 @@ class Hooks:
         self._collector = collector
         self._members = members
         self._metrics = metrics
+        self._vanished = gate.vanished
         self._clock = clock
         self._log = structlog.get_logger("hooks")
 
@@ -96,7 +97,7 @@ class Hooks:
             unknown = self._adoption.why_unknown(entry)
             return unknown or prolog_waits_for(self._collector.view(entry), call.job_id, call.node)
 
-        return await self._until_nothing(entry, waits_for)
+        return await self._until_nothing(entry, caller, waits_for)
 
     async def epilog(self, call: HookCall, caller: Pod) -> HookAnswer:
         """Note that the job has lost this node, and wait until its pods are gone from it."""
@@ -126,9 +127,11 @@ class Hooks:
                 return "a binding is under way"
             if is_covered_by_another(view, call.job_id):
                 return None
+            if why := self._vanished.keeps(caller.spec.node_name, call.job_id):
+                return why
             return await self._still_there(entry, caller)
 
-        answer = await self._until_nothing(entry, waits_for)
+        answer = await self._until_nothing(entry, caller, waits_for)
         if not answer.done:
             return answer
         self._metrics.handover_seconds.observe(self._clock() - first_at)
@@ -158,7 +161,9 @@ class Hooks:
         ]
         return f"pod {', '.join(left)} is not gone yet" if left else None
 
-    async def _until_nothing(self, entry: GangEntry, waits_for: Callable[[], Awaitable[str | None]]) -> HookAnswer:
+    async def _until_nothing(
+        self, entry: GangEntry, caller: Pod, waits_for: Callable[[], Awaitable[str | None]]
+    ) -> HookAnswer:
         deadline = self._clock() + LONG_POLL_S
         while True:
             changed = entry.next_change()
@@ -168,4 +173,4 @@ class Hooks:
             left_s = deadline - self._clock()
             if left_s <= 0:
                 return HookAnswer(done=False, why=why)
-            await changed.wait_for(left_s)
+            await changed.wait_for(min(left_s, self._vanished.left_s(caller.spec.node_name)))

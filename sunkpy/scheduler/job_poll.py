@@ -70,12 +70,25 @@ class JobPoller:
         asked_at = self._clock()
         states = await self._slurm.jobs_state()
         self._read_at = asked_at
-        for entry in await self._ledger.observe(states, asked_at=asked_at):
-            self._on_change(entry)
+        changed = await self._ledger.observe(states, asked_at=asked_at)
+        wanted = self._wanted(asked_at)
+        # Of a job that has started nothing follows before it is known where.
+        told_later = {entry.id for entry, job in wanted if job.has_started and len(entry.jobs) == 1}
+        for entry in changed:
+            if entry.id not in told_later:
+                self._on_change(entry)
+        told_later &= {entry.id for entry in changed}
         limit = asyncio.Semaphore(_DETAILS_IN_FLIGHT)
+
+        async def read(entry: GangEntry, job: JobEntry) -> None:
+            async with limit:
+                is_new = await self._read(entry, job)
+            if is_new or entry.id in told_later:
+                self._on_change(entry)
+
         async with asyncio.TaskGroup() as group:
-            for entry, job in self._wanted(asked_at):
-                group.create_task(self._read(entry, job, limit))
+            for entry, job in wanted:
+                group.create_task(read(entry, job))
 
     def _wanted(self, now: float) -> list[tuple[GangEntry, JobEntry]]:
         """The jobs to read in full: those that have started, for pods wait to hear where; then why others wait."""
@@ -85,29 +98,29 @@ class JobPoller:
         waiting = [pair for pair in jobs if not pair[1].has_started]
         return started[:_STARTED_PER_POLL] + waiting[:_WAITING_PER_POLL]
 
-    async def _read(self, entry: GangEntry, job: JobEntry, limit: asyncio.Semaphore) -> None:
+    async def _read(self, entry: GangEntry, job: JobEntry) -> bool:
+        """Whether it told anything new."""
         asked_at = job.read_at = self._clock()
         try:
-            async with limit:
-                found = await self._slurm.job(job.id)
+            found = await self._slurm.job(job.id)
         except SlurmError as error:
             self._log.debug("job not read", job=job.id, error=str(error))
-            return
+            return False
         gang = gang_of(found, scheduler=self._user)
         if gang is None and parse_comment(found.comment) == entry.id:
-            self._unproved(entry, job)
+            return self._unproved(entry, job)
         if gang != entry.id:
-            return  # another job under an id that Slurm has used before
-        if job.read(found, nodes=tuple(hostlist.expand(found.nodes)), at=asked_at):
-            self._on_change(entry)
+            return False  # another job under an id that Slurm has used before
+        return job.read(found, nodes=tuple(hostlist.expand(found.nodes)), at=asked_at)
 
-    def _unproved(self, entry: GangEntry, job: JobEntry) -> None:
-        """The job that was just submitted for a person, to a slurmctld without the chart's script."""
-        if not job.is_unproved:
+    def _unproved(self, entry: GangEntry, job: JobEntry) -> bool:
+        """The job that was just submitted for a person, to a slurmctld without the chart's script: is that new?"""
+        is_new = not job.is_unproved
+        if is_new:
             job.is_unproved = True
             self._log.warning("slurmctld has not sealed a job", gang=str(entry.id), job=job.id, user=job.user)
             entry.back_off(f"slurmctld has not sealed Slurm job {job.id}: {NOT_SEALED}", now=self._clock())
-            self._on_change(entry)
+        return is_new
 
     def _recovered(self) -> None:
         if self.problem is not None:

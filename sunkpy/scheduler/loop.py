@@ -97,9 +97,10 @@ class GangLoop:
             await self._executor.run_all(entry, actions)
         finally:
             entry.sending = ()
-        self._note_ends(entry)
+        after = self._collector.known(entry) if actions else view
+        self._note_ends(entry, after)
         entry.fire()
-        is_done = self._collector.view(entry).state is State.DONE
+        is_done = after.state is State.DONE
         if is_done:
             self._forget(entry)
         if is_done or before != (entry.state, set(entry.jobs)):
@@ -153,9 +154,8 @@ class GangLoop:
                 return False
         return True
 
-    def _note_ends(self, entry: GangEntry) -> None:
+    def _note_ends(self, entry: GangEntry, view: GangView) -> None:
         """Forget jobs that are through. After one that ended before its pods were bound, wait before the next."""
-        view = self._collector.view(entry)
         for job in view.jobs:
             if any(pod.spec.node_name for pod in view.pods) and job.id == view.bound_to:
                 continue

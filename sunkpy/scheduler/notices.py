@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from sunkpy.core.model.objects import Key, Pod
 from sunkpy.kube.client import Kube
@@ -11,6 +11,7 @@ from sunkpy.kube.events import EventRecorder
 from sunkpy.runtime.queue import QueueMetrics
 from sunkpy.scheduler.end_causes import EndCauses
 from sunkpy.scheduler.farewells import Farewells
+from sunkpy.scheduler.job_notes import JobNotes
 from sunkpy.scheduler.pod_writer import PodWriter
 from sunkpy.scheduler.reports import Reports
 from sunkpy.slurm import Slurm
@@ -33,6 +34,7 @@ class Notices:
         self.causes = EndCauses(slurm)
         self.farewells = Farewells(causes=self.causes, pods=self.pods, find=find)
         self.reports = Reports(self.pods, find=find, clock=clock)
+        self.job_notes = JobNotes(self.pods, find=find)
 
     async def run(self, metrics: QueueMetrics) -> None:
         """Tell until cancelled."""
@@ -40,3 +42,10 @@ class Notices:
             group.create_task(self._events.run())
             group.create_task(self.farewells.run())
             group.create_task(self.reports.run(metrics))
+            group.create_task(self.job_notes.run(metrics))
+
+    async def withdraw(self, pods: Iterable[Pod]) -> None:
+        """Return when nothing is told to these pods any more, and nothing noted on them: they are about to be bound."""
+        pods = tuple(pods)
+        await self.reports.withdraw(pods)
+        await self.job_notes.withdraw(pods)

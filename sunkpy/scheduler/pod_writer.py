@@ -91,10 +91,14 @@ class PodWriter:
         await self._set_condition(pod, POD_SCHEDULED, status="False", reason="Unschedulable", message=message)
 
     async def evict(self, pod: Pod, cause: EndCause) -> bool:
-        """Say why, then delete with the pod's own grace period. False: it is gone, or another pod by now."""
+        """Say why, then delete with the pod's own grace period. False: it is gone, or another pod by now.
+
+        With none at all the apiserver would forget the pod before the kubelet has heard of it: one second is the least.
+        """
         try:
             await self._set_condition(pod, DISRUPTION_TARGET, status="True", reason=cause.reason, message=cause.message)
-            await self._kube.delete(_path(pod), uid=pod.uid)
+            least_s = 1 if pod.spec.termination_grace_period_seconds == 0 else None
+            await self._kube.delete(_path(pod), uid=pod.uid, grace_period_s=least_s)
         except (errors.NotFound, errors.Conflict):
             return False
         return True

@@ -7,20 +7,35 @@ it was asked about and nobody else: the pod belongs nowhere yet, the gang is ref
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import msgspec
 import structlog
 
 from sunkpy.core.gang import families
 from sunkpy.core.gang.families import FAMILIES, Families
 from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.gang import Owners as Above
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Owner, Pod
 from sunkpy.scheduler.owner_watch import NoteOdd
 from sunkpy.scheduler.owners import Owners
 
 _RESOLVE_S: Final = 5.0
+
+
+class _Assembled(msgspec.Struct, frozen=True, kw_only=True):
+    """A gang, and all that it was made of."""
+
+    gang: Gang
+    id: GangId
+    parts: tuple[object, ...]
+
+    def is_of(self, id: GangId, parts: tuple[object, ...]) -> bool:
+        """Nothing of it has changed. Watches keep what they showed, so the same value is the same object."""
+        return self.id == id and len(self.parts) == len(parts) and all(map(operator.is_, self.parts, parts))
 
 
 class Recognition:
@@ -31,6 +46,7 @@ class Recognition:
         self._owners = owners
         self._note_odd = note_odd
         self._odd: dict[str, str] = {}
+        self._assembled: dict[str, _Assembled] = {}
         self._log = structlog.get_logger("recognition")
 
     def identify(self, pod: Pod) -> GangId | None:
@@ -49,12 +65,20 @@ class Recognition:
         return None
 
     def assemble(self, id: GangId, pods: Sequence[Pod], *, apart: Sequence[Pod] = ()) -> Gang:
-        """The gang made of these pods, with what its owners say now; `apart`: those that were set apart from it."""
-        with self._guarding(pods[0]):
-            pods = self._spokesman_first(id, pods)
-            owners = self._owners.of(pods[0]) or ()
-            return families.assemble_beside(id, pods, apart, owners, families=self._families)
-        return families.unreadable(id, pods, why=self._odd.get(pods[0].uid, ""))
+        """The gang made of these pods, with what its owners say now; `apart`: those that were set apart from it.
+
+        It is asked for several times in each pass, and made anew when something it is made of has changed.
+        """
+        first = pods[0]
+        with self._guarding(first):
+            above = [self._owners.of(pod) or () for pod in pods]
+            parts = (*pods, None, *apart, None, *(owner for owners in above for owner in owners))
+            known = self._assembled.get(first.uid)
+            if known is None or not known.is_of(id, parts):
+                known = _Assembled(gang=self._assemble(id, pods, apart, above), id=id, parts=parts)
+                self._assembled[first.uid] = known
+            return known.gang
+        return families.unreadable(id, pods, why=self._odd.get(first.uid, ""))
 
     def why_unknown(self, uid: str) -> str:
         """In words for people, why it is not known to which gang a pod belongs; empty when it is."""
@@ -63,17 +87,25 @@ class Recognition:
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         self._odd.pop(uid, None)
+        self._assembled.pop(uid, None)
         self._owners.forget(uid)
 
     def _identify(self, pod: Pod, owners: Sequence[Owner]) -> GangId:
         return families.identify(pod, owners, families=self._families)
 
-    def _spokesman_first(self, id: GangId, pods: Sequence[Pod]) -> Sequence[Pod]:
-        """A pod whose labels and annotations were changed stays a member, and does not say what the gang is."""
-        for pod in pods:
-            if families.speaks_for(id, pod, self._owners.of(pod) or (), families=self._families):
-                return pods if pod is pods[0] else (pod, *(other for other in pods if other is not pod))
-        return pods
+    def _assemble(self, id: GangId, pods: Sequence[Pod], apart: Sequence[Pod], above: Sequence[Above]) -> Gang:
+        spokesman = self._spokesman(id, pods, above) if len(pods) > 1 else 0
+        pods = (pods[spokesman], *pods[:spokesman], *pods[spokesman + 1 :])
+        return families.assemble_beside(id, pods, apart, above[spokesman], families=self._families)
+
+    def _spokesman(self, id: GangId, pods: Sequence[Pod], above: Sequence[Above]) -> int:
+        """Which pod comes first: one whose labels and annotations were changed stays a member, and does not say what
+        the gang is.
+        """
+        for number, (pod, owners) in enumerate(zip(pods, above, strict=True)):
+            if families.speaks_for(id, pod, owners, families=self._families):
+                return number
+        return 0
 
     @contextlib.contextmanager
     def _guarding(self, pod: Pod) -> Iterator[None]:

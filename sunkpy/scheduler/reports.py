@@ -6,14 +6,14 @@ A pod that is about to be bound is told nothing any more.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 
 from sunkpy.core.gang.actions import Report
 from sunkpy.core.model.objects import Key, Pod
 from sunkpy.kube.errors import NotFound
-from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
+from sunkpy.runtime.queue import QueueMetrics
 from sunkpy.scheduler.entries import GangEntry
+from sunkpy.scheduler.latest import Latest
 from sunkpy.scheduler.pod_writer import PodWriter
 
 TELL_EACH_S = 10.0
@@ -28,9 +28,7 @@ class Reports:
         self._pods = pods
         self._clock = clock
         self._find = find
-        self._queue: WorkQueue[str] = WorkQueue("reports")
-        self._latest: dict[str, Report] = {}
-        self._telling: dict[str, asyncio.Event] = {}
+        self._texts: Latest[Report] = Latest("reports", self._tell, workers=_WORKERS)
 
     def add(self, entry: GangEntry, report: Report) -> None:
         """Tell a pod, in place of what it has not been told yet. What it has been told is not told again."""
@@ -46,34 +44,17 @@ class Reports:
             entry.has_news = True
             return
         member.reported, member.reported_at = report.message, now
-        self._latest[report.pod.uid] = report
-        self._queue.add(report.pod.uid)
+        self._texts.add(report.pod.uid, report)
 
     async def withdraw(self, pods: Iterable[Pod]) -> None:
         """Return when nothing is told to these pods any more."""
-        for pod in pods:
-            self._latest.pop(pod.uid, None)
-            if (telling := self._telling.get(pod.uid)) is not None:
-                await telling.wait()
+        await self._texts.withdraw(pods)
 
     async def run(self, metrics: QueueMetrics) -> None:
         """Tell until cancelled."""
-        await run_workers(self._queue, self._tell, workers=_WORKERS, metrics=metrics)
+        await self._texts.run(metrics)
 
-    async def _tell(self, uid: str) -> None:
-        report = self._latest.get(uid)
-        if report is None:
-            return
-        told = self._telling[uid] = asyncio.Event()
-        try:
-            await self._write(report)
-        finally:
-            del self._telling[uid]
-            told.set()
-        if self._latest.get(uid) is report:
-            del self._latest[uid]
-
-    async def _write(self, report: Report) -> None:
+    async def _tell(self, report: Report) -> None:
         pod = self._find(report.pod.key)
         if pod is None or pod.uid != report.pod.uid or pod.spec.node_name:
             return

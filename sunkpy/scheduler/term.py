@@ -46,7 +46,8 @@ from sunkpy.slurm import NodeCache, Slurm
 
 _WORKERS = 16
 _ONLY_URGENT = 8
-_NODES_EACH_S = 2.0
+_NODES_EACH_S = 5.0
+"""Which nodes there are and how large; a slurmd pod that registers or leaves is looked for at once."""
 
 
 class Term:
@@ -157,6 +158,7 @@ class Term:
             members=self._members,
             ledger=self._ledger,
             queue=self._queue,
+            vanished=self._cluster.vanished,
             clock=self._clock,
         )
 

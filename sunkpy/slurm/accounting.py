@@ -10,7 +10,7 @@ slurmrestd passes all of this on to slurmdbd, but for the shares, which slurmctl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -125,18 +125,25 @@ class AccountingCalls:
         account = {"name": name, "description": record.description, "organization": record.organization}
         await self._write(f"describe account {name}", "accounts/", {"accounts": [account]})
 
-    async def make_membership(self, association: AssociationRecord, *, cluster: str) -> None:
-        """Put a user into an account; the first account of a user is the default.
+    async def make_memberships(self, associations: Sequence[AssociationRecord], *, cluster: str) -> None:
+        """Put users into one account, all alike; the first account of a user is the default.
 
-        No error when there is no such account or QoS, and nothing is made then.
+        One takes as long as ten together. No error when there is no such account or QoS, and nothing is made then.
         """
-        what = f"put user {association.user} into account {association.account}"
-        await self._write(what, "users_association/", bodies.membership_body(association, cluster))
+        what = f"put user {_first(associations)} into account {associations[0].account}"
+        await self._write(what, "users_association/", bodies.membership_body(associations, cluster))
 
-    async def change_association(self, after: AssociationRecord, before: AssociationRecord, *, cluster: str) -> None:
-        """Change the association of an account or of a user from what it was. It must be there."""
-        who = f"user {after.user} in account {after.account}" if after.user else f"account {after.account}"
-        body = {"associations": [bodies.association_body(after, before, cluster)]}
+    async def change_associations(
+        self, changes: Sequence[tuple[AssociationRecord, AssociationRecord]], *, cluster: str
+    ) -> None:
+        """Change associations of accounts or of users, each (after, before). They must be there.
+
+        slurmdbd goes from one to the next, and stops at one that it refuses.
+        """
+        first = changes[0][0]
+        users = _first([after for after, _ in changes])
+        who = f"user {users} in account {first.account}" if first.user else f"account {first.account}"
+        body = {"associations": [bodies.association_body(after, before, cluster) for after, before in changes]}
         await self._write(f"change {who}", "associations/", body)
 
     async def set_default_account(self, user: str, account: str) -> None:
@@ -169,6 +176,12 @@ class AccountingCalls:
     async def _write(self, what: str, endpoint: str, body: Mapping[str, object]) -> None:
         request = Request(what=what, method="POST", endpoint=endpoint, api="slurmdb", body=body)
         await self._transport.call(request, wire.Reply)
+
+
+def _first(associations: Sequence[AssociationRecord]) -> str:
+    """The user of the first one, and how many others there are."""
+    others = f" and {len(associations) - 1} others" if len(associations) > 1 else ""
+    return f"{associations[0].user}{others}"
 
 
 def _read(what: str, params: Mapping[str, str | int] | None = None) -> Request:

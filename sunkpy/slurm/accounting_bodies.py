@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sunkpy.core.accounts.records import AccountRecord, AssociationRecord, Limits, QosRecord, Tres
@@ -33,14 +33,15 @@ def account_body(record: AccountRecord, association: AssociationRecord, cluster:
     }
 
 
-def membership_body(association: AssociationRecord, cluster: str) -> Body:
-    """POST users_association/: a user in an account. The user is made if need be."""
+def membership_body(associations: Sequence[AssociationRecord], cluster: str) -> Body:
+    """POST users_association/: users in an account, alike. They are made if need be."""
+    first = associations[0]
     return {
         "association_condition": {
-            "users": [association.user],
-            "accounts": [association.account],
+            "users": [association.user for association in associations],
+            "accounts": [first.account],
             "clusters": [cluster],
-            "association": _new(association),
+            "association": _new(first),
         },
         "user": {},
     }

@@ -28,6 +28,7 @@ _FULL_READ_EACH_S = 60.0
 """A node that somebody deletes does not count as a change (24.11 answers 304): only a full read shows it."""
 _SHORTEST_PAUSE_S = 0.05
 _CHEAP_PAUSE_S = 1.0
+_RETRY_S = 2.0
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,19 +77,21 @@ class NodeCache:
         return pace.turn_s(self._poll_s, self._cost)
 
     async def run(self) -> None:
-        """Poll until cancelled. A read that fails is told by `problem` and by `age_s`; the next one is due as ever."""
+        """Poll until cancelled. A read that fails is told by `problem` and by `age_s`; the next is due within 2 s."""
         while True:
             started_s = self._clock()
+            due_s = started_s + self._poll_s
             self._hastened.clear()
             try:
                 await self.refresh()
             except SlurmError as error:
                 self._failed(error)
+                due_s = started_s + min(self._poll_s, _RETRY_S)
             else:
                 if self.problem is not None:
                     self._log.info("Slurm can be read again")
                 self.problem = None
-            await self._pause(started_s + self._poll_s)
+            await self._pause(due_s)
 
     def hasten(self, *, full: bool = False) -> None:
         """Read again as soon as the pace allows, for Slurm has changed; `full`: see `refresh`."""

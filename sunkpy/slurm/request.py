@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Literal
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -46,6 +46,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def content(self) -> bytes | None:
         """The body as JSON; None when there is none."""
         return None if self.body is None else msgspec.json.encode(self.body)
+
+    @property
+    def query(self) -> str:
+        """What follows the path: `?job_id=1&job_id=2`, or nothing."""
+        return f"?{urlencode(self.params, doseq=True)}" if self.params else ""
 
     def path(self, version: str) -> str:
         """The path below slurmrestd's address. A name stays within its segment, whatever is in it."""

@@ -15,15 +15,16 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Final, TypeVar
 
-import httpx
 import msgspec
 import tenacity
 
 from sunkpy.runtime.deadline import OVER, Deadline, unlimited
 from sunkpy.slurm import wire
 from sunkpy.slurm.auth import TokenSource
+from sunkpy.slurm.connection import Answer, Connection, NoAnswer
 from sunkpy.slurm.errors import LeaseOver, Malformed, SlurmError, Unauthorized, Unreachable, classify
 from sunkpy.slurm.recorder import Recorder, Silent
 from sunkpy.slurm.request import Request
@@ -32,10 +33,6 @@ VERSIONS: Final = ("v0.0.45", "v0.0.44", "v0.0.43", "v0.0.42")
 """Newest first: Slurm 26.05 serves 42–45, 24.11 serves 40–42."""
 
 R = TypeVar("R", bound=wire.Reply)
-
-_TIMEOUT = httpx.Timeout(connect=2, read=30, write=10, pool=10)
-_LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=12, keepalive_expiry=60)
-"""Who asks for much limits itself: a request that waits here would hold up those that others wait for."""
 
 _TEXT_LIMIT = 200
 _LONG_BYTES = 200_000
@@ -65,12 +62,12 @@ class Transport:
         self._recorder = recorder or Silent()
         self._deadline = deadline
         self._sleep = sleep
-        self._http = httpx.AsyncClient(base_url=self.url, timeout=_TIMEOUT, limits=_LIMITS, trust_env=False)
+        self._http = Connection(self.url)
         self._discovery = asyncio.Lock()
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._http.aclose()
+        await self._http.close()
 
     async def version(self) -> str:
         """The API version in use, found on first need.
@@ -111,6 +108,8 @@ class Transport:
             SlurmError: see `sunkpy.slurm.errors`.
         """
         limit = (request.attempts or self._attempts) if request.is_idempotent else 1
+        if limit == 1:
+            return await self._measured(request, reply)
         async for attempt in tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(Unreachable),
             stop=tenacity.stop_after_attempt(limit),
@@ -147,7 +146,7 @@ class Transport:
             error.hint = self._tokens.explain_refusal()
             raise
 
-    async def _send(self, request: Request, version: str) -> httpx.Response:
+    async def _send(self, request: Request, version: str) -> Answer:
         headers = {"X-SLURM-USER-TOKEN": self._tokens.token(request.user)}
         if request.body is not None:
             headers["Content-Type"] = "application/json"
@@ -157,22 +156,22 @@ class Transport:
             raise LeaseOver(request.what, endpoint=request.label, text=OVER)
         try:
             async with asyncio.timeout(limit_s):
-                answer = await self._http.request(
-                    request.method, path, params=request.params or None, content=content, headers=headers
+                answer = await self._http.exchange(
+                    request.method, f"{path}{request.query}", content=content, headers=headers
                 )
-        except (httpx.TransportError, TimeoutError) as error:
+        except (NoAnswer, TimeoutError) as error:
             raise Unreachable(
                 request.what,
                 endpoint=path,
-                text=f"no answer from {self.url}: {type(error).__name__} {error}".rstrip(),
+                text=f"no answer from {self.url}: {str(error) or 'not in the time that was left'}",
                 hint="is slurmrestd running?",
             ) from error
         self._recorder.exchanged(request.label, size=len(content or b"") + len(answer.content))
         return answer
 
-    async def _read(self, request: Request, answer: httpx.Response, reply: type[R]) -> R | None:
-        status = answer.status_code
-        if status == httpx.codes.NOT_MODIFIED:
+    async def _read(self, request: Request, answer: Answer, reply: type[R]) -> R | None:
+        status = answer.status
+        if status == HTTPStatus.NOT_MODIFIED:
             return None
         try:
             is_long = len(answer.content) > _LONG_BYTES
@@ -184,12 +183,12 @@ class Transport:
             raise classify(request, http_status=status, error_number=first.error_number, text=first.text)
         return decoded
 
-    def _unreadable(self, request: Request, answer: httpx.Response, error: msgspec.DecodeError) -> SlurmError:
+    def _unreadable(self, request: Request, answer: Answer, error: msgspec.DecodeError) -> SlurmError:
         """Plain text: slurmrestd refuses before it looks (401, 404), or is not slurmrestd at all."""
-        status = answer.status_code
+        status = answer.status
         if answer.is_success:
             return Malformed(request.what, endpoint=request.label, http_status=status, text=str(error))
-        if status != httpx.codes.NOT_FOUND:
+        if status != HTTPStatus.NOT_FOUND:
             return classify(request, http_status=status, text=_text(answer))
         version = self._version
         if not self._is_version_fixed:
@@ -206,16 +205,16 @@ class Transport:
         what = _DISCOVERY.what
         for version in VERSIONS:
             answer = await self._send(_DISCOVERY, version)
-            if answer.status_code == httpx.codes.UNAUTHORIZED:
+            if answer.status == HTTPStatus.UNAUTHORIZED:
                 self._tokens.renew()
                 answer = await self._send(_DISCOVERY, version)
-            if answer.status_code == httpx.codes.UNAUTHORIZED:
+            if answer.status == HTTPStatus.UNAUTHORIZED:
                 hint = self._tokens.explain_refusal()
-                raise Unauthorized(what, endpoint=_DISCOVERY.label, http_status=answer.status_code, hint=hint)
+                raise Unauthorized(what, endpoint=_DISCOVERY.label, http_status=answer.status, hint=hint)
             if answer.is_success:
                 return version
-            if answer.status_code != httpx.codes.NOT_FOUND:
-                raise classify(_DISCOVERY, http_status=answer.status_code, text=_text(answer))
+            if answer.status != HTTPStatus.NOT_FOUND:
+                raise classify(_DISCOVERY, http_status=answer.status, text=_text(answer))
         raise Unreachable(
             what,
             endpoint=_DISCOVERY.label,
@@ -225,5 +224,5 @@ class Transport:
         )
 
 
-def _text(answer: httpx.Response) -> str:
+def _text(answer: Answer) -> str:
     return answer.text.strip()[:_TEXT_LIMIT]

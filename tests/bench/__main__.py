@@ -1,5 +1,5 @@
 """Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`; nodeset, mirror, burst,
-scale and takeover need none."""
+scale, takeover and people need none."""
 
 from __future__ import annotations
 
@@ -13,13 +13,20 @@ from demo.bring_up import bring_up, own_cluster
 from tests.bench import latency, mirror, nodeset, report, scale, takeover
 from tests.bench.burst import measure as burst
 from tests.bench.chaos import run as chaos
+from tests.bench.people import measure as people
 from tests.bench.scale.plan import read_sizes
 from tests.families import cases, figures
 from tests.families.room import bring_up_room
 from tests.families.run import run_all
 
 QUICK_MINUTES = 5.0
-ALONE = {"nodeset": nodeset.measure, "mirror": mirror.measure, "burst": burst.measure, "takeover": takeover.measure}
+ALONE = {
+    "nodeset": nodeset.measure,
+    "mirror": mirror.measure,
+    "burst": burst.measure,
+    "takeover": takeover.measure,
+    "people": people.measure,
+}
 """Benches without a cluster."""
 
 

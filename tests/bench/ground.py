@@ -38,7 +38,7 @@ _CONF = """\
 MaxJobCount=50000
 MessageTimeout=60
 SelectTypeParameters=CR_Core_Memory
-SchedulerParameters=batch_sched_delay=0,nohold_on_prolog_fail
+SchedulerParameters=batch_sched_delay=0,default_queue_depth=1000,nohold_on_prolog_fail
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 JobSubmitPlugins=lua

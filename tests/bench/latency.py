@@ -137,7 +137,7 @@ async def _time_pod(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str
         scheduler=stack.scheduler_name,
         labels=_LABELS,
         command=["sleep", "60"],
-        grace_s=0,
+        grace_s=1,
         restart_policy=restart_policy,
     )
     created_s = time.time()

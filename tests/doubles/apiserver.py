@@ -52,6 +52,8 @@ class Apiserver:
         self.kinds: dict[str, Body] = {}
         self.bindings: list[tuple[str, str]] = []
         self.deleted: list[str] = []
+        self.patched: list[str] = []
+        """Names of what was patched; their status counts by itself: `web/status`."""
         self.lags = False
         """What may be as old as some resourceVersion is without all that has changed since."""
         self.before_delete: Callable[[], None] = lambda: None
@@ -190,6 +192,7 @@ class Apiserver:
         known = old["metadata"]
         if any(meta.get(field, known[field]) != known[field] for field in ("uid", "resourceVersion")):
             return refusal(409, "Conflict")
+        self.patched.append("/".join(filter(None, (key[2], sub))))
         # The status of a custom resource is written alone; that of a pod may bring annotations along.
         parts = ("metadata", "status") if key[0] in ("pods", "nodes") else ("status",)
         body = {k: v for k, v in body.items() if (k in parts if sub == "status" else k != "status")}
@@ -208,7 +211,9 @@ class Apiserver:
             return refusal(409, "Conflict")
         self.before_delete()
         self.deleted.append(key[2])
-        if meta.get("finalizers"):
+        grace_s = self.objects[key].get("spec", {}).get("terminationGracePeriodSeconds")
+        waits = options.get("gracePeriodSeconds", grace_s) != 0
+        if meta.get("finalizers") and waits:
             self.change(*key, {"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}})
         else:
             self._store(key, None)

@@ -34,7 +34,7 @@ INTO_THE_HANDOVER_S = 6.0
 AFTER_RECONFIGURE_S = 20.0
 # slurmctld sends its order to end a job again after 50 to 110 s; only then a new slurmd says that the Epilog is done.
 LONG = Manner(name="long", tidy_s=workloads.IGNORES_SIGTERM, grace_s=110)
-SHORT = Manner(name="short", tidy_s=workloads.IGNORES_SIGTERM, grace_s=25)
+SHORT = Manner(name="short", tidy_s=workloads.IGNORES_SIGTERM, grace_s=15)
 MARKERS = "/var/lib/sunkpy/markers"
 SLURMD = "/usr/sbin/slurmd"
 STARTS = 10
@@ -77,6 +77,13 @@ def _delete_with_force(stack: Stack, slurmd: Pod) -> None:
     stack.kubectl("delete", "pod", slurmd.name, "-n", stack.namespace, "--grace-period=0", "--force")
 
 
+def _delete_the_pod_with_force(stack: Stack, slurmd: Pod) -> None:
+    """Its object is gone at once, and nobody tells when its containers are."""
+    there = f"--field-selector=spec.nodeName={slurmd.spec.node_name}"
+    which = ("-n", workloads.NAMESPACE, "-l", f"app={LABEL}", there)
+    stack.kubectl("delete", "pod", *which, "--grace-period=0", "--force")
+
+
 def _slurmd_pids(slurmd: Pod) -> list[int]:
     pids = pids_of(slurmd, program=SLURMD)
     assert pids, f"no slurmd of {slurmd.name} runs on this machine: is the cluster elsewhere?"
@@ -84,7 +91,12 @@ def _slurmd_pids(slurmd: Pod) -> list[int]:
 
 
 LONG_FAULTS: Sequence[Fault] = (_kill_slurmd, _reconfigure)
-SHORT_FAULTS: Sequence[Fault] = (_down_and_resume, _silent_until_down_and_back, _delete_with_force)
+SHORT_FAULTS: Sequence[Fault] = (
+    _down_and_resume,
+    _silent_until_down_and_back,
+    _delete_with_force,
+    _delete_the_pod_with_force,
+)
 
 
 @pytest.fixture(autouse=True)

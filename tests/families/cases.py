@@ -122,6 +122,10 @@ ALSO: Mapping[str, tuple[tuple[JobShape, ...], ...]] = {
     "scheduler-plugins/podgroup-replicaset.yaml": ((JobShape(6, 6, 3000),),),
     # The driver alone, in the job that holds the places of the next file.
     "yunikorn/spark-10-driver.shape.yaml": ((JobShape(1, 3, 6144),),),
+    # Equal slots that cover the leader's pod as well (docs/decisions/0026).
+    "slurm-bridge/jobset-coordinator.yaml": ((JobShape(5, 10, 1000),),),
+    # Each pod that fails is made again, twice.
+    "argo-workflows/retry-on-error.yaml": ((JobShape(1, 1, 128),) * 2, (JobShape(1, 1, 128),) * 3),
     # Bound into the job that was reserved at the driver, or one each.
     "spark-native/20-executors.shape.yaml": ((JobShape(1, 1, 1408),) * 3,),
 }

@@ -13,7 +13,8 @@ Each association gets its QoS and its default QoS written down, also those that 
 above that leaves one below without its default, and its API cannot take a list back.
 
 Changes are in an order in which each is possible after those before it: QoS, those that others preempt first; accounts
-from the root down; users, the default account first. Who carries them out may stop anywhere and plan again.
+from the root down; users, all in their default accounts first, account by account. Who carries them out may stop
+anywhere and plan again.
 """
 
 from __future__ import annotations
@@ -161,18 +162,20 @@ def _wanted_place(name: str, tree: Tree) -> AssociationRecord:
 
 
 def _memberships(tree: Tree) -> Iterator[Change | str]:
-    for name, user in sorted(tree.wanted.members.items()):
-        default = default_account(user)
-        for account in sorted(user.accounts, key=lambda account: (account != default, account)):
-            after = _wanted_membership(name, account, user.accounts[account], tree)
-            before = tree.now.associations.get(after.key)
-            if before is None:
-                yield MakeMembership(association=after)
-            elif before.is_ours:
-                yield from _change(_as_marked(after, before), before)
-            else:
-                modify = f"modify user {name} where account={account} set comment='{COMMENT}'"
-                yield _not_ours(f"user {name} in account {account}", modify)
+    members = tree.wanted.members
+    places = [
+        (account != default_account(user), account, name) for name, user in members.items() for account in user.accounts
+    ]
+    for _, account, name in sorted(places):
+        after = _wanted_membership(name, account, members[name].accounts[account], tree)
+        before = tree.now.associations.get(after.key)
+        if before is None:
+            yield MakeMembership(association=after)
+        elif before.is_ours:
+            yield from _change(_as_marked(after, before), before)
+        else:
+            modify = f"modify user {name} where account={account} set comment='{COMMENT}'"
+            yield _not_ours(f"user {name} in account {account}", modify)
 
 
 def _wanted_membership(user: str, account: str, membership: Membership, tree: Tree) -> AssociationRecord:

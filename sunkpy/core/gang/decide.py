@@ -33,7 +33,7 @@ from sunkpy.core.gang.places import explain_missing
 from sunkpy.core.gang.request import Policy, plan_cover, plan_job, plan_terms
 from sunkpy.core.gang.slots import may_have_asked
 from sunkpy.core.gang.terms import find_change
-from sunkpy.core.gang.view import GangView, JobView, holds_its_node, is_over
+from sunkpy.core.gang.view import GangView, JobView, grace_s, holds_its_node, is_over
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.quantity import BadQuantity
@@ -50,9 +50,6 @@ IDLE_PATIENCE_S = 120.0
 
 TOLD_PATIENCE_S = 15.0
 """How long a placeholder may take to end by itself after it was told, before it is cancelled."""
-
-DEFAULT_GRACE_S = 30.0
-"""What the apiserver gives a pod that does not say."""
 
 NEVER_STARTS = {
     "BadConstraints": "no node has the features, cpus, memory and GPUs that the pod asks for",
@@ -200,7 +197,7 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
         for problem in gang.problems
         if not problem.fatal
     ]
-    warnings += [_grace_warning(pod, policy) for pod in gang.members if _grace_s(pod) > policy.epilog_timeout_s][:1]
+    warnings += [_grace_warning(pod, policy) for pod in gang.members if grace_s(pod) > policy.epilog_timeout_s][:1]
     jobs = view.live_jobs
     if not jobs:
         return warnings + _submit(view, gang, policy)
@@ -225,14 +222,9 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
     return actions
 
 
-def _grace_s(pod: Pod) -> float:
-    grace_s = pod.spec.termination_grace_period_seconds
-    return DEFAULT_GRACE_S if grace_s is None else grace_s
-
-
 def _grace_warning(pod: Pod, policy: Policy) -> Warn:
     note = (
-        f"its grace period of {_grace_s(pod):.0f} s is longer than an epilog waits ({policy.epilog_timeout_s:.0f} s, "
+        f"its grace period of {grace_s(pod):.0f} s is longer than an epilog waits ({policy.epilog_timeout_s:.0f} s, "
         "hooks.epilogTimeoutSeconds of the Slurm cluster): if it uses it up, Slurm drains the node"
     )
     return Warn(pod=pod, reason="GraceTooLong", note=note)

@@ -19,6 +19,9 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
 from sunkpy.core.placement.eligibility import Eligibility
 
+DEFAULT_GRACE_S = 30.0
+"""What the apiserver gives a pod that does not say."""
+
 MISSING_OBSERVATIONS = 2
 """So many fresh answers of Slurm without the job prove that it does not know it."""
 
@@ -278,6 +281,12 @@ def is_running(pod: Pod) -> bool:
 def is_over(pod: Pod) -> bool:
     """The pod holds nothing any more: it finished and no container is left running."""
     return pod.is_finished and not is_running(pod)
+
+
+def grace_s(pod: Pod) -> float:
+    """Seconds that the kubelet gives the pod's containers to end."""
+    of_spec = pod.spec.termination_grace_period_seconds
+    return DEFAULT_GRACE_S if of_spec is None else of_spec
 
 
 def has_left_node(pod: Pod) -> bool:

@@ -382,7 +382,7 @@ def why_pod_lost(job: Accepted, end: PodSeen, record: Record) -> str:
         return f"still {end.phase} at the end"
     if node_was_hit(record.faults, end.node, at_s=end.at_s):
         return ""
-    if end.is_deleting and was_preempted(record.looks, end.uid):
+    if end.is_deleting and (was_preempted(record.looks, end.uid) or is_preemption_unsaved(record, end)):
         return ""
     how = "told to go" if end.is_deleting else end.phase
     return f"{how}, though Slurm preempted no job of it and no fault hit its node"
@@ -400,6 +400,23 @@ def is_start_unsaved(seen: Sequence[PodSeen], end: PodSeen, faults: Sequence[Inf
         and slurmctld_killed(faults, after_s=bound_s - SHOWN_AFTER_S, within_s=SAVED_AFTER_S)
         and end.at_s - bound_s <= AROUND_S
     )
+
+
+def is_preemption_unsaved(record: Record, end: PodSeen) -> bool:
+    """slurmctld was killed before it had saved that it preempted the pod's job, and has it running again.
+
+    The pod had been told to go by then. Slurm was seen to end the job, or nobody looked between.
+    """
+    kills = [
+        fault.held_s
+        for fault in record.faults
+        if slurmctld_killed([fault], after_s=end.at_s - SHOWN_AFTER_S, within_s=SAVED_AFTER_S)
+    ]
+    if not end.why.partition(" by ")[0].endswith("was preempted") or not kills:
+        return False
+    between = [look for look in record.looks if end.at_s <= look.at_s <= min(kills)]
+    own = [job for look in between for job in look.jobs.values() if placeholder_of(job) == end.uid]
+    return not between or any(job["JobState"] == "COMPLETING" for job in own)
 
 
 def node_was_hit(faults: Sequence[Inflicted], node: str, *, at_s: float) -> bool:

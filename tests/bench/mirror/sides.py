@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import httpx
 import msgspec
 
 from sunkpy.core import names
@@ -22,9 +21,10 @@ from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import NodeComment
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
+from sunkpy.slurm.connection import Answer
 from sunkpy.slurm.request import Request
 from sunkpy.slurm.transport import Transport
-from tests.unit.slurm.answers import RECORDED, FixedToken
+from tests.unit.slurm.answers import RECORDED, FixedToken, in_json
 
 Body = dict[str, Any]
 
@@ -102,28 +102,28 @@ class SlurmSide(Transport):
     def is_drained(self, name: str) -> bool:
         return "DRAIN" in self.nodes[name]["state"]
 
-    async def _send(self, request: Request, version: str) -> httpx.Response:
+    async def _send(self, request: Request, version: str) -> Answer:
         if self.is_down:
-            return httpx.Response(502, json={"errors": [{"error_number": 1800}]})
+            return in_json(502, {"errors": [{"error_number": 1800}]})
         with self._costs.own():
             self._costs.count(f"{request.method} {request.endpoint}")
             answer, took_s = self._answer(request)
         await self._costs.late(self._room, took_s)
         return answer
 
-    def _answer(self, request: Request) -> tuple[httpx.Response, float]:
+    def _answer(self, request: Request) -> tuple[Answer, float]:
         if request.method == "POST":
             return self._update(request)
         if request.endpoint == "node/{name}":
             return self._reply([str(request.name)]), _ONE_S
         if request.endpoint == "nodes/" and request.params.get("update_time", -1) == self._version:
-            return httpx.Response(304), _UNCHANGED_S
+            return Answer(304), _UNCHANGED_S
         if request.endpoint == "nodes/":
             return self._reply(list(self.nodes)), _UNCHANGED_S + _ALL_EACH_S * len(self.nodes)
         meta = {"slurm": {"cluster": CLUSTER, "release": "26.05.5"}}
-        return httpx.Response(200, json={"meta": meta, "pings": [{"responding": True}]}), _ONE_S
+        return in_json(200, {"meta": meta, "pings": [{"responding": True}]}), _ONE_S
 
-    def _update(self, request: Request) -> tuple[httpx.Response, float]:
+    def _update(self, request: Request) -> tuple[Answer, float]:
         change = json.loads(request.content or b"{}")
         named = change.pop("name", None) or [str(request.name)]
         for name in hostlist.expand(",".join(named)):
@@ -133,12 +133,12 @@ class SlurmSide(Transport):
             texts = {key: change[key].strip() for key in ("reason", "comment") if key in change}
             self.put(name, **texts, state=sorted(state))
             self.writes += 1
-        return httpx.Response(200, json={"errors": []}), _ONE_S
+        return in_json(200, {"errors": []}), _ONE_S
 
-    def _reply(self, listed: list[str]) -> httpx.Response:
+    def _reply(self, listed: list[str]) -> Answer:
         version = b'{"set":true,"infinite":false,"number":%d}' % self._version
         joined = b",".join(self._texts[name] for name in listed)
-        return httpx.Response(200, content=b'{"nodes":[%b],"last_update":%b,"errors":[]}' % (joined, version))
+        return Answer(200, b'{"nodes":[%b],"last_update":%b,"errors":[]}' % (joined, version))
 
 
 class KubeSide(Kube):

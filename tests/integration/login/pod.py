@@ -11,33 +11,18 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from demo.person import CLIENT, Key
 from devcluster import packages
 from devcluster.waiting import wait_until
 from sunkpy.install.keys import KINDS
+from tests.integration.login.container import project, start
 from tests.integration.slurm.daemons import unpack
 from tests.polling import listens
 from tests.unit.charts.rendering import Manifest, of_kind, render
 
-_ENTER = """\
-set -e
-cd "$1"; bounding=$2 program=$3; shift 3
-mount --bind root root && mount -o remount,bind,ro root
-mount -t proc proc root/proc
-mount --bind /dev root/dev && mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts root/dev/pts
-for each in "$@"; do
-  IFS=: read -r from to mode <<< "$each"
-  [ -d "root/$to" ] || mkdir -p "root/$to"
-  if [ "$from" = tmpfs ]; then mount -t tmpfs -o mode=0777 tmpfs "root/$to"; continue; fi
-  mount --bind "$from" "root/$to"
-  [ "$mode" != ro ] || mount -o remount,bind,ro "root/$to"
-done
-hostname localhost
-exec chroot root setpriv --bounding-set="$bounding" --inh-caps=-all --no-new-privs tini -- "/usr/local/bin/$program"
-"""
 _SSHD = (
     "tmpfs:run", "tmpfs:tmp", "home:home", "people:var/lib/extrausers:ro", "ssh-keys:etc/ssh/people:ro",
     "config:config:ro", "keys:keys:ro", "directory/pipes:var/lib/sss/pipes:ro", "directory/mc:var/lib/sss/mc:ro",
@@ -47,9 +32,12 @@ _OF_SLURM = ("slurm/run:run/slurm:ro", "slurm/etc:etc/slurm:ro")
 
 
 class LoginPod:
-    """sshd for the people of some values. With `slurm`, the root of a real one, they have its commands."""
+    """sshd for the people of some values. With `slurm`, the root of a real one, they have its commands.
 
-    def __init__(self, folder: Path, suite: str, slurm: Path | None = None) -> None:
+    `hosts`: names of servers that are on this machine.
+    """
+
+    def __init__(self, folder: Path, suite: str, slurm: Path | None = None, *, hosts: Sequence[str] = ()) -> None:
         self.folder, self._slurm = folder, slurm
         packages.ensure(CLIENT, progress=print)
         unpack(suite, ("login",), folder / "root")
@@ -60,6 +48,7 @@ class LoginPod:
         (folder / "ssh-keys").chmod(0o1777)  # as the kubelet leaves the folder of a ConfigMap
         for name in ("home", "directory", "directory/pipes", "directory/mc"):
             (folder / name).chmod(0o777)
+        (folder / "root/etc/hosts").write_text(f"127.0.0.1 {' '.join(('localhost', *hosts))}\n")
         host_key = folder / "keys/ssh_host_ed25519_key"
         host_key.write_bytes(KINDS["ssh_host_ed25519_key"]())
         host_key.chmod(0o400)
@@ -74,30 +63,20 @@ class LoginPod:
         (self.folder / "slurm/run").symlink_to(slurm / "run/slurm")
         (self.folder / "slurm/etc").mkdir()
         shutil.copy(slurm / "etc/slurm/slurm.conf", self.folder / "slurm/etc")
-        (self.folder / "root/etc/hosts").write_text("127.0.0.1 localhost\n")
 
     def apply(self, values: Mapping[str, object]) -> None:
         """What a kubelet does when the values are others."""
         manifests = render("slurm", values)
         maps = of_kind(manifests, "ConfigMap")
-        self._project("people", maps["demo-people"]["data"])
+        project(self.folder / "people", maps["demo-people"]["data"])
         for name, text in maps["demo-people"]["data"].items() if self._slurm else ():
             (self._slurm / "var/lib/extrausers" / name).write_text(text)
-        self._project("ssh-keys", maps["demo-ssh-keys"].get("data") or {})
+        project(self.folder / "ssh-keys", maps["demo-ssh-keys"].get("data") or {})
         for secret in of_kind(manifests, "Secret").values():
-            self._project("site", secret["stringData"])
+            project(self.folder / "site", secret["stringData"])
         conf = maps["demo-login"]["data"]["sshd_config"].replace("Port 2222", f"Port {self.port}")
-        self._project("config", {"sshd_config": conf})
+        project(self.folder / "config", {"sshd_config": conf})
         self._manifests = manifests
-
-    def _project(self, volume: str, data: Mapping[str, str]) -> None:
-        for file in (self.folder / volume).iterdir():
-            if file.name not in data:
-                file.unlink()
-        for name, text in data.items():
-            part = self.folder / f"{volume}.part"
-            part.write_text(text)
-            part.rename(self.folder / volume / name)
 
     def _container(self, name: str) -> Manifest:
         pod = of_kind(self._manifests, "StatefulSet")["demo-login"]["spec"]["template"]["spec"]
@@ -118,19 +97,12 @@ class LoginPod:
 
     def _start(self, name: str, mounts: tuple[str, ...]) -> None:
         container = self._container(name)
-        bounding = [
-            "-all",
-            *(f"+{each.lower()}" for each in container["securityContext"]["capabilities"].get("add", ())),
-        ]
-        namespaces = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child"]
-        environment = {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "SUNKPY_LOOK_S": "0.2"}
+        added = container["securityContext"]["capabilities"].get("add", ())
+        bounding = ",".join(("-all", *(f"+{each.lower()}" for each in added)))
+        rights = (f"--bounding-set={bounding}", "--inh-caps=-all")
+        environment = {"SUNKPY_LOOK_S": "0.2"}
         environment |= {entry["name"]: entry["value"] for entry in container.get("env", ())}
-        enter = ["bash", "-c", _ENTER, "-", str(self.folder), ",".join(bounding), f"start-{name}", *mounts]
-        with (self.folder / "log").open("ab") as log:
-            process = subprocess.Popen(
-                [*namespaces, *enter], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        self._processes.append(process)
+        self._processes.append(start(self.folder, f"start-{name}", mounts=mounts, rights=rights, env=environment))
 
     def log(self) -> str:
         """All that sshd has said."""

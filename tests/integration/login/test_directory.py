@@ -1,17 +1,25 @@
-"""People of a directory come in by ssh: the image's sssd and sshd, the chart's rights, a real OpenLDAP."""
+"""People of a directory come in by ssh: sssd and sshd with the rights of the chart, the OpenLDAP of charts/openldap."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from devcluster.waiting import wait_until
-from tests.integration.login.directory import PASSWORD, Directory
+from tests.integration.login.directory import HOST, SUFFIX, Directory
 from tests.integration.login.pod import Key, LoginPod
 
 pytestmark = pytest.mark.integration
+
+BY_HAND = f"""\
+dn: ou=staff,{SUFFIX}
+objectClass: organizationalUnit
+ou: staff
+
+"""
 
 
 @pytest.fixture(scope="module")
@@ -21,18 +29,42 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
     return Key(tmp_path_factory.mktemp("keys") / "dora")
 
 
+def _values(key: Key, **people: dict[str, object]) -> dict[str, object]:
+    crowd = {f"d{number}": {"uid": 20000 + number, "group": "lab"} for number in range(1000)}
+    listed = {name: {**person, "sshKeys": [key.public]} for name, person in {**crowd, **people}.items()}
+    return {"people": listed, "groups": {"lab": {"gid": 7000}, "gpu": {"gid": 7001}}}
+
+
+DORA: dict[str, object] = {
+    "uid": 7002,
+    "fullName": "Dora Müller",
+    "group": "lab",
+    "groups": ["gpu"],
+    "shell": "/bin/sh",
+}
+
+
+def _by_hand(name: str, uid: int, key: Key) -> str:
+    classes = "".join(f"objectClass: {each}\n" for each in ("account", "posixAccount", "ldapPublicKey"))
+    return (
+        f"dn: uid={name},ou=staff,{SUFFIX}\n{classes}uid: {name}\ncn: {name}\nuidNumber: {uid}\ngidNumber: 7000\n"
+        f"homeDirectory: /Users/{name}\nloginShell: /usr/bin/fish\nsshPublicKey: {key.public}\n\n"
+    )
+
+
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory, key: Key) -> Iterator[Directory]:
-    crowd = [(f"d{number}", 20000 + number, key.public) for number in range(1000)]
-    evil = [("evil", 0, key.public), ("slurm", 401, key.public), ("low", 999, key.public)]
-    directory = Directory(tmp_path_factory.mktemp("directory") / "ldap", [("dora", 7001, key.public), *evil, *crowd])
+    directory = Directory(tmp_path_factory.mktemp("directory") / "ldap", _values(key, dora=DORA))
+    staff = "".join(_by_hand(*who, key) for who in (("evil", 0), ("slurm", 401), ("low", 999), ("sam", 7009)))
+    code, said = directory.as_admin("ldapadd", BY_HAND + staff)
+    assert code == 0, said
     yield directory
     directory.stop()
 
 
 @pytest.fixture(scope="module")
 def pod(tmp_path_factory: pytest.TempPathFactory, directory: Directory, key: Key) -> Iterator[LoginPod]:
-    pod = LoginPod(tmp_path_factory.mktemp("login"), os.environ.get("SLURM_SUITE", "trixie"))
+    pod = LoginPod(tmp_path_factory.mktemp("login"), os.environ.get("SLURM_SUITE", "trixie"), hosts=[HOST])
     people = {"ann": {"uid": 2001, "sshKeys": [key.public]}}
     pod.apply({"users": {"people": people, "sssd": _sssd(directory.conf, directory)}})
     pod.start()
@@ -50,9 +82,15 @@ def _said(pod: LoginPod, key: Key, user: str, script: str) -> str:
     return output.strip()
 
 
-def test_people_of_the_directory_are_who_it_says_in_a_home_and_a_shell_that_are_here(pod: LoginPod, key: Key):
+def test_people_of_the_directory_are_who_it_says_in_a_home_of_their_own(pod: LoginPod, key: Key):
     assert _said(pod, key, "dora", "id; pwd; echo $SHELL; stat -c %U .").splitlines() == [
-        "uid=7001(dora) gid=7000(lab) groups=7000(lab)", "/home/dora", "/bin/bash", "dora",
+        "uid=7002(dora) gid=7000(lab) groups=7000(lab),7001(gpu)", "/home/dora", "/bin/sh", "dora",
+    ]  # fmt: skip
+
+
+def test_whom_somebody_made_beside_is_let_in_with_a_home_and_a_shell_that_are_here(pod: LoginPod, key: Key):
+    assert _said(pod, key, "sam", "id; pwd; echo $SHELL").splitlines() == [
+        "uid=7009(sam) gid=7000(lab) groups=7000(lab)", "/home/sam", "/bin/bash",
     ]  # fmt: skip
 
 
@@ -65,8 +103,8 @@ def test_a_system_number_in_the_directory_and_a_hostile_name_let_nobody_in(pod: 
     assert pod.said("x", key, "id", options=(f'User="{user}"',))[0] == 255
 
 
-def test_nobody_reads_the_password_of_the_directory(pod: LoginPod, key: Key):
-    assert _said(pod, key, "dora", f"grep -rs '{PASSWORD}' /site /etc/sssd /var/lib/sss; true") == ""
+def test_nobody_reads_the_configuration_of_sssd(pod: LoginPod, key: Key):
+    assert _said(pod, key, "dora", "grep -rs ldap_uri /site /etc/sssd /var/lib/sss; true") == ""
 
 
 def test_a_thousand_people_log_in_as_fast_as_one(pod: LoginPod, key: Key):
@@ -74,11 +112,75 @@ def test_a_thousand_people_log_in_as_fast_as_one(pod: LoginPod, key: Key):
     assert among < 3 * alone
 
 
+def test_the_directory_is_what_values_say_without_a_restart(directory: Directory, key: Key):
+    pid = directory.process.pid
+    changed = {"uid": 7002, "fullName": "Dora M", "group": "gpu"}
+    directory.apply(_values(key, dora=changed, erik={"uid": 7003, "groups": ["lab"]}))
+    assert wait_until(lambda: "uidNumber: 7003" in directory.found("uid=erik"), timeout_s=60, every_s=0.2), (
+        directory.log()
+    )
+    assert wait_until(lambda: "cn: Dora M\n" in directory.found("uid=dora"), timeout_s=60, every_s=0.2), directory.log()
+    dora = directory.found("uid=dora", "gidNumber", "loginShell", "sn")
+    assert {"gidNumber: 7001", "loginShell: /bin/bash", "sn: M"} <= set(dora.splitlines())
+    directory.apply(_values(key, dora=DORA))
+    assert wait_until(lambda: not directory.found("uid=erik"), timeout_s=60, every_s=0.2), directory.log()
+    assert directory.found("cn=erik") == "", "the group of their own goes with them"
+    assert "uid: sam" in directory.found("uid=sam"), "who was made beside stays"
+    assert directory.process.pid == pid
+    assert directory.process.poll() is None
+
+
+def test_only_who_has_the_password_changes_anything(directory: Directory, key: Key):
+    change = f"dn: uid=sam,ou=staff,{SUFFIX}\nchangetype: modify\nreplace: uidNumber\nuidNumber: 7010\n"
+    assert directory.as_nobody("ldapmodify", change)[0] != 0
+    secret = f"dn: uid=sam,ou=staff,{SUFFIX}\nchangetype: modify\nadd: userPassword\nuserPassword: geheim\n"
+    assert directory.as_admin("ldapmodify", secret)[0] == 0
+    assert "userPassword" not in directory.found("uid=sam")
+
+
+QUICK = "[nss]\nmemcache_timeout = 1\nentry_negative_timeout = 1\n"
+"""So that sssd asks the directory again before a test ends."""
+
+
+def test_who_is_taken_out_of_the_directory_is_out_and_nobody_else_is_while_it_is_away(
+    pod: LoginPod, key: Key, directory: Directory
+):
+    quick = directory.conf.replace("entry_cache_timeout = 300", "entry_cache_timeout = 2") + QUICK
+    pod.apply({"users": {"sssd": _sssd(quick, directory)}})
+    directory.apply(_values(key, dora=DORA, erik={"uid": 7003, "groups": ["lab"]}))
+    assert wait_until(lambda: pod.said("erik", key, "true")[0] == 0, timeout_s=60, every_s=0.5), pod.log()
+    quiet, waiting = ("LogLevel=ERROR",), "echo in; sleep 300"
+    with (
+        pod.ssh("dora", key, waiting, options=quiet) as stays,
+        pod.ssh("erik", key, waiting, options=quiet) as goes,
+    ):
+        assert [session.stdout.readline() for session in (stays, goes) if session.stdout] == ["in\n", "in\n"]
+        directory.kill()
+        with pytest.raises(subprocess.TimeoutExpired):
+            goes.wait(timeout=8)
+        assert stays.poll() is None, "the directory is away: everybody stays"
+        directory.apply(_values(key, dora=DORA))
+        directory.start()
+        assert goes.wait(timeout=120) != 0, pod.log()
+        assert "uid 7003 is nobody any more" in pod.log()
+        assert wait_until(lambda: pod.said("erik", key, "id")[0] == 255, timeout_s=30, every_s=0.5)
+        assert stays.poll() is None
+        stays.kill()
+    assert (pod.folder / "home/erik").is_dir(), "a home stays"
+
+
+def test_what_it_has_outlives_a_kill(directory: Directory):
+    directory.kill()
+    directory.start()
+    assert "uid: sam" in directory.found("uid=sam")
+    assert directory.found("objectClass=posixAccount", "uid").count("uid: ") == 1005
+
+
 def test_another_configuration_restarts_sssd_alone(pod: LoginPod, key: Key, directory: Directory):
     with pod.ssh("dora", key, "echo in; sleep 300", options=("LogLevel=ERROR",)) as session:
         assert session.stdout
         assert session.stdout.readline() == "in\n"
-        other = directory.conf.replace("min_id = 1000", "min_id = 21000")
+        other = directory.conf + "max_id = 20000\n"
         pod.apply({"users": {"sssd": _sssd(other, directory)}})
         assert wait_until(lambda: pod.said("d5", key, "true")[0] == 255, timeout_s=60, every_s=0.5), pod.log()
         assert session.poll() is None

@@ -52,3 +52,12 @@ async def submitter(real: RealSlurm) -> AsyncIterator[Slurm]:
     slurm = connect(real, "k8s")
     yield slurm
     await slurm.close()
+
+
+@pytest.fixture
+async def scheduler(site: Site) -> AsyncIterator[Slurm]:
+    """The client as the scheduler has it; what a test leaves in the queue is gone after it."""
+    client = site.connect("k8s")
+    yield client
+    await site.clear()
+    await client.close()

@@ -298,7 +298,7 @@ class RealSlurm:
 
 def unpack(suite: str, wanted: Iterable[str], root: Path) -> None:
     """Images laid over each other in a folder; built when need be."""
-    group = "mariadb" if "mariadb" in wanted else "slurm"
+    group = next((name for name in ("mariadb", "openldap") if name in wanted), "slurm")
     build = [sys.executable, str(ROOT / "slurm-images/build"), "--suite", suite, "--only", group]
     subprocess.run(build, check=True, cwd=ROOT)
     images = json.loads((ROOT / "build/images/images.json").read_text())[suite]

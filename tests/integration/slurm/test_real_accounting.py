@@ -39,6 +39,7 @@ users:
   zoe: {accounts: {phys: {limits: {jobMinutes: 30}}}}
 pods: {account: phys}
 """  # noqa: E501
+KEEPS = ("bash", "-c", "trap 'exit 0' TERM; keep-default-accounts 1 & wait")
 
 
 class Running:
@@ -279,7 +280,7 @@ async def test_who_is_no_administrator_of_slurm_changes_nothing(user1: Slurm, ad
     plan = await plan_now(user1, values, cluster=CLUSTER)
     assert plan.changes
     with pytest.raises(errors.Rejected):
-        await execute(user1, plan.changes[0], cluster=CLUSTER)
+        await execute(user1, plan.changes[:1], cluster=CLUSTER)
     assert (await plan_now(admin, wanted(), cluster=CLUSTER)).changes == ()
 
 
@@ -297,3 +298,48 @@ async def test_somebody_whose_account_came_before_them_submits_when_they_are_the
     await ends(running, user1, JobId(int(submitted)))
     listed = ("sacct", "-X", "--noheader", "--parsable2", "--format=jobid,user,group,account")
     assert await asyncio.to_thread(running.slurm.as_user, 2009, *listed) == f"{submitted}|newcomer|newcomer|phys"
+
+
+async def test_somebody_who_was_away_while_slurmctld_started_has_their_default_account_again(
+    running: Running, admin: Slurm, user1: Slurm
+) -> None:
+    people = running.slurm.root / "var/lib/extrausers"
+    here = "guest:*:2010:2010::/home/guest:/bin/bash\n"
+    guest = VALUES.replace("  zoe:", "  guest: {accounts: {phys: {}}}\n  zoe:")
+    submit = ("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--wrap=true")
+    (people / "group").write_text("guest:*:2010:\n")
+    (people / "passwd").write_text(here)
+    await settle(admin, wanted(guest))
+    await ends(running, user1, JobId(int(await asyncio.to_thread(running.slurm.as_user, 2010, *submit))))
+
+    (people / "passwd").write_text("")
+    await settle(admin, wanted())
+    await start_before_slurmdbd(running)
+    await happens(running, lambda: is_known_as(running, "guest(4294967294) DefAccount=(null)"))
+    (people / "passwd").write_text(here)
+    await settle(admin, wanted(guest.replace("  phys:", "  more: {shares: 2}\n  phys:")))
+    with pytest.raises(AssertionError, match="Invalid account"):
+        await asyncio.to_thread(running.slurm.as_user, 2010, *submit)
+
+    told = await asyncio.to_thread(running.slurm.as_user, 401, "timeout", "--preserve-status", "5", *KEEPS)
+    assert told.count("default account of guest") == 1
+    await ends(running, user1, JobId(int(await asyncio.to_thread(running.slurm.as_user, 2010, *submit))))
+
+
+async def start_before_slurmdbd(running: Running) -> None:
+    """slurmctld starts anew from what it has saved, and hears of accounts later."""
+    running.accounting.slurmdbd.kill()
+    running.accounting.slurmdbd.wait()
+    before = running.slurm.starts("slurmctld")
+    running.slurm.send("TERM", "slurmctld")
+
+    async def has_started() -> bool:
+        return running.slurm.starts("slurmctld") > before
+
+    await happens(running, has_started)
+    await asyncio.to_thread(running.accounting.start_slurmdbd)
+
+
+async def is_known_as(running: Running, words: str) -> bool:
+    told = await asyncio.to_thread(running.slurm.run_as, "slurm", "scontrol", "show", "assoc_mgr", "flags=users")
+    return words in told[1]

@@ -5,7 +5,7 @@ All of it on the chart's own configuration.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from itertools import count
 
 import pytest
@@ -21,15 +21,6 @@ pytestmark = pytest.mark.integration
 
 _numbers = count(1)
 BY_QOS = VALUES | {"slurmConfig": VALUES["slurmConfig"] | {"extra": "PreemptType=preempt/qos"}}
-
-
-@pytest.fixture
-async def scheduler(site: Site) -> AsyncIterator[Slurm]:
-    """The client as the scheduler has it; what a test leaves in the queue is gone after it."""
-    client = site.connect("k8s")
-    yield client
-    await site.clear()
-    await client.close()
 
 
 def pods_job(**changes: object) -> JobSubmission:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
-import httpx
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
-from pytest_httpx import HTTPXMock
 
 from sunkpy.accounts.loop import AccountsLoop
 from sunkpy.accounts.main import look
@@ -17,8 +16,9 @@ from sunkpy.accounts.metrics import AccountsMetrics
 from sunkpy.accounts.settings import AccountsSettings
 from sunkpy.core.accounts import Wanted
 from sunkpy.runtime.settings import SlurmSettings
+from sunkpy.slurm.connection import Answer
 from tests.unit.core.accounts.build import values
-from tests.unit.slurm.answers import answer, client, serve
+from tests.unit.slurm.answers import Rest, answer, in_json
 
 SERVER = ("26.05", "v0.0.45")
 READ = ("slurmdbd-associations", "slurmdbd-qos", "slurmdbd-accounts", "slurmdbd-users", "slurmdbd-tres")
@@ -43,7 +43,7 @@ pods: {account: phys}
 """
 
 
-def recorded(*names: str) -> list[httpx.Response]:
+def recorded(*names: str) -> list[Answer]:
     return [answer(*SERVER, name) for name in names]
 
 
@@ -60,67 +60,79 @@ class Waits:
             raise asyncio.CancelledError
 
 
-def loop_for(wanted: Wanted, waits: Waits | None = None) -> AccountsLoop:
+def loop_for(rest: Rest, wanted: Wanted, waits: Waits | None = None) -> AccountsLoop:
     unused = SlurmSettings(url="http://nowhere", jwt_key_file="/nowhere")
     settings = AccountsSettings(cluster="it", slurm=unused, wanted=wanted, poll_seconds=60)
     metrics = AccountsMetrics(CollectorRegistry())
-    return AccountsLoop(slurm=client(SERVER[1]), settings=settings, metrics=metrics, sleep=waits or Waits(1))
+    return AccountsLoop(slurm=rest.client(SERVER[1]), settings=settings, metrics=metrics, sleep=waits or Waits(1))
 
 
-def written(httpx_mock: HTTPXMock) -> list[str]:
-    asked = httpx_mock.get_requests()
-    return [request.url.path.partition(SERVER[1])[2] for request in asked if request.method != "GET"]
+def written(rest: Rest) -> list[str]:
+    asked = rest.asked
+    return [request.path.partition(SERVER[1])[2] for request in asked if request.method != "GET"]
 
 
-async def test_what_is_as_wanted_is_read_once_and_ready(httpx_mock: HTTPXMock) -> None:
-    serve(httpx_mock, *recorded(*READ))
-    loop = loop_for(values(VALUES))
+async def test_what_is_as_wanted_is_read_once_and_ready(rest: Rest) -> None:
+    rest.say(*recorded(*READ))
+    loop = loop_for(rest, values(VALUES))
     assert loop.problem == "slurmdbd was not read yet"
     assert await loop.settle()
-    assert (loop.problem, written(httpx_mock)) == (None, [])
+    assert (loop.problem, written(rest)) == (None, [])
 
 
-async def test_a_change_is_believed_when_it_is_read_back(httpx_mock: HTTPXMock) -> None:
+async def test_a_change_is_believed_when_it_is_read_back(rest: Rest) -> None:
     other = values(VALUES.replace("priority: 100", "priority: 7"))
-    serve(httpx_mock, *recorded(*[*READ, "put-qos"] * 3))
-    assert not await loop_for(other).settle(), "slurmdbd said success and did nothing"
-    assert written(httpx_mock) == ["/qos/"] * 3
+    rest.say(*recorded(*[*READ, "put-qos"] * 3))
+    assert not await loop_for(rest, other).settle(), "slurmdbd said success and did nothing"
+    assert written(rest) == ["/qos/"] * 3
 
 
-async def test_what_slurmdbd_refuses_does_not_keep_the_rest_from_it(httpx_mock: HTTPXMock) -> None:
+async def test_what_slurmdbd_refuses_does_not_keep_the_rest_from_it(rest: Rest) -> None:
     other = values(VALUES.replace("priority: 100", "priority: 7").replace("shares: 4", "shares: 5"))
-    serve(httpx_mock, *recorded(*[*READ, "put-qos-loop", "change-association"] * 3))
-    loop = loop_for(other)
+    rest.say(*recorded(*[*READ, "put-qos-loop", "change-association"] * 3))
+    loop = loop_for(rest, other)
     assert not await loop.settle()
-    assert written(httpx_mock) == ["/qos/", "/associations/"] * 3
+    assert written(rest) == ["/qos/", "/associations/"] * 3
     assert loop.problem is not None
     assert "QOS Preemption loop detected" in loop.problem
 
 
-async def test_a_contradiction_changes_nothing_and_is_why_it_is_not_ready(httpx_mock: HTTPXMock) -> None:
-    serve(httpx_mock, *recorded(*READ))
-    loop = loop_for(values(VALUES.replace("parent: chem", "parent: bio")))
+async def test_of_several_users_in_one_request_only_the_one_that_slurmdbd_refuses_is_left_out(rest: Rest) -> None:
+    more = "users:\n  amy: {accounts: {phys: {}}}\n  eve: {accounts: {phys: {}}}\n"
+    refused, made = "make-account-no-parent", "make-membership"
+    rest.say(*recorded(*[*READ, refused, made, refused] * 3))
+    loop = loop_for(rest, values(VALUES.replace("users:\n", more)))
+    assert not await loop.settle()
+    bodies = [json.loads(request.content) for request in rest.asked if request.method != "GET"]
+    assert [body["association_condition"]["users"] for body in bodies[:3]] == [["amy", "eve"], ["amy"], ["eve"]]
+    assert loop.problem is not None
+    assert "put user eve into account phys" in loop.problem
+
+
+async def test_a_contradiction_changes_nothing_and_is_why_it_is_not_ready(rest: Rest) -> None:
+    rest.say(*recorded(*READ))
+    loop = loop_for(rest, values(VALUES.replace("parent: chem", "parent: bio")))
     assert await loop.settle()
-    assert (loop.problem, written(httpx_mock)) == ("account cells is below bio, which is no account", [])
+    assert (loop.problem, written(rest)) == ("account cells is below bio, which is no account", [])
 
 
-async def test_slurmdbd_that_is_away_is_asked_again_soon(httpx_mock: HTTPXMock) -> None:
-    serve(httpx_mock, *recorded(*["slurmdbd-away"] * 4, *READ, *READ))
+async def test_slurmdbd_that_is_away_is_asked_again_soon(rest: Rest) -> None:
+    rest.say(*recorded(*["slurmdbd-away"] * 4, *READ, *READ))
     waits = Waits(3)
     with pytest.raises(asyncio.CancelledError):
-        await loop_for(values(VALUES), waits).run()
+        await loop_for(rest, values(VALUES), waits).run()
     assert waits.lasted == [2.0, 60, 60]
 
 
-async def test_a_look_says_what_would_be_changed_and_changes_nothing(httpx_mock: HTTPXMock, tmp_path: Path) -> None:
+async def test_a_look_says_what_would_be_changed_and_changes_nothing(rest: Rest, tmp_path: Path) -> None:
     key, config, others = tmp_path / "jwt.key", tmp_path / "config.yaml", tmp_path / "others.yaml"
     key.write_bytes(b"k" * 32)
-    slurm = {"url": "http://slurmrestd:6820", "version": SERVER[1], "jwtKeyFile": str(key)}
+    slurm = {"url": rest.url, "version": SERVER[1], "jwtKeyFile": str(key)}
     config.write_text(yaml.safe_dump({"cluster": "it", "slurm": slurm, "wanted": yaml.safe_load(VALUES)}))
     others.write_text(VALUES.replace("shares: 10", "shares: 20"))
     ping = {"meta": {"slurm": {"cluster": "it"}}, "pings": []}
-    rounds = [each for _ in range(2) for each in (httpx.Response(200, json=ping), *recorded(*READ))]
-    serve(httpx_mock, *rounds)
+    rounds = [each for _ in range(2) for each in (in_json(200, ping), *recorded(*READ))]
+    rest.say(*rounds)
     assert await look(config, None) == "Nothing to change."
     assert await look(config, others) == "~ account chem: shares 10 -> 20"
-    assert written(httpx_mock) == []
+    assert written(rest) == []

@@ -67,14 +67,31 @@ def test_who_people_are_is_the_same_wherever_slurm_says_it_from_the_first_instal
     }  # fmt: skip
 
 
-def test_another_user_makes_no_pod_anew():
-    def templates(people: Mapping[str, object]) -> list[object]:
-        manifests = render("slurm", _values(people))
-        kinds = ("StatefulSet", "Deployment", "NodeSet")
-        return [manifest["spec"]["template"] for manifest in manifests if manifest["kind"] in kinds]
+def _templates(values: Mapping[str, object]) -> dict[str, object]:
+    """Every pod that a release makes, whatever makes it."""
+    found = {}
+    for manifest in render("slurm", values):
+        spec = manifest.get("spec", {})
+        spec = spec.get("jobTemplate", {}).get("spec", spec)
+        if isinstance(spec.get("template"), dict):
+            found[f"{manifest['kind']} {manifest['metadata']['name']}"] = spec["template"]
+    return found
 
+
+def test_another_user_makes_no_pod_anew_but_the_one_that_keeps_accounts():
     ann = {"uid": 2001, "sshKeys": [KEY]}
-    assert templates({"ann": ann}) == templates({"ann": ann | {"shell": "/bin/sh"}, "bob": {"uid": 2002}})
+    accounts = {"wanted": {"users": {"bob": {"accounts": {"default": {}}}}}}
+    before = _templates(_values({"ann": ann}))
+    assert len(before) == 12
+    more = _values({"ann": ann | {"shell": "/bin/sh"}, "bob": {"uid": 2002, "sshKeys": [KEY]}})
+    assert _templates(more) == before
+    after = _templates(more | {"accounts": accounts})
+    assert {name for name in before if after[name] != before[name]} == {"Deployment demo-accounts"}
+
+
+def test_who_is_taken_out_makes_no_pod_anew_either():
+    both = {"ann": {"uid": 2001, "sshKeys": [KEY]}, "bob": {"uid": 2002, "sshKeys": [KEY]}}
+    assert _templates(_values(both)) == _templates(_values({"ann": both["ann"]}))
 
 
 HOSTILE_NAMES = (
@@ -169,11 +186,16 @@ def test_a_thousand_people_fit_and_too_many_keys_are_refused_with_a_word_of_what
     crowd = {f"p{number}": {"uid": 10000 + number, "groups": ["chem"], "sshKeys": [KEY]} for number in range(1000)}
     maps = _maps(_values(crowd, {"chem": {"gid": 5001}}))
     assert len(maps["demo-ssh-keys"]) == len(maps["demo-people"]["passwd"].splitlines()) == 1000
-    long = "ssh-rsa AAAA" + "A" * 1100
     for person in crowd.values():
-        person["sshKeys"] = [long]
-    with pytest.raises(Refused, match="use a directory, or shorter keys"):
+        person["sshKeys"] = ["ssh-rsa AAAA" + "A" * 532]
+    with pytest.raises(Refused, match="the keys are 548890 bytes, and 450000 are what helm can keep: use a directory"):
         render("slurm", _values(crowd, {"chem": {"gid": 5001}}))
+
+
+def test_more_accounts_than_fit_are_refused_with_a_word_of_what_to_do():
+    wanted = {"users": {f"p{number}": {"accounts": {"default": {}}} for number in range(28000)}}
+    with pytest.raises(Refused, match=r"accounts.wanted is \d+ bytes, and Kubernetes takes a million: keep some of it"):
+        render("slurm", {"accounts": {"wanted": wanted}})
 
 
 SSSD = {"users": {"sssd": {"enabled": True, "config": "[sssd]\n", "ca": "PEM"}}}

@@ -6,7 +6,6 @@ import re
 
 import pytest
 import yaml
-from pytest_httpx import HTTPXMock
 
 from sunkpy.accounts.metrics import AccountsMetrics
 from sunkpy.operator.metrics import OperatorMetrics
@@ -17,7 +16,7 @@ from sunkpy.slurm import NodeCache
 from sunkpy.slurm.recorder import PrometheusRecorder
 from sunkpy.syncer.metrics import NodeCollector, SyncerMetrics
 from tests.unit.docs import source
-from tests.unit.slurm.answers import answer, client, serve
+from tests.unit.slurm.answers import Rest, answer
 
 TEXT = (source.ROOT / "docs" / "operations.md").read_text()
 FROM_CONDITIONS = {"CreateFailed", "DrainTimeout", "NoNodeFits", "TooFewNodes", "TooManyAtOnce"}
@@ -46,12 +45,12 @@ def test_events():
     assert set(_first_column("Event")) == source.event_reasons() | FROM_CONDITIONS
 
 
-async def test_metrics(httpx_mock: HTTPXMock):
-    serve(httpx_mock, answer("26.05", "v0.0.45", "nodes"))
+async def test_metrics(rest: Rest):
+    rest.say(answer("26.05", "v0.0.45", "nodes"))
     registry = Process("docs", ProcessSettings()).registry
     for metrics in (OperatorMetrics, SchedulerMetrics, SyncerMetrics, AccountsMetrics, PrometheusRecorder):
         metrics(registry)
-    cache = NodeCache(client("v0.0.45"))
+    cache = NodeCache(rest.client("v0.0.45"))
     await cache.refresh()
     registry.register(NodeCollector(cache))
     families = {f"{found.name}_total" if found.type == "counter" else found.name for found in registry.collect()}

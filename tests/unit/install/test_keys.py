@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from aiohttp import web
@@ -10,7 +11,7 @@ from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
-from sunkpy.install.keys import ensure_keys
+from sunkpy.install.keys import ensure_certificate, ensure_keys
 from sunkpy.kube.client import Kube
 
 SLURM_AND_JWT = {"a": "slurm.key", "b": "jwt.key"}
@@ -34,6 +35,12 @@ class Api:
 
 
 async def ensure(api: Api, tmp_path: Path, wanted: Mapping[str, str]) -> list[str]:
+    async with connected(api, tmp_path) as kube:
+        return await ensure_keys(kube, namespace="slurm", wanted=wanted)
+
+
+@asynccontextmanager
+async def connected(api: Api, tmp_path: Path) -> AsyncIterator[Kube]:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", api.handle)
     server = TestServer(app)
@@ -48,7 +55,7 @@ async def ensure(api: Api, tmp_path: Path, wanted: Mapping[str, str]) -> list[st
     kubeconfig.write_text(json.dumps(config))
     try:
         async with await Kube.connect(kubeconfig) as kube:
-            return await ensure_keys(kube, namespace="slurm", wanted=wanted)
+            yield kube
     finally:
         await server.close()
 
@@ -92,3 +99,14 @@ async def test_sshd_can_read_its_host_key(tmp_path: Path) -> None:
     ]
     key = load_ssh_private_key(base64.b64decode(api.created["h"]["data"]["ssh_host_ed25519_key"]), password=None)
     assert isinstance(key, Ed25519PrivateKey)
+
+
+async def test_a_certificate_is_made_once_with_its_key(tmp_path: Path) -> None:
+    api = Api("kept")
+    async with connected(api, tmp_path) as kube:
+        said = [
+            await ensure_certificate(kube, namespace="slurm", secret=name, hosts=("a.svc",)) for name in ("t", "kept")
+        ]
+    assert said == ["Secret slurm/t created", "Secret slurm/kept exists: kept"]
+    assert set(api.created["t"]["data"]) == {"tls.crt", "tls.key"}
+    assert api.created["t"]["immutable"] is True

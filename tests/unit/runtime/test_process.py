@@ -58,4 +58,4 @@ def test_a_walk_of_objects_that_stayed_a_while_is_a_short_one() -> None:
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)
-    assert young * (middle + 1) <= 300_000, "130 ns for each"
+    assert young * (middle + 1) <= 120_000, "130 ns for each, up to four times that on a busy machine"

@@ -1,10 +1,11 @@
 """The gate while the scheduler knows less than Slurm and the apiserver do."""
 
 import asyncio
+import time
 
 import pytest
 
-from sunkpy.scheduler import gate
+from sunkpy.scheduler import gate, hooks, vanished
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
 
@@ -93,3 +94,30 @@ async def test_a_pod_of_a_gang_that_nobody_remembers_is_waited_for_without_haste
         began = asyncio.get_running_loop().time()
         assert (await call("gate", 4711))[0] == 202
         assert asyncio.get_running_loop().time() - began >= 0.3
+
+
+@pytest.mark.parametrize("hook", ["epilog", "gate"])
+async def test_a_pod_that_was_deleted_by_force_is_waited_for_as_long_as_its_containers_may_take(
+    world, tmp_path, monkeypatch, hook
+):
+    monkeypatch.setattr(vanished, "TEARDOWN_S", 1.5)
+    monkeypatch.setattr(hooks, "LONG_POLL_S", 0.3)
+    async with leading(world, tmp_path, poll_seconds=NEVER_S) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call, terminationGracePeriodSeconds=1)
+        world.set_job(job_id, "CANCELLED", "COMPLETING", nodes="n1")
+        vanished_at = time.monotonic()
+        world.pod_vanishes()
+        asks = (hook, job_id) if hook == "epilog" else (hook, 4711)
+        _, answer = await call(*asks, marked=[job_id])
+        assert "was deleted by force: its containers have" in answer["why"]
+        while not answer["done"]:
+            _, answer = await call(*asks, marked=[job_id])
+        assert time.monotonic() - vanished_at >= 2.5
+
+
+async def test_a_pod_without_any_grace_period_is_told_to_go_in_a_second(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call, terminationGracePeriodSeconds=0)
+        world.set_job(job_id, "CANCELLED", nodes="n1")
+        await world.until(lambda: world.deleted == ["web"])
+        assert "deletionTimestamp" in world.pod()["metadata"]

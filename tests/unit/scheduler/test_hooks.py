@@ -147,6 +147,7 @@ async def test_a_binding_that_the_apiserver_forbids_gives_the_node_back(world, t
         (job_id,) = world.jobs
         world.set_job(job_id, "RUNNING", nodes="n1")
         await world.until(lambda: world.cancelled == [job_id])
+        await world.until(lambda: world.notes("FailedScheduling"))
         assert "the apiserver refuses the binding to node node-1" in world.notes("FailedScheduling")[-1]
 
 

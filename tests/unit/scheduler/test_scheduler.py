@@ -197,6 +197,15 @@ async def test_a_pod_that_fits_nowhere_is_told_so_and_submitted_when_a_node_come
         assert world.submissions[0]["excluded_nodes"] == ["n1", "n2"]
 
 
+async def test_a_node_is_used_as_soon_as_its_slurmd_pod_says_that_it_is_registered(world, tmp_path):
+    async with leading(world, tmp_path):
+        world.add_pod(cpu="8")
+        world.add_node(3, registers=False, cpu="16")
+        await world.until(lambda: world.notes("FailedScheduling"))
+        world.register(3)
+        await world.until(lambda: world.submissions, within_s=3.0)
+
+
 async def test_a_pod_that_the_kubelet_would_refuse_gives_the_node_back(world, tmp_path):
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         world.add_pod(cpu="4")

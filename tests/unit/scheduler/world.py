@@ -66,8 +66,8 @@ class World:
     def remove(self, kind, namespace, name):
         self.api.remove(kind, namespace, name)
 
-    def add_node(self, number, **allocatable):
-        """A node with its slurmd pod and its Slurm node `n<number>`."""
+    def add_node(self, number, *, registers=True, **allocatable):
+        """A node with its slurmd pod and its Slurm node `n<number>`, unless that is still to come."""
         amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"} | allocatable
         self.put("nodes", {"metadata": {"name": f"node-{number}"}, "status": {"allocatable": amounts}})
         labels = {
@@ -88,7 +88,15 @@ class World:
                 "status": {"phase": "Running"},
             },
         )
+        if registers:
+            self.register(number)
+
+    def register(self, number):
+        """Slurm has the node, and the slurmd pod says so."""
         self.slurm.put(f"n{number}")
+        is_ready = {"type": names.READINESS_GATE, "status": "True"}
+        slurmd = self.api.objects["pods", "slurm", f"slurmd-{number}"]
+        self.put("pods", {**slurmd, "status": {**slurmd["status"], "conditions": [is_ready]}})
 
     def add_pod(
         self, name="web", *, cpu="1", annotations=None, labels=None, node="", running=False, owner=None, **spec
@@ -124,6 +132,13 @@ class World:
         self.put("pods", pod)
 
     def pod_is_gone(self, name="web"):
+        """The kubelet has told of the end of its containers before it let go of it."""
+        if self.pod(name)["spec"].get("nodeName"):
+            self.pod_ends("Failed", name)
+        self.pod_vanishes(name)
+
+    def pod_vanishes(self, name="web"):
+        """As when it is deleted by force."""
         self.remove("pods", "default", name)
 
     def add_job(self, pod, *states, user="k8s", **fields):

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from pytest_httpx import HTTPXMock
 
 from sunkpy.core.accounts.records import (
     SHARES_OF_PARENT,
@@ -14,7 +13,7 @@ from sunkpy.core.accounts.records import (
     QosRecord,
 )
 from sunkpy.slurm import errors
-from tests.unit.slurm.answers import SERVERS, answer, client, serve
+from tests.unit.slurm.answers import SERVERS, Rest, answer
 
 every_server = pytest.mark.parametrize(("slurm", "api"), SERVERS)
 READ = ("slurmdbd-associations", "slurmdbd-qos", "slurmdbd-accounts", "slurmdbd-users", "slurmdbd-tres")
@@ -23,9 +22,9 @@ BOB = AssociationRecord(account="chem", user="bob", qos=("normal",), default_qos
 
 
 @every_server
-async def test_all_that_values_may_say_is_read(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, *(answer(slurm, api, name) for name in READ))
-    now = await client(api).accounting("it")
+async def test_all_that_values_may_say_is_read(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(*(answer(slurm, api, name) for name in READ))
+    now = await rest.client(api).accounting("it")
     assert now.qos["fast"] == QosRecord(
         description="k8s: fast",
         priority=100,
@@ -55,34 +54,34 @@ async def test_all_that_values_may_say_is_read(httpx_mock: HTTPXMock, slurm: str
 
 
 @every_server
-async def test_an_association_is_read_without_what_it_inherits(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, *(answer(slurm, api, name) for name in READ))
-    now = await client(api).accounting("it")
+async def test_an_association_is_read_without_what_it_inherits(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(*(answer(slurm, api, name) for name in READ))
+    now = await rest.client(api).accounting("it")
     assert now.associations["cells", "user1"].limits == Limits()
-    (first, *_) = httpx_mock.get_requests()
-    assert dict(first.url.params) == {"cluster": "it", "Exclude limits from parents": "true"}
-    assert first.url.path == f"/slurmdb/{api}/associations/"
+    (first, *_) = rest.asked
+    assert first.params == {"cluster": "it", "Exclude limits from parents": "true"}
+    assert first.path == f"/slurmdb/{api}/associations/"
 
 
 @every_server
-async def test_fair_share_is_read_by_account_and_user(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, answer(slurm, api, "shares"))
-    shares = {(share.account, share.user): share for share in await client(api).shares()}
+async def test_fair_share_is_read_by_account_and_user(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "shares"))
+    shares = {(share.account, share.user): share for share in await rest.client(api).shares()}
     root, mine = shares["root", ""], shares["chem", "user1"]
     assert root.effective_usage == 1.0
     assert mine.usage_s > 0
     assert 0 <= mine.factor <= 1
     assert 0 < mine.norm_shares < 1
-    assert httpx_mock.get_requests()[0].url.path == f"/slurm/{api}/shares"
+    assert rest.asked[0].path == f"/slurm/{api}/shares"
 
 
 @every_server
-async def test_an_account_that_is_there_is_no_error(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, answer(slurm, api, "make-account"), answer(slurm, api, "make-account-again"))
-    slurm_client = client(api)
+async def test_an_account_that_is_there_is_no_error(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "make-account"), answer(slurm, api, "make-account-again"))
+    slurm_client = rest.client(api)
     for _ in range(2):
         await slurm_client.make_account(AccountRecord(description="k8s: chem"), CHEM, cluster="it")
-    sent = json.loads(httpx_mock.get_requests()[0].content)
+    sent = json.loads(rest.asked[0].content)
     assert sent["association_condition"] == {
         "accounts": ["chem"],
         "clusters": ["it"],
@@ -106,43 +105,43 @@ async def test_an_account_that_is_there_is_no_error(httpx_mock: HTTPXMock, slurm
         ("slurmdbd-away", errors.Unreachable, 7000),
     ],
 )
-async def test_what_slurmdbd_refuses_is_classified_by_number(httpx_mock, slurm, api, name, kind, number) -> None:
-    serve(httpx_mock, *[answer(slurm, api, name)] * 4)
+async def test_what_slurmdbd_refuses_is_classified_by_number(rest, slurm, api, name, kind, number) -> None:
+    rest.say(*[answer(slurm, api, name)] * 4)
     with pytest.raises(kind) as caught:
-        await client(api).put_qos("fast", QosRecord())
+        await rest.client(api).put_qos("fast", QosRecord())
     assert caught.value.error_number == number
     assert "QoS fast" in str(caught.value)
 
 
 @every_server
 @pytest.mark.parametrize("name", ["make-membership", "make-membership-no-account"])
-async def test_a_membership_says_nothing_of_what_came_of_it(httpx_mock, slurm, api, name) -> None:
-    serve(httpx_mock, answer(slurm, api, name))
-    await client(api).make_membership(BOB, cluster="it")
-    (request,) = httpx_mock.get_requests()
-    assert request.url.path == f"/slurmdb/{api}/users_association/"
+async def test_a_membership_says_nothing_of_what_came_of_it(rest, slurm, api, name) -> None:
+    rest.say(answer(slurm, api, name))
+    await rest.client(api).make_memberships([BOB], cluster="it")
+    (request,) = rest.asked
+    assert request.path == f"/slurmdb/{api}/users_association/"
 
 
 @every_server
 @pytest.mark.parametrize("name", ["change-association", "set-default-account", "put-qos"])
-async def test_a_change_is_a_success_without_words(httpx_mock, slurm, api, name) -> None:
-    serve(httpx_mock, *[answer(slurm, api, name)] * 4)
-    slurm_client = client(api)
-    await slurm_client.change_association(BOB, BOB, cluster="it")
+async def test_a_change_is_a_success_without_words(rest, slurm, api, name) -> None:
+    rest.say(*[answer(slurm, api, name)] * 4)
+    slurm_client = rest.client(api)
+    await slurm_client.change_associations([(BOB, BOB)], cluster="it")
     await slurm_client.set_default_account("bob", "chem")
     await slurm_client.describe_account("chem", AccountRecord(description="k8s: Chemistry"))
     await slurm_client.put_qos("fast", QosRecord())
-    paths = [request.url.path.removeprefix(f"/slurmdb/{api}/") for request in httpx_mock.get_requests()]
+    paths = [request.path.removeprefix(f"/slurmdb/{api}/") for request in rest.asked]
     assert paths == ["associations/", "users/", "accounts/", "qos/"]
 
 
-async def test_a_limit_that_goes_is_lifted_and_not_left_out(httpx_mock: HTTPXMock) -> None:
+async def test_a_limit_that_goes_is_lifted_and_not_left_out(rest: Rest) -> None:
     before = Limits(jobs=3, tres={"cpu": 8, "gres/gpu": 2})
-    serve(httpx_mock, answer("26.05", "v0.0.45", "change-association"))
+    rest.say(answer("26.05", "v0.0.45", "change-association"))
     after = AssociationRecord(account="chem", parent="root", limits=Limits(tres={"cpu": 4}))
     was = AssociationRecord(account="chem", parent="root", limits=before)
-    await client("v0.0.45").change_association(after, was, cluster="it")
-    (sent,) = json.loads(httpx_mock.get_requests()[0].content)["associations"]
+    await rest.client("v0.0.45").change_associations([(after, was)], cluster="it")
+    (sent,) = json.loads(rest.asked[0].content)["associations"]
     assert sent["max"]["jobs"]["per"]["count"] == {"set": False, "infinite": True, "number": 0}
     assert sent["max"]["tres"]["total"] == [
         {"type": "cpu", "name": "", "count": 4},
@@ -151,27 +150,28 @@ async def test_a_limit_that_goes_is_lifted_and_not_left_out(httpx_mock: HTTPXMoc
     assert sent["user"] == "", "without it slurmrestd refuses"
 
 
-async def test_no_list_of_qos_ever_holds_an_empty_name(httpx_mock: HTTPXMock) -> None:
+async def test_no_list_of_qos_ever_holds_an_empty_name(rest: Rest) -> None:
     """It ends slurmrestd."""
-    serve(httpx_mock, *[answer("26.05", "v0.0.45", "put-qos")] * 2)
-    slurm_client = client("v0.0.45")
+    rest.say(*[answer("26.05", "v0.0.45", "put-qos")] * 2)
+    slurm_client = rest.client("v0.0.45")
     await slurm_client.put_qos("fast", QosRecord(), QosRecord(preempts=("slow",), flags=("NoReserve",)))
-    await slurm_client.change_association(AssociationRecord(account="a"), AssociationRecord(account="a"), cluster="it")
-    bodies = [json.loads(request.content) for request in httpx_mock.get_requests()]
+    account = AssociationRecord(account="a")
+    await slurm_client.change_associations([(account, account)], cluster="it")
+    bodies = [json.loads(request.content) for request in rest.asked]
     assert bodies[0]["qos"][0]["preempt"] == {"mode": ["DISABLED"]}
     assert bodies[0]["qos"][0]["flags"] == []
     assert bodies[1]["associations"][0]["qos"] == []
 
 
 @every_server
-async def test_usage_is_what_slurmdbd_has_added_up(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, answer(slurm, api, "slurmdbd-usage"))
-    (used,) = await client(api).usage("it", start_s=1_795_280_400, end_s=1_795_284_000)
+async def test_usage_is_what_slurmdbd_has_added_up(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "slurmdbd-usage"))
+    (used,) = await rest.client(api).usage("it", start_s=1_795_280_400, end_s=1_795_284_000)
     assert (used.account, used.user) == ("chem", "user1")
     assert used.tres_seconds["cpu"] == used.tres_seconds["node"] > 0
     assert used.tres_seconds["mem"] == 10 * used.tres_seconds["cpu"]
-    (request,) = httpx_mock.get_requests()
-    assert dict(request.url.params) == {
+    (request,) = rest.asked
+    assert request.params == {
         "cluster": "it",
         "Include usage": "true",
         "usage_start": "1795280400",

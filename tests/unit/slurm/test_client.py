@@ -1,30 +1,28 @@
 import json
 
-import httpx
 import msgspec
 import pytest
-from pytest_httpx import HTTPXMock
 
 from sunkpy.core.model.states import JobId
 from sunkpy.slurm import JobSubmission, JobUpdate, NodesSnapshot, NotModified, errors, wire
-from tests.unit.slurm.answers import SERVERS, answer, client, serve, slurm_errors
+from tests.unit.slurm.answers import NOBODY, SERVERS, Rest, answer, slurm_errors
 
 NODE = "gpu-000-002"
 every_server = pytest.mark.parametrize(("slurm", "api"), SERVERS)
 
 
 @every_server
-async def test_ping_says_which_slurm_answers(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, answer(slurm, api, "ping"))
-    ping = await client(api).ping()
+async def test_ping_says_which_slurm_answers(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "ping"))
+    ping = await rest.client(api).ping()
     assert (ping.version, ping.cluster, ping.is_up) == (api, "sk", True)
     assert ping.release.startswith(slurm)
 
 
 @every_server
-async def test_nodes_are_read_by_name(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, answer(slurm, api, "nodes"))
-    snapshot = await client(api).nodes()
+async def test_nodes_are_read_by_name(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "nodes"))
+    snapshot = await rest.client(api).nodes()
     assert isinstance(snapshot, NodesSnapshot)
     node = snapshot.nodes[NODE]
     assert (node.cpus, node.memory_mib) == (2, 4000)
@@ -33,41 +31,41 @@ async def test_nodes_are_read_by_name(httpx_mock: HTTPXMock, slurm: str, api: st
 
 
 @every_server
-async def test_nothing_changed_is_not_an_empty_cluster(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, answer(slurm, api, "nodes-unchanged"))
-    assert isinstance(await client(api).nodes(since_s=1), NotModified)
+async def test_nothing_changed_is_not_an_empty_cluster(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "nodes-unchanged"))
+    assert isinstance(await rest.client(api).nodes(since_s=1), NotModified)
 
 
 @every_server
-async def test_changed_nodes_are_read_although_24_11_answers_500(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, answer(slurm, api, "nodes-changed-since"), answer(slurm, api, "node-drained"))
-    snapshot = await client(api).nodes(since_s=1)
+async def test_changed_nodes_are_read_although_24_11_answers_500(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "nodes-changed-since"), answer(slurm, api, "node-drained"))
+    snapshot = await rest.client(api).nodes(since_s=1)
     assert isinstance(snapshot, NodesSnapshot)
     assert snapshot.nodes[NODE].reason == "k8s: cordon: disk"
-    assert len(httpx_mock.get_requests()) == (2 if slurm == "24.11" else 1)
+    assert len(rest.asked) == (2 if slurm == "24.11" else 1)
 
 
 @every_server
-async def test_a_drain_of_ours_is_recognised(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, answer(slurm, api, "node-drained"))
-    node = await client(api).node(NODE)
+async def test_a_drain_of_ours_is_recognised(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "node-drained"))
+    node = await rest.client(api).node(NODE)
     assert node.is_drained_by_us
     assert node.is_drained
 
 
 @every_server
-async def test_a_lifted_drain_leaves_no_reason_and_a_short_silence(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, answer(slurm, api, "undrain"), answer(slurm, api, "node-undrained-just-now"))
-    slurm_client = client(api)
+async def test_a_lifted_drain_leaves_no_reason_and_a_short_silence(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "undrain"), answer(slurm, api, "node-undrained-just-now"))
+    slurm_client = rest.client(api)
     await slurm_client.undrain_node(NODE)
     node = await slurm_client.node(NODE)
     assert (node.is_drain, node.reason, node.is_not_responding) == (False, "", True)
 
 
 @every_server
-async def test_a_running_and_a_failed_job_are_read(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, answer(slurm, api, "job-running"), answer(slurm, api, "job-failed"))
-    slurm_client = client(api)
+async def test_a_running_and_a_failed_job_are_read(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "job-running"), answer(slurm, api, "job-failed"))
+    slurm_client = rest.client(api)
     running = await slurm_client.job(JobId(1))
     assert (running.tasks, running.layout) == (1, ((running.nodes, 1),))
     assert running.is_running
@@ -78,9 +76,9 @@ async def test_a_running_and_a_failed_job_are_read(httpx_mock: HTTPXMock, slurm:
 
 
 @every_server
-async def test_an_array_is_one_entry_with_the_states_of_its_tasks(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, answer(slurm, api, "jobs-state"), answer(slurm, api, "submit"))
-    slurm_client = client(api)
+async def test_an_array_is_one_entry_with_the_states_of_its_tasks(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "jobs-state"), answer(slurm, api, "submit"))
+    slurm_client = rest.client(api)
     states = await slurm_client.jobs_state()
     job_id = (await slurm_client.submit_job(JobSubmission(name="a", script="#!/bin/sh", comment="c"))).job_id
     assert states[job_id] == {"RUNNING"}
@@ -88,10 +86,10 @@ async def test_an_array_is_one_entry_with_the_states_of_its_tasks(httpx_mock: HT
 
 
 @every_server
-async def test_several_jobs_are_asked_for_one_by_one(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, answer(slurm, api, "jobs-state"))
-    await client(api).jobs_state([JobId(1), JobId(2)])
-    assert httpx_mock.get_requests()[-1].url.query == b"job_id=1&job_id=2"
+async def test_several_jobs_are_asked_for_one_by_one(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "jobs-state"))
+    await rest.client(api).jobs_state([JobId(1), JobId(2)])
+    assert rest.asked[-1].query == "job_id=1&job_id=2"
 
 
 @every_server
@@ -108,10 +106,10 @@ async def test_several_jobs_are_asked_for_one_by_one(httpx_mock: HTTPXMock, slur
         ("signal-finished", lambda c: c.signal_job(JobId(1), "USR1"), errors.AlreadyDone, 2021),
     ],
 )
-async def test_what_slurm_refuses_is_classified_by_number(httpx_mock, slurm, api, name, call, kind, number) -> None:
-    serve(httpx_mock, answer(slurm, api, name))
+async def test_what_slurm_refuses_is_classified_by_number(rest, slurm, api, name, call, kind, number) -> None:
+    rest.say(answer(slurm, api, name))
     with pytest.raises(kind) as caught:
-        await call(client(api))
+        await call(rest.client(api))
     assert caught.value.error_number == number
 
 
@@ -124,10 +122,11 @@ async def test_what_slurm_refuses_is_classified_by_number(httpx_mock, slurm, api
         ("submit-too-big", 2014, "ask for less"),
     ],
 )
-async def test_a_bad_job_says_what_to_change(httpx_mock, slurm, api, name, number, hint) -> None:
-    serve(httpx_mock, answer(slurm, api, name))
+async def test_a_bad_job_says_what_to_change(rest, slurm, api, name, number, hint) -> None:
+    rest.say(answer(slurm, api, name))
+    job = JobSubmission(name="web-0", script="#!/bin/sh", comment="c", partition="nope")
     with pytest.raises(errors.Rejected, match=hint) as caught:
-        await client(api).submit_job(JobSubmission(name="web-0", script="#!/bin/sh", comment="c", partition="nope"))
+        await rest.client(api).submit_job(job)
     assert caught.value.error_number == number
     assert "web-0 (partition nope)" in str(caught.value)
 
@@ -141,110 +140,111 @@ async def test_a_bad_job_says_what_to_change(httpx_mock, slurm, api, name, numbe
         ("submit-forged", {2002}, "Access/permission denied"),
     ],
 )
-async def test_what_slurm_refuses_a_person_is_said_with_their_name(httpx_mock, slurm, api, name, numbers, says) -> None:
-    serve(httpx_mock, answer(slurm, api, name))
+async def test_what_slurm_refuses_a_person_is_said_with_their_name(rest, slurm, api, name, numbers, says) -> None:
+    rest.say(answer(slurm, api, name))
     with pytest.raises(errors.Rejected, match=says) as caught:
-        await client(api).submit_job(JobSubmission(name="web", script="#!/bin/sh", comment="c"), user="ann")
+        await rest.client(api).submit_job(JobSubmission(name="web", script="#!/bin/sh", comment="c"), user="ann")
     assert caught.value.error_number in numbers
     assert "submit job web as ann" in str(caught.value)
 
 
 @every_server
-async def test_a_sealed_job_of_a_person_is_read(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, answer(slurm, api, "job-of-a-person"))
-    job = await client(api).job(JobId(1))
+async def test_a_sealed_job_of_a_person_is_read(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "job-of-a-person"))
+    job = await rest.client(api).job(JobId(1))
     assert (job.user, job.account) == ("ann", "chem")
     assert job.admin_comment == job.comment == "k8s:chem/web:u-1 text"
 
 
 @every_server
-async def test_what_an_owner_may_not_change_is_rejected(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, answer(slurm, api, "update-sealed"))
+async def test_what_an_owner_may_not_change_is_rejected(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "update-sealed"))
     with pytest.raises(errors.Rejected, match="denied"):
-        await client(api).update_job(JobId(1), JobUpdate(comment="mine"), user="ann")
+        await rest.client(api).update_job(JobId(1), JobUpdate(comment="mine"), user="ann")
 
 
-async def test_a_job_of_a_person_is_asked_for_with_their_token_and_the_seal(httpx_mock: HTTPXMock) -> None:
-    serve(httpx_mock, *(answer("26.05", "v0.0.45", name) for name in ("submit", "signal", "signal")))
-    slurm = client("v0.0.45")
+async def test_a_job_of_a_person_is_asked_for_with_their_token_and_the_seal(rest: Rest) -> None:
+    rest.say(*(answer("26.05", "v0.0.45", name) for name in ("submit", "signal", "signal")))
+    slurm = rest.client("v0.0.45")
     await slurm.submit_job(JobSubmission(name="a", script="#!/bin/sh", comment="c"), user="ann")
     await slurm.cancel_job(JobId(7), user="ann")
     await slurm.cancel_job(JobId(7))
-    submit, theirs, own = httpx_mock.get_requests()
+    submit, theirs, own = rest.asked
     assert [request.headers["X-SLURM-USER-TOKEN"] for request in (submit, theirs, own)] == [
         "token-1-of-ann", "token-1-of-ann", "token-1",
     ]  # fmt: skip
     assert json.loads(submit.content)["job"]["extra"] == "seal"
 
 
-async def test_the_processs_own_jobs_have_no_seal(httpx_mock: HTTPXMock) -> None:
-    serve(httpx_mock, answer("26.05", "v0.0.45", "submit"))
-    await client("v0.0.45").submit_job(JobSubmission(name="a", script="#!/bin/sh", comment="c"))
-    assert "extra" not in json.loads(httpx_mock.get_requests()[0].content)["job"]
+async def test_the_processs_own_jobs_have_no_seal(rest: Rest) -> None:
+    rest.say(answer("26.05", "v0.0.45", "submit"))
+    await rest.client("v0.0.45").submit_job(JobSubmission(name="a", script="#!/bin/sh", comment="c"))
+    assert "extra" not in json.loads(rest.asked[0].content)["job"]
 
 
 @every_server
-async def test_signals_go_to_the_batch_script_alone(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, answer(slurm, api, "signal"))
-    await client(api).signal_job(JobId(7), "USR2")
-    request = httpx_mock.get_requests()[0]
+async def test_signals_go_to_the_batch_script_alone(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "signal"))
+    await rest.client(api).signal_job(JobId(7), "USR2")
+    request = rest.asked[0]
     assert request.method == "DELETE"
-    assert dict(request.url.params) == {"signal": "USR2", "flags": "BATCH_JOB"}
+    assert request.params == {"signal": "USR2", "flags": "BATCH_JOB"}
 
 
 @every_server
-async def test_partitions_are_read_with_their_tier(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, answer(slurm, api, "partitions"))
-    assert {p.name: p.priority_tier for p in await client(api).partitions()} == {"low": 1, "high": 10}
+async def test_partitions_are_read_with_their_tier(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "partitions"))
+    assert {p.name: p.priority_tier for p in await rest.client(api).partitions()} == {"low": 1, "high": 10}
 
 
-async def test_a_submission_is_never_sent_twice(httpx_mock: HTTPXMock) -> None:
-    httpx_mock.add_exception(httpx.ReadTimeout("slow"))
+async def test_a_submission_is_never_sent_twice(rest: Rest) -> None:
+    rest.hang_up()
     with pytest.raises(errors.Unreachable):
-        await client("v0.0.42").submit_job(JobSubmission(name="a", script="#!/bin/sh", comment="c"))
-    assert len(httpx_mock.get_requests()) == 1
+        await rest.client("v0.0.42").submit_job(JobSubmission(name="a", script="#!/bin/sh", comment="c"))
+    assert len(rest.asked) == 1
 
 
-async def test_a_submission_that_names_an_unknown_node_is_rejected_not_missing(httpx_mock: HTTPXMock) -> None:
-    serve(httpx_mock, slurm_errors(422, 2018))
+async def test_a_submission_that_names_an_unknown_node_is_rejected_not_missing(rest: Rest) -> None:
+    rest.say(slurm_errors(422, 2018))
     with pytest.raises(errors.Rejected, match="does not know"):
-        await client("v0.0.42").submit_job(
+        await rest.client("v0.0.42").submit_job(
             JobSubmission(name="a", script="#!/bin/sh", comment="c", excluded_nodes=("nope",))
         )
 
 
 @every_server
-async def test_an_allocation_is_granted_at_once_and_has_no_script(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, answer(slurm, api, "allocate"), answer(slurm, api, "job-allocation"))
-    granted = await client(api).allocate_now(JobSubmission(name="web-0", script="#!/bin/sh", comment="c"))
+async def test_an_allocation_is_granted_at_once_and_has_no_script(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "allocate"), answer(slurm, api, "job-allocation"))
+    granted = await rest.client(api).allocate_now(JobSubmission(name="web-0", script="#!/bin/sh", comment="c"))
     assert granted is not None
-    job = json.loads(httpx_mock.get_requests()[-1].content)["job"]
+    job = json.loads(rest.asked[-1].content)["job"]
     assert (job["immediate"], job["requeue"]) == (True, False)
     assert not {"script", "standard_output", "hold"} & job.keys()
-    seen = await client(api).job(granted.job_id)
+    seen = await rest.client(api).job(granted.job_id)
     assert (seen.id, seen.is_running, seen.is_batch) == (granted.job_id, True, False)
     assert seen.comment == "k8s:default/web-0:uid-1"
 
 
 @every_server
 @pytest.mark.parametrize("name", ["allocate-busy", "allocate-not-first", "allocate-bad-partition"])
-async def test_what_cannot_start_at_once_is_left_to_the_queue(httpx_mock, slurm, api, name) -> None:
-    serve(httpx_mock, answer(slurm, api, name))
-    assert await client(api).allocate_now(JobSubmission(name="web-0", script="", comment="c")) is None
+async def test_what_cannot_start_at_once_is_left_to_the_queue(rest, slurm, api, name) -> None:
+    rest.say(answer(slurm, api, name))
+    assert await rest.client(api).allocate_now(JobSubmission(name="web-0", script="", comment="c")) is None
 
 
-@pytest.mark.parametrize("failure", [httpx.ReadTimeout("slow"), httpx.ConnectError("away")])
-async def test_an_allocation_that_was_not_answered_may_be_there_and_is_not_asked_for_again(httpx_mock, failure) -> None:
-    httpx_mock.add_exception(failure)
+async def test_an_allocation_that_was_not_answered_may_be_there_and_is_not_asked_for_again(rest: Rest) -> None:
+    rest.hang_up()
     with pytest.raises(errors.Unreachable):
-        await client("v0.0.42").allocate_now(JobSubmission(name="a", script="", comment="c"))
-    assert len(httpx_mock.get_requests()) == 1
+        await rest.client("v0.0.42").allocate_now(JobSubmission(name="a", script="", comment="c"))
+    assert len(rest.asked) == 1
+    with pytest.raises(errors.Unreachable):
+        await rest.client("v0.0.42", url=NOBODY).allocate_now(JobSubmission(name="a", script="", comment="c"))
 
 
 @every_server
-async def test_a_batch_job_is_told_from_an_allocation(httpx_mock: HTTPXMock, slurm: str, api: str) -> None:
-    serve(httpx_mock, answer(slurm, api, "job-running"))
-    assert (await client(api).job(JobId(1))).is_batch
+async def test_a_batch_job_is_told_from_an_allocation(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "job-running"))
+    assert (await rest.client(api).job(JobId(1))).is_batch
 
 
 def test_a_submission_names_only_what_was_asked_for() -> None:

@@ -1,119 +1,116 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import httpx
 import pytest
 from prometheus_client import CollectorRegistry
-from pytest_httpx import HTTPXMock
 
 from sunkpy.core.model.states import JobId
 from sunkpy.slurm import JobSubmission, PrometheusRecorder, Slurm, errors
+from sunkpy.slurm.connection import Answer
 from sunkpy.slurm.request import Request
-from sunkpy.slurm.transport import Transport
 from sunkpy.slurm.wire import Reply
-from tests.unit.slurm.answers import URL, FixedToken, answer, client, no_sleep, serve, slurm_errors
+from tests.unit.slurm.answers import NOBODY, Asked, Rest, answer, in_json, slurm_errors
 
 PING = answer("26.05", "v0.0.45", "ping")
 NODES = answer("26.05", "v0.0.45", "nodes")
 NOT_SERVED = answer("26.05", "v0.0.99", "unsupported-version")
 
 
-async def test_the_newest_version_that_is_served_is_used(httpx_mock: HTTPXMock) -> None:
+async def test_the_newest_version_that_is_served_is_used(rest: Rest) -> None:
     old = answer("24.11", "v0.0.99", "unsupported-version")
-    serve(httpx_mock, old, old, old, answer("24.11", "v0.0.42", "ping"), answer("24.11", "v0.0.42", "nodes"))
-    await client().nodes()
-    assert httpx_mock.get_requests()[-1].url.path == "/slurm/v0.0.42/nodes/"
+    rest.say(old, old, old, answer("24.11", "v0.0.42", "ping"), answer("24.11", "v0.0.42", "nodes"))
+    await rest.client().nodes()
+    assert rest.asked[-1].path == "/slurm/v0.0.42/nodes/"
 
 
-async def test_a_version_that_is_no_longer_served_is_looked_for_again(httpx_mock: HTTPXMock) -> None:
-    serve(httpx_mock, PING, NODES, NOT_SERVED, NOT_SERVED, PING, NODES)
-    slurm = client()
+async def test_a_version_that_is_no_longer_served_is_looked_for_again(rest: Rest) -> None:
+    rest.say(PING, NODES, NOT_SERVED, NOT_SERVED, PING, NODES)
+    slurm = rest.client()
     await slurm.nodes()
     with pytest.raises(errors.Unreachable, match=r"does not serve v0\.0\.45"):
         await slurm.nodes()
     await slurm.nodes()
-    assert httpx_mock.get_requests()[-1].url.path == "/slurm/v0.0.44/nodes/"
+    assert rest.asked[-1].path == "/slurm/v0.0.44/nodes/"
 
 
-async def test_no_known_version_names_the_slurm_that_is_needed(httpx_mock: HTTPXMock) -> None:
-    httpx_mock.add_response(status_code=404, text="Unable to find", is_reusable=True)
+async def test_no_known_version_names_the_slurm_that_is_needed(rest: Rest) -> None:
+    rest.say(*[Answer(404, b"Unable to find")] * 4)
     with pytest.raises(errors.Unreachable, match=r"24\.11 or newer"):
-        await client().nodes()
+        await rest.client().nodes()
 
 
 @pytest.mark.parametrize("refusal", ["bad-token", "no-token"])
-async def test_a_refused_token_is_renewed_once(httpx_mock: HTTPXMock, refusal: str) -> None:
-    serve(httpx_mock, answer("26.05", "v0.0.45", refusal), NODES)
-    await client("v0.0.45").nodes()
-    tokens = [request.headers["X-SLURM-USER-TOKEN"] for request in httpx_mock.get_requests()]
+async def test_a_refused_token_is_renewed_once(rest: Rest, refusal: str) -> None:
+    rest.say(answer("26.05", "v0.0.45", refusal), NODES)
+    await rest.client("v0.0.45").nodes()
+    tokens = [request.headers["X-SLURM-USER-TOKEN"] for request in rest.asked]
     assert tokens == ["token-1", "token-2"]
 
 
-async def test_a_token_that_is_refused_twice_says_what_to_do(httpx_mock: HTTPXMock) -> None:
+async def test_a_token_that_is_refused_twice_says_what_to_do(rest: Rest) -> None:
     refused = answer("24.11", "v0.0.42", "bad-token")
-    serve(httpx_mock, refused, refused)
+    rest.say(refused, refused)
     with pytest.raises(errors.Unauthorized, match="write a new token"):
-        await client("v0.0.42").nodes()
+        await rest.client("v0.0.42").nodes()
 
 
-async def test_an_idempotent_request_is_sent_again_while_nobody_answers(httpx_mock: HTTPXMock) -> None:
-    serve(httpx_mock, httpx.Response(502, text="bad gateway"), slurm_errors(502, 1803), PING)
-    assert (await client("v0.0.45").ping()).is_up
+async def test_an_idempotent_request_is_sent_again_while_nobody_answers(rest: Rest) -> None:
+    rest.say(Answer(502, b"bad gateway"), slurm_errors(502, 1803), PING)
+    assert (await rest.client("v0.0.45").ping()).is_up
 
 
-async def test_a_refusal_is_not_sent_again(httpx_mock: HTTPXMock) -> None:
-    serve(httpx_mock, slurm_errors(500, 2028))
+async def test_a_refusal_is_not_sent_again(rest: Rest) -> None:
+    rest.say(slurm_errors(500, 2028))
     with pytest.raises(errors.Rejected):
-        await client("v0.0.45").undrain_node("a")
+        await rest.client("v0.0.45").undrain_node("a")
 
 
-async def test_a_connection_error_names_the_address(httpx_mock: HTTPXMock) -> None:
-    httpx_mock.add_exception(httpx.ConnectError("refused"), is_reusable=True)
-    with pytest.raises(errors.Unreachable, match="slurmrestd:6820"):
-        await client("v0.0.45").nodes()
+async def test_a_connection_error_names_the_address(rest: Rest) -> None:
+    with pytest.raises(errors.Unreachable, match=r"no answer from http://127\.0\.0\.1:1: ClientConnectorError"):
+        await rest.client("v0.0.45", url=NOBODY).nodes()
 
 
-async def test_success_with_errors_in_the_body_is_a_failure(httpx_mock: HTTPXMock) -> None:
-    serve(httpx_mock, slurm_errors(200, 2016))
+async def test_success_with_errors_in_the_body_is_a_failure(rest: Rest) -> None:
+    rest.say(slurm_errors(200, 2016))
     with pytest.raises(errors.Busy):
-        await client("v0.0.45").delete_node("a")
+        await rest.client("v0.0.45").delete_node("a")
 
 
-async def test_an_answer_that_is_not_slurms_is_malformed(httpx_mock: HTTPXMock) -> None:
-    serve(httpx_mock, httpx.Response(200, text="<html>welcome</html>"))
+async def test_an_answer_that_is_not_slurms_is_malformed(rest: Rest) -> None:
+    rest.say(Answer(200, b"<html>welcome</html>"))
     with pytest.raises(errors.Malformed):
-        await client("v0.0.45").nodes()
+        await rest.client("v0.0.45").nodes()
 
 
-async def test_node_names_cannot_leave_their_path_segment(httpx_mock: HTTPXMock) -> None:
-    serve(httpx_mock, answer("26.05", "v0.0.45", "undrain"))
-    await client("v0.0.45").undrain_node("a/../b?x")
-    assert httpx_mock.get_requests()[0].url.raw_path == b"/slurm/v0.0.45/node/a%2F..%2Fb%3Fx"
+async def test_node_names_cannot_leave_their_path_segment(rest: Rest) -> None:
+    rest.say(answer("26.05", "v0.0.45", "undrain"))
+    await rest.client("v0.0.45").undrain_node("a/../b?x")
+    assert rest.asked[0].target == "/slurm/v0.0.45/node/a%2F..%2Fb%3Fx"
 
 
-async def test_accounting_is_asked_below_its_own_root_in_the_version_that_was_found(httpx_mock: HTTPXMock) -> None:
+async def test_accounting_is_asked_below_its_own_root_in_the_version_that_was_found(rest: Rest) -> None:
     accounts = {"accounts": [{"name": "chem"}], "errors": [], "warnings": []}
-    serve(httpx_mock, NOT_SERVED, PING, httpx.Response(200, json=accounts), NODES)
-    transport = Transport(URL, FixedToken(), sleep=no_sleep)
+    rest.say(NOT_SERVED, PING, in_json(200, accounts), NODES)
+    transport = rest.transport()
     request = Request(what="read the accounts", method="GET", endpoint="accounts/", api="slurmdb")
     await transport.ask(request, Reply)
     await Slurm(transport).nodes()
-    asked = [sent.url.path for sent in httpx_mock.get_requests()]
+    asked = [sent.path for sent in rest.asked]
     assert asked[1:] == ["/slurm/v0.0.44/ping/", "/slurmdb/v0.0.44/accounts/", "/slurm/v0.0.44/nodes/"]
 
 
-async def test_what_slurmdbd_refuses_names_its_root(httpx_mock: HTTPXMock) -> None:
-    serve(httpx_mock, slurm_errors(500, 2045))
-    transport = Transport(URL, FixedToken(), version="v0.0.45", sleep=no_sleep)
+async def test_what_slurmdbd_refuses_names_its_root(rest: Rest) -> None:
+    rest.say(slurm_errors(500, 2045))
+    transport = rest.transport("v0.0.45")
     request = Request(what="read account chem", method="GET", endpoint="account/{name}", api="slurmdb", name="chem")
     with pytest.raises(errors.Rejected, match=r"read account chem: no.*\[slurmdb/account/\{name\}: HTTP 500\]"):
         await transport.ask(request, Reply)
 
 
-async def test_every_request_is_counted_with_its_outcome(httpx_mock: HTTPXMock) -> None:
+async def test_every_request_is_counted_with_its_outcome(rest: Rest) -> None:
     registry = CollectorRegistry()
-    transport = Transport(URL, FixedToken(), version="v0.0.45", recorder=PrometheusRecorder(registry), sleep=no_sleep)
-    serve(httpx_mock, httpx.Response(503, text="busy"), PING, slurm_errors(500, 2018))
+    transport = rest.transport("v0.0.45", recorder=PrometheusRecorder(registry))
+    rest.say(Answer(503, b"busy"), PING, slurm_errors(500, 2018))
     slurm = Slurm(transport)
     await slurm.ping()
     with pytest.raises(errors.NotFound):
@@ -139,37 +136,37 @@ WRITES: dict[str, Write] = {
 }
 
 
-def leading(left_s: float) -> Slurm:
-    return Slurm(Transport(URL, FixedToken(), version="v0.0.45", sleep=no_sleep, deadline=lambda: left_s))
+def leading(rest: Rest, left_s: float) -> Slurm:
+    return rest.client("v0.0.45", deadline=lambda: left_s)
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
-async def test_a_write_after_the_lease_is_not_sent_and_says_why(httpx_mock: HTTPXMock, write: Write) -> None:
+async def test_a_write_after_the_lease_is_not_sent_and_says_why(rest: Rest, write: Write) -> None:
     with pytest.raises(errors.LeaseOver, match="the lease has run out"):
-        await write(leading(0.0))
-    assert httpx_mock.get_requests() == []
+        await write(leading(rest, 0.0))
+    assert rest.asked == []
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
-async def test_a_write_has_no_more_time_than_is_left(httpx_mock: HTTPXMock, write: Write) -> None:
-    async def never(_: httpx.Request) -> httpx.Response:
+async def test_a_write_has_no_more_time_than_is_left(rest: Rest, write: Write) -> None:
+    async def never(_: Asked) -> Answer:
         await asyncio.Event().wait()
         raise AssertionError("nothing wakes it")
 
-    httpx_mock.add_callback(never, is_reusable=True)
+    rest.respond(never)
     async with asyncio.timeout(10):
         with pytest.raises(errors.Unreachable, match="no answer"):
-            await write(leading(0.02))
+            await write(leading(rest, 0.02))
 
 
-async def test_a_write_that_is_tried_again_asks_again_what_is_left(httpx_mock: HTTPXMock) -> None:
+async def test_a_write_that_is_tried_again_asks_again_what_is_left(rest: Rest) -> None:
     left_s = iter([5.0, 0.0])
-    httpx_mock.add_callback(lambda _: httpx.Response(502, text="bad gateway"))
-    slurm = Slurm(Transport(URL, FixedToken(), version="v0.0.45", sleep=no_sleep, deadline=lambda: next(left_s)))
+    rest.say(Answer(502, b"bad gateway"))
+    slurm = rest.client("v0.0.45", deadline=lambda: next(left_s))
     with pytest.raises(errors.LeaseOver):
         await slurm.drain_node("n1", reason="x")
 
 
-async def test_a_read_needs_no_lease(httpx_mock: HTTPXMock) -> None:
-    serve(httpx_mock, NODES)
-    assert await leading(0.0).nodes()
+async def test_a_read_needs_no_lease(rest: Rest) -> None:
+    rest.say(NODES)
+    assert await leading(rest, 0.0).nodes()

@@ -76,7 +76,9 @@ def test_a_changed_script_of_slurm_leaves_the_database_as_it_is():
     mariadb = {path.name for path in build.mariadb_group().inputs}
     assert {"start-slurmdbd", "start-slurmd", "Dockerfile"} <= slurm
     assert {"start-mariadb", "backup-mariadb", "restore-mariadb", "mariadb.Dockerfile"} == mariadb
-    assert not slurm & mariadb
+    openldap = {path.name for path in build.openldap_group().inputs}
+    assert {"start-openldap", "fill-openldap", "openldap.Dockerfile"} == openldap
+    assert not slurm & (mariadb | openldap)
 
 
 def test_images_that_every_suite_shares_are_recorded_for_every_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -250,6 +250,26 @@ def test_a_pod_whose_start_slurmctld_had_not_saved_when_it_was_killed_queues_aga
     assert bool(lost_pod("Running", is_deleting=True, why=why, faults=killed)) is is_lost
 
 
+@pytest.mark.parametrize(
+    ("killed_s", "state", "why", "is_lost"),
+    [
+        (114.0, "COMPLETING", "Slurm job 5 was preempted", False),
+        (114.0, "COMPLETING", "Slurm job 5 was preempted by Slurm job 6 (user ann, partition high)", False),
+        (111.0, "RUNNING", "Slurm job 5 was preempted", False),  # nobody looked before it was killed
+        (114.0, "RUNNING", "Slurm job 5 was preempted", True),
+        (130.0, "COMPLETING", "Slurm job 5 was preempted", True),
+        (105.0, "COMPLETING", "Slurm job 5 was preempted", True),
+        (114.0, "COMPLETING", "Slurm job 5 was cancelled", True),
+    ],
+)
+def test_a_preemption_that_slurmctld_had_not_saved_when_it_was_killed_was_one(
+    killed_s: float, state: str, why: str, is_lost: bool
+):
+    killed = (fault(Fault.KILL, "slurmctld", from_s=killed_s),)
+    looks = (look(112, JobState=state, Comment="k8s:default/chaos-1-1:u"),)
+    assert bool(lost_pod("Running", is_deleting=True, why=why, faults=killed, looks=looks)) is is_lost
+
+
 def test_a_pod_that_failed_is_lost_unless_a_fault_hit_its_node():
     assert "Failed" in lost_pod("Failed")[0]
     assert lost_pod("Failed", faults=(fault(Fault.KILL_SLURMD),)) == []

@@ -32,7 +32,7 @@ def test_each_change_is_possible_after_those_before_it():
     assert [change.name for change in made if isinstance(change, MakeQos)] == ["slow", "fast"]
     assert [change.association.account for change in made if isinstance(change, MakeAccount)] == ["chem", "cells"]
     members = [change.association.key for change in made if isinstance(change, MakeMembership)]
-    assert members == [("chem", "bob"), ("cells", "bob"), ("chem", "k8s"), ("cells", "k8s")]
+    assert members == [("chem", "bob"), ("chem", "k8s"), ("cells", "bob"), ("cells", "k8s")]
 
 
 def test_what_is_inherited_is_written_down():

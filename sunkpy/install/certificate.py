@@ -1,0 +1,33 @@
+"""A certificate for a server of a chart that nobody else gives one: its own issuer, so who trusts it trusts one server.
+
+For ten years, since those who trust it have a copy of it: another one is for a person to hand out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+_VALID = timedelta(days=3650)
+_CLOCKS_DIFFER = timedelta(hours=1)
+
+
+def make_certificate(hosts: Sequence[str], *, now: datetime) -> Mapping[str, bytes]:
+    """`tls.crt` and `tls.key`, the names of cert-manager; for some DNS names, the first of which is the subject's.
+
+    `now` is in UTC.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    # A subject has room for 64 characters; what counts are the names beside it.
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, hosts[0][:64])])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - _CLOCKS_DIFFER).not_valid_after(now + _VALID)
+    names = x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts])
+    made = builder.add_extension(names, critical=False).sign(key, hashes.SHA256())
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return {"tls.crt": made.public_bytes(Encoding.PEM), "tls.key": private}

@@ -1,0 +1,61 @@
+"""Pods whose objects went while their containers ran, as far as anybody knew: deleted by force or without any grace.
+
+A kubelet that hears of it gives the containers the grace period of the pod's spec and then frees what they held, and
+tells nobody when it is done (`docs/decisions/0010-gone-means-the-kubelet-let-go.md`). So that long, and `TEARDOWN_S`
+more, the pod counts as being on its node.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.view import grace_s, is_over
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId
+from sunkpy.scheduler.noted_jobs import noted_job
+
+TEARDOWN_S: Final = 10.0
+
+
+class _Gone(msgspec.Struct, frozen=True):
+    pod: Pod
+    until: float
+
+
+class Vanished:
+    """Kept by Kubernetes node. A handler of the informer of pods."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._gone: dict[str, list[_Gone]] = {}
+
+    def update(self, old: Pod | None, new: Pod | None) -> None:
+        """Note a pod that has gone too early."""
+        if old is not None and new is None and old.spec.node_name and not is_over(old):
+            until = self._clock() + grace_s(old) + TEARDOWN_S
+            self._gone.setdefault(old.spec.node_name, []).append(_Gone(old, until))
+
+    def keeps(self, node: str, job: JobId | None = None) -> str | None:
+        """What is still waited for on a node, of one job or of any; None when nothing."""
+        for gone in self._on(node):
+            if job is None or noted_job(gone.pod) == job:
+                wait_s = gone.until - self._clock()
+                return f"pod {'/'.join(gone.pod.key)} was deleted by force: its containers have {wait_s:.0f} s to end"
+        return None
+
+    def left_s(self, node: str) -> float:
+        """Seconds until less is waited for there; infinite when nothing is."""
+        return min((gone.until - self._clock() for gone in self._on(node)), default=float("inf"))
+
+    def _on(self, node: str) -> Iterator[_Gone]:
+        if node not in self._gone:
+            return
+        left = [gone for gone in self._gone[node] if gone.until > self._clock()]
+        self._gone[node] = left
+        if not left:
+            del self._gone[node]
+        yield from left

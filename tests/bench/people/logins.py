@@ -1,0 +1,69 @@
+"""How long a client takes to log in: the images' sshd and sssd, the OpenLDAP of charts/openldap, no cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from demo.person import Key
+from tests.bench import report
+from tests.bench.people.crowd import Crowd
+from tests.integration.login.directory import HOST, Directory
+from tests.integration.login.pod import LoginPod
+
+_BOUND_S = 1.0
+_SLOW = "two shared cores run client, sshd, sssd and slapd; a first login makes the home, and asks the directory"
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """People, how many of the first and of the last log in for the first time, and how often one of each does again."""
+
+    people: int = 1000
+    cold: int = 10
+    warm: int = 20
+
+
+def measure(folder: Path, key: Key, sizes: Sizes) -> list[report.Figure]:
+    """From values, then from the directory."""
+    crowd = Crowd(sizes.people, key, each=sizes.cold)
+    with _pod(folder / "values", crowd.values()["users"]) as pod:
+        figures = _log_in(f"{sizes.people} people of values", pod, crowd, sizes)
+    directory = Directory(folder / "ldap", crowd.entries())
+    try:
+        sssd = {"enabled": True, "config": directory.conf, "ca": directory.ca}
+        with _pod(folder / "directory", {"sssd": sssd}) as pod:
+            return figures + _log_in(f"{sizes.people} people of LDAP", pod, crowd, sizes)
+    finally:
+        directory.stop()
+
+
+@contextlib.contextmanager
+def _pod(folder: Path, users: object) -> Iterator[LoginPod]:
+    folder.mkdir(parents=True)
+    pod = LoginPod(folder, os.environ.get("SLURM_SUITE", "trixie"), hosts=[HOST])
+    try:
+        pod.apply({"users": users})
+        pod.start()
+        yield pod
+    finally:
+        pod.stop()
+
+
+def _log_in(among: str, pod: LoginPod, crowd: Crowd, sizes: Sizes) -> list[report.Figure]:
+    figures: list[report.Figure] = []
+    for which, names in (("first", crowd.first), ("last", crowd.last)):
+        cold = [pod.login_seconds(name, crowd.key) for name in names]
+        warm = [pod.login_seconds(names[-1], crowd.key) for _ in range(sizes.warm)]
+        for how, seconds in (("for the first time", cold), ("again", warm)):
+            what = f"{among}: the {which} log in {how}"
+            figures += [
+                report.at_most(
+                    f"{what}, {name}", value, unit="s", bound=_BOUND_S, n=len(seconds), limited_by=_SLOW
+                )
+                for name, value in (("median", report.median(seconds)), ("p95", report.p95(seconds)))
+            ]  # fmt: skip
+    return figures
