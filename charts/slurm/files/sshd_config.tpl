@@ -1,7 +1,9 @@
 {{- /* Of the login pods, and, with .compute, of the sshd beside slurmd. */ -}}
 {{- $ssh := .Values.login.ssh -}}
-{{- /* Without cgroups a session on a compute node ends with its job by what its programs carry, so there is none without one. */ -}}
-{{- $forwards := or (not .compute) (eq .Values.slurmConfig.cgroup "auto") -}}
+{{- $forwarding := get (dict "all" "yes" "local" "local" "none" "no") $ssh.portForwarding -}}
+{{- if regexMatch "(?im)^\s*(allow(tcp|streamlocal)|x11)forwarding\b" (regexSplit "(?im)^\s*match\b" $ssh.extra 2 | first) }}
+{{- fail "login.ssh.extra: what is forwarded is in login.ssh.portForwarding and login.ssh.x11" }}
+{{- end -}}
 # sshd takes the first word on anything, so login.ssh.extra, which comes last, adds to what stands here. A Match block
 # there could say otherwise; PAM would still refuse every password, and everybody below uid 1000.
 Port {{ .compute | ternary 22 2222 }}
@@ -15,9 +17,9 @@ PermitRootLogin no
 PermitUserEnvironment no
 PermitTunnel no
 GatewayPorts no
-AllowTcpForwarding {{ $forwards | ternary (get (dict "all" "yes" "local" "local" "none" "no") $ssh.portForwarding) "no" }}
-AllowStreamLocalForwarding {{ $forwards | ternary (get (dict "all" "yes" "local" "local" "none" "no") $ssh.portForwarding) "no" }}
-X11Forwarding {{ and $forwards $ssh.x11 | ternary "yes" "no" }}
+AllowTcpForwarding {{ $forwarding }}
+AllowStreamLocalForwarding {{ $forwarding }}
+X11Forwarding {{ $ssh.x11 | ternary "yes" "no" }}
 StrictModes yes
 UsePAM yes
 AuthorizedKeysCommand /usr/local/bin/ssh-keys-of %u
@@ -28,7 +30,7 @@ TrustedUserCAKeys none
 PrintMotd no
 PrintLastLog no
 UseDNS no
-Subsystem sftp {{ .compute | ternary "/usr/lib/openssh/sftp-server" "internal-sftp" }}
+Subsystem sftp internal-sftp
 # Behind a Service all people may seem to come from one address: nobody is shut out for what another one did.
 PerSourcePenalties no
 ClientAliveInterval 60

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from demo.person import CLIENT, Key
 from devcluster import packages
 from devcluster.waiting import wait_until
 from tests.integration.screen import ASK, Screen
+from tests.integration.slurm.daemons import free_ports
 from tests.integration.slurm.site import VALUES, Node, Site
 from tests.polling import listens
 
@@ -145,16 +147,17 @@ def test_no_key_is_in_reach(people: People):
         assert (code, "Permission denied" in said) == (1, True), said
 
 
-def test_without_cgroups_nothing_is_forwarded_for_no_program_would_tell_whose_it_is(people: People):
-    people.job("ann", "adopt-1")
-    other = f"[127.0.0.1]:{people.site.ssh_ports['adopt-2']}"
-    tunnel = people.ssh("ann", "adopt-1", flags=("-W", other))
-    try:
-        said = tunnel.communicate(timeout=5)[0]
-    except subprocess.TimeoutExpired:
-        tunnel.kill()
-        said = tunnel.communicate()[0]
-    assert ("SSH-2.0" in said) == (people.cgroup == "auto"), said
+def test_a_connection_ends_with_its_job_also_while_no_program_runs_over_it(people: People, tmp_path: Path):
+    job = people.job("ann", "adopt-1")
+    (port,), control = free_ports(1), tmp_path / "control"
+    forward = f"{port}:127.0.0.1:{people.site.ssh_ports['adopt-2']}"
+    with people.ssh("ann", "adopt-1", flags=("-M", "-S", str(control), "-N", "-L", forward)) as connection:
+        assert wait_until(control.exists, timeout_s=20, every_s=0.05), people.site.logs()
+        assert people.ssh("ann", "adopt-1", "echo in", flags=("-S", str(control))).communicate()[0] == "in\n"
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as there:
+            assert there.recv(8) == b"SSH-2.0-"
+        people.site.shell("ann", f"scancel {job}")
+        assert connection.wait(timeout=30) != 0
 
 
 def test_a_step_opens_windows_where_there_are_cgroups(people: People):

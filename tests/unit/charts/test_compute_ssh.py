@@ -56,12 +56,13 @@ def test_nothing_of_it_is_there_where_nobody_could_come(values):
     assert _flags(manifests) == "PrologFlags=Alloc"
 
 
-def test_what_may_be_forwarded_on_a_node_hangs_on_cgroups():
-    without = _sshd(render("slurm", {**SSH, "login": {"ssh": {"x11": True}}}), "demo-compute-sshd")
-    assert (without["AllowTcpForwarding"], without["AllowStreamLocalForwarding"]) == ("no", "no")
-    assert (without["X11Forwarding"], without["Port"]) == ("no", "22")
-    within = _sshd(render("slurm", {**SSH, "slurmConfig": {"cgroup": "auto"}}), "demo-compute-sshd")
-    assert (within["AllowTcpForwarding"], within["X11Forwarding"]) == ("yes", "no")
+def test_a_node_forwards_what_the_login_pods_do_and_has_nothing_of_their_own_lines():
+    ssh = {"portForwarding": "local", "x11": True, "extra": "MaxSessions 3"}
+    manifests = render("slurm", {**SSH, "login": {"ssh": ssh}})
+    login, node = _sshd(manifests, "demo-login"), _sshd(manifests, "demo-compute-sshd")
+    assert (login.pop("Port"), login.pop("MaxSessions"), node.pop("Port")) == ("2222", "3", "22")
+    assert node == login
+    assert (node["AllowTcpForwarding"], node["X11Forwarding"]) == ("local", "yes")
 
 
 @pytest.mark.parametrize(("value", "word"), [("all", "yes"), ("local", "local"), ("none", "no")])
@@ -76,6 +77,15 @@ def test_windows_are_opened_from_login_and_from_jobs_where_slurm_can():
     assert _flags(render("slurm", x11)) == "PrologFlags=Alloc", "Slurm refuses X11 without cgroups"
     assert _flags(render("slurm", {**x11, "slurmConfig": {"cgroup": "auto"}})) == "PrologFlags=Alloc,X11"
     assert _sshd(render("slurm", PEOPLE), "demo-login")["X11Forwarding"] == "no"
+
+
+@pytest.mark.parametrize("line", ["AllowTcpForwarding no", "MaxSessions 3\n  x11forwarding yes"])
+def test_lines_that_would_not_hold_are_refused(line):
+    with pytest.raises(Refused, match=r"login\.ssh\.portForwarding"):
+        render("slurm", {**PEOPLE, "login": {"ssh": {"extra": line}}})
+    for_some = f"Match Group chem\n{line}"
+    maps = of_kind(render("slurm", {**PEOPLE, "login": {"ssh": {"extra": for_some}}}), "ConfigMap")
+    assert for_some in maps["demo-login"]["data"]["sshd_config"]
 
 
 def test_a_site_that_has_a_service_of_that_name_is_told():
