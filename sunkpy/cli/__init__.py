@@ -105,15 +105,9 @@ def accounts(config_path: Path, dry_run: bool, wanted: Path | None) -> None:
     default="",
     help="Secret for the password of a database or directory; left out, none is made.",
 )
-@click.option("--ssh-host-secret", default="", help="Secret for the host key of sshd; left out, none is made.")
-@click.option("--compute-ssh-host-secret", default="", help="The same for sshd on compute nodes.")
+@click.option("--ssh-host-secret", multiple=True, help="Secret for a host key of sshd; left out, none is made.")
 def keys(
-    namespace: str,
-    slurm_secret: str,
-    jwt_secret: str,
-    password_secret: str,
-    ssh_host_secret: str,
-    compute_ssh_host_secret: str,
+    namespace: str, slurm_secret: str, jwt_secret: str, password_secret: str, ssh_host_secret: tuple[str, ...]
 ) -> None:
     """Make the keys of a Slurm cluster or of a directory, once: an existing Secret is never touched."""
     import asyncio
@@ -121,13 +115,8 @@ def keys(
     from sunkpy.install.keys import ensure_keys
     from sunkpy.kube.client import Kube
 
-    wanted = {
-        slurm_secret: "slurm.key",
-        jwt_secret: "jwt.key",
-        password_secret: "password",
-        ssh_host_secret: "ssh_host_ed25519_key",
-        compute_ssh_host_secret: "ssh_host_ed25519_key",
-    }
+    wanted = {slurm_secret: "slurm.key", jwt_secret: "jwt.key", password_secret: "password"}
+    wanted |= dict.fromkeys(ssh_host_secret, "ssh_host_ed25519_key")
 
     async def ensure() -> list[str]:
         async with await Kube.connect() as kube:

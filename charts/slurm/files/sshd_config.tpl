@@ -1,7 +1,7 @@
 {{- /* Of the login pods, and, with .compute, of the sshd beside slurmd. */ -}}
 {{- $ssh := .Values.login.ssh -}}
 {{- $forwarding := get (dict "all" "yes" "local" "local" "none" "no") $ssh.portForwarding -}}
-{{- if regexMatch "(?im)^\s*(allow(tcp|streamlocal)|x11)forwarding\b" (regexSplit "(?im)^\s*match\b" $ssh.extra 2 | first) }}
+{{- if regexMatch "(?im)^\\s*(allow(tcp|streamlocal)|x11)forwarding\\b" (regexSplit "(?im)^\\s*match\\b" $ssh.extra 2 | first) }}
 {{- fail "login.ssh.extra: what is forwarded is in login.ssh.portForwarding and login.ssh.x11" }}
 {{- end -}}
 # sshd takes the first word on anything, so login.ssh.extra, which comes last, adds to what stands here. A Match block

@@ -23,8 +23,7 @@ CERTIFICATES: Final = "/etc/ssl/certs"
 DOCKERFILE: Final = f"""\
 FROM docker.io/library/debian:{SUITE}-slim
 ENV DEBIAN_FRONTEND=noninteractive
-RUN apt-get update && apt-get install -y --no-install-recommends openmpi-bin && rm -rf /var/lib/apt/lists/*
-RUN apt-get update && apt-get install -y --no-install-recommends python3 && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends openmpi-bin python3 && rm -rf /var/lib/apt/lists/*
 """
 PROGRAM: Final = """\
 import ctypes, os

@@ -31,13 +31,13 @@ def test_sshd_is_a_service_beside_slurmd_with_a_host_key_of_its_own():
     assert (mounts["sshd"], mounts["host-keys"]) == ("/etc/sunkpy/sshd/config", "/etc/sunkpy/sshd/keys")
     secret = {"secretName": "demo-compute-ssh-host-key", "defaultMode": 0o400}
     assert {"name": "host-keys", "secret": secret} in pod["volumes"]
-    assert "--compute-ssh-host-secret=demo-compute-ssh-host-key" in str(of_kind(manifests, "Job")["demo-keys"])
+    assert "--ssh-host-secret=demo-compute-ssh-host-key" in str(of_kind(manifests, "Job")["demo-keys"])
 
 
 def test_a_host_key_that_a_site_brings_is_taken_and_none_made():
     manifests = render("slurm", {**SSH, "keys": {"existingComputeSshHostSecret": "ours"}})
     assert "ours" in str(of_kind(manifests, "NodeSet")["compute"]["spec"]["template"]["spec"]["volumes"])
-    assert "--compute-ssh-host-secret" not in str(of_kind(manifests, "Job")["demo-keys"])
+    assert "demo-compute-ssh-host-key" not in str(of_kind(manifests, "Job")["demo-keys"])
 
 
 @pytest.mark.parametrize(
