@@ -15,7 +15,7 @@ import pytest
 from devcluster.waiting import wait_until
 from tests.integration.login.pod import Key, LoginPod
 from tests.integration.screen import ASK, Screen
-from tests.integration.slurm.daemons import RealSlurm, free_ports
+from tests.integration.slurm.daemons import NODE, RealSlurm, free_ports
 
 pytestmark = pytest.mark.integration
 
@@ -137,6 +137,12 @@ def test_a_terminal_greets_with_what_there_is_and_how_busy_it_is(pod: LoginPod, 
     assert output.startswith("/dev/pts/")
     assert re.search(r"idle +mixed +alloc +drain +down\s+low +up +1 +0 +0 +0 +0\s", output), output
     assert "Your jobs: 1 pending" in output
+
+
+def test_srun_gives_a_terminal_on_a_node(pod: LoginPod, keys: dict[str, Key]):
+    script = "srun --pty bash -c 'tty; echo on $SLURMD_NODENAME'"
+    code, output = pod.said("ann", keys["ann"], script, options=("RequestTTY=force", "LogLevel=ERROR"))
+    assert (code, f"on {NODE}" in output, "/dev/pts/" in output) == (0, True, True), output
 
 
 def test_nobody_waits_for_a_slurmctld_that_does_not_answer(pod: LoginPod, keys: dict[str, Key], slurm: RealSlurm):

@@ -234,7 +234,7 @@ class RealSlurm:
         self.url = f"http://127.0.0.1:{rest_port}"
         plugins = "slurmctld,slurmdbd" if accounting else "slurmctld"
         enter = f"exec chroot {self.root} /start {rest_port} {plugins}"
-        machine = f"mount --bind /dev {self.root}/dev; mount --rbind /sys {self.root}/sys"
+        machine = f"mount --rbind /dev {self.root}/dev; mount --rbind /sys {self.root}/sys"
         into = f"hostname localhost; {machine}; {enter}"
         namespaces = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child"]
         self._process = subprocess.Popen([*namespaces, "bash", "-c", into], stdin=subprocess.PIPE, text=True)

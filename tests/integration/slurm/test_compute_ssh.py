@@ -10,6 +10,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ from tests.integration.screen import ASK, Screen
 from tests.integration.slurm.daemons import free_ports
 from tests.integration.slurm.site import VALUES, Node, Site
 from tests.polling import listens
+from tests.unit.charts.rendering import of_kind, render
 
 pytestmark = pytest.mark.integration
 
@@ -46,22 +48,49 @@ def _values(keys: Mapping[str, Key], cgroup: str) -> Mapping[str, object]:
 class People:
     """Of a site whose nodes they reach by ssh. `cgroup` as in its values."""
 
-    def __init__(self, site: Site, keys: Mapping[str, Key], cgroup: str) -> None:
-        self.site, self._keys, self.cgroup = site, keys, cgroup
+    def __init__(self, folder: Path) -> None:
+        self._keys = {name: Key(folder / name) for name in VALUES["users"]["people"]}
+        self.cgroup = "disabled"
+        self.site = Site(folder / "site", values=_values(self._keys, self.cgroup), nodes=NODES)
 
-    def ssh(self, user: str, node: str, *command: str, flags: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-        """A client, started."""
+    async def use(self, cgroup: str) -> None:
+        """The values say so from now on: each daemon starts anew."""
+        values = _values(self._keys, cgroup)
+        config = of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]
+        (self.site.slurm.root / "etc/slurm/cgroup.conf").write_text(config["cgroup.conf"])
+        before = self._starts()
+        await self.site.restart(values)
+        self.site.slurm.send("TERM", "slurmd")
+        is_anew = lambda: all(now > then for now, then in zip(self._starts(), before, strict=True))  # noqa: E731
+        assert wait_until(is_anew, timeout_s=60, every_s=0.1), self.site.logs()
+        self.cgroup = cgroup
+
+    def _starts(self) -> list[int]:
+        logs = (self.site.slurm.root / f"var/log/slurmd-{node.name}.log" for node in NODES)
+        return [log.read_text().count("slurmd version ") for log in logs]
+
+    def listen(self) -> bool:
+        """Each node has its sshd."""
+        return wait_until(lambda: all(map(listens, self.site.ssh_ports.values())), timeout_s=30, every_s=0.1)
+
+    @contextmanager
+    def ssh(self, user: str, node: str, *command: str, flags: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[str]]:
+        """A client, which does not outlive the test."""
         known = self._keys.get(user, self._keys["ann"])
         flags = (*(word for option in QUIET for word in ("-o", option)), *flags)
         port = str(self.site.ssh_ports[node])
         argv = ["ssh", "-F", "none", *flags, "-i", str(known.file), "-p", port, f"{user}@127.0.0.1", *command]
         out = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        return subprocess.Popen(argv, **out, text=True, env={"PATH": os.environ["PATH"]})
+        with subprocess.Popen(argv, **out, text=True, env={"PATH": os.environ["PATH"]}) as client:
+            try:
+                yield client
+            finally:
+                client.kill()
 
-    def said(self, user: str, node: str, *command: str) -> tuple[int, str]:
+    def said(self, user: str, node: str, *command: str, flags: tuple[str, ...] = ()) -> tuple[int, str]:
         """Exit code and output; 255 when sshd refuses them."""
-        client = self.ssh(user, node, *command)
-        output, _ = client.communicate(timeout=60)
+        with self.ssh(user, node, *command, flags=flags) as client:
+            output, _ = client.communicate(timeout=60)
         return client.returncode, output.strip()
 
     def job(self, user: str, node: str) -> str:
@@ -77,23 +106,30 @@ def _cgroups() -> list[Path]:
     return [found for node in NODES for found in Path("/sys/fs/cgroup").glob(f"*/slurm_{node.name}")]
 
 
-@pytest.fixture(scope="module", params=["disabled", "auto"])
-def people(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[People]:
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[People]:
     if os.geteuid() != 0:
         pytest.skip("needs root: the daemons change their user")
     packages.ensure(CLIENT, progress=print)
-    folder = tmp_path_factory.mktemp("keys")
-    keys = {name: Key(folder / name) for name in VALUES["users"]["people"]}
-    site = Site(tmp_path_factory.mktemp("site"), values=_values(keys, request.param), nodes=NODES)
+    folder = tmp_path_factory.mktemp("people")
+    (folder / "site").mkdir()
+    people = People(folder)
     try:
-        asyncio.run(site.settle())
-        assert wait_until(lambda: all(map(listens, site.ssh_ports.values())), timeout_s=30, every_s=0.1), site.logs()
-        yield People(site, keys, request.param)
+        asyncio.run(people.site.settle())
+        yield people
     finally:
-        site.stop()
+        people.site.stop()
         for top in _cgroups():
             for each in sorted((top, *(found for found in top.rglob("*") if found.is_dir())), reverse=True):
                 each.rmdir()
+
+
+@pytest.fixture(scope="module", params=["disabled", "auto"])
+def people(request: pytest.FixtureRequest, started: People) -> People:
+    if request.param != started.cgroup:
+        asyncio.run(started.use(request.param))
+    assert started.listen(), started.site.logs()
+    return started
 
 
 @pytest.fixture(autouse=True)
@@ -140,6 +176,7 @@ def test_a_session_is_held_by_what_slurm_gave_the_job_where_there_are_cgroups(pe
     assert (code, f"job_{job}/step_extern" in said) == (0, people.cgroup == "auto"), said
 
 
+@pytest.mark.parametrize("people", ["disabled"], indirect=True)
 def test_no_key_is_in_reach(people: People):
     people.job("ann", "adopt-1")
     for file in ("/keys/slurm.key", "/etc/slurm/slurm.key", "/etc/sunkpy/sshd/keys/ssh_host_ed25519_key"):
@@ -153,7 +190,7 @@ def test_a_connection_ends_with_its_job_also_while_no_program_runs_over_it(peopl
     forward = f"{port}:127.0.0.1:{people.site.ssh_ports['adopt-2']}"
     with people.ssh("ann", "adopt-1", flags=("-M", "-S", str(control), "-N", "-L", forward)) as connection:
         assert wait_until(control.exists, timeout_s=20, every_s=0.05), people.site.logs()
-        assert people.ssh("ann", "adopt-1", "echo in", flags=("-S", str(control))).communicate()[0] == "in\n"
+        assert people.said("ann", "adopt-1", "echo in", flags=("-S", str(control))) == (0, "in")
         with socket.create_connection(("127.0.0.1", port), timeout=10) as there:
             assert there.recv(8) == b"SSH-2.0-"
         people.site.shell("ann", f"scancel {job}")
