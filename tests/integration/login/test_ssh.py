@@ -157,7 +157,7 @@ def test_nobody_waits_for_a_slurmctld_that_does_not_answer(pod: LoginPod, keys: 
     assert time.monotonic() - start < 6, "the greeting has two seconds"
 
 
-@pytest.mark.parametrize(("forwarding", "reached"), [("all", True), ("local", True), ("none", False)])
+@pytest.mark.parametrize(("forwarding", "reached"), [("local", True), ("none", False)])
 def test_ports_are_forwarded_as_values_say(pod: LoginPod, keys: dict[str, Key], forwarding: str, reached: bool):
     before = _values(keys, ann=ANN, bob=BOB, user1=USER1)
     pod.apply(before | {"login": {"ssh": {"portForwarding": forwarding}}})
