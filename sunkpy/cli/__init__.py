@@ -105,20 +105,18 @@ def accounts(config_path: Path, dry_run: bool, wanted: Path | None) -> None:
     default="",
     help="Secret for the password of a database or directory; left out, none is made.",
 )
-@click.option("--ssh-host-secret", default="", help="Secret for the host key of sshd; left out, none is made.")
-def keys(namespace: str, slurm_secret: str, jwt_secret: str, password_secret: str, ssh_host_secret: str) -> None:
+@click.option("--ssh-host-secret", multiple=True, help="Secret for a host key of sshd; left out, none is made.")
+def keys(
+    namespace: str, slurm_secret: str, jwt_secret: str, password_secret: str, ssh_host_secret: tuple[str, ...]
+) -> None:
     """Make the keys of a Slurm cluster or of a directory, once: an existing Secret is never touched."""
     import asyncio
 
     from sunkpy.install.keys import ensure_keys
     from sunkpy.kube.client import Kube
 
-    wanted = {
-        "slurm.key": slurm_secret,
-        "jwt.key": jwt_secret,
-        "password": password_secret,
-        "ssh_host_ed25519_key": ssh_host_secret,
-    }
+    wanted = {slurm_secret: "slurm.key", jwt_secret: "jwt.key", password_secret: "password"}
+    wanted |= dict.fromkeys(ssh_host_secret, "ssh_host_ed25519_key")
 
     async def ensure() -> list[str]:
         async with await Kube.connect() as kube:

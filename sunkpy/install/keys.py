@@ -43,12 +43,12 @@ KINDS: Mapping[str, Callable[[], bytes]] = MappingProxyType(
 async def ensure_keys(kube: Kube, *, namespace: str, wanted: Mapping[str, str]) -> list[str]:
     """Create the Secrets that are missing; what was done, one line each.
 
-    `wanted` says in which Secret each of `KINDS` lies; one without a name is a key that somebody brings.
+    `wanted` says of which of `KINDS` each Secret is; one without a name is a key that somebody brings.
 
     Raises:
         KubeError: the service account may not create Secrets, or the apiserver does not answer.
     """
-    return [await _ensure(kube, namespace, secret, {kind: KINDS[kind]()}) for kind, secret in wanted.items() if secret]
+    return [await _ensure(kube, namespace, secret, {kind: KINDS[kind]()}) for secret, kind in wanted.items() if secret]
 
 
 async def ensure_certificate(kube: Kube, *, namespace: str, secret: str, hosts: Sequence[str]) -> str:

@@ -13,11 +13,28 @@ left_processes() {
   done
 }
 
+# Processes of sshd that came in as a part of the job, and those that serve the connection: sessions carry the job's number,
+# but more of them can be opened over a connection that stays. Once the folder is gone nobody comes in any more.
+left_connections() {
+  local note pid
+  [ -d "$joined" ] || return 0
+  for note in "$joined"/*.*; do
+    pid=${note##*/} pid=${pid%.*}
+    if [ "$(cut -d ' ' -f 22 "/proc/$pid/stat" 2> /dev/null)" = "${note##*.}" ]; then
+      echo "$pid"
+      pgrep --parent "$pid"
+    else
+      rm -f "$note"
+    fi
+  done
+  rmdir "$joined" 2> /dev/null || true
+}
+
 # SIGTERM, and SIGKILL when KillWait is over, as Slurm does with those that it sees.
 end_processes() {
   local signal=TERM pids
   SECONDS=0
-  while pids=$(left_processes) && [ -n "$pids" ]; do
+  while pids=$(left_processes; left_connections) && [ -n "$pids" ] || [ -d "$joined" ]; do
     [ "$SECONDS" -lt "$SUNKPY_KILL_WAIT_S" ] || signal=KILL
     [ "$SECONDS" -lt $((SUNKPY_KILL_WAIT_S + 20)) ] || fail "processes do not end: ${pids//$'\n'/ }"
     [ "$signal" != "${sent:-}" ] || [ "$signal" = KILL ] || { sleep 0.1; continue; }

@@ -8,6 +8,8 @@ settings_file=${SUNKPY_HOOKS_ENV:-/etc/sunkpy/hooks.env}
 markers=${SUNKPY_MARKERS:-/var/lib/sunkpy/markers}
 site=${SUNKPY_SITE:-/etc/sunkpy/site}
 marker=$markers/$SLURM_JOB_ID
+# Where there is an sshd beside slurmd (compute.ssh): a file for each of its processes that came in as a part of this job.
+joined=${SUNKPY_JOINED:-/run/sunkpy-sshd}/$SLURM_JOB_ID
 
 say() { echo "$hook of job $SLURM_JOB_ID: $*" >&2; }
 

@@ -74,4 +74,5 @@ if is_placeholder && [ -n "${SUNKPY_HOOKS_URL:-}" ]; then
   ask_until_done prolog "$SUNKPY_PROLOG_TIMEOUT_S" "$SUNKPY_PROLOG_TIMEOUT_S"
 fi
 run_site prolog "$later" || fail "$why"
+[ ! -d "${joined%/*}" ] || mkdir -p "$joined"
 exit 0

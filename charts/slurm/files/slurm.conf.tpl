@@ -78,7 +78,16 @@ PriorityWeight{{ $factor }}={{ int64 $weight }}
 
 # Alloc: the Prolog runs on every node as soon as the job has it. Not Serial: one pod that takes its time to end would
 # hold up every other job that starts or ends on its node.
-PrologFlags=Alloc
+{{- $flags := list "Alloc" }}
+{{- if include "slurm.computeSsh" . }}
+# Contain: each job has a step on each of its nodes to which sessions by ssh belong.
+{{- $flags = append $flags "Contain" }}
+{{- end }}
+{{- if and .Values.login.ssh.x11 (eq .Values.slurmConfig.cgroup "auto") }}
+# X11: srun --x11; Slurm wants cgroups for it.
+{{- $flags = append $flags "X11" }}
+{{- end }}
+PrologFlags={{ join "," $flags }}
 # A Prolog may wait long for pods to leave; a batch job that has not begun after this time is missing.
 BatchStartTimeout=60
 Prolog=prolog.sh

@@ -25,12 +25,16 @@ first. Call with (dict "path" "compute.services" "services" …). */}}
 {{- end }}
 {{- end }}
 
-{{- /* What the ConfigMap of a NodeSet's services holds; empty when it has none. Call with the merged values of the NodeSet
-and its name. */}}
+{{- /* What the ConfigMap of a NodeSet's services holds; empty when it has none. Call with the merged values of the NodeSet,
+its name and the root. */}}
 {{- define "slurm.services" -}}
 {{- $services := dict }}
 {{- range $name, $service := .values.services }}
 {{- if $service }}{{ $_ := set $services $name $service }}{{ end }}
+{{- end }}
+{{- if include "slurm.computeSsh" .root }}
+{{- if hasKey $services "sshd" }}{{ fail (printf "services of NodeSet %s: with compute.ssh the chart has a service sshd" .name) }}{{ end }}
+{{- $_ := set $services "sshd" (dict "type" "longrun" "script" "#!/bin/bash\nexec /usr/local/bin/start-sshd /etc/sunkpy/sshd\n") }}
 {{- end }}
 {{- if $services }}
 services.list: {{ printf "%s\n" (include "slurm.serviceOrder" (dict "path" (printf "services of NodeSet %s: services" .name) "services" $services) | trim) | toJson }}

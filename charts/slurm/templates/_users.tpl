@@ -63,6 +63,13 @@ group: {{ append $group "" | join "\n" | toJson }}
 {{- range .Values.users.people }}{{ if .sshKeys }}true{{ end }}{{ end }}
 {{- end }}
 {{- end }}
+{{- /* Whether they may go on to the nodes on which they have a job. */}}
+{{- define "slurm.computeSsh" -}}{{ if .Values.compute.ssh.enabled }}{{ include "slurm.ssh" . }}{{ end }}{{- end }}
+{{- /* Call with (dict "root" $ "compute" false). */}}
+{{- define "slurm.sshdConfig" -}}
+{{- tpl (.root.Files.Get "files/sshd_config.tpl") (dict "Values" .root.Values "Template" .root.Template "compute" .compute) }}
+{{- end }}
+{{- define "slurm.computeHostSecret" -}}{{ .Values.keys.existingComputeSshHostSecret | default (printf "%s-compute-ssh-host-key" .Release.Name) }}{{- end }}
 {{- define "slurm.sshHostSecret" -}}{{ .Values.keys.existingSshHostSecret | default (printf "%s-ssh-host-key" .Release.Name) }}{{- end }}
 
 {{- /* Who people are, for every container in which Slurm asks for it. */}}

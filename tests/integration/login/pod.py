@@ -108,8 +108,10 @@ class LoginPod:
         """All that sshd has said."""
         return (self.folder / "log").read_text()
 
-    def ssh(self, user: str, key: Key, *command: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-        """A client, started."""
+    def ssh(
+        self, user: str, key: Key, *command: str, options: tuple[str, ...] = (), display: str = ""
+    ) -> subprocess.Popen[str]:
+        """A client, started; `display` is the person's own."""
         known = self.folder / "known_hosts"
         fixed = (
             "BatchMode=yes",
@@ -121,7 +123,7 @@ class LoginPod:
         argv = ["ssh", "-F", "none", *wanted, "-i", str(key.file), "-p", str(self.port), f"{user}@127.0.0.1", *command]
         return subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env={"PATH": os.environ["PATH"]},
+            env={"PATH": os.environ["PATH"], "DISPLAY": display},
         )  # fmt: skip
 
     def said(self, user: str, key: Key, *command: str, options: tuple[str, ...] = ()) -> tuple[int, str]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +14,8 @@ import pytest
 
 from devcluster.waiting import wait_until
 from tests.integration.login.pod import Key, LoginPod
-from tests.integration.slurm.daemons import RealSlurm
+from tests.integration.screen import ASK, Screen
+from tests.integration.slurm.daemons import NODE, RealSlurm, free_ports
 
 pytestmark = pytest.mark.integration
 
@@ -122,11 +127,72 @@ def test_a_home_that_somebody_else_has_is_not_entered(pod: LoginPod, keys: dict[
     assert _run(pod, keys, "carl", "stat -c %U .") == "carl"
 
 
-def test_a_terminal_greets_and_does_not_wait_for_slurm(pod: LoginPod, keys: dict[str, Key]):
+def test_a_terminal_greets_with_what_there_is_and_how_busy_it_is(pod: LoginPod, keys: dict[str, Key]):
+    is_up = lambda: "idle" in pod.said("ann", keys["ann"], "sinfo --noheader --format=%t")[1]  # noqa: E731
+    assert wait_until(is_up, timeout_s=60, every_s=0.5), pod.log()
+    _run(pod, keys, "ann", "sbatch --hold --chdir=/tmp --wrap=true")
     code, output = pod.said("ann", keys["ann"], "tty; bash -lic true", options=("RequestTTY=force", "LogLevel=ERROR"))
+    _run(pod, keys, "ann", "scancel --me")
     assert code == 0, output
     assert output.startswith("/dev/pts/")
-    assert "NODES(A/I/O/T)" in output
+    assert re.search(r"idle +mixed +alloc +drain +down\s+low +up +1 +0 +0 +0 +0\s", output), output
+    assert "Your jobs: 1 pending" in output
+
+
+def test_srun_gives_a_terminal_on_a_node(pod: LoginPod, keys: dict[str, Key]):
+    script = "srun --pty bash -c 'tty; echo on $SLURMD_NODENAME'"
+    code, output = pod.said("ann", keys["ann"], script, options=("RequestTTY=force", "LogLevel=ERROR"))
+    assert (code, f"on {NODE}" in output, "/dev/pts/" in output) == (0, True, True), output
+
+
+def test_nobody_waits_for_a_slurmctld_that_does_not_answer(pod: LoginPod, keys: dict[str, Key], slurm: RealSlurm):
+    slurm.send("STOP", "slurmctld")
+    try:
+        start = time.monotonic()
+        terminal = ("RequestTTY=force", "LogLevel=ERROR")
+        code, output = pod.said("ann", keys["ann"], "bash -lic 'echo in after $SECONDS'", options=terminal)
+    finally:
+        slurm.send("CONT", "slurmctld")
+    assert (code, "Slurm does not answer now; jobs go on." in output) == (0, True), output
+    assert time.monotonic() - start < 6, "the greeting has two seconds"
+
+
+@pytest.mark.parametrize(("forwarding", "reached"), [("local", True), ("none", False)])
+def test_ports_are_forwarded_as_values_say(pod: LoginPod, keys: dict[str, Key], forwarding: str, reached: bool):
+    before = _values(keys, ann=ANN, bob=BOB, user1=USER1)
+    pod.apply(before | {"login": {"ssh": {"portForwarding": forwarding}}})
+    (port,) = free_ports(1)
+
+    def is_reached() -> bool:
+        forward = (f"LocalForward={port} 127.0.0.1:{pod.port}", "LogLevel=ERROR")
+        with pod.ssh("ann", keys["ann"], "echo in; sleep 60", options=forward) as session:
+            assert session.stdout is not None
+            assert session.stdout.readline() == "in\n"
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as there:
+                greeting = there.recv(8)
+            session.kill()
+        return greeting == b"SSH-2.0-"
+
+    assert wait_until(lambda: is_reached() == reached, timeout_s=20, every_s=0.5), pod.log()
+    pod.apply(before)
+
+
+def test_windows_open_at_home_where_values_say_so(pod: LoginPod, keys: dict[str, Key]):
+    before = _values(keys, ann=ANN, bob=BOB, user1=USER1)
+    pod.apply(before | {"login": {"ssh": {"x11": True}}})
+    screen = Screen()
+
+    def asked() -> str:
+        options = ("ForwardX11=yes", "ForwardX11Trusted=yes", "LogLevel=ERROR")
+        client = pod.ssh("ann", keys["ann"], f"bash -c {shlex.quote(ASK)}", options=options, display=screen.display)
+        return client.communicate(timeout=60)[0]
+
+    try:
+        assert wait_until(lambda: screen.refusal in asked(), timeout_s=20, every_s=0.5), asked() + pod.log()
+        pod.apply(before)
+        assert wait_until(lambda: screen.refusal not in asked(), timeout_s=20, every_s=0.5), pod.log()
+    finally:
+        screen.close()
 
 
 def test_who_is_added_comes_in_and_who_is_removed_is_out_at_once(pod: LoginPod, keys: dict[str, Key]):

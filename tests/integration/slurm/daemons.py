@@ -223,7 +223,8 @@ class RealSlurm:
         for name, text in machines.files.items():
             (etc / name).write_text(text)
             (etc / name).chmod(0o755)
-        (etc / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
+        if "cgroup.conf" not in machines.files:
+            (etc / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         self.key_file = etc / "jwt.key"
         if accounting is None:
             for key in (etc / "slurm.key", self.key_file):
@@ -236,7 +237,8 @@ class RealSlurm:
         self.url = f"http://127.0.0.1:{rest_port}"
         plugins = "slurmctld,slurmdbd" if accounting else "slurmctld"
         enter = f"exec chroot {self.root} /start {rest_port} {plugins}"
-        into = f"hostname localhost; mount --bind /dev {self.root}/dev; {enter}"
+        machine = f"mount --rbind /dev {self.root}/dev; mount --rbind /sys {self.root}/sys"
+        into = f"hostname localhost; {machine}; {enter}"
         namespaces = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child"]
         self._process = subprocess.Popen([*namespaces, "bash", "-c", into], stdin=subprocess.PIPE, text=True)
         _wait_for_port(rest_port, self)

@@ -1,12 +1,14 @@
 """A site: the values of an administrator, what the chart makes of them, and real daemons that have exactly that.
 
 slurm.conf, the hooks, the script of slurmctld, people and accounts are the chart's; only addresses are others. Each
-node is started as its pod is, by start-slurmd, with folders of its own where a pod has them.
+node is started as its pod is, by start-slurmd, with folders and a host name of its own where a pod has them; with
+compute.ssh its sshd is started as there, too, on a port of its own.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +21,7 @@ from prometheus_client import CollectorRegistry
 from sunkpy.accounts.loop import AccountsLoop
 from sunkpy.accounts.metrics import AccountsMetrics
 from sunkpy.accounts.settings import AccountsSettings
+from sunkpy.install.keys import KINDS
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import Slurm, errors
 from tests.integration.slurm.daemons import Machines, RealAccounting, RealSlurm, free_ports
@@ -94,9 +97,33 @@ class Site:
             home = self.accounting.root / "home" / name
             home.mkdir()
             os.chown(home, uid, uid)
-        machines = Machines(chart=config.pop("slurm.conf"), start=_start(nodes), files=config)
+        self.ssh_ports = dict(zip((node.name for node in nodes), free_ports(len(nodes)), strict=True))
+        has_ssh = "demo-compute-sshd" in maps
+        if has_ssh:
+            self._bring_sshd(maps)
+        start = _start(nodes, "run-services start-slurmd" if has_ssh else "start-slurmd")
+        machines = Machines(chart=config.pop("slurm.conf"), start=start, files=config)
         self.slurm = RealSlurm(folder, suite, self.accounting, machines=machines)
         self._nodes = nodes
+
+    def _bring_sshd(self, maps: Mapping[str, Mapping[str, str]]) -> None:
+        """What a slurmd pod has mounted for its sshd: of each node in a folder of its own."""
+        host_key = KINDS["ssh_host_ed25519_key"]()
+        for name, port in self.ssh_ports.items():
+            own = self.accounting.root / "site" / name
+            conf = {"sshd_config": re.sub("(?m)^Port 22$", f"Port {port}", maps["demo-compute-sshd"]["sshd_config"])}
+            for folder, data in (("config", conf), ("services", maps["demo-compute-services"])):
+                (own / folder).mkdir(parents=True)
+                for file, text in data.items():
+                    (own / folder / file).write_text(text)
+                    (own / folder / file).chmod(0o755)
+            (own / "keys").mkdir()
+            (own / "keys/ssh_host_ed25519_key").write_bytes(host_key)
+            (own / "keys/ssh_host_ed25519_key").chmod(0o400)
+        people = self.accounting.root / "etc/ssh/people"
+        people.mkdir()
+        for name, text in maps["demo-ssh-keys"].items():
+            (people / name).write_text(text)
 
     def connect(self, user: str) -> Slurm:
         """A client of slurmrestd."""
@@ -180,10 +207,10 @@ class Site:
         self.slurm.stop()
 
 
-def _start(nodes: tuple[Node, ...]) -> str:
-    """What starts the nodes: each a slurmd pod of its own, as far as folders go."""
+def _start(nodes: tuple[Node, ...], program: str) -> str:
+    """What starts the nodes by a program of their image: each a slurmd pod of its own, by folders and name."""
     own = " && ".join(f"mkdir -p {folder} && mount -t tmpfs -o mode=755 tmpfs {folder}" for folder in _PRIVATE)
-    lines = []
+    lines = [f"echo 127.0.0.1 localhost {' '.join(node.name for node in nodes)} > /etc/hosts\n"]
     for node, port in zip(nodes, free_ports(len(nodes)), strict=True):
         size = (
             f"CPUs={node.cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket={node.cpus} ThreadsPerCore=1 RealMemory=32000"
@@ -192,8 +219,11 @@ def _start(nodes: tuple[Node, ...]) -> str:
         conf = f"{size} Feature={node.features}{gres} Port={port}"
         env = f"SUNKPY_SLURM_NODE={node.name} SUNKPY_CPUS={node.cpus} SUNKPY_MEMORY_MIB=32000"
         env += f" SUNKPY_FEATURES={node.features} SUNKPY_GRES={node.gres} SUNKPY_FAKE_GPUS=1"
-        start = f'{own} && chmod 1777 /tmp && exec env {env} start-slurmd --conf "{conf}"'
-        alone = f"unshare --mount --propagation unchanged bash -c '{start}'"
+        env += f" SUNKPY_SERVICES=/site/{node.name}/services"
+        alone_there = f"hostname {node.name} && {own} && chmod 1777 /tmp"
+        site = f"[ ! -d /site ] || {{ mkdir /etc/sunkpy/sshd && mount --bind /site/{node.name} /etc/sunkpy/sshd; }}"
+        start = f'{alone_there} && {site} && exec env {env} {program} --conf "{conf}"'
+        alone = f"unshare --mount --uts --propagation unchanged bash -c '{start}'"
         lines.append(f"keep {alone} >> /var/log/slurmd-{node.name}.log 2>&1 &\n")
     conf_server = "export SUNKPY_CONF_SERVER=localhost:$(sed -n s/^SlurmctldPort=//p /etc/slurm/slurm.conf)\n"
     return conf_server + "".join(lines)

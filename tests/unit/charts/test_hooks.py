@@ -134,6 +134,7 @@ class Hooks:
             "SUNKPY_HOOKS_ENV": str(self.folder / "hooks.env"),
             "SUNKPY_TOKEN_FILE": str(self.folder / "token"),
             "SUNKPY_MARKERS": str(self.folder / "markers"),
+            "SUNKPY_JOINED": str(self.folder / "joined"),
             "SUNKPY_PATH": f"{self.folder}:/usr/bin:/bin",
             "SUNKPY_KILL_WAIT_S": str(kill_wait_s),
             "SUNKPY_SITE": str(self.folder / "site"),
@@ -519,6 +520,32 @@ def test_processes_of_another_user_with_the_same_number_are_not_touched(
     forged = daemons(OWN_JOB)
     assert finished(hooks.start("epilog", comment="", uid=NOBODY - 1)).returncode == 0
     assert forged.poll() is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as another user")
+def test_an_epilog_ends_the_connections_that_came_in_as_a_part_of_the_job(hooks: Hooks):
+    joined = hooks.folder / "joined"
+    joined.mkdir()
+    assert hooks.run("prolog", comment="").returncode == 0
+
+    def note(process: subprocess.Popen[bytes], *, later: int = 0) -> None:
+        start = int(Path(f"/proc/{process.pid}/stat").read_text().split()[21])
+        (joined / str(OWN_JOB) / f"{process.pid}.{start + later}").touch()
+
+    mine, reused = (subprocess.Popen(["sleep", "60"]) for _ in range(2))
+    note(mine)
+    note(reused, later=-1)
+    reaper = threading.Thread(target=mine.wait)
+    reaper.start()
+    try:
+        assert finished(hooks.start("epilog", comment="", uid=NOBODY)).returncode == 0
+        reaper.join(5)
+        assert (mine.returncode, reused.poll()) == (-signal.SIGTERM, None), "the number of a process comes again"
+        assert list(joined.iterdir()) == []
+    finally:
+        for process in (mine, reused):
+            process.kill()
+            process.wait()
 
 
 def test_the_token_is_not_on_a_command_line(scripts: dict[str, str]):

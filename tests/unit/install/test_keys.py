@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from sunkpy.install.keys import ensure_certificate, ensure_keys
 from sunkpy.kube.client import Kube
 
-SLURM_AND_JWT = {"slurm.key": "a", "jwt.key": "b"}
+SLURM_AND_JWT = {"a": "slurm.key", "b": "jwt.key"}
 
 
 class Api:
@@ -78,13 +78,13 @@ async def test_a_key_that_is_there_is_kept(tmp_path: Path) -> None:
 
 async def test_a_key_that_somebody_brings_is_not_made_while_it_is_missing(tmp_path: Path) -> None:
     api = Api()
-    assert await ensure(api, tmp_path, {"slurm.key": "", "jwt.key": "b"}) == ["Secret slurm/b created"]
+    assert await ensure(api, tmp_path, {"": "slurm.key", "b": "jwt.key"}) == ["Secret slurm/b created"]
     assert set(api.created) == {"b"}
 
 
 async def test_the_password_of_the_database_is_words_that_every_configuration_can_hold(tmp_path: Path) -> None:
     api = Api()
-    said = await ensure(api, tmp_path, {"password": "d"})
+    said = await ensure(api, tmp_path, {"d": "password"})
     assert said == ["Secret slurm/d created"]
     password = base64.b64decode(api.created["d"]["data"]["password"]).decode()
     assert len(password) == 32
@@ -93,7 +93,10 @@ async def test_the_password_of_the_database_is_words_that_every_configuration_ca
 
 async def test_sshd_can_read_its_host_key(tmp_path: Path) -> None:
     api = Api()
-    assert await ensure(api, tmp_path, {"ssh_host_ed25519_key": "h"}) == ["Secret slurm/h created"]
+    assert await ensure(api, tmp_path, {"h": "ssh_host_ed25519_key", "c": "ssh_host_ed25519_key"}) == [
+        "Secret slurm/h created",
+        "Secret slurm/c created",
+    ]
     key = load_ssh_private_key(base64.b64decode(api.created["h"]["data"]["ssh_host_ed25519_key"]), password=None)
     assert isinstance(key, Ed25519PrivateKey)
 

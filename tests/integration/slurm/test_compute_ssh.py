@@ -1,0 +1,214 @@
+"""By ssh to the node of one's job, as a part of it: sshd as the chart starts it, pam_slurm_adopt, real Slurm.
+
+Once without cgroups, and once with the plugin for them that fits this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from demo.person import CLIENT, Key
+from devcluster import packages
+from devcluster.waiting import wait_until
+from tests.integration.screen import ASK, Screen
+from tests.integration.slurm.daemons import free_ports
+from tests.integration.slurm.site import VALUES, Node, Site
+from tests.polling import listens
+from tests.unit.charts.rendering import of_kind, render
+
+pytestmark = pytest.mark.integration
+
+WITHOUT: Final = pytest.mark.parametrize("people", ["disabled"], indirect=True)
+WITHIN: Final = pytest.mark.parametrize("people", ["auto"], indirect=True)
+SUITE: Final = os.environ.get("SLURM_SUITE", "trixie")
+NODES: Final = (Node("adopt-1", cpus=2), Node("adopt-2", cpus=2))
+QUIET: Final = (
+    "BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "IdentitiesOnly=yes", "LogLevel=ERROR",
+)  # fmt: skip
+
+
+def _values(keys: Mapping[str, Key], cgroup: str) -> Mapping[str, object]:
+    people = {name: {**person, "sshKeys": [keys[name].public]} for name, person in VALUES["users"]["people"].items()}
+    return {
+        **VALUES,
+        "users": {"people": people},
+        "slurmConfig": {**VALUES["slurmConfig"], "cgroup": cgroup},
+        "compute": {"ssh": {"enabled": True}},
+        "login": {"ssh": {"x11": True}},
+    }
+
+
+class People:
+    """Of a site whose nodes they reach by ssh. `cgroup` as in its values."""
+
+    def __init__(self, folder: Path) -> None:
+        self._keys = {name: Key(folder / name) for name in VALUES["users"]["people"]}
+        self.cgroup = "disabled"
+        self.site = Site(folder / "site", values=_values(self._keys, self.cgroup), nodes=NODES)
+
+    async def use(self, cgroup: str) -> None:
+        """The values say so from now on: each daemon starts anew."""
+        values = _values(self._keys, cgroup)
+        config = of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]
+        (self.site.slurm.root / "etc/slurm/cgroup.conf").write_text(config["cgroup.conf"])
+        before = self._starts()
+        await self.site.restart(values)
+        self.site.slurm.send("TERM", "slurmd")
+        is_anew = lambda: all(now > then for now, then in zip(self._starts(), before, strict=True))  # noqa: E731
+        assert wait_until(is_anew, timeout_s=60, every_s=0.1), self.site.logs()
+        self.cgroup = cgroup
+
+    def _starts(self) -> list[int]:
+        logs = (self.site.slurm.root / f"var/log/slurmd-{node.name}.log" for node in NODES)
+        return [log.read_text().count("slurmd version ") for log in logs]
+
+    def listen(self) -> bool:
+        """Each node has its sshd."""
+        return wait_until(lambda: all(map(listens, self.site.ssh_ports.values())), timeout_s=30, every_s=0.1)
+
+    @contextmanager
+    def ssh(self, user: str, node: str, *command: str, flags: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[str]]:
+        """A client, which does not outlive the test."""
+        known = self._keys.get(user, self._keys["ann"])
+        flags = (*(word for option in QUIET for word in ("-o", option)), *flags)
+        port = str(self.site.ssh_ports[node])
+        argv = ["ssh", "-F", "none", *flags, "-i", str(known.file), "-p", port, f"{user}@127.0.0.1", *command]
+        out = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        with subprocess.Popen(argv, **out, text=True, env={"PATH": os.environ["PATH"]}) as client:
+            try:
+                yield client
+            finally:
+                client.kill()
+
+    def said(self, user: str, node: str, *command: str, flags: tuple[str, ...] = ()) -> tuple[int, str]:
+        """Exit code and output; 255 when sshd refuses them."""
+        with self.ssh(user, node, *command, flags=flags) as client:
+            output, _ = client.communicate(timeout=60)
+        return client.returncode, output.strip()
+
+    def job(self, user: str, node: str) -> str:
+        """The number of a job of somebody whose script runs there."""
+        begin = f"cd; rm -f on; j=$(sbatch --parsable --mem=200 -o /dev/null -w {node} --wrap 'touch on; sleep 600')"
+        until = "for _ in {1..200}; do [ -e on ] && echo $j && exit; sleep 0.1; done; exit 1"
+        code, said = self.site.shell(user, f"{begin}; {until}")
+        assert code == 0, said + self.site.logs()
+        return said.strip()
+
+
+def _cgroups() -> list[Path]:
+    return [found for node in NODES for found in Path("/sys/fs/cgroup").glob(f"*/slurm_{node.name}")]
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[People]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: the daemons change their user")
+    packages.ensure(CLIENT, progress=print)
+    folder = tmp_path_factory.mktemp("people")
+    (folder / "site").mkdir()
+    people = People(folder)
+    try:
+        asyncio.run(people.site.settle())
+        yield people
+    finally:
+        people.site.stop()
+        for top in _cgroups():
+            for each in sorted((top, *(found for found in top.rglob("*") if found.is_dir())), reverse=True):
+                each.rmdir()
+
+
+@pytest.fixture(scope="module", params=["disabled", "auto"])
+def people(request: pytest.FixtureRequest, started: People) -> People:
+    if request.param != started.cgroup:
+        asyncio.run(started.use(request.param))
+    assert started.listen(), started.site.logs()
+    return started
+
+
+@pytest.fixture(autouse=True)
+def nobody_has_a_job(people: People) -> Iterator[None]:
+    yield
+    asyncio.run(people.site.clear())
+
+
+@WITHOUT
+def test_one_comes_where_one_has_a_job_and_nowhere_else(people: People):
+    assert people.said("ann", "adopt-1", "id")[0] == 255
+    job = people.job("ann", "adopt-1")
+    code, said = people.said("ann", "adopt-1", "hostname; id -un; pwd; echo $SLURM_JOB_ID")
+    assert (code, said.split()) == (0, ["adopt-1", "ann", "/home/ann", job]), said
+    assert people.said("ann", "adopt-2", "id")[0] == 255
+    for stranger in ("bob", "root", "slurm", "k8s"):
+        assert people.said(stranger, "adopt-1", "id")[0] == 255
+
+
+def test_with_several_jobs_one_is_a_part_of_one_but_for_24_11_without_cgroups(people: People):
+    jobs = {people.job("ann", "adopt-1"), people.job("ann", "adopt-1")}
+    code, said = people.said("ann", "adopt-1", "echo $SLURM_JOB_ID")
+    if SUITE == "trixie" and people.cgroup == "disabled":
+        assert code == 255, said
+    else:
+        assert (code, said in jobs) == (0, True), said
+
+
+def test_a_session_ends_with_its_job_and_takes_all_along(people: People):
+    job = people.job("ann", "adopt-1")
+    left = "setsid nohup sleep 4242 > /dev/null 2>&1 &"
+    with people.ssh("ann", "adopt-1", f"{left} echo in; sleep 4243") as session:
+        assert session.stdout is not None
+        assert session.stdout.readline() == "in\n"
+        people.site.shell("ann", f"scancel {job}")
+        assert session.wait(timeout=30) != 0
+    gone: Callable[[], bool] = lambda: subprocess.run(["pgrep", "-fx", "sleep 424[23]"], check=False).returncode == 1  # noqa: E731
+    assert wait_until(gone, timeout_s=30, every_s=0.2), people.site.logs()
+    assert people.said("ann", "adopt-1", "id")[0] == 255
+
+
+@WITHIN
+def test_a_session_is_held_by_what_slurm_gave_the_job_where_there_are_cgroups(people: People):
+    job = people.job("ann", "adopt-1")
+    code, said = people.said("ann", "adopt-1", "cat /proc/self/cgroup")
+    assert (code, f"job_{job}/step_extern" in said) == (0, True), said
+
+
+@WITHOUT
+def test_no_key_is_in_reach(people: People):
+    people.job("ann", "adopt-1")
+    for file in ("/keys/slurm.key", "/etc/slurm/slurm.key", "/etc/sunkpy/sshd/keys/ssh_host_ed25519_key"):
+        code, said = people.said("ann", "adopt-1", f"cat {file}")
+        assert (code, "Permission denied" in said) == (1, True), said
+
+
+def test_a_connection_ends_with_its_job_also_while_no_program_runs_over_it(people: People, tmp_path: Path):
+    job = people.job("ann", "adopt-1")
+    (port,), control = free_ports(1), tmp_path / "control"
+    forward = f"{port}:127.0.0.1:{people.site.ssh_ports['adopt-2']}"
+    with people.ssh("ann", "adopt-1", flags=("-M", "-S", str(control), "-N", "-L", forward)) as connection:
+        assert wait_until(control.exists, timeout_s=20, every_s=0.05), people.site.logs()
+        assert people.said("ann", "adopt-1", "echo in", flags=("-S", str(control))) == (0, "in")
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as there:
+            assert there.recv(8) == b"SSH-2.0-"
+        people.site.shell("ann", f"scancel {job}")
+        assert connection.wait(timeout=30) != 0
+
+
+@WITHIN
+def test_a_step_opens_windows_where_there_are_cgroups(people: People):
+    screen = Screen()
+    cookie = "00112233445566778899aabbccddeeff"
+    (people.site.slurm.root / "home/ann/window.sh").write_text(ASK)
+    try:
+        own = f"cd; export DISPLAY={screen.display}; xauth -q add $DISPLAY . {cookie}"
+        _, said = people.site.shell("ann", f"{own}; srun --x11 --mem=200 bash window.sh")
+    finally:
+        screen.close()
+    assert screen.refusal in said, said

@@ -1,0 +1,87 @@
+"""MPI over several nodes: Debian's Open MPI, started by srun through PMIx, and by its own mpirun.
+
+The program is in Python because a compiler would be most of the image. All nodes have one address here, of which Open
+MPI has to be told (`lo`); on a cluster it finds the addresses of the pods itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from typing import Final
+
+import pytest
+
+from tests.integration.slurm.site import Site
+
+WHY_NOT = "Debian's Slurm 26.05 has no plugin for PMIx, and its Open MPI 6 wants nodes with an address of their own"
+pytestmark = [pytest.mark.integration, pytest.mark.skipif(os.environ.get("SLURM_SUITE") == "sid", reason=WHY_NOT)]
+
+SUITE: Final = os.environ.get("SLURM_SUITE", "trixie")
+CERTIFICATES: Final = "/etc/ssl/certs"
+DOCKERFILE: Final = f"""\
+FROM docker.io/library/debian:{SUITE}-slim
+ENV DEBIAN_FRONTEND=noninteractive
+RUN apt-get update && apt-get install -y --no-install-recommends openmpi-bin python3 && rm -rf /var/lib/apt/lists/*
+"""
+PROGRAM: Final = """\
+import ctypes, os
+mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
+world, integer, total = (
+    ctypes.byref(ctypes.c_char.in_dll(mpi, "ompi_mpi_" + name)) for name in ("comm_world", "int", "op_sum")
+)
+rank, size, result = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+mpi.MPI_Init(None, None)
+mpi.MPI_Comm_rank(world, ctypes.byref(rank))
+mpi.MPI_Comm_size(world, ctypes.byref(size))
+mine = ctypes.c_int(rank.value + 1)
+mpi.MPI_Allreduce(ctypes.byref(mine), ctypes.byref(result), 1, integer, total, world)
+print(f"rank {rank.value} of {size.value} on {os.uname().nodename}: {result.value}", flush=True)
+mpi.MPI_Finalize()
+"""
+PLACE: Final = "export OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_pml=ob1; cd"
+
+
+def _output(*argv: str, said: str | None = None) -> str:
+    return subprocess.run(argv, input=said, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def mpi(site: Site) -> Site:
+    """A site with Open MPI on its nodes, as in an image of its own, and a program of ann's."""
+    build = ("buildah", "build", "--layers", "--isolation", "chroot", "--network", "host")
+    image = f"localhost/sunkpy-test-mpi:{SUITE}"
+    _output(*build, "--volume", f"{CERTIFICATES}:{CERTIFICATES}:ro", "--tag", image, "-", said=DOCKERFILE)
+    container = _output("buildah", "from", "--pull-never", image)
+    try:
+        root = _output("buildah", "mount", container)
+        for folder in ("usr", "etc"):
+            _output("cp", "-a", "--no-clobber", f"{root}/{folder}", str(site.slurm.root))
+    finally:
+        _output("buildah", "rm", container)
+    (site.slurm.root / "home/ann/mpi.py").write_text(PROGRAM)
+    return site
+
+
+def _assert_four_ranks_on_two_nodes(said: str) -> None:
+    """Whichever node comes first: dynamic ones stand in the order in which they registered."""
+    ranks = sorted(re.findall(r"rank (\d) of 4 on (c[12]): 10", said))
+    assert [rank for rank, _ in ranks] == list("0123"), said
+    assert sorted(node for _, node in ranks) == ["c1", "c1", "c2", "c2"], said
+
+
+def test_srun_starts_ranks_on_several_nodes_by_pmix(mpi: Site):
+    _, said = mpi.shell("ann", f"{PLACE}; srun -w c1,c2 --ntasks-per-node=2 --mpi=pmix python3 mpi.py")
+    _assert_four_ranks_on_two_nodes(said)
+
+
+def test_mpirun_finds_the_nodes_of_an_allocation(mpi: Site):
+    _, said = mpi.shell("ann", f"{PLACE}; salloc -w c1,c2 --ntasks-per-node=2 mpirun python3 mpi.py")
+    _assert_four_ranks_on_two_nodes(said)
+
+
+def test_mpirun_finds_the_nodes_of_a_batch_job(mpi: Site):
+    script = "--wait --output=o -w c1,c2 --ntasks-per-node=2 --wrap 'mpirun python3 mpi.py'"
+    _, said = mpi.shell("ann", f"{PLACE}; sbatch {script}; cat o")
+    _assert_four_ranks_on_two_nodes(said)
