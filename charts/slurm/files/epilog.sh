@@ -16,13 +16,13 @@ left_processes() {
 # Processes of sshd that came in as a part of the job, and those that serve the connection: sessions carry the job's number,
 # but more of them can be opened over a connection that stays. Once the folder is gone nobody comes in any more.
 left_connections() {
-  local note pid
+  local note sshd
   [ -d "$joined" ] || return 0
   for note in "$joined"/*.*; do
-    pid=${note##*/} pid=${pid%.*}
-    if [ "$(cut -d ' ' -f 22 "/proc/$pid/stat" 2> /dev/null)" = "${note##*.}" ]; then
-      echo "$pid"
-      pgrep --parent "$pid"
+    sshd=${note##*/} sshd=${sshd%.*}
+    if [ "$(cut -d ' ' -f 22 "/proc/$sshd/stat" 2> /dev/null)" = "${note##*.}" ]; then
+      echo "$sshd"
+      pgrep --parent "$sshd"
     else
       rm -f "$note"
     fi
