@@ -124,10 +124,9 @@ class Hooks:
             view = self._collector.view(entry)
             if epilog_keeps_pods(view, call.job_id):
                 return None
-            if why := epilog_waits_for(view, call.job_id, call.node):
+            binding = "a binding is under way" if entry.is_binding_open else None
+            if why := epilog_waits_for(view, call.job_id, call.node) or binding:
                 return why
-            if entry.is_binding_open:
-                return "a binding is under way"
             if is_covered_by_another(view, call.job_id):
                 return None
             if why := self._vanished.keeps(caller.spec.node_name, call.job_id):

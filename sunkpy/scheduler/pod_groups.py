@@ -85,12 +85,17 @@ class PodGroups:
         return None
 
     async def _give(self, group: Owner, phase: str) -> None:
+        """As a status by itself, or, where a CRD has no such subresource (Volcano's), as a part of the object."""
         guard = {"uid": group.uid, "resourceVersion": group.metadata.resource_version}
         body = {"metadata": guard, "status": {"phase": phase}}
+        path = self._watches.path(group)
         try:
-            await self._kube.patch(paths.status(self._watches.path(group)), body)
+            await self._kube.patch(paths.status(path), body)
         except errors.NotFound:
-            return
+            try:
+                await self._kube.patch(path, body)
+            except errors.NotFound:
+                return
         self._log.info("phase", group="/".join(group.key), phase=phase)
 
     def _group_changed(self, kind: Kind, key: Key | None) -> None:

@@ -49,6 +49,8 @@ class Apiserver:
         self.refuse_bindings = False
         self.watches_lag = False
         self.forbidden: set[str] = set()
+        self.undivided: set[str] = set()
+        """Collections whose CRD has no subresource for the status: it is a part of the object."""
         self.kinds: dict[str, Body] = {}
         self.bindings: list[tuple[str, str]] = []
         self.deleted: list[str] = []
@@ -190,12 +192,15 @@ class Apiserver:
     def _patch(self, key: Key, body: Body, sub: str, content_type: str) -> web.Response:
         old, meta = self.objects[key], body.get("metadata", {})
         known = old["metadata"]
+        if sub == "status" and key[0] in self.undivided:
+            return refusal(404, "NotFound")
         if any(meta.get(field, known[field]) != known[field] for field in ("uid", "resourceVersion")):
             return refusal(409, "Conflict")
         self.patched.append("/".join(filter(None, (key[2], sub))))
         # The status of a custom resource is written alone; that of a pod may bring annotations along.
         parts = ("metadata", "status") if key[0] in ("pods", "nodes") else ("status",)
-        body = {k: v for k, v in body.items() if (k in parts if sub == "status" else k != "status")}
+        if key[0] not in self.undivided:
+            body = {k: v for k, v in body.items() if (k in parts if sub == "status" else k != "status")}
         if "strategic" in content_type and "conditions" in body.get("status", {}):
             body["status"] = body["status"] | {"conditions": merged_conditions(old, body)}
         new = merged(old, body)

@@ -90,6 +90,13 @@ async def test_a_group_whose_pods_will_be_ours_is_let_through_and_runs_when_they
         assert phase(api, "others") is None
 
 
+async def test_a_group_whose_crd_has_no_status_subresource_gets_its_phase_as_well(api, tmp_path):
+    api.undivided.add("groups")
+    async with keeping(api, tmp_path):
+        add_group(api, "band")
+        await api.until(lambda: phase(api, "band") == "Inqueue")
+
+
 async def test_a_group_that_is_made_anew_begins_again(api, tmp_path):
     async with keeping(api, tmp_path):
         add_group(api, "band")
