@@ -47,7 +47,8 @@ def test_owners_are_changed_only_where_somebody_asked_for_it():
         return {right.resource for right in rights_of_rules(CLUSTER, role["rules"]) if right.verb == "patch"}
 
     before, after = patched({}), patched({"scheduler": {"suspendOwners": True}})
-    assert before == {"pods", "pods/status", "podgroups.scheduling.volcano.sh/status"}
+    volcano = {"podgroups.scheduling.volcano.sh", "podgroups.scheduling.volcano.sh/status"}
+    assert before == {"pods", "pods/status", *volcano}
     assert {"jobs.batch", "jobsets.jobset.x-k8s.io", "rayjobs.ray.io", "trainjobs.trainer.kubeflow.org"} < after
 
 
