@@ -134,10 +134,12 @@ ALSO: Mapping[str, tuple[tuple[JobShape, ...], ...]] = {
     # Bound into the job that was reserved at the driver, or one each.
     "spark-native/20-executors.shape.yaml": ((JobShape(1, 1, 1408),) * 3,),
 }
-FINAL: Mapping[str, str] = {
+COMES_BACK: Mapping[str, str] = {
     "kueue/jobset.yaml": "no: with backoffLimit 0 and no failurePolicy, one pod that is deleted ends a JobSet",
+    "paddle-operator/simple.yaml": "yes: only a pod that is Failed is final, and an evicted one is deleted",
+    "paddle-operator/ps-worker.yaml": "yes: only a pod that is Failed is final, and an evicted one is deleted",
 }
-"""What expected.yaml has come back, though the manifest forbids it."""
+"""Where expected.yaml does not say it, or has come back what the manifest forbids."""
 FIRST: Mapping[str, tuple[str, ...]] = {
     "trainer/trainjob-multi-node.yaml": ("trainer/runtime-torch.yaml",),
     **{f"kueue/{name}.yaml": ("kueue/00-setup.yaml",) for name in ("job", "jobset", "pod-group", "statefulset")},
@@ -196,7 +198,7 @@ def case_of(expected: _Expected) -> Case:
         also=ALSO.get(expected.manifest, ()),
         waves=tuple(expected.waves),
         preempt=expected.preempt,
-        comes_back=FINAL.get(expected.manifest, expected.comes_back),
+        comes_back=COMES_BACK.get(expected.manifest, expected.comes_back),
         operators=tuple(sorted({name for word, name in OPERATORS.items() if word in expected.needs})),
         first=FIRST.get(expected.manifest, ()),
         missing=missing[0] if missing else "",

@@ -71,7 +71,7 @@ def test_what_is_said_here_about_manifests_is_about_some_that_exist():
         *cases.SMALL,
         *cases.NOT_RUN,
         *cases.REFUSED,
-        *cases.FINAL,
+        *cases.COMES_BACK,
         *cases.FIRST,
         *(one for many in cases.FIRST.values() for one in many),
     }
