@@ -6,6 +6,7 @@ so. Where the pods will name us, we say it: what to say, and whether it is for u
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection
 
 import msgspec
@@ -89,14 +90,11 @@ class PodGroups:
         guard = {"uid": group.uid, "resourceVersion": group.metadata.resource_version}
         body = {"metadata": guard, "status": {"phase": phase}}
         path = self._watches.path(group)
-        try:
-            await self._kube.patch(paths.status(path), body)
-        except errors.NotFound:
-            try:
-                await self._kube.patch(path, body)
-            except errors.NotFound:
+        for place in (paths.status(path), path):
+            with contextlib.suppress(errors.NotFound):
+                await self._kube.patch(place, body)
+                self._log.info("phase", group="/".join(group.key), phase=phase)
                 return
-        self._log.info("phase", group="/".join(group.key), phase=phase)
 
     def _group_changed(self, kind: Kind, key: Key | None) -> None:
         if kind == self._rule.kind and key is not None:
