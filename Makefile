@@ -11,8 +11,12 @@ export SUNKPY_CLUSTER := $(CLUSTER)
 BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest
+# How unit and integration run beside the whole, which mostly waits: after it in line for a processor.
+BESIDE ?=
+# Which tests of integration and e2e: all, unless `make test` says otherwise.
+WHICH ?=
 
-.PHONY: help demo test lint parts unit integration e2e bench images clean-cluster clean
+.PHONY: help demo test long lint unit integration on-slurm off-slurm e2e bench images clean-cluster clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -24,12 +28,11 @@ $(READY): pyproject.toml uv.lock tools/bootstrap
 demo: $(READY) ## A real cluster from nothing, charts installed, the story told on it
 	$(BIN)/python -m demo --suite $(SLURM_SUITE)
 
-test: lint ## Everything that must hold
-	@$(MAKE) --jobs=2 --output-sync=target parts e2e
+test: lint ## Everything that must hold, but for `make long`
+	@$(MAKE) --jobs=4 --output-sync=target BESIDE='nice -n 10' WHICH="-m 'not long'" unit on-slurm off-slurm e2e
 
-parts: # beside the whole, which mostly waits, and after it in line for a processor
-	@nice -n 10 $(MAKE) integration
-	@nice -n 10 $(MAKE) unit
+long: $(READY) ## What takes minutes: rolls under services, login pods of one's own, databases that die
+	$(PYTEST) tests/integration tests/e2e -m long
 
 lint: $(READY) ## Style, types, layers
 	$(BIN)/ruff check .
@@ -38,13 +41,20 @@ lint: $(READY) ## Style, types, layers
 	$(BIN)/lint-imports
 
 unit: $(READY) ## Pure decisions, clients against recorded answers, charts and scripts
-	$(PYTEST) tests/unit
+	$(BESIDE) $(PYTEST) tests/unit
 
 integration: $(READY) ## Real programs without the whole: a small real cluster, its faults, its clean end
 	$(PYTEST) tests/integration
 
+# Its two halves, which run beside each other in `make test`.
+on-slurm: $(READY)
+	$(BESIDE) $(PYTEST) tests/integration/slurm $(WHICH)
+
+off-slurm: $(READY)
+	$(BESIDE) $(PYTEST) tests/integration --ignore=tests/integration/slurm $(WHICH)
+
 e2e: $(READY) ## The whole on a real cluster: the story, hand-over, faults, rights
-	$(PYTEST) tests/e2e
+	$(PYTEST) tests/e2e $(WHICH)
 
 bench: $(READY) ## Measure; BENCH=<name> for one. Reports in build/reports
 	$(BIN)/python -m tests.bench $(BENCH)

@@ -52,9 +52,14 @@ class Key:
         return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
+def key() -> Key:
+    """Hers."""
+    return Key(_FOLDER / NAME)
+
+
 def values() -> Mapping[str, object]:
     """Values of charts/slurm: she may log in, submit under her account, and own the pods of a namespace."""
-    person = {"uid": 2001, "groups": [ACCOUNT], "sshKeys": [Key(_FOLDER / NAME).public]}
+    person = {"uid": 2001, "groups": [ACCOUNT], "sshKeys": [key().public]}
     return {
         "users": {"people": {NAME: person}, "groups": {ACCOUNT: {"gid": 5001}}},
         "accounts": {"wanted": {"accounts": {ACCOUNT: {}}, "users": {NAME: {"accounts": {ACCOUNT: {}}}}}},
@@ -73,7 +78,7 @@ def logged_in(stack: Stack) -> Iterator[Say]:
     with forwarded(stack) as port:
         options = ("BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
         words = [word for option in options for word in ("-o", option)]
-        argv = ["ssh", "-F", "none", *words, "-i", str(_FOLDER / NAME), "-p", str(port), f"{NAME}@127.0.0.1"]
+        argv = ["ssh", "-F", "none", *words, "-i", str(key().file), "-p", str(port), f"{NAME}@127.0.0.1"]
 
         def say(command: str) -> str:
             return shell.run([*argv, command], timeout_s=60).strip()

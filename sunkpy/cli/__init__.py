@@ -95,6 +95,15 @@ def accounts(config_path: Path, dry_run: bool, wanted: Path | None) -> None:
 
 
 @main.command()
+@_CONFIG
+def logins(config_path: Path) -> None:
+    """Start login pods of one's own for those who ask, and stop those that nobody uses (one per Slurm cluster)."""
+    from sunkpy.logins.main import main as run
+
+    _run_or_explain(run, config_path)
+
+
+@main.command()
 @click.option("--namespace", required=True, help="Where the Secrets live.")
 @click.option("--slurm-secret", default="", help="Secret for slurm.key (auth/slurm); left out, none is made.")
 @click.option("--jwt-secret", default="", help="Secret for jwt.key (auth/jwt); left out, none is made.")

@@ -24,9 +24,8 @@ from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, family_of, identify
 from sunkpy.core.gang.gang import Gang, Owners, apart_unit, extra_unit
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.limits import deciding_specs
 from sunkpy.core.gang.owners import Above
-from sunkpy.core.gang.view import MISSING_OBSERVATIONS, GangView, JobView, explain_generation
+from sunkpy.core.gang.view import MISSING_OBSERVATIONS, GangView, JobView, along_switches, explain_generation
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.placement.admission import Admission, would_kubelet_admit
@@ -133,7 +132,7 @@ class Explainer:
         pod = next((each for each in pods if each.name == name), None)
         if pod is None:
             return absent("Pod", self._namespace, name)
-        around = await Reading(self._kube, self._settings).around(self._namespace, pod.spec.scheduler_name)
+        around = await Reading(self._kube, self._settings).around(self._namespace, pod.spec.scheduler_name, pods)
         if pod.spec.scheduler_name not in around.known_names or pod.spec.scheduler_name == "default-scheduler":
             return foreign(pod, around.known_names - {"default-scheduler"} or {"slurm"})
         lookup = OwnerLookup(self._kube, around.families)
@@ -154,7 +153,7 @@ class Explainer:
         left = {pod.spec.scheduler_name for pod in pods} - {"default-scheduler", ""}
         while left:
             scheduler = left.pop()
-            around = await Reading(self._kube, self._settings).around(self._namespace, scheduler)
+            around = await Reading(self._kube, self._settings).around(self._namespace, scheduler, pods)
             if scheduler not in around.known_names:
                 continue
             left -= around.known_names
@@ -213,7 +212,7 @@ class Explainer:
     async def _view(self, gang: Gang, known: _Known, around: Surroundings) -> GangView:
         placed = {pod.uid: around.slurm_node_of(pod) for pod in gang.members if pod.spec.node_name}
         told = told_by(gang.members, placed=placed.values())
-        job = await self._asked(told.job) if told.job is not None else None
+        job = along_switches(await self._asked(told.job), around.switch_of) if told.job is not None else None
         pins, where = around.pinned(gang)
         return GangView(
             id=gang.id,
@@ -222,7 +221,7 @@ class Explainer:
             bound_to=job.id if job is not None and told.is_bound else None,
             placed=placed,
             pins=pins,
-            eligibility=where or around.eligibility(deciding_specs(gang)),
+            eligibility=where or around.eligibility_of(gang),
             may_submit=not told.refused,
             refused=told.refused,
             waits_for=_generation_in_the_way(gang.id, known),

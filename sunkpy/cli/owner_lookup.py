@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 
 from sunkpy.core.gang.gang import Family
@@ -10,7 +9,7 @@ from sunkpy.core.gang.owners import Above, Absence, Link, climb
 from sunkpy.core.model.objects import Owner, Pod
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
-from sunkpy.kube.discovery import Discovery
+from sunkpy.kube.discovery import Served, explain_absent, read_served
 
 
 class OwnerLookup:
@@ -19,7 +18,7 @@ class OwnerLookup:
     def __init__(self, kube: Kube, families: Iterable[Family]) -> None:
         self._kube = kube
         self._families = tuple(families)
-        self._discovery = Discovery(kube, time.monotonic)
+        self._served: Served | None = None
         self._found: dict[Link, Owner | Absence] = {}
         self._unreadable: dict[Link, str] = {}
 
@@ -41,10 +40,10 @@ class OwnerLookup:
 
     async def _read(self, link: Link) -> Owner | Absence:
         try:
-            resource = await self._discovery.find(link.kind)
+            self._served = self._served or await read_served(self._kube)
+            resource = self._served.find(link.kind)
             if resource is None:
-                name = f"{link.kind.kind} of {link.kind.group}" if link.kind.group else link.kind.kind
-                self._unreadable[link] = f"the apiserver knows no kind {name}: its CRD is not installed"
+                self._unreadable[link] = explain_absent(link.kind)
                 return Absence.UNREADABLE
             owner = await self._kube.get(resource.path(link.namespace, link.name), Owner)
         except errors.NotFound:

@@ -12,14 +12,17 @@ from sunkpy.core import names
 from sunkpy.core.gang.access import Namespace, restricted, rule_for
 from sunkpy.core.gang.families import FAMILIES, Families, with_workloads
 from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.limits import deciding_specs
 from sunkpy.core.gang.pins import eligible_pins, find_pins
 from sunkpy.core.gang.request import Policy
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.core.model.storage import Claim, StorageClass, Volume
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes, in_common
 from sunkpy.core.placement.occupancy import taken_by_others
+from sunkpy.core.placement.volumes import Storage, has_claims, within_reach
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import Forbidden, NotFound
@@ -37,7 +40,7 @@ class _ConfigMap(KubeObject, frozen=True, kw_only=True):
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of the scheduler, nodes and their slurmd pods, and pods of other schedulers.
+    """Settings of the scheduler, nodes and their slurmd pods, pods of other schedulers, and volumes if pods have any.
 
     None: could not be read; `unread` says what and why. `known_names`: of all schedulers whose settings could be read.
     """
@@ -48,6 +51,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     slurmd_pods: tuple[Pod, ...] | None = None
     others: tuple[Pod, ...] = ()
     namespace: Namespace | None = None
+    storage: Storage | None = None
     unread: tuple[str, ...] = ()
 
     @property
@@ -87,6 +91,12 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         hosts = {pod.spec.node_name for pod in self.slurmd_pods or () if _slurm_node(pod) == slurm_node}
         return next((node for node in self.nodes or () if node.name in hosts), None)
 
+    def switch_of(self, slurm_node: str) -> str:
+        """By the label that the scheduler looks at; empty without one."""
+        label = self.settings.switch_label if self.settings is not None else ""
+        node = self.node_behind(slurm_node) if label else None
+        return node.labels.get(label, "") if node is not None else ""
+
     def restricted(self, gang: Gang) -> Gang:
         """As the scheduler sees it, with what its namespace may ask for, as far as that is known."""
         if self.settings is None or self.namespace is None:
@@ -107,6 +117,13 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
             return in_common(tuple(each))
         except BadQuantity as error:
             return Eligibility(eligible=(), refused={c.slurm_node: str(error) for c in candidates})
+
+    def eligibility_of(self, gang: Gang) -> Eligibility | None:
+        """Where the job of a gang may go, as far as it could be read."""
+        found, pods = self.eligibility(deciding_specs(gang)), [p for p in gang.first_wave if has_claims(p.spec)]
+        if found is None or self.storage is None or not pods:
+            return found
+        return within_reach(found, pods, self._candidates(), self.storage)
 
     def pinned(self, gang: Gang) -> tuple[dict[str, str], Eligibility | None]:
         """The nodes that the pods name, and whether they may go there; none and None when they name none."""
@@ -138,8 +155,13 @@ class Reading:
         self._at_hand = settings
         self._unread: list[str] = []
 
-    async def around(self, namespace: str, scheduler: str) -> Surroundings:
+    async def around(self, namespace: str, scheduler: str, pods: Iterable[Pod]) -> Surroundings:
         """Of the pods in a namespace that name a scheduler.
+
+        Args:
+            namespace: its name.
+            scheduler: the name on the pods.
+            pods: those of the namespace.
 
         Raises:
             KubeError: the apiserver did not answer.
@@ -162,6 +184,7 @@ class Reading:
             slurmd_pods=_tuple(slurmd),
             others=_tuple(others) or (),
             namespace=await self._namespace(namespace, settings),
+            storage=await self._storage(namespace) if any(has_claims(pod.spec) for pod in pods) else None,
             unread=tuple(self._unread),
         )
 
@@ -187,6 +210,19 @@ class Reading:
         where = paths.pods(settings.namespace) if settings is not None else paths.ALL_PODS
         found = await self._or_not("slurmd pods", self._kube.list_objects(where, Pod, label_selector=labels))
         return [pod for pod in found if is_slurmd(pod)] if found is not None else None
+
+    async def _storage(self, namespace: str) -> Storage | None:
+        """None when some of it may not be read: then nothing is said of volumes."""
+        claims = await self._or_not("claims", self._kube.list_objects(paths.claims(namespace), Claim))
+        volumes = await self._or_not("volumes", self._kube.list_objects(paths.VOLUMES, Volume))
+        classes = await self._or_not("storage classes", self._kube.list_objects(paths.STORAGE_CLASSES, StorageClass))
+        if claims is None or volumes is None or classes is None:
+            return None
+        return Storage(
+            claim={each.key: each for each in claims}.get,
+            volume={each.name: each for each in volumes}.get,
+            storage_class={each.name: each for each in classes}.get,
+        )
 
     async def _namespace(self, name: str, settings: SchedulerSettings | None) -> Namespace | None:
         """Listed, as the scheduler does, who may not get a namespace."""

@@ -17,16 +17,23 @@ LABEL_TEMPLATE_HASH = PREFIX + "template-hash"
 LABEL_EVICTABLE = PREFIX + "evictable"  # the disruption budget of the NodeSet does not cover the pod
 ROLE_COMPUTE = "compute"
 
+# Label of the login pod of one person, and of its StatefulSet, whose name it is.
+LABEL_LOGIN = PREFIX + "login"
+
 # Annotations of slurmd Pods written by the operator.
 ANNOTATION_CORDON = PREFIX + "cordon"  # why the Node is cordoned, when it was not by us
 ANNOTATION_OFFERED = PREFIX + "offered"  # what the Node offered when the pod was made
+ANNOTATION_FEATURES = PREFIX + "features"  # with which features its Slurm node was made
 ANNOTATION_PENDING_DELETION = PREFIX + "pending-deletion"  # token "<RFC 3339 time>/<cause>"
+ANNOTATION_JOBS = PREFIX + "jobs"  # "12,15": those of the pods on its node, while a roll waits for them
 
 # Annotations of slurmd Pods written by the syncer.
 ANNOTATION_SLURM_STATE = PREFIX + "slurm-state"  # "IDLE+DRAIN"
 ANNOTATION_DRAIN = PREFIX + "drain"  # Slurm's drain reason; on a Node: the reason of a cordon
 ANNOTATION_DRAINED = PREFIX + "drained"  # the pending-deletion token it answers
 ANNOTATION_DRAINED_AT = PREFIX + "drained-at"  # when that was last true, RFC 3339
+ANNOTATION_REPLACEABLE = PREFIX + "replaceable"  # the token it answers: all that runs there outlives its slurmd
+ANNOTATION_REPLACEABLE_AT = PREFIX + "replaceable-at"  # when that was last true, RFC 3339
 
 # Annotation of NodeSets written by people.
 ANNOTATION_REMOVAL_CAP = PREFIX + "removal-cap"  # how many pods may leave at once since their nodes no longer fit

@@ -11,7 +11,7 @@ import msgspec
 
 from sunkpy.core.model.objects import KubeObject
 from sunkpy.kube import decoding, errors, paths
-from sunkpy.kube.connection import Connection, Json, Request
+from sunkpy.kube.connection import JSON, Connection, Json, Request
 from sunkpy.kube.tokens import TokenReview, TokenReviewAnswer
 from sunkpy.runtime.deadline import Deadline, unlimited
 
@@ -62,7 +62,7 @@ class Kube:
         *,
         params: Mapping[str, str] | None = None,
         body: Json | None = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
     ) -> bytes:
         """Send what no other method says; the body of the 2xx answer."""
         request = Request(method=method, path=path, params=params or {}, body=body, content_type=content_type)
@@ -70,14 +70,14 @@ class Kube:
 
     # ------------------------------------------------------------------ reads
 
-    async def get(self, path: str, type_: type[T]) -> T:
-        """One object.
+    async def get(self, path: str, type_: type[T], *, accept: str = JSON) -> T:
+        """One object, or what else is there; `accept`: in which form.
 
         Raises:
             NotFound, Forbidden, Unavailable.
             Unreadable: it does not look as it should.
         """
-        answer = await self.request("GET", path)
+        answer = await self._connection.send(Request(method="GET", path=path, accept=accept))
         try:
             return msgspec.json.decode(answer, type=type_)
         except (msgspec.DecodeError, RecursionError) as error:

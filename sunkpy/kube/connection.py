@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 from urllib.parse import urlencode
 from urllib.request import getproxies_environment
 
@@ -25,6 +25,8 @@ from sunkpy.runtime.deadline import OVER, Deadline, unlimited
 
 Json = Mapping[str, object]
 
+JSON: Final = "application/json"
+
 _TIMEOUT_S = 20.0
 _CONNECTIONS = 32
 _WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=10, sock_read=100)
@@ -37,7 +39,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     params: Mapping[str, str] = {}
     body: Json | None = None
-    content_type: str = "application/json"
+    content_type: str = JSON
+    accept: str = JSON
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -122,7 +125,7 @@ class Connection:
 
     async def _send(self, request: Request, timeout: aiohttp.ClientTimeout | None = None) -> aiohttp.ClientResponse:
         settings = self._api.configuration
-        headers = {"Content-Type": request.content_type, "Accept": "application/json", "User-Agent": "sunkpy"}
+        headers = {"Content-Type": request.content_type, "Accept": request.accept, "User-Agent": "sunkpy"}
         for auth in (await settings.auth_settings()).values():
             headers[auth["key"]] = auth["value"]
         query = f"?{urlencode(request.params)}" if request.params else ""

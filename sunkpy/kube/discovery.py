@@ -1,22 +1,29 @@
-"""Where the objects of a kind live: asked of the apiserver, for people bring kinds and versions of their own."""
+"""Which kinds the apiserver serves, and where: people bring kinds and versions of their own.
+
+All kinds come in one answer for the groups and one for the group without a name (aggregated discovery, KEP-3352, stable
+since Kubernetes 1.30), so what it costs does not depend on how many are looked for.
+
+That an answer lacks a kind is no proof that there is none: an apiserver that has just started knows its CRDs a moment
+later, and one that stands behind it may not answer it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
 from sunkpy.core.model.objects import Kind
-from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
 
-_ABSENT_S: Final = 10.0
-"""So long it is believed that there is no such kind: a CRD may be made later."""
+_FORM: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects of a kind in the version that the apiserver prefers; `plural` as rights name them."""
+    """The objects of a kind in one version; `plural` as rights name them."""
 
     kind: Kind
     api_version: str
@@ -34,77 +41,90 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
         return f"{_root(self.api_version)}/{self.plural}"
 
     def path(self, namespace: str, name: str) -> str:
-        """Path of one object; the namespace does not matter for a kind that has none."""
-        within = f"/namespaces/{namespace}" if self.namespaced else ""
-        return f"{_root(self.api_version)}{within}/{self.plural}/{name}"
+        """Path of one object; the namespace does not matter for a kind that has none.
 
-
-class _Version(msgspec.Struct, frozen=True, rename="camel"):
-    group_version: str = ""
-
-
-class _Group(msgspec.Struct, frozen=True, rename="camel"):
-    versions: tuple[_Version, ...] = ()
-    preferred_version: _Version = _Version()
-
-
-class _Entry(msgspec.Struct, frozen=True):
-    name: str = ""
-    kind: str = ""
-    namespaced: bool = True
-
-
-class _Entries(msgspec.Struct, frozen=True):
-    resources: tuple[_Entry, ...] = ()
-
-
-class Discovery:
-    """Answers are kept; that there is none, for a short while. `clock` is monotonic, in seconds."""
-
-    def __init__(self, kube: Kube, clock: Callable[[], float]) -> None:
-        self._kube = kube
-        self._clock = clock
-        self._found: dict[Kind, Resource] = {}
-        self._absent_since: dict[Kind, float] = {}
-
-    async def find(self, kind: Kind) -> Resource | None:
-        """Where the kind lives; None when the apiserver does not know it.
-
-        Raises:
-            KubeError: it could not be asked.
+        A pod may name any text as its owner.
         """
-        if kind in self._found:
-            return self._found[kind]
-        if self._clock() - self._absent_since.get(kind, float("-inf")) < _ABSENT_S:
-            return None
-        for version in await self._versions(kind.group):
-            for entry in await self._entries(version):
-                if entry.kind == kind.kind and "/" not in entry.name:
-                    found = Resource(kind=kind, api_version=version, plural=entry.name, namespaced=entry.namespaced)
-                    self._found[kind] = found
-                    return found
-        self._absent_since[kind] = self._clock()
-        return None
+        within = f"/namespaces/{namespace}" if self.namespaced else ""
+        return f"{_root(self.api_version)}{within}/{self.plural}/{quote(name, safe='')}"
 
-    def forget(self, kind: Kind) -> None:
-        """It is not where it was."""
-        self._found.pop(kind, None)
 
-    async def _versions(self, group: str) -> list[str]:
-        """The versions of a group, the preferred one first."""
-        if not group:
-            return ["v1"]
-        try:
-            found = await self._kube.get(f"/apis/{group}", _Group)
-        except errors.NotFound:
-            return []
-        return list(dict.fromkeys(each.group_version for each in (found.preferred_version, *found.versions)))
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """What the apiserver serves, as it said once.
 
-    async def _entries(self, version: str) -> tuple[_Entry, ...]:
-        try:
-            return (await self._kube.get(_root(version), _Entries)).resources
-        except errors.NotFound:
-            return ()
+    `resources`: each kind in its versions, the preferred one first. `uncertain`: groups of which it could not tell.
+    """
+
+    resources: Mapping[Kind, tuple[Resource, ...]] = {}
+    uncertain: frozenset[str] = frozenset()
+
+    def find(self, kind: Kind, *, rather: Resource | None = None) -> Resource | None:
+        """Where the kind lives: `rather` there as long as it is served there; None when this answer lacks the kind."""
+        found = self.resources.get(kind, ())
+        return rather if rather in found else next(iter(found), None)
+
+
+class _Named(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    kind: str = ""
+
+
+class _Entry(msgspec.Struct, frozen=True, rename="camel"):
+    resource: str
+    scope: str = ""
+    response_kind: _Kind | None = None
+
+
+class _Version(msgspec.Struct, frozen=True):
+    version: str
+    resources: tuple[_Entry, ...] = ()
+    freshness: str = ""
+
+
+class _Group(msgspec.Struct, frozen=True):
+    metadata: _Named = _Named()
+    versions: tuple[_Version, ...] = ()
+
+
+class _Groups(msgspec.Struct, frozen=True):
+    """Without `items` it is another form than was asked for, and says nothing."""
+
+    items: tuple[_Group, ...]
+
+
+async def read_served(kube: Kube) -> Served:
+    """Ask for all kinds.
+
+    Raises:
+        KubeError: the apiserver could not be asked.
+    """
+    groups = [group for path in ("/api", "/apis") for group in (await kube.get(path, _Groups, accept=_FORM)).items]
+    resources: dict[Kind, list[Resource]] = defaultdict(list)
+    for group in groups:
+        for resource in _of_group(group):
+            resources[resource.kind].append(resource)
+    stale = (group.metadata.name for group in groups if any(each.freshness == "Stale" for each in group.versions))
+    return Served(resources={kind: tuple(found) for kind, found in resources.items()}, uncertain=frozenset(stale))
+
+
+def explain_absent(kind: Kind) -> str:
+    """That there is no such kind, in words for people."""
+    name = f"{kind.kind} of {kind.group}" if kind.group else kind.kind
+    return f"the apiserver knows no kind {name}: its CRD is not installed"
+
+
+def _of_group(group: _Group) -> Iterable[Resource]:
+    name = group.metadata.name
+    for version in group.versions:
+        api_version = f"{name}/{version.version}" if name else version.version
+        for entry in version.resources:
+            if entry.response_kind is not None and entry.response_kind.kind:
+                kind = Kind(group=name, kind=entry.response_kind.kind)
+                is_namespaced = entry.scope != "Cluster"
+                yield Resource(kind=kind, api_version=api_version, plural=entry.resource, namespaced=is_namespaced)
 
 
 def _root(api_version: str) -> str:

@@ -2,6 +2,7 @@
 
 KubeError
 ├── NotFound        404
+│   └── NotServed   404, and not because of an object: there is no such kind, or this apiserver has just started
 ├── Forbidden       401, 403: the service account lacks a right, or its token is not accepted
 ├── Conflict        409: the object changed, or exists already
 ├── Gone            410: the resourceVersion of a watch or list is too old
@@ -32,6 +33,10 @@ class KubeError(Exception):
 
 class NotFound(KubeError):
     """404: there is no such object, or no such namespace."""
+
+
+class NotServed(NotFound):
+    """404 for the path itself: says nothing of the object. A CRD that an apiserver has not read yet looks the same."""
 
 
 class Forbidden(KubeError):
@@ -79,10 +84,16 @@ _BY_STATUS: dict[int, type[KubeError]] = {
 
 
 def from_response(request: str, status: int, body: bytes) -> KubeError:
-    """The error for a non-2xx answer; `body` is a Status object or plain text."""
+    """The error for a non-2xx answer; `body` is a Status object or plain text.
+
+    Of an object that is not there the Status says so; where nothing is served the text is "404 page not found"
+    (k8s.io/apiserver, pkg/util/notfoundhandler).
+    """
     try:
         said = msgspec.json.decode(body, type=_Status)
     except msgspec.DecodeError:
         said = _Status(message=body[:500].decode(errors="replace").strip())
     kind = _BY_STATUS.get(status, Unavailable if status >= 500 else KubeError)
+    if kind is NotFound and said.reason != "NotFound":
+        kind = NotServed
     return kind(request, status=status, message=said.message, reason=said.reason)

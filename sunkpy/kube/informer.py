@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import chain
 from typing import Generic, TypeVar
 
@@ -38,6 +38,9 @@ Tell = Callable[[KubeObject, str], None]
 
 Rescue = Callable[[Unreadable], T | None]
 """What stands in the store for an object that cannot be read; None: what stood there before, if anything."""
+
+UntilServed = Callable[[], Awaitable[None]]
+"""Awaited when the server has no such collection any more; when it returns, the collection is listed anew."""
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 0.2, 10.0
 _A_TURN = 200
@@ -73,6 +76,7 @@ class Informer(Generic[T]):
         keep: Keep[T] = _whole,
         rescue: Rescue[T] = _nothing,
         tell: Tell | None = None,
+        until_served: UntilServed | None = None,
     ) -> None:
         self._kube = kube
         self._selection = paths.Selection(path, label_selector, field_selector)
@@ -84,6 +88,7 @@ class Informer(Generic[T]):
         self._version = ""
         self._log = structlog.get_logger("informer").bind(path=path)
         self._tell = tell or self._log_odd
+        self._until_served = until_served
         self.synced = asyncio.Event()
         self.connected = False
 
@@ -120,6 +125,10 @@ class Informer(Generic[T]):
                 # Of a watch: list anew, at once. A list that expires before its end waits, as after any error.
                 if isinstance(error, errors.Gone) and self._version:
                     self._version = ""
+                    continue
+                if isinstance(error, errors.NotFound) and self._until_served is not None:
+                    self._version, self.connected = "", False
+                    await self._until_served()
                     continue
                 if self.connected:
                     failures = 0

@@ -9,6 +9,9 @@ from sunkpy.core import names
 NODES = "/api/v1/nodes"
 ALL_PODS = "/api/v1/pods"
 NAMESPACES = "/api/v1/namespaces"
+ALL_CLAIMS = "/api/v1/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+STORAGE_CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 _GROUP = f"/apis/{names.API_GROUP}/{names.API_VERSION}"
 ALL_NODESETS = f"{_GROUP}/{names.NODESET_PLURAL}"
 
@@ -42,6 +45,16 @@ def pod(namespace: str, name: str) -> str:
     return f"{pods(namespace)}/{name}"
 
 
+def claims(namespace: str = "") -> str:
+    """The PersistentVolumeClaims of a namespace, or of all."""
+    return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims" if namespace else ALL_CLAIMS
+
+
+def claim(namespace: str, name: str) -> str:
+    """A PersistentVolumeClaim: the wish for a volume."""
+    return f"{claims(namespace)}/{name}"
+
+
 def nodesets(namespace: str = "") -> str:
     """The NodeSets of a namespace, or of all."""
     return f"{_GROUP}/namespaces/{namespace}/{names.NODESET_PLURAL}" if namespace else ALL_NODESETS
@@ -50,6 +63,16 @@ def nodesets(namespace: str = "") -> str:
 def nodeset(namespace: str, name: str) -> str:
     """`…/nodesets/<name>`, of our own API group."""
     return f"{nodesets(namespace)}/{name}"
+
+
+def statefulsets(namespace: str) -> str:
+    """The StatefulSets of a namespace."""
+    return f"/apis/apps/v1/namespaces/{namespace}/statefulsets"
+
+
+def scale(namespace: str, statefulset: str) -> str:
+    """How many pods a StatefulSet has, and nothing else of it."""
+    return f"{statefulsets(namespace)}/{statefulset}/scale"
 
 
 def disruption_budget(namespace: str, name: str) -> str:

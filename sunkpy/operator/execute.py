@@ -24,7 +24,9 @@ from sunkpy.core.nodeset.actions import (
     NodeSetAction,
     RemovalStep,
     RemoveFinalizer,
+    TellJobs,
 )
+from sunkpy.core.nodeset.marks import Changes
 from sunkpy.core.nodeset.protection import budget_name, build_budget
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.kube import errors, paths
@@ -100,15 +102,17 @@ class Executor:
             case RemoveFinalizer():
                 return await self._let_go(nodeset)
             case MarkPending(pod, token):
-                await self._mark(pod, token.encode())
+                await self._mark(pod, {names.ANNOTATION_PENDING_DELETION: token.encode()})
             case CancelPending(pod):
-                await self._mark(pod, None)
+                await self._mark(pod, {names.ANNOTATION_PENDING_DELETION: None, names.ANNOTATION_JOBS: None})
+            case TellJobs(pod, jobs):
+                await self._mark(pod, {names.ANNOTATION_JOBS: jobs or None})
             case DeletePod(pod, why):
                 await self._delete(nodeset, pod, why)
         return True
 
-    async def _mark(self, pod: Pod, token: str | None) -> None:
-        body = bodies.pod_metadata(pod, annotations={names.ANNOTATION_PENDING_DELETION: token}, as_seen=True)
+    async def _mark(self, pod: Pod, annotations: Changes) -> None:
+        body = bodies.pod_metadata(pod, annotations=annotations, as_seen=True)
         await self._kube.patch(paths.pod(*pod.key), body)
 
     async def _delete(self, nodeset: NodeSet, pod: Pod, why: str) -> None:

@@ -60,13 +60,20 @@ def is_heartbeat(old: Node, new: Node) -> bool:
 
 
 def keep_pod(pod: Pod) -> Pod:
-    """Of a slurmd pod what is decided on, of any other the room that it takes."""
+    """Of a slurmd pod what is decided on, of any other the room that it takes and the job that it notes."""
     meta, status = pod.metadata, pod.status
     spec = msgspec.structs.replace(
         _room(msgspec.json.encode(_asked(pod.spec))), node_name=sys.intern(pod.spec.node_name)
     )
     if not is_slurmd(pod):
-        kept = Meta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
+        job = meta.annotations.get(names.ANNOTATION_JOB_ID)
+        kept = Meta(
+            name=meta.name,
+            namespace=meta.namespace,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+            annotations={names.ANNOTATION_JOB_ID: job} if job is not None else {},
+        )
         return Pod(metadata=kept, spec=spec, status=PodStatus(phase=sys.intern(status.phase)))
     return Pod(
         metadata=Meta(

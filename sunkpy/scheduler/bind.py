@@ -144,7 +144,13 @@ class Binder:
 
         await fan_out(partial(read, name) for name in {node.name for _, node in placed})
         around = self._cluster.surroundings(listed=listed)
-        return _kept_away(placed, around, but=entry.members) | _too_full(placed, others)
+        kept_away = _kept_away(placed, around, but=entry.members) | self._out_of_reach(placed)
+        return kept_away | _too_full(placed, others)
+
+    def _out_of_reach(self, placed: Iterable[Placed]) -> dict[str, Admission]:
+        """The pods, by uid, that could not have their volumes on their node."""
+        found = ((pod, self._cluster.volumes.why_not_on(pod, node)) for pod, node in placed)
+        return {pod.uid: Admission(verdict=Verdict.REFUSE, why=why) for pod, why in found if why}
 
     def _goes_to(self, pod: Pod, node: str) -> bool:
         """The binding that was sent is still under way, or the watch shows it by now."""
@@ -172,6 +178,7 @@ class Binder:
     async def _send(self, entry: GangEntry, pod: Pod, to: Assumption) -> None:
         member = entry.member(pod)
         try:
+            await self._cluster.volumes.choose_node(pod, to.node)
             await self._pods.bind(pod, to)
         except errors.Unavailable:
             raise  # sent, perhaps done: settled at the start of the next pass

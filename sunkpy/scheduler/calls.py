@@ -35,6 +35,8 @@ class HookAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 NOT_OURS = HookAnswer(done=True, why="not the job of a pod")
 GIVEN_UP = HookAnswer(done=True, why="the job goes on without this node: the pods that it has there stay", kept=True)
+LOST = HookAnswer(done=True, why="its pods stay: the job was lost, not ended", kept=True)
+PARTED = HookAnswer(done=True, why="pods that were set apart from its gang wait for a job of their own", kept=True)
 FORGOTTEN = HookAnswer(done=True, why="Slurm does not know the job: pods of it stay", kept=True)
 
 

@@ -61,22 +61,34 @@ class Claims:
         own.proved.add(call.node)
         return entry, own
 
-    async def still_runs(self, job: JobEntry) -> bool:
+    async def still_runs(self, entry: GangEntry, job: JobEntry) -> bool:
         """Slurm itself says now that the job has not lost its nodes.
 
         Raises:
             Forgotten: it does not know a job of which it never said that it ended: then it orders nodes to end it.
             SlurmError: Slurm could not be asked.
         """
-        asked_at = self._clock()
         try:
-            found = await self._slurm.job(job.id)
+            found = await self.read_again(entry, job)
         except NotFound as error:
-            if job.view(asked_at).is_over:
+            if job.view(self._clock()).is_over:
                 return False
             raise Forgotten from error
-        job.read(found, nodes=tuple(hostlist.expand(found.nodes)), at=max(asked_at, job.known_at))
         return found.is_running
+
+    async def read_again(self, entry: GangEntry, job: JobEntry) -> SlurmJob:
+        """A job of the gang as it is now; the ledger learns it.
+
+        Raises:
+            NotFound: Slurm does not know it, or its number is another job's now.
+            SlurmError: it could not be asked.
+        """
+        asked_at = self._clock()
+        found = await self._slurm.job(job.id)
+        if gang_of(found, scheduler=self._user) != entry.id:
+            raise NotFound(f"read job {job.id} of {entry.id}", text="its number is another job's now")
+        job.read(found, nodes=tuple(hostlist.expand(found.nodes)), at=max(asked_at, job.known_at))
+        return found
 
 
 def _where(job: SlurmJob) -> str:

@@ -27,6 +27,7 @@ from sunkpy.scheduler.occupancy import Occupancy
 from sunkpy.scheduler.owner_watch import NoteOdd
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.scheduler.vanished import Vanished
+from sunkpy.scheduler.volumes import Volumes
 from sunkpy.slurm import NodeCache
 
 Changed = Callable[[], None]
@@ -47,12 +48,11 @@ class Cluster:
         on_namespace: Callable[[str], None],
         note_odd: NoteOdd,
     ) -> None:
-        self._settings = settings
-        self.namespace = settings.namespace
+        self._settings, self.namespace = settings, settings.namespace
         self._slurm_nodes = slurm_nodes
         self._on_nodes, self._on_namespace = on_nodes, on_namespace
         self._log = structlog.get_logger("cluster")
-        self._judgements = Judgements(self._all_candidates, gpu_resources=settings.gpu_resources)
+        self._judgements = Judgements(self.all_candidates, gpu_resources=settings.gpu_resources)
         self._by_slurm_node: dict[str, dict[str, Pod]] = defaultdict(dict)
         self._by_node: dict[str, dict[str, Pod]] = defaultdict(dict)
         self._candidates: list[Candidate] | None = None
@@ -72,6 +72,7 @@ class Cluster:
             neighbours=self.neighbours,
             on_change=self._invalidate,
         )
+        self.volumes = Volumes(kube, on_change=on_nodes, note_odd=note_odd)
         self.nodes = Informer(kube, paths.NODES, Node, tell=partial(note_odd, "Node"))
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
         self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels, tell=odd_pod)
@@ -91,6 +92,7 @@ class Cluster:
                 group.create_task(informer.run())
             group.create_task(self._slurm_nodes.run())
             group.create_task(self.occupancy.run())
+            group.create_task(self.volumes.run())
 
     async def synced(self) -> None:
         """Wait until every collection has been listed once."""
@@ -164,9 +166,10 @@ class Cluster:
         observation = self._slurm_nodes.observation
         if observation is None:
             return []
-        return [msgspec.structs.replace(c, slurm=observation.nodes.get(c.slurm_node)) for c in self._all_candidates()]
+        return [msgspec.structs.replace(c, slurm=observation.nodes.get(c.slurm_node)) for c in self.all_candidates()]
 
-    def _all_candidates(self) -> list[Candidate]:
+    def all_candidates(self) -> list[Candidate]:
+        """All nodes that Slurm knows, with what it said of them when they last changed lastingly."""
         if self._candidates is None:
             self._candidates = [
                 c for pod in filter(is_slurmd, self.slurmd_pods.values()) if (c := self._candidate(pod))
@@ -181,7 +184,9 @@ class Cluster:
         slurm = self._slurm_nodes.observation.nodes.get(name)
         if node is None or slurm is None:
             return None
-        return Candidate(slurm_node=name, node=node, slurm=slurm, taken=self.occupancy.taken(node.name))
+        nodeset = pod.labels.get(names.LABEL_NODESET, "")
+        taken = self.occupancy.taken(node.name)
+        return Candidate(slurm_node=name, node=node, slurm=slurm, taken=taken, nodeset=nodeset)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         self._by_name = self._by_hostname = None
@@ -227,4 +232,4 @@ def _facts(node: Node) -> tuple[object, ...]:
 
 
 def _size(node: SlurmNode | None) -> tuple[object, ...]:
-    return () if node is None else (node.cpus, node.memory_mib, node.gres)
+    return () if node is None else (node.cpus, node.memory_mib, node.gres, node.features)

@@ -19,12 +19,14 @@ from sunkpy.core.gang.limits import (
 )
 from sunkpy.core.gang.pins import eligible_pins, find_pins
 from sunkpy.core.gang.slots import plan_slots
-from sunkpy.core.gang.view import GangView, explain_generation
+from sunkpy.core.gang.terms import takes_features
+from sunkpy.core.gang.view import GangView, along_switches, explain_generation
 from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import Pod, PodSpec
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.domains import Wish, in_one_domain
-from sunkpy.core.placement.eligibility import Eligibility, in_common, minus
+from sunkpy.core.placement.eligibility import Eligibility, by_names, in_common, minus
+from sunkpy.core.placement.volumes import has_claims, within_reach
 from sunkpy.scheduler.cluster import Cluster
 from sunkpy.scheduler.entries import Allowed, GangEntry, assume
 from sunkpy.scheduler.judgements import Judgement
@@ -56,7 +58,8 @@ class Collector:
         view = self.known(entry)
         # Pods that have their nodes look for none; every prolog asks for the view.
         has_nodes = view.is_bound or any(job.start_nodes for job in view.live_jobs)
-        if not self._ledger.is_whole:  # nor is it known whose jobs keep this one away
+        is_namespace_known = self._cluster.namespace_of(entry.id.namespace) is not None
+        if not self._ledger.is_whole or not is_namespace_known:  # nor is it known whose jobs keep this one away
             return msgspec.structs.replace(view, may_submit=False)
         return view if has_nodes else self._with_eligibility(view, entry)
 
@@ -66,15 +69,24 @@ class Collector:
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
         view = entry.view(gang, placed=placed, now=self._clock())
+        if self._settings.switch_label:
+            jobs = tuple(along_switches(job, self._switch_of) for job in view.jobs)
+            view = msgspec.structs.replace(view, jobs=jobs)
         if gang is not None and (pins := find_pins(gang, self._cluster.slurm_node_at)):
             view = msgspec.structs.replace(view, pins=pins)
         waits_for = self._generation_in_the_way(entry.id)
         return msgspec.structs.replace(view, waits_for=waits_for) if waits_for else view
 
+    def _switch_of(self, slurm_node: str) -> str:
+        node = self._cluster.node_behind(slurm_node)
+        return node.labels.get(self._settings.switch_label, "") if node is not None else ""
+
     def judgements(self, view: GangView, entry: GangEntry) -> tuple[Judgement, ...] | None:
         """All that was asked of the nodes for this view, just made; None when more than that decides."""
         gang = view.gang
         if gang is None or view.eligibility is None or view.is_fickle or view.pins or gang.one_domain or entry.refusals:
+            return None
+        if _has_claims(gang):
             return None
         return tuple(self._judge(one_of_each(deciding_specs(gang), _asks)))
 
@@ -122,11 +134,15 @@ class Collector:
         if view.pins:
             return self._with_pins(view, gang, entry)
         unlike = list(one_of_each(deciding_specs(gang), _asks))
-        eligibility = in_common([judgement.eligibility for judgement in self._judge(unlike)])
-        if eligibility is None:
+        common = in_common([judgement.eligibility for judgement in self._judge(unlike)])
+        reachable = self._within_reach(common, gang.first_wave) if common is not None else None
+        if reachable is None:
             return view
+        # Which domain a job waits for is seen by the nodes that it excludes.
+        if gang.one_domain or not takes_features(gang.options.constraint):
+            reachable = by_names(reachable)
         avoided = self._avoided(gang.first_wave, entry)
-        eligibility = entry.eligibility(minus(eligibility, avoided), now=self._clock())
+        eligibility = entry.eligibility(minus(reachable, avoided), now=self._clock())
         if gang.one_domain and eligibility.eligible:
             eligibility = self._in_one_domain(gang, eligibility, view, entry)
         is_fickle = bool(avoided) or any(looks_around(spec) for spec in unlike)
@@ -138,11 +154,21 @@ class Collector:
             judgement = self._cluster.judge(pod.spec)
             if judgement is None:
                 return view
-            where = judgement.eligibility
+            where = self._within_reach(judgement.eligibility, [pod])
+            if where is None:
+                return view
             each[pod.uid] = minus(where, self._avoided([pod], entry)) if looks_around(pod.spec) else where
         is_fickle = any(looks_around(pod.spec) for pod in gang.members)
         eligibility = eligible_pins(gang, view.pins, each)
         return msgspec.structs.replace(view, eligibility=eligibility, is_fickle=is_fickle)
+
+    def _within_reach(self, eligibility: Eligibility, pods: Sequence[Pod]) -> Eligibility | None:
+        """Those from which the pods' volumes can be had; None while that is not known."""
+        pods = [pod for pod in pods if has_claims(pod.spec)]
+        storage = self._cluster.volumes.storage
+        if not pods:
+            return eligibility
+        return within_reach(eligibility, pods, self._cluster.all_candidates(), storage) if storage is not None else None
 
     def _avoided(self, pods: Sequence[Pod], entry: GangEntry) -> dict[str, str]:
         """Slurm nodes where pods of others keep one of these away, or are missing."""
@@ -160,19 +186,23 @@ class Collector:
             slots=slots.count,
             needs=slots.needs,
             apart=gang.one_per_node,
-            excluded=job.excluded if job is not None else (),
+            excluded=frozenset(job.excluded if job is not None else ()),
             refused=entry.refusals,
             alone=wants_to_be_alone(gang.members, gang.one_domain),
             rivals=tuple(self._excluded_by_rivals(gang, entry)),
         )
         return in_one_domain(eligibility, self._cluster.candidates(), wish)
 
-    def _excluded_by_rivals(self, gang: Gang, entry: GangEntry) -> Iterator[tuple[str, ...]]:
+    def _excluded_by_rivals(self, gang: Gang, entry: GangEntry) -> Iterator[frozenset[str]]:
         """The nodes that the jobs of others exclude which must not share a domain with this gang."""
         for other in self._ledger:
             excluded = other.excluded if other is not entry else ()
             if excluded and are_rivals(gang.members, self._members.pods_of(other.id), gang.one_domain):
-                yield excluded
+                yield frozenset(excluded)
+
+
+def _has_claims(gang: Gang) -> bool:
+    return any(has_claims(pod.spec) for pod in gang.members)
 
 
 def _as_bound(entry: GangEntry, pod: Pod) -> Pod:

@@ -221,7 +221,7 @@ class GangEntry:
     something is to be told later. `is_fickle`: pods of others, of which nobody tells, decide where it may go.
     `suspended_for`: the job whose preemption the owner was suspended for. `sending`: the nodes that a job excludes
     which is just being submitted. `judged_by`: all that was asked of the nodes for the last decision; None when more
-    than that decides. `allowed`: the gang as it was seen last.
+    than that decides. `allowed`: the gang as it was seen last. `changes`: how many were told of.
     """
 
     id: GangId
@@ -245,6 +245,7 @@ class GangEntry:
     sending: tuple[str, ...] = ()
     judged_by: tuple[Judgement, ...] | None = None
     allowed: Allowed | None = None
+    changes: int = 0
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def member(self, pod: Pod) -> MemberEntry:
@@ -285,6 +286,7 @@ class GangEntry:
 
     def fire(self) -> None:
         """Wake everybody who waits for a change of this gang."""
+        self.changes += 1
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -5,30 +5,36 @@ own job was lost, not ended, is let live as long as its node is nobody else's: w
 the pod meanwhile, the pod has to go.
 
 What the ledger remembers may be a poll old, or as old as an outage of Slurm, and the watch may not show a binding yet.
-So before it opens, Slurm itself is asked for the states of the jobs that have a mark or a pod there, and the gangs of
-the marks are looked at, with the bindings that were sent for them.
+So before it opens, Slurm itself is asked for the states of the jobs that have a mark or a pod there, and for the nodes
+of those that have several: no state tells that one was taken from a job that runs on. And the gangs of the marks are
+looked at, with the bindings that were sent for them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import structlog
 
 from sunkpy.core.gang.hooks import gate_waits_for
-from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.identity import GangId, parse_comment
 from sunkpy.core.gang.view import has_left_node
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.model.states import JobId, is_job_ended
+from sunkpy.core.model.states import JobId, is_job_ended, is_job_running
 from sunkpy.runtime.queue import WorkQueue
 from sunkpy.scheduler.adopt import Adoption
 from sunkpy.scheduler.calls import HookAnswer, HookCall
+from sunkpy.scheduler.claims import Claims
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.entries import GangEntry
+from sunkpy.scheduler.fan_out import fan_out
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.members import MemberIndex
+from sunkpy.scheduler.noted_jobs import noted_job
 from sunkpy.scheduler.vanished import Vanished
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import NotFound
@@ -47,6 +53,7 @@ class Gate:
         self,
         *,
         slurm: Slurm,
+        claims: Claims,
         adoption: Adoption,
         collector: Collector,
         members: MemberIndex,
@@ -56,6 +63,7 @@ class Gate:
         clock: Callable[[], float],
     ) -> None:
         self._slurm = slurm
+        self.claims = claims
         self._adoption = adoption
         self._collector = collector
         self._members = members
@@ -101,15 +109,36 @@ class Gate:
         if (why := self.vanished.keeps(node)) is not None:
             return None, why
         for pod in self._members.on_node(node):
-            if self._ledger.get(self._members.find_id(pod)) is None and not has_left_node(pod):
+            is_unknown = self._ledger.get(self._members.find_id(pod)) is None
+            if is_unknown and self._came_by_a_mark(call, pod) and not has_left_node(pod):
                 return None, f"pod {'/'.join(pod.key)} is on the node and its gang is not known yet"
         for entry in self._near(call, node):
             if (why := self._adoption.why_unknown(entry)) is not None:
                 return None, why
-            why = gate_waits_for(self._collector.view(entry), call.job_id, call.node, told_of=states)
-            if why is not None:
+            view = self._collector.view(entry)
+            is_own = parse_comment(call.gang) == entry.id
+            why = gate_waits_for(view, call.job_id, call.node, told_of=states, is_own=is_own)
+            if why is not None and (view.bound_to is not None or view.bound_job or self._has_mark(call, node, entry)):
                 return entry, why
         return None
+
+    def _has_mark(self, call: HookCall, node: str, entry: GangEntry) -> bool:
+        there = (pod for pod in self._members.on_node(node) if self._members.find_id(pod) == entry.id)
+        return any(self._came_by_a_mark(call, pod) for pod in there)
+
+    def _came_by_a_mark(self, call: HookCall, pod: Pod) -> bool:
+        """A job brought the pod here, as far as its note and the marks of the node agree, if no leader remembers it.
+
+        Whoever may make pods may put one on any node by its name, for as long as they like: that is no job's, as pods
+        of other schedulers are not.
+        """
+        job = noted_job(pod)
+        if job is None or job not in call.marked:
+            return False
+        whose, id = self._ledger.by_job(job), self._members.find_id(pod)
+        if whose is None or id is None:
+            return whose is None or whose.id.namespace == pod.metadata.namespace
+        return whose.id.uid == id.uid
 
     def _near(self, call: HookCall, node: str) -> list[GangEntry]:
         """Gangs that have a pod on the node, as far as the watch shows, or a mark there."""
@@ -129,7 +158,24 @@ class Gate:
             entry = self._ledger.by_job(job)
             if entry is not None and entry.jobs[job].observe(state, asked_at=asked_at):
                 self._queue.add(entry.id)
+        await fan_out(partial(self._read_nodes, entry) for entry in near)
         return states
+
+    async def _read_nodes(self, entry: GangEntry) -> None:
+        """An administrator may take nodes from a running job, or its Epilog there was cut short."""
+        job = entry.jobs.get(entry.bound_to) if entry.bound_to is not None else None
+        if job is None or len(job.nodes) == 1 or not is_job_running(job.state):
+            return
+        before = job.nodes
+        with contextlib.suppress(NotFound):
+            await self.claims.read_again(entry, job)
+        if job.nodes != before:
+            self._queue.add(entry.id)
+
+    def keeps_shut(self, call: HookCall, node: str, *, beside: GangEntry) -> bool:
+        """Pods that were set apart from this gang are there, and no job of theirs has the node."""
+        parted = (other for other in self._near(call, node) if other is not beside and other.id.uid == beside.id.uid)
+        return any(gate_waits_for(self._collector.view(other), call.job_id, call.node) for other in parted)
 
     async def _displace(self, entry: GangEntry, call: HookCall) -> None:
         """Slurm has given the node to this job. Of a gang whose job was lost, the pods there go."""

@@ -11,20 +11,20 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from sunkpy.core.gang.hooks import epilog_keeps_pods, epilog_waits_for, is_covered_by_another, prolog_waits_for
+from sunkpy.core.gang.hooks import epilog_keeps_pods, epilog_waits_for, is_covered_by_another
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.view import has_left_node
 from sunkpy.core.model.objects import Pod
 from sunkpy.runtime.queue import WorkQueue
 from sunkpy.scheduler.adopt import Adoption
-from sunkpy.scheduler.calls import FORGOTTEN, GIVEN_UP, NOT_OURS, Forgotten, HookAnswer, HookCall
-from sunkpy.scheduler.claims import Claims
+from sunkpy.scheduler.calls import FORGOTTEN, GIVEN_UP, LOST, NOT_OURS, PARTED, Forgotten, HookAnswer, HookCall
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.entries import GangEntry, JobEntry
 from sunkpy.scheduler.gate import Gate
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.members import MemberIndex
 from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.scheduler.moments import Moment, Moments
 from sunkpy.scheduler.node_auth import NodeAuth
 from sunkpy.scheduler.noted_jobs import noted_job
 from sunkpy.scheduler.pod_writer import PodWriter
@@ -41,7 +41,6 @@ class Hooks:
         *,
         auth: NodeAuth,
         adoption: Adoption,
-        claims: Claims,
         gate: Gate,
         pods: PodWriter,
         ledger: Ledger,
@@ -53,12 +52,13 @@ class Hooks:
     ) -> None:
         self.auth = auth
         self._adoption = adoption
-        self._claims = claims
+        self._claims = gate.claims
         self._gate = gate
         self._pods = pods
         self._ledger = ledger
         self._queue = queue
         self._collector = collector
+        self._moments = Moments(collector.view)
         self._members = members
         self._metrics = metrics
         self._vanished = gate.vanished
@@ -93,9 +93,8 @@ class Hooks:
             job.epilogs.pop(call.node, None)
             self._queue.add(entry.id)
 
-        async def waits_for() -> str | None:
-            unknown = self._adoption.why_unknown(entry)
-            return unknown or prolog_waits_for(self._collector.view(entry), call.job_id, call.node)
+        async def waits_for(moment: Moment) -> str | None:
+            return self._adoption.why_unknown(entry) or moment.prolog_waits_for(call.job_id, call.node)
 
         return await self._until_nothing(entry, caller, waits_for)
 
@@ -106,7 +105,7 @@ class Hooks:
             return NOT_OURS
         entry, job = claim
         self._adoption.hurry(entry)
-        if call.node not in job.epilogs and await self._claims.still_runs(job):
+        if call.node not in job.epilogs and await self._claims.still_runs(entry, job):
             if job.nodes and call.node not in job.nodes:
                 self._queue.add(entry.id)
                 return GIVEN_UP
@@ -118,16 +117,16 @@ class Hooks:
             self._queue.add(entry.id)
         first_at = job.epilogs[call.node]
 
-        async def waits_for() -> str | None:
+        async def waits_for(moment: Moment) -> str | None:
             if unknown := self._adoption.why_unknown(entry) or self._aside_on(caller.spec.node_name, entry, job):
                 return unknown
-            view = self._collector.view(entry)
+            view = moment.view
             if epilog_keeps_pods(view, call.job_id):
                 return None
             binding = "a binding is under way" if entry.is_binding_open else None
             if why := epilog_waits_for(view, call.job_id, call.node) or binding:
                 return why
-            if is_covered_by_another(view, call.job_id):
+            if is_covered_by_another(view, call.job_id, call.node):
                 return None
             if why := self._vanished.keeps(caller.spec.node_name, call.job_id):
                 return why
@@ -137,8 +136,13 @@ class Hooks:
         if not answer.done:
             return answer
         self._metrics.handover_seconds.observe(self._clock() - first_at)
-        kept = epilog_keeps_pods(self._collector.view(entry), call.job_id)
-        return HookAnswer(done=True, why="its pods stay: the job was lost, not ended", kept=True) if kept else answer
+        return self._kept(entry, call, caller) or answer
+
+    def _kept(self, entry: GangEntry, call: HookCall, caller: Pod) -> HookAnswer | None:
+        """Why the mark of the job stays although its epilog may end; None when it goes."""
+        if epilog_keeps_pods(self._collector.view(entry), call.job_id):
+            return LOST
+        return PARTED if self._gate.keeps_shut(call, caller.spec.node_name, beside=entry) else None
 
     def _aside_on(self, node: str, entry: GangEntry, job: JobEntry) -> str | None:
         """A pod there says that it is under this job, and it is not known yet to which gang it belongs."""
@@ -164,15 +168,17 @@ class Hooks:
         return f"pod {', '.join(left)} is not gone yet" if left else None
 
     async def _until_nothing(
-        self, entry: GangEntry, caller: Pod, waits_for: Callable[[], Awaitable[str | None]]
+        self, entry: GangEntry, caller: Pod, waits_for: Callable[[Moment], Awaitable[str | None]]
     ) -> HookAnswer:
         deadline = self._clock() + LONG_POLL_S
+        moment = self._moments.new(entry)
         while True:
             changed = entry.next_change()
-            why = await waits_for()
+            why = await waits_for(moment)
             if why is None:
                 return HookAnswer(done=True)
             left_s = deadline - self._clock()
             if left_s <= 0:
                 return HookAnswer(done=False, why=why)
             await changed.wait_for(min(left_s, self._vanished.left_s(caller.spec.node_name)))
+            moment = self._moments.same(entry)

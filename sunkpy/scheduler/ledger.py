@@ -54,6 +54,11 @@ class Ledger:
         id = self._by_job.get(job)
         return self._gangs.get(id) if id else None
 
+    def job_under(self, id: GangId | None) -> JobId | None:
+        """The job under which the pods of a gang were bound, if it is known."""
+        entry = self.get(id)
+        return entry.bound_to if entry is not None else None
+
     def adopt_job(self, entry: GangEntry, job: SlurmJob) -> JobEntry:
         """A job that Slurm had some time ago, made known as one of the gang's: how it is now, the next poll tells."""
         adopted = self.add_job(entry, job.id, user=job.user, excluded=job.excluded_nodes, required=job.required_nodes)

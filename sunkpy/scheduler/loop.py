@@ -100,7 +100,7 @@ class GangLoop:
         after = self._collector.known(entry) if actions else view
         self._note_ends(entry, after)
         entry.fire()
-        is_done = after.state is State.DONE
+        is_done = after.state is State.DONE and not self._members.has_left_out(id)
         if is_done:
             self._forget(entry)
         if is_done or before != (entry.state, set(entry.jobs)):
@@ -113,7 +113,7 @@ class GangLoop:
                 self._queue.add(other.id)
 
     def _observe(self, entry: GangEntry, view: GangView) -> None:
-        entry.is_several |= view.gang is not None and max(view.gang.places, len(view.pods)) > 1
+        entry.is_several |= view.is_several
         if not any(job.start_nodes for job in view.jobs) or view.holding:
             entry.idle_since = None
         elif entry.idle_since is None:

@@ -130,6 +130,10 @@ class MemberIndex:
         """The pods of a gang that are there, in no order."""
         return tuple(self._pods.get(id, {}).values())
 
+    def has_left_out(self, id: GangId) -> bool:
+        """Some pod of the gang has no place, and will soon be a gang of its own."""
+        return any(pod.uid in self._left_out_at and not _holds_something(pod) for pod in self.pods_of(id))
+
     def has_living(self, owner: Owner) -> bool:
         """Some pod below the object has not ended."""
         pods = (self.find(uid) for uid in self._owners.below(owner))

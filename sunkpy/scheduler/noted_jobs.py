@@ -28,6 +28,8 @@ NOBODY: Final = GangId(namespace="", name="", uid="")
 _WORKERS: Final = 8
 _ONLY_HURRIED: Final = 4
 _DIGITS: Final = 10
+_NO_JOB: Final = 2**31
+"""Slurm counts to 2**26. Above this, slurmrestd takes some numbers for no number at all (slurm.h, NO_VAL)."""
 
 Told = Callable[[SlurmJob, GangId | None, float], None]
 """Called with a noted job as it is, its gang, and when (monotonic) it was asked for."""
@@ -112,4 +114,5 @@ class NotedJobs:
 def noted_job(pod: Pod) -> JobId | None:
     """The job that is noted on a pod, whoever has written that."""
     text = pod.annotations.get(names.ANNOTATION_JOB_ID, "")
-    return JobId(int(text)) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else None
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
+    return JobId(int(text)) if is_number and int(text) < _NO_JOB else None

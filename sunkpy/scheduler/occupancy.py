@@ -55,7 +55,10 @@ class Occupancy:
         """Every pod of one node was just listed."""
         pods = tuple(pods)
         self._neighbours.note(node, pods)
-        self._replace(self._taken | {node: self._sum(pods)})
+        taken = self._sum(pods)
+        if taken != self.taken(node):
+            self._taken[node] = taken
+            self._on_change()
 
     async def run(self) -> None:
         """Keep reading until cancelled."""
@@ -80,9 +83,7 @@ class Occupancy:
             if pod.spec.node_name:
                 by_node.setdefault(pod.spec.node_name, []).append(pod)
         self._neighbours.note_all(by_node)
-        self._replace({node: self._sum(pods) for node, pods in by_node.items()})
-
-    def _replace(self, taken: dict[str, matching.Amounts]) -> None:
+        taken = {node: self._sum(pods) for node, pods in by_node.items()}
         if taken != self._taken:
             self._taken = taken
             self._on_change()

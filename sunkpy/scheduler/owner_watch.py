@@ -1,7 +1,10 @@
 """Watches of the objects that stand above pods: one for each kind, from the first pod below it on.
 
-Kinds are found by asking the apiserver, so those of people's own CRDs are watched like the others, and a CRD that is
-made later is found later. What nobody reads is not kept: of most kinds metadata is enough.
+Kinds are found by asking the apiserver (`sunkpy.scheduler.owner_kinds`), so those of people's own CRDs are watched like
+the others. What nobody reads is not kept: of most kinds metadata is enough.
+
+What a watch has shown stays until it, or one in its place, shows that it is gone: not while its kind is not served, and
+not when the kind is served in another version.
 """
 
 from __future__ import annotations
@@ -13,24 +16,22 @@ from functools import partial
 from typing import Final
 
 import msgspec
-import structlog
 
 from sunkpy.core.gang.owners import Absence, Link
 from sunkpy.core.model.objects import Key, Kind, KubeObject, OddOwner, Owner, Pod
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
 from sunkpy.kube.decoding import Unreadable
-from sunkpy.kube.discovery import Discovery, Resource
+from sunkpy.kube.discovery import Resource
 from sunkpy.kube.informer import Informer, Together
 from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
+from sunkpy.scheduler.owner_kinds import OwnerKinds
 
 POD: Final = Kind(group="", kind="Pod")
 PATIENCE_S = 1.0
 """A pod may be seen before its owner, through another watch: so long before the owner is asked for by itself."""
 
-AGAIN_S = 15.0
-"""How often a kind that cannot be read is tried again."""
-
+_PODS: Final = Resource(kind=POD, api_version="v1", plural="pods", namespaced=True)
 _SYNC_AGAIN_S = 0.2
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _MOST_STATUS_BYTES: Final = 65536
@@ -45,15 +46,18 @@ Changed = Callable[[Kind, Key | None], None]
 
 @dataclass(slots=True, eq=False)
 class _KindWatch:
-    """The watch of a kind, once it is found and may be read; `problem` says what is in the way."""
+    """The watch of a kind in the place where it was found; `before`: the one elsewhere, until this one has synced."""
 
-    resource: Resource | None = None
-    informer: Informer[Owner] | None = None
-    problem: str = ""
+    resource: Resource
+    informer: Informer[Owner]
+    before: Informer[Owner] | None = None
+    task: asyncio.Task[None] | None = None
 
-
-class _Unreadable(Exception):
-    """No object of the kind can be read, until a person changes something; the text says what."""
+    def get(self, link: Link) -> Owner | None:
+        """As last seen."""
+        key = (link.namespace if self.resource.namespaced else "", link.name)
+        found = self.informer.get(*key)
+        return self.before.get(*key) if found is None and self.before is not None else found
 
 
 class OwnerWatches:
@@ -73,13 +77,12 @@ class OwnerWatches:
         self._note_odd = note_odd
         self._reads = reads
         self._pods = pods
-        self._discovery = Discovery(kube, clock)
+        self._kinds = OwnerKinds(kube, clock=clock, on_change=self._kind_changed)
         self._metrics = metrics
         self._watches: dict[Kind, _KindWatch] = {}
-        self._to_follow: asyncio.Queue[Kind] = asyncio.Queue()
+        self._to_watch: asyncio.Queue[Kind] = asyncio.Queue()
         self._to_read: WorkQueue[Link] = WorkQueue("owners")
         self._read: dict[Link, Owner | Absence] = {}
-        self._log = structlog.get_logger("owners")
         self._listeners: list[Changed] = []
 
     def add_listener(self, listener: Changed) -> None:
@@ -89,9 +92,12 @@ class OwnerWatches:
     async def run(self) -> None:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._kinds.run())
             group.create_task(run_workers(self._to_read, self._read_one, workers=2, metrics=self._metrics))
             while True:
-                group.create_task(self._follow(await self._to_follow.get()))
+                kind = await self._to_watch.get()
+                watch = self._watches[kind]
+                watch.task = watch.task or group.create_task(self._watch(kind, watch))
 
     def seen(self, link: Link) -> Owner | None:
         """The object as last seen in a watch."""
@@ -99,9 +105,7 @@ class OwnerWatches:
             pod = self._pods.get(link.namespace, link.name)
             return _pod_as_owner(pod) if pod is not None and link.leads_to(pod) else None
         watch = self._watches.get(link.kind)
-        if watch is None or watch.informer is None or watch.resource is None:
-            return None
-        owner = watch.informer.get(link.namespace if watch.resource.namespaced else "", link.name)
+        owner = watch.get(link) if watch is not None else None
         return owner if owner is not None and link.leads_to(owner) else None
 
     def look(self, link: Link) -> Owner | Absence:
@@ -109,8 +113,12 @@ class OwnerWatches:
         owner = self.seen(link)
         if owner is not None:
             return owner
-        if link.kind != POD and self._watch(link.kind).problem:
-            return Absence.UNREADABLE
+        if link.kind != POD:
+            self._kinds.follow(link.kind)
+            if self._kinds.problem(link.kind):
+                return Absence.UNREADABLE
+            if self.is_missing(link.kind):
+                return Absence.UNKNOWN  # listeners are told when it is there
         if link in self._read:
             return self._read[link]
         self._to_read.add_after(link, PATIENCE_S)
@@ -118,75 +126,56 @@ class OwnerWatches:
 
     def follow(self, kind: Kind) -> None:
         """Watch a kind though no pod is known to be below it."""
-        self._watch(kind)
+        self._kinds.follow(kind)
 
     def path(self, owner: Owner) -> str:
         """Where an object is that a watch has shown."""
-        resource = self._watch(owner.is_a).resource
-        assert resource is not None
-        return resource.path(*owner.key)
+        return self._watches[owner.is_a].resource.path(*owner.key)
+
+    def is_missing(self, kind: Kind) -> bool:
+        """The apiserver does not serve the kind now: nobody knows which objects of it there are."""
+        return self._kinds.is_missing(kind)
 
     def why_unreadable(self, link: Link) -> str:
         """What a person has to change before the object, or any of its kind, can be read."""
         owner = self.seen(link)
-        return f"that cannot be read: {owner.why}" if isinstance(owner, OddOwner) else self._watch(link.kind).problem
+        return f"that cannot be read: {owner.why}" if isinstance(owner, OddOwner) else self._kinds.problem(link.kind)
 
     def forget(self, link: Link) -> None:
         """No pod is below it any more."""
         self._read.pop(link, None)
 
-    def _watch(self, kind: Kind) -> _KindWatch:
-        if kind not in self._watches:
-            self._watches[kind] = _KindWatch()
-            self._to_follow.put_nowait(kind)
-        return self._watches[kind]
+    def _kind_changed(self, kind: Kind) -> None:
+        resource, watch = self._kinds.where(kind), self._watches.get(kind)
+        if resource is not None and (watch is None or watch.resource != resource):
+            if watch is not None and watch.task is not None:
+                watch.task.cancel()
+            before = (watch.before or watch.informer) if watch is not None else None
+            self._watches[kind] = _KindWatch(resource, self._informer(resource), before)
+            self._to_watch.put_nowait(kind)
+        self._tell(kind, None)
 
-    async def _follow(self, kind: Kind) -> None:
-        watch = self._watch(kind)
-        while True:
-            try:
-                resource = await self._find(kind)
-                break
-            except _Unreadable as why:
-                if watch.problem != str(why):
-                    self._log.warning("kind cannot be read", kind=kind.kind, group=kind.group, problem=str(why))
-                    watch.problem = str(why)
-                    self._tell(kind, None)
-            except (errors.KubeError, msgspec.DecodeError) as error:
-                self._log.warning("kind not found out", kind=kind.kind, group=kind.group, error=str(error))
-            await asyncio.sleep(AGAIN_S)
-        watch.resource, watch.problem = resource, ""
-        watch.informer = Informer(
+    def _informer(self, resource: Resource) -> Informer[Owner]:
+        kind = resource.kind
+        informer = Informer(
             self._kube,
             resource.collection,
             Owner,
             keep=lambda owner: self._kept(owner, resource),
             rescue=lambda found: self._kept(_rescued(found), resource),
             tell=partial(self._note_odd, kind.kind),
+            until_served=partial(self._kinds.until_served, kind),
         )
-        watch.informer.add_handler(lambda old, new: self._changed(kind, old, new))
-        self._tell(kind, None)
-        await watch.informer.run()
+        informer.add_handler(partial(self._changed, kind))
+        return informer
 
-    async def _find(self, kind: Kind) -> Resource:
-        """Where the kind is, once it is proved that it may be read.
-
-        Raises:
-            _Unreadable: there is no such kind, or no right.
-            KubeError: the apiserver could not be asked.
-        """
-        resource = await self._discovery.find(kind)
-        if resource is None:
-            name = f"{kind.kind} of {kind.group}" if kind.group else kind.kind
-            raise _Unreadable(f"the apiserver knows no kind {name}: its CRD is not installed")
-        try:
-            await self._kube.request("GET", resource.collection, params={"limit": "1"})
-        except errors.Forbidden as error:
-            raise _Unreadable(f"the scheduler may not read {resource.title}: {error.message}") from error
-        except errors.NotFound:
-            self._discovery.forget(kind)
-            raise
-        return resource
+    async def _watch(self, kind: Kind, watch: _KindWatch) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(watch.informer.run())
+            await watch.informer.synced.wait()
+            if watch.before is not None:  # what only that one has shown is gone
+                watch.before = None
+                self._tell(kind, None)
 
     def _kept(self, owner: Owner, resource: Resource) -> Owner:
         """Without what takes room, and with the kind, which items of lists do not bear.
@@ -215,20 +204,27 @@ class OwnerWatches:
         for listener in self._listeners:
             listener(kind, key)
 
+    def _is_out(self, kind: Kind) -> bool:
+        """No object of the kind can be read now; listeners are told when that changes."""
+        return self._kinds.is_missing(kind) or bool(self._kinds.problem(kind))
+
     async def _read_one(self, link: Link) -> float | None:
         """Ask for one object that no watch has shown, though it is time.
 
         Raises:
             KubeError: it could not be asked for.
         """
-        resource = await self._discovery.find(link.kind)
-        watch = self._watches.get(link.kind, _KindWatch())
-        if self.seen(link) is not None or watch.problem or link in self._read:
+        if self.seen(link) is not None or link in self._read or self._is_out(link.kind):
             return None
-        if resource is None or (watch.informer is not None and not watch.informer.synced.is_set()):
+        watch = self._watches.get(link.kind)
+        if link.kind != POD and (watch is None or not watch.informer.synced.is_set()):
             return _SYNC_AGAIN_S
+        resource = watch.resource if watch is not None else _PODS
         try:
             found = await self._kube.get(resource.path(link.namespace, link.name), Owner)
+        except errors.NotServed:
+            self._kinds.doubt(link.kind)  # an apiserver that does not know the kind yet says nothing of its objects
+            return _SYNC_AGAIN_S
         except errors.NotFound:
             found = None
         except errors.Unreadable:

@@ -30,12 +30,17 @@ class Owners:
         self._below: dict[Link, set[str]] = {}
         self._links: dict[tuple[Kind, str], set[Link]] = {}
         self._last: dict[Link, Owner] = {}
+        self._watched: set[str] = set()
         self._change = asyncio.Event()
         self.on_change: Callable[[str, bool], None] = lambda uid, is_wish: None
         watches.add_listener(self._changed)
 
     def of(self, pod: Pod) -> gang.Owners | None:
-        """What stands above the pod; None while that is not known."""
+        """What stands above a pod that is watched; None while that is not known."""
+        self._watched.add(pod.uid)
+        return self._find(pod)
+
+    def _find(self, pod: Pod) -> gang.Owners | None:
         above = self._above.get(pod.uid)
         if above is None or above.waits_for is not None:
             above = self._climb(pod)
@@ -44,23 +49,24 @@ class Owners:
         return tuple(self._newest(link) for link in above.links)
 
     async def wait_for(self, pod: Pod, *, within_s: float) -> gang.Owners | None:
-        """As `of`, of a pod that nobody watches; None when it was not known in time."""
-        is_watched = pod.uid in self._above
+        """As `of`, of a pod that may not be watched, or only from some time on; None when it was not known in time."""
         try:
             async with asyncio.timeout(within_s):
-                while (found := self.of(pod)) is None:
+                while (found := self._find(pod)) is None:
                     await self.changed()
                 return found
         except TimeoutError:
             return None
         finally:
-            if not is_watched:
+            if pod.uid not in self._watched:
                 self.forget(pod.uid)
 
     def is_looking(self, uid: str) -> bool:
         """What stands above the pod is not known yet, and will be without anybody's help."""
         above = self._above.get(uid)
-        return above is not None and above.waits_for is not None and above.absence is Absence.UNKNOWN
+        if above is None or above.waits_for is None or self._watches.is_missing(above.waits_for.kind):
+            return False
+        return above.absence is Absence.UNKNOWN
 
     async def changed(self) -> None:
         """Return when something has changed above some pod."""
@@ -80,6 +86,7 @@ class Owners:
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""
+        self._watched.discard(uid)
         above = self._above.pop(uid, None)
         if above is not None:
             self._let_go(uid, above.links)

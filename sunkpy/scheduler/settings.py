@@ -27,6 +27,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     `access`: what the pods of each namespace may ask for; `annotated_access`: annotations of namespaces count as well.
     `workloads`: kinds that an administrator describes. `suspend_owners`: the scheduler has the right to suspend owners
     that ask for it. `immediate_allocation`: services are asked for as allocations before they are queued.
+    `switch_label`: the Node label whose equal value means one switch; empty when none says that.
     """
 
     cluster: str
@@ -42,6 +43,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     workloads: tuple[WorkloadRule, ...] = ()
     suspend_owners: bool = False
     immediate_allocation: bool = True
+    switch_label: str = ""
     hooks: HooksSettings = HooksSettings()
 
     def __post_init__(self) -> None:

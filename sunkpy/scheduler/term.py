@@ -33,6 +33,7 @@ from sunkpy.scheduler.members import MemberIndex
 from sunkpy.scheduler.membership import Membership
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.node_auth import NodeAuth
+from sunkpy.scheduler.noted_jobs import noted_job
 from sunkpy.scheduler.notices import Notices
 from sunkpy.scheduler.oddities import Oddities
 from sunkpy.scheduler.owner_watch import OwnerWatches
@@ -153,6 +154,7 @@ class Term:
     def _make_gate(self) -> Gate:
         return Gate(
             slurm=self._slurm,
+            claims=Claims(slurm=self._slurm, user=self._settings.slurm.user, ledger=self._ledger, clock=self._clock),
             adoption=self._adoption,
             collector=self._collector,
             members=self._members,
@@ -166,7 +168,6 @@ class Term:
         return Hooks(
             auth=NodeAuth(self._kube, self._cluster, audience=self._settings.hooks.audience),
             adoption=self._adoption,
-            claims=Claims(slurm=self._slurm, user=self._settings.slurm.user, ledger=self._ledger, clock=self._clock),
             gate=self._make_gate(),
             pods=self._pods,
             ledger=self._ledger,
@@ -183,6 +184,7 @@ class Term:
         self._membership = Membership(recognition=recognition, pods=self._pods, ledger=self._ledger, queue=self._queue)
         members = MemberIndex(recognition, owners=owners, listener=self._membership, clock=self._clock)
         self._cluster.pods.add_handler(members.update)
+        self._cluster.vanished.job_of = lambda pod: self._ledger.job_under(members.find_id(pod)) or noted_job(pod)
         self._suspensions = Suspensions(
             self._kube,
             kinds=kinds_read(families),
@@ -193,13 +195,8 @@ class Term:
         return members
 
     def _make_pod_groups(self, rule: PhaseRule) -> PodGroups:
-        return PodGroups(
-            self._kube,
-            rule,
-            watches=self._watches,
-            pods=self._cluster.pods,
-            schedulers=self._settings.scheduler_names,
-        )
+        schedulers, pods = self._settings.scheduler_names, self._cluster.pods
+        return PodGroups(self._kube, rule, watches=self._watches, pods=pods, schedulers=schedulers)
 
     async def run(self, server: HookServer) -> None:
         """Work until cancelled. Of jobs nothing is read before hooks are answered: see `sunkpy.scheduler.adopt`."""

@@ -23,26 +23,31 @@ TEARDOWN_S: Final = 10.0
 
 class _Gone(msgspec.Struct, frozen=True):
     pod: Pod
+    job: JobId | None
     until: float
 
 
 class Vanished:
-    """Kept by Kubernetes node. A handler of the informer of pods."""
+    """Kept by Kubernetes node. A handler of the informer of pods, which must hear of a pod before it is forgotten.
+
+    `job_of` tells under which job a pod was: its owner may have taken the note off it.
+    """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._gone: dict[str, list[_Gone]] = {}
+        self.job_of: Callable[[Pod], JobId | None] = noted_job
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
         """Note a pod that has gone too early."""
         if old is not None and new is None and old.spec.node_name and not is_over(old):
             until = self._clock() + grace_s(old) + TEARDOWN_S
-            self._gone.setdefault(old.spec.node_name, []).append(_Gone(old, until))
+            self._gone.setdefault(old.spec.node_name, []).append(_Gone(old, self.job_of(old), until))
 
     def keeps(self, node: str, job: JobId | None = None) -> str | None:
         """What is still waited for on a node, of one job or of any; None when nothing."""
         for gone in self._on(node):
-            if job is None or noted_job(gone.pod) == job:
+            if job is None or gone.job == job:
                 wait_s = gone.until - self._clock()
                 return f"pod {'/'.join(gone.pod.key)} was deleted by force: its containers have {wait_s:.0f} s to end"
         return None

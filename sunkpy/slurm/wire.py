@@ -83,10 +83,13 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     comment: str = ""
     address: str = ""
+    slurmd_start_time: Number = Number()
     cpus: int = 0
     alloc_cpus: int = 0
+    alloc_memory: int = 0
     real_memory: int = 0
     gres: str = ""
+    features: tuple[str, ...] | None = ()
 
     def to_core(self) -> SlurmNode:
         """The part that decisions read, as they read it."""
@@ -96,10 +99,13 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
             reason=self.reason.strip(),
             comment=self.comment,
             address=self.address,
+            slurmd_since_s=self.slurmd_start_time.value,
             cpus=self.cpus,
             alloc_cpus=self.alloc_cpus,
+            alloc_memory_mib=self.alloc_memory,
             memory_mib=self.real_memory,
             gres=self.gres,
+            features=flags(self.features or ()),
         )
 
 

@@ -12,7 +12,18 @@ import msgspec
 import structlog
 
 from sunkpy.core import names
-from sunkpy.core.mirror import Answer, Memory, MirrorAction, View, after_writing, find_vanished, is_expected, promises
+from sunkpy.core.mirror import (
+    Answer,
+    Memory,
+    MirrorAction,
+    Question,
+    View,
+    after_asking,
+    after_writing,
+    find_vanished,
+    is_expected,
+    promises,
+)
 from sunkpy.core.model.objects import Pod, PodSpec, PodStatus
 from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.kube.informer import Informer
@@ -31,7 +42,9 @@ def kept(pod: Pod) -> Pod:
     return msgspec.structs.replace(
         pod,
         spec=PodSpec(node_name=pod.spec.node_name),
-        status=PodStatus(phase=status.phase, pod_ip=status.pod_ip, conditions=status.conditions),
+        status=PodStatus(
+            phase=status.phase, pod_ip=status.pod_ip, start_time=status.start_time, conditions=status.conditions
+        ),
     )
 
 
@@ -95,6 +108,11 @@ class Collector:
         """Slurm was written to: older answers about the name count no more."""
         memory = self._memories.get(name, Memory())
         self._memories[name] = after_writing(memory, actions, now_s)
+
+    def remember_jobs(self, name: str, question: Question, *, is_yes: bool, at_s: float) -> None:
+        """Slurm has answered what was asked at that time."""
+        memory = self._memories.get(name, Memory())
+        self._memories[name] = after_asking(memory, question, is_yes=is_yes, at_s=at_s)
 
     def judge_answer(self) -> bool:
         """Is the newest answer to be believed? True when that has changed: then every name is to be looked at.

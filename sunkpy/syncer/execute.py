@@ -15,7 +15,6 @@ from datetime import timedelta
 
 import structlog
 
-from sunkpy.core import names
 from sunkpy.core.mirror import (
     Budget,
     DeleteSlurmNode,
@@ -183,4 +182,4 @@ def _receipt_time(action: PatchPod) -> dict[str, str]:
     """A receipt is as old as what Slurm said, not as its writing."""
     if action.receipt_age_s is None:
         return {}
-    return {names.ANNOTATION_DRAINED_AT: rfc3339(utc_now() - timedelta(seconds=action.receipt_age_s))}
+    return {action.receipt_time: rfc3339(utc_now() - timedelta(seconds=action.receipt_age_s))}

@@ -1,8 +1,9 @@
 """The loop: what changed on either side names a node, the node is decided on, the actions are carried out.
 
 Who puts a name into the queue: a change of its pod; a change of its node in an answer of Slurm; the next answer, for a
-name that waits for one; a deadline of its own. All names come at the start, and when Slurm's answers are trusted again;
-when they cease to be, or the last one has grown too old, those names come of which something was promised.
+name that waits for one; a deadline of its own; what Slurm said of jobs on its node, when it was asked. All names come
+at the start, and when Slurm's answers are trusted again; when they cease to be, or the last one has grown too old,
+those names come of which something was promised.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
-from sunkpy.core.mirror import DeleteSlurmNode, MirrorAction, PatchPod, decide_mirror
+from sunkpy.core.mirror import DeleteSlurmNode, MirrorAction, PatchPod, Question, decide_mirror
 from sunkpy.core.mirror.decide import STALE_AFTER_S
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube.informer import Informer
@@ -20,6 +21,7 @@ from sunkpy.slurm import NodeCache
 from sunkpy.slurm.errors import NotFound, SlurmError, Unreachable
 from sunkpy.syncer.collect import Collector
 from sunkpy.syncer.execute import Executor
+from sunkpy.syncer.inquiry import Inquiry
 from sunkpy.syncer.outage import Outage
 
 _CAPPED_AGAIN_S = 10.0
@@ -40,6 +42,7 @@ class MirrorLoop:
         nodes: NodeCache,
         collector: Collector,
         executor: Executor,
+        inquiry: Inquiry,
         outage: Outage,
         queue_metrics: QueueMetrics,
         clock: Callable[[], float] = time.monotonic,
@@ -48,6 +51,7 @@ class MirrorLoop:
         self._nodes = nodes
         self._collector = collector
         self._executor = executor
+        self._inquiry = inquiry
         self._outage = outage
         self._queue_metrics = queue_metrics
         self._clock = clock
@@ -79,6 +83,9 @@ class MirrorLoop:
         allowed = [a for a in decision.actions if await self._executor.spend_budget(a, view.pod, nodes=nodes)]
         if await self._execute(name, allowed, view.pod):
             self._read_back(name, allowed)
+        elif decision.question is not None:
+            await self._ask(name, decision.question)
+            return 0.0
         return _CAPPED_AGAIN_S if len(allowed) < len(decision.actions) else decision.again_s
 
     async def _execute(self, name: str, actions: Iterable[MirrorAction], pod: Pod | None) -> bool:
@@ -98,6 +105,11 @@ class MirrorLoop:
         self._collector.remember_writes(name, actions, self._clock())
         self._awaiting_answer.add(name)
         self._nodes.hasten(full=any(isinstance(action, DeleteSlurmNode) for action in actions))
+
+    async def _ask(self, name: str, question: Question) -> None:
+        at_s = self._clock()
+        is_yes = await self._inquiry.ask(question)
+        self._collector.remember_jobs(name, question, is_yes=is_yes, at_s=at_s)
 
     # ------------------------------------------------------------------------------------------------ what changed
 

@@ -8,9 +8,11 @@ from sunkpy.runtime.settings import ProcessSettings, SlurmSettings
 class SyncerSettings(ProcessSettings, frozen=True, kw_only=True):
     """One syncer serves one Slurm cluster, whose slurmd pods all live in `namespace`.
 
-    `cluster` is Slurm's ClusterName; `poll_seconds` how often the nodes are read (an idle cluster answers in 6 ms).
+    `cluster` is Slurm's ClusterName; `poll_seconds` how often the nodes are read (an idle cluster answers in 6 ms);
+    `scheduler_user` is the Slurm user of the scheduler, whose jobs nobody else has processes in.
     """
 
     cluster: str
     slurm: SlurmSettings
     poll_seconds: float = 1.0
+    scheduler_user: str = "k8s"

@@ -17,6 +17,7 @@ from sunkpy.slurm import NodeCache, Slurm
 from sunkpy.slurm.errors import SlurmError
 from sunkpy.syncer.collect import Collector, kept, pod_selector
 from sunkpy.syncer.execute import Executor
+from sunkpy.syncer.inquiry import Inquiry
 from sunkpy.syncer.loop import MirrorLoop
 from sunkpy.syncer.metrics import SyncerMetrics
 from sunkpy.syncer.outage import Outage
@@ -58,6 +59,7 @@ class Term:
             collector=Collector(namespace=namespace, pods=self._pods, nodes=nodes, metrics=metrics),
             outage=Outage(pods=self._pods, events=events, metrics=metrics),
             executor=Executor(kube=kube, slurm=slurm, events=events, metrics=metrics, namespace=namespace, clock=clock),
+            inquiry=Inquiry(slurm, scheduler_user=settings.scheduler_user),
             queue_metrics=process.queue_metrics,
             clock=clock,
         )

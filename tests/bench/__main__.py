@@ -1,18 +1,21 @@
 """Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`; nodeset, mirror, burst,
-scale, takeover and people need none."""
+scale, takeover, people and accounting need none."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 
 import click
 
 from demo import story
 from demo.bring_up import bring_up, own_cluster
 from tests.bench import latency, mirror, nodeset, report, scale, takeover
+from tests.bench.accounting import run as accounting
 from tests.bench.burst import measure as burst
 from tests.bench.chaos import run as chaos
+from tests.bench.chaos.judge import Violation
 from tests.bench.people import measure as people
 from tests.bench.scale.plan import read_sizes
 from tests.families import cases, figures
@@ -38,14 +41,16 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 
 
 @click.command()
-@click.argument("name", type=click.Choice(["all", "latency", "chaos", "families", "scale", *ALONE]), default="all")
+@click.argument(
+    "name", type=click.Choice(["all", "latency", "chaos", "families", "scale", "accounting", *ALONE]), default="all"
+)
 @click.option("--quick", is_flag=True, help="A few rounds, five minutes of chaos, a few families, or small sizes.")
 @click.option("--only", default="", help="families: manifests whose name has one of these in it: lws,kueue/job.")
 @click.option("--sizes", callback=_read_sizes, help="scale: numbers of nodes, such as 500,1000; else what fits.")
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
-@click.option("--seed", default=1, show_default=True, help="chaos: the same seed makes the same faults and jobs.")
+@click.option("--seed", default=1, show_default=True, help="chaos, accounting: makes the same faults and jobs.")
 @click.option("--faults/--no-faults", default=True, help="chaos: without faults nothing may be found.")
-@click.option("--strict", is_flag=True, help="chaos: fail when a figure does not hold.")
+@click.option("--strict", is_flag=True, help="chaos, accounting: fail when a figure does not hold.")
 def main(
     name: str, *, quick: bool, only: str, sizes: tuple[int, ...], minutes: float, seed: int, faults: bool, strict: bool
 ) -> None:
@@ -58,7 +63,12 @@ def main(
             report.write(alone, measure(quick=quick))
     if name in ("all", "scale"):
         report.write("scale", scale.measure(quick=quick, sizes=sizes))
-    if name in ALONE or name == "scale":
+    if name in ("all", "accounting"):
+        figures = accounting.measure(quick=quick, seed=seed)
+        report.write("accounting", figures)
+        if strict:
+            require_all(figures)
+    if name in ALONE or name in ("scale", "accounting"):
         return
     rounds = latency.Rounds(start=3, handover=3, drain=3) if quick else latency.Rounds()
     suite, cluster = os.environ.get("SLURM_SUITE", "trixie"), os.environ.get("SUNKPY_CLUSTER", "sunkpy")
@@ -74,14 +84,14 @@ def main(
         outcome = asyncio.run(chaos.measure(stack, own, options, click.echo))
         report.write("chaos", outcome.figures)
         if strict:
-            require_all(outcome)
+            require_all(outcome.figures, outcome.violations)
 
 
-def require_all(outcome: chaos.Outcome) -> None:
+def require_all(figures: Sequence[report.Figure], violations: Sequence[Violation] = ()) -> None:
     """Fail with each broken figure and each violation, which come last in a log that may be cut."""
-    broken = [f"{figure.figure}: {figure.value:g}" for figure in outcome.figures if not figure.holds]
+    broken = [f"{figure.figure}: {figure.value:g}" for figure in figures if not figure.holds]
     if broken:
-        lines = [f"{each.rule}: {each.text}; {'; '.join(each.evidence)}" for each in outcome.violations]
+        lines = [f"{each.rule}: {each.text}; {'; '.join(each.evidence)}" for each in violations]
         raise click.ClickException("\n  ".join([f"does not hold: {'; '.join(broken)}", *lines]))
 
 

@@ -37,7 +37,8 @@ MACHINE = "two shared cores run the whole cluster"
 _LABELS = {"app": "sunkpy-bench"}
 _POLL_S = 0.02
 _AT_ONCE = 0.25
-_PREEMPTED = "trap 'date +%s.%N; exit 0' TERM; echo up; sleep 300 & wait $!"
+# The sleep is told to end as well, and may be gone before its shell has heard of it.
+_PREEMPTED = "stop() { trap '' TERM; date +%s.%N; exit 0; }; trap stop TERM; echo up; sleep 300 & wait $!; stop"
 _MIB = 2**20
 
 

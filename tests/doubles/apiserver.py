@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,7 +18,8 @@ from aiohttp import web
 from tests.doubles.serving import Changes
 
 GROUP = "/apis/sunkpy.dev/v1alpha1"
-COLLECTIONS = ("pods", "nodes", "nodesets", "leases", "events", "poddisruptionbudgets")
+STORAGE = ("persistentvolumeclaims", "persistentvolumes", "storageclasses")
+COLLECTIONS = ("pods", "nodes", "nodesets", "leases", "events", "poddisruptionbudgets", *STORAGE)
 KUBELET = "example.com/kubelet"
 """Finalizer of a pod that a kubelet has to end first: a deletion only marks it, `remove` takes it away."""
 
@@ -56,6 +58,10 @@ class Apiserver:
         self.deleted: list[str] = []
         self.patched: list[str] = []
         """Names of what was patched; their status counts by itself: `web/status`."""
+        self.is_starting = False
+        """Of what is `define`d nothing is known yet."""
+        self.asked: Counter[str] = Counter()
+        """How often each path was asked for."""
         self.lags = False
         """What may be as old as some resourceVersion is without all that has changed since."""
         self.before_delete: Callable[[], None] = lambda: None
@@ -75,8 +81,16 @@ class Apiserver:
         return copy.deepcopy(self._store(key, body))
 
     def define(self, api_version: str, kind: str, plural: str, *, namespaced: bool = True) -> None:
-        """Serve one kind more, as with a CRD that was installed."""
+        """Serve one kind more, as with a CRD that was installed, or the kind in another version."""
         self.kinds[plural] = {"name": plural, "kind": kind, "namespaced": namespaced, "groupVersion": api_version}
+        self.changes.note()
+
+    def undefine(self, plural: str) -> None:
+        """As with a CRD that was removed: its objects are deleted first."""
+        for key in [key for key in self.objects if key[0] == plural]:
+            self.remove(*key)
+        del self.kinds[plural]
+        self.changes.note()
 
     def change(self, collection: str, namespace: str, name: str, patch: Body) -> None:
         """Merge a patch, as another client would."""
@@ -130,15 +144,18 @@ class Apiserver:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer any request."""
-        if found := discovery(request.path) or self._discovery(request.path):
+        self.asked[request.path] += 1
+        if "APIGroupDiscoveryList" in request.headers.get("Accept", ""):
+            return web.json_response({"items": self._served(request.path)})
+        if found := discovery(request.path):
             return web.json_response(found)
         if request.path.endswith("/tokenreviews"):
             return self._review(await request.json())
         collection, namespace, name, sub = parsed(request.path)
         if collection in self.forbidden:
             return refusal(403, "Forbidden", f"{collection} is forbidden: no right to list it")
-        if collection not in (*COLLECTIONS, *self.kinds):
-            return refusal(404, "NotFound")
+        if not self._serves(request.path):
+            return web.Response(status=404, text="404 page not found")
         if request.method == "GET" and not name:
             matches = matcher(namespace, request.query)
             if "watch" in request.query:
@@ -153,14 +170,27 @@ class Apiserver:
             return await self._create(request, collection, namespace)
         return await self._one(request, (collection, namespace, name), sub)
 
-    def _discovery(self, path: str) -> Body | None:
-        """The group, or the version of a group, of a kind that was defined."""
-        own = [kind for kind in self.kinds.values() if kind["groupVersion"] == path.split("/", 2)[2]]
-        if own:
-            return {"resources": own}
-        versions = [kind["groupVersion"] for kind in self.kinds.values()]
-        found = [{"groupVersion": v} for v in versions if path == f"/apis/{v.partition('/')[0]}"]
-        return {"versions": found, "preferredVersion": found[0]} if found else None
+    def _serves(self, path: str) -> bool:
+        collection, *_ = parsed(path)
+        if collection in self.kinds:
+            return not self.is_starting and path.startswith(f"{root(self.kinds[collection]['groupVersion'])}/")
+        return collection in COLLECTIONS
+
+    def _served(self, path: str) -> list[Body]:
+        """All kinds, in the form of aggregated discovery: those of `/api`, or those of `/apis`."""
+        core = [{"name": "events", "kind": "Event", "namespaced": True, "groupVersion": "v1"}]
+        kinds = [*core, *([] if self.is_starting else self.kinds.values())]
+        groups: dict[str, dict[str, list[Body]]] = {}
+        for kind in kinds:
+            group, _, version = kind["groupVersion"].rpartition("/")
+            if bool(group) == (path == "/apis"):
+                scope = "Namespaced" if kind["namespaced"] else "Cluster"
+                entry = {"resource": kind["name"], "responseKind": {"kind": kind["kind"]}, "scope": scope}
+                groups.setdefault(group, {}).setdefault(version, []).append(entry)
+        return [
+            {"metadata": {"name": group}, "versions": [{"version": v, "resources": r} for v, r in versions.items()]}
+            for group, versions in groups.items()
+        ]
 
     async def _one(self, request: web.Request, key: Key, sub: str) -> web.Response:
         """A request for one object."""
@@ -204,6 +234,8 @@ class Apiserver:
         if "strategic" in content_type and "conditions" in body.get("status", {}):
             body["status"] = body["status"] | {"conditions": merged_conditions(old, body)}
         new = merged(old, body)
+        if sub == "scale":
+            new["metadata"]["generation"] += 1
         is_over = new["metadata"].get("deletionTimestamp") and not new["metadata"].get("finalizers")
         kept = self._store(key, new)
         if is_over:
@@ -259,6 +291,8 @@ class Apiserver:
                 event = seen(change, matches) if change.collection == collection and change.version > since else None
                 if event:
                     await response.write(written(event).encode() + b"\n")
+            if not self._serves(request.path):
+                return response
             await self.changes.wait()
 
 
@@ -329,6 +363,11 @@ def parsed(path: str) -> tuple[str, str, str, str]:
         parts = parts[:at] + parts[at + 2 :]
     rest = [*parts[2 if parts[0] == "api" else 3 :], "", "", ""]
     return rest[0], namespace, rest[1], rest[2]
+
+
+def root(api_version: str) -> str:
+    """Path of all that is served in a version of a group."""
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
 def refusal(status: int, reason: str, message: str = "") -> web.Response:

@@ -44,7 +44,7 @@ def _runs(pid: int, program: str) -> bool:
 
 
 def pods_of(stack: Stack, part: str) -> list[Pod]:
-    """All pods of one part: operator, syncer, scheduler, slurmrestd or slurmctld."""
+    """All pods of one part, such as operator, syncer or slurmctld."""
     namespace = OPERATOR_NAMESPACE if part == "operator" else stack.namespace
     return [pod for pod in stack.kubectl.list(Pod, "pods", "-n", namespace) if f"-{part}-" in f"-{pod.name}-"]
 

@@ -157,7 +157,8 @@ def test_a_slurmd_that_slurmctld_looks_for_elsewhere_is_found(stack: Stack) -> N
             raise NotYet(f"{found['NodeAddr']} {found['State']}")
         return True
 
-    wait(is_found, timeout_s=60, what=f"Slurm node {node} at {pod.status.pod_ip}")
+    # slurmctld asks in the first seconds and then again after a third of SlurmdTimeout: 100 s.
+    wait(is_found, timeout_s=150, what=f"Slurm node {node} at {pod.status.pod_ip}")
 
 
 def test_a_job_whose_slurmd_dies_right_after_it_began_is_requeued(stack: Stack, request: pytest.FixtureRequest) -> None:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 
-from devcluster.binaries import KUBERNETES, Binaries
-from devcluster.state import default_cache
 from devcluster.waiting import wait_until
-from tests.integration.slurm.daemons import free_ports
+from tests.integration.apiserver import Apiserver, alone
 from tests.unit.charts.rendering import render
 
 pytestmark = pytest.mark.integration
@@ -28,7 +22,13 @@ VALUES = {
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 ROLES = {
-    "maker": [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "create", "patch"]}],
+    "maker": [
+        {
+            "apiGroups": [""],
+            "resources": ["namespaces", "namespaces/status", "namespaces/finalize"],
+            "verbs": ["get", "create", "patch", "update"],
+        }
+    ],
     "setter": [
         {"apiGroups": ["sunkpy.dev"], "resources": ["namespaceaccess"], "resourceNames": ["lab"], "verbs": ["set"]}
     ],
@@ -36,72 +36,11 @@ ROLES = {
 SAYS = "only who may set namespaceaccess.sunkpy.dev makes a namespace that scheduler.access names, or sets "
 
 
-class Apiserver:
-    """etcd and kube-apiserver on loopback; `admin` may do all, `tenant` makes and changes namespaces."""
-
-    def __init__(self, folder: Path, programs: Path) -> None:
-        api, client, peer = free_ports(3)
-        for command in (["genrsa", "-out", "sa.key", "2048"], ["rsa", "-in", "sa.key", "-pubout", "-out", "sa.pub"]):
-            subprocess.run(["openssl", *command], cwd=folder, check=True, capture_output=True)
-        (folder / "tokens.csv").write_text('admin,admin,1,"system:masters"\ntenant,tenant,2\n')
-        etcd = f"http://127.0.0.1:{client}"
-        members = f"http://127.0.0.1:{peer}"
-        self._processes = [
-            self._start(folder, "etcd", f"--data-dir={folder}/etcd", f"--listen-client-urls={etcd}",
-                        f"--advertise-client-urls={etcd}", f"--listen-peer-urls={members}",
-                        f"--initial-advertise-peer-urls={members}", f"--initial-cluster=default={members}",
-                        "--unsafe-no-fsync"),
-            self._start(folder, str(programs / "kube-apiserver"), f"--etcd-servers={etcd}", "--cert-dir=pki",
-                        "--bind-address=127.0.0.1", f"--secure-port={api}", "--service-cluster-ip-range=10.99.0.0/24",
-                        "--token-auth-file=tokens.csv", "--authorization-mode=RBAC", "--service-account-issuer=https://x",
-                        "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
-                        "--feature-gates=WatchList=false"),
-        ]  # fmt: skip
-        self.url = f"https://127.0.0.1:{api}"
-        assert wait_until(self._is_ready, timeout_s=180, every_s=0.5), (folder / "log").read_text()[-2000:]
-
-    @staticmethod
-    def _start(folder: Path, *argv: str) -> subprocess.Popen[bytes]:
-        with (folder / "log").open("ab") as log:
-            return subprocess.Popen(argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
-    def _is_ready(self) -> bool:
-        try:
-            return self.ask("admin", "GET", "/readyz").is_success
-        except httpx.TransportError:
-            return False
-
-    def ask(self, user: str, method: str, path: str, body: object = None) -> httpx.Response:
-        """The answer to a request of a user."""
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        headers = {"Authorization": f"Bearer {user}", "Content-Type": kind}
-        content = json.dumps(body) if body is not None else None
-        return httpx.request(method, self.url + path, content=content, headers=headers, verify=False, timeout=60)
-
-    def make(self, path: str, body: object) -> None:
-        """As an administrator."""
-        done = self.ask("admin", "POST", path, body)
-        assert done.is_success, done.text
-
-    def stop(self) -> None:
-        """Both end."""
-        for process in reversed(self._processes):
-            process.kill()
-            process.wait()
-
-
 @pytest.fixture(scope="module")
 def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
-    if shutil.which("etcd") is None:
-        pytest.skip("needs etcd")
-    binaries = Binaries(default_cache())
-    binaries.ensure([KUBERNETES], progress=print)
-    apiserver = Apiserver(tmp_path_factory.mktemp("apiserver"), binaries.kubernetes)
-    try:
+    with alone(tmp_path_factory.mktemp("apiserver"), {"tenant": "tenant"}) as apiserver:
         give_rights(apiserver)
         yield apiserver
-    finally:
-        apiserver.stop()
 
 
 def give_rights(apiserver: Apiserver) -> None:
@@ -155,6 +94,23 @@ def test_no_namespace_gives_itself_to_somebody(apiserver: Apiserver, claim: dict
     assert changed(apiserver, "given", **{field: keys}).status_code == 403, "nor does it take it away"
     assert changed(apiserver, "given", **{field: dict.fromkeys(keys, "x")}).status_code == 403
     assert changed(apiserver, "given", user="admin", **{field: keys}).is_success
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_nor_does_it_by_a_subresource(apiserver: Apiserver, claim: dict[str, object]) -> None:
+    made = apiserver.ask("admin", "POST", "/api/v1/namespaces", {"metadata": {"generateName": "part-"}}).json()
+    own = f"/api/v1/namespaces/{made['metadata']['name']}"
+    (field,) = claim
+    made["metadata"][field] = {**made["metadata"].get(field, {}), **claim[field]}  # type: ignore[dict-item]
+    answers = [
+        apiserver.ask("tenant", "PATCH", f"{own}/status", {"metadata": claim}),
+        apiserver.ask("tenant", "PUT", f"{own}/finalize", made),
+    ]
+    assert [answer.status_code for answer in answers] == [403, 403]
+    assert all(SAYS in answer.json()["message"] for answer in answers)
+    del made["metadata"][field]
+    assert apiserver.ask("tenant", "PUT", f"{own}/finalize", made).is_success
+    assert apiserver.ask("tenant", "PATCH", f"{own}/status", {"metadata": {"labels": {"x": "y"}}}).is_success
 
 
 def test_nobody_makes_a_namespace_that_the_map_names(apiserver: Apiserver) -> None:

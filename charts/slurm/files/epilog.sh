@@ -64,6 +64,7 @@ await_pods() {
 broken=''
 run_site epilog "$first" || broken=$why
 if [ "${SLURM_JOB_UID:-0}" != 0 ]; then end_processes; fi
+rm -rf "$containers/$SLURM_JOB_ID"-*
 await_pods
 run_site epilog "$later" || broken=${broken:-$why}
 [ -z "$broken" ] || fail "$broken"

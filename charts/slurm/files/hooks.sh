@@ -11,6 +11,9 @@ marker=$markers/$SLURM_JOB_ID
 # Where there is an sshd beside slurmd (compute.ssh): a file for each of its processes that came in as a part of this job.
 joined=${SUNKPY_JOINED:-/run/sunkpy-sshd}/$SLURM_JOB_ID
 
+# What Slurm gave to containers of jobs, in folders JOB-STEP (oci.conf).
+containers=${SUNKPY_CONTAINERS:-/var/spool/slurmd/containers}
+
 say() { echo "$hook of job $SLURM_JOB_ID: $*" >&2; }
 
 is_placeholder() { [[ ${SLURM_JOB_COMMENT:-} == k8s:* ]]; }

@@ -4,6 +4,10 @@ hook=prolog
 
 run_site prolog "$first" || fail "$why"
 
+# start-slurmd has made it. In a pod that an older one started Slurm would, as the user's, and by its paths as root: so no
+# container starts there.
+mkdir -p "$containers"
+
 # Before anything is asked: from here on pods may come.
 if is_placeholder; then
   read_settings || fail "no $settings_file; is start-slurmd of this chart?"
@@ -34,16 +38,23 @@ forget_those_over() {
 
 # Slurm ends a Prolog at `scontrol reconfigure`, and forgets it: the job would hold its node and never begin. So one that
 # is cut short while it waits is requeued, by a process that Slurm does not know; an allocation, which Slurm cannot
-# requeue, is cancelled. Nothing of the job has run.
+# requeue, is cancelled. Nothing of the job has run. One that outlives the reconfigure ends later, and nobody waits for it:
+# it stays as a zombie. Of a placeholder pods may be there once the gate is open, and its job does as it is.
 requeue_if_cut_short() {
   waiting=$(mktemp) || return 0
   trap 'rm -f "$waiting"' EXIT
   # shellcheck disable=SC2016 # its own parameters
   setsid bash -c '
     echo $$ > "$2"
-    is_alive() { read -r stat < "/proc/$1/stat" && [[ $stat != *") Z "* ]]; } 2> /dev/null
-    while [ -e "$2" ]; do
-      if is_alive "$1"; then sleep 1; continue; fi
+    left=5
+    while [ -e "$2" ] || [ -z "$4" ]; do
+      { read -r stat < "/proc/$1/stat"; } 2> /dev/null || stat=
+      if [ ! -e "$2" ]; then
+        [ -n "$stat" ] || break # slurmd has taken its end
+        if [[ $stat != *") Z "* ]] || [ $((left -= 1)) -gt 0 ]; then sleep 1; continue; fi
+      elif [ -n "$stat" ] && [[ $stat != *") Z "* ]]; then
+        sleep 1; continue
+      fi
       record=$(timeout 10 scontrol -o show job "$3") || { sleep 2; continue; }
       if [[ "$record " == *" JobState=RUNNING Reason=Prolog "* && "$record " == *" BatchFlag=0 "* ]]; then
         timeout 10 scancel "$3"
@@ -53,7 +64,8 @@ requeue_if_cut_short() {
         [[ "$record " != *" Requeue=0 "* ]] || timeout 10 scontrol update "jobid=$3" requeue=0
       fi
       rm -f "$2"
-    done' sunkpy-prolog $$ "$waiting" "$SLURM_JOB_ID" < /dev/null > /dev/null 2>&1 &
+      break
+    done' sunkpy-prolog $$ "$waiting" "$SLURM_JOB_ID" "$own" < /dev/null > /dev/null 2>&1 &
   for _ in {1..250}; do [ -s "$waiting" ] && return; sleep 0.02; done # until then it would be ended as well
 }
 

@@ -32,6 +32,7 @@ aliases: {{ toJson .Values.scheduler.aliases }}
 workloads: {{ toJson .Values.scheduler.workloads }}
 suspendOwners: {{ .Values.scheduler.suspendOwners }}
 immediateAllocation: {{ .Values.scheduler.immediateAllocation }}
+switchLabel: {{ .Values.scheduler.switchLabel | quote }}
 defaultPartition: {{ .Values.scheduler.defaultPartition | default (include "slurm.defaultPartition" .) | quote }}
 access: {{ toJson .Values.scheduler.access }}
 annotatedAccess: {{ .Values.scheduler.annotatedAccess }}
@@ -44,8 +45,20 @@ hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ int .Values
 wanted: {{ toJson .Values.accounts.wanted }}
 {{- end }}
 
+{{- define "slurm.loginsConfig" -}}
+namespace: {{ .Release.Namespace }}
+leaderElection: {leaseName: {{ .Release.Name }}-logins}
+http: {port: 8080}
+log: {level: {{ .Values.login.perUser.process.logLevel }}, format: json}
+selector: app.kubernetes.io/name=slurm,app.kubernetes.io/instance={{ .Release.Name }},app.kubernetes.io/component=own-login
+people:
+  {{- range $person, $login := include "slurm.ownLogins" . | fromYaml }}
+  {{ $person | quote }}: {statefulSet: {{ $login.name }}, stops: {{ gt (int $login.values.idleMinutes) 0 }}}
+  {{- end }}
+{{- end }}
+
 {{- /* The Deployment of a sunkpy process. Call with (dict "root" $ "part" … "values" … "config" text "ports" dict
-["strategy" "Recreate"]). */}}
+["strategy" "Recreate"] ["keyless" true]). */}}
 {{- define "slurm.process" -}}
 {{- $labels := dict "root" .root "part" .part -}}
 {{- $name := printf "%s-%s" .root.Release.Name .part -}}
@@ -108,8 +121,12 @@ spec:
           resources: {{- toYaml .values.resources | nindent 12 }}
           volumeMounts:
             - {name: config, mountPath: /etc/sunkpy, readOnly: true}
+            {{- if not .keyless }}
             - {name: keys, mountPath: /keys, readOnly: true}
+            {{- end }}
       volumes:
         - {name: config, configMap: {name: {{ $name }}}}
+        {{- if not .keyless }}
         - {name: keys, secret: {secretName: {{ include "slurm.jwtSecret" .root }}, defaultMode: 0440}}
+        {{- end }}
 {{- end }}

@@ -17,8 +17,11 @@ from sunkpy.core.gang.view import GangView, JobView, is_over, is_running
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
+from sunkpy.core.placement.volumes import has_claims
 
 _PAST = (Moment.OVER, Moment.ENDING, Moment.POD_OVER, Moment.HANDING_OVER)
+
+_TO_ITS_CLAIMS = "See what its claims wait for: kubectl -n {namespace} describe pvc."
 
 MOST_MEMBERS = 16
 """So many pods of a role are listed."""
@@ -90,6 +93,8 @@ def _what_to_do(facts: Facts, found: Why) -> str:
             text += " The job keeps what it was submitted with: then delete the pod."
     if found.cause is WaitCause.NO_NODE and view.eligibility is not None and not view.eligibility.refused:
         text = "See why no NodeSet has a node: kubectl get nodesets -A."
+    if found.cause is WaitCause.NO_NODE and view.eligibility is not None and "" in view.eligibility.refused:
+        text = _TO_ITS_CLAIMS if any(has_claims(pod.spec) for pod in view.pods) else text
     pods = [facts.pod] if facts.pod is not None else view.pods
     return text.format(
         kind=_kind(view.gang) if view.gang is not None else "",
@@ -187,7 +192,8 @@ def _nodes(facts: Facts, gang: Gang) -> tuple[str, ...]:
     if gang.never_queues or eligibility is None or all(pod.spec.node_name or is_over(pod) for pod in gang.members):
         return ()
     texts = [f"may use {names}{_state(state)}" for state, names in _grouped(facts)]
-    texts += [f"not {names}: {why}" for why, names in _by_value(eligibility.refused)]
+    of_nodes = {name: why for name, why in eligibility.refused.items() if name}  # else it is about the pods
+    texts += [f"not {names}: {why}" for why, names in _by_value(of_nodes)]
     texts += ["one pod on each node"] if gang.one_per_node and gang.places > 1 else []
     texts += [f"all within one {gang.one_domain}"] if gang.one_domain else []
     return tuple(texts)

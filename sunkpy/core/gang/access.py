@@ -94,7 +94,10 @@ def _annotated_rule(annotations: Mapping[str, str]) -> Rule:
 
 
 def restricted(gang: Gang, rule: Rule, *, default_partition: str = "") -> Gang:
-    """The gang with the defaults of its namespace, and a fatal problem for each thing that it may not ask for."""
+    """The gang with the defaults of its namespace, and a fatal problem for each thing that it may not ask for.
+
+    What is refused is not kept: pods that have a node, and anybody can make one that does, get a job all the same.
+    """
     changes: dict[str, str] = {}
     problems: list[Problem] = []
     for kind in _KINDS:
@@ -102,21 +105,24 @@ def restricted(gang: Gang, rule: Rule, *, default_partition: str = "") -> Gang:
         if kind.option == "partition" and default_partition and not allowed:
             allowed = (default_partition,)
         asked: str = getattr(gang.options, kind.option)
-        if not asked:
-            changes |= {kind.option: allowed[0]} if kind.has_default and allowed and allowed[0] != ANY else {}
-        elif refused := [name for name in asked.split(",") if ANY not in allowed and name not in allowed]:
+        refused = [name for name in filter(None, asked.split(",")) if ANY not in allowed and name not in allowed]
+        if refused:
             problems.append(_refusal(gang, kind, refused, allowed))
+        if refused or not asked:
+            changes[kind.option] = allowed[0] if kind.has_default and allowed and allowed[0] != ANY else ""
     options: JobOptions = msgspec.structs.replace(gang.options, **changes)
     if options.user and not is_user(options.user):
         text = f"namespace {gang.id.namespace} is given to user {options.user!r}, which is not the name of a person"
         problems.append(Problem(text=text, fatal=True))
+        options = msgspec.structs.replace(options, user="")
     return msgspec.structs.replace(gang, options=options, problems=(*gang.problems, *problems))
 
 
 def unknown_namespace(gang: Gang) -> Gang:
-    """The gang before it is known what its namespace may ask for: it is not submitted as anybody's."""
+    """The gang before it is known what its namespace may ask for: it asks for nothing, and is nobody's."""
     text = f"what namespace {gang.id.namespace} may ask of Slurm is not known yet"
-    return msgspec.structs.replace(gang, problems=(*gang.problems, Problem(text=text, fatal=True)))
+    problems = (*gang.problems, Problem(text=text, fatal=True))
+    return msgspec.structs.replace(gang, options=JobOptions(), problems=problems)
 
 
 def _refusal(gang: Gang, kind: _Kind, refused: list[str], allowed: tuple[str, ...]) -> Problem:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from sunkpy.core.gang.actions import (
     Bind,
     BindDirectly,
@@ -151,13 +153,13 @@ def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction
 
 def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy: Policy) -> list[GangAction]:
     """The job of bound pods was lost: keep the pods, and let a new job hold their nodes, unless Slurm gave one away."""
-    staying = _staying(view, gang)
-    lost_to = next((node for node in view.holding.values() if node in view.displaced), None)
+    staying, holding = _staying(view, gang), view.holding
+    lost_to = next((node for node in holding.values() if node in view.displaced), None)
     if lost_to is not None:
         by = view.displaced[lost_to]
         return [Evict(pod=pod, job=view.bound_to, displaced_by=by, given_away=lost_to) for pod in staying]
     # A single pod that goes needs no cover any more; of several one may go while the others stay.
-    nodes = {pod.uid: view.holding[pod.uid] for pod in staying if not pod.is_deleting}
+    nodes = {pod.uid: holding[pod.uid] for pod in staying if not pod.is_deleting}
     if others and others[0].is_cancelled:
         return _cancel_all(others, _GIVEN_BACK)
     if others and others[0].is_suspended:
@@ -176,15 +178,19 @@ def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy
 
 
 def _strays(view: GangView, gang: Gang, job: JobView) -> list[GangAction]:
-    """Members on nodes that their gang's job does not have: each had a job of its own, which Slurm has forgotten."""
-    if gang.places < 2 or not job.is_script_running or not job.nodes:
+    """Members on nodes that their gang's job does not have: it gave them up, or each had a job of its own, which Slurm
+    has forgotten.
+    """
+    if not view.is_several or not job.is_script_running or not job.nodes:
         return []
-    return [SetApart(pod=pod) for pod in _staying(view, gang) if view.holding[pod.uid] not in ("", *job.nodes)]
+    holding, theirs = view.holding, {"", *job.nodes}
+    return [SetApart(pod=pod) for pod in gang.members if holding.get(pod.uid, "") not in theirs]
 
 
 def _staying(view: GangView, gang: Gang) -> list[Pod]:
     """Members that have a node and have not ended."""
-    return [pod for pod in gang.members if pod.uid in view.holding]
+    holding = view.holding
+    return [pod for pod in gang.members if pod.uid in holding]
 
 
 def _unbound(gang: Gang) -> list[Pod]:
@@ -330,7 +336,8 @@ def _is_any_leaving(gang: Gang) -> bool:
 
 def _note_devices(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[GangAction]:
     """On members that run: Slurm may tell late, and a job in the place of a lost one may have other devices."""
-    bound = [pod for pod in gang.members if view.holding.get(pod.uid) in job.devices and not pod.is_deleting]
+    holding = view.holding
+    bound = [pod for pod in gang.members if holding.get(pod.uid) in job.devices and not pod.is_deleting]
     if not bound:
         return []
     seats = view.seats(job)
@@ -378,7 +385,10 @@ def _tend_pending(view: GangView, gang: Gang, job: JobView, policy: Policy) -> l
     # What was asked for since cannot be used: the job waits on, as it was.
     if gang.refused:
         return [*actions, *_report_all(gang, gang.refused, WaitCause.REFUSED)]
-    wants = plan_terms(gang, policy)
+    is_known = view.eligibility is not None and bool(view.eligibility.eligible)
+    wants = plan_terms(gang, policy, view.eligibility if is_known else None)
+    if not is_known and job.terms is not None:  # nor is it known which features its nodes must have
+        wants = msgspec.structs.replace(wants, constraint=job.terms.constraint)
     change = find_change(job.terms, wants) if job.terms is not None and wants != job.refused_terms else None
     if change is not None:
         actions.append(UpdateTerms(job=job.id, pod=gang.members[0], change=change))

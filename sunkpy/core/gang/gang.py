@@ -117,8 +117,9 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_complete(self) -> bool:
-        """The pods that must exist before the job is submitted are there."""
-        return bool(self.members) and all(len(role.members) + len(role.elsewhere) >= role.first for role in self.roles)
+        """The pods that must exist before the job is submitted are there, as members or each as a gang of its own."""
+        there = [(role, len(role.members) + len(role.elsewhere)) for role in self.roles]
+        return any(count for _, count in there) and all(count >= role.first for role, count in there)
 
 
 Owners = Sequence[Owner]

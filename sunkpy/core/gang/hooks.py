@@ -8,33 +8,57 @@ placeholder jobs may have brought pods: it opens when none is left there whose o
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 
-from sunkpy.core.gang.view import GangView, has_left_node, holds_its_node, is_over
+import msgspec
+
+from sunkpy.core.gang.view import GangView, has_left_node, has_node, is_over
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
 
 
-def prolog_waits_for(view: GangView, job: JobId, slurm_node: str) -> str | None:
-    """What the prolog of `job` on a node waits for; None when it may end.
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """What the prologs of a job wait for, in words: on some of its nodes, or on whichever it has."""
 
-    It waits for members of the first wave that are there and have their place on this node. A place without a pod keeps
-    nobody: the pod that comes for it later finds the job running.
+    on: Mapping[str, str] = {}
+    anywhere: str | None = None
+
+    def at(self, slurm_node: str) -> str | None:
+        """What the prolog on this node waits for; None when it may end."""
+        return self.on.get(slurm_node, self.anywhere)
+
+
+def prolog_waits_for(view: GangView, job: JobId, slurm_node: str) -> str | None:
+    """What the prolog of `job` on a node waits for; None when it may end."""
+    return prologs_wait_for(view, job).at(slurm_node)
+
+
+def prologs_wait_for(view: GangView, job: JobId) -> Waiting:
+    """What the prologs of `job` wait for, all at once: to find out who sits where takes as long as the gang is large.
+
+    Each waits for members of the first wave that are there and have their place on its node. A place without a pod
+    keeps nobody: the pod that comes for it later finds the job running.
     """
     own = next((known for known in view.jobs if known.id == job), None)
     if own is None or not own.is_live or own.is_let_go:
-        return None
+        return Waiting()
     first = view.gang.first_wave if view.gang is not None else ()
     waiting = [pod for pod in first if not is_over(pod) and not pod.spec.node_name and not pod.is_deleting]
-    if len(waiting) > 1 or (view.gang is not None and view.gang.places > 1):
-        seats = view.seats(own)
-        waiting = [pod for pod in waiting if pod.uid in seats and seats[pod.uid].node == slurm_node]
-    return f"pod {_names(waiting)} is not bound yet" if waiting else None
+    if not waiting:
+        return Waiting()
+    if len(waiting) == 1 and (view.gang is None or view.gang.places <= 1):
+        return Waiting(anywhere=_not_bound(waiting))
+    seats = view.seats(own)
+    on: dict[str, list[Pod]] = {}
+    for pod in waiting:
+        if pod.uid in seats:
+            on.setdefault(seats[pod.uid].node, []).append(pod)
+    return Waiting(on={node: _not_bound(pods) for node, pods in on.items()})
 
 
 def epilog_waits_for(view: GangView, job: JobId, slurm_node: str) -> str | None:
     """What the epilog of `job` on a node waits for; None when it may end."""
-    if is_covered_by_another(view, job):
+    if is_covered_by_another(view, job, slurm_node):
         return None
     left = [pod for pod in view.pods if view.placed.get(pod.uid) == slurm_node and not has_left_node(pod)]
     return f"pod {_names(left)} is not gone yet" if left else None
@@ -47,30 +71,35 @@ def epilog_keeps_pods(view: GangView, job: JobId) -> bool:
 
 
 def gate_waits_for(
-    view: GangView, job: JobId, slurm_node: str, *, told_of: Container[JobId] | None = None
+    view: GangView, job: JobId, slurm_node: str, *, told_of: Container[JobId] | None = None, is_own: bool = True
 ) -> str | None:
     """What `job`, which has been given the node, waits for in one gang that has a pod there; None when nothing.
 
     `told_of`: the jobs of which Slurm has just told; one that it did not mention holds nothing. None: not asked yet.
+    `is_own`: the job says that it is the gang's. Another one under the number of the gang's job proves that Slurm has
+    forgotten that one: it counts anew after it has lost what it was told in its last seconds.
     """
     if view.gang is not None and view.gang.never_queues:
         return None
     own = view.bound_job
-    # Not one that Slurm forgot: it counts anew then, and the caller may be somebody else under the same id.
-    is_own_gang = any(known.id == job and known.is_live for known in view.jobs)
-    if is_own_gang:
+    # Not one that Slurm forgot: then the caller may be somebody else under the same id.
+    if is_own and any(known.id == job and known.is_live for known in view.jobs):
         return None
-    is_told = own is not None and (told_of is None or own.id in told_of)
-    if own is not None and is_told and not own.is_lost and holds_its_node(own):
+    is_told = own is not None and own.id != job and (told_of is None or own.id in told_of)
+    if own is not None and is_told and not own.is_lost and has_node(own, slurm_node):
         return None
     left = [pod for pod in view.pods if view.placed.get(pod.uid) == slurm_node and not has_left_node(pod)]
     return f"pod {_names(left)} of an earlier job is not gone yet" if left else None
 
 
-def is_covered_by_another(view: GangView, job: JobId) -> bool:
-    """The pods run under a job other than `job`, and that one holds their node."""
+def is_covered_by_another(view: GangView, job: JobId, slurm_node: str) -> bool:
+    """The pods run under a job other than `job`, and that one has this node."""
     own = view.bound_job
-    return own is not None and own.id != job and own.is_script_running and holds_its_node(own)
+    return own is not None and own.id != job and own.is_script_running and has_node(own, slurm_node)
+
+
+def _not_bound(pods: list[Pod]) -> str:
+    return f"pod {_names(pods)} is not bound yet"
 
 
 def _names(pods: list[Pod]) -> str:

@@ -5,7 +5,8 @@ new leader sees the same state as the old one. `MOVES` has each step from one st
 cause it: an action of ours that took effect, or something that Slurm or a kubelet did. Watches show only the latest of
 several changes, so an observation may skip states: any state that the table reaches from the last one is legal. What
 it does not reach is illegal, raises and changes nothing: a pod that has a node never waits again, and what is done
-stays done. A gang of several pods has a few moves more: others may wait when those that had nodes are over.
+stays done. A gang that can have several pods, at once or one after another, has a few moves more: others may wait when
+those that had nodes are over. Of a single place it cannot be told from the number of pods.
 
 `docs/architecture.md` has the table as a picture, drawn from here by `tools/draw-lifecycle`.
 """
@@ -55,7 +56,7 @@ class Event(enum.Enum):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A step: the events that cause it, and what they mean; `several`: only gangs of several pods take it."""
+    """A step: the events that cause it, and what they mean; `several`: only gangs that can have several pods do it."""
 
     on: tuple[Event, ...]
     why: str
@@ -138,7 +139,7 @@ class IllegalMove(Exception):
 
 
 def advance(old: State, new: State, *, several: bool = False) -> State:
-    """The new state; `several`: of a gang of several pods.
+    """The new state; `several`: of a gang that can have several pods (`GangView.is_several`).
 
     Raises:
         IllegalMove: the table does not lead there.

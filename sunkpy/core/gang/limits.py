@@ -138,24 +138,34 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
         but: uids of pods that do not count: those of the gang itself, which `within_limits` keeps apart or together.
     """
     away, together = _unlike_terms(pods, _anti), _unlike_terms(pods, _affinity)
-    others = [other for other in around.everyone() if _counts(other, but)] if away or together else []
+    others = _meant(around, [*away, *together], but) if away or together else []
+    near = _Nearness(around.nodes)
+    with_ports = [pod.spec for pod in pods if any(True for _ in _ports(pod.spec))]
     avoided: dict[str, str] = {}
     for term, pod in away:
         for other in _matching(term, pod.metadata, others):
-            _avoid(avoided, _near(other, term, around.nodes), f"pod {'/'.join(other.key)} is in its anti-affinity")
+            _avoid(avoided, near.nodes(other, term), f"pod {'/'.join(other.key)} is in its anti-affinity")
     for other in around.keeping_away:
         if _counts(other, but):
             for term in _anti(other.spec):
                 if any(_selects(term, other.metadata, pod.metadata) for pod in pods):
-                    _avoid(avoided, _near(other, term, around.nodes), f"pod {'/'.join(other.key)} keeps it away")
-            if taken := next((port for pod in pods if (port := _port_taken(pod.spec, other.spec))), 0):
+                    _avoid(avoided, near.nodes(other, term), f"pod {'/'.join(other.key)} keeps it away")
+            if taken := next((port for spec in with_ports if (port := _port_taken(spec, other.spec))), 0):
                 _avoid(avoided, (other.spec.node_name,), f"host port {taken} is taken")
     for term, pod in together:
-        near = {name for other in _matching(term, pod.metadata, others) for name in _near(other, term, around.nodes)}
+        there = {name for other in _matching(term, pod.metadata, others) for name in near.nodes(other, term)}
         # The first of pods that want to be together may go anywhere.
-        if near or not _selects(term, pod.metadata, pod.metadata):
-            _avoid(avoided, (name for name in around.nodes if name not in near), "no pod of its affinity is there")
+        if there or not _selects(term, pod.metadata, pod.metadata):
+            _avoid(avoided, (name for name in around.nodes if name not in there), "no pod of its affinity is there")
     return avoided
+
+
+def _meant(around: Surroundings, terms: Iterable[tuple[PodAffinityTerm, Pod]], but: Container[str]) -> list[Pod]:
+    """The pods that one of the terms may mean: most speak of their own namespace, and most pods are elsewhere."""
+    terms = tuple(terms)
+    everywhere = any(term.namespace_selector is not None for term, _ in terms)
+    within = {name for term, pod in terms for name in term.namespaces or (pod.metadata.namespace,)}
+    return [o for o in around.everyone() if (everywhere or o.metadata.namespace in within) and _counts(o, but)]
 
 
 def _unlike_terms(pods: Iterable[Pod], terms: _Terms) -> list[tuple[PodAffinityTerm, Pod]]:
@@ -280,13 +290,25 @@ def _matching(term: PodAffinityTerm, of: Meta, others: Iterable[Pod]) -> Iterabl
     return (other for other in others if _selects(term, of, other.metadata))
 
 
-def _near(other: Pod, term: PodAffinityTerm, nodes: Mapping[str, Node]) -> Iterable[str]:
-    """The nodes with the same value of the term's node label; a node without that label is near nothing."""
-    there = nodes.get(other.spec.node_name)
-    value = there.labels.get(term.topology_key) if there is not None else None
-    if value is None:
-        return ()
-    return (name for name, node in nodes.items() if node.labels.get(term.topology_key) == value)
+class _Nearness:
+    """Which nodes are near a pod: those with the same value of a term's node label, sorted by it once."""
+
+    def __init__(self, nodes: Mapping[str, Node]) -> None:
+        self._nodes = nodes
+        self._by_value: dict[str, dict[str, list[str]]] = {}
+
+    def nodes(self, other: Pod, term: PodAffinityTerm) -> Iterable[str]:
+        """Near the pod by this term; a node without the label is near nothing."""
+        there = self._nodes.get(other.spec.node_name)
+        value = there.labels.get(term.topology_key) if there is not None else None
+        return self._sorted(term.topology_key)[value] if value is not None else ()
+
+    def _sorted(self, label: str) -> Mapping[str, Sequence[str]]:
+        if label not in self._by_value:
+            by_value = self._by_value[label] = {}
+            for name, node in self._nodes.items():
+                by_value.setdefault(node.labels.get(label, ""), []).append(name)
+        return self._by_value[label]
 
 
 def _selects(term: PodAffinityTerm, of: Meta, other: Meta) -> bool:

@@ -1,8 +1,8 @@
 """Who sits where: the members of a gang on the places that its job holds.
 
-The slots of the job lie on its nodes in Slurm's own order, and the places in the slots in rank order: rank 0 is on the
-first node, neighbours in rank are neighbours in the network. A member that has a node keeps it, so the same seats come
-out again when a new leader knows nothing but the bindings.
+The slots of the job lie on its nodes in Slurm's own order, switch by switch where it is known which node is at which,
+and the places in the slots in rank order: rank 0 is on the first node, neighbours in rank are neighbours there. Who has
+a node keeps it, so the same seats come out again when a new leader knows nothing but the bindings.
 
 A finished member has left its place. One that is being deleted holds it until it is gone, and the pod that was made in
 its stead waits for that.
@@ -161,14 +161,16 @@ def _nodes(
 ) -> dict[int, str]:
     """The node of each slot: where its members are, and for the others what is left, in order.
 
-    Members may have no place any more, because the gang is declared smaller now, and be there.
+    Members may have no place any more, because the gang is declared smaller now, and be there. Others may be on a node
+    that the job gave up: that is the node of no slot.
     """
     nodes: dict[int, str] = {}
+    left = dict(layout)
     for place, member in taken.items():
-        nodes.setdefault(slots[place], holding[member.pod.uid])
+        if holding[member.pod.uid] in ("", *left):
+            nodes.setdefault(slots[place], holding[member.pod.uid])
     seated = {member.pod.uid for member in taken.values()}
     standing = [node for uid, node in holding.items() if uid not in seated]
-    left = dict(layout)
     for node in (*nodes.values(), *standing):
         left[node] = left.get(node, 0) - 1
     free = iter(_expanded((node, left[node]) for node, _ in layout))

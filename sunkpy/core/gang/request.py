@@ -14,7 +14,7 @@ from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.options import JobOptions
 from sunkpy.core.gang.outcome import has_exit_code
 from sunkpy.core.gang.slots import Slots, largest, needs_together, plan_slots, rounded
-from sunkpy.core.gang.terms import Terms
+from sunkpy.core.gang.terms import Terms, with_features
 from sunkpy.core.model import matching, quantity
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility, excluded
@@ -30,6 +30,10 @@ sleep infinity &
 held=$!
 wait "$held"
 """
+
+
+WHOLE_NODES: Final = "none"
+"""Who else may use the nodes of a job, if nobody."""
 
 
 class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +82,8 @@ def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None)
     """The job for a gang.
 
     Its slots may lie on any number of nodes, unless the gang wants one node for each member. Slurm knows memory per
-    cpu or per node: where slots share nodes it is asked per cpu, rounded up to MiB.
+    cpu or per node: where slots share nodes it is asked per cpu, rounded up to MiB. Of whole nodes a job has all cpus,
+    and would need that much memory for each of them.
 
     Raises:
         quantity.BadQuantity: a request is not a quantity.
@@ -87,9 +92,16 @@ def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None)
     request = _request(gang, policy, slots, has_own_nodes=gang.one_per_node or slots.count == 1)
     if gang.one_domain == HOSTNAME:
         request = _on_one_node(request, gang, policy)
+    elif request.options.shared == WHOLE_NODES and request.memory_mib_per_cpu and eligibility is not None:
+        request = _on_whole_nodes(request, slots, eligibility, policy)
+    if eligibility is None:
+        return request
+    terms = plan_terms(gang, policy, eligibility)
     return msgspec.structs.replace(
         request,
-        excluded_nodes=excluded(eligibility) if eligibility is not None else (),
+        excluded_nodes=excluded(eligibility),
+        options=msgspec.structs.replace(request.options, constraint=terms.constraint),
+        terms=terms,
     )
 
 
@@ -110,7 +122,7 @@ def plan_cover(gang: Gang, policy: Policy, placed: Mapping[str, str]) -> JobRequ
     return msgspec.structs.replace(request, required_nodes=tuple(sorted(on_node)))
 
 
-def plan_terms(gang: Gang, policy: Policy) -> Terms:
+def plan_terms(gang: Gang, policy: Policy, eligibility: Eligibility | None = None) -> Terms:
     """What of the job may be changed as long as it waits."""
     options = _options(gang, policy)
     return Terms(
@@ -120,7 +132,7 @@ def plan_terms(gang: Gang, policy: Policy) -> Terms:
         account=options.account,
         qos=options.qos,
         reservation=options.reservation,
-        constraint=options.constraint,
+        constraint=with_features(options.constraint, eligibility.features if eligibility is not None else ()),
         licenses=options.licenses,
         dependency=options.dependency,
         switches=options.switches,
@@ -174,6 +186,24 @@ def _on_one_node(request: JobRequest, gang: Gang, policy: Policy) -> JobRequest:
         memory_mib_per_node=quantity.mib_up(together.get("memory", 0)),
         memory_mib_per_cpu=0,
         gres_per_node=gres(together, gpu_resources=policy.gpu_resources, gpu_type=gang.options.gpu_type),
+        gres_per_task="",
+    )
+
+
+def _on_whole_nodes(request: JobRequest, slots: Slots, eligibility: Eligibility, policy: Policy) -> JobRequest:
+    """On as few nodes as the smallest of those that hold a slot allows; each is asked for what lies there at most."""
+    fitting = eligibility.slots_on_smallest(slots.needs)
+    if not fitting:
+        return request
+    nodes = -(-slots.count // fitting)
+    here = {name: amount * -(-slots.count // nodes) for name, amount in slots.needs.items()}
+    return msgspec.structs.replace(
+        request,
+        minimum_nodes=nodes,
+        maximum_nodes=nodes,
+        memory_mib_per_node=quantity.mib_up(here.get("memory", 0)),
+        memory_mib_per_cpu=0,
+        gres_per_node=gres(here, gpu_resources=policy.gpu_resources, gpu_type=request.options.gpu_type),
         gres_per_task="",
     )
 

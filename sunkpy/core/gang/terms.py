@@ -7,6 +7,8 @@ its pods, and wckey, who shares its nodes and whose it is cannot be changed by i
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -49,6 +51,9 @@ _FIXED: Final = {
 """What cannot be changed, under the name of its annotation, and why."""
 
 _FIELDS: Final = tuple(field for field in Terms.__struct_fields__ if field not in ("by_slurm", *_FIXED))
+_PLAIN: Final = re.compile(r"[\w.:-]+(?:&[\w.:-]+)*")
+"""Features that a node must have all of."""
+
 _CAN_BE_EMPTIED: Final = frozenset({"comment", "reservation", "constraint", "licenses", "dependency"})
 
 
@@ -77,6 +82,21 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         changed = [f"{_words(field)} {getattr(self.to, field) or 'none'}" for field in self.fields]
         kept = [f"its {_words(field)} stays, for a job in the queue cannot be without" for field in self.kept]
         return "; ".join([*([", ".join(changed)] if changed else []), *kept])
+
+
+def takes_features(constraint: str) -> bool:
+    """Features can be put beside what somebody asks for: Slurm has no brackets within brackets."""
+    return not constraint or _PLAIN.fullmatch(constraint) is not None
+
+
+def with_features(constraint: str, features: Sequence[str]) -> str:
+    """What was asked for, on nodes that have one of the features (man sbatch, --constraint)."""
+    if not features:
+        return constraint
+    any_of = "|".join(features)
+    if not constraint:
+        return any_of
+    return f"{constraint}&({any_of})" if len(features) > 1 else f"{constraint}&{any_of}"
 
 
 def terms_of(job: SlurmJob) -> Terms:

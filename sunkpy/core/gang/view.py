@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
-from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.gang import Gang, extra_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.places import Seat, assign, find_places
@@ -14,7 +14,7 @@ from sunkpy.core.gang.slots import Place, plan_slots
 from sunkpy.core.gang.terms import Terms
 from sunkpy.core.model import states as slurm_states
 from sunkpy.core.model.gres import Indices
-from sunkpy.core.model.layout import Layout, spread
+from sunkpy.core.model.layout import Layout, grouped, spread
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.room import Room
 from sunkpy.core.model.states import JobId
@@ -174,6 +174,14 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
         return self.gang.members if self.gang is not None else ()
 
     @property
+    def is_several(self) -> bool:
+        """It can have several pods, at once or one after another: it is not that of one pod, whose uid it bears."""
+        if self.gang is None:
+            return False
+        own = (self.id.uid, extra_pod(self.id))
+        return self.gang.places > 1 or any(pod.uid not in own for pod in self.pods)
+
+    @property
     def live_jobs(self) -> tuple[JobView, ...]:
         """Jobs that hold or may come to hold resources: running first, then oldest first; last those that we end."""
         return tuple(sorted((j for j in self.jobs if j.is_live), key=lambda j: (j.is_let_go, j.is_pending, j.id)))
@@ -199,7 +207,10 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
         if self.gang is None:
             return {}
         seats = assign(self.gang, *self._lies(self.gang, job))
-        return {uid: seat for uid, seat in seats.items() if uid in self.holding or not self.covers_only(job)}
+        if not self.covers_only(job):
+            return seats
+        holding = self.holding
+        return {uid: seat for uid, seat in seats.items() if uid in holding}
 
     def places(self, job: JobView) -> dict[Place, str]:
         """The node of each place under this job; empty where it has none."""
@@ -267,6 +278,13 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
         return State.RUNNING if any(is_running(pod) for pod in self.pods) else State.BOUND
 
 
+def along_switches(job: JobView, switch_of: Callable[[str], str]) -> JobView:
+    """The job with its nodes in an order in which those of one switch are neighbours, and so are ranks on them."""
+    nodes, tasks = grouped(job.nodes, switch_of), dict(job.layout)
+    layout = tuple((node, tasks[node]) for node in grouped(tasks, switch_of))
+    return msgspec.structs.replace(job, nodes=nodes, layout=layout)
+
+
 def explain_generation(other: GangId, jobs: Iterable[JobView], pods: Iterable[Pod]) -> str:
     """What is left of another generation of the owner's pods, in words; empty when it is over."""
     which = f"generation {other.generation or 'without number'} of {other} to end: "
@@ -280,6 +298,11 @@ def explain_generation(other: GangId, jobs: Iterable[JobView], pods: Iterable[Po
 def holds_its_node(job: JobView) -> bool:
     """The job keeps its node for pods that are bound: it neither ended, nor was suspended or queued again."""
     return not job.is_over and not job.is_suspended and not job.is_pending
+
+
+def has_node(job: JobView, slurm_node: str) -> bool:
+    """The job keeps this node for pods that are bound there: one that runs on may have given it up, or never had it."""
+    return holds_its_node(job) and slurm_node in (job.nodes or (slurm_node,))
 
 
 def is_running(pod: Pod) -> bool:

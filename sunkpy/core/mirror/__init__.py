@@ -10,9 +10,10 @@ from sunkpy.core.mirror.actions import (
     SetComment,
     UndrainNode,
 )
-from sunkpy.core.mirror.decide import Decision, after_writing, decide_mirror
+from sunkpy.core.mirror.decide import Decision, after_asking, after_writing, decide_mirror
 from sunkpy.core.mirror.recheck import is_in_effect, still_holds
 from sunkpy.core.mirror.report import promises
+from sunkpy.core.mirror.services import Question, are_services_alone, is_service
 from sunkpy.core.mirror.trust import Budget, find_vanished, is_expected
 from sunkpy.core.mirror.view import Answer, Claim, Memory, View
 
@@ -26,16 +27,20 @@ __all__ = [
     "Memory",
     "MirrorAction",
     "PatchPod",
+    "Question",
     "RestoreDrain",
     "SetAddress",
     "SetComment",
     "UndrainNode",
     "View",
+    "after_asking",
     "after_writing",
+    "are_services_alone",
     "decide_mirror",
     "find_vanished",
     "is_expected",
     "is_in_effect",
+    "is_service",
     "promises",
     "still_holds",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from sunkpy.core import names
 from sunkpy.core.model.objects import Condition, Pod
 
 
@@ -58,13 +59,14 @@ class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
     """Annotations to set (None removes) and conditions that differ.
 
     `receipt_age_s`: a receipt stands in the annotations, or stays there, and gets its time anew: Slurm was asked so
-    many seconds ago.
+    many seconds ago. `receipt_time` is the annotation of its time.
     """
 
     pod: Pod
     annotations: dict[str, str | None]
     conditions: tuple[Condition, ...]
     receipt_age_s: float | None = None
+    receipt_time: str = names.ANNOTATION_DRAINED_AT
 
     @property
     def renews_receipt(self) -> bool:

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.mirror import report
+from sunkpy.core.mirror import report, services
 from sunkpy.core.mirror.actions import (
     DeleteSlurmNode,
     DrainNode,
@@ -61,12 +61,14 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What to do, what to remember, and when to look again although nothing changes.
 
     `wants_next_answer`: decide again with Slurm's next answer. `again_s`: decide again after so many seconds.
+    `question`: ask Slurm this, remember the answer (`after_asking`), and decide again.
     """
 
     actions: tuple[MirrorAction, ...]
     memory: Memory
     wants_next_answer: bool = False
     again_s: float | None = None
+    question: services.Question | None = None
 
 
 def decide_mirror(view: View, now_s: float) -> Decision:
@@ -81,6 +83,8 @@ def decide_mirror(view: View, now_s: float) -> Decision:
     cause = drain_cause(view.pod, unready_for_s=_since(memory.unready_since_s, now_s))
     memory = _note_drained(view.pod, answer, memory)
     memory = _note_deletable(view, answer, memory, now_s)
+    question = services.question_of(view.pod, answer.node)
+    memory = msgspec.structs.replace(memory, look=memory.look if question is not None else None)
     actions: list[MirrorAction] = []
     if view.pod is not None:
         told = _tell_pod(view.pod, answer, memory, now_s)
@@ -92,18 +96,26 @@ def decide_mirror(view: View, now_s: float) -> Decision:
         may_delete = _is_proved(memory.deletable, answer.number)
         actions += _tell_slurm(view, answer.node, cause, may_delete=may_delete)
     due = tuple(action for action in actions if not _is_repetition(action, memory, now_s))
+    look_in_s = services.due_in_s(memory.look, question, now_s) if question is not None and may_act else None
     return Decision(
         actions=due,
         memory=memory,
         wants_next_answer=_is_open(memory, answer.number) or not may_act or not view.are_pods_known,
-        again_s=REPEAT_AFTER_S if len(due) < len(actions) else _next_deadline_s(view, memory, now_s),
+        again_s=REPEAT_AFTER_S if len(due) < len(actions) else _next_deadline_s(view, memory, look_in_s, now_s),
+        question=question if look_in_s is not None and look_in_s <= 0 else None,
     )
 
 
 def after_writing(memory: Memory, actions: Iterable[MirrorAction], now_s: float) -> Memory:
-    """The memory once the actions have been carried out."""
+    """The memory once the actions have been carried out. What was seen of jobs before that counts no more."""
     wrote = tuple(write for write in map(as_write, actions) if write is not None)
-    return msgspec.structs.replace(memory, wrote_at_s=now_s, wrote=wrote)
+    return msgspec.structs.replace(memory, wrote_at_s=now_s, wrote=wrote, look=None)
+
+
+def after_asking(memory: Memory, question: services.Question, *, is_yes: bool, at_s: float) -> Memory:
+    """The memory once Slurm has answered a question that was sent at this time."""
+    look = services.after_look(memory.look, question, is_yes=is_yes, at_s=at_s)
+    return msgspec.structs.replace(memory, look=look)
 
 
 # ------------------------------------------------------------------------------------------------------------- memory
@@ -210,8 +222,8 @@ def _since(since_s: float | None, now_s: float) -> float:
     return 0.0 if since_s is None else now_s - since_s
 
 
-def _next_deadline_s(view: View, memory: Memory, now_s: float) -> float | None:
-    """Seconds until one of the running clocks makes a difference."""
+def _next_deadline_s(view: View, memory: Memory, look_in_s: float | None, now_s: float) -> float | None:
+    """Seconds until one of the running clocks makes a difference, or it is time to ask for jobs."""
     node = view.answer.node if view.answer else None
     clocks = (
         (memory.silent_since_s, SILENCE_GRACE_S),
@@ -221,6 +233,7 @@ def _next_deadline_s(view: View, memory: Memory, now_s: float) -> float | None:
         (memory.untold_since_s, job_state_held_s(view.slurm_nodes)),
     )
     left = [since_s + grace_s - now_s for since_s, grace_s in clocks if since_s is not None]
+    left += [look_in_s] if look_in_s is not None else []
     return min((seconds for seconds in left if seconds > 0), default=None)
 
 
@@ -248,9 +261,15 @@ def _tell_slurm(view: View, node: SlurmNode, cause: DrainCause, *, may_delete: b
         actions.append(SetAddress(name=node.name, address=view.pod.status.pod_ip))
     if cause.want is Want.DRAIN and lost is None:
         actions += _drain(node, cause)
-    elif cause.want is Want.LIFT and node.is_drained_by_us and view.are_pods_known:
+    elif cause.want is Want.LIFT and _may_open(view, node):
         actions.append(UndrainNode(name=node.name, pod=view.pod))
     return actions
+
+
+def _may_open(view: View, node: SlurmNode) -> bool:
+    """A drain of ours, and the slurmd that is to take jobs is there: not only the record that the one before left."""
+    is_there = view.pod is not None and report.is_of_pod(node, view.pod)
+    return node.is_drained_by_us and view.are_pods_known and is_there
 
 
 def _is_sought_elsewhere(pod: Pod, node: SlurmNode) -> bool:
@@ -306,11 +325,13 @@ def _say_nothing(view: View, memory: Memory) -> Decision:
     That Slurm cannot be read is said once for the cluster (`sunkpy.syncer.outage`), not on each of its pods. The end of
     distrust brings all names back, so only an answer that is late is waited for.
     """
-    memory = msgspec.structs.replace(memory, drained=None, deletable=None, silent_since_s=None, untold_since_s=None)
+    memory = msgspec.structs.replace(
+        memory, drained=None, deletable=None, look=None, silent_since_s=None, untold_since_s=None
+    )
     is_late = view.answer is None or view.answer.is_trusted
     patch = None
     if view.pod is not None:
-        patch = _patch(view.pod, {names.ANNOTATION_DRAINED: None}, report.withdrawn_conditions(view.pod))
+        patch = _patch(view.pod, dict.fromkeys(report.RECEIPTS), report.withdrawn_conditions(view.pod))
     return Decision(actions=() if patch is None else (patch,), memory=memory, wants_next_answer=is_late)
 
 
@@ -324,30 +345,48 @@ def _tell_pod(pod: Pod, answer: Answer, memory: Memory, now_s: float) -> PatchPo
         conditions = tuple(c for c in conditions if c.type != names.CONDITION_CORDON)
         del annotations[names.ANNOTATION_DRAIN]
     if memory.silent_since_s is None or is_silent:
-        conditions += (report.registered_condition(node),)
-    claim = memory.drained
-    is_drained = claim is not None and _is_proved(claim, answer.number)
-    token = claim.token if claim is not None and is_drained else None
-    annotations[names.ANNOTATION_DRAINED] = token
-    if token is not None and _is_receipt_due(pod, token, now_s - memory.receipt_at_s):
-        return _patch(pod, annotations, conditions, receipt_age_s=max(0.0, now_s - answer.at_s))
-    return _patch(pod, annotations, conditions)
+        conditions += (report.registered_condition(pod, node),)
+    receipt = _receipt(pod, answer, memory, now_s)
+    annotations |= dict.fromkeys(report.RECEIPTS)
+    if receipt is None:
+        return _patch(pod, annotations, conditions)
+    patch = _patch(pod, annotations | {receipt.key: receipt.token}, conditions)
+    if not _is_receipt_due(pod, receipt, now_s - memory.receipt_at_s):
+        return patch
+    patch = patch or PatchPod(pod=pod, annotations={}, conditions=())
+    age_s = max(0.0, now_s - receipt.at_s)
+    return msgspec.structs.replace(patch, receipt_age_s=age_s, receipt_time=receipt.time_key)
 
 
-def _is_receipt_due(pod: Pod, token: str, age_s: float) -> bool:
-    stands = pod.annotations.get(names.ANNOTATION_DRAINED) == token and names.ANNOTATION_DRAINED_AT in pod.annotations
+class _Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer to the token: annotation `key` gets it, `time_key` the time at which Slurm was asked."""
+
+    key: str
+    time_key: str
+    token: str
+    at_s: float
+
+
+def _receipt(pod: Pod, answer: Answer, memory: Memory, now_s: float) -> _Receipt | None:
+    """Nothing runs there, or what runs there outlives its slurmd."""
+    claim, look = memory.drained, memory.look
+    if claim is not None and _is_proved(claim, answer.number):
+        key, time_key = names.ANNOTATION_DRAINED, names.ANNOTATION_DRAINED_AT
+        return _Receipt(key=key, time_key=time_key, token=claim.token, at_s=answer.at_s)
+    if look is not None and services.is_proved(look, services.question_of(pod, answer.node), now_s):
+        key, time_key = names.ANNOTATION_REPLACEABLE, names.ANNOTATION_REPLACEABLE_AT
+        return _Receipt(key=key, time_key=time_key, token=look.question.token, at_s=look.at_s)
+    return None
+
+
+def _is_receipt_due(pod: Pod, receipt: _Receipt, age_s: float) -> bool:
+    stands = pod.annotations.get(receipt.key) == receipt.token and receipt.time_key in pod.annotations
     return not stands or age_s >= RENEW_RECEIPT_S
 
 
-def _patch(
-    pod: Pod,
-    annotations: dict[str, str | None],
-    conditions: tuple[Condition, ...],
-    *,
-    receipt_age_s: float | None = None,
-) -> PatchPod | None:
+def _patch(pod: Pod, annotations: dict[str, str | None], conditions: tuple[Condition, ...]) -> PatchPod | None:
     new_annotations = report.changed(pod, annotations)
     new_conditions = report.differing(pod, conditions)
-    if not new_annotations and not new_conditions and receipt_age_s is None:
+    if not new_annotations and not new_conditions:
         return None
-    return PatchPod(pod=pod, annotations=new_annotations, conditions=new_conditions, receipt_age_s=receipt_age_s)
+    return PatchPod(pod=pod, annotations=new_annotations, conditions=new_conditions)

@@ -7,6 +7,10 @@ from sunkpy.core.mirror.actions import PatchPod
 from sunkpy.core.model.conditions import says_the_same
 from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.states import SlurmNode
+from sunkpy.core.model.times import parse_rfc3339
+
+RECEIPTS = (names.ANNOTATION_DRAINED, names.ANNOTATION_REPLACEABLE)
+"""The answers to the token of a removal: nothing runs there; what runs there outlives its slurmd."""
 
 _NOISE = frozenset({"DYNAMIC_NORM", "PLANNED"})  # true of every node of ours, or changing with each scheduling cycle
 _CLOSING = (names.ANNOTATION_PENDING_DELETION, names.ANNOTATION_CORDON)  # somebody waits for the jobs to end
@@ -52,7 +56,7 @@ def withdrawn_conditions(pod: Pod) -> tuple[Condition, ...]:
 
 def promises(pod: Pod) -> bool:
     """The pod says something that must not stand while Slurm cannot be read: a receipt, or that it may be evicted."""
-    return names.ANNOTATION_DRAINED in pod.annotations or bool(withdrawn_conditions(pod))
+    return any(receipt in pod.annotations for receipt in RECEIPTS) or bool(withdrawn_conditions(pod))
 
 
 def can_wait(pod: Pod, patch: PatchPod) -> bool:
@@ -68,13 +72,29 @@ def can_wait(pod: Pod, patch: PatchPod) -> bool:
     return is_of_jobs and is_told and not is_to_close and not pod.is_condition_true(names.CONDITION_DRAIN)
 
 
-def registered_condition(node: SlurmNode | None) -> Condition:
-    """The readiness gate: True while Slurm knows the node and can use it, or only drains it."""
-    is_registered = node is not None and node.is_registered
-    if is_registered:
-        return _condition(names.READINESS_GATE, True, "Registered")
-    text = f"Slurm says {shown_state(node)}" if node else "Slurm has no node of this name yet"
-    return _condition(names.READINESS_GATE, False, "NotRegistered", text)
+def registered_condition(pod: Pod, node: SlurmNode | None) -> Condition:
+    """The readiness gate: True while Slurm knows this pod's node and can use it, or only drains it."""
+    if node is None:
+        return _condition(names.READINESS_GATE, False, "NotRegistered", "Slurm has no node of this name yet")
+    if not node.is_registered:
+        return _condition(names.READINESS_GATE, False, "NotRegistered", f"Slurm says {shown_state(node)}")
+    if not is_of_pod(node, pod):
+        return _condition(names.READINESS_GATE, False, "NotRegistered", "Slurm knows the slurmd of an earlier pod")
+    return _condition(names.READINESS_GATE, True, "Registered")
+
+
+def is_of_pod(node: SlurmNode, pod: Pod) -> bool:
+    """The slurmd that registered last is this pod's, not that of the pod before, as far as Slurm tells.
+
+    The record of a node with jobs stays when its pod goes, and for minutes as if nothing had happened. Both times are
+    of the clock of the machine; should that have been set back in between, the address tells.
+    """
+    if not node.slurmd_since_s:
+        return True
+    started, ip = pod.status.start_time, pod.status.pod_ip
+    if started is None:
+        return False
+    return node.slurmd_since_s >= parse_rfc3339(started).timestamp() or (bool(ip) and node.address == ip)
 
 
 def shown_state(node: SlurmNode) -> str:

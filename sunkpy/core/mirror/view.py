@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from sunkpy.core.mirror.actions import SlurmWrite
+from sunkpy.core.mirror.services import Look
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
 
@@ -40,6 +41,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
     `silent_since_s`: Slurm says NOT_RESPONDING. `unready_since_s`: the pod's containers are not ready although Slurm
     has the node. `podless_since_s`: there is no pod. `drained`, `deletable`: claims that wait for a second answer.
+    `look`: what the jobs on the node were found to be, when they were last asked for (`services`).
     `untold_since_s`: jobs came or went that the pod was not told of. `receipt_at_s`: when the receipt was last written.
     `wrote_at_s`, `wrote`: when Slurm was last written to, and what; older answers do not show it yet.
     """
@@ -49,6 +51,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     podless_since_s: float | None = None
     drained: Claim | None = None
     deletable: Claim | None = None
+    look: Look | None = None
     untold_since_s: float | None = None
     receipt_at_s: float = float("-inf")
     wrote_at_s: float = float("-inf")

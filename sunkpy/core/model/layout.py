@@ -1,12 +1,14 @@
 """How the tasks of a job lie on its nodes: per node, in the job's own order, how many.
 
-The order is Slurm's (that of the topology, or of registration), and neighbours in it are neighbours in the network: it
-is never sorted. Slurm does not tell the tasks per node of a job without steps; they follow from what it allocated.
+The order is Slurm's: of nodes that come and go it is that in which they first registered, whatever its topology plugin
+knows of switches (slurmctld, read_config.c: only nodes of slurm.conf are sorted). So those of one switch are neighbours
+only where somebody else says which they are. Slurm does not tell the tasks per node of a job without steps; they follow
+from what it allocated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -23,24 +25,32 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lay_out(shares: Sequence[Share], *, tasks: int, task: Share) -> Layout:
-    """As many tasks on each node as fit into the job's share of it, in order, at least one on each and `tasks` in all.
+    """As many tasks on each node as fit into the job's share of it, at least one on each and `tasks` in all.
 
-    A job that has whole nodes, or whole cores of several threads, has more than its tasks need: then the first nodes
-    are filled first.
+    A job that has whole nodes, or whole cores of several threads, has more than its tasks need: then they lie as evenly
+    as they fit, the first nodes first, for its memory was asked so.
     """
-    left, layout = tasks, []
-    for number, share in enumerate(shares):
-        nodes_after = len(shares) - number - 1
-        here = max(1, min(_fitting(share, task), left - nodes_after))
-        layout.append((share.node, here))
-        left -= here
-    return tuple(layout)
+    counts, most = [1] * len(shares), [_fitting(share, task) for share in shares]
+    left = tasks - len(shares)
+    while left > 0 and (open_nodes := [at for at, count in enumerate(counts) if count < most[at]]):
+        for at in open_nodes[:left]:
+            counts[at] += 1
+        left -= len(open_nodes[:left])
+    return tuple((share.node, count) for share, count in zip(shares, counts, strict=True))
 
 
 def spread(nodes: Sequence[str], tasks: int) -> Layout:
     """The same number on each node, one more on the first ones: when no more than the nodes is known."""
     each, more = divmod(tasks, len(nodes)) if nodes else (0, 0)
     return tuple((node, max(1, each + (number < more))) for number, node in enumerate(nodes))
+
+
+def grouped(nodes: Iterable[str], group_of: Callable[[str], str]) -> tuple[str, ...]:
+    """The same nodes, one group after the other, in the order of the first of each; a node of no group stands alone."""
+    nodes = tuple(nodes)
+    groups = {node: group_of(node) or node for node in nodes}
+    rank = {group: at for at, group in enumerate(dict.fromkeys(groups.values()))}
+    return tuple(sorted(nodes, key=lambda node: rank[groups[node]]))
 
 
 def _fitting(share: Share, task: Share) -> int:

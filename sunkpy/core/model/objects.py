@@ -272,6 +272,24 @@ class SchedulingGroup(Wire, frozen=True, kw_only=True):
     pod_group_name: str = ""
 
 
+class ClaimSource(Wire, frozen=True, kw_only=True):
+    """The claim that a volume of a pod names, in the pod's namespace."""
+
+    claim_name: str = ""
+
+
+class EphemeralSource(Wire, frozen=True, kw_only=True):
+    """A claim is made for this volume alone: `<pod>-<volume>`."""
+
+
+class PodVolume(Wire, frozen=True, kw_only=True):
+    """A volume of a pod; most kinds have no fields here, for they can be had on any node."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: EphemeralSource | None = None
+
+
 class PodSpec(Wire, frozen=True, kw_only=True):
     """What the pod asks for."""
 
@@ -290,6 +308,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     restart_policy: str = "Always"
     priority: int | None = None
     resource_claims: tuple[ResourceClaim, ...] = ()
+    volumes: tuple[PodVolume, ...] = ()
     workload_ref: WorkloadReference | None = None
     scheduling_group: SchedulingGroup | None = None
 
@@ -321,6 +340,7 @@ class ContainerStatus(Wire, frozen=True, kw_only=True):
     ready: bool = False
     restart_count: int = 0
     state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
 
 
 class PodStatus(Wire, frozen=True, kw_only=True):

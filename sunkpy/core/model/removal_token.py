@@ -7,12 +7,16 @@ another one, so an answer to an earlier one never counts; the cause is for peopl
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.times import parse_rfc3339
+
+CAUSE_ROLLOUT: Final = "rollout"
+"""The cause of a removal after which a slurmd pod of the same Slurm node comes."""
 
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
 

@@ -41,17 +41,24 @@ class NodeComment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node as slurmctld reports it. Memory in MiB; `address` is where slurmctld looks for its slurmd."""
+    """A node as slurmctld reports it. Memory in MiB; `address` is where slurmctld looks for its slurmd.
+
+    `slurmd_since_s` is when the slurmd started that registered last, by the clock of its machine; 0 when slurmctld has
+    heard of none since it started itself.
+    """
 
     name: str
     state: frozenset[str] = frozenset()
     reason: str = ""
     comment: str = ""
     address: str = ""
+    slurmd_since_s: int = 0
     cpus: int = 0
     alloc_cpus: int = 0
     memory_mib: int = 0
+    alloc_memory_mib: int = 0
     gres: str = ""
+    features: frozenset[str] = frozenset()
 
     @property
     def is_drain(self) -> bool:

@@ -38,17 +38,25 @@ class CancelPending(msgspec.Struct, frozen=True):
     pod: Pod
 
 
+class TellJobs(msgspec.Struct, frozen=True):
+    """Name the jobs of the pods on its node to the syncer, which asks Slurm whether they outlive the slurmd."""
+
+    pod: Pod
+    jobs: str
+
+
 class DeletePod(msgspec.Struct, frozen=True):
     """Delete exactly this pod as it was seen (uid and resourceVersion).
 
-    `why` is `drained`, `failed` (a finished pod makes room for the next try) or `drain-timeout`.
+    `why` is `drained`, `replaced` (what runs there outlives it), `failed` (a finished pod makes room for the next try)
+    or `drain-timeout`.
     """
 
     pod: Pod
     why: str
 
 
-RemovalStep = MarkPending | CancelPending | DeletePod
+RemovalStep = MarkPending | CancelPending | TellJobs | DeletePod
 """What happens to a pod that has to go, or no longer has to."""
 
 FinalizerStep = AddFinalizer | RemoveFinalizer

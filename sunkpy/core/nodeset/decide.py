@@ -22,7 +22,7 @@ from sunkpy.core.nodeset.actions import AddFinalizer, NodeSetAction, RemoveFinal
 from sunkpy.core.nodeset.creation import count_missing, plan_creations
 from sunkpy.core.nodeset.pod_state import RemovalOrder
 from sunkpy.core.nodeset.removal import RemovalCause, find_overdue, next_look_s, plan_removals
-from sunkpy.core.nodeset.rollout import choose_for_rollout, max_unavailable
+from sunkpy.core.nodeset.rollout import choose_for_rollout, choose_replaceable, max_unavailable
 from sunkpy.core.nodeset.verdict import JudgedPod, Trait
 from sunkpy.core.nodeset.world import WAVE, World
 
@@ -58,7 +58,7 @@ def decide_nodeset(world: World) -> Plan:
     leaving, held, cap = _hold_mass_removal(world)
     wanted_gone = _choose_wanted_gone(world, leaving, desired)
     hold = [] if names.FINALIZER_NODESET in world.nodeset.metadata.finalizers else [AddFinalizer()]
-    removals = plan_removals(world, wanted_gone)
+    removals = plan_removals(world, wanted_gone, choose_replaceable(world, wanted_gone))
     missing = count_missing(world, desired)
     creations = plan_creations(world, missing)
     return Plan(

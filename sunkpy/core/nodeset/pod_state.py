@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
-from sunkpy.core.model.removal_token import token_of
+from sunkpy.core.model.removal_token import CAUSE_ROLLOUT, token_of
 from sunkpy.core.model.times import parse_rfc3339
 
 RemovalOrder = tuple[bool, int, float, str]
@@ -19,6 +19,18 @@ def is_answered(pod: Pod) -> bool:
     """The syncer has answered exactly the token that is on the pod."""
     token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
     return token is not None and pod.annotations.get(names.ANNOTATION_DRAINED) == token
+
+
+def is_marked_by_roll(pod: Pod) -> bool:
+    """It is to make room for a pod of the same node."""
+    token = token_of(pod)
+    return token is not None and token.cause == CAUSE_ROLLOUT
+
+
+def is_replaceable(pod: Pod) -> bool:
+    """The syncer has answered exactly the token that is on the pod: what runs there outlives its slurmd."""
+    token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
+    return is_marked_by_roll(pod) and pod.annotations.get(names.ANNOTATION_REPLACEABLE) == token
 
 
 def is_updated(pod: Pod, wanted_hash: str) -> bool:

@@ -7,6 +7,10 @@ third is young is deleted, and not while its condition `SlurmRunning` is True (`
 Taking the token away calls the removal off; a later token is another one, so an old answer never counts for a new
 question. The delete itself names uid and resourceVersion, so it fails when the pod has changed since.
 
+One cause is answered sooner: a roll makes room for a pod of the same Slurm node, and what runs there may outlive the
+slurmd in between. Then the syncer copies the token to `sunkpy.dev/replaceable`, which counts for nothing else
+(`core.mirror.services`, `rollout.choose_replaceable`). For that it is told which jobs the pods on the node have.
+
 So a pod that stays although it was to go waits for its jobs, for the syncer's answer, or for both: compare the two
 annotations. The operator's one way around is `drainTimeoutPolicy: Force`, which somebody has to write.
 
@@ -17,16 +21,16 @@ fail one after the other, after a pause that grows with each.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import chain, islice
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.model.removal_token import Token, token_of
+from sunkpy.core.model.removal_token import CAUSE_ROLLOUT, Token, token_of
 from sunkpy.core.model.times import backoff_s, parse_rfc3339
-from sunkpy.core.nodeset.actions import CancelPending, DeletePod, MarkPending, RemovalStep
-from sunkpy.core.nodeset.pod_state import is_answered
+from sunkpy.core.nodeset.actions import CancelPending, DeletePod, MarkPending, RemovalStep, TellJobs
+from sunkpy.core.nodeset.pod_state import is_answered, is_replaceable
 from sunkpy.core.nodeset.slurmd_pod import node_of
 from sunkpy.core.nodeset.verdict import Trait
 from sunkpy.core.nodeset.world import WAVE, World
@@ -41,17 +45,23 @@ class RemovalCause(enum.StrEnum):
     """Why a pod has to go; part of the token, so people read it in Slurm's drain reason."""
 
     SCALE_DOWN = "scale-down"
-    ROLLOUT = "rollout"
+    ROLLOUT = CAUSE_ROLLOUT
     NODESET_DELETED = "nodeset-deleted"
     NODE_LEFT = "node-left"
 
 
-def plan_removals(world: World, wanted_gone: Mapping[str, RemovalCause]) -> list[RemovalStep]:
+def plan_removals(
+    world: World, wanted_gone: Mapping[str, RemovalCause], replaceable: Collection[str] = ()
+) -> list[RemovalStep]:
     """Steps of pods that are to go, and of those that are to stay after all: a wave, and one more if there are more.
 
-    What keeps a pod, and what gives its node back, comes before what begins another removal.
+    What keeps a pod, and what gives its node back, comes before what begins another removal. `replaceable` are uids of
+    pods that a roll may take from under what runs there.
     """
-    steps = (_next_step(world, pod, wanted_gone.get(pod.uid)) for pod in _in_question(world, wanted_gone))
+    steps = (
+        DeletePod(pod, "replaced") if pod.uid in replaceable else _next_step(world, pod, wanted_gone.get(pod.uid))
+        for pod in _in_question(world, wanted_gone)
+    )
     return list(islice((step for step in steps if step is not None), WAVE + 1))
 
 
@@ -62,7 +72,8 @@ def _in_question(world: World, wanted_gone: Mapping[str, RemovalCause]) -> Itera
     called_off = marked.keys() - wanted_gone.keys()
     may_be_due = marked if world.nodeset.spec.drain_timeout_seconds is not None else survey.those(Trait.ANSWERED)
     unmarked = (uid for uid in wanted_gone if uid not in marked)
-    for uid in dict.fromkeys(chain(called_off, may_be_due, finished, unmarked)):
+    replaceable, untold = survey.those(Trait.REPLACEABLE), survey.those(Trait.UNTOLD)
+    for uid in dict.fromkeys(chain(called_off, may_be_due, finished, replaceable, untold, unmarked)):
         yield survey.pods[uid].pod
 
 
@@ -90,7 +101,8 @@ def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalSte
         return DeletePod(pod, "drained")
     if _is_overdue(world, pod) and world.nodeset.spec.drain_timeout_policy == "Force":
         return DeletePod(pod, "drain-timeout")
-    return None
+    untold = world.survey.those(Trait.UNTOLD).get(pod.uid)
+    return TellJobs(pod, untold.jobs) if untold is not None and cause is RemovalCause.ROLLOUT else None
 
 
 def is_cleared(pod: Pod, now: datetime) -> bool:
@@ -98,12 +110,17 @@ def is_cleared(pod: Pod, now: datetime) -> bool:
 
     Who drained the node may open it again, and a syncer that is away takes no receipt back; so an old one is none.
     """
-    return is_answered(pod) and _is_fresh(pod, now)
+    return is_answered(pod) and _is_fresh(pod.annotations.get(names.ANNOTATION_DRAINED_AT, ""), now)
 
 
-def _is_fresh(pod: Pod, now: datetime) -> bool:
+def may_be_replaced(pod: Pod, now: datetime) -> bool:
+    """As `is_cleared`, for a roll alone: what runs there outlives its slurmd, if the next one comes soon."""
+    return is_replaceable(pod) and _is_fresh(pod.annotations.get(names.ANNOTATION_REPLACEABLE_AT, ""), now)
+
+
+def _is_fresh(time: str, now: datetime) -> bool:
     try:
-        since = parse_rfc3339(pod.annotations.get(names.ANNOTATION_DRAINED_AT, ""))
+        since = parse_rfc3339(time)
         return (now - since).total_seconds() < RECEIPT_HOLDS_S
     except (ValueError, TypeError):
         return False  # no time, or one without a zone

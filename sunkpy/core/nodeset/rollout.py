@@ -7,19 +7,23 @@ in which every pod is unavailable, does not let the roll mark the whole set.
 
 A pod that *cannot* move (`is_stranded`: its machine is dead, or somebody holds it DOWN in Slurm) would use up both for
 ever. Such pods are set aside, up to a fifth of the set or one; more than that is no accident, and they count.
+
+Services outlive their slurmd, but not for ever: a slurmd that is not back within `SlurmdTimeout` costs them their node.
+So a template that has not yet shown an available pod takes one pod from under services, and waits for the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.nodeset.pod_state import is_available
-from sunkpy.core.nodeset.removal import RemovalCause
+from sunkpy.core.nodeset.removal import RemovalCause, may_be_replaced
 from sunkpy.core.nodeset.spec import UpdateStrategy
 from sunkpy.core.nodeset.survey import Survey
 from sunkpy.core.nodeset.verdict import Trait
+from sunkpy.core.nodeset.world import World
 
 
 def max_unavailable(strategy: UpdateStrategy, total: int) -> int:
@@ -58,6 +62,35 @@ def choose_for_rollout(survey: Survey, gone: Collection[str], *, total: int, lim
         under_way += 1
         unavailable += is_available(pod)
     return chosen
+
+
+def choose_replaceable(world: World, wanted_gone: Mapping[str, RemovalCause]) -> frozenset[str]:
+    """Uids of pods that the roll takes now although services are on their nodes.
+
+    None where `replicas` says how many: the next pod might be made on another node.
+    """
+    survey = world.survey
+    if world.nodeset.spec.replicas is not None:
+        return frozenset()
+    ready = [
+        judged.pod
+        for uid, judged in survey.those(Trait.REPLACEABLE).items()
+        if wanted_gone.get(uid) is RemovalCause.ROLLOUT and may_be_replaced(judged.pod, world.now)
+    ]
+    if not survey.counts[Trait.PROVEN]:
+        ready = [] if _is_one_under_way(survey) else sorted(ready, key=_soonest_lost)[:1]
+    return frozenset(pod.uid for pod in ready)
+
+
+def _soonest_lost(pod: Pod) -> tuple[bool, str]:
+    """Where a template before brought no slurmd, Slurm counts down already."""
+    return (pod.is_condition_true("Ready"), pod.uid)
+
+
+def _is_one_under_way(survey: Survey) -> bool:
+    """Some pod is going, to be made, or starting; one that cannot move is not waited for."""
+    stranded = sum(Trait.ON_THE_WAY in judged.traits for judged in survey.those(Trait.STRANDED).values())
+    return len(survey.free) > 0 or survey.counts[Trait.ON_THE_WAY] > stranded
 
 
 def _set_aside(survey: Survey, total: int) -> frozenset[str]:

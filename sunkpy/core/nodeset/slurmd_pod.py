@@ -44,6 +44,7 @@ def build_pod(nodeset: NodeSet, node: Node, name: str) -> Json:
     notes = {
         **_child(metadata, "annotations"),
         names.ANNOTATION_OFFERED: offer(nodeset, node),
+        names.ANNOTATION_FEATURES: features(nodeset),
         **_told_at_birth(node),
     }
     spec["hostname"] = name
@@ -104,7 +105,7 @@ def slurmd_env(nodeset: NodeSet, node: Node, name: str) -> list[Json]:
         "SUNKPY_CPUS": str(cpus_offered(node, nodeset.spec.reserved)),
         "SUNKPY_MEMORY_MIB": str(memory_offered_mib(node, nodeset.spec.reserved)),
         "SUNKPY_GRES": gres_offered(nodeset, node),
-        "SUNKPY_FEATURES": ",".join(dict.fromkeys((nodeset.name, *nodeset.spec.features))),
+        "SUNKPY_FEATURES": features(nodeset),
         "SUNKPY_START_DRAINED": start_drained(node) or "",
         "SUNKPY_COMMENT": json.dumps(comment, separators=(",", ":")),
     }
@@ -129,6 +130,11 @@ def offer(nodeset: NodeSet, node: Node) -> str:
     """All that a node tells Slurm through the pod, as one text: `cpus=8 memory=32256 gres=gpu:h100:8`."""
     cpus, memory = cpus_offered(node, nodeset.spec.reserved), memory_offered_mib(node, nodeset.spec.reserved)
     return f"cpus={cpus} memory={memory} gres={gres_offered(nodeset, node)}"
+
+
+def features(nodeset: NodeSet) -> str:
+    """Those of the Slurm nodes: `gpu,ib`."""
+    return ",".join(dict.fromkeys((nodeset.name, *nodeset.spec.features)))
 
 
 def changed_offer(nodeset: NodeSet, node: Node | None, pod: Pod) -> str:

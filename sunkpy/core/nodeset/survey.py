@@ -23,6 +23,8 @@ H = TypeVar("H", bound=Hashable)
 _FOUND_AGAIN = frozenset(
     {
         Trait.STAYING_UNREADY,
+        Trait.REPLACEABLE,
+        Trait.UNTOLD,
         Trait.STRANDED,
         Trait.OLD_TEMPLATE,
         Trait.LEAVING,

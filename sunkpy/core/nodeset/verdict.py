@@ -21,11 +21,14 @@ from sunkpy.core.nodeset.pod_state import (
     RemovalOrder,
     is_answered,
     is_available,
+    is_marked_by_roll,
     is_on_the_way,
+    is_replaceable,
     is_stranded,
     is_updated,
     removal_order,
 )
+from sunkpy.core.nodeset.services import has_successor, jobs_of_pods
 from sunkpy.core.nodeset.slurmd_pod import changed_offer
 from sunkpy.core.nodeset.wanted import Wanted
 
@@ -59,6 +62,9 @@ class Trait(enum.IntEnum):
     STAYING_AVAILABLE = enum.auto()
     STAYING_UPDATED = enum.auto()
     STAYING_UNREADY = enum.auto()
+    PROVEN = enum.auto()  # staying and available, as a pod would be made now
+    REPLACEABLE = enum.auto()  # staying; what runs there outlives it, and the next pod is the same Slurm node
+    UNTOLD = enum.auto()  # staying; the jobs of pods on its node are others than it says
     ON_THE_WAY = enum.auto()  # staying, between the old template and the new
     STRANDED = enum.auto()  # staying, and no roll can move it
     OUTDATED = enum.auto()  # staying, made from another template or for another offer
@@ -73,13 +79,17 @@ class Trait(enum.IntEnum):
 
 
 class JudgedPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A slurmd pod of the NodeSet; `order` says which of several goes first, `offer` what its node offers by now."""
+    """A slurmd pod of the NodeSet; `order` says which of several goes first, `offer` what its node offers by now.
+
+    `jobs` are those of the pods on its node, told while a roll waits for them.
+    """
 
     pod: Pod
     traits: frozenset[Trait]
     order: RemovalOrder
     fits: bool
     offer: str = ""
+    jobs: str = ""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,11 +170,17 @@ def _judge_stayer(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> Ju
     other_offer = changed_offer(wanted.nodeset, view.node, pod)
     is_of_template = is_updated(pod, wanted.hash)
     is_current = is_of_template and not (other_offer and pod.uid in view.lasting_offers)
+    is_rolled = is_marked_by_roll(pod)
+    is_followed = is_rolled and _is_followed(wanted, view, pod)
+    jobs = jobs_of_pods(view.occupants) if is_followed else ""
     found = {
         Trait.STAYING: True,
         Trait.STAYING_AVAILABLE: is_available(pod),
         Trait.STAYING_UPDATED: is_of_template,
         Trait.STAYING_UNREADY: not pod.is_condition_true("Ready"),
+        Trait.PROVEN: is_current and is_available(pod),
+        Trait.REPLACEABLE: is_followed and is_replaceable(pod),
+        Trait.UNTOLD: is_rolled and pod.annotations.get(names.ANNOTATION_JOBS, "") != jobs,
         Trait.ON_THE_WAY: is_on_the_way(pod, is_current=is_current),
         Trait.STRANDED: is_stranded(pod, view.node),
         Trait.OUTDATED: not is_current,
@@ -177,7 +193,17 @@ def _judge_stayer(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> Ju
         order=removal_order(pod),
         fits=fits,
         offer=other_offer,
+        jobs=jobs,
     )
+
+
+def _is_followed(wanted: Wanted, view: NodeView, pod: Pod) -> bool:
+    """Were the pod gone, the next one would be made here, beside all that is on the node, and be the same Slurm node.
+
+    A template may ask for more than the one before, of a node that others have filled meanwhile.
+    """
+    is_alone = all(other.uid == pod.uid for other in view.slurmd_pods)
+    return is_alone and _exclude(wanted, view, (), ()) is None and has_successor(wanted.nodeset, view.node, pod)
 
 
 def _judge_leaver(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> JudgedPod:

@@ -14,7 +14,7 @@ small are excluded.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from typing import Final
 
 import msgspec
@@ -37,10 +37,10 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     needs: Mapping[str, int]
     apart: bool = False
-    excluded: Container[str] = ()
+    excluded: Set[str] = frozenset()
     refused: Container[str] = ()
     alone: bool = False
-    rivals: Sequence[Container[str]] = ()
+    rivals: Sequence[Set[str]] = ()
 
 
 class _Domain(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,8 @@
 """The Slurm nodes that a pod may use, by the rules of Kubernetes that Slurm does not know.
 
-Slurm places the job; so that it never places it where the pod must not go, all other nodes are excluded from the job.
+Slurm places the job; so that it never places it where the pod must not go, all other nodes are excluded from the job:
+whole NodeSets by the features of those that are left, so that no node that joins them later concerns a job that waits,
+and single nodes by name.
 Only lasting facts count: labels, taints, sizes, daemons. What is full, cordoned, not ready or drained now is Slurm's
 own business: the syncer drains such nodes there, and the job waits in the queue as it should.
 """
@@ -33,13 +35,15 @@ TRANSIENT_TAINTS = frozenset({
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A Slurm node that stands for a Kubernetes node.
 
-    `slurm` is what slurmctld says of it, once that is known; `taken` what pods take of it that are none of Slurm's.
+    `slurm` is what slurmctld says of it, once that is known; `taken` what pods take of it that are none of Slurm's;
+    `nodeset` the NodeSet that it belongs to, which is a feature of the Slurm node.
     """
 
     slurm_node: str
     node: Node
     slurm: SlurmNode | None = None
     taken: dict[str, int] = {}
+    nodeset: str = ""
 
 
 Size = tuple[int, int, int]
@@ -55,18 +59,27 @@ def size_of(amounts: Mapping[str, int]) -> Size:
 class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
     """The Slurm nodes that a pod may use, and why not the others: Slurm node → reason. Names are sorted.
 
-    `sizes`: those that occur among the eligible nodes; empty when they are not known.
+    `sizes`: those that occur among the eligible nodes; empty when they are not known. `features`: each of the eligible
+    nodes has one of these, and no node `outside` has any; empty when only names tell them apart.
     """
 
     eligible: tuple[str, ...]
     refused: dict[str, str] = {}
     sizes: frozenset[Size] = frozenset()
+    features: tuple[str, ...] = ()
+    outside: frozenset[str] = frozenset()
 
     def has_room_for(self, needs: Mapping[str, int]) -> bool:
         """One of the nodes is as large as that, when nobody else is on it."""
         return not self.sizes or any(
             all(has >= wants for has, wants in zip(size, size_of(needs), strict=True)) for size in self.sizes
         )
+
+    def slots_on_smallest(self, needs: Mapping[str, int]) -> int:
+        """How many times that fits on each of those nodes on which it fits; 0 when it is not known."""
+        wants = size_of(needs)
+        fitting = (min(has // want for has, want in zip(size, wants, strict=True) if want) for size in self.sizes)
+        return min((times for times in fitting if times), default=0)
 
 
 def eligible_nodes(spec: PodSpec, candidates: Iterable[Candidate], *, gpu_resources: Mapping[str, str]) -> Eligibility:
@@ -78,11 +91,12 @@ def eligible_nodes(spec: PodSpec, candidates: Iterable[Candidate], *, gpu_resour
     needs = matching.pod_requests(spec)
     candidates = tuple(candidates)
     verdicts = {c.slurm_node: _refusal(spec, needs, c, gpu_resources) for c in candidates}
-    return Eligibility(
+    found = Eligibility(
         sizes=frozenset(room(c) for c in candidates if verdicts[c.slurm_node] is None),
         eligible=tuple(sorted(name for name, why in verdicts.items() if why is None)),
         refused={name: why for name, why in sorted(verdicts.items()) if why is not None},
     )
+    return _by_features(found, candidates)
 
 
 def in_common(eligibilities: Sequence[Eligibility | None]) -> Eligibility | None:
@@ -95,7 +109,8 @@ def in_common(eligibilities: Sequence[Eligibility | None]) -> Eligibility | None
             common = each
             continue
         refused = dict(sorted((each.refused | common.refused).items()))
-        common = Eligibility(
+        common = msgspec.structs.replace(
+            common,
             eligible=tuple(n for n in common.eligible if n not in refused),
             refused=refused,
             sizes=common.sizes & each.sizes,
@@ -110,7 +125,7 @@ def minus(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibili
         return eligibility
     left = tuple(name for name in eligibility.eligible if name not in taken)
     refused = dict(sorted((eligibility.refused | taken).items()))
-    return Eligibility(eligible=left, refused=refused, sizes=eligibility.sizes)
+    return msgspec.structs.replace(eligibility, eligible=left, refused=refused)
 
 
 def without(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibility:
@@ -121,8 +136,34 @@ def without(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibi
 
 
 def excluded(eligibility: Eligibility) -> tuple[str, ...]:
-    """What to exclude from the job: nothing when every node will do."""
-    return tuple(sorted(eligibility.refused))
+    """What to exclude from the job by name: nothing when every node will do, or features say which."""
+    return tuple(sorted(name for name in eligibility.refused if name not in eligibility.outside))
+
+
+def by_names(eligibility: Eligibility) -> Eligibility:
+    """The same, for a job of which features cannot be asked."""
+    return msgspec.structs.replace(eligibility, features=(), outside=frozenset())
+
+
+def _by_features(eligibility: Eligibility, candidates: Iterable[Candidate]) -> Eligibility:
+    """The same, with the NodeSets of the eligible nodes as features, if that spares some names."""
+    known = {c.slurm_node: c for c in candidates if c.slurm is not None}
+    eligible = [known[name] for name in eligibility.eligible if name in known]
+    if len(eligible) < len(eligibility.eligible) or not all(_is_of_its_nodeset(c) for c in eligible):
+        return eligibility
+    features = frozenset(c.nodeset for c in eligible)
+    outside = frozenset(name for name in eligibility.refused if name in known and not _has_any(known[name], features))
+    if not eligible or not outside:
+        return eligibility
+    return msgspec.structs.replace(eligibility, features=tuple(sorted(features)), outside=outside)
+
+
+def _is_of_its_nodeset(candidate: Candidate) -> bool:
+    return bool(candidate.nodeset) and _has_any(candidate, frozenset({candidate.nodeset}))
+
+
+def _has_any(candidate: Candidate, features: frozenset[str]) -> bool:
+    return candidate.slurm is not None and not candidate.slurm.features.isdisjoint(features)
 
 
 def explain_eligibility(eligibility: Eligibility) -> str:

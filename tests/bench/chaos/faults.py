@@ -29,6 +29,8 @@ from tests.e2e import processes
 PATIENCE_S = 100.0
 """Longer than the longest fault: slurmctld may be on the node that is cut off."""
 _UNDONE_ALREADY = ("Invalid node state specified", "Invalid node name specified")
+_PROGRAMS = {"mariadb": "mariadbd"}
+"""Of parts whose program has another name."""
 _ROLL = "chaos.sunkpy.dev/roll"
 
 
@@ -126,7 +128,7 @@ class Saboteur:
 
     def _kill(self, part: str) -> str:
         pods = processes.pods_of(self._stack, part)
-        return ", ".join(_kill_processes(pod, program=part) for pod in pods)
+        return ", ".join(_kill_processes(pod, program=_PROGRAMS.get(part, part)) for pod in pods)
 
     def _slurmd_pod(self, node: str) -> Pod:
         found = [pod for pod in self._stack.slurmd_pods() if pod.spec.node_name == node]

@@ -242,7 +242,7 @@ def lost_jobs(record: Record) -> Iterator[Violation]:
 def job_history(looks: Sequence[SlurmLook], name: str) -> list[tuple[float, Mapping[str, str]]]:
     """The record of a job each time it had changed, and when that was seen.
 
-    By name, which is unique: a slurmctld that lost its last seconds gives their job ids away again.
+    By name, which is unique: a slurmctld that lost its last seconds may give ids of allocations away again.
     """
     history: list[tuple[float, Mapping[str, str]]] = []
     for look in looks:

@@ -5,7 +5,8 @@ What the cluster makes of the plan is another matter: a fault that needs the api
 when each thing really happened.
 
 Faults are drawn from a bag that holds every kind, so that a few minutes see all of them once and half an hour each of
-them often; at most `AT_ONCE` last at the same time, and none meets another that would undo it.
+them often; at most `AT_ONCE` last at the same time, and none meets another that would undo it. The parts of accounting
+are killed beside that, by a plan of their own: nothing that the judge looks at may hang on them.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Fault(enum.StrEnum):
 
 
 PARTS = ("operator", "syncer", "scheduler", "slurmctld", "slurmrestd")
+ACCOUNTING = ("slurmdbd", "mariadb", "accounts")
+_ACCOUNTING_GAP_S = (40.0, 80.0)
 ADMIN_STATES = {Fault.DOWN: "down", Fault.DRAIN: "drain", Fault.FAIL: "fail"}
 ENDS_JOBS = frozenset({Fault.KILL_SLURMD, Fault.DELETE_SLURMD, Fault.CUT, Fault.DOWN, Fault.DOWN_RESUME})
 """Faults on a node for which Slurm may end the jobs there."""
@@ -140,8 +143,11 @@ def make_plan(*, seed: int, minutes: float, nodes: Sequence[str], with_faults: b
     quiet_s = end_s - min(max(end_s / 10, 75.0), 180.0)
     rng = random.Random(seed)
     jobs = plan_jobs(rng, until_s=quiet_s - 30, nodes=len(nodes), are_long=minutes >= 10, misbehave=with_faults)
-    faults = plan_faults(random.Random(seed), until_s=quiet_s, nodes=nodes) if with_faults else ()
-    return Plan(seed=seed, quiet_s=quiet_s, end_s=end_s, faults=faults, jobs=jobs)
+    if not with_faults:
+        return Plan(seed=seed, quiet_s=quiet_s, end_s=end_s, faults=(), jobs=jobs)
+    faults = plan_faults(random.Random(seed), until_s=quiet_s, nodes=nodes)
+    kills = plan_accounting(random.Random(f"{seed} accounting"), until_s=quiet_s)
+    return Plan(seed=seed, quiet_s=quiet_s, end_s=end_s, faults=in_order(faults + kills), jobs=jobs)
 
 
 # --------------------------------------------------------------------- faults
@@ -159,6 +165,24 @@ def plan_faults(rng: random.Random, *, until_s: float, nodes: Sequence[str]) -> 
             planned.append(drawn)
         at_s = round(at_s + rng.uniform(*_GAP_S), 1)
     return tuple(planned)
+
+
+def plan_accounting(rng: random.Random, *, until_s: float) -> tuple[PlannedFault, ...]:
+    """Kills of the parts of accounting, one after the other. Where one is not there, nothing happens."""
+    planned: list[PlannedFault] = []
+    bag: list[str] = []
+    at_s = round(rng.uniform(*_ACCOUNTING_GAP_S), 1)
+    while at_s < until_s:
+        bag = bag or rng.sample(ACCOUNTING, len(ACCOUNTING))
+        planned.append(PlannedFault(number=len(planned) + 1, at_s=at_s, fault=Fault.KILL, target=bag.pop()))
+        at_s = round(at_s + rng.uniform(*_ACCOUNTING_GAP_S), 1)
+    return tuple(planned)
+
+
+def in_order(faults: Sequence[PlannedFault]) -> tuple[PlannedFault, ...]:
+    """By time, and numbered so."""
+    sorted_ = sorted(faults, key=lambda fault: fault.at_s)
+    return tuple(msgspec.structs.replace(fault, number=number) for number, fault in enumerate(sorted_, start=1))
 
 
 def _draw(

@@ -1,4 +1,4 @@
-"""Container sshd of the login pod as a process: the image, with what the chart mounts and the rights that it gives.
+"""Container sshd of a login pod as a process: the image, with what the chart mounts and the rights that it gives.
 
 A root of its own that cannot be written to, the volumes bound into it, the capabilities of the chart and no others.
 What a kubelet would mount is read off the rendered chart, so the two are proved together.
@@ -24,7 +24,7 @@ from tests.polling import listens
 from tests.unit.charts.rendering import Manifest, of_kind, render
 
 _SSHD = (
-    "tmpfs:run", "tmpfs:tmp", "home:home", "people:var/lib/extrausers:ro", "ssh-keys:etc/ssh/people:ro",
+    "run:run", "tmpfs:tmp", "home:home", "people:var/lib/extrausers:ro", "ssh-keys:etc/ssh/people:ro",
     "config:config:ro", "keys:keys:ro", "directory/pipes:var/lib/sss/pipes:ro", "directory/mc:var/lib/sss/mc:ro",
 )  # fmt: skip
 _SSSD = ("tmpfs:run", "tmpfs:tmp", "tmpfs:etc/sssd", "tmpfs:var/log", "directory:var/lib/sss", "site:site:ro")
@@ -34,19 +34,21 @@ _OF_SLURM = ("slurm/run:run/slurm:ro", "slurm/etc:etc/slurm:ro")
 class LoginPod:
     """sshd for the people of some values. With `slurm`, the root of a real one, they have its commands.
 
-    `hosts`: names of servers that are on this machine.
+    `hosts`: names of servers that are on this machine. `person`: whose own it is.
     """
 
-    def __init__(self, folder: Path, suite: str, slurm: Path | None = None, *, hosts: Sequence[str] = ()) -> None:
-        self.folder, self._slurm = folder, slurm
+    def __init__(
+        self, folder: Path, suite: str, slurm: Path | None = None, *, hosts: Sequence[str] = (), person: str = ""
+    ) -> None:
+        self.folder, self._slurm, self._person = folder, slurm, person
         packages.ensure(CLIENT, progress=print)
         unpack(suite, ("login",), folder / "root")
-        for name in ("home", "people", "ssh-keys", "config", "keys", "site", "directory/pipes", "directory/mc"):
+        for name in ("home", "run", "people", "ssh-keys", "config", "keys", "site", "directory/pipes", "directory/mc"):
             (folder / name).mkdir(parents=True)
         for name in ("config", "keys", "site", "etc/ssh/people"):
             (folder / "root" / name).mkdir(exist_ok=True)
         (folder / "ssh-keys").chmod(0o1777)  # as the kubelet leaves the folder of a ConfigMap
-        for name in ("home", "directory", "directory/pipes", "directory/mc"):
+        for name in ("home", "run", "directory", "directory/pipes", "directory/mc"):
             (folder / name).chmod(0o777)
         (folder / "root/etc/hosts").write_text(f"127.0.0.1 {' '.join(('localhost', *hosts))}\n")
         host_key = folder / "keys/ssh_host_ed25519_key"
@@ -79,30 +81,54 @@ class LoginPod:
         self._manifests = manifests
 
     def _container(self, name: str) -> Manifest:
-        pod = of_kind(self._manifests, "StatefulSet")["demo-login"]["spec"]["template"]["spec"]
-        return next(each for each in (*pod["initContainers"], *pod["containers"]) if each["name"] == name)
+        pod = of_kind(self._manifests, "StatefulSet")[self._workload]["spec"]["template"]["spec"]
+        containers = (*pod.get("initContainers", ()), *pod["containers"])
+        return next(each for each in containers if each["name"] == name)
 
-    def start(self) -> None:
-        """sssd where values want one, make-homes, as the init container of that name, then sshd."""
+    @property
+    def _workload(self) -> str:
+        return f"demo-login-{self._person}" if self._person else "demo-login"
+
+    def start(self, env: Mapping[str, str] | None = None) -> None:
+        """sssd where values want one, make-homes, as the init container of that name, then sshd.
+
+        `env`: what of sshd's is another than the chart says, to wait less.
+        """
         if (self.folder / "site/sssd.conf").exists():
-            self._start("sssd", _SSSD)
+            self._start("sssd", _SSSD, {})
             pipe = self.folder / "directory/pipes/nss"
             assert wait_until(pipe.is_socket, timeout_s=60, every_s=0.1), self.log()
+        if not self._person:
+            self._make_homes()
+        self.start_again(env or {})
+        assert wait_until(lambda: listens(self.port), timeout_s=60, every_s=0.05), self.log()
+
+    def start_again(self, env: Mapping[str, str]) -> None:
+        """sshd alone, as a kubelet starts a container that has ended."""
+        self._start("sshd", _SSHD + (_OF_SLURM if self._slurm else ()), env)
+
+    def _make_homes(self) -> None:
         make_homes = ["chroot", self.folder / "root", "/usr/local/bin/make-homes", "1001"]
         binds = "mount --bind home root/home; mount --bind /dev root/dev; mount -t proc proc root/proc"
         script = f'cd {self.folder}; {binds}; exec "$@"'
         subprocess.run(["unshare", "--mount", "bash", "-ec", script, "-", *make_homes], check=True, timeout=60)
-        self._start("sshd", _SSHD + (_OF_SLURM if self._slurm else ()))
-        assert wait_until(lambda: listens(self.port), timeout_s=60, every_s=0.05), self.log()
 
-    def _start(self, name: str, mounts: tuple[str, ...]) -> None:
+    def _start(self, name: str, mounts: tuple[str, ...], env: Mapping[str, str]) -> None:
         container = self._container(name)
         added = container["securityContext"]["capabilities"].get("add", ())
         bounding = ",".join(("-all", *(f"+{each.lower()}" for each in added)))
         rights = (f"--bounding-set={bounding}", "--inh-caps=-all")
         environment = {"SUNKPY_LOOK_S": "0.2"}
-        environment |= {entry["name"]: entry["value"] for entry in container.get("env", ())}
+        environment |= {entry["name"]: entry["value"] for entry in container.get("env", ())} | dict(env)
         self._processes.append(start(self.folder, f"start-{name}", mounts=mounts, rights=rights, env=environment))
+
+    def ended(self) -> int:
+        """The exit code of its last process, when it ends."""
+        return self._processes[-1].wait(timeout=60)
+
+    def is_up(self) -> bool:
+        """Its last process runs."""
+        return self._processes[-1].poll() is None
 
     def log(self) -> str:
         """All that sshd has said."""
@@ -139,9 +165,14 @@ class LoginPod:
         assert code == 0, output + self.log()
         return time.monotonic() - start
 
-    def stop(self) -> None:
+    def kill(self) -> None:
         """Every process goes with its namespace."""
         for process in self._processes:
             process.kill()
             process.wait()
+        self._processes = []
+
+    def stop(self) -> None:
+        """Nothing is left."""
+        self.kill()
         shutil.rmtree(self.folder)

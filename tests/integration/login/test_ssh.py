@@ -23,15 +23,6 @@ SUITE = os.environ.get("SLURM_SUITE", "trixie")
 
 
 @pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
-    if os.geteuid() != 0:
-        pytest.skip("needs root: the daemons change their user")
-    real = RealSlurm(tmp_path_factory.mktemp("slurm"), SUITE)
-    yield real
-    real.stop()
-
-
-@pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Key]:
     folder = tmp_path_factory.mktemp("keys")
     return {name: Key(folder / name) for name in ("ann", "bob", "user1", "carl", "zoe")}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from sunkpy.core.model.states import JobId
 from sunkpy.runtime.settings import SlurmSettings
-from sunkpy.slurm import Slurm, errors
+from sunkpy.slurm import JobSubmission, Slurm, errors
 from tests.integration.slurm.daemons import NODE, RealSlurm
 from tests.polling import until
 
@@ -21,6 +22,19 @@ async def happens(real: RealSlurm, check: Callable[[], Awaitable[bool]]) -> None
         await until(check, timeout_s=40, what="what the test waits for")
     except TimeoutError as error:
         raise AssertionError(f"{error}:\n{real.logs()}") from None
+
+
+async def granted(real: RealSlurm, slurm: Slurm, job: JobSubmission) -> JobId:
+    """An allocation that Slurm has room for, past its Prolog."""
+    allocation = await slurm.allocate_now(job)
+    assert allocation is not None, real.logs()
+
+    async def runs() -> bool:
+        seen = await slurm.job(allocation.job_id)
+        return seen.is_running and seen.state_reason == "None"
+
+    await happens(real, runs)
+    return allocation.job_id
 
 
 async def is_usable(slurm: Slurm) -> bool:

@@ -52,15 +52,19 @@ PartitionName=high Nodes=ALL PriorityTier=10
 
 _START = """\
 #!/bin/bash
-mount -t proc proc /proc && mount -t tmpfs tmpfs /tmp && cd /tmp
+mount -t proc proc /proc && umount -l /mnt && mount -t tmpfs tmpfs /tmp && cd /tmp
 as() { local user=$1; shift; setpriv --reuid "$user" --regid "$user" --clear-groups "$@"; }
 keep() { while :; do "$@"; sleep 0.2; done; } # as its StatefulSet or DaemonSet would
-keep as slurm /usr/sbin/slurmctld -i -D >> /var/log/slurmctld.log 2>&1 &
+. /start-slurmctld
 . /start-machines
 export SLURM_JSON=compact SLURMRESTD_JSON=compact
 rest="slurmrestd -t 20 -s $2 -a rest_auth/jwt 127.0.0.1:$1"
 keep as slurmrestd env SLURM_JWT=daemon $rest >> /var/log/slurmrestd.log 2>&1 &
 while read -r signal name; do pkill "-$signal" -x "$name"; done
+"""
+
+KEEP_SLURMCTLD = """\
+keep as slurm /usr/sbin/slurmctld -i -D >> /var/log/slurmctld.log 2>&1 &
 """
 
 _ONE_SLURMD_CONF = """\
@@ -114,11 +118,13 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
     """What jobs run on: lines of slurm.conf, a script that starts it, and files that Slurm looks for beside its own.
 
     `chart`: slurm.conf of a chart, instead of the one of these tests; of what it says only addresses are changed.
+    `slurmctld`: what keeps slurmctld running.
     """
 
     conf: str = ""
     chart: str = ""
     start: str = ""
+    slurmctld: str = KEEP_SLURMCTLD
     files: Mapping[str, str] = {}
 
 
@@ -231,13 +237,16 @@ class RealSlurm:
                 _give(key, secrets.token_bytes(64), 401)
         (self.root / "etc/hosts").write_text("127.0.0.1 localhost\n")
         (self.root / "start-machines").write_text(machines.start)
+        (self.root / "start-slurmctld").write_text(machines.slurmctld)
         start = self.root / "start"
         start.write_text(_START)
         start.chmod(0o755)
         self.url = f"http://127.0.0.1:{rest_port}"
         plugins = "slurmctld,slurmdbd" if accounting else "slurmctld"
-        enter = f"exec chroot {self.root} /start {rest_port} {plugins}"
-        machine = f"mount --rbind /dev {self.root}/dev; mount --rbind /sys {self.root}/sys"
+        # As a container has it: from below a chroot Linux makes no user namespace.
+        enter = f"pivot_root . mnt && exec chroot . /start {rest_port} {plugins}"
+        own = f"mount --bind {self.root} {self.root}; cd {self.root}"
+        machine = f"{own}; mount --rbind /dev dev; mount --rbind /sys sys"
         into = f"hostname localhost; {machine}; {enter}"
         namespaces = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child"]
         self._process = subprocess.Popen([*namespaces, "bash", "-c", into], stdin=subprocess.PIPE, text=True)

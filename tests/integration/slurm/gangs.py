@@ -1,4 +1,4 @@
-"""A gang of three pods on a real Slurm of five nodes. Slurm is read, asked and told by the scheduler's own parts.
+"""A gang of pods on a real Slurm of five nodes. Slurm is read, asked and told by the scheduler's own parts.
 
 The pods are values: what was decided about them counts as done, as if kubelets and apiserver had been told.
 """
@@ -6,12 +6,16 @@ The pods are values: what was decided about them counts as done, as if kubelets 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from sunkpy.core import names
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, identify
@@ -21,7 +25,7 @@ from sunkpy.core.gang.request import Policy
 from sunkpy.core.gang.view import GangView
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
-from sunkpy.core.placement.eligibility import Eligibility
+from sunkpy.core.placement.eligibility import Eligibility, Size
 from sunkpy.runtime.queue import WorkQueue
 from sunkpy.scheduler.claims import Claims
 from sunkpy.scheduler.entries import GangEntry
@@ -56,38 +60,65 @@ echo "$SLURM_JOB_ID $SLURMD_NODENAME" >> /var/log/epilogs
 """
 
 _PRIVATE: Final = ("/tmp", "/run", "/var/spool/slurmd")
+_DEVICES: Final = Path("/dev/sunkpy")
 
 
-def five_nodes() -> Machines:
-    """Each has a slurmd that signals find by a name of its own, `slurmd-n1`.
+def five_nodes(
+    *, cpus: int = CPUS, gpus: int = 0, features: Sequence[str] = ("",) * len(NODES), conf: str = ""
+) -> Machines:
+    """Each has a slurmd that signals find by a name of its own, `slurmd-n1`, and pretended GPUs.
 
     Slurm itself goes by the first word of the command, and runs as slurmd under no other.
     """
     own = " && ".join(f"mkdir -p {folder} && mount -t tmpfs -o mode=755 tmpfs {folder}" for folder in _PRIVATE)
     lines = []
-    for node, port in zip(NODES, free_ports(len(NODES)), strict=True):
-        conf = f"CPUs={CPUS} RealMemory=4000 Port={port}"
-        start = f'{own} && exec -a slurmd /usr/sbin/slurmd-{node} -D -Z -N {node} --conf "{conf}"'
+    gres = {"gres.conf": f"Name=gpu Type=h100 File={_pretend_gpus(gpus)}\n"} if gpus else {}
+    has_gpus = f" Gres=gpu:h100:{gpus}" if gpus else ""
+    for node, port, feature in zip(NODES, free_ports(len(NODES)), features, strict=True):
+        has_features = f" Feature={feature}" if feature else ""
+        size = f"CPUs={cpus} RealMemory=4000{has_gpus}{has_features} Port={port}"
+        start = f'{own} && exec -a slurmd /usr/sbin/slurmd-{node} -D -Z -N {node} --conf "{size}"'
         lines.append(f"ln /usr/sbin/slurmd /usr/sbin/slurmd-{node}\n")
         alone = f"unshare --mount --propagation unchanged bash -c '{start}'"
         lines.append(f"keep {alone} >> /var/log/slurmd-{node}.log 2>&1 &\n")
-    return Machines(conf=_CONF, start="".join(lines), files={"epilog.sh": _EPILOG})
+    return Machines(conf=_CONF + conf, start="".join(lines), files={"epilog.sh": _EPILOG} | gres)
+
+
+def _pretend_gpus(count: int) -> str:
+    """Device files, as start-slurmd makes them; Slurm's name for all of them."""
+    _DEVICES.mkdir(exist_ok=True)
+    for number in range(count):
+        if not (file := _DEVICES / f"gpu{number}").exists():
+            os.mknod(file, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    return f"{_DEVICES}/gpu[0-{count - 1}]"
 
 
 class Ring:
-    """Three pods, each with a node of its own, and what the scheduler knows of them.
+    """Pods, and what the scheduler knows of them: three, each with a node of its own, if nothing else is said.
 
+    `asks`: what each of the pods requests. `size`: what Slurm offers of each node, devices and so on, if that matters.
     `states` are all in which its jobs were seen, in order.
     """
 
     def __init__(
-        self, slurm: Slurm, name: str, *, nodes: Sequence[str] = NODES[:3], restarts: str = "Never", **annotations: str
+        self,
+        slurm: Slurm,
+        name: str,
+        *,
+        nodes: Sequence[str] = NODES[:3],
+        asks: Sequence[Mapping[str, str]] = (),
+        size: Size | None = None,
+        restarts: str = "Never",
+        **annotations: str,
     ) -> None:
         clock = asyncio.get_running_loop().time
-        marks = {"sunkpy.dev/gang": name, "sunkpy.dev/gang-size": str(len(nodes))}
+        asks = asks or [{"cpu": str(CPUS)}] * len(nodes)
+        marks = {"sunkpy.dev/gang": name, "sunkpy.dev/gang-size": str(len(asks))}
         marks |= {f"sunkpy.dev/{key.replace('_', '-')}": text for key, text in annotations.items()}
-        asked = {"requests": {"cpu": str(CPUS)}, "annotations": marks, "restart_policy": restarts}
-        self.pods = [make_pod(f"{name}-{number}", uid=f"{name}-{number}", **asked) for number in range(len(nodes))]
+        same = {"annotations": marks, "restart_policy": restarts}
+        pods = [(f"{name}-{number}", requests) for number, requests in enumerate(asks)]
+        self.pods = [make_pod(pod, uid=pod, requests=requests, **same) for pod, requests in pods]
+        self._sizes = frozenset([size] if size is not None else [])
         self.id: GangId = identify(self.pods[0])
         self.placed: dict[str, str] = {}
         self.states: list[frozenset[str]] = []
@@ -122,7 +153,8 @@ class Ring:
         """What is known now."""
         refused = {node: "is another test's" for node in NODES if node not in self._nodes}
         view = self.entry.view(self.gang, placed=self.placed, now=self._clock())
-        return msgspec.structs.replace(view, eligibility=Eligibility(eligible=tuple(self._nodes), refused=refused))
+        eligibility = Eligibility(eligible=tuple(self._nodes), refused=refused, sizes=self._sizes)
+        return msgspec.structs.replace(view, eligibility=eligibility)
 
     async def look(self) -> list[act.GangAction]:
         """Ask Slurm, and decide."""
@@ -134,7 +166,7 @@ class Ring:
 
     async def epilog_called(self) -> bool:
         """As when an epilog calls: Slurm is asked in full. Does the job run on?"""
-        return await self._claims.still_runs(self.entry.jobs[self.job])
+        return await self._claims.still_runs(self.entry, self.entry.jobs[self.job])
 
     async def step(self) -> list[act.GangAction]:
         """Ask Slurm, decide, and do it."""
@@ -163,7 +195,9 @@ class Ring:
                 self.entry.now_under(job)
                 for binding in bindings:
                     self.placed[binding.pod.uid] = binding.slurm_node
-                    self._replace(make_bound(binding.pod, binding.slurm_node))
+                    self._replace(make_bound(binding.pod, binding.slurm_node, gpus=binding.gpus))
+            case act.NoteDevices(pod=pod, gpus=gpus):
+                self._replace(noted(pod, gpus))
             case act.Cover(job=job):
                 self.entry.now_under(job)
             case act.Cancel(job=job, why=why):
@@ -178,8 +212,16 @@ class Ring:
         self.pods = [pod if pod.uid == each.uid else each for each in self.pods]
 
 
-def make_bound(pod: Pod, slurm_node: str) -> Pod:
+def make_bound(pod: Pod, slurm_node: str, *, gpus: str = "") -> Pod:
     """The pod, running on the Kubernetes node that stands behind a Slurm node."""
     running = make_pod(running=True, phase="Running").status
     spec = msgspec.structs.replace(pod.spec, node_name=f"k-{slurm_node}")
-    return msgspec.structs.replace(pod, spec=spec, status=running)
+    return noted(msgspec.structs.replace(pod, spec=spec, status=running), gpus)
+
+
+def noted(pod: Pod, gpus: str) -> Pod:
+    """The pod with a note of its devices."""
+    if not gpus:
+        return pod
+    annotations = pod.annotations | {names.ANNOTATION_GPU_INDICES: gpus}
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))

@@ -24,7 +24,7 @@ from sunkpy.accounts.settings import AccountsSettings
 from sunkpy.install.keys import KINDS
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import Slurm, errors
-from tests.integration.slurm.daemons import Machines, RealAccounting, RealSlurm, free_ports
+from tests.integration.slurm.daemons import KEEP_SLURMCTLD, Machines, RealAccounting, RealSlurm, free_ports
 from tests.polling import until
 from tests.unit.charts.rendering import of_kind, render
 
@@ -62,6 +62,21 @@ scheduler:
   access: [{namespaces: [chem], users: [ann, bob]}]
 """)
 PEOPLE: Final = {name: person["uid"] for name, person in VALUES["users"]["people"].items()}
+POD: Final = """\
+pod() {
+  mount -t proc proc /proc
+  mount -t tmpfs tmpfs /config && cp /etc/slurm/slurm.conf /etc/slurm/cgroup.conf /etc/slurm/gres.conf /etc/slurm/*.sh \
+    /etc/slurm/*.lua /config
+  for folder in /etc/slurm /run /tmp; do mount -t tmpfs -o mode=755,uid=401,gid=401 tmpfs $folder; done
+  port=$(sed -n s/^AccountingStoragePort=//p /config/slurm.conf)
+  exec setpriv --reuid slurm --regid slurm --clear-groups env SUNKPY_ACCOUNTING=localhost:$port start-slurmctld
+}
+export -f pod
+install -d -o slurm -g slurm /run/slurm
+keep as slurm /usr/sbin/sackd -D >> /var/log/sackd.log 2>&1 &
+keep unshare --mount --propagation unchanged --pid --fork --kill-child bash -c pod >> /var/log/slurmctld.log 2>&1 &
+"""
+"""slurmctld as process 1 of its container: what start-slurmctld starts beside it ends with it. People have a sackd."""
 _PRIVATE: Final = ("/tmp", "/run", "/etc/slurm", "/etc/sunkpy", "/var/lib/sunkpy", "/var/spool/slurmd")
 
 
@@ -85,7 +100,14 @@ def slurm_conf(values: Mapping[str, object]) -> str:
 class Site:
     """Its daemons. `shell` is what somebody does who has logged in."""
 
-    def __init__(self, folder: Path, *, values: Mapping[str, object] = VALUES, nodes: tuple[Node, ...] = NODES) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        values: Mapping[str, object] = VALUES,
+        nodes: tuple[Node, ...] = NODES,
+        slurmctld: str = KEEP_SLURMCTLD,
+    ) -> None:
         suite = os.environ.get("SLURM_SUITE", "trixie")
         maps = {name: each.get("data") or {} for name, each in of_kind(render("slurm", values), "ConfigMap").items()}
         self._accounts = maps["demo-accounts"]["config.yaml"]
@@ -102,7 +124,7 @@ class Site:
         if has_ssh:
             self._bring_sshd(maps)
         start = _start(nodes, "run-services start-slurmd" if has_ssh else "start-slurmd")
-        machines = Machines(chart=config.pop("slurm.conf"), start=start, files=config)
+        machines = Machines(chart=config.pop("slurm.conf"), start=start, files=config, slurmctld=slurmctld)
         self.slurm = RealSlurm(folder, suite, self.accounting, machines=machines)
         self._nodes = nodes
 
@@ -175,7 +197,7 @@ class Site:
     def shell(self, user: str, script: str, *, timeout_s: float = 60) -> tuple[int, str]:
         """Exit code, and what a script of bash says, as somebody who has logged in."""
         uid = PEOPLE[user]
-        into = 'hostname localhost; mount --bind /dev "$1/dev"; exec chroot --userspec="$2:$2" "$1" bash -c "$3"'
+        into = 'hostname localhost; mount --rbind /dev "$1/dev"; exec chroot --userspec="$2:$2" "$1" bash -c "$3"'
         argv = ["unshare", "--mount", "--uts", "bash", "-c", into, "-", str(self.slurm.root), str(uid), script]
         env = {
             "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",

@@ -19,7 +19,7 @@ from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.submit import JobWriter, NotSubmitted
 from sunkpy.slurm import JobSubmission, NodesSnapshot, Slurm, errors
-from tests.integration.slurm.asking import connect, happens, is_usable
+from tests.integration.slurm.asking import connect, granted, happens, is_usable
 from tests.integration.slurm.daemons import NODE, RealSlurm
 
 pytestmark = pytest.mark.integration
@@ -44,21 +44,13 @@ async def idle_node(real: RealSlurm, admin: Slurm) -> None:
 
 async def allocate(real: RealSlurm, slurm: Slurm, **changes: object) -> JobId:
     """An allocation whose prolog is through."""
-    granted = await slurm.allocate_now(job(**changes))
-    assert granted is not None, real.logs()
-
-    async def runs() -> bool:
-        seen = await slurm.job(granted.job_id)
-        return seen.is_running and seen.state_reason == "None"
-
-    await happens(real, runs)
-    return granted.job_id
+    return await granted(real, slurm, job(**changes))
 
 
 async def test_an_allocation_runs_at_once_on_a_free_node(real: RealSlurm, submitter: Slurm) -> None:
-    granted = await submitter.allocate_now(job())
-    assert granted is not None
-    seen = await submitter.job(granted.job_id)
+    allocation = await submitter.allocate_now(job())
+    assert allocation is not None
+    seen = await submitter.job(allocation.job_id)
     assert (seen.is_running, seen.nodes, seen.is_batch, seen.user) == (True, NODE, False, "k8s")
     assert (seen.comment, seen.tasks, seen.layout) == (GANG.comment(), 1, ((NODE, 1),))
 

@@ -174,6 +174,41 @@ async def test_what_an_administrator_does_to_the_job_takes_all_its_pods_and_ends
     assert len(ring.entry.jobs) == 1
 
 
+async def test_slurm_counts_the_age_of_a_job_that_it_queues_again_from_then(
+    pool: RealSlurm, keeper: Slurm, own: Slurm
+) -> None:
+    """So a pod that is made again, and is another job, stands no worse in the queue than a job of sbatch."""
+    ring = await running(own, "aged")
+    before = times(pool, ring)
+    assert requeue(pool, ring) == ""
+
+    async def is_queued() -> bool:
+        return (await keeper.job(ring.job)).state == {"PENDING"}
+
+    await happens(pool, is_queued)
+    after = times(pool, ring)
+    assert all(before[time] != after[time] for time in ("SubmitTime", "EligibleTime", "AccrueTime"))
+
+
+async def test_of_pods_that_wait_for_the_same_node_the_older_goes_first(
+    pool: RealSlurm, keeper: Slurm, own: Slurm
+) -> None:
+    """One that is made again is the younger of two."""
+    first = await running(own, "first", nodes=("n1",))
+    older, again = Ring(own, "older", nodes=("n1",)), Ring(own, "again", nodes=("n1",))
+    for ring in (older, again):
+        await ring.until(Report)
+    assert cancel(pool, first) == ""
+    await older.until(Bind)
+    assert kinds(await again.step()) == [Report]
+
+
+def times(pool: RealSlurm, ring: Ring) -> dict[str, str]:
+    """The times of its job as scontrol shows them."""
+    words = scontrol(pool, "show", "job", ring.job).split()
+    return {name: value for name, _, value in (word.partition("=") for word in words) if name.endswith("Time")}
+
+
 async def test_a_placeholder_may_not_be_queued_again_unless_somebody_insists(
     pool: RealSlurm, keeper: Slurm, own: Slurm
 ) -> None:

@@ -74,6 +74,13 @@ async def test_the_comment_says_whose_node_it_is(admin: Slurm) -> None:
     assert (await admin.node(NODE)).owner == owner
 
 
+@pytest.mark.parametrize("number", [2**26, 2**31])
+async def test_a_number_that_no_job_has_is_not_found_however_large(admin: Slurm, number: int) -> None:
+    """Anybody may note one on a pod, and it is asked for until Slurm has said something of it."""
+    with pytest.raises(errors.NotFound):
+        await admin.job(JobId(number))
+
+
 @pytest.mark.parametrize(("signal", "exit_code"), [("USR1", 0), ("USR2", 1)])
 async def test_a_placeholder_ends_as_it_is_told(
     real: RealSlurm, admin: Slurm, submitter: Slurm, signal: str, exit_code: int

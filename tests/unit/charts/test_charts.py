@@ -71,6 +71,22 @@ OWN_KEYS = {
     "accounting": {"database": {"existingSecret": "c"}},
     "login": {"enabled": False},
 }
+PLACED = {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "podAnnotations": {"a": "b"}}
+OWN_LOGINS = {
+    "users": {
+        "people": {"ann": {"uid": 2001}, "b_b": {"uid": 2002}},
+        "sssd": {"enabled": True, "existingSecret": "directory"},
+    },
+    "login": {
+        "perUser": {
+            "enabled": True,
+            "everybody": True,
+            "users": {"ann": {"idleMinutes": 0, "image": "registry/ann:1"}, "dora": {}},
+            "defaults": {"resources": {"limits": {"memory": "1Gi"}}, "affinity": {"nodeAffinity": {}}, **PLACED},
+            "process": {"logLevel": "debug", **PLACED},
+        },
+    },
+}
 NO_SCHEDULER = {"scheduler": {"enabled": False}, "nodeSets": {}, "accounting": {"enabled": False}}
 SOLVER = {
     "name": "solver",
@@ -78,7 +94,7 @@ SOLVER = {
     "roles": [{"name": "worker", "countPath": "spec.workers.replicas", "indexLabel": "sim.example.com/rank"}],
     "suspendPath": "spec.suspend",
 }
-SLURM_VALUES = [{}, FULL, CLOSED, OWN_KEYS, NO_SCHEDULER]
+SLURM_VALUES = [{}, FULL, CLOSED, OWN_KEYS, NO_SCHEDULER, OWN_LOGINS]
 
 
 def nodeset_schema() -> dict[str, object]:
@@ -383,6 +399,11 @@ def test_an_alias_is_claimed_as_the_name_is_and_reaches_the_scheduler():
 @pytest.mark.parametrize(("values", "is_tried"), [({}, True), ({"immediateAllocation": False}, False)])
 def test_allocations_are_tried_unless_values_say_otherwise(values: dict[str, object], is_tried: bool):
     assert _scheduler_settings({"scheduler": values}).immediate_allocation is is_tried
+
+
+def test_the_label_that_means_one_switch_reaches_the_scheduler():
+    label = "topology.example.com/leaf"
+    assert _scheduler_settings({"scheduler": {"switchLabel": label}}).switch_label == label
 
 
 def _scheduler_settings(values: dict[str, object]) -> SchedulerSettings:

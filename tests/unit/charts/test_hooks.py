@@ -137,6 +137,7 @@ class Hooks:
             "SUNKPY_JOINED": str(self.folder / "joined"),
             "SUNKPY_PATH": f"{self.folder}:/usr/bin:/bin",
             "SUNKPY_KILL_WAIT_S": str(kill_wait_s),
+            "SUNKPY_CONTAINERS": str(self.folder / "containers"),
             "SUNKPY_SITE": str(self.folder / "site"),
             "SUNKPY_SCRIPT_TIMEOUT_S": "1",
             "TMPDIR": str(self.folder),
@@ -371,6 +372,27 @@ def test_a_job_whose_prolog_slurm_cuts_short_at_the_gate_is_queued_again_or_canc
     assert requeued(hooks) == calls
 
 
+def test_a_job_whose_prolog_outlives_its_slurmd_is_queued_again(hooks: Hooks, scheduler: Scheduler):
+    """A slurmd that was reconfigured meanwhile does not know it: it ends, and nobody asks how."""
+    (hooks.folder / "job").write_text(f"JobId={OWN_JOB} JobState=RUNNING Reason=Prolog Requeue=1 BatchFlag=1\n")
+    hooks.mark(7)
+    hooks.set_up()
+    prolog = hooks.start("prolog", comment="")
+    calls = [f"update jobid={OWN_JOB} requeue=1", f"requeue {OWN_JOB}"]
+    wait_until_equal(lambda: requeued(hooks), calls, timeout_s=30, what="requeued")
+    assert finished(prolog).returncode == 0
+
+
+def test_the_pods_of_a_placeholder_whose_prolog_outlives_its_slurmd_are_left_alone(hooks: Hooks, scheduler: Scheduler):
+    (hooks.folder / "job").write_text(f"JobId={OWN_JOB} JobState=RUNNING Reason=Prolog Requeue=1 BatchFlag=1\n")
+    hooks.mark(7)
+    hooks.set_up()
+    prolog = hooks.start("prolog")
+    time.sleep(8)
+    assert requeued(hooks) == []
+    assert finished(prolog).returncode == 0
+
+
 def test_a_gate_that_opened_or_failed_requeues_nothing(hooks: Hooks, scheduler: Scheduler):
     (hooks.folder / "job").write_text(f"JobId={OWN_JOB} JobState=RUNNING Reason=Prolog Dependency=(null)\n")
     hooks.mark(7)
@@ -520,6 +542,22 @@ def test_processes_of_another_user_with_the_same_number_are_not_touched(
     forged = daemons(OWN_JOB)
     assert finished(hooks.start("epilog", comment="", uid=NOBODY - 1)).returncode == 0
     assert forged.poll() is None
+
+
+def test_where_start_slurmd_has_made_no_folder_for_containers_nobody_gets_one(hooks: Hooks):
+    assert hooks.run("prolog", comment="").returncode == 0
+    assert (hooks.folder / "containers").stat().st_mode & 0o777 == 0o700
+
+
+def test_an_epilog_takes_away_what_containers_of_the_job_had_and_follows_no_link(hooks: Hooks):
+    containers, elsewhere = hooks.folder / "containers", hooks.folder / "elsewhere"
+    for name in (f"{OWN_JOB}-0/0", f"{OWN_JOB}-4294967291", "13-0", "120-0", "../elsewhere"):
+        (containers / name).mkdir(parents=True)
+    (elsewhere / "environment").touch()
+    (containers / f"{OWN_JOB}-0/1").symlink_to(elsewhere)
+    assert hooks.run("epilog", comment="").returncode == 0
+    assert {path.name for path in containers.iterdir()} == {"13-0", "120-0"}
+    assert (elsewhere / "environment").exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as another user")

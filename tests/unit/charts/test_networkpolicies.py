@@ -167,3 +167,21 @@ def test_the_operator_answers_metrics_and_reaches_the_apiserver():
     assert not _lets(spec["egress"], "to", {}, SLURMRESTD)
     labels = of_kind(render("sunkpy"), "Deployment")["demo-operator"]["spec"]["template"]["metadata"]["labels"]
     assert _matches(spec["podSelector"], labels)
+
+
+def test_a_login_pod_of_ones_own_is_reached_by_way_of_a_shared_one():
+    ann = {"uid": 2001, "sshKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"]}
+    own = {"login": {"perUser": {"enabled": True, "everybody": True}}, "users": {"people": {"ann": ann}}}
+    policies = list(of_kind(render("slurm", own), "NetworkPolicy").values())
+    parts = (*PARTS, "own-login", "logins")
+
+    def callers(to: str, port: int) -> set[str]:
+        return {part for part in parts if _may_connect(policies, _labels(part), _labels(to), port)}
+
+    assert callers("own-login", 2222) == {"login", "compute", "slurmctld"}
+    assert callers("own-login", ANY) == {"compute", "slurmctld"}, "srun is called back"
+    assert not _may_connect(policies, {"app": "web"}, _labels("own-login"), 2222)
+    assert callers("logins", HOOKS) == {"login"}
+    assert callers("slurmctld", SLURMCTLD) >= {"own-login"}
+    assert callers("compute", ANY) >= {"own-login"}
+    assert "own-login" not in callers("slurmrestd", SLURMRESTD) | callers("mariadb", MARIADB)

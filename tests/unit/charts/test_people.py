@@ -17,6 +17,7 @@ from tests.unit.docs.source import ROOT
 PEOPLE = {"scheduler": {"access": [{"namespaces": ["chem"], "users": ["ann", "b.o-b@corp"]}]}}
 ANNOTATED = {"scheduler": {"annotatedAccess": True}}
 LABELLED = {"scheduler": {"access": [{"namespaceLabels": {"team": "ml", "kubernetes.io/metadata.name": "x"}}]}}
+WHERE_IT_STANDS = ["namespaces", "namespaces/status", "namespaces/finalize"]
 POLICY = "research-demo-namespace-access"
 
 
@@ -82,7 +83,7 @@ def test_what_decides_of_a_namespace_is_set_by_whom_an_administrator_trusts():
     assert found is not None
     assert found["spec"]["failurePolicy"] == "Fail"
     (rule,) = found["spec"]["matchConstraints"]["resourceRules"]
-    assert (rule["operations"], rule["resources"]) == (["CREATE", "UPDATE"], ["namespaces"])
+    assert (rule["operations"], rule["resources"]) == (["CREATE", "UPDATE"], WHERE_IT_STANDS)
     binding = of_kind(render("slurm", PEOPLE), "ValidatingAdmissionPolicyBinding")[POLICY]
     assert binding["spec"] == {"policyName": POLICY, "validationActions": ["Deny"]}
 

@@ -106,6 +106,28 @@ async def test_what_may_not_be_read_is_named_and_the_rest_is_said(world, tmp_pat
     assert "nodes: nodes is forbidden" in text
 
 
+async def test_a_pod_whose_claim_has_no_volume_waits_for_it(world, tmp_path):
+    configure(world)
+    world.add_pod(volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+    text = await of_pod(world, tmp_path)
+    assert "because         claim data of pod web is not there" in text
+    assert text.endswith("See what its claims wait for: kubectl -n default describe pvc.")
+    local = {"required": {"nodeSelectorTerms": [{"matchFields": [_is_node("node-2")]}]}}
+    world.put("persistentvolumes", {"metadata": {"name": "pv"}, "spec": {"nodeAffinity": local}})
+    bound = {"name": "data", "namespace": "default", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+    world.put("persistentvolumeclaims", {"metadata": bound, "spec": {"volumeName": "pv"}})
+    text = await of_pod(world, tmp_path)
+    assert "may use n2\n                not n1: out of reach of volume pv (claim data)" in text
+    world.api.forbidden |= {"persistentvolumes"}
+    text = await of_pod(world, tmp_path)
+    assert "out of reach" not in text
+    assert "volumes: persistentvolumes is forbidden" in text
+
+
+def _is_node(name):
+    return {"key": "metadata.name", "operator": "In", "values": [name]}
+
+
 async def test_what_the_namespace_may_not_ask_for_is_said(world, tmp_path):
     configure(world, access=[], defaultPartition="low")
     world.add_pod(annotations={"sunkpy.dev/partition": "high"})

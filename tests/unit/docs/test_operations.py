@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from sunkpy.accounts.metrics import AccountsMetrics
+from sunkpy.logins.metrics import LoginsMetrics
 from sunkpy.operator.metrics import OperatorMetrics
 from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import ProcessSettings
@@ -48,7 +49,14 @@ def test_events():
 async def test_metrics(rest: Rest):
     rest.say(answer("26.05", "v0.0.45", "nodes"))
     registry = Process("docs", ProcessSettings()).registry
-    for metrics in (OperatorMetrics, SchedulerMetrics, SyncerMetrics, AccountsMetrics, PrometheusRecorder):
+    for metrics in (
+        OperatorMetrics,
+        SchedulerMetrics,
+        SyncerMetrics,
+        AccountsMetrics,
+        LoginsMetrics,
+        PrometheusRecorder,
+    ):
         metrics(registry)
     cache = NodeCache(rest.client("v0.0.45"))
     await cache.refresh()

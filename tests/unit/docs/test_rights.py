@@ -11,7 +11,10 @@ from tests.unit.docs.rights_table import CLUSTER, OWN, Right, holders_in_the_doc
 
 RELEASE = "demo"
 ALWAYS_BOUND = {
-    "login": {"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "demo-login"}]},
+    "login": {
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "demo-login"}],
+        "perUser": {"enabled": True, "users": {"ann": {}}},
+    },
     "users": {"people": {"ann": {"uid": 2001, "sshKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"]}}},
 }
 
@@ -48,7 +51,7 @@ def test_owners_are_changed_only_where_somebody_asked_for_it():
 
     before, after = patched({}), patched({"scheduler": {"suspendOwners": True}})
     volcano = {"podgroups.scheduling.volcano.sh", "podgroups.scheduling.volcano.sh/status"}
-    assert before == {"pods", "pods/status", *volcano}
+    assert before == {"pods", "pods/status", "persistentvolumeclaims", *volcano}
     assert {"jobs.batch", "jobsets.jobset.x-k8s.io", "rayjobs.ray.io", "trainjobs.trainer.kubeflow.org"} < after
 
 

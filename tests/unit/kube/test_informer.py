@@ -11,12 +11,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from sunkpy.core.model.objects import Meta, Owner, Pod
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
 from sunkpy.kube.decoding import TOO_DEEP, Unreadable
-from sunkpy.kube.informer import Informer, Together
+from sunkpy.kube.informer import Informer, Together, UntilServed
 from tests.doubles.apiserver import DEEP, Apiserver
 from tests.doubles.serving import Handler, answering
 
@@ -118,10 +119,23 @@ class Odd:
             raise ValueError("no")
 
     @asynccontextmanager
-    async def follow(self, tmp_path: Path, **how: Callable[[Unreadable], Owner]) -> AsyncIterator[Informer[Owner]]:
+    async def follow(
+        self,
+        tmp_path: Path,
+        *,
+        rescue: Callable[[Unreadable], Owner | None] = lambda _: None,
+        until_served: UntilServed | None = None,
+    ) -> AsyncIterator[Informer[Owner]]:
         async with connected(self.api.handle, tmp_path) as kube:
             path = "/apis/example.com/v1/things"
-            informer = Informer(kube, path, Owner, tell=lambda about, why: self.told.append((about.name, why)), **how)
+            informer = Informer(
+                kube,
+                path,
+                Owner,
+                tell=lambda about, why: self.told.append((about.name, why)),
+                rescue=rescue,
+                until_served=until_served,
+            )
             informer.add_handler(self.hear)
             task = asyncio.ensure_future(informer.run())
             await informer.synced.wait()
@@ -175,6 +189,40 @@ async def test_a_handler_that_fails_over_an_object_hears_of_the_next(tmp_path: P
         await odd.api.until(lambda: len(odd.heard) == 3)
         assert len(informer) == 2
     assert odd.told == [("a", "ValueError: no")]
+
+
+async def test_a_collection_that_is_not_served_keeps_what_was_there_until_it_is_served_again(tmp_path: Path) -> None:
+    odd, served, asked = Odd(), asyncio.Event(), list[int]()
+
+    async def until_served() -> None:
+        asked.append(len(odd.heard))
+        odd.api.changes.note()
+        await served.wait()
+
+    odd.put("a", 1)
+    odd.put("b", 2)
+    with capture_logs() as logs:
+        async with odd.follow(tmp_path, until_served=until_served) as informer:
+            odd.api.is_starting = True
+            odd.api.changes.note()
+            await odd.api.until(lambda: asked)
+            assert (len(informer), informer.connected) == (2, False)
+            odd.api.remove("things", "d", "b")
+            odd.api.is_starting = False
+            served.set()
+            await odd.api.until(lambda: len(informer) == 1)
+    assert (asked, logs) == ([2], [])
+    assert odd.heard == [("a", "1"), ("b", "2"), ("b", "gone")]
+
+
+async def test_where_nothing_is_served_is_told_from_an_object_that_is_not_there(tmp_path: Path) -> None:
+    odd = Odd()
+    async with connected(odd.api.handle, tmp_path) as kube:
+        with pytest.raises(errors.NotFound) as found:
+            await kube.get("/apis/example.com/v1/namespaces/d/things/a", Owner)
+        assert not isinstance(found.value, errors.NotServed)
+        with pytest.raises(errors.NotServed, match="404 page not found"):
+            await kube.get("/apis/example.com/v2/namespaces/d/things/a", Owner)
 
 
 async def test_what_does_not_look_as_it_should_is_an_error_for_who_asks(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 from sunkpy.core.model.removal_token import Token
-from sunkpy.core.nodeset.actions import AddFinalizer, CancelPending, CreatePod, DeletePod, MarkPending
+from sunkpy.core.nodeset.actions import AddFinalizer, CancelPending, CreatePod, DeletePod, MarkPending, TellJobs
 from sunkpy.operator.execute import Said, group_removals
 from tests.unit.core.nodeset.build import NOW, make_nodeset, make_pod
 
@@ -19,6 +19,8 @@ def test_pods_that_go_for_one_reason_are_told_together():
         CancelPending(pod(4)),
         DeletePod(pod(5), "drained"),
         DeletePod(pod(6), "failed"),
+        DeletePod(pod(8), "replaced"),
+        TellJobs(pod(9), "12"),
         CreatePod("n7", "gpu-012-007", {}),
     ]
     assert group_removals(actions) == {
@@ -27,4 +29,5 @@ def test_pods_that_go_for_one_reason_are_told_together():
         Said("RemovalCancelled", "stays after all"): ["gpu-012-004"],
         Said("PodsDeleted", "deleted (drained)"): ["gpu-012-005"],
         Said("PodsDeleted", "deleted (failed)"): ["gpu-012-006"],
+        Said("PodsDeleted", "deleted (replaced)"): ["gpu-012-008"],
     }

@@ -52,6 +52,13 @@ def test_a_pod_of_others_takes_the_same_room_and_is_nothing_else():
     assert (kept.labels, kept.annotations, kept.spec.tolerations) == ({}, {}, ())
 
 
+def test_of_the_annotations_of_others_only_the_job_is_kept():
+    noted = msgspec.structs.replace(
+        WEB, metadata=Meta(name="web", annotations={"a": "b", names.ANNOTATION_JOB_ID: "7"})
+    )
+    assert keep_pod(noted).annotations == {names.ANNOTATION_JOB_ID: "7"}
+
+
 def test_pods_that_ask_the_same_share_what_says_so():
     other = msgspec.structs.replace(WEB, metadata=Meta(name="web-2", namespace="default"))
     assert keep_pod(other).spec.containers is keep_pod(WEB).spec.containers

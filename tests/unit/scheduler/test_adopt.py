@@ -7,6 +7,8 @@ import pytest
 from sunkpy.core import names
 from sunkpy.scheduler import gate as gate_module
 from sunkpy.scheduler import submit as submit_module
+from sunkpy.scheduler.noted_jobs import noted_job
+from tests.unit.core.gang.pods import make_pod
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading
 
@@ -181,3 +183,21 @@ async def test_a_prolog_that_is_faster_than_the_search_for_a_lost_answer_shows_t
         let_read(world)
         await world.until(lambda: world.bindings == [("web", "node-1")])
         assert len(world.submissions) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "job"),
+    [
+        ("7", 7),
+        ("2147483647", 2147483647),
+        ("2147483648", None),
+        ("4294967294", None),
+        ("9999999999", None),
+        ("-1", None),
+        ("", None),
+    ],
+)
+def test_a_note_that_is_no_number_of_a_job_is_none(text, job):
+    """slurmrestd refuses to read it, so it would be asked for each second for ever."""
+    pod = make_pod(annotations={"sunkpy.dev/job-id": text})
+    assert noted_job(pod) == job

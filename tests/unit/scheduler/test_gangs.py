@@ -52,6 +52,15 @@ async def test_a_gang_becomes_one_job_and_is_bound_whole_in_rank_order(world, tm
         assert dict(world.bindings) == {"leader-1": "node-1", "worker-1": "node-2", "worker-2": "node-3"}
 
 
+async def test_ranks_go_switch_by_switch_where_a_label_of_the_nodes_says_which_is_which(world, tmp_path):
+    for number, switch in ((1, "s1"), (2, "s2"), (3, "s1")):
+        world.api.change("nodes", "", f"node-{number}", {"metadata": {"labels": {"leaf": switch}}})
+    async with leading(world, tmp_path, families=WITH_TRIO, switch_label="leaf") as server, hook_client(server) as call:
+        await start(world, call)
+        await world.until(lambda: len(world.bindings) == 3)
+        assert dict(world.bindings) == {"leader-1": "node-1", "worker-1": "node-3", "worker-2": "node-2"}
+
+
 async def test_a_gang_is_handed_over_whole_and_each_node_waits_for_its_own_member(world, tmp_path):
     async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
         job_id = await start(world, call)
@@ -83,6 +92,35 @@ async def test_a_member_on_a_node_that_its_job_has_given_up_stays_under_a_job_of
         comment = f"k8s:default/band:uid-of-band/apart-{world.pod('worker-2')['metadata']['uid']}"
         assert (world.submissions[1]["comment"], world.submissions[1]["required_nodes"]) == (comment, ["n3"])
         assert (world.deleted, world.cancelled) == ([], [])
+
+
+async def test_the_gate_is_shut_on_a_node_that_a_running_job_has_given_up_though_no_epilog_told(
+    world, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(gate, "_LONG_POLL_S", 0.1)
+    async with leading(world, tmp_path, families=WITH_TRIO, poll_seconds=3600.0) as server, hook_client(server) as call:
+        job_id = await start(world, call)
+        await world.until(lambda: len(world.bindings) == 3)
+        world.pod_runs("worker-2")
+        assert await call("gate", 4711, node=3, marked=[job_id]) == (200, {"done": True})
+        world.set_job(job_id, "RUNNING", nodes="n[1-2]")
+        status, answer = await call("gate", 4711, node=3, marked=[job_id])
+        assert (status, answer["why"]) == (202, "pod default/worker-2 of an earlier job is not gone yet")
+        await world.until(lambda: len(world.submissions) == 2)
+        assert world.submissions[1]["required_nodes"] == ["n3"]
+
+
+async def test_an_epilog_that_asks_again_leaves_the_mark_for_a_member_that_was_set_apart_meanwhile(world, tmp_path):
+    async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
+        job_id = await start(world, call)
+        await world.until(lambda: len(world.bindings) == 3)
+        world.pod_runs("worker-2")
+        world.set_job(job_id, "RUNNING", nodes="n[1-2]")
+        assert (await call("epilog", job_id, node=3))[0] == 200
+        await world.until(lambda: len(world.submissions) == 2)
+        world.set_job(job_id, "CANCELLED", nodes="n[1-2]")
+        status, answer = await call("epilog", job_id, node=3)
+        assert (status, answer["kept"]) == (200, True)
 
 
 async def test_a_gang_of_which_one_prolog_alone_was_heard_is_bound_when_all_are_through(world, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from sunkpy.core import names
 from sunkpy.scheduler import gate, hooks, vanished
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
@@ -61,6 +62,16 @@ async def test_the_gate_is_shut_for_a_job_that_slurm_has_just_forgotten(world, t
         assert world.deleted == []
 
 
+async def test_the_gate_is_shut_for_another_job_under_the_number_of_the_pods_own(world, tmp_path):
+    """A slurmctld that was killed forgets its last jobs, and gives their numbers again."""
+    async with leading(world, tmp_path, poll_seconds=NEVER_S) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        own = world.jobs[job_id]["comment"]
+        assert (await call("gate", job_id, marked=[job_id], gang=own))[0] == 200
+        world.set_job(job_id, "RUNNING", nodes="n1", comment="", user_name="alice")
+        assert await call("gate", job_id, marked=[job_id]) == SHUT
+
+
 async def test_the_gate_counts_a_binding_that_the_watch_does_not_show(world, tmp_path):
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         world.add_pod()
@@ -86,14 +97,29 @@ async def test_a_job_that_has_not_got_the_node_displaces_nobody(world, tmp_path)
 
 
 async def test_a_pod_of_a_gang_that_nobody_remembers_is_waited_for_without_haste(world, tmp_path):
-    world.add_pod(node="node-1")
+    world.add_pod(node="node-1", annotations={names.ANNOTATION_JOB_ID: "7"})
     world.pod_ends("Succeeded")
     being_torn_down = {"deletionTimestamp": "2026-11-21T00:00:00Z", "deletionGracePeriodSeconds": 30}
     world.api.change("pods", "default", "web", {"metadata": being_torn_down})
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         began = asyncio.get_running_loop().time()
-        assert (await call("gate", 4711))[0] == 202
+        assert (await call("gate", 4711, marked=[7]))[0] == 202
         assert asyncio.get_running_loop().time() - began >= 0.3
+
+
+UNREADABLE = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "none", "uid": "none"}}
+
+
+@pytest.mark.parametrize(("owner", "note"), [(None, {}), (UNREADABLE, {}), (None, {names.ANNOTATION_JOB_ID: "100"})])
+async def test_a_pod_that_was_put_on_the_node_by_hand_keeps_nobody_from_it(world, tmp_path, owner, note):
+    """Anybody who may make pods can, under every node, with a grace period of a day."""
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        assert job_id == 100
+        world.add_pod("squatter", node="node-1", running=True, owner=owner, annotations=note)
+        await world.until(lambda: owner is not None or len(world.submissions) == 2)
+        assert await call("gate", 4711, marked=[job_id]) == (200, {"done": True})
+        assert world.deleted == []
 
 
 @pytest.mark.parametrize("hook", ["epilog", "gate"])
@@ -113,6 +139,19 @@ async def test_a_pod_that_was_deleted_by_force_is_waited_for_as_long_as_its_cont
         while not answer["done"]:
             _, answer = await call(*asks, marked=[job_id])
         assert time.monotonic() - vanished_at >= 2.5
+
+
+async def test_a_pod_deleted_by_force_is_waited_for_though_its_owner_took_the_note_of_its_job_off(
+    world, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(hooks, "LONG_POLL_S", 0.05)
+    async with leading(world, tmp_path, poll_seconds=NEVER_S) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.api.change("pods", "default", "web", {"metadata": {"annotations": {names.ANNOTATION_JOB_ID: None}}})
+        world.set_job(job_id, "CANCELLED", "COMPLETING", nodes="n1")
+        world.pod_vanishes()
+        status, answer = await call("epilog", job_id)
+        assert (status, "was deleted by force" in answer["why"]) == (202, True)
 
 
 async def test_a_pod_without_any_grace_period_is_told_to_go_in_a_second(world, tmp_path):

@@ -1,15 +1,24 @@
 """Owners of pods through the whole scheduler: found, waited for, followed, and told of when they cannot be read."""
 
+import asyncio
+import time
+
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from sunkpy.core.gang import families
 from sunkpy.core.gang.families import FAMILIES
 from sunkpy.core.gang.gang import Family, Gang, Reference, Role, by_seniority
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.options import read_options
-from sunkpy.core.model.objects import Kind
-from sunkpy.scheduler import members, membership, owner_watch
+from sunkpy.core.model.objects import Kind, Pod
+from sunkpy.kube.client import Kube
+from sunkpy.kube.informer import Together
+from sunkpy.scheduler import members, membership, owner_kinds, owner_watch
+from sunkpy.scheduler.owner_watch import OwnerWatches
+from sunkpy.scheduler.owners import Owners
+from tests.doubles.serving import answering
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading, reference
 
@@ -129,9 +138,15 @@ async def test_a_pod_waits_for_a_kind_that_its_family_needs_and_says_which_right
         assert world.submissions == []
 
 
-async def test_a_kind_whose_definition_comes_later_is_found_later(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(owner_watch, "AGAIN_S", 0.05)
-    monkeypatch.setattr("sunkpy.kube.discovery._ABSENT_S", 0.05)
+@pytest.fixture
+def soon(monkeypatch):
+    """Kinds are looked for often."""
+    for name, seconds in (("AGAIN_S", 0.1), ("SURE_AFTER_S", 0.05), ("APART_S", 0.01)):
+        monkeypatch.setattr(owner_kinds, name, seconds)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_a_kind_whose_definition_comes_later_is_found_later(world, tmp_path):
     async with leading(world, tmp_path, families=KNOWN):
         world.add_pod("a", labels={"example.com/group": "band"})
         absent = (
@@ -143,6 +158,57 @@ async def test_a_kind_whose_definition_comes_later_is_found_later(world, tmp_pat
         add(world, "groups", "Group", "groups.example.com/v1", "band", spec={"size": 1}, uid="group-1")
         await world.until(lambda: world.submissions)
         assert comments(world) == ["k8s:default/band:group-1"]
+
+
+@pytest.mark.usefixtures("soon")
+async def test_a_kind_that_comes_back_in_another_version_is_found_without_a_restart(world, tmp_path):
+    with capture_logs() as logs:
+        async with leading(world, tmp_path, families=KNOWN):
+            world.add_pod("a", owner=add_crew(world, size=1))
+            await world.until(lambda: len(world.submissions) == 1)
+            world.api.undefine("crews")
+            absent = "the apiserver knows no kind Crew of example.com: its CRD is not installed"
+            await world.until(lambda: [log for log in logs if log.get("problem") == absent])
+            asked = world.api.asked["/apis/example.com/v1/crews"]
+            world.api.define("example.com/v2", "Crew", "crews")
+            crew = add(world, "crews", "Crew", "example.com/v2", "choir", spec={"size": 1})
+            world.add_pod("b", owner=crew)
+            await world.until(lambda: len(world.submissions) == 2)
+            assert comments(world)[1] == f"k8s:default/choir:{crew['metadata']['uid']}"
+            assert world.api.asked["/apis/example.com/v1/crews"] == asked
+    warnings = [log for log in logs if log["log_level"] == "warning"]
+    assert [log["event"] for log in warnings] == ["kind cannot be read"], warnings
+    assert world.cancelled == []
+
+
+async def test_while_an_apiserver_that_has_just_started_does_not_know_a_kind_no_pod_below_it_is_taken_for_its_own(
+    world, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(owner_kinds, "AGAIN_S", 0.1)
+    monkeypatch.setattr(owner_kinds, "APART_S", 0.01)
+    crew = add_crew(world, size=2)
+    unneeded = add(world, "deployments", "Deployment", "apps/v1", "web", annotations={"sunkpy.dev/partition": "high"})
+    async with leading(world, tmp_path, families=KNOWN):
+        world.add_pod("a", owner=crew)
+        await world.until(lambda: world.api.watched >= {"crews"})
+        world.api.is_starting = True
+        world.note_change()
+        asked = world.api.asked["/apis"]
+        await world.until(lambda: world.api.asked["/apis"] > asked)
+        world.remove("crews", "default", "band")
+        crew = add_crew(world, size=2)
+        for name in ("c", "d"):
+            world.add_pod(name, owner=crew)
+        world.add_pod("web", owner=unneeded)
+        asked = world.api.asked["/apis"]
+        await world.until(lambda: world.api.asked["/apis"] > asked + 3)
+        assert world.submissions == []
+        world.api.is_starting = False
+        await world.until(lambda: len(world.submissions) == 2)
+        by_name = {job["name"]: job for job in world.submissions}
+        assert by_name["web"]["partition"] == "high"
+        assert by_name["band"]["tasks"] == 2
+        assert by_name["band"]["comment"] == f"k8s:default/band:{crew['metadata']['uid']}"
 
 
 async def test_a_named_object_that_does_not_exist_is_waited_for(world, tmp_path):
@@ -184,6 +250,33 @@ async def test_a_pod_beyond_the_places_becomes_a_gang_of_its_own_and_a_new_leade
     assert len(world.submissions) == 2
 
 
+async def test_a_pod_whose_place_is_another_ones_who_was_set_apart_becomes_a_gang_of_its_own(world, tmp_path):
+    """Its gang has no member left and no job, and is not forgotten before that."""
+    crew = add_crew(world, size=2)
+    async with leading(world, tmp_path, families=KNOWN) as server, hook_client(server) as call:
+        for name in ("a", "b"):
+            world.add_pod(name, owner=crew)
+        await world.until(lambda: len(world.submissions) == 1)
+        (job,) = world.jobs
+        world.set_job(job, "RUNNING", "CONFIGURING", nodes="n[1-2]", tasks={"set": True, "number": 2})
+        await asyncio.gather(*(call("prolog", job, node=node) for node in (1, 2)))
+        on = {node: name for name, node in world.bindings}
+        world.set_job(job, "RUNNING", nodes="n1", tasks={"set": True, "number": 1})
+        await call("epilog", job, node=2)
+        await world.until(lambda: len(world.submissions) == 2)
+        assert world.submissions[1]["comment"].endswith(f"/apart-{world.pod(on['node-2'])['metadata']['uid']}")
+        world.set_job(max(world.jobs), "RUNNING", nodes="n2", required_nodes="n2")
+        world.add_pod("c", owner=crew)
+        await world.until(lambda: len(world.submissions) == 3)
+        assert world.submissions[2]["comment"].endswith(f"/apart-{world.pod('c')['metadata']['uid']}")
+        world.set_job(job, "PREEMPTED")
+        await world.until(lambda: on["node-1"] in world.deleted)
+        world.pod_is_gone(on["node-1"])
+        world.add_pod("d", owner=crew)
+        await world.until(lambda: len(world.submissions) == 4)
+        assert world.submissions[3]["comment"].endswith(f"/extra-{world.pod('d')['metadata']['uid']}")
+
+
 async def test_an_extra_whose_job_slurm_forgot_while_nobody_led_is_covered_and_not_taken_for_a_member(world, tmp_path):
     crew = add_crew(world, size=2)
     async with leading(world, tmp_path, families=KNOWN) as server, hook_client(server) as call:
@@ -210,6 +303,51 @@ async def test_an_extra_whose_job_slurm_forgot_while_nobody_led_is_covered_and_n
         ]  # fmt: skip
         await world.until(noted)
         assert (len(noted()), world.deleted, world.cancelled) == (1, [], [])
+
+
+async def test_the_only_pod_of_a_gang_that_is_made_again_waits_while_its_job_ends_and_that_is_no_surprise(
+    world, tmp_path
+):
+    crew = add_crew(world, size=1)
+    with capture_logs() as logs:
+        states = lambda: [log["state"] for log in logs if log["event"] == "gang"]  # noqa: E731
+        async with leading(world, tmp_path, families=KNOWN):
+            world.add_pod("a", owner=crew)
+            await world.until(lambda: world.submissions)
+            (job,) = world.jobs
+            world.set_job(job, "RUNNING", nodes="n1")
+            await world.until(lambda: world.bindings == [("a", "node-1")])
+            world.set_job(job, "PREEMPTED", "COMPLETING", nodes="n1")
+            await world.until(lambda: "a" in world.deleted)
+            world.pod_is_gone("a")
+            await world.until(lambda: states()[-1] == "ending")
+            world.add_pod("b", owner=crew)
+            await world.until(lambda: len(world.submissions) == 2)
+    assert states()[-2:] == ["ending", "waiting"]
+    assert [log for log in logs if log["log_level"] == "error"] == []
+
+
+async def test_a_pod_that_comes_while_somebody_asks_what_stands_above_it_is_followed_afterwards(world, tmp_path):
+    crew = {"apiVersion": "example.com/v1", "kind": "Crew", "metadata": {"name": "band", "uid": "crew-1"}}
+    pod = msgspec.convert(world.add_pod("a", owner=crew), Pod)
+    async with answering(world.api.handle, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
+        watches = OwnerWatches(
+            kube, reads=(CREW,), pods=Together([]), clock=time.monotonic, note_odd=lambda *_: None
+        )  # fmt: skip
+        owners, changed = Owners(watches, KNOWN), []
+        owners.on_change = lambda uid, _: changed.append(uid)
+        running = asyncio.ensure_future(watches.run())
+        asked = asyncio.ensure_future(owners.wait_for(pod, within_s=20))
+        await world.until(lambda: world.api.watched >= {"crews"})
+        assert owners.of(pod) is None
+        add_crew(world, uid="crew-1")
+        (found,) = await asked
+        assert owners.below(found) == {pod.uid}
+        changed.clear()
+        add_crew(world, uid="crew-1", size=3)
+        await world.until(lambda: changed == [pod.uid])
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_pod_waits_for_the_place_of_a_member_that_is_being_deleted(world, tmp_path):

@@ -149,3 +149,17 @@ async def test_an_annotation_of_the_namespace_opens_it_to_its_users(world, tmp_p
         world.put("namespaces", {"metadata": {"name": "default", "annotations": {"sunkpy.dev/users": "ann"}}})
         await world.until(lambda: world.submissions)
         assert [job["user_name"] for job in world.jobs.values()] == ["ann"]
+
+
+async def test_a_pod_that_was_put_on_a_node_by_hand_asks_for_no_more_than_its_namespace_may(world, tmp_path):
+    asked = {"user": "zoe", "partition": "high", "account": "physics", "qos": "urgent", "reservation": "night"}
+    notes = {f"sunkpy.dev/{name}": value for name, value in asked.items()}
+    async with leading(world, tmp_path, access=ANNS, default_partition="low"):
+        world.add_pod(node="node-1", running=True, annotations=notes)
+        await world.until(lambda: world.submissions)
+        (job,) = world.jobs.values()
+        assert job["user_name"] == "ann"
+        (asked,) = world.submissions
+        assert {name: asked.get(name) for name in ("partition", "account", "qos", "reservation")} == {
+            "partition": "low", "account": "chem", "qos": None, "reservation": None,
+        }  # fmt: skip

@@ -56,6 +56,7 @@ async def keeping(api, folder):
         yield
         for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @pytest.fixture

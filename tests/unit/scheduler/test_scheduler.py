@@ -197,6 +197,29 @@ async def test_a_pod_that_fits_nowhere_is_told_so_and_submitted_when_a_node_come
         assert world.submissions[0]["excluded_nodes"] == ["n1", "n2"]
 
 
+async def test_a_node_more_of_a_nodeset_that_will_not_do_is_no_change_for_jobs_that_wait(world, tmp_path):
+    def join(number, nodeset, **allocatable):
+        world.add_node(number, registers=False, **allocatable)
+        world.api.change("pods", "slurm", f"slurmd-{number}", {"metadata": {"labels": {names.LABEL_NODESET: nodeset}}})
+        world.slurm.put(f"n{number}", features=[nodeset])
+        world.register(number)
+
+    for number in (1, 2):
+        join(number, "small")
+    join(3, "large", cpu="16")
+    async with leading(world, tmp_path):
+        world.add_pod(cpu="8", annotations={"sunkpy.dev/constraint": "ib"})
+        await world.until(lambda: world.submissions)
+        (job_id,) = world.jobs
+        world.set_job(job_id, "PENDING", state_reason="Resources")
+        join(4, "small")
+        join(5, "huge", cpu="32")
+        await world.until(lambda: world.slurm.updates)
+    assert (world.submissions[0]["constraints"], world.submissions[0].get("excluded_nodes")) == ("ib&large", None)
+    assert world.slurm.updates == [{"constraints": "ib&(huge|large)"}]
+    assert not world.jobs[job_id].get("excluded_nodes")
+
+
 async def test_a_node_is_used_as_soon_as_its_slurmd_pod_says_that_it_is_registered(world, tmp_path):
     async with leading(world, tmp_path):
         world.add_pod(cpu="8")

@@ -28,6 +28,7 @@ async def test_nodes_are_read_by_name(rest: Rest, slurm: str, api: str) -> None:
     node = snapshot.nodes[NODE]
     assert (node.cpus, node.memory_mib) == (2, 4000)
     assert node.is_registered
+    assert node.slurmd_since_s > 1_700_000_000
     assert snapshot.last_update_s > 1_700_000_000
 
 
@@ -225,6 +226,7 @@ async def test_an_allocation_is_granted_at_once_and_has_no_script(rest: Rest, sl
     seen = await rest.client(api).job(granted.job_id)
     assert (seen.id, seen.is_running, seen.is_batch) == (granted.job_id, True, False)
     assert seen.comment == "k8s:default/web-0:uid-1"
+    assert seen.room == {seen.nodes: Room(cpus=1, memory_mib=10, gres={})}
 
 
 @every_server

@@ -10,8 +10,19 @@ from sunkpy.core.model.objects import Container, Pod, PodSpec
 from sunkpy.syncer.collect import kept
 from tests.unit.core.mirror.build import NOW_S, OLD_IP, TOKEN, make_node, make_pod, make_view
 
-PODS = [make_pod(), make_pod(cordon="x"), make_pod(pending=TOKEN), make_pod(ready=False), make_pod(deleting=True)]
-NODES = [make_node(), make_node("IDLE+DRAIN", reason="k8s: cordon: x"), make_node("DOWN", address=OLD_IP, comment="")]
+PODS = [
+    make_pod(started="2026-11-21T00:00:00Z"),
+    make_pod(cordon="x"),
+    make_pod(pending=TOKEN),
+    make_pod(ready=False),
+    make_pod(deleting=True),
+]
+NODES = [
+    make_node(),
+    make_node("IDLE+DRAIN", reason="k8s: cordon: x"),
+    make_node("MIXED+DRAIN", reason="k8s: cordon: x", address=OLD_IP, slurmd_since_s=1_800_000_000),
+    make_node("DOWN", address=OLD_IP, comment=""),
+]
 
 
 def decided(pod: Pod, node: object) -> list[object]:

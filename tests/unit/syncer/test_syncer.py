@@ -18,6 +18,7 @@ from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import NodeCache, Slurm
 from sunkpy.slurm.errors import SlurmError
+from sunkpy.syncer import inquiry
 from sunkpy.syncer.execute import Executor
 from sunkpy.syncer.metrics import NodeCollector, SyncerMetrics
 from sunkpy.syncer.settings import SyncerSettings
@@ -32,6 +33,17 @@ NODESET_REFERENCE = {
     "apiVersion": "sunkpy.dev/v1alpha1", "kind": "NodeSet", "name": "gpu", "uid": "nodeset-1", "controller": True,
 }  # fmt: skip
 TOKEN = "2026-11-21T00:00:00Z/scale-down"
+ROLL = "2026-11-21T00:00:00Z/rollout"
+SERVICE: dict[str, Any] = {
+    "comment": "k8s:default/web-0:uid",
+    "batch_flag": False,
+    "state_reason": "None",
+    "job_resources": {"nodes": {"allocation": [{"name": NAME, "cpus": {"count": 2}, "memory": {"allocated": 20}}]}},
+}
+"""On the node, with 2 cpus and 20 MiB of it."""
+LONG_AGO, LATELY = "2026-11-01T00:00:00Z", "2026-11-21T00:00:00Z"
+THEN, NOW = ({"set": True, "number": number} for number in (1_793_500_000, 1_795_300_000))
+"""When pods started, and soon after each its slurmd."""
 
 
 class World:
@@ -47,7 +59,7 @@ class World:
         self.process = Process("syncer", settings())
         self.metrics = SyncerMetrics(self.process.registry)
 
-    def add_pod(self, name: str = NAME, **annotations: str) -> None:
+    def add_pod(self, name: str = NAME, *, start_time: str | None = None, **annotations: str) -> None:
         body = {
             "metadata": {
                 "name": name,
@@ -62,7 +74,11 @@ class World:
                 "ownerReferences": [NODESET_REFERENCE],
             },
             "spec": {"nodeName": "node-1"},
-            "status": {"phase": "Running", "conditions": [{"type": "ContainersReady", "status": "True"}]},
+            "status": {
+                "phase": "Running",
+                "startTime": start_time,
+                "conditions": [{"type": "ContainersReady", "status": "True"}],
+            },
         }
         self.api.put("pods", body)
 
@@ -84,6 +100,12 @@ class World:
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait for either side to reach a state."""
         await self.changes.until(holds, within_s=20)
+
+    async def some_answers(self) -> None:
+        """Wait until Slurm has been read a few times more: whatever was to be done has been done."""
+        seen = self.nodes.observation
+        assert seen is not None
+        await self.until(lambda: self.nodes.observation is not None and self.nodes.observation.number > seen.number + 3)
 
     def term(self) -> Term:
         return Term(
@@ -182,6 +204,56 @@ async def test_a_job_finishes_before_its_pod_may_go_and_the_node_goes_last(world
         assert world.nodes.observation is not None
         await world.until(lambda: world.nodes.observation is not None and not world.nodes.observation.nodes)
     assert sum(write.startswith("DELETE") for write in world.slurm.writes) == 1
+
+
+async def test_a_roll_is_told_that_only_services_are_on_a_node(world: World) -> None:
+    web = world.slurm.add_job("RUNNING", **SERVICE)
+    world.add_pod(start_time=LONG_AGO, **{names.ANNOTATION_JOBS: str(web)})
+    world.slurm.put(NAME, "MIXED", alloc_cpus=2, alloc_memory=20, slurmd_start_time=THEN)
+    async with world.syncing():
+        world.annotate(pending_deletion=ROLL)
+        await world.until(lambda: world.annotation(names.ANNOTATION_REPLACEABLE) == ROLL)
+        assert world.annotation(names.ANNOTATION_REPLACEABLE_AT)
+        assert world.annotation(names.ANNOTATION_DRAINED) is None
+        assert world.condition(names.CONDITION_RUNNING) == "True"
+        world.delete_pod()
+        await world.some_answers()
+        world.add_pod(start_time=LATELY)
+        await world.until(lambda: world.condition(names.READINESS_GATE) == "False")
+        await world.some_answers()
+        assert "DRAIN" in world.slurm.nodes[NAME]["state"], "Slurm has heard of the first slurmd alone"
+        world.slurm.put(NAME, slurmd_start_time=NOW)
+        await world.until(lambda: world.slurm.state(NAME) == "MIXED")
+        await world.until(lambda: world.condition(names.READINESS_GATE) == "True")
+    assert not [write for write in world.slurm.writes if write.startswith("DELETE")], "a node with jobs on it stays"
+
+
+async def test_a_roll_is_told_nothing_while_somebody_else_is_on_the_node(world: World) -> None:
+    web = world.slurm.add_job("RUNNING", **SERVICE)
+    world.add_pod(start_time=LONG_AGO, **{names.ANNOTATION_JOBS: str(web), names.ANNOTATION_PENDING_DELETION: ROLL})
+    world.slurm.put(NAME, "MIXED", alloc_cpus=2, alloc_memory=30, slurmd_start_time=THEN)
+    async with world.syncing():
+        await world.until(lambda: f"job {web}" in world.slurm.asked)
+        world.slurm.put(NAME, alloc_cpus=0, alloc_memory=0)
+        world.slurm.put(NAME, "IDLE", "DRAIN")
+        await world.until(lambda: world.annotation(names.ANNOTATION_DRAINED) == ROLL)
+        assert world.annotation(names.ANNOTATION_REPLACEABLE) is None
+    assert world.slurm.asked.count(f"job {web}") == 1, "what was no stays so for a while"
+
+
+async def test_an_answer_about_jobs_that_does_not_come_holds_nothing_up(world: World, monkeypatch) -> None:
+    monkeypatch.setattr(inquiry, "ANSWERED_WITHIN_S", 0.2)
+    web = world.slurm.add_job("RUNNING", **SERVICE)
+    world.slurm.unreadable.add(web)
+    world.add_pod(start_time=LONG_AGO, **{names.ANNOTATION_JOBS: str(web), names.ANNOTATION_PENDING_DELETION: ROLL})
+    world.slurm.put(NAME, "MIXED", alloc_cpus=2, alloc_memory=20, slurmd_start_time=THEN)
+    async with world.syncing():
+        await world.until(lambda: world.slurm.reading > 0)
+        world.slurm.put(NAME, "IDLE", "DRAIN", alloc_cpus=0, alloc_memory=0)
+        await world.until(lambda: world.annotation(names.ANNOTATION_DRAINED) == ROLL)
+        assert world.annotation(names.ANNOTATION_REPLACEABLE) is None
+        world.slurm.unreadable.clear()
+        world.changes.note()
 
 
 async def test_a_new_leader_adopts_what_it_finds(world: World) -> None:

@@ -24,6 +24,7 @@ applyPolicies), pkg/webhooks/admission/jobs/mutate/mutate_job.go (defaults), pkg
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -140,6 +141,9 @@ def _assemble_job(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 def _task_roles(spec: _Job, pods: Sequence[Pod]) -> tuple[Role, ...]:
     ordered = _in_waves(_checked(spec.tasks))
+    by_task: dict[str, list[Pod]] = {}
+    for pod in pods:
+        by_task.setdefault(pod.annotations.get(TASK, _UNNAMED_TASK), []).append(pod)
     deciders = {task.called for task in ordered if _completes_job(task)} or {task.called for task in ordered}
     places = _places(spec.min_available, ordered)
     return tuple(
@@ -148,7 +152,7 @@ def _task_roles(spec: _Job, pods: Sequence[Pod]) -> tuple[Role, ...]:
             places=places[task.called],
             first=0 if task.needs else places[task.called],
             members=ranked(
-                (pod for pod in pods if _is_of(pod, task) and 0 <= _index(pod) < places[task.called]), _index
+                (pod for pod in by_task.get(task.called, ()) if 0 <= _index(pod) < places[task.called]), _index
             ),
             shape=task.template.shape,
             decides=task.called in deciders,
@@ -164,13 +168,13 @@ def _checked(tasks: Sequence[_Task]) -> Sequence[_Task]:
     Raises:
         BadDeclaration: what they say cannot be.
     """
-    names = [task.called for task in tasks]
+    names = Counter(task.called for task in tasks)
     for task in tasks:
         field = f"task {task.called}: "
         at_least(task.replicas, 0, field=f"{field}replicas")
         if at_least(task.least, 0, field=f"{field}minAvailable") > task.replicas:
             raise BadDeclaration(f"{field}minAvailable {task.least} is above its {task.replicas} replicas")
-        if names.count(task.called) > 1:
+        if names[task.called] > 1:
             raise BadDeclaration(f"two tasks are called {task.called}")
         for other in task.needs:
             if other not in names:
@@ -180,14 +184,24 @@ def _checked(tasks: Sequence[_Task]) -> Sequence[_Task]:
 
 def _in_waves(tasks: Sequence[_Task]) -> list[_Task]:
     """The tasks in the order in which they can start; of one wave in the order of the Job."""
+    needs = [set(task.needs) for task in tasks]
+    needed_by: dict[str, list[int]] = {}
+    for number, names in enumerate(needs):
+        for name in names:
+            needed_by.setdefault(name, []).append(number)
     ordered: list[_Task] = []
-    while len(ordered) < len(tasks):
-        there = {task.called for task in ordered}
-        wave = [task for task in tasks if task.called not in there and there.issuperset(task.needs)]
-        if not wave:
-            stuck = ", ".join(task.called for task in tasks if task.called not in there)
-            raise BadDeclaration(f"tasks depend on one another in a circle: {stuck}")
-        ordered += wave
+    wave = [number for number, names in enumerate(needs) if not names]
+    while wave:
+        ordered += (tasks[number] for number in wave)
+        after: list[int] = []
+        for name in (tasks[number].called for number in wave):
+            for number in needed_by.get(name, ()):
+                needs[number].remove(name)
+                after += [] if needs[number] else [number]
+        wave = sorted(after)
+    if len(ordered) < len(tasks):
+        stuck = ", ".join(task.called for task, names in zip(tasks, needs, strict=True) if names)
+        raise BadDeclaration(f"tasks depend on one another in a circle: {stuck}")
     return ordered
 
 
@@ -206,10 +220,6 @@ def _places(min_available: int, tasks: Sequence[_Task]) -> Mapping[str, int]:
         places[task.called] += more
         left -= more
     return places
-
-
-def _is_of(pod: Pod, task: _Task) -> bool:
-    return pod.annotations.get(TASK, _UNNAMED_TASK) == task.called
 
 
 def _index(pod: Pod) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.bench.chaos.schedule import (
+    ACCOUNTING,
     AT_ONCE,
     PARTS,
     Door,
@@ -16,6 +19,7 @@ from tests.bench.chaos.schedule import (
     PlannedFault,
     clash,
     make_plan,
+    plan_faults,
 )
 
 NODES = ("node-1", "node-2", "node-3")
@@ -71,7 +75,24 @@ def test_no_fault_meets_another_that_would_undo_it(plan):
 def test_half_an_hour_sees_every_kind_and_kills_every_part():
     plan = half_an_hour()
     assert {fault.fault for fault in plan.faults} == set(Fault)
-    assert {fault.target for fault in plan.faults if fault.fault is Fault.KILL} == set(PARTS)
+    assert {fault.target for fault in plan.faults if fault.fault is Fault.KILL} == {*PARTS, *ACCOUNTING}
+
+
+@given(plans)
+@settings(max_examples=50)
+def test_faults_come_and_are_numbered_in_order(plan):
+    assert [fault.number for fault in plan.faults] == list(range(1, len(plan.faults) + 1))
+    assert [fault.at_s for fault in plan.faults] == sorted(fault.at_s for fault in plan.faults)
+
+
+def test_a_few_minutes_kill_the_parts_of_accounting_and_leave_the_other_faults_as_they_are():
+    faults = make_plan(seed=1, minutes=5, nodes=NODES).faults
+    others = [fault for fault in faults if fault.target not in ACCOUNTING]
+    alone = plan_faults(random.Random(1), until_s=225.0, nodes=NODES)
+    assert {fault.target for fault in faults} > set(ACCOUNTING)
+    assert [(fault.at_s, fault.fault, fault.target) for fault in others] == [
+        (fault.at_s, fault.fault, fault.target) for fault in alone
+    ]
 
 
 def test_jobs_come_by_both_doors_into_both_partitions_and_end_in_every_manner():

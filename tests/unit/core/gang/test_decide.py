@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sunkpy.core import names
 from sunkpy.core.gang.actions import (
@@ -19,7 +20,7 @@ from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.hooks import epilog_keeps_pods, epilog_waits_for, gate_waits_for, prolog_waits_for
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
-from sunkpy.core.gang.request import Policy
+from sunkpy.core.gang.request import Policy, plan_terms
 from sunkpy.core.gang.view import GangView, JobView
 from sunkpy.core.model.objects import SchedulingGate
 from sunkpy.core.placement.eligibility import Eligibility
@@ -27,6 +28,7 @@ from tests.unit.core.gang.pods import gang_of, make_pod
 
 POLICY = Policy(gpu_resources={"nvidia.com/gpu": "gpu"})
 ID = GangId(namespace="default", name="web-1", uid="uid-1")
+RUNS_ON_N1 = make_pod(node="k1", running=True)
 FITS = Eligibility(eligible=("n1", "n2"), refused={"n3": "too small"})
 
 
@@ -111,6 +113,18 @@ def test_a_pending_job_tells_its_reason(reason, is_problem, advice):
 def test_a_pending_job_learns_of_nodes_that_came_and_went():
     (update,) = decide_gang(view(make_pod(), job("PENDING", excluded=("n1",))), POLICY)
     assert update == UpdateExcluded(job=7, excluded=("n3",))
+
+
+def test_a_pending_job_keeps_the_features_of_its_nodes_while_none_will_do():
+    terms = plan_terms(gang_of(make_pod()), POLICY)
+    waits = job("PENDING", excluded=("n3",), terms=replace(terms, constraint="gpu"))
+    none = Eligibility(eligible=(), refused={"n1": "lacks cpu"})
+    assert decide_gang(replace(view(make_pod(), waits), eligibility=none), POLICY) == []
+    some = Eligibility(eligible=("n1",), refused={"n3": "lacks cpu"}, features=("gpu",))
+    assert decide_gang(replace(view(make_pod(), waits), eligibility=some), POLICY) == []
+    more = replace(some, features=("cpu", "gpu"))
+    (update,) = decide_gang(replace(view(make_pod(), waits), eligibility=more), POLICY)
+    assert (update.change.fields, update.change.to.constraint) == (("constraint",), "cpu|gpu")
 
 
 def test_a_pod_is_bound_where_the_prolog_called_from():
@@ -423,6 +437,8 @@ def test_a_prolog_ends_when_its_pod_is_bound_or_never_will_be(seen, waits):
         (view(make_pod(node="k1", running=True), job("CANCELLED"), placed={"uid-1": "n2"}), False),
         (view(make_pod(node="k1", running=True), job(), job("RUNNING", id=8), bound_to=8), False),
         (view(make_pod(node="k1", running=True), job(), job("PENDING", id=8), bound_to=8), True),
+        (view(RUNS_ON_N1, job("NODE_FAIL"), job("RUNNING", id=8, nodes=("n1",)), bound_to=8), False),
+        (view(RUNS_ON_N1, job("NODE_FAIL"), job("RUNNING", id=8, nodes=("n2",)), bound_to=8), True),
         (view(make_pod(), job("CANCELLED")), False),
         (view(None, job("CANCELLED")), False),
     ],
@@ -442,6 +458,8 @@ def test_an_epilog_ends_only_when_no_pod_is_left_on_its_node(seen, waits):
         (view(make_pod(node="k1", running=True), job("SUSPENDED")), 99, True),
         (view(make_pod(node="k1", running=True), bound_to=None), 99, True),
         (view(make_pod(node="k1", running=True), job("RUNNING")), 99, False),
+        (view(RUNS_ON_N1, job("RUNNING", nodes=("n1", "n2"))), 99, False),
+        (view(RUNS_ON_N1, job("RUNNING", nodes=("n2", "n3"))), 99, True),
         (view(make_pod(node="k1", running=True), job("NODE_FAIL"), job("RUNNING", id=8)), 8, False),
         (view(make_pod(node="k1", running=True), job("CANCELLED"), placed={"uid-1": "n2"}), 99, False),
         (view(make_pod(node="k1", phase="Succeeded"), job("COMPLETED")), 99, False),

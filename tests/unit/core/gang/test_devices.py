@@ -78,3 +78,38 @@ def test_no_index_is_given_twice_on_a_node(asked):
     assert len(given_out) == len(set(given_out))
     assert set(given_out) <= set(map(str, range(8)))
     assert all(len(note.split(",")) == asked[int(uid[1:])][0] for uid, note in notes.items())
+
+
+@st.composite
+def spreads(draw):
+    """For each node how many pods lie there, and which indices sbatch has left to their job."""
+    gpus = draw(st.integers(1, 3))
+    counts = draw(st.lists(st.integers(1, 8 // gpus), min_size=1, max_size=4))
+    left = [draw(st.permutations(range(8)))[: count * gpus] for count in counts]
+    return gpus, {
+        f"n{at}": (count, tuple(sorted(found))) for at, (count, found) in enumerate(zip(counts, left, strict=True))
+    }
+
+
+@given(spreads(), st.data())
+def test_on_each_of_several_nodes_the_pods_share_what_their_job_has_there_and_a_second_look_changes_nothing(
+    spread, data
+):
+    gpus, nodes = spread
+    layout = tuple((node, count) for node, (count, _) in nodes.items())
+    devices = {node: {"gpu": found} for node, (_, found) in nodes.items()}
+    on = [node for node, count in layout for _ in range(count)]
+    notes = share([worker(index, gpus=gpus) for index in range(len(on))], devices, layout)
+    for node, (_, found) in nodes.items():
+        words = [word for uid, note in notes.items() if on[int(uid[1:])] == node for word in note.split(",")]
+        assert sorted(words) == sorted(map(str, found))
+    is_there = [data.draw(st.booleans()) for _ in on]
+    later = [
+        worker(index, gpus=gpus, node=on[index] if there else "", noted=notes[f"w{index}"] if there else "")
+        for index, there in enumerate(is_there)
+    ]
+    again = share(later, devices, layout)
+    assert all(again[f"w{index}"] == notes[f"w{index}"] for index, there in enumerate(is_there) if there)
+    assert sorted(word for note in again.values() for word in note.split(",")) == sorted(
+        word for note in notes.values() for word in note.split(",")
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -16,7 +17,7 @@ from sunkpy.core.gang.actions import Bind, Cancel, Evict, Finish, Report, SetApa
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import FAMILIES, assemble, assemble_beside, family_of, identify
 from sunkpy.core.gang.gang import Family, Member, Role
-from sunkpy.core.gang.hooks import epilog_waits_for, gate_waits_for, prolog_waits_for
+from sunkpy.core.gang.hooks import epilog_waits_for, gate_waits_for, prolog_waits_for, prologs_wait_for
 from sunkpy.core.gang.identity import GangId, parse_comment
 from sunkpy.core.gang.limits import within_limits
 from sunkpy.core.gang.options import Problem
@@ -248,6 +249,48 @@ def test_a_prolog_waits_for_the_members_that_go_to_its_node():
     assert prolog_waits_for(seen, 7, "n2") == "pod default/worker-1 is not bound yet"
     assert prolog_waits_for(seen, 7, "n1") is None
     assert prolog_waits_for(view(pods, started, placed=placed, bound_to=7), 7, "n2") is None
+
+
+def many(size, **pod):
+    """A gang of so many pods, each with a node of its own, and its job, which runs."""
+    notes = {"sunkpy.dev/gang": "solver", "sunkpy.dev/gang-size": str(size)}
+    pods = [make_pod(f"p-{number}", uid=f"p-{number}", annotations=notes, **pod) for number in range(size)]
+    nodes = tuple(f"n{number}" for number in range(size))
+    layout = tuple((node, 1) for node in nodes)
+    runs = JobView(id=7, state=frozenset({"RUNNING"}), nodes=nodes, tasks=size, layout=layout)
+    placed = {pod.uid: node for pod, node in zip(pods, nodes, strict=True) if pod.spec.node_name}
+    id = identify(pods[0])
+    return GangView(id=id, gang=assemble(id, pods), jobs=(runs,), placed=placed, bound_to=7 if placed else None)
+
+
+def steps_of(work):
+    """How many functions were called."""
+    counted = [0]
+
+    def count(_frame, event, _argument):
+        counted[0] += event == "call"
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return counted[0]
+
+
+@pytest.mark.parametrize(
+    ("work", "bound"),
+    [
+        (lambda seen: prologs_wait_for(seen, 7), False),
+        (lambda seen: epilog_waits_for(seen, 7, "n1"), True),
+        (lambda seen: decide_gang(seen, POLICY), False),
+        (lambda seen: decide_gang(seen, POLICY), True),
+        (lambda seen: decide_gang(msgspec.structs.replace(seen, jobs=()), POLICY), True),
+    ],
+)
+def test_twice_as_large_a_gang_takes_about_twice_as_long(work, bound):
+    once, twice = (many(size, node="k" if bound else "") for size in (100, 200))
+    assert steps_of(lambda: work(twice)) < 3 * steps_of(lambda: work(once))
 
 
 def test_a_gang_goes_as_one_and_each_epilog_waits_for_its_own_node():
@@ -488,7 +531,7 @@ def test_a_pod_on_a_node_that_the_job_does_not_have_is_set_apart(node, state, is
     job = msgspec.structs.replace(RUNS, state=frozenset({"RUNNING", state}))
     gang, (_, stray) = band(*pods)
     # Also while nobody can tell how large the gang is: no pod may run on a node that no job holds.
-    for each in (gang, unsized(*pods)):
+    for each in (gang, unsized(*pods), unsized(pods[1])):
         seen = band_view(each, job, placed={"uid-1": "n1", "stray": node}, bound_to=7)
         assert decide_gang(seen, POLICY) == ([SetApart(pod=stray)] if is_stray else [])
 

@@ -210,6 +210,7 @@ def around(pods_on):
 
 
 IN_ANTI = "pod default/other is in its anti-affinity"
+IN_ELSEWHERE = "pod elsewhere/other is in its anti-affinity"
 KEEPS_AWAY = "pod default/other keeps it away"
 NOT_THERE = "no pod of its affinity is there"
 
@@ -222,6 +223,9 @@ NOT_THERE = "no pod of its affinity is there"
         (apart(term()), {"n1": [there(app="db")]}, {}),
         (apart(term()), {"n1": [there(status={"phase": "Succeeded"})]}, {}),
         (apart(term()), {"n1": [there(namespace="elsewhere")]}, {}),
+        (apart(term() | {"namespaces": ["elsewhere"]}), {"n1": [there()]}, {}),
+        (apart(term() | {"namespaces": ["elsewhere"]}), {"n1": [there(namespace="elsewhere")]}, {"n1": IN_ELSEWHERE}),
+        (apart(term() | {"namespaceSelector": {}}), {"n1": [there(namespace="elsewhere")]}, {"n1": IN_ELSEWHERE}),
         (apart(term(ZONE)), {"n1": [there()]}, {"n1": IN_ANTI, "n2": IN_ANTI}),
         (apart(term(ZONE)), {"n4": [there()]}, {}),
         ({}, {"n3": [there(apart(term()))]}, {"n3": KEEPS_AWAY}),

@@ -103,6 +103,17 @@ def test_a_pod_whose_node_is_not_known_holds_its_place():
     assert seats(there, {"a": ""}) == {"a": ("worker/0", "")}
 
 
+def test_a_member_on_a_node_that_the_job_gave_up_draws_no_other_there():
+    """The job was made smaller: one slot is left, in which both places are."""
+    leader, worker = pod("leader", made="2"), pod("worker", node="k9")
+    roles = (("leader", leader), ("worker", worker))
+    shrunk = Gang(
+        id=ID,
+        roles=tuple(Role(name=name, places=1, first=1, members=(Member(pod=each, index=0),)) for name, each in roles),
+    )
+    assert seats(shrunk, {"worker": "n9"}, (("n1", 1),)) == {"leader": ("leader/0", "n1"), "worker": ("worker/0", "n9")}
+
+
 @pytest.mark.parametrize(
     ("phases", "missing"),
     [
@@ -138,10 +149,11 @@ def crowds(draw):
             uid = f"{name}-{number}"
             made = pod(uid, node="k" if is_bound else "", phase=phase, deleting=draw(st.booleans()))
             if is_bound and phase == "Pending":
-                holding[uid] = left.pop(draw(st.integers(0, len(left) - 1)))
+                gave_up = draw(st.booleans())  # the job was larger when it was bound
+                holding[uid] = "n9" if gave_up else left.pop(draw(st.integers(0, len(left) - 1)))
             members.append(Member(pod=made, index=index))
         roles.append(Role(name=name, places=places, first=places, members=tuple(members)))
-    return Gang(id=ID, roles=tuple(roles), one_per_node=True), layout, holding
+    return Gang(id=ID, roles=tuple(roles), one_per_node=draw(st.booleans())), layout, holding
 
 
 @given(crowds())
@@ -154,7 +166,8 @@ def test_nobody_moves_no_place_is_taken_twice_and_no_node_is_overfull(crowd):
         assert seat.node == holding.get(uid, seat.node)
         assert uid in holding or not (by_uid[uid].is_deleting or by_uid[uid].is_finished or by_uid[uid].spec.node_name)
     new = [seat.node for uid, seat in found.items() if uid not in holding]
-    for node, count in layout:
+    assert set(new) <= {node for node, _ in layout}
+    for node, count in layout if gang.one_per_node else ():
         there = sum(held == node for held in holding.values())
         assert new.count(node) <= max(0, count - there)
     assert all(new)

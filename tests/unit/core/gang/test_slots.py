@@ -1,14 +1,18 @@
 """The shape of a gang's job: nothing is ever asked less than the pods need, and for equal pods nothing more."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sunkpy.core.gang.gang import Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.options import JobOptions
 from sunkpy.core.gang.request import Policy, plan_job
 from sunkpy.core.gang.slots import may_have_asked, needs_by_place, packing, places_of, plan_slots
 from sunkpy.core.model import matching
+from sunkpy.core.model.layout import spread
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.pods import make_pod
@@ -161,3 +165,87 @@ def test_what_equal_members_ask_is_what_they_need(places, requests):
     if places > 1:
         memory_mib = slots.needs["memory"] // 2**20
         assert 0 <= job.memory_mib_per_cpu * job.cpus_per_task - memory_mib < job.cpus_per_task
+
+
+# ------------------------------------------------------------ what Slurm holds on each node, however the tasks lie
+
+WHOLE = {"options": JobOptions(shared="none")}
+LARGE = Eligibility(eligible=("n1",), sizes=frozenset({(64, 40_000, 2**36), (99, 99_000, 2**40)}))
+
+
+@st.composite
+def layouts(draw, job):
+    """Tasks per node, as Slurm may lay them out: even where it gives whole nodes, any way where nodes are shared."""
+    nodes = draw(st.integers(job.minimum_nodes, job.maximum_nodes))
+    if job.memory_mib_per_node:
+        return [count for _, count in spread(range(nodes), job.tasks)]
+    if nodes == 1:
+        return [job.tasks]
+    cuts = draw(st.lists(st.integers(1, job.tasks - 1), min_size=nodes - 1, max_size=nodes - 1, unique=True))
+    edges = [0, *sorted(cuts), job.tasks]
+    return [after - before for before, after in itertools.pairwise(edges)]
+
+
+def held(job, tasks):
+    """What the job has of a node on which so many of its tasks lie: millicores, bytes and GPUs."""
+    cpus = tasks * job.cpus_per_task
+    memory_mib = job.memory_mib_per_node or cpus * job.memory_mib_per_cpu
+    gpus = int(job.gres_per_node.rpartition(":")[2] or 0) + tasks * int(job.gres_per_task.rpartition(":")[2] or 0)
+    return {"cpu": cpus * 1000, "memory": memory_mib * 2**20, GPU: gpus}
+
+
+def asked_on(shaped, job, counts):
+    """What the pods that are there ask, by the number of the node of their place."""
+    node_of_slot = [node for node, count in enumerate(counts) for _ in range(count)]
+    slots = packing(shaped, job.tasks)
+    asked = [{} for _ in counts]
+    for each in shaped.roles:
+        for member in each.members:
+            node = node_of_slot[slots[each.name, member.index]] if len(counts) > 1 else 0
+            asked[node] = matching.added(asked[node], matching.pod_requests(member.pod.spec))
+    return asked
+
+
+@given(ROLES, st.sampled_from([{}, {"one_per_node": True}, {"one_domain": HOSTNAME}, WHOLE]), st.data())
+def test_on_no_node_slurm_holds_less_than_the_pods_there_ask(roles, limits, data):
+    shaped = gang(*roles, **limits)
+    if not shaped.places:
+        return
+    job = plan_job(shaped, POLICY, LARGE)
+    counts = data.draw(layouts(job))
+    for tasks, asked in zip(counts, asked_on(shaped, job, counts), strict=True):
+        wants = {name: asked.get(name, 0) for name in ("cpu", "memory", GPU)}
+        assert not matching.shortfalls(wants, held(job, tasks))
+
+
+@given(st.integers(1, 9), AMOUNTS, st.sampled_from([{}, {"one_per_node": True}]), st.data())
+def test_on_no_node_slurm_holds_more_than_equal_pods_need(places, requests, limits, data):
+    """But for what it cannot count: parts of a cpu or MiB, and with memory by cpu a MiB for each."""
+    shaped = gang(role("worker", places, requests), **limits)
+    job = plan_job(shaped, POLICY, LARGE)
+    need = next(iter(needs_by_place(shaped).values()))
+    for tasks in data.draw(layouts(job)):
+        has = held(job, tasks)
+        assert (has["cpu"], has[GPU]) == (tasks * need["cpu"], tasks * need.get(GPU, 0))
+        assert 0 <= has["memory"] - tasks * need["memory"] < (has["cpu"] // 1000 or 1) * 2**20
+
+
+@pytest.mark.parametrize(
+    ("wants", "count", "nodes", "memory_mib", "gres"),
+    [
+        ({"cpu": "1", "memory": "30Gi"}, 5, 3, 61440, ""),  # two by memory on the smaller node, where 40 cpus are
+        ({"cpu": "1", "memory": "1Gi"}, 5, 1, 5120, ""),
+        ({"cpu": "1", "memory": "1Gi", GPU: "32"}, 5, 3, 2048, "gres/gpu:64"),
+        ({"cpu": "41", "memory": "1Gi"}, 5, 3, 2048, ""),  # only the larger one holds it, twice
+    ],
+)
+def test_of_whole_nodes_memory_is_asked_by_node(wants, count, nodes, memory_mib, gres):
+    job = plan_job(gang(role("worker", count, wants), **WHOLE), POLICY, LARGE)
+    assert (job.tasks, job.minimum_nodes, job.maximum_nodes) == (count, nodes, nodes)
+    assert (job.memory_mib_per_node, job.memory_mib_per_cpu) == (memory_mib, 0)
+    assert (job.gres_per_node, job.gres_per_task) == (gres, "")
+
+
+def test_of_whole_nodes_of_unknown_size_slurm_chooses_how_many():
+    job = plan_job(gang(role("worker", 4, {"cpu": "1"}), **WHOLE), POLICY, Eligibility(eligible=("n1",)))
+    assert (job.minimum_nodes, job.maximum_nodes, job.memory_mib_per_node) == (1, 4, 0)

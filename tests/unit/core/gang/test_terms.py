@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from sunkpy.core.gang.options import Switches
-from sunkpy.core.gang.terms import Terms, find_change, terms_of
+from sunkpy.core.gang.terms import Terms, find_change, takes_features, terms_of, with_features
 from sunkpy.core.model.states import JobId, SlurmJob
 
 OURS = Terms(name="web", comment="k8s:default/web:uid", partition="low", qos="normal", reservation="maint")
@@ -26,6 +26,28 @@ def test_what_was_changed_is_sent_and_what_is_gone_taken_away_if_it_can_be(wishe
     change = find_change(OURS, replace(OURS, **wishes))
     assert change is not None
     assert (change.fields, change.kept) == (fields, kept)
+
+
+@pytest.mark.parametrize(
+    ("asked", "features", "constraint"),
+    [
+        ("", [], ""),
+        ("", ["gpu"], "gpu"),
+        ("", ["a", "b"], "a|b"),
+        ("ib", [], "ib"),
+        ("ib&h100", ["gpu"], "ib&h100&gpu"),
+        ("ib", ["a", "b"], "ib&(a|b)"),
+        ("ib|eth", [], "ib|eth"),
+    ],
+)
+def test_features_come_beside_the_constraint_of_the_pods(asked, features, constraint):
+    assert takes_features(asked) or not features
+    assert with_features(asked, features) == constraint
+
+
+@pytest.mark.parametrize("asked", ["a|b", "[a|b]", "(a|b)&c", "gpu*2", "a&"])
+def test_beside_what_is_more_than_a_list_of_features_nothing_is_put(asked):
+    assert not takes_features(asked)
 
 
 @pytest.mark.parametrize("field", ["shared", "wckey", "gpu_type"])

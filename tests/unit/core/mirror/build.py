@@ -10,6 +10,7 @@ NAMESPACE = "slurm"
 TOKEN = "2026-11-21T00:00:00Z/scale-down"
 NOW_S = 1000.0
 IP, OLD_IP = "10.65.1.9", "10.65.1.4"
+STARTED, STARTED_S = "2026-11-21T00:00:00Z", 1795219200
 
 
 def make_pod(
@@ -23,6 +24,7 @@ def make_pod(
     registered: bool = False,
     uid: str = "uid-1",
     annotations: dict[str, str] | None = None,
+    started: str | None = None,
 ) -> Pod:
     notes = dict(annotations or {})
     if cordon is not None:
@@ -43,7 +45,7 @@ def make_pod(
             deletion_timestamp="2026-11-21T00:00:00Z" if deleting else None,
         ),
         spec=PodSpec(node_name="node-1"),
-        status=PodStatus(phase=phase, pod_ip=IP, conditions=tuple(conditions)),
+        status=PodStatus(phase=phase, pod_ip=IP, start_time=started, conditions=tuple(conditions)),
     )
 
 
@@ -52,7 +54,13 @@ def make_comment(*, name: str = NAME, uid: str = "uid-1", namespace: str = NAMES
 
 
 def make_node(
-    state: str = "IDLE", *, reason: str = "", comment: str | None = None, alloc_cpus: int = 0, address: str = IP
+    state: str = "IDLE",
+    *,
+    reason: str = "",
+    comment: str | None = None,
+    alloc_cpus: int = 0,
+    address: str = IP,
+    slurmd_since_s: int = 0,
 ) -> SlurmNode:
     return SlurmNode(
         name=NAME,
@@ -61,6 +69,7 @@ def make_node(
         comment=make_comment() if comment is None else comment,
         alloc_cpus=alloc_cpus,
         address=address,
+        slurmd_since_s=slurmd_since_s,
     )
 
 

@@ -29,7 +29,18 @@ from sunkpy.core.mirror.decide import (
 from sunkpy.core.mirror.drain_cause import UNREADY_GRACE_S
 from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.states import SlurmNode
-from tests.unit.core.mirror.build import IP, NOW_S, OLD_IP, TOKEN, make_comment, make_node, make_pod, make_view
+from tests.unit.core.mirror.build import (
+    IP,
+    NOW_S,
+    OLD_IP,
+    STARTED,
+    STARTED_S,
+    TOKEN,
+    make_comment,
+    make_node,
+    make_pod,
+    make_view,
+)
 
 OURS, THEIRS = "k8s: cordon: disk", "bad gpu"
 
@@ -578,6 +589,26 @@ def test_conditions_of_a_pod(node: SlurmNode | None, drain: str, cordon: str, ru
         names.CONDITION_NOT_RESPONDING: "False",
         names.READINESS_GATE: registered,
     }
+
+
+@pytest.mark.parametrize(
+    ("started", "since_s", "address", "is_there"),
+    [
+        pytest.param(STARTED, STARTED_S - 3600, OLD_IP, False, id="the slurmd of the pod before"),
+        pytest.param(STARTED, STARTED_S, OLD_IP, True, id="its own, behind another address"),
+        pytest.param(STARTED, STARTED_S - 3600, IP, True, id="its own, the clock was set back"),
+        pytest.param(STARTED, 0, OLD_IP, True, id="slurmctld has just started and does not say"),
+        pytest.param(None, STARTED_S - 3600, OLD_IP, False, id="it has not started"),
+    ],
+)
+def test_the_record_that_an_earlier_slurmd_left_does_not_stand_for_this_pod(
+    started: str | None, since_s: int, address: str, is_there: bool
+) -> None:
+    """A node with jobs stays in Slurm when its pod goes, for minutes as if nothing had happened."""
+    node = make_node("MIXED+DRAIN", reason="k8s: pod gone", address=address, slurmd_since_s=since_s)
+    decision = decide_mirror(make_view(make_pod(started=started), node), NOW_S)
+    assert conditions(decision)[names.READINESS_GATE] == str(is_there)
+    assert kinds(decision) == (["UndrainNode"] if is_there else [])
 
 
 def test_the_drain_reason_and_the_state_are_annotations() -> None:

@@ -22,10 +22,22 @@ from sunkpy.core.mirror import (
     still_holds,
 )
 from sunkpy.core.mirror.decide import STALE_AFTER_S
+from sunkpy.core.mirror.report import is_of_pod
 from sunkpy.core.model.objects import Meta, Node, NodeSpec, Pod
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.nodeset.protection import decide_evictable
-from tests.unit.core.mirror.build import IP, NAME, NAMESPACE, OLD_IP, TOKEN, make_comment, make_node, make_pod
+from tests.unit.core.mirror.build import (
+    IP,
+    NAME,
+    NAMESPACE,
+    OLD_IP,
+    STARTED,
+    STARTED_S,
+    TOKEN,
+    make_comment,
+    make_node,
+    make_pod,
+)
 
 ROUNDS = 12
 
@@ -37,6 +49,7 @@ pods = st.none() | st.builds(
     deleting=st.booleans(),
     phase=st.sampled_from(["Pending", "Running", "Failed"]),
     registered=st.booleans(),
+    started=st.sampled_from([None, STARTED]),
     annotations=st.sampled_from([
         {},
         {names.ANNOTATION_DRAINED: TOKEN},
@@ -44,8 +57,13 @@ pods = st.none() | st.builds(
     ]),
 )  # fmt: skip
 nodes = st.none() | st.builds(
-    lambda base, flags, reason, comment, cpus, address: make_node(
-        "+".join([base, *flags]), reason=reason, comment=comment, alloc_cpus=cpus, address=address
+    lambda base, flags, reason, comment, cpus, address, since_s: make_node(
+        "+".join([base, *flags]),
+        reason=reason,
+        comment=comment,
+        alloc_cpus=cpus,
+        address=address,
+        slurmd_since_s=since_s,
     ),
     st.sampled_from(["IDLE", "ALLOCATED", "MIXED", "DOWN", "UNKNOWN", "FUTURE"]),
     st.lists(st.sampled_from(["DRAIN", "FAIL", "COMPLETING", "NOT_RESPONDING", "INVALID_REG"]), unique=True),
@@ -55,6 +73,7 @@ nodes = st.none() | st.builds(
     st.sampled_from(["", "rack 7", make_comment(), make_comment(uid="old"), make_comment(namespace="other")]),
     st.sampled_from([0, 0, 2]),
     st.sampled_from([IP, OLD_IP]),
+    st.sampled_from([0, STARTED_S - 60, STARTED_S]),
 )
 
 
@@ -108,6 +127,9 @@ def check(action: MirrorAction, node: SlurmNode | None, pod: Pod | None) -> None
     if isinstance(action, RestoreDrain):
         assert not node.is_closed, "a drain that stands is not put back"
         assert not action.reason.startswith(names.REASON_PREFIX)
+    if isinstance(action, UndrainNode):
+        assert pod is not None
+        assert is_of_pod(node, pod), "a node is opened for the slurmd that is there"
     if isinstance(action, DrainNode):
         assert action.reason.startswith(names.REASON_PREFIX)
     if isinstance(action, DeleteSlurmNode):

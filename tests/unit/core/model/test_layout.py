@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core.model.layout import Share, lay_out, spread
+from sunkpy.core.model.layout import Share, grouped, lay_out, spread
 
 SHARES = st.lists(st.builds(Share, cpus=st.integers(0, 64), gres=st.integers(0, 8)), min_size=1, max_size=6)
 
@@ -13,7 +13,7 @@ SHARES = st.lists(st.builds(Share, cpus=st.integers(0, 64), gres=st.integers(0, 
         ((2, 2, 1), (0, 0, 0), Share(cpus=1), (2, 2, 1)),
         ((4, 4, 2), (0, 0, 0), Share(cpus=2), (2, 2, 1)),
         ((64, 64, 64), (2, 2, 1), Share(cpus=1, gres=1), (2, 2, 1)),  # whole nodes: the devices tell
-        ((64, 64, 64), (0, 0, 0), Share(cpus=1), (3, 1, 1)),  # whole nodes: the first are filled first
+        ((64, 64, 64), (0, 0, 0), Share(cpus=1), (2, 2, 1)),  # whole nodes: evenly
     ],
 )
 def test_tasks_lie_where_their_share_is(cpus, gres, task, expected):
@@ -31,3 +31,20 @@ def test_no_node_is_without_a_task_and_none_has_more_than_fit(shares, tasks):
 def test_without_shares_the_tasks_are_spread():
     assert spread(("b", "a", "c"), 5) == (("b", 2), ("a", 2), ("c", 1))
     assert spread((), 5) == ()
+
+
+@given(SHARES, st.integers(1, 20))
+def test_all_tasks_lie_somewhere_where_there_is_room_and_evenly_where_there_is_more(shares, tasks):
+    task = Share(cpus=2, gres=1)
+    most = [min(share.cpus // 2, share.gres) for share in shares]
+    counts = [count for _, count in lay_out(shares, tasks=tasks, task=task)]
+    if all(most) and len(shares) <= tasks <= sum(most):
+        assert sum(counts) == tasks
+        fullest = max(counts)
+        assert all(count in (fullest, fullest - 1) or count == most[at] for at, count in enumerate(counts))
+
+
+def test_nodes_of_one_switch_become_neighbours_and_the_first_stays_the_first():
+    switches = {"n3": "s1", "n1": "s2", "n5": "s1", "n2": "s2", "n4": ""}
+    assert grouped(("n3", "n1", "n4", "n5", "n2"), lambda node: switches[node]) == ("n3", "n5", "n1", "n2", "n4")
+    assert grouped(("n3", "n1", "n4"), lambda _: "") == ("n3", "n1", "n4")

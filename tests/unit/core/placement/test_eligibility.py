@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sunkpy.core.model.objects import (
     Affinity,
@@ -10,7 +12,15 @@ from sunkpy.core.model.objects import (
     Toleration,
 )
 from sunkpy.core.model.states import SlurmNode
-from sunkpy.core.placement.eligibility import Candidate, eligible_nodes, excluded, explain_eligibility, without
+from sunkpy.core.placement.eligibility import (
+    Candidate,
+    by_names,
+    eligible_nodes,
+    excluded,
+    explain_eligibility,
+    in_common,
+    without,
+)
 from tests.unit.core.gang.pods import make_node, make_pod
 
 GPUS = {"nvidia.com/gpu": "gpu"}
@@ -98,3 +108,81 @@ def test_a_node_that_refused_is_taken_out_but_never_the_last():
     one = without(both, {"s-a": "OutOfcpu"})
     assert one.eligible == ("s-b",)
     assert without(one, {"s-b": "OutOfcpu"}) == one
+
+
+# ------------------------------------------------------------------------------------ features before names
+
+
+def of_nodeset(name, *nodes, features=()):
+    slurm = {node.name: SlurmNode(name=f"s-{node.name}", features=frozenset({name, *features})) for node in nodes}
+    return [Candidate(slurm_node=f"s-{n.name}", node=n, slurm=slurm[n.name], nodeset=name) for n in nodes]
+
+
+WANTS_A = make_pod(node_selector={"zone": "a"})
+IN_A, IN_B = {"labels": {"zone": "a"}}, {"labels": {"zone": "b"}}
+
+
+def test_a_nodeset_of_which_no_node_will_do_is_left_out_by_the_features_of_the_others():
+    pool = of_nodeset("gpu", make_node("a", **IN_A)) + of_nodeset("cpu", make_node("b", **IN_B))
+    found = eligible_nodes(WANTS_A.spec, pool, gpu_resources=GPUS)
+    assert (found.features, excluded(found)) == (("gpu",), ())
+    later = [*pool, *of_nodeset("cpu", make_node("c", **IN_B))]
+    again = eligible_nodes(WANTS_A.spec, later, gpu_resources=GPUS)
+    assert (again.features, excluded(again)) == (found.features, excluded(found))
+    assert explain_eligibility(again).startswith("none of 2 Slurm nodes fits")
+
+
+def test_within_a_nodeset_nodes_are_excluded_by_name():
+    pool = of_nodeset("gpu", make_node("a", **IN_A), make_node("b", **IN_B)) + of_nodeset("cpu", make_node("c"))
+    found = eligible_nodes(WANTS_A.spec, pool, gpu_resources=GPUS)
+    assert (found.features, excluded(found)) == (("gpu",), ("s-b",))
+
+
+def test_a_node_with_the_feature_of_another_nodeset_is_excluded_by_name():
+    pool = of_nodeset("gpu", make_node("a", **IN_A)) + of_nodeset("cpu", make_node("b"), features=["gpu"])
+    found = eligible_nodes(WANTS_A.spec, pool, gpu_resources=GPUS)
+    assert (found.features, excluded(found)) == ((), ("s-b",))
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        of_nodeset("gpu", make_node("a", **IN_A), make_node("b")),
+        [Candidate(slurm_node=f"s-{node.name}", node=node) for node in (make_node("a", **IN_A), make_node("b"))],
+        [*of_nodeset("gpu", make_node("a", **IN_A)), Candidate(slurm_node="s-b", node=make_node("b"))],
+    ],
+)
+def test_without_a_feature_that_tells_them_apart_names_do(pool):
+    found = eligible_nodes(WANTS_A.spec, pool, gpu_resources=GPUS)
+    assert (found.features, excluded(found)) == ((), ("s-b",))
+
+
+def test_what_is_taken_out_later_is_excluded_by_name():
+    pool = of_nodeset("gpu", make_node("a", **IN_A), make_node("b", **IN_A)) + of_nodeset("cpu", make_node("c"))
+    found = without(eligible_nodes(WANTS_A.spec, pool, gpu_resources=GPUS), {"s-a": "OutOfcpu"})
+    assert (found.eligible, found.features, excluded(found)) == (("s-b",), ("gpu",), ("s-a",))
+    assert excluded(by_names(found)) == ("s-a", "s-c")
+
+
+NODES = st.lists(st.tuples(st.sampled_from(["x", "y", "z", ""]), st.booleans(), st.booleans()), min_size=1, max_size=8)
+
+
+@given(NODES, NODES)
+def test_features_and_names_together_leave_the_nodes_that_will_do_and_no_others(first, second):
+    """For one pod, and for two of a job."""
+    pool = []
+    for number, (nodeset, is_a, has_it) in enumerate(first):
+        labels = {"zone": "a"} if is_a else {}
+        labels |= {"disk": "ssd"} if second[number % len(second)][1] else {}
+        slurm = SlurmNode(name=f"n{number}", features=frozenset({nodeset, "z"} if has_it else {"x"}))
+        node = make_node(f"n{number}", labels=labels)
+        pool.append(Candidate(slurm_node=f"n{number}", node=node, slurm=slurm, nodeset=nodeset))
+    of_each = [
+        eligible_nodes(make_pod(node_selector=selector).spec, pool, gpu_resources=GPUS)
+        for selector in ({"zone": "a"}, {"disk": "ssd"})
+    ]
+    for found in (*of_each, in_common(of_each)):
+        if not found.eligible:
+            continue
+        has = {c.slurm_node for c in pool if not found.features or c.slurm.features & set(found.features)}
+        assert has - set(excluded(found)) == set(found.eligible)

@@ -1,9 +1,9 @@
 """A small world of one workload, its gangs and their jobs, in which a course of events is played.
 
 The owner makes pods for three places, asks for more from some time on, and cannot be read for a while; Slurm starts,
-preempts, suspends, requeues and forgets jobs; the scheduler looks, and another one takes over that knows nothing but
-the comments of jobs and what stands on the pods. A workload can be several gangs: pods beyond the places, those that
-were set apart, generations that follow one another.
+preempts, suspends, requeues, shrinks and forgets jobs; the scheduler looks, and another one takes over that knows
+nothing but the comments of jobs and what stands on the pods. A workload can be several gangs: pods beyond the places,
+those that were set apart, generations that follow one another.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sunkpy.core.gang.actions import Bind, Cancel, Cover, Evict, Finish, SetApar
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble_beside, identify
 from sunkpy.core.gang.gang import apart_unit, extra_unit
-from sunkpy.core.gang.lifecycle import State
+from sunkpy.core.gang.lifecycle import State, advance
 from sunkpy.core.gang.request import Policy
 from sunkpy.core.gang.slots import rounded
 from sunkpy.core.gang.view import GangView, JobView, explain_generation, holds_its_node
@@ -23,11 +23,10 @@ from sunkpy.core.model.matching import pod_requests
 from sunkpy.core.model.objects import Container, OddOwner, Resources
 from sunkpy.core.model.room import Room
 from sunkpy.core.placement.eligibility import Eligibility
-from tests.unit.core.gang.families.ensembles import ENSEMBLES, GENERATIONS, LEADER_FIRST, OF_THE_LEADER, below
+from tests.unit.core.gang.families.ensembles import ENSEMBLES, GENERATIONS, LEADER_FIRST, OF_ONE, OF_THE_LEADER, below
 
 POLICY = Policy(gpu_resources={})
 FITS = Eligibility(eligible=("n1", "n2", "n3"))
-PLACES = range(3)
 
 
 class Unit:
@@ -37,13 +36,16 @@ class Unit:
         self.jobs = {}
         self.bound_to = None
         self.is_half_bound = False
+        self.is_several = False
+        self.state = None
 
 
 class Course:
     """The pods by uid, with the place and the gang of each."""
 
     def __init__(self, name):
-        self.owners, self.makers = ENSEMBLES[name]
+        self.owners, self.makers = (ENSEMBLES | OF_ONE)[name]
+        self.all_places = range(len(self.makers))
         self.readable = self.owners
         self.is_leader_first, self.are_the_leaders = name in LEADER_FIRST, name in OF_THE_LEADER
         self.between = {}
@@ -85,6 +87,13 @@ class Course:
 
     # -------------------------------------------------- what Kubernetes does
 
+    def late(self, place):
+        """The StatefulSet of a leader that is gone goes a moment later, and makes a worker again until then."""
+        leaders = (leader for uid, (_, leader) in self.between.items() if self.places[uid] == place)
+        leader = next((each for each in leaders if not self._is_there(each)), None)
+        if leader is not None:
+            self._make(place, leader)
+
     def create(self, place):
         """A controller makes a pod for a place that has none left; it does not wait for one that is ending."""
         if any(self.places[uid] == place and lives(pod) for uid, pod in self.pods.items()):
@@ -94,11 +103,14 @@ class Course:
             return
         if place and self.are_the_leaders and leader is None:
             return
+        self._make(place, leader if place and self.are_the_leaders else None)
+
+    def _make(self, place, leader):
         self.tries += 1
         made = self._of_this_generation(self.makers[place](self.tries))
-        if place and self.are_the_leaders:
+        if leader is not None:
             made, workers = below(leader, made)
-            self.between[made.uid] = (workers, leader.uid)
+            self.between[made.uid] = (workers, leader)
         made = replace(made, metadata=replace(made.metadata, creation_timestamp=f"{self.tries:04}"))
         if self.cpu:
             containers = (Container(name="c", resources=Resources(requests={"cpu": self.cpu})),)
@@ -112,8 +124,11 @@ class Course:
     def collect_garbage(self):
         """What belongs to a pod goes with it."""
         for uid, (_, leader) in self.between.items():
-            if uid in self.pods and not (leader in self.pods and lives(self.pods[leader])):
+            if uid in self.pods and not self._is_there(leader):
                 self.pods[uid] = _deleting(self.pods[uid])
+
+    def _is_there(self, pod):
+        return pod.uid in self.pods and lives(self.pods[pod.uid])
 
     def _of_this_generation(self, pod):
         def now(said):
@@ -179,6 +194,8 @@ class Course:
                 unit.jobs[job.id] = replace(job, state=job.state - {"COMPLETING"})
         elif what in ("suspend", "resume", "requeue"):
             self._disturb(what)
+        elif what == "shrink":
+            self._shrink()
         elif live:
             unit, job = live[which % len(live)]
             over = {"PREEMPTED", "COMPLETING"} if not job.is_pending else {"CANCELLED"}
@@ -191,6 +208,14 @@ class Course:
             if job.state == {"SUSPENDED" if what == "resume" else "RUNNING"}:
                 kept = {} if what != "requeue" else {"nodes": (), "layout": (), "room": {}}
                 unit.jobs[job.id] = replace(job, state=frozenset({state}), **kept)
+
+    def _shrink(self):
+        """What an administrator takes from all jobs of several nodes: the last one."""
+        for unit, job in self._jobs():
+            if job.state == {"RUNNING"} and len(job.nodes) > 1:
+                left = job.layout[:-1]
+                fewer = {"nodes": job.nodes[:-1], "layout": left, "tasks": sum(count for _, count in left)}
+                unit.jobs[job.id] = replace(job, **fewer, room={node: job.room[node] for node, _ in left})
 
     def _jobs(self):
         return [(unit, job) for unit in self.units.values() for job in unit.jobs.values()]
@@ -207,6 +232,7 @@ class Course:
         parted = self._part(id, view)
         view = self.view(id)
         unit.is_half_bound = unit.is_half_bound and any(not pod.spec.node_name for pod in view.pods)
+        _note_state(unit, view)
         actions = decide_gang(view, POLICY)
         self._nobody_is_left_alone(view, actions)
         if view.gang is not None and not view.gang.is_sized:
@@ -255,6 +281,7 @@ class Course:
         unit = self.units[id]
         match action:
             case Submit(request=request):
+                assert request.required_nodes or not self._generation_before(id), "before the one before it is gone"
                 self.submitted += 1
                 number, required = self.submitted, request.required_nodes
                 self.asked[number] = request
@@ -331,7 +358,11 @@ class Course:
     # ------------------------------------------------------------ a course
 
     def play(self, event, place):
+        place %= len(self.makers)
         match event:
+            case "late":
+                self.late(place)
+                return
             case "create" | "delete" | "gone":
                 getattr(self, event)(place)
             case "fail" | "succeed":
@@ -341,7 +372,7 @@ class Course:
             case "larger":
                 self.cpu = "3"
             case "all":
-                for each in PLACES:
+                for each in self.all_places:
                     self.create(each)
                     self.look()
                 self.start()
@@ -356,14 +387,14 @@ class Course:
         self.idle_s = 1000.0
         for _ in range(80):
             self.collect_garbage()
-            for place in PLACES:
+            for place in self.all_places:
                 self.gone(place)
             self.slurm("ended", 0)
-            for place in PLACES:
+            for place in self.all_places:
                 self.create(place)
             did = self.look() or self.start()
             pods = self.pods.values()
-            if not did and len(pods) == len(PLACES) and all(holds(pod) and not pod.is_deleting for pod in pods):
+            if not did and len(pods) == len(self.makers) and all(holds(pod) and not pod.is_deleting for pod in pods):
                 self._each_has_its_job()
                 return
         raise AssertionError(
@@ -376,6 +407,14 @@ class Course:
             assert job is not None
             assert job.is_script_running
             assert self.nodes[uid] in job.nodes
+
+
+def _note_state(unit, view):
+    """As the shell; what it would log as an unexpected move is an error here."""
+    unit.is_several |= view.is_several
+    if unit.state is not None:
+        advance(unit.state, view.state, several=unit.is_several)
+    unit.state = view.state
 
 
 def _nothing_is_guessed(actions):

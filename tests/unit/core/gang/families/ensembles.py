@@ -111,14 +111,14 @@ def _mpi():
     return owners, [make("launcher", 0), make("worker", 0), make("worker", 1)]
 
 
-def _ray():
-    top = _made("ray.io/v1", "RayCluster", spec={"workerGroupSpecs": [{"groupName": "g", "replicas": 2}]})
+def _ray(workers=2):
+    top = _made("ray.io/v1", "RayCluster", spec={"workerGroupSpecs": [{"groupName": "g", "replicas": workers}]})
 
     def make(node_type):
         labels = {"ray.io/node-type": node_type, "ray.io/group": "g" if node_type == "worker" else "headgroup"}
         return lambda number: pod(f"p-{number}", owned_by=(top,), labels=labels)
 
-    return (top,), [make("head"), make("worker"), make("worker")]
+    return (top,), [make("head"), *[make("worker")] * workers]
 
 
 def _spark():
@@ -142,19 +142,20 @@ def _volcano(least=3):
     return (top,), [make(0), make(1), make(2)]
 
 
-def _lws(**annotations):
+def _lws(size=3, **annotations):
     """The workers belong to the StatefulSet of their leader, whose uid is only known when it is made: `below`."""
-    top = _made("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", spec={"leaderWorkerTemplate": {"size": 3}})
+    top = _made("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", spec={"leaderWorkerTemplate": {"size": size}})
     leaders = _made("apps/v1", "StatefulSet", "it", ownerReferences=_below(top))
 
     def make(index):
         prefix = "leaderworkerset.sigs.k8s.io/"
         labels = {f"{prefix}name": "it", f"{prefix}group-key": "key", f"{prefix}group-index": "0"}
         labels[f"{prefix}worker-index"] = str(index)
-        said = {f"{prefix}size": "3"} | {prefix + key.replace("_", "-"): value for key, value in annotations.items()}
+        said = {f"{prefix}size": str(size)}
+        said |= {prefix + key.replace("_", "-"): value for key, value in annotations.items()}
         return lambda number: pod(f"p-{number}", owned_by=(leaders,), labels=labels, annotations=said)
 
-    return (top,), [make(index) for index in range(3)]
+    return (top,), [make(index) for index in range(size)]
 
 
 def below(leader, worker):
@@ -247,10 +248,16 @@ ENSEMBLES = {
 }
 """Owners above the pods, and how to make the pod of each of three places; `number` tells one try from another."""
 
+OF_ONE = {
+    "LeaderWorkerSet of one": _lws(1),
+    "Ray, a head alone": _ray(0),
+}
+"""Those whose gang has one place; their owners make its pod again, as the same gang or as another generation."""
+
 LEADER_FIRST = ("JobSet in order", "JobSet, exclusive", "LeaderWorkerSet, exclusive", "Spark")
 """Those whose pods but the first appear when the first has a node."""
 
-OF_THE_LEADER = ("LeaderWorkerSet", "LeaderWorkerSet, exclusive")
+OF_THE_LEADER = ("LeaderWorkerSet", "LeaderWorkerSet, exclusive", "LeaderWorkerSet of one")
 """Those whose pods but the first belong to the first, and go with it."""
 
 GENERATIONS = ("jobset.sigs.k8s.io/restart-attempt", "volcano.sh/job-version")

@@ -5,6 +5,8 @@ A gang is bound whole or not at all, no pod runs without its job, and when nothi
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -13,17 +15,31 @@ from msgspec.structs import replace
 
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, identify
+from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.view import GangView
 from tests.unit.core.gang.families.courses import FITS, POLICY, Course
-from tests.unit.core.gang.families.ensembles import ENSEMBLES, OF_THE_LEADER
+from tests.unit.core.gang.families.ensembles import ENSEMBLES, OF_ONE, OF_THE_LEADER
 
-EVENTS = ("all", "look", "start", "create", "larger", "delete", "gone", "fail", "succeed", "restart", "new_leader")
+EVENTS = (
+    "all",
+    "look",
+    "start",
+    "create",
+    "late",
+    "larger",
+    "delete",
+    "gone",
+    "fail",
+    "succeed",
+    "restart",
+    "new_leader",
+)
 ODDITIES = ("odd", "mended")
-SLURMS = ("preempt", "lose", "fewer nodes", "ended", "suspend", "resume", "requeue")
+SLURMS = ("preempt", "lose", "fewer nodes", "ended", "suspend", "resume", "requeue", "shrink")
 STEPS = st.lists(st.tuples(st.sampled_from((*EVENTS, *ODDITIES, *SLURMS)), st.integers(0, 2)), max_size=14)
 
 
-@pytest.mark.parametrize("name", ENSEMBLES)
+@pytest.mark.parametrize("name", [*ENSEMBLES, *OF_ONE])
 @settings(max_examples=40)
 @given(steps=STEPS)
 def test_whatever_happens_it_ends_in_a_whole_gang(name, steps):
@@ -32,6 +48,60 @@ def test_whatever_happens_it_ends_in_a_whole_gang(name, steps):
     for event, place in steps:
         course.play(event, place)
     course.settle()
+
+
+MADE_AGAIN = {
+    "Ray, a head alone": [("preempt", 0), ("look", 0), ("gone", 0), ("look", 0), ("create", 0), ("look", 0)],
+    "LeaderWorkerSet": [
+        *[("delete", 0), ("preempt", 0), ("gone", 0), ("gone", 1), ("gone", 2)],
+        *[("new_leader", 0), ("look", 0), ("odd", 0), ("late", 1), ("look", 0)],
+    ],
+}
+
+
+@pytest.mark.parametrize("name", MADE_AGAIN)
+def test_a_pod_that_is_made_while_the_job_of_its_gang_ends_waits(name):
+    """The only place is filled again; or a worker comes below a leader that is gone, while its set cannot be read."""
+    course = Course(name)
+    states = []
+    for event, place in [("all", 0), *MADE_AGAIN[name]]:
+        course.play(event, place)
+        states += [unit.state for unit in course.units.values()]
+    assert [state for state, _ in groupby(states)][-2:] == [State.ENDING, State.WAITING]
+    course.settle()
+
+
+SHRUNK = [
+    ("Grove", [("succeed", 0), ("shrink", 0), ("shrink", 0)]),
+    ("Grove, one beyond", [("delete", 0), ("shrink", 0)]),
+    ("MPIJob", [("delete", 0), ("shrink", 0), ("shrink", 0)]),
+    ("PodGroup, one beyond", [("fail", 0), ("shrink", 0), ("odd", 0), ("look", 0)]),
+    ("PodGroup, one beyond", [("delete", 2), ("shrink", 0), ("all", 0), ("preempt", 0)]),
+]
+
+
+@pytest.mark.parametrize(("name", "steps"), SHRUNK)
+def test_who_loses_a_node_of_a_smaller_job_takes_nobody_along(name, steps):
+    """No other member is drawn to that node, the pod itself is covered, and who has no place any more gets a job."""
+    course = Course(name)
+    for event, place in [("all", 0), *steps]:
+        course.play(event, place)
+    course.settle()
+
+
+def test_another_generation_waits_until_the_job_of_the_one_before_it_is_gone():
+    course = Course("LeaderWorkerSet of one")
+    for event in ("all", "preempt", "look", "gone", "create", "look"):
+        course.play(event, 0)
+    before, after = course.units
+    assert before.generation != after.generation
+    assert course.view(after).waits_for == (
+        f"generation {before.generation} of default/it (group-0) to end: Slurm job 1 is not over"
+    )
+    assert (course.submitted, course.view(after).state) == (1, State.WAITING)
+    course.play("ended", 0)
+    course.look()
+    assert course.submitted == 2
 
 
 ALIKE = [name for name in ENSEMBLES if "beyond" not in name and name not in OF_THE_LEADER]

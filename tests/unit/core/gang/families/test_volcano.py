@@ -88,6 +88,16 @@ def test_tasks_that_depend_on_others_come_later_into_places_that_wait():
     assert not whole.expects_more
 
 
+def test_a_chain_of_a_thousand_tasks_is_put_in_order():
+    """Each pass over the gang does it: with the square of their number it would hold up everybody else."""
+    chain = [task(f"t{number}", 1, dependsOn={"name": [f"t{number - 1}"]}) for number in range(1, 1000)]
+    document = volcano_job("depends-on", minAvailable=1000, tasks=[*reversed(chain), task("t0", 1)])
+    pods, owners = pods_of(document, tasks=("t0",))
+    roles = gang(pods, owners).roles
+    assert [role.name for role in roles] == [f"t{number}" for number in range(1000)]
+    assert [role.first for role in roles] == [1] + [0] * 999
+
+
 @pytest.mark.parametrize(("phase", "more"), [("Running", True), ("Completed", False), ("Failed", False)])
 def test_a_job_that_is_over_makes_no_later_task(phase, more):
     document = volcano_job("depends-on", minAvailable=11)

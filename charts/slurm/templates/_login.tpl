@@ -1,0 +1,204 @@
+{{- /* The pod in which people log in: metadata and spec of its template. One that is for all has the container "login" besides,
+for those who come by kubectl; with .person it is that person's alone, who comes by ssh. Call with (dict "root" $ "part" …
+"values" {resources, podAnnotations, nodeSelector …, image} ["person" … "label" name of the StatefulSet]). */}}
+{{- define "slurm.loginPod" -}}
+{{- $config := printf "%s-login" .root.Release.Name }}
+{{- $ssh := include "slurm.ssh" .root }}
+metadata:
+  labels:
+    {{- include "slurm.selector" . | nindent 4 }}
+    {{- with .label }}
+    sunkpy.dev/login: {{ . }}
+    {{- end }}
+  annotations:
+    kubectl.kubernetes.io/default-container: {{ if .person }}sshd{{ else }}login{{ end }}
+    {{- with .values.podAnnotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  {{- include "slurm.placement" . | nindent 2 }}
+  serviceAccountName: {{ .root.Release.Name }}-slurm
+  automountServiceAccountToken: false
+  terminationGracePeriodSeconds: 5
+  securityContext:
+    seccompProfile: {type: RuntimeDefault}
+  {{- if or (not .person) .root.Values.users.sssd.enabled }}
+  initContainers:
+    {{- include "slurm.sssd" .root | nindent 4 }}
+    {{- if not .person }}
+    # The one that is root, with what it takes to give files away. It has ended before anybody can enter.
+    - name: make-homes
+      image: {{ .root.Values.images.login }}
+      imagePullPolicy: {{ .root.Values.imagePullPolicy }}
+      args: [/usr/local/bin/make-homes, "{{ int .root.Values.login.runAsUser }}"]
+      securityContext:
+        runAsUser: 0
+        runAsGroup: 0
+        allowPrivilegeEscalation: false
+        readOnlyRootFilesystem: true
+        capabilities: {drop: [ALL], add: [CHOWN, DAC_OVERRIDE, FOWNER]}
+      resources: {requests: {cpu: 10m, memory: 16Mi}}
+      volumeMounts:
+        - {name: home, mountPath: /home}
+        {{- include "slurm.directoryMounts" .root | nindent 8 }}
+    {{- end }}
+  {{- end }}
+  containers:
+    {{- if not .person }}
+    # Where people are. No root, no key, no way to become anybody else.
+    - name: login
+      image: {{ .root.Values.images.login }}
+      imagePullPolicy: {{ .root.Values.imagePullPolicy }}
+      securityContext:
+        runAsNonRoot: true
+        runAsUser: {{ int .root.Values.login.runAsUser }}
+        runAsGroup: {{ int .root.Values.login.runAsGroup }}
+        {{- include "slurm.locked" .root | nindent 8 }}
+      startupProbe:
+        exec: {command: [test, -S, /run/slurm/sack.socket]}
+        periodSeconds: 1
+        failureThreshold: 120
+      readinessProbe:
+        exec: {command: [test, -S, /run/slurm/sack.socket]}
+        periodSeconds: 10
+      resources: {{- toYaml .values.resources | nindent 8 }}
+      volumeMounts:
+        - {name: home, mountPath: /home}
+        - {name: slurm, mountPath: /run/slurm, readOnly: true}
+        - {name: tmp, mountPath: /tmp, subPath: login}
+        - {name: words, mountPath: /etc/sunkpy, readOnly: true}
+        {{- include "slurm.directoryMounts" .root | nindent 8 }}
+    {{- end }}
+    {{- if $ssh }}
+    # Lets people with a key in, as themselves. It is root to become them, without what else root may do: it reaches
+    # their homes and the socket of sackd as each of them, and its own host key, and none of Slurm's.
+    - name: sshd
+      image: {{ .values.image | default .root.Values.images.login }}
+      imagePullPolicy: {{ .root.Values.imagePullPolicy }}
+      args: [/usr/local/bin/start-sshd]
+      {{- if or .root.Values.login.ssh.endSessions .person }}
+      env:
+        {{- if .root.Values.login.ssh.endSessions }}
+        - {name: SUNKPY_END_SESSIONS, value: "1"}
+        {{- end }}
+        {{- if .person }}
+        - {name: SUNKPY_PERSON, value: {{ .person | quote }}}
+        - {name: SUNKPY_IDLE_S, value: {{ mul 60 (int .values.idleMinutes) | quote }}}
+        {{- end }}
+      {{- end }}
+      securityContext:
+        runAsUser: 0
+        runAsGroup: 0
+        allowPrivilegeEscalation: false
+        readOnlyRootFilesystem: true
+        capabilities: {drop: [ALL], add: [AUDIT_WRITE, CHOWN, SETGID, SETUID, SYS_CHROOT]}
+      ports: [{name: ssh, containerPort: 2222}]
+      # A connection that says nothing would stand in its log each time.
+      startupProbe:
+        exec: {command: &listens [test, -S, /run/slurm/sack.socket, -a, -s, /run/sshd.pid]}
+        periodSeconds: 1
+        failureThreshold: 120
+      readinessProbe:
+        exec: {command: *listens}
+        periodSeconds: 10
+      resources: {{- toYaml .values.resources | nindent 8 }}
+      volumeMounts:
+        - {name: home, mountPath: /home}
+        - {name: run, mountPath: /run}
+        - {name: slurm, mountPath: /run/slurm, readOnly: true}
+        - {name: tmp, mountPath: /tmp, subPath: ssh}
+        - {name: words, mountPath: /etc/sunkpy, readOnly: true}
+        - {name: sshd, mountPath: /config, readOnly: true}
+        - {name: host-keys, mountPath: /keys, readOnly: true}
+        - {name: ssh-keys, mountPath: /etc/ssh/people, readOnly: true}
+        {{- include "slurm.directoryMounts" .root | nindent 8 }}
+    {{- end }}
+    # Vouches for the users of the container beside it, whose uid the kernel tells it. It alone has the key.
+    - name: sackd
+      image: {{ .root.Values.images.login }}
+      imagePullPolicy: {{ .root.Values.imagePullPolicy }}
+      args: [/usr/local/bin/start-sackd]
+      env: [{name: SUNKPY_CONF_SERVER, value: {{ include "slurm.confServer" .root | quote }}}]
+      securityContext:
+        runAsNonRoot: true
+        runAsUser: 401
+        runAsGroup: 401
+        {{- include "slurm.locked" .root | nindent 8 }}
+      resources: {requests: {cpu: 10m, memory: 32Mi}}
+      volumeMounts:
+        - {name: slurm, mountPath: /run/slurm}
+        - {name: keys, mountPath: /keys, readOnly: true}
+        - {name: scratch, mountPath: /etc/slurm, subPath: etc}
+        - {name: scratch, mountPath: /tmp, subPath: tmp}
+        # It says to Slurm by which name and in which groups a caller is.
+        {{- include "slurm.directoryMounts" .root | nindent 8 }}
+  volumes:
+    - {name: home, persistentVolumeClaim: {claimName: {{ include "slurm.homeClaim" .root }}}}
+    - {name: tmp, emptyDir: {}}
+    - {name: words, configMap: {name: {{ $config }}, items: [{key: motd, path: motd}]}}
+    {{- include "slurm.directoryVolumes" .root | nindent 4 }}
+    {{- if $ssh }}
+    - {name: run, emptyDir: {medium: Memory, sizeLimit: 16Mi}}
+    - {name: sshd, configMap: {name: {{ $config }}, items: [{key: sshd_config, path: sshd_config}]}}
+    - {name: ssh-keys, configMap: {name: {{ .root.Release.Name }}-ssh-keys}}
+    # sshd refuses a host key that others could read.
+    - {name: host-keys, secret: {secretName: {{ include "slurm.sshHostSecret" .root }}, defaultMode: 0400}}
+    {{- end }}
+    - {name: slurm, emptyDir: {medium: Memory, sizeLimit: 16Mi}}
+    - {name: scratch, emptyDir: {medium: Memory, sizeLimit: 16Mi}}
+    # Readable by all, for all in the one container that has it are user slurm; an fsGroup would change the homes.
+    - {name: keys, secret: {secretName: {{ include "slurm.slurmSecret" .root }}, defaultMode: 0444}}
+{{- end }}
+
+{{- /* srun and salloc listen in the login pod. slurmctld calls them back by its host name, which is that of the pod, and
+until it has given up resolving one, the job's nodes stay busy: for more than a minute. Call with (dict "root" $ "part" …
+"pod" name). */}}
+{{- define "slurm.loginService" -}}
+apiVersion: v1
+kind: Service
+metadata:
+  name: {{ .pod }}
+  labels: {{- include "slurm.labels" . | nindent 4 }}
+spec:
+  clusterIP: None
+  publishNotReadyAddresses: true
+  selector:
+    {{- include "slurm.selector" . | nindent 4 }}
+    statefulset.kubernetes.io/pod-name: {{ .pod }}
+{{- end }}
+
+{{- /* Whether somebody has a login pod of their own; empty when not. */}}
+{{- define "slurm.hasOwnLogins" -}}
+{{- $own := .Values.login.perUser }}
+{{- if and $own.enabled (include "slurm.ssh" .) (or $own.users (and $own.everybody .Values.users.people)) }}true{{ end }}
+{{- end }}
+
+{{- /* Who has one, by name: {name: of the StatefulSet, values: of the pod}. A key of an entry stands for that of the
+defaults as a whole. */}}
+{{- define "slurm.ownLogins" -}}
+{{- $own := .Values.login.perUser }}
+{{- $people := .Values.users.people | default dict }}
+{{- $reserved := splitList " " (trim (include "slurm.reservedNames" .)) }}
+{{- $entries := deepCopy ($own.users | default dict) }}
+{{- if $own.everybody }}
+{{- range $person, $_ := $people }}{{ if not (hasKey $entries $person) }}{{ $_ := set $entries $person dict }}{{ end }}{{ end }}
+{{- end }}
+{{- $names := dict }}
+{{- range $person, $entry := $entries }}
+{{- $path := printf "login.perUser.users.%s" $person }}
+{{- if has $person $reserved }}{{ fail (printf "%s: the system has a user of that name" $path) }}{{ end }}
+{{- if not (or (hasKey $people $person) $.Values.users.sssd.enabled) }}{{ fail (printf "%s: users.people has no %s" $path $person) }}{{ end }}
+{{- $word := $person }}
+{{- if not (regexMatch "^[a-z]([a-z0-9-]*[a-z0-9])?$" $person) }}
+{{- if not (hasKey $people $person) }}{{ fail (printf "%s: no pod can have that name; people of a directory want one of letters, digits and -" $path) }}{{ end }}
+{{- $word = printf "uid-%d" (int64 (get $people $person).uid) }}
+{{- end }}
+{{- $name := printf "%s-login-%s" $.Release.Name $word }}
+{{- if gt (len $name) 52 }}{{ fail (printf "%s: %s is too long for a StatefulSet, 52 letters are the most" $path $name) }}{{ end }}
+{{- with get $names $name }}{{ fail (printf "%s: the pod of %s is called %s-0 as well" $path . $name) }}{{ end }}
+{{- $_ := set $names $name $person }}
+{{- $values := deepCopy $own.defaults }}
+{{- range $key, $value := $entry }}{{ $_ := set $values $key $value }}{{ end }}
+{{ $person | quote }}: {{ dict "name" $name "values" $values | toJson }}
+{{- end }}
+{{- end }}

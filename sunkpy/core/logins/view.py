@@ -1,0 +1,99 @@
+"""What is known of somebody's own login pod, as one value.
+
+Why its sshd has ended is said by nobody but the kubelet, who has it from the exit code: what runs in the pod has no
+right in Kubernetes, and needs none to be stopped or made anew.
+"""
+
+from __future__ import annotations
+
+import enum
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.model.objects import ContainerStatus, KubeObject, Pod, Wire
+from sunkpy.core.model.times import parse_rfc3339
+
+SSHD: Final = "sshd"
+"""The container that people come to."""
+
+YOUNG_FOR: Final = timedelta(minutes=1)
+"""So long nobody is in a pod that nobody has asked for: who comes by `my-login` has asked."""
+
+_REVISION: Final = "controller-revision-hash"
+
+
+class Ended(enum.IntEnum):
+    """Exit codes of `start-sshd`. It does not come up again in a pod that it left with one of them."""
+
+    IDLE = 80
+    RESTART = 81
+
+
+class StatefulSetSpec(Wire, frozen=True, kw_only=True):
+    """How many pods there should be."""
+
+    replicas: int = 1
+
+
+class StatefulSetStatus(Wire, frozen=True, kw_only=True):
+    """What the next pod is made from, as of the spec of a generation."""
+
+    observed_generation: int = 0
+    update_revision: str = ""
+
+
+class StatefulSet(KubeObject, frozen=True, kw_only=True):
+    """Makes the pod."""
+
+    spec: StatefulSetSpec = StatefulSetSpec()
+    status: StatefulSetStatus = StatefulSetStatus()
+
+
+class LoginView(msgspec.Struct, frozen=True, kw_only=True):
+    """One person's pod now.
+
+    `stops`: it is stopped while nobody uses it. `is_asked`: its person asked for it a moment ago.
+    """
+
+    now: datetime
+    stops: bool
+    is_asked: bool
+    workload: StatefulSet | None
+    pod: Pod | None
+
+    @property
+    def ended(self) -> Ended | None:
+        """Why sshd left the pod; None while it did not, or for no reason of ours."""
+        for status in self._sshd:
+            last = status.state.terminated or status.last_state.terminated
+            if last is not None and last.exit_code in list(Ended):
+                return Ended(last.exit_code)
+        return None
+
+    @property
+    def is_surely_empty(self) -> bool:
+        """Nobody can be in the pod: there is none, its sshd does not run, or it has only just been made."""
+        if self.pod is None or not self._sshd_runs:
+            return True
+        made = self.pod.metadata.creation_timestamp
+        return bool(made) and self.now - parse_rfc3339(made) < YOUNG_FOR
+
+    @property
+    def is_stuck(self) -> bool:
+        """The pod has never run, and would not be made so any more."""
+        workload, pod = self.workload, self.pod
+        if workload is None or pod is None or pod.status.phase != "Pending" or self._sshd_runs:
+            return False
+        is_told = workload.status.observed_generation == workload.metadata.generation
+        return is_told and pod.labels.get(_REVISION) != workload.status.update_revision
+
+    @property
+    def _sshd(self) -> tuple[ContainerStatus, ...]:
+        statuses = self.pod.status.container_statuses if self.pod is not None else ()
+        return tuple(status for status in statuses if status.name == SSHD)
+
+    @property
+    def _sshd_runs(self) -> bool:
+        return any(status.state.running is not None for status in self._sshd)

@@ -1,0 +1,86 @@
+"""Claims, volumes and storage classes, as far as they say from which nodes a pod can have its data."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sunkpy.core.model.objects import KubeObject, NodeSelector, Wire
+
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+"""Annotation of a claim: its scheduler wants the volume to be made for that node."""
+
+_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+_WAITS: Final = "WaitForFirstConsumer"
+_NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+
+
+class ClaimSpec(Wire, frozen=True, kw_only=True):
+    """`storage_class_name`: None where the cluster had no default, empty where none is wanted."""
+
+    volume_name: str = ""
+    storage_class_name: str | None = None
+
+
+class Claim(KubeObject, frozen=True, kw_only=True):
+    """A PersistentVolumeClaim."""
+
+    spec: ClaimSpec = ClaimSpec()
+
+    @property
+    def is_bound(self) -> bool:
+        """The volume that it names is its own, for good."""
+        return bool(self.spec.volume_name) and _BIND_COMPLETED in self.annotations
+
+    @property
+    def selected_node(self) -> str:
+        """The node for which its volume is being made; empty when none was chosen, or its driver gave it back."""
+        return self.annotations.get(SELECTED_NODE, "")
+
+
+class VolumeNodeAffinity(Wire, frozen=True, kw_only=True):
+    """The nodes from which a volume can be reached; None: from all."""
+
+    required: NodeSelector | None = None
+
+
+class VolumeSpec(Wire, frozen=True, kw_only=True):
+    """What the driver said of the volume when it was made."""
+
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class Volume(KubeObject, frozen=True, kw_only=True):
+    """A PersistentVolume."""
+
+    spec: VolumeSpec = VolumeSpec()
+
+
+class TopologyLine(Wire, frozen=True, kw_only=True):
+    """A node label, and the values that are allowed."""
+
+    key: str
+    values: tuple[str, ...] = ()
+
+
+class TopologyTerm(Wire, frozen=True, kw_only=True):
+    """All lines must match."""
+
+    match_label_expressions: tuple[TopologyLine, ...] = ()
+
+
+class StorageClass(KubeObject, frozen=True, kw_only=True):
+    """How volumes are made, and when."""
+
+    provisioner: str = ""
+    volume_binding_mode: str | None = None
+    allowed_topologies: tuple[TopologyTerm, ...] = ()
+
+    @property
+    def waits_for_consumer(self) -> bool:
+        """A volume is chosen or made when it is known on which node it is wanted."""
+        return self.volume_binding_mode == _WAITS
+
+    @property
+    def makes_volumes(self) -> bool:
+        """There is somebody who makes them; else an administrator has made them beforehand."""
+        return bool(self.provisioner) and self.provisioner != _NO_PROVISIONER

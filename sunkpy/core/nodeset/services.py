@@ -1,0 +1,37 @@
+"""What a roll looks at before it passes under services: which jobs are there, and whether the same Slurm node follows.
+
+The syncer proves that they outlive their slurmd (`core.mirror.services`), `rollout.choose_replaceable` takes the pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sunkpy.core import names
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.nodeset.naming import remembered_name
+from sunkpy.core.nodeset.slurmd_pod import features, offer
+from sunkpy.core.nodeset.spec import NodeSet
+
+
+def has_successor(nodeset: NodeSet, node: Node | None, pod: Pod) -> bool:
+    """A pod made now on this node, if it fits, would be the same Slurm node as this one, of the same size and features.
+
+    While jobs are on a node Slurm neither changes its record nor lets it be made anew, and of a slurmd that is smaller
+    than its record it says INVALID_REG. An emptied node that is cordoned gets no pod back. A pod without the
+    annotations is of an older operator.
+    """
+    if node is None or not node.is_ready or node.spec.unschedulable or pod.is_deleting or pod.is_finished:
+        return False
+    return (
+        remembered_name(nodeset, node) == pod.name
+        and pod.labels.get(names.LABEL_CLUSTER) == nodeset.spec.cluster
+        and pod.annotations.get(names.ANNOTATION_OFFERED) == offer(nodeset, node)
+        and pod.annotations.get(names.ANNOTATION_FEATURES) == features(nodeset)
+    )
+
+
+def jobs_of_pods(occupants: Iterable[Pod]) -> str:
+    """As the pods on a node note them: a hint, which the syncer proves. `12,15`, or empty."""
+    notes = {pod.annotations.get(names.ANNOTATION_JOB_ID, "") for pod in occupants if not pod.is_finished}
+    return ",".join(sorted(note for note in notes if note.isascii() and note.isdecimal()))

@@ -1,0 +1,167 @@
+"""From which nodes the volumes of pods can be reached.
+
+Neither Slurm nor a kubelet's admission asks for that: a pod that is bound where its volume cannot be had stays there
+without a container, and holds its job. So the nodes out of reach are excluded from the job, and pods whose claim has no
+volume yet are not submitted.
+
+Of a class that waits for the first consumer the volume is made for the node to which the pod is bound, and only the
+class restricts the job. Volumes that an administrator made beforehand are chosen by nobody here: such a claim has to
+name its volume.
+
+Source: kube-scheduler plugins volumebinding and volumezone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.model import matching
+from sunkpy.core.model.objects import Key, Node, NodeSelector, NodeSelectorTerm, Pod, PodSpec, SelectorRequirement
+from sunkpy.core.model.storage import Claim, StorageClass, Volume
+from sunkpy.core.placement.eligibility import Candidate, Eligibility, minus
+
+_ZONE_LABELS: Final = (
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+)
+_BETWEEN_ZONES: Final = "__"
+
+
+class Storage(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of claims, volumes and classes; None for what is not there."""
+
+    claim: Callable[[Key], Claim | None]
+    volume: Callable[[str], Volume | None]
+    storage_class: Callable[[str], StorageClass | None]
+
+
+class _Bound(msgspec.Struct, frozen=True):
+    """Where a pod must be for one of its claims, and how that is said of the other nodes."""
+
+    why_not: str
+    nodes: NodeSelector
+
+
+def has_claims(spec: PodSpec) -> bool:
+    """Where the pod may go depends on where its data is."""
+    return any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in spec.volumes)
+
+
+def within_reach(
+    eligibility: Eligibility, pods: Iterable[Pod], candidates: Iterable[Candidate], storage: Storage
+) -> Eligibility:
+    """The nodes from which the volumes of all these pods can be had; none, with the reason, before they can."""
+    bounds: dict[NodeSelector, _Bound] = {}
+    for pod in pods:
+        for name in _claim_names(pod):
+            found = _bounds(pod, name, storage)
+            if isinstance(found, str):
+                return Eligibility(eligible=(), refused={"": found})
+            for bound in found:
+                bounds.setdefault(bound.nodes, bound)
+    if not bounds:
+        return eligibility
+    refusals = ((c.slurm_node, _refusal(c.node, bounds.values())) for c in candidates)
+    return minus(eligibility, {name: why for name, why in refusals if why})
+
+
+def why_out_of_reach(pod: Pod, node: Node, storage: Storage) -> str:
+    """Why the pod could not have its volumes on this node; empty when it could."""
+    for name in _claim_names(pod):
+        found = _bounds(pod, name, storage)
+        if isinstance(found, str):
+            return found
+        if why := _refusal(node, found):
+            return f"it is {why}"
+    return ""
+
+
+def claims_to_place(pod: Pod, storage: Storage) -> list[Claim]:
+    """Those for which a volume is made once it is known on which node the pod will be."""
+    claims = (storage.claim((pod.metadata.namespace, name)) for name in _claim_names(pod))
+    return [claim for claim in claims if claim is not None and not claim.selected_node and _waits(claim, storage)]
+
+
+def _claim_names(pod: Pod) -> Iterator[str]:
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            yield volume.persistent_volume_claim.claim_name
+        elif volume.ephemeral is not None:
+            yield f"{pod.name}-{volume.name}"
+
+
+def _refusal(node: Node, bounds: Iterable[_Bound]) -> str:
+    return next((bound.why_not for bound in bounds if not matching.matches_selector(node, bound.nodes)), "")
+
+
+def _bounds(pod: Pod, name: str, storage: Storage) -> list[_Bound] | str:
+    """Where a claim keeps its pod; in words, why that cannot be said yet."""
+    claim, whose = storage.claim((pod.metadata.namespace, name)), f"claim {name} of pod {pod.name}"
+    if claim is None:
+        return f"{whose} is not there"
+    if claim.is_deleting:
+        return f"{whose} is being deleted"
+    if claim.is_bound:
+        volume = storage.volume(claim.spec.volume_name)
+        return (
+            f"volume {claim.spec.volume_name} of {whose} is not there" if volume is None else _of_volume(volume, name)
+        )
+    found = storage.storage_class(claim.spec.storage_class_name or "")
+    if found is None or not found.waits_for_consumer or claim.spec.volume_name:
+        return f"{whose} is not bound to a volume yet"
+    if claim.selected_node:
+        return [_on_node(claim.selected_node, name)]
+    if not found.makes_volumes:
+        return (
+            f"{whose} waits for its first consumer, and nobody makes volumes of class {found.name}: "
+            "name one of those that there are in its spec.volumeName"
+        )
+    return _of_class(found, name)
+
+
+def _waits(claim: Claim, storage: Storage) -> bool:
+    found = storage.storage_class(claim.spec.storage_class_name or "")
+    return not claim.spec.volume_name and found is not None and found.waits_for_consumer and found.makes_volumes
+
+
+def _on_node(node: str, claim: str) -> _Bound:
+    """Another choice could cross the volume that is being made; a driver that cannot make it takes the choice back."""
+    line = SelectorRequirement(key="metadata.name", operator="In", values=(node,))
+    why_not = f"out of reach of the volume that is made on node {node} (claim {claim})"
+    return _Bound(why_not, NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(line,)),)))
+
+
+def _of_volume(volume: Volume, claim: str) -> list[_Bound]:
+    why_not = f"out of reach of volume {volume.name} (claim {claim})"
+    affinity = volume.spec.node_affinity
+    selectors = [affinity.required] if affinity is not None and affinity.required is not None else []
+    selectors += [_in_zones(label, volume.labels[label]) for label in _ZONE_LABELS if label in volume.labels]
+    return [_Bound(why_not, selector) for selector in selectors]
+
+
+def _in_zones(label: str, zones: str) -> NodeSelector:
+    """The nodes of these zones, and those that are in none: so older drivers wrote it."""
+    there = SelectorRequirement(key=label, operator="In", values=tuple(zones.split(_BETWEEN_ZONES)))
+    nowhere = SelectorRequirement(key=label, operator="DoesNotExist")
+    return NodeSelector(
+        node_selector_terms=tuple(NodeSelectorTerm(match_expressions=(line,)) for line in (there, nowhere))
+    )
+
+
+def _of_class(found: StorageClass, claim: str) -> list[_Bound]:
+    terms = tuple(
+        NodeSelectorTerm(
+            match_expressions=tuple(
+                SelectorRequirement(key=line.key, operator="In", values=line.values)
+                for line in term.match_label_expressions
+            )
+        )
+        for term in found.allowed_topologies
+    )
+    why_not = f"outside the topologies of storage class {found.name} (claim {claim})"
+    return [_Bound(why_not, NodeSelector(node_selector_terms=terms))] if terms else []

@@ -1,0 +1,56 @@
+"""Carries out what was decided about a login pod. Each write is guarded and may be repeated.
+
+Guarded, because watches lag: a StatefulSet is scaled only if it still is the one that was decided on, and stopped for
+an idle pod only while the apiserver has that pod, for the next one may have its person in it.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from sunkpy.core.logins import LoginAction, RenewPod, StartLogin, StopLogin
+from sunkpy.core.model.objects import Pod
+from sunkpy.kube import errors, paths
+from sunkpy.kube.client import Kube
+from sunkpy.logins.metrics import LoginsMetrics
+
+
+class Executor:
+    """Scales StatefulSets and deletes pods, and tells of it by log and metric."""
+
+    def __init__(self, *, kube: Kube, namespace: str, metrics: LoginsMetrics) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._metrics = metrics
+        self._log = structlog.get_logger("logins")
+
+    async def run(self, action: LoginAction) -> None:
+        """Carry it out, unless its reason is gone.
+
+        Raises:
+            KubeError: not done; decide again later.
+        """
+        match action:
+            case StartLogin(name=name, version=version):
+                await self._scale(name, version, replicas=1)
+                self._log.info("started: its person asked for it", name=name)
+            case StopLogin(name=name, version=version, why=why, pod=pod):
+                if pod is not None and not await self._is_there(pod):
+                    return
+                await self._scale(name, version, replicas=0)
+                self._log.info("stopped", name=name, why=why)
+            case RenewPod(pod=pod):
+                await self._kube.delete(paths.pod(self._namespace, pod.name), uid=pod.uid)
+                self._log.info("made anew", name=pod.name)
+        self._metrics.actions.labels(type(action).__name__).inc()
+
+    async def _scale(self, name: str, version: str, *, replicas: int) -> None:
+        body = {"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}}
+        await self._kube.patch(paths.scale(self._namespace, name), body)
+
+    async def _is_there(self, pod: Pod) -> bool:
+        try:
+            found = await self._kube.get(paths.pod(self._namespace, pod.name), Pod)
+        except errors.NotFound:
+            return False
+        return found.uid == pod.uid and not found.is_deleting

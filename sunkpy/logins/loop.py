@@ -1,0 +1,59 @@
+"""The loop: a change of somebody's StatefulSet or pod, or their request, names them; their pod is decided on."""
+
+from __future__ import annotations
+
+from sunkpy.core.logins import StatefulSet, decide_login
+from sunkpy.core.model.objects import KubeObject, Pod
+from sunkpy.kube.informer import Informer
+from sunkpy.logins.collect import Collector
+from sunkpy.logins.execute import Executor
+from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
+
+
+class LoginsLoop:
+    """Keys are people. Nobody is looked at before all pods and StatefulSets are known."""
+
+    def __init__(
+        self,
+        *,
+        workloads: Informer[StatefulSet],
+        pods: Informer[Pod],
+        collector: Collector,
+        executor: Executor,
+        queue_metrics: QueueMetrics,
+    ) -> None:
+        self._workloads = workloads
+        self._pods = pods
+        self._collector = collector
+        self._executor = executor
+        self._queue_metrics = queue_metrics
+        self._queue: WorkQueue[str] = WorkQueue("logins")
+        workloads.add_handler(self._on_workload)
+        pods.add_handler(self._on_pod)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._workloads.synced.wait()
+        await self._pods.synced.wait()
+        await run_workers(self._queue, self.reconcile, metrics=self._queue_metrics)
+
+    async def reconcile(self, person: str) -> None:
+        """One pass over one person: collect, decide, execute."""
+        action = decide_login(self._collector.view(person))
+        if action is not None:
+            await self._executor.run(action)
+
+    def look(self, person: str) -> None:
+        """Decide on their pod soon."""
+        self._queue.add(person)
+
+    def _on_workload(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
+        self._on_change(new or old)
+
+    def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
+        self._on_change(new or old)
+
+    def _on_change(self, changed: KubeObject | None) -> None:
+        person = self._collector.person_of(changed) if changed is not None else None
+        if person is not None:
+            self._queue.add(person)

@@ -1,0 +1,101 @@
+"""A real apiserver with its etcd and no cluster around it: nothing happens there but what it is told."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import httpx
+import pytest
+
+from devcluster.binaries import KUBERNETES, Binaries
+from devcluster.state import default_cache
+from devcluster.waiting import wait_until
+from tests.integration.slurm.daemons import free_ports
+
+
+class Apiserver:
+    """Both on loopback, with what they keep in a folder. A token of `users` is that of the user named after it."""
+
+    def __init__(self, folder: Path, users: Mapping[str, str]) -> None:
+        if shutil.which("etcd") is None:
+            pytest.skip("needs etcd")
+        binaries = Binaries(default_cache())
+        binaries.ensure([KUBERNETES], progress=print)
+        api, client, peer = free_ports(3)
+        for command in (["genrsa", "-out", "sa.key", "2048"], ["rsa", "-in", "sa.key", "-pubout", "-out", "sa.pub"]):
+            subprocess.run(["openssl", *command], cwd=folder, check=True, capture_output=True)
+        tokens = ['admin,admin,0,"system:masters"', *(f"{token},{user},{token}" for token, user in users.items())]
+        (folder / "tokens.csv").write_text("\n".join(tokens))
+        etcd = f"http://127.0.0.1:{client}"
+        members = f"http://127.0.0.1:{peer}"
+        self._processes = [
+            self._start(folder, "etcd", f"--data-dir={folder}/etcd", f"--listen-client-urls={etcd}",
+                        f"--advertise-client-urls={etcd}", f"--listen-peer-urls={members}",
+                        f"--initial-advertise-peer-urls={members}", f"--initial-cluster=default={members}",
+                        "--unsafe-no-fsync"),
+            self._start(folder, str(binaries.kubernetes / "kube-apiserver"), f"--etcd-servers={etcd}", "--cert-dir=pki",
+                        "--bind-address=127.0.0.1", f"--secure-port={api}", "--service-cluster-ip-range=10.99.0.0/24",
+                        "--token-auth-file=tokens.csv", "--authorization-mode=RBAC", "--service-account-issuer=https://x",
+                        "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
+                        "--feature-gates=WatchList=false"),
+        ]  # fmt: skip
+        self.url = f"https://127.0.0.1:{api}"
+        self._folder = folder
+        assert wait_until(self._is_ready, timeout_s=180, every_s=0.5), (folder / "log").read_text()[-2000:]
+
+    @staticmethod
+    def _start(folder: Path, *argv: str) -> subprocess.Popen[bytes]:
+        with (folder / "log").open("ab") as log:
+            return subprocess.Popen(argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def _is_ready(self) -> bool:
+        try:
+            return self.ask("admin", "GET", "/readyz").is_success
+        except httpx.TransportError:
+            return False
+
+    def ask(self, user: str, method: str, path: str, body: object = None) -> httpx.Response:
+        """The answer to a request of a user."""
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Authorization": f"Bearer {user}", "Content-Type": kind}
+        content = json.dumps(body) if body is not None else None
+        return httpx.request(method, self.url + path, content=content, headers=headers, verify=False, timeout=60)
+
+    def make(self, path: str, body: object) -> None:
+        """As an administrator."""
+        done = self.ask("admin", "POST", path, body)
+        assert done.is_success, done.text
+
+    def kubeconfig(self, user: str) -> Path:
+        """To come as that user."""
+        file = self._folder / f"{user}.kubeconfig"
+        cluster = {"server": self.url, "insecure-skip-tls-verify": True}
+        config = {
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": {"token": user}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        }  # fmt: skip
+        file.write_text(json.dumps(config))
+        return file
+
+    def stop(self) -> None:
+        """Both end."""
+        for process in reversed(self._processes):
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def alone(folder: Path, users: Mapping[str, str] | None = None) -> Iterator[Apiserver]:
+    """An apiserver that keeps its things in the folder, and ends with the block."""
+    apiserver = Apiserver(folder, users or {})
+    try:
+        yield apiserver
+    finally:
+        apiserver.stop()

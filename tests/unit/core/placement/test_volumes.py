@@ -1,0 +1,170 @@
+"""Volumes that not every node can reach: what becomes of the nodes, and of pods whose claims have no volume yet."""
+
+import pytest
+
+from sunkpy.core.model.objects import (
+    ClaimSource,
+    EphemeralSource,
+    Meta,
+    NodeSelector,
+    NodeSelectorTerm,
+    PodVolume,
+    SelectorRequirement,
+)
+from sunkpy.core.model.storage import (
+    SELECTED_NODE,
+    Claim,
+    ClaimSpec,
+    StorageClass,
+    TopologyLine,
+    TopologyTerm,
+    Volume,
+    VolumeNodeAffinity,
+    VolumeSpec,
+)
+from sunkpy.core.placement.eligibility import Candidate, eligible_nodes, explain_eligibility
+from sunkpy.core.placement.volumes import Storage, claims_to_place, has_claims, why_out_of_reach, within_reach
+from tests.unit.core.gang.pods import make_node, make_pod
+
+ZONE = "topology.kubernetes.io/zone"
+NODES = [make_node("a", labels={ZONE: "east"}), make_node("b", labels={ZONE: "west"}), make_node("c")]
+CANDIDATES = [Candidate(slurm_node=f"s-{node.name}", node=node) for node in NODES]
+
+
+def within(key, *values):
+    line = SelectorRequirement(key=key, operator="In", values=values)
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(line,)),))
+
+
+def volume(required=None, **labels):
+    labels = {f"topology.kubernetes.io/{key}": value for key, value in labels.items()}
+    affinity = VolumeNodeAffinity(required=required) if required else None
+    return Volume(metadata=Meta(name="pv", labels=labels), spec=VolumeSpec(node_affinity=affinity))
+
+
+def claim(name="data", *, bound=False, class_name="late", volume_name="", chosen="", deleting=False):
+    annotations = {"pv.kubernetes.io/bind-completed": "yes"} if bound else {}
+    annotations |= {SELECTED_NODE: chosen} if chosen else {}
+    gone = "2026-11-21T00:00:00Z" if deleting else None
+    meta = Meta(name=name, namespace="default", uid=name, annotations=annotations, deletion_timestamp=gone)
+    volume_name = "pv" if bound else volume_name
+    return Claim(metadata=meta, spec=ClaimSpec(volume_name=volume_name, storage_class_name=class_name))
+
+
+LATE, EARLY, STATIC = (
+    StorageClass(metadata=Meta(name=name), provisioner=provisioner, volume_binding_mode=mode)
+    for name, provisioner, mode in (
+        ("late", "csi.example.com", "WaitForFirstConsumer"),
+        ("early", "csi.example.com", "Immediate"),
+        ("static", "kubernetes.io/no-provisioner", "WaitForFirstConsumer"),
+    )
+)
+TOPOLOGY = TopologyTerm(match_label_expressions=(TopologyLine(key=ZONE, values=("west",)),))
+NARROW = StorageClass(
+    metadata=Meta(name="narrow"),
+    provisioner="csi.example.com",
+    volume_binding_mode="WaitForFirstConsumer",
+    allowed_topologies=(TOPOLOGY,),
+)
+
+
+def storage(*claims, volumes=(), classes=(LATE, EARLY, STATIC, NARROW)):
+    return Storage(
+        claim={each.key: each for each in claims}.get,
+        volume={each.name: each for each in volumes}.get,
+        storage_class={each.name: each for each in classes}.get,
+    )
+
+
+def pod(*claims, name="web", **spec):
+    volumes = tuple(PodVolume(name=each, persistent_volume_claim=ClaimSource(claim_name=each)) for each in claims)
+    return make_pod(name, volumes=(*volumes, PodVolume(name="token")), **spec)
+
+
+def reach(pods, known):
+    everywhere = eligible_nodes(make_pod().spec, CANDIDATES, gpu_resources={})
+    return within_reach(everywhere, pods, CANDIDATES, known)
+
+
+@pytest.mark.parametrize(
+    ("there", "eligible"),
+    [
+        (volume(), ("s-a", "s-b", "s-c")),
+        (volume(within(ZONE, "east")), ("s-a",)),
+        (volume(within(ZONE, "east", "west")), ("s-a", "s-b")),
+        (volume(within("kubernetes.io/hostname", "elsewhere")), ()),
+        # Older drivers say the zone as a label of the volume; a node of no zone is not held against it.
+        (volume(zone="east"), ("s-a", "s-c")),
+        (volume(zone="east__west"), ("s-a", "s-b", "s-c")),
+        (volume(within(ZONE, "east"), zone="west"), ()),
+    ],
+)
+def test_a_bound_volume_keeps_its_pod_where_it_can_be_reached(there, eligible):
+    known = storage(claim(bound=True), volumes=[there])
+    found = reach([pod("data")], known)
+    assert found.eligible == eligible
+    for candidate in CANDIDATES:
+        is_out = why_out_of_reach(pod("data"), candidate.node, known)
+        assert bool(is_out) == (candidate.slurm_node not in eligible)
+
+
+def test_it_is_said_which_volume_is_in_the_way():
+    found = reach([pod("data")], storage(claim(bound=True), volumes=[volume(within(ZONE, "north"))]))
+    assert explain_eligibility(found) == "none of 3 Slurm nodes fits: 3 out of reach of volume pv (claim data)"
+
+
+def test_all_pods_of_a_job_must_reach_theirs():
+    first, second = pod("data"), pod("more", name="web-2")
+    known = storage(claim(bound=True), claim("more", class_name="narrow"), volumes=[volume(within(ZONE, "east"))])
+    assert reach([first], known).eligible == ("s-a",)
+    assert reach([second], known).eligible == ("s-b",)
+    assert reach([first, second], known).eligible == ()
+
+
+def test_pods_without_claims_go_anywhere():
+    assert not has_claims(pod().spec)
+    assert reach([pod()], storage()).eligible == ("s-a", "s-b", "s-c")
+
+
+def test_a_claim_that_a_volume_of_the_pod_makes_has_the_name_of_both():
+    scratch = make_pod("web", volumes=(PodVolume(name="scratch", ephemeral=EphemeralSource()),))
+    assert has_claims(scratch.spec)
+    assert claims_to_place(scratch, storage(claim("web-scratch"))) == [claim("web-scratch")]
+
+
+@pytest.mark.parametrize(
+    ("known", "why"),
+    [
+        ([], "claim data of pod web is not there"),
+        ([claim(deleting=True)], "claim data of pod web is being deleted"),
+        ([claim(bound=True)], "volume pv of claim data of pod web is not there"),
+        ([claim(class_name="early")], "claim data of pod web is not bound to a volume yet"),
+        ([claim(class_name="unknown")], "claim data of pod web is not bound to a volume yet"),
+        ([claim(class_name=None)], "claim data of pod web is not bound to a volume yet"),
+        ([claim(volume_name="pv")], "claim data of pod web is not bound to a volume yet"),
+        (
+            [claim(class_name="static")],
+            "claim data of pod web waits for its first consumer, and nobody makes volumes of class static: "
+            "name one of those that there are in its spec.volumeName",
+        ),
+    ],
+)
+def test_pods_wait_for_what_only_others_can_do(known, why):
+    found = reach([pod("data")], storage(*known))
+    assert (found.eligible, explain_eligibility(found)) == ((), why)
+
+
+def test_a_volume_that_waits_for_its_consumer_is_made_where_the_pod_will_be():
+    known = storage(claim(), claim("narrow", class_name="narrow"))
+    assert reach([pod("data")], known).eligible == ("s-a", "s-b", "s-c")
+    assert reach([pod("data", "narrow")], known).eligible == ("s-b",)
+    assert [each.name for each in claims_to_place(pod("data", "narrow"), known)] == ["data", "narrow"]
+
+
+def test_while_it_is_made_no_other_node_is_chosen():
+    known = storage(claim(chosen="b"))
+    assert reach([pod("data")], known).eligible == ("s-b",)
+    assert claims_to_place(pod("data"), known) == []
+    assert why_out_of_reach(pod("data"), NODES[0], known) == (
+        "it is out of reach of the volume that is made on node b (claim data)"
+    )

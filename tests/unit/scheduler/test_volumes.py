@@ -1,0 +1,110 @@
+"""Pods with claims, on the whole scheduler: where their jobs may go, and what their claims are told."""
+
+import pytest
+
+from sunkpy.core.model.storage import SELECTED_NODE
+from tests.unit.scheduler.world import World, leading
+
+ZONE = "topology.kubernetes.io/zone"
+BOUND = {"pv.kubernetes.io/bind-completed": "yes"}
+
+
+def in_zone(zone):
+    return {"nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}]}
+
+
+@pytest.fixture
+def world():
+    """Two nodes, each in a zone of its own."""
+    world = World()
+    for number, zone in ((1, "east"), (2, "west")):
+        world.add_node(number)
+        world.api.change("nodes", "", f"node-{number}", {"metadata": {"labels": {ZONE: zone}}})
+    return world
+
+
+def add_volume(world, zone):
+    affinity = {"required": in_zone(zone)}
+    world.put("persistentvolumes", {"metadata": {"name": "pv"}, "spec": {"nodeAffinity": affinity}})
+
+
+def add_claim(world, class_name="early", *, is_bound=False):
+    meta = {"name": "data", "namespace": "default", "annotations": BOUND if is_bound else {}}
+    spec = {"storageClassName": class_name} | ({"volumeName": "pv"} if is_bound else {})
+    return world.put("persistentvolumeclaims", {"metadata": meta, "spec": spec})
+
+
+def add_class(world, name, mode):
+    made = {"metadata": {"name": name}, "provisioner": "csi.example.com", "volumeBindingMode": mode}
+    world.put("storageclasses", made)
+
+
+def add_pod(world, name="web", **fields):
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    return world.add_pod(name, volumes=volumes, **fields)
+
+
+async def test_the_job_of_a_pod_goes_where_its_volume_is(world, tmp_path):
+    add_volume(world, "west")
+    add_claim(world, is_bound=True)
+    async with leading(world, tmp_path):
+        add_pod(world)
+        await world.until(lambda: world.submissions)
+    assert world.submissions[0]["excluded_nodes"] == ["n1"]
+
+
+async def test_a_pod_waits_for_the_volume_of_its_claim_and_is_told_so(world, tmp_path):
+    add_class(world, "early", "Immediate")
+    add_claim(world)
+    async with leading(world, tmp_path):
+        add_pod(world)
+        await world.until(lambda: world.notes("FailedScheduling"))
+        assert world.notes("FailedScheduling") == ["claim data of pod web is not bound to a volume yet"]
+        assert world.submissions == []
+        add_volume(world, "east")
+        add_claim(world, is_bound=True)
+        await world.until(lambda: world.submissions)
+    assert world.submissions[0]["excluded_nodes"] == ["n2"]
+
+
+async def test_a_volume_that_waits_for_its_consumer_is_made_for_the_node_of_the_pod(world, tmp_path):
+    add_class(world, "late", "WaitForFirstConsumer")
+    add_claim(world, "late")
+    async with leading(world, tmp_path):
+        add_pod(world)
+        await world.until(lambda: world.submissions)
+        (job,) = world.jobs
+        world.set_job(job, "RUNNING", nodes="n2")
+        await world.until(lambda: world.bindings == [("web", "node-2")])
+        claim = world.api.objects["persistentvolumeclaims", "default", "data"]
+        assert claim["metadata"]["annotations"] == {SELECTED_NODE: "node-2"}
+        assert world.api.patched.count("data") == 1
+
+
+async def test_of_pods_that_share_a_claim_one_says_where_it_is_made(world, tmp_path):
+    add_class(world, "late", "WaitForFirstConsumer")
+    add_claim(world, "late")
+    async with leading(world, tmp_path):
+        for name in ("a", "b"):
+            add_pod(world, name, annotations={"sunkpy.dev/gang": "two", "sunkpy.dev/gang-size": "2"})
+        await world.until(lambda: world.submissions)
+        (job,) = world.jobs
+        world.set_job(job, "RUNNING", nodes="n[1-2]", tasks={"set": True, "number": 2})
+        await world.until(lambda: sorted(world.bindings) == [("a", "node-1"), ("b", "node-2")])
+        assert world.api.patched.count("data") == 1
+
+
+async def test_a_job_on_a_node_out_of_reach_is_given_back(world, tmp_path):
+    """The claim got its volume elsewhere after the job was submitted."""
+    add_class(world, "late", "WaitForFirstConsumer")
+    add_claim(world, "late")
+    async with leading(world, tmp_path):
+        add_pod(world)
+        await world.until(lambda: world.submissions)
+        (job,) = world.jobs
+        add_volume(world, "east")
+        add_claim(world, "late", is_bound=True)
+        await world.until(lambda: "persistentvolumeclaims" in world.api.watched)
+        world.set_job(job, "RUNNING", nodes="n2")
+        await world.until(lambda: world.cancelled == [job])
+        assert world.bindings == []
