@@ -124,10 +124,17 @@ class OwnerKinds:
             self._wanted.clear()
             await self._look()
             await asyncio.sleep(APART_S)
-            is_all_well = all(known.is_well for known in self._known.values())
+            await self._until_needed()
+
+    async def _until_needed(self) -> None:
+        """Until somebody wants an answer at once, or a while has passed and something is not well at its end."""
+        while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if is_all_well else AGAIN_S):
+                async with asyncio.timeout(AGAIN_S):
                     await self._wanted.wait()
+                return
+            if not all(known.is_well for known in self._known.values()):
+                return
 
     async def _look(self) -> None:
         try:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import types
 
 import pytest
 from aiohttp import web
@@ -79,7 +80,8 @@ def ghosts(count):
     return [Kind(group="ghosts.example.com", kind=f"Ghost{number}") for number in range(count)]
 
 
-async def test_while_all_is_well_nothing_is_asked_and_kinds_that_are_followed_later_need_no_other_answer(api, tmp_path):
+async def test_kinds_that_are_followed_later_need_no_other_answer(api, tmp_path, monkeypatch):
+    monkeypatch.setattr(owner_kinds, "AGAIN_S", 60.0)
     later = [Kind(group="example.com", kind=f"Band{number}") for number in range(20)]
     for kind in later:
         api.define("example.com/v1", kind.kind, f"{kind.kind.lower()}s")
@@ -89,6 +91,33 @@ async def test_while_all_is_well_nothing_is_asked_and_kinds_that_are_followed_la
             found.kinds.follow(kind)
         await api.until(lambda: len(found.told) == 1 + len(later))
         assert api.asked["/apis"] == 1
+
+
+async def test_while_all_is_well_nothing_is_asked(api, tmp_path, monkeypatch):
+    monkeypatch.setattr(owner_kinds, "AGAIN_S", 0.5)
+    async with following(api, tmp_path, CREW) as found:
+        await api.until(lambda: found.at() == CREWS)
+        await asyncio.sleep(1.0)  # whatever was asked before has its answer
+        asked = api.asked["/apis"]
+        await asyncio.sleep(1.2)
+        assert api.asked["/apis"] == asked
+
+
+async def test_a_kind_that_is_followed_later_and_gets_no_answer_is_tried_again(api, tmp_path):
+    api.define("example.com/v1", "Band", "bands")
+    band = Kind(group="example.com", kind="Band")
+    refusals = iter([503, 503])
+
+    async def handle(request):
+        status = next(refusals, None) if request.path.endswith("/bands") else None
+        return web.json_response({"message": "not now"}, status=status) if status else await api.handle(request)
+
+    async with following(types.SimpleNamespace(handle=handle), tmp_path, CREW) as found:
+        await api.until(lambda: found.at() == CREWS)
+        await asyncio.sleep(5 * owner_kinds.AGAIN_S)
+        found.kinds.follow(band)
+        await api.until(lambda: found.at(band) == "/apis/example.com/v1/bands")
+    assert next(refusals, None) is None
 
 
 async def test_a_kind_is_absent_when_answers_have_lacked_it_for_a_while_and_that_is_said_once(api, tmp_path):
