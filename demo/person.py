@@ -76,15 +76,17 @@ def logged_in(stack: Stack) -> Iterator[Say]:
     """Her shell on the login pod, through its Service, while the block lasts."""
     packages.ensure(CLIENT, progress=print)
     with forwarded(stack) as port:
-        options = ("BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
-        words = [word for option in options for word in ("-o", option)]
-        argv = ["ssh", "-F", "none", *words, "-i", str(key().file), "-p", str(port), f"{NAME}@127.0.0.1"]
-
-        def say(command: str) -> str:
-            return shell.run([*argv, command], timeout_s=60).strip()
-
+        say = shell_of(NAME, key(), port)
         wait(lambda: say("echo in") == "in", timeout_s=120, what=f"{NAME} to come in by ssh")
         yield say
+
+
+def shell_of(name: str, key_: Key, port: int) -> Say:
+    """What somebody says at a port of this machine; each time they log in anew."""
+    options = ("BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
+    words = [word for option in options for word in ("-o", option)]
+    argv = ["ssh", "-F", "none", *words, "-i", str(key_.file), "-p", str(port), f"{name}@127.0.0.1"]
+    return lambda command: shell.run([*argv, command], timeout_s=60).strip()
 
 
 @contextmanager

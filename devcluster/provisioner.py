@@ -14,10 +14,12 @@ from pathlib import Path
 import msgspec
 
 from devcluster.api import Api, ApiError
-from devcluster.storage import PROVISIONER, STORAGE_CLASS
+from devcluster.storage import LOCAL_CLASS, PROVISIONER, STORAGE_CLASS
 
 CLAIMS = "/api/v1/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+"""What the scheduler of a claim's first pod writes on it."""
 BACK_OFF_S = 1.0
 
 
@@ -77,8 +79,9 @@ class Volume(msgspec.Struct, frozen=True):
 
 def wants_volume(claim: Claim) -> bool:
     """Whether ``claim`` is ours and still without a volume."""
-    spec = claim.spec
-    return spec.storage_class_name == STORAGE_CLASS and not spec.volume_name and spec.volume_mode == "Filesystem"
+    spec, has_node = claim.spec, SELECTED_NODE in claim.metadata.annotations
+    is_ours = spec.storage_class_name == STORAGE_CLASS or (spec.storage_class_name == LOCAL_CLASS and has_node)
+    return is_ours and not spec.volume_name and spec.volume_mode == "Filesystem"
 
 
 def plan_volume(claim: Claim, folder: Path) -> dict[str, object]:
@@ -87,6 +90,7 @@ def plan_volume(claim: Claim, folder: Path) -> dict[str, object]:
     Its name follows from the claim's uid, so a retry makes no second one.
     """
     name = f"pvc-{claim.metadata.uid}"
+    is_local = claim.spec.storage_class_name == LOCAL_CLASS
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -103,9 +107,15 @@ def plan_volume(claim: Claim, folder: Path) -> dict[str, object]:
             },
             "hostPath": {"path": str(folder / name), "type": "Directory"},
             "persistentVolumeReclaimPolicy": "Delete",
-            "storageClassName": STORAGE_CLASS,
+            "storageClassName": claim.spec.storage_class_name,
+            **({"nodeAffinity": _only_on(claim.metadata.annotations[SELECTED_NODE])} if is_local else {}),
         },
     }
+
+
+def _only_on(node: str) -> dict[str, object]:
+    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    return {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
 
 
 def is_to_delete(volume: Volume, folder: Path) -> bool:

@@ -1,7 +1,7 @@
-"""The default StorageClass and the process behind it.
+"""The StorageClasses and the process behind them.
 
 All nodes share this machine, so a folder of it is a volume every node can mount: ReadWriteOnce and ReadWriteMany alike.
-Capacity is not enforced.
+Capacity is not enforced. `local` waits for its first consumer, and its volumes can be mounted on that node alone.
 """
 
 import sys
@@ -14,20 +14,24 @@ from devcluster.process import Daemon
 
 PROVISIONER = "devcluster.sunkpy.dev/folder"
 STORAGE_CLASS = "standard"
+"""The default one."""
+
+LOCAL_CLASS = "local"
 
 
-def storage_class() -> tuple[str, dict[str, object]]:
-    """``(path, object)`` of the default StorageClass."""
-    return f"/apis/storage.k8s.io/v1/storageclasses/{STORAGE_CLASS}", {
+def storage_class(name: str) -> tuple[str, dict[str, object]]:
+    """``(path, object)`` of a StorageClass."""
+    is_default = name == STORAGE_CLASS
+    return f"/apis/storage.k8s.io/v1/storageclasses/{name}", {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
         "metadata": {
-            "name": STORAGE_CLASS,
-            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+            "name": name,
+            "annotations": {"storageclass.kubernetes.io/is-default-class": str(is_default).lower()},
         },
         "provisioner": PROVISIONER,
         "reclaimPolicy": "Delete",
-        "volumeBindingMode": "Immediate",
+        "volumeBindingMode": "Immediate" if is_default else "WaitForFirstConsumer",
     }
 
 
@@ -47,5 +51,6 @@ def provisioner(layout: Layout) -> Daemon:
 
 
 def apply(api: Api) -> None:
-    """Create the StorageClass."""
-    api.apply(*storage_class())
+    """Create the StorageClasses."""
+    for name in (STORAGE_CLASS, LOCAL_CLASS):
+        api.apply(*storage_class(name))

@@ -1,5 +1,5 @@
 """Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`; nodeset, mirror, burst,
-scale, takeover, people and accounting need none."""
+scale, takeover, people and accounting need none, and install makes its own."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import click
 
 from demo import story
 from demo.bring_up import bring_up, own_cluster
-from tests.bench import latency, mirror, nodeset, report, scale, takeover
+from tests.bench import install, latency, mirror, nodeset, report, scale, takeover
 from tests.bench.accounting import run as accounting
 from tests.bench.burst import measure as burst
 from tests.bench.chaos import run as chaos
 from tests.bench.chaos.judge import Violation
 from tests.bench.people import measure as people
 from tests.bench.scale.plan import read_sizes
-from tests.families import cases, figures
+from tests.families import cases
+from tests.families import figures as families
 from tests.families.room import bring_up_room
 from tests.families.run import Outcome, run_all
 
@@ -42,7 +43,9 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 
 @click.command()
 @click.argument(
-    "name", type=click.Choice(["all", "latency", "chaos", "families", "scale", "accounting", *ALONE]), default="all"
+    "name",
+    type=click.Choice(["all", "latency", "chaos", "families", "scale", "accounting", "install", *ALONE]),
+    default="all",
 )
 @click.option("--quick", is_flag=True, help="A few rounds, five minutes of chaos, a few families, or small sizes.")
 @click.option("--only", default="", help="families: manifests whose name has one of these in it: lws,kueue/job.")
@@ -68,10 +71,14 @@ def main(
         report.write("accounting", figures)
         if strict:
             require_all(figures)
-    if name in ALONE or name in ("scale", "accounting"):
+    suite, cluster = os.environ.get("SLURM_SUITE", "trixie"), os.environ.get("SUNKPY_CLUSTER", "sunkpy")
+    if name in ("all", "install"):
+        people, logins = (100, 5) if quick else (1000, 20)
+        figures = install.measure(suite=suite, name=cluster, people=people, logins=logins, tell=click.echo)
+        report.write("install", figures)
+    if name in ALONE or name in ("scale", "accounting", "install"):
         return
     rounds = latency.Rounds(start=3, handover=3, drain=3) if quick else latency.Rounds()
-    suite, cluster = os.environ.get("SLURM_SUITE", "trixie"), os.environ.get("SUNKPY_CLUSTER", "sunkpy")
     stack = bring_up(suite=suite, name=cluster, nodes=3, tell=click.echo)
     story.reset(stack)
     if name in ("all", "latency"):
@@ -105,8 +112,8 @@ def measure_families(*, quick: bool, only: str) -> None:
     outcomes: list[Outcome] = []
     for outcome in run_all(stack, cluster, wanted, click.echo):
         outcomes.append(outcome)
-        figures.save(outcomes, wanted)  # each time: it takes an hour, and may be ended before
-    report.write("families", figures.figures(outcomes, wanted))
+        families.save(outcomes, wanted)  # each time: it takes an hour, and may be ended before
+    report.write("families", families.figures(outcomes, wanted))
 
 
 if __name__ == "__main__":
