@@ -20,6 +20,7 @@ from devcluster.waiting import wait_until
 GPU_RESOURCE = "nvidia.com/gpu"
 CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
 PROGRAMS = ("containerd", "kubelet", "kube-proxy")
+KUBELET_STARTS = 4
 
 
 def cni_folder() -> Path:
@@ -237,9 +238,12 @@ def start_kubelets(
 ) -> None:
     """Start kubelets and kube-proxies that are dead and wait until their nodes are Ready; needs running containerds.
 
-    A node stays Ready in the API for a while after its kubelet died: a started kubelet must report anew.
+    A node stays Ready in the API for a while after its kubelet died: a started kubelet must report anew. One that ends
+    at once is started again: all kubelets of a machine make one and the same socket for device plugins, and of two that
+    do so in the same moment one finds it taken.
     """
     old: dict[str, str | None] = {}
+    left = {each.name: KUBELET_STARTS - 1 for each in nodes}
     for each in nodes:
         dead = daemons.pid(each.daemon("kubelet")) is None
         old[each.name] = ready_heartbeat(api, each.name) if dead else None
@@ -248,6 +252,9 @@ def start_kubelets(
 
     def late() -> list[NodeLayout]:
         for each in nodes:
+            if daemons.pid(each.daemon("kubelet")) is None and left[each.name]:
+                left[each.name] -= 1
+                daemons.start(kubelet(layout, each, binaries))
             daemons.require(each.daemon("kubelet"))
         return [each for each in nodes if ready_heartbeat(api, each.name) in (None, old[each.name])]
 

@@ -9,7 +9,7 @@ from typing import Final
 from demo.person import Key
 
 GROUP: Final = "lab"
-_GROUPS: Final = {GROUP: {"gid": 5001}}
+_GROUPS: Final = {GROUP: {"gid": 5100}}
 _ED25519: Final = b"\0\0\0\x0bssh-ed25519\0\0\0 "
 
 
