@@ -56,6 +56,14 @@ class _KindWatch:
     before: Informer[Owner] | None = None
     task: asyncio.Task[None] | None = None
 
+    def end(self) -> None:
+        """Nobody needs it any more. What it shows is let go of at once: references may outlive a task for long."""
+        if self.task is not None:
+            self.task.cancel()
+            self.task.add_done_callback(lambda _: self.informer.clear())
+        if self.before is not None:
+            self.before.clear()
+
     def get(self, link: Link) -> Owner | None:
         """As last seen."""
         key = (link.namespace if self.resource.namespaced else "", link.name)
@@ -175,9 +183,8 @@ class OwnerWatches:
     def _forget_kind(self, kind: Kind) -> None:
         """As if no pod had ever needed it: the next one that does finds its owner as the first one did."""
         self._kinds.forget(kind)
-        watch = self._watches.pop(kind, None)
-        if watch is not None and watch.task is not None:
-            watch.task.cancel()
+        if (watch := self._watches.pop(kind, None)) is not None:
+            watch.end()
         self._read = {link: found for link, found in self._read.items() if link.kind != kind}
 
     def _informer(self, resource: Resource) -> Informer[Owner]:

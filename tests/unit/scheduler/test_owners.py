@@ -406,8 +406,11 @@ async def test_a_kind_that_no_pod_needs_for_a_while_is_not_watched_any_more_and_
         above.now += 0.9 * kind_needs.UNNEEDED_S
         await asyncio.sleep(0.1)
         assert world.api.watches_of("crews") == 1
+        copy = above.watches._watches[CREW].informer
+        assert len(copy) == 1
         above.now += 0.2 * kind_needs.UNNEEDED_S
         await world.until(lambda: not world.api.watches_of("crews"))
+        assert len(copy) == 0
         link = Link(kind=CREW, namespace="default", name="band", uid=crew["metadata"]["uid"])
         assert above.watches.seen(link) is None
         world.api.change("crews", "default", "band", {"spec": {"size": 3}})
