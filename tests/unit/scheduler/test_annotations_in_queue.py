@@ -67,6 +67,47 @@ def test_every_annotation_that_a_job_is_made_of_has_a_row():
     assert set(ROWS) == set(options._OPTIONS)
 
 
+OF_GANGS = {
+    names.ANNOTATION_GANG: (names.ANNOTATION_GANG_SIZE, "other", "delete it, and the one made in its stead is of"),
+    names.ANNOTATION_GANG_SIZE: (names.ANNOTATION_GANG_SIZE, "3", "pods of a gang must agree: a says '2', b says '3'"),
+    names.ANNOTATION_GANG_ROLES: (names.ANNOTATION_GANG_ROLES, "x=1,y=3", "pods of a gang must agree: a says"),
+    names.ANNOTATION_GANG_ROLE: (names.ANNOTATION_GANG_ROLES, "z", "pod b says 'z': write one of x, y"),
+}
+"""By annotation: by what the gang is declared, what one of its pods says then, and what that is told."""
+
+MADE_OF = {names.ANNOTATION_GANG_SIZE: "2", names.ANNOTATION_GANG_ROLES: "x=1,y=1"}
+
+
+def test_every_annotation_of_gangs_has_a_row():
+    assert set(OF_GANGS) == {text for name, text in vars(names).items() if name.startswith("ANNOTATION_GANG")}
+
+
+@pytest.mark.parametrize("name", OF_GANGS)
+async def test_what_makes_pods_a_gang_changed_on_one_of_them_is_answered_and_the_job_stays(world, tmp_path, name):
+    declared_by, then, answered = OF_GANGS[name]
+    gang = {names.ANNOTATION_GANG: "train", declared_by: MADE_OF[declared_by]}
+    async with leading(world, tmp_path):
+        for member, role in (("a", "x"), ("b", "y")):
+            world.add_pod(member, annotations=gang | {names.ANNOTATION_GANG_ROLE: role})
+        await world.until(lambda: world.submissions)
+        world.api.change("pods", "default", "b", {"metadata": {"annotations": {name: then}}})
+        await world.until(lambda: any(answered in note for note in [*told(world), *world.notes("StaysInGang")]))
+        assert (len(world.submissions), world.slurm.updates, world.cancelled) == (1, [], [])
+
+
+async def test_a_pod_that_says_only_in_the_queue_that_it_is_of_a_gang_is_told_what_to_do(world, tmp_path):
+    async with leading(world, tmp_path):
+        world.add_pod("a")
+        await world.until(lambda: world.submissions)
+        change = {names.ANNOTATION_GANG: "train", names.ANNOTATION_GANG_SIZE: "2"}
+        world.api.change("pods", "default", "a", {"metadata": {"annotations": change}})
+        await world.until(lambda: world.notes("StaysInGang"))
+        assert world.notes("StaysInGang") == [
+            "it stays a pod of default/a, for which it was made: delete it, and the one made in its stead is of "
+            "default/train"
+        ]
+
+
 def said(name, text):
     return {names.PREFIX + name: text}
 
