@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
 import structlog
 
 from sunkpy.core import names
@@ -69,7 +68,7 @@ class Membership:
         if old is None or new is None or new.spec.node_name or _says(old) == _says(new):
             return
         id, said = members.find_id(new), self._recognition.identify(new)
-        if id is None or said is None or extra_pod(id) or _any_generation(said) == _any_generation(id):
+        if id is None or said is None or extra_pod(id) or _whose(said) == _whose(id):
             return
         note = f"it stays a pod of {id}, for which it was made: delete it, and the one made in its stead is of {said}"
         self._stays[new.uid] = (new, note)
@@ -103,5 +102,6 @@ def _says(pod: Pod) -> tuple[object, ...]:
     return (pod.labels, {name: text for name, text in pod.annotations.items() if name not in notes})
 
 
-def _any_generation(id: GangId) -> GangId:
-    return msgspec.structs.replace(id, generation="")
+def _whose(id: GangId) -> tuple[str, str, str]:
+    """Units and generations are told apart once; what they are read from may change."""
+    return (id.namespace, id.name, id.uid)
