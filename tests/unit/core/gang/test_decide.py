@@ -24,6 +24,7 @@ from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.request import Policy, plan_terms
 from sunkpy.core.gang.view import GangView, JobView
 from sunkpy.core.model.objects import SchedulingGate
+from sunkpy.core.model.room import Room
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.pods import gang_of, make_pod
 
@@ -154,6 +155,22 @@ def test_an_uneven_gang_that_grows_in_the_queue_until_its_workers_are_as_many_as
     assert decide_gang(GangView(id=small.id, gang=small, eligibility=FITS, jobs=(waits,)), POLICY) == []
     (cancel,) = decide_gang(GangView(id=grown.id, gang=grown, eligibility=FITS, jobs=(waits,)), POLICY)
     assert cancel == Cancel(job=7, why="its owner wants 6 pods now, and the job has 5 slots")
+
+
+@pytest.mark.xfail(strict=True, reason="by its tasks alone the job looks like one whose leader shares a slot")
+def test_a_leader_that_is_made_again_takes_its_place_though_its_gang_has_grown_since():
+    grown = band(5)
+    nodes = [f"n{number}" for number in range(5)]
+    pods = [
+        replace(pod, spec=replace(pod.spec, node_name=f"k{number}")) if 0 < number < 5 else pod
+        for number, pod in enumerate(grown.members)
+    ]
+    placed = {pod.uid: nodes[number] for number, pod in enumerate(pods) if pod.spec.node_name}
+    room = {node: Room(cpus=4, memory_mib=4096, gres={}) for node in nodes}
+    runs = job("RUNNING", tasks=5, nodes=tuple(nodes), layout=tuple((node, 1) for node in nodes), room=room)
+    known = GangView(id=grown.id, gang=assemble(grown.id, pods), jobs=(runs,), bound_to=7, placed=placed)
+    bound = [each for action in decide_gang(known, POLICY) if isinstance(action, Bind) for each in action.bindings]
+    assert [(each.pod.name, each.slurm_node) for each in bound] == [("leader-0", "n0")]
 
 
 @pytest.mark.parametrize(
