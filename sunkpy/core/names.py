@@ -46,6 +46,7 @@ CORDONED_BY_SLURM = "slurm"
 
 # Annotations of the workload pods that Slurm schedules, written by the scheduler.
 ANNOTATION_JOB_ID = PREFIX + "job-id"
+ANNOTATION_ASKED = PREFIX + "asked"  # JSON: for what the job was asked that the pod waits with
 ANNOTATION_PLACED_ON = PREFIX + "slurm-node"
 ANNOTATION_PLACE = PREFIX + "place"  # "<role>/<index>", of a member of a gang of several
 ANNOTATION_GPU_INDICES = PREFIX + "gpu-indices"  # "0,1": those of its node that the job holds for the pod

@@ -112,6 +112,10 @@ class Informer(Generic[T]):
     def __len__(self) -> int:
         return len(self._store)
 
+    def clear(self) -> None:
+        """Let go of all objects, without telling handlers: `run` has ended, and nobody looks any more."""
+        self._store.clear()
+
     async def run(self) -> None:
         """Keep the copy until cancelled. No error ends it: each is logged, and tried again after a while."""
         failures = 0

@@ -66,6 +66,8 @@ class Collector:
     def known(self, entry: GangEntry) -> GangView:
         """The gang as it is known now, but for where it may go."""
         gang = self._gang(entry)
+        for job in entry.jobs.values():
+            job.recall(self._members.pods_of(entry.id))
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
         view = entry.view(gang, placed=placed, now=self._clock())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -18,7 +18,7 @@ from sunkpy.core.gang.access import Namespace
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
-from sunkpy.core.gang.terms import Terms, terms_of
+from sunkpy.core.gang.terms import Asked, Terms, last_asked, terms_of
 from sunkpy.core.gang.view import MISSING_OBSERVATIONS, GangView, JobView
 from sunkpy.core.model import states
 from sunkpy.core.model.gres import Indices
@@ -67,10 +67,10 @@ class MemberEntry:
 @dataclass(slots=True)
 class JobEntry:
     """One placeholder job. `noted`: its end has been counted; `reappeared`: the id is back after Slurm forgot it;
-    `proved`: nodes of which Slurm itself has said that the job has them. `terms`: as this leader submitted
-    or changed it last, else as Slurm has it. `user`: whose it is. `is_unproved`: nothing shows that the scheduler has
-    submitted it. `is_allocation`: it has no script. `read_at`: when it was last asked for in full; `as_of`: when the
-    newest of the answers was asked for.
+    `proved`: nodes of which Slurm itself has said that the job has them. `terms`: as it was submitted or changed last,
+    else as Slurm has it; `turn`: how often it was changed. `user`: whose it is. `is_unproved`: nothing shows that the
+    scheduler has submitted it. `is_allocation`: it has no script. `read_at`: when it was last asked for in full;
+    `as_of`: when the newest of the answers was asked for.
     """
 
     id: JobId
@@ -87,6 +87,7 @@ class JobEntry:
     excluded: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
     terms: Terms | None = None
+    turn: int = 0
     refused_terms: Terms | None = None
     prologs: dict[str, float] = field(default_factory=dict)
     epilogs: dict[str, float] = field(default_factory=dict)
@@ -177,6 +178,18 @@ class JobEntry:
         self.is_allocation = not job.is_batch
         changed = self.observe(job.state, asked_at=at)
         return changed or self._details() != before
+
+    def recall(self, pods: Iterable[Pod]) -> None:
+        """What an earlier leader has noted on the pods of the gang, where only Slurm's word is known."""
+        if self.terms is not None and self.terms.by_slurm:
+            notes = (pod.annotations.get(names.ANNOTATION_ASKED, "") for pod in pods)
+            if (asked := last_asked(self.id, self.terms, notes)) is not None:
+                self.terms, self.turn = asked.terms, asked.turn
+
+    @property
+    def asked(self) -> Asked:
+        """What is noted on pods."""
+        return Asked(job=self.id, turn=self.turn, terms=self.terms or Terms())
 
     def _details(self) -> tuple[object, ...]:
         """What only a full read tells and a decision looks at."""

@@ -41,7 +41,8 @@ _FICKLE_AGAIN_S = 5.0
 _LOOKS_AT_ONCE = 1000
 
 _OURS = frozenset({
-    names.ANNOTATION_JOB_ID, names.ANNOTATION_PLACED_ON, names.ANNOTATION_PLACE, names.ANNOTATION_GPU_INDICES,
+    names.ANNOTATION_JOB_ID, names.ANNOTATION_ASKED, names.ANNOTATION_PLACED_ON, names.ANNOTATION_PLACE,
+    names.ANNOTATION_GPU_INDICES,
 })  # fmt: skip
 
 
@@ -263,12 +264,12 @@ def _to_bind(actions: Iterable[GangAction]) -> set[str]:
 
 
 def _without_told(pod: Pod) -> tuple[object, ...]:
-    """The pod but for its conditions, and for its job while it waits: no decision reads these.
+    """The pod but for its conditions, and for what is noted of its job while it waits: no pass is needed for these.
 
     The job of a pod that has a node changes when another one covers it, and then there is more to do.
     """
     meta, status = pod.metadata, pod.status
-    ours = () if pod.spec.node_name else (names.ANNOTATION_JOB_ID,)
+    ours = () if pod.spec.node_name else (names.ANNOTATION_JOB_ID, names.ANNOTATION_ASKED)
     annotations = {key: value for key, value in pod.annotations.items() if key not in ours}
     bare = msgspec.structs.replace(meta, annotations=annotations, resource_version="")
     return (bare, pod.spec, msgspec.structs.replace(status, conditions=()))

@@ -6,6 +6,8 @@ from typing import Final
 
 import structlog
 
+from sunkpy.core import names
+from sunkpy.core.gang.gang import extra_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube.errors import NotFound
@@ -29,6 +31,7 @@ class Membership:
         self._queue = queue
         self._aside: WorkQueue[str] = WorkQueue("pods-aside")
         self._said: dict[str, str] = {}
+        self._stays: dict[str, tuple[Pod, str]] = {}
         self._log = structlog.get_logger("members")
 
     async def run(self, members: MemberIndex, metrics: QueueMetrics | None = None) -> None:
@@ -60,7 +63,21 @@ class Membership:
             entry.members.pop(pod.uid, None)
             entry.fire()
 
+    def pod_changed(self, members: MemberIndex, old: Pod | None, new: Pod | None) -> None:
+        """A pod stays in the gang that it was made for; who has written another one on it should know."""
+        if old is None or new is None or new.spec.node_name or _says(old) == _says(new):
+            return
+        id, said = members.find_id(new), self._recognition.identify(new)
+        if id is None or said is None or extra_pod(id) or _whose(said) == _whose(id):
+            return
+        note = f"it stays a pod of {id}, for which it was made: delete it, and the one made in its stead is of {said}"
+        self._stays[new.uid] = (new, note)
+        self._aside.add(new.uid)
+
     async def _tell(self, pod: Pod | None, uid: str) -> float | None:
+        if uid in self._stays:
+            stays, note = self._stays.pop(uid)
+            await self._pods.warn(stays, reason="StaysInGang", action="Scheduling", note=note)
         if pod is None:
             self._said.pop(uid, None)
             return None
@@ -77,3 +94,14 @@ class Membership:
         except NotFound:
             return
         await self._pods.warn(pod, reason="OwnerUnknown", action="Scheduling", note=why)
+
+
+def _says(pod: Pod) -> tuple[object, ...]:
+    """By what a pod may say where it belongs; the same objects while nobody has changed it."""
+    notes = (names.ANNOTATION_JOB_ID, names.ANNOTATION_ASKED)
+    return (pod.labels, {name: text for name, text in pod.annotations.items() if name not in notes})
+
+
+def _whose(id: GangId) -> tuple[str, str, str]:
+    """Units and generations are told apart once; what they are read from may change."""
+    return (id.namespace, id.name, id.uid)

@@ -98,6 +98,14 @@ class OwnerKinds:
         else:
             self._wanted.set()
 
+    def forget(self, kind: Kind) -> None:
+        """Nobody needs the kind any more. What is just being asked about it finds nobody to tell."""
+        self._known.pop(kind, None)
+
+    def follows(self, kind: Kind) -> bool:
+        """Somebody needs the kind."""
+        return kind in self._known
+
     def doubt(self, kind: Kind) -> None:
         """Somebody has heard that there is nothing where the kind was: it is missing until it is found."""
         if kind in self._known:
@@ -106,7 +114,9 @@ class OwnerKinds:
 
     async def until_served(self, kind: Kind) -> None:
         """As `doubt`, and returns when it is there again. If it is found elsewhere, `on_change` is called instead."""
-        known = self._known[kind]
+        known = self._known.get(kind)
+        if known is None:
+            return  # forgotten: who waits here is about to be cancelled
         place = known.resource
         self.doubt(kind)
         while known.missing_since is not None or known.resource != place:
@@ -171,12 +181,12 @@ class OwnerKinds:
 
     async def _try(self, kind: Kind, place: Resource) -> None:
         """Is it there, and may it be read?"""
-        known = self._known[kind]
+        if kind not in self._known:
+            return
         try:
             await self._kube.request("GET", place.collection, params={"limit": "1"})
         except errors.Forbidden as error:
-            known.missing_since, known.refused_at = None, self._clock()
-            self._note_problem(kind, f"the scheduler may not read {place.title}: {error.message}")
+            self._note_refused(kind, f"the scheduler may not read {place.title}: {error.message}")
         except errors.NotFound:
             self.doubt(kind)
         except errors.KubeError as error:
@@ -195,6 +205,12 @@ class OwnerKinds:
         elif now - known.missing_since >= SURE_AFTER_S:
             self._note_problem(kind, explain_absent(kind))
 
+    def _note_refused(self, kind: Kind, problem: str) -> None:
+        """A right to read it is missing."""
+        if (known := self._known.get(kind)) is not None:
+            known.missing_since, known.refused_at = None, self._clock()
+            self._note_problem(kind, problem)
+
     def _note_problem(self, kind: Kind, problem: str) -> None:
         """Told once, to the log and to whoever waits for the kind."""
         known = self._known[kind]
@@ -204,8 +220,8 @@ class OwnerKinds:
             self._on_change(kind)
 
     def _note_found(self, kind: Kind, place: Resource) -> None:
-        known = self._known[kind]
-        if known.is_well and known.resource == place:
+        known = self._known.get(kind)
+        if known is None or (known.is_well and known.resource == place):
             return
         if known.resource is not None:
             self._log.info("kind is back", kind=kind.kind, group=kind.group, at=place.collection)

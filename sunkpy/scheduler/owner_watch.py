@@ -1,4 +1,5 @@
-"""Watches of the objects that stand above pods: one for each kind, from the first pod below it on.
+"""Watches of the objects that stand above pods: one for each kind, from the first pod below it on, until no pod has
+needed it for a while (`sunkpy.scheduler.kind_needs`).
 
 Kinds are found by asking the apiserver (`sunkpy.scheduler.owner_kinds`), so those of people's own CRDs are watched like
 the others. What nobody reads is not kept: of most kinds metadata is enough.
@@ -10,7 +11,7 @@ not when the kind is served in another version.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -25,6 +26,8 @@ from sunkpy.kube.decoding import Unreadable
 from sunkpy.kube.discovery import Resource
 from sunkpy.kube.informer import Informer, Together
 from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
+from sunkpy.scheduler import kind_needs
+from sunkpy.scheduler.kind_needs import KindNeeds
 from sunkpy.scheduler.owner_kinds import OwnerKinds
 
 POD: Final = Kind(group="", kind="Pod")
@@ -53,6 +56,14 @@ class _KindWatch:
     before: Informer[Owner] | None = None
     task: asyncio.Task[None] | None = None
 
+    def end(self) -> None:
+        """Nobody needs it any more. What it shows is let go of at once: references may outlive a task for long."""
+        if self.task is not None:
+            self.task.cancel()
+            self.task.add_done_callback(lambda _: self.informer.clear())
+        if self.before is not None:
+            self.before.clear()
+
     def get(self, link: Link) -> Owner | None:
         """As last seen."""
         key = (link.namespace if self.resource.namespaced else "", link.name)
@@ -78,6 +89,7 @@ class OwnerWatches:
         self._reads = reads
         self._pods = pods
         self._kinds = OwnerKinds(kube, clock=clock, on_change=self._kind_changed)
+        self._needs = KindNeeds(clock)
         self._metrics = metrics
         self._watches: dict[Kind, _KindWatch] = {}
         self._to_watch: asyncio.Queue[Kind] = asyncio.Queue()
@@ -89,15 +101,20 @@ class OwnerWatches:
         """Hear of each change; must not block."""
         self._listeners.append(listener)
 
+    def add_asker(self, needed: Callable[[], Iterable[Kind]]) -> None:
+        """Kinds that are needed are not forgotten; must not block."""
+        self._needs.add_asker(needed)
+
     async def run(self) -> None:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._kinds.run())
+            group.create_task(self._keep_forgetting())
             group.create_task(run_workers(self._to_read, self._read_one, workers=2, metrics=self._metrics))
             while True:
                 kind = await self._to_watch.get()
-                watch = self._watches[kind]
-                watch.task = watch.task or group.create_task(self._watch(kind, watch))
+                if (watch := self._watches.get(kind)) is not None:
+                    watch.task = watch.task or group.create_task(self._watch(kind, watch))
 
     def seen(self, link: Link) -> Owner | None:
         """The object as last seen in a watch."""
@@ -114,6 +131,7 @@ class OwnerWatches:
         if owner is not None:
             return owner
         if link.kind != POD:
+            self._needs.note(link.kind)
             self._kinds.follow(link.kind)
             if self._kinds.problem(link.kind):
                 return Absence.UNREADABLE
@@ -125,7 +143,8 @@ class OwnerWatches:
         return Absence.UNKNOWN
 
     def follow(self, kind: Kind) -> None:
-        """Watch a kind though no pod is known to be below it."""
+        """Watch a kind, from now on and for good, though no pod is known to be below it."""
+        self._needs.always(kind)
         self._kinds.follow(kind)
 
     def path(self, owner: Owner) -> str:
@@ -154,6 +173,19 @@ class OwnerWatches:
             self._watches[kind] = _KindWatch(resource, self._informer(resource), before)
             self._to_watch.put_nowait(kind)
         self._tell(kind, None)
+
+    async def _keep_forgetting(self) -> None:
+        while True:
+            await asyncio.sleep(kind_needs.LOOK_EACH_S)
+            for kind in self._needs.take_unneeded():
+                self._forget_kind(kind)
+
+    def _forget_kind(self, kind: Kind) -> None:
+        """As if no pod had ever needed it: the next one that does finds its owner as the first one did."""
+        self._kinds.forget(kind)
+        if (watch := self._watches.pop(kind, None)) is not None:
+            watch.end()
+        self._read = {link: found for link, found in self._read.items() if link.kind != kind}
 
     def _informer(self, resource: Resource) -> Informer[Owner]:
         kind = resource.kind
@@ -216,6 +248,8 @@ class OwnerWatches:
         """
         if self.seen(link) is not None or link in self._read or self._is_out(link.kind):
             return None
+        if link.kind != POD and not self._kinds.follows(link.kind):
+            return None  # no pod needs it any more
         watch = self._watches.get(link.kind)
         if link.kind != POD and (watch is None or not watch.informer.synced.is_set()):
             return _SYNC_AGAIN_S

@@ -34,6 +34,7 @@ class Owners:
         self._change = asyncio.Event()
         self.on_change: Callable[[str, bool], None] = lambda uid, is_wish: None
         watches.add_listener(self._changed)
+        watches.add_asker(lambda: {kind for kind, _ in self._links})
 
     def of(self, pod: Pod) -> gang.Owners | None:
         """What stands above a pod that is watched; None while that is not known."""

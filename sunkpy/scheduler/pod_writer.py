@@ -79,7 +79,11 @@ class PodWriter:
 
     async def note_job(self, pod: Pod, job: int) -> None:
         """Note on a pod which job is its own."""
-        await self._patch(pod, {"annotations": {names.ANNOTATION_JOB_ID: str(job)}})
+        await self.note(pod, {names.ANNOTATION_JOB_ID: str(job)})
+
+    async def note(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        """Annotate a pod."""
+        await self._patch(pod, {"annotations": annotations})
 
     async def note_devices(self, pod: Pod, gpus: str) -> None:
         """Note on a pod which GPUs are its own, or that none is known to be. A pod that is gone needs no note."""

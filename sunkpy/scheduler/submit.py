@@ -162,6 +162,7 @@ class JobWriter:
             job.refused_terms = change.asked
             return error.message
         job.terms, job.refused_terms = change.to, change.asked if change.fixed else None
+        job.turn += 1
         self._log.info("job changed", gang=str(entry.id), job=action.job, change=str(change))
         return ""
 

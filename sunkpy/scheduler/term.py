@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 
 from sunkpy.core.gang.families import FAMILIES, Families
 from sunkpy.core.gang.identity import GangId
@@ -183,6 +184,7 @@ class Term:
         recognition = Recognition(families, owners=owners, note_odd=self._oddities.note)
         self._membership = Membership(recognition=recognition, pods=self._pods, ledger=self._ledger, queue=self._queue)
         members = MemberIndex(recognition, owners=owners, listener=self._membership, clock=self._clock)
+        members.add_handler(partial(self._membership.pod_changed, members))
         self._cluster.pods.add_handler(members.update)
         self._cluster.vanished.job_of = lambda pod: self._ledger.job_under(members.find_id(pod)) or noted_job(pod)
         self._suspensions = Suspensions(

@@ -47,6 +47,7 @@ class Apiserver:
         self.changes = changes or Changes()
         self.objects: dict[Key, Body] = {}
         self.watched: set[str] = set()
+        self._watches: list[tuple[str, web.Request]] = []
         self.refuse_pods = ""
         self.refuse_bindings = False
         self.watches_lag = False
@@ -139,6 +140,11 @@ class Apiserver:
         self._log.append(_Change(self._version, key[0], old, None if body is None else kept, kept))
         self.changes.note()
         return kept
+
+    def watches_of(self, collection: str) -> int:
+        """How many watches of it are open."""
+        transports = [request.transport for watched, request in self._watches if watched == collection]
+        return sum(transport is not None and not transport.is_closing() for transport in transports)
 
     # --------------------------------------------------------------- HTTP
 
@@ -283,8 +289,11 @@ class Apiserver:
         response = web.StreamResponse()
         await response.prepare(request)
         self.watched.add(collection)
+        self._watches.append((collection, request))
         self.changes.note()
         while True:
+            if request.transport is None or request.transport.is_closing():
+                return response
             while position < len(self._log) and not self.watches_lag:
                 change = self._log[position]
                 position += 1

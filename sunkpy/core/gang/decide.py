@@ -36,7 +36,7 @@ from sunkpy.core.gang.outcome import has_succeeded
 from sunkpy.core.gang.places import explain_missing
 from sunkpy.core.gang.request import Policy, plan_cover, plan_job, plan_terms
 from sunkpy.core.gang.room import Sitting, find_outgrown
-from sunkpy.core.gang.slots import may_have_asked
+from sunkpy.core.gang.slots import may_have_asked, still_asks
 from sunkpy.core.gang.terms import find_change
 from sunkpy.core.gang.view import GangView, JobView, grace_s, holds_its_node, is_over
 from sunkpy.core.model import matching
@@ -374,7 +374,8 @@ def _declared_anew(gang: Gang, job: JobView) -> str:
 
 
 def _tend_pending(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[GangAction]:
-    if gang.is_sized and not _is_for(view, gang, job):
+    is_for = _is_for(view, gang, job) and (not job.tasks or bool(view.pins) or still_asks(gang, job.tasks))
+    if gang.is_sized and not is_for:
         return [Cancel(job=job.id, why=_declared_anew(gang, job))]
     actions: list[GangAction] = []
     # What keeps a gang in one place is not known either while nobody can tell what it looks like.

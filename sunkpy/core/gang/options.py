@@ -368,6 +368,7 @@ _OPTIONS: Final[dict[str, _Option]] = {
 
 _NOT_OPTIONS: Final = frozenset({
     names.ANNOTATION_JOB_ID,
+    names.ANNOTATION_ASKED,
     names.ANNOTATION_PLACED_ON,
     names.ANNOTATION_PLACE,
     names.ANNOTATION_GPU_INDICES,

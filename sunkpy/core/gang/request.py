@@ -211,7 +211,10 @@ def _on_whole_nodes(request: JobRequest, slots: Slots, eligibility: Eligibility,
 def _time_limit_min(gang: Gang) -> int | None:
     if gang.options.time_limit_min is not None:
         return gang.options.time_limit_min
-    deadlines = [member.spec.active_deadline_seconds for member in gang.members]
-    longest_s = max((deadline for deadline in deadlines if deadline), default=None)
+    shapes = [role.shape for role in gang.roles if role.shape is not None and len(role.members) < role.places]
+    specs = [*(pod.spec for pod in gang.members), *shapes]
+    deadlines = [deadline for spec in specs if (deadline := spec.active_deadline_seconds)]
+    # Whoever has no deadline may run on when the others have ended.
+    longest_s = max(deadlines, default=None) if len(deadlines) == len(specs) else None
     # One minute more, so that the kubelet ends the pod by its own rule before Slurm ends the job.
     return None if longest_s is None else -(-longest_s // 60) + 1

@@ -75,6 +75,15 @@ def may_have_asked(gang: Gang, tasks: int) -> bool:
     return tasks == gang.places or (not gang.one_per_node and tasks == _heaviest(gang).places)
 
 
+def still_asks(gang: Gang, tasks: int) -> bool:
+    """As `may_have_asked`, of a job that waits, and costs nothing but its turn if it is submitted anew.
+
+    Where a slot for each place asks for least no job is packed, whatever the nodes: so many tasks as the heaviest role
+    has places are one for each place of a gang that has grown since, and no slot has room for two.
+    """
+    return tasks == gang.places or (may_have_asked(gang, tasks) and plan_slots(gang).count == tasks)
+
+
 def places_of(gang: Gang) -> list[Place]:
     """All places in rank order."""
     return [(role.name, index) for role in gang.roles for index in range(role.places)]

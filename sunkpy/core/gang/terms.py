@@ -3,21 +3,27 @@
 Only what a pod's people have changed is sent: Slurm, its plugins and admins may have changed the rest of the job since.
 Source: slurmctld, job_mgr.c, _update_job, which job_desc_msg of POST job/{id} leads to. The size of a job follows from
 its pods, and wckey, who shares its nodes and whose it is cannot be changed by its user: that is answered.
+
+What a job was asked for is noted on its pods, so that a new leader tells what is ours from what others have changed.
+Anybody who may edit the pod can write the note: whatever it says, the job is only ever asked for what it may have now.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
 from sunkpy.core.gang.options import Switches
-from sunkpy.core.model.states import SlurmJob
+from sunkpy.core.model.states import JobId, SlurmJob
+
+_LONGEST_NOTE: Final = 16384
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """On which terms a job waits; empty and None: as Slurm says. `time_limit_min` 0: unlimited.
 
     `by_slurm`: read from the job, with Slurm's defaults in the place of what nobody asked for. The last four are fixed
@@ -55,6 +61,21 @@ _PLAIN: Final = re.compile(r"[\w.:-]+(?:&[\w.:-]+)*")
 """Features that a node must have all of."""
 
 _CAN_BE_EMPTIED: Final = frozenset({"comment", "reservation", "constraint", "licenses", "dependency"})
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A note on a pod: for what its job was asked, the last time. Of several the one with the highest `turn` counts.
+
+    Without name and comment, which no job lacks.
+    """
+
+    job: int
+    turn: int = 0
+    terms: Terms = Terms()
+
+    def __str__(self) -> str:
+        bare = msgspec.structs.replace(self.terms, name="", comment="", by_slurm=False)
+        return msgspec.json.encode(msgspec.structs.replace(self, terms=bare)).decode()
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +135,22 @@ def terms_of(job: SlurmJob) -> Terms:
         time_limit_min=job.time_limit_min,
         by_slurm=True,
     )
+
+
+def last_asked(job: JobId, by_slurm: Terms, notes: Iterable[str]) -> Asked | None:
+    """For what an earlier leader has asked last, by what it noted on pods; None when nothing readable is noted."""
+    asked = [found for text in notes if (found := _read_note(text)) is not None and found.job == job]
+    newest = max(asked, key=lambda each: each.turn, default=None)
+    if newest is None:
+        return None
+    named = msgspec.structs.replace(newest.terms, name=by_slurm.name, comment=by_slurm.comment, by_slurm=False)
+    return msgspec.structs.replace(newest, terms=named)
+
+
+def _read_note(text: str) -> Asked | None:
+    with contextlib.suppress(msgspec.DecodeError, RecursionError):
+        return msgspec.json.decode(text, type=Asked) if 0 < len(text) <= _LONGEST_NOTE else None
+    return None
 
 
 def find_change(has: Terms, wants: Terms) -> Change | None:

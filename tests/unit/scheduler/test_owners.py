@@ -1,6 +1,7 @@
 """Owners of pods through the whole scheduler: found, waited for, followed, and told of when they cannot be read."""
 
 import asyncio
+import contextlib
 import time
 
 import msgspec
@@ -12,10 +13,11 @@ from sunkpy.core.gang.families import FAMILIES
 from sunkpy.core.gang.gang import Family, Gang, Reference, Role, by_seniority
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.options import read_options
+from sunkpy.core.gang.owners import Link
 from sunkpy.core.model.objects import Kind, Pod
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Together
-from sunkpy.scheduler import members, membership, owner_kinds, owner_watch
+from sunkpy.scheduler import kind_needs, members, membership, owner_kinds, owner_watch
 from sunkpy.scheduler.owner_watch import OwnerWatches
 from sunkpy.scheduler.owners import Owners
 from tests.doubles.serving import answering
@@ -348,6 +350,145 @@ async def test_a_pod_that_comes_while_somebody_asks_what_stands_above_it_is_foll
         await world.until(lambda: changed == [pod.uid])
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+class Climbing:
+    """What stands above pods, by watches of their own; the test says what time it is."""
+
+    def __init__(self, kube):
+        self.now = 0.0
+        self.watches = OwnerWatches(
+            kube, reads=(CREW,), pods=Together([]), clock=lambda: self.now, note_odd=lambda *_: None
+        )
+        self.owners = Owners(self.watches, KNOWN)
+
+    async def find(self, world, pod):
+        """What stands above a pod, once that is known."""
+        found = msgspec.convert(pod, Pod)
+        await world.until(lambda: self.owners.of(found) is not None)
+        return [owner.spec_as(CrewSpec).size for owner in self.owners.of(found)]
+
+    def forget(self, pod):
+        self.owners.forget(pod["metadata"]["uid"])
+
+
+@contextlib.asynccontextmanager
+async def climbing(world, folder):
+    async with answering(world.api.handle, folder) as kubeconfig, await Kube.connect(kubeconfig) as kube:
+        climbing = Climbing(kube)
+        running = asyncio.ensure_future(climbing.watches.run())
+        yield climbing
+        assert not running.done()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """It is looked often whether kinds are needed."""
+    monkeypatch.setattr(kind_needs, "LOOK_EACH_S", 0.01)
+
+
+@pytest.mark.usefixtures("often", "soon")
+async def test_a_kind_that_no_pod_needs_for_a_while_is_not_watched_any_more_and_the_next_pod_is_read_as_the_first_was(
+    world, tmp_path
+):
+    crew = add_crew(world, size=2)
+    async with climbing(world, tmp_path) as above:
+        pod = world.add_pod("a", owner=crew)
+        assert await above.find(world, pod) == [2]
+        await world.until(lambda: world.api.watches_of("crews") == 1)
+        above.now += 10 * kind_needs.UNNEEDED_S
+        await asyncio.sleep(0.1)
+        assert world.api.watches_of("crews") == 1
+        above.forget(pod)
+        await asyncio.sleep(0.1)
+        above.now += 0.9 * kind_needs.UNNEEDED_S
+        await asyncio.sleep(0.1)
+        assert world.api.watches_of("crews") == 1
+        copy = above.watches._watches[CREW].informer
+        assert len(copy) == 1
+        above.now += 0.2 * kind_needs.UNNEEDED_S
+        await world.until(lambda: not world.api.watches_of("crews"))
+        assert len(copy) == 0
+        link = Link(kind=CREW, namespace="default", name="band", uid=crew["metadata"]["uid"])
+        assert above.watches.seen(link) is None
+        world.api.change("crews", "default", "band", {"spec": {"size": 3}})
+        pod = world.add_pod("b", owner=crew)
+        assert above.owners.of(msgspec.convert(pod, Pod)) is None
+        assert await above.find(world, pod) == [3]
+        await world.until(lambda: world.api.watches_of("crews") == 1)
+
+
+@pytest.mark.usefixtures("often", "soon")
+async def test_kinds_that_pods_invented_are_not_looked_for_when_the_pods_are_gone(world, tmp_path):
+    async with climbing(world, tmp_path) as above:
+        ghosts = [
+            {"apiVersion": "ghosts.example.com/v1", "kind": f"Ghost{n}", "metadata": {"name": "x", "uid": f"g{n}"}}
+            for n in range(3)
+        ]
+        for number, ghost in enumerate(ghosts):
+            pod = msgspec.convert(world.add_pod(f"p{number}", owner=ghost), Pod)
+            assert above.owners.of(pod) is None
+        await world.until(lambda: world.api.asked["/apis"] > 3)
+        above.now += 20.0
+        for name in ("p0", "p1", "p2"):
+            assert await above.find(world, world.pod(name)) == []
+            above.forget(world.pod(name))
+        above.now += 1.1 * kind_needs.UNNEEDED_S
+        unknown = [
+            Link(kind=Kind(group="ghosts.example.com", kind=f"Ghost{n}"), namespace="", name="") for n in (0, 1, 2)
+        ]
+        await world.until(lambda: not any(above.watches.why_unreadable(link) for link in unknown))
+        await asyncio.sleep(0.3)  # whatever was asked before has its answer
+        asked = world.api.asked["/apis"]
+        await asyncio.sleep(0.5)
+        assert world.api.asked["/apis"] == asked
+
+
+@pytest.mark.usefixtures("often", "soon")
+async def test_a_kind_that_is_followed_for_itself_is_watched_though_no_pod_needs_it(world, tmp_path):
+    async with climbing(world, tmp_path) as above:
+        above.watches.follow(CREW)
+        pod = world.add_pod("a", owner=add_crew(world, size=2))
+        assert await above.find(world, pod) == [2]
+        await world.until(lambda: world.api.watches_of("crews") == 1)
+        above.forget(pod)
+        above.now += 10 * kind_needs.UNNEEDED_S
+        await asyncio.sleep(0.1)
+        assert world.api.watches_of("crews") == 1
+
+
+@pytest.mark.usefixtures("often", "soon")
+async def test_a_kind_that_is_forgotten_at_any_moment_costs_no_other_pod_its_owner(world, tmp_path):
+    """While it is asked for, listed, watched, or the object itself is read: the next pod finds what is there."""
+    crew = add_crew(world, size=2)
+    async with climbing(world, tmp_path) as above:
+        for number in range(30):
+            pod = world.add_pod(f"a{number}", owner=crew)
+            above.owners.of(msgspec.convert(pod, Pod))
+            await asyncio.sleep(0.003 * (number % 10))
+            above.forget(pod)
+            above.now += 10 * kind_needs.UNNEEDED_S
+            await asyncio.sleep(0.004 * (number % 7))
+        assert await above.find(world, world.add_pod("last", owner=crew)) == [2]
+
+
+@pytest.mark.usefixtures("often", "soon")
+async def test_a_pod_of_a_kind_whose_watch_was_dropped_is_submitted_with_what_its_owner_says_now(
+    world, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(kind_needs, "UNNEEDED_S", 0.2)
+    crew = add_crew(world, size=1, annotations={"sunkpy.dev/qos": "first"})
+    async with leading(world, tmp_path, families=KNOWN, suspend_owners=False):
+        world.add_pod("a", owner=crew)
+        await world.until(lambda: len(world.submissions) == 1)
+        world.pod_is_gone("a")
+        await world.until(lambda: not world.api.watches_of("crews"))
+        world.api.change("crews", "default", "band", {"metadata": {"annotations": {"sunkpy.dev/qos": "second"}}})
+        world.add_pod("b", owner=crew)
+        await world.until(lambda: len(world.submissions) == 2)
+        assert [job["qos"] for job in world.submissions] == ["first", "second"]
 
 
 async def test_a_pod_waits_for_the_place_of_a_member_that_is_being_deleted(world, tmp_path):

@@ -17,12 +17,14 @@ from sunkpy.core.gang.actions import (
     Warn,
 )
 from sunkpy.core.gang.decide import decide_gang
+from sunkpy.core.gang.families import assemble, identify
 from sunkpy.core.gang.hooks import epilog_keeps_pods, epilog_waits_for, gate_waits_for, prolog_waits_for
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.request import Policy, plan_terms
 from sunkpy.core.gang.view import GangView, JobView
 from sunkpy.core.model.objects import SchedulingGate
+from sunkpy.core.model.room import Room
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.pods import gang_of, make_pod
 
@@ -125,6 +127,62 @@ def test_a_pending_job_keeps_the_features_of_its_nodes_while_none_will_do():
     more = replace(some, features=("cpu", "gpu"))
     (update,) = decide_gang(replace(view(make_pod(), waits), eligibility=more), POLICY)
     assert (update.change.fields, update.change.to.constraint) == (("constraint",), "cpu|gpu")
+
+
+def band(workers, *, deadlines=None):
+    """A leader and larger workers, a slot each being less than workers with room for the leader."""
+    roles = {names.ANNOTATION_GANG: "band", names.ANNOTATION_GANG_ROLES: f"leader=1,worker={workers}"}
+    pods = []
+    for number in range(1 + workers):
+        role = "worker" if number else "leader"
+        pods.append(
+            make_pod(
+                f"{role}-{number}",
+                uid=f"uid-{number}",
+                requests={"cpu": "4" if number else "2"},
+                annotations=roles | {names.ANNOTATION_GANG_ROLE: role},
+                active_deadline_seconds=(deadlines or {}).get(role),
+            )
+        )
+    return assemble(identify(pods[0]), pods)
+
+
+def test_an_uneven_gang_that_grows_in_the_queue_until_its_workers_are_as_many_as_its_slots_is_submitted_anew():
+    small, grown = band(4), band(5)
+    (submit,) = decide_gang(GangView(id=small.id, gang=small, eligibility=FITS), POLICY)
+    assert submit.request.tasks == 5
+    waits = job("PENDING", tasks=5, excluded=("n3",))
+    assert decide_gang(GangView(id=small.id, gang=small, eligibility=FITS, jobs=(waits,)), POLICY) == []
+    (cancel,) = decide_gang(GangView(id=grown.id, gang=grown, eligibility=FITS, jobs=(waits,)), POLICY)
+    assert cancel == Cancel(job=7, why="its owner wants 6 pods now, and the job has 5 slots")
+
+
+@pytest.mark.xfail(strict=True, reason="by its tasks alone the job looks like one whose leader shares a slot")
+def test_a_leader_that_is_made_again_takes_its_place_though_its_gang_has_grown_since():
+    grown = band(5)
+    nodes = [f"n{number}" for number in range(5)]
+    pods = [
+        replace(pod, spec=replace(pod.spec, node_name=f"k{number}")) if 0 < number < 5 else pod
+        for number, pod in enumerate(grown.members)
+    ]
+    placed = {pod.uid: nodes[number] for number, pod in enumerate(pods) if pod.spec.node_name}
+    room = {node: Room(cpus=4, memory_mib=4096, gres={}) for node in nodes}
+    runs = job("RUNNING", tasks=5, nodes=tuple(nodes), layout=tuple((node, 1) for node in nodes), room=room)
+    known = GangView(id=grown.id, gang=assemble(grown.id, pods), jobs=(runs,), bound_to=7, placed=placed)
+    bound = [each for action in decide_gang(known, POLICY) if isinstance(action, Bind) for each in action.bindings]
+    assert [(each.pod.name, each.slurm_node) for each in bound] == [("leader-0", "n0")]
+
+
+@pytest.mark.parametrize(
+    ("deadlines", "limit_min"),
+    [
+        ({"leader": 600, "worker": 60}, 11),
+        ({"leader": 60}, None),
+        ({"worker": 60}, None),
+    ],
+)
+def test_the_job_of_a_gang_is_limited_by_deadlines_only_when_each_of_its_pods_has_one(deadlines, limit_min):
+    assert plan_terms(band(1, deadlines=deadlines), POLICY).time_limit_min == limit_min
 
 
 def test_a_pod_is_bound_where_the_prolog_called_from():

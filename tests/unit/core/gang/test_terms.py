@@ -4,7 +4,15 @@ import pytest
 from msgspec.structs import replace
 
 from sunkpy.core.gang.options import Switches
-from sunkpy.core.gang.terms import Terms, find_change, takes_features, terms_of, with_features
+from sunkpy.core.gang.terms import (
+    Asked,
+    Terms,
+    find_change,
+    last_asked,
+    takes_features,
+    terms_of,
+    with_features,
+)
 from sunkpy.core.model.states import JobId, SlurmJob
 
 OURS = Terms(name="web", comment="k8s:default/web:uid", partition="low", qos="normal", reservation="maint")
@@ -91,6 +99,50 @@ def test_the_terms_of_a_job_are_read_from_slurm():
     assert terms_of(job) == Terms(
         name="web", partition="low", constraint="a100", switches=Switches(count=1), time_limit_min=0, by_slurm=True
     )
+
+
+ASKED = Asked(job=7, turn=1, terms=replace(OURS, switches=Switches(count=2, wait_s=60), shared="none"))
+
+
+def test_what_was_asked_is_read_from_the_note_and_name_and_comment_from_slurm():
+    renamed = replace(BY_SLURM, name="other", comment="k8s:default/web:uid and more")
+    found = last_asked(JobId(7), renamed, ["", str(ASKED)])
+    assert found == replace(ASKED, terms=replace(ASKED.terms, name="other", comment="k8s:default/web:uid and more"))
+
+
+def test_of_several_notes_the_newest_about_the_job_counts():
+    newer = replace(ASKED, turn=3, terms=replace(OURS, qos="fast"))
+    of_another = replace(ASKED, job=8, turn=9)
+    found = last_asked(JobId(7), OURS, map(str, (ASKED, newer, of_another, ASKED)))
+    assert found == newer
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "",
+        "gpu",
+        "[]",
+        '{"job": "7"}',
+        '{"job": 7, "terms": {"qos": 1}}',
+        '{"job": 8}',
+        '{"job": 7, "x": ' + "[" * 9000,
+        '{"job": 7, "terms": {"qos": "' + "q" * 20000 + '"}}',
+    ],
+)
+def test_a_note_that_cannot_be_used_is_none(note):
+    assert last_asked(JobId(7), BY_SLURM, [note]) is None
+
+
+def test_whoever_writes_the_note_cannot_have_the_job_asked_for_anything_but_what_it_may_have_now():
+    lie = Asked(job=7, terms=Terms(user="ann", partition="secret", qos="gold", by_slurm=True))
+    found = last_asked(JobId(7), BY_SLURM, [str(lie)])
+    assert found is not None
+    change = find_change(found.terms, OURS)
+    assert change is not None
+    assert {field: getattr(change.to, field) for field in change.fields} == {
+        "partition": OURS.partition, "qos": OURS.qos, "reservation": OURS.reservation,
+    }  # fmt: skip
 
 
 def test_a_change_in_words():

@@ -1,0 +1,136 @@
+"""Jobs in the queue when the leader changes: what is ours and not needed any more goes, what others have set stays."""
+
+import pytest
+
+from sunkpy.core import names
+from sunkpy.scheduler import job_notes
+from tests.unit.scheduler.world import NODESET_REFERENCE, World, leading
+
+
+@pytest.fixture
+def world(monkeypatch):
+    monkeypatch.setattr(job_notes, "NOTED_AFTER_S", 0.01)
+    return World()
+
+
+def noted(world, name="web"):
+    return world.pod(name)["metadata"]["annotations"].get(names.ANNOTATION_ASKED, "")
+
+
+async def submitted(world):
+    """The job in the queue, when it is noted for what it was asked."""
+    await world.until(lambda: world.submissions and noted(world))
+    (job_id,) = world.jobs
+    sent = world.submissions[0]
+    told = {"name": "name", "constraints": "features", "reservation": "resv_name", "licenses": "licenses"}
+    world.set_job(job_id, "PENDING", **{told[key]: sent[key] for key in told if key in sent})
+    return job_id
+
+
+def add_featured(world, number, nodeset, **labels):
+    """A node of a NodeSet, whose name is a feature of the Slurm node."""
+    world.add_node(number)
+    world.put("nodes", world.api.objects["nodes", "", f"node-{number}"] | {
+        "metadata": {"name": f"node-{number}", "labels": labels}
+    })  # fmt: skip
+    slurmd = world.api.objects["pods", "slurm", f"slurmd-{number}"]
+    meta = slurmd["metadata"]
+    labelled = meta["labels"] | {names.LABEL_NODESET: nodeset}
+    owner = NODESET_REFERENCE | {"name": nodeset}
+    world.put("pods", {**slurmd, "metadata": meta | {"labels": labelled, "ownerReferences": [owner]}})
+    world.slurm.put(f"n{number}", features=[nodeset])
+
+
+async def test_a_feature_that_kept_a_job_in_one_nodeset_goes_when_every_node_will_do(world, tmp_path):
+    add_featured(world, 1, "gpu", disk="ssd")
+    add_featured(world, 2, "cpu")
+    async with leading(world, tmp_path):
+        world.add_pod(nodeSelector={"disk": "ssd"})
+        job_id = await submitted(world)
+        assert world.submissions[0]["constraints"] == "gpu"
+    node = world.api.objects["nodes", "", "node-2"]
+    world.put("nodes", {**node, "metadata": {**node["metadata"], "labels": {"disk": "ssd"}}})
+    async with leading(world, tmp_path):
+        await world.until(lambda: world.slurm.updates)
+        assert world.slurm.updates == [{"constraints": ""}]
+    assert (len(world.submissions), list(world.jobs)) == (1, [job_id])
+
+
+async def test_what_an_annotation_that_went_while_nobody_led_has_asked_for_is_taken_away(world, tmp_path):
+    world.add_node(1)
+    async with leading(world, tmp_path):
+        asks = {"constraint": "ib", "reservation": "maint", "licenses": "matlab"}
+        world.add_pod(annotations={f"sunkpy.dev/{name}": text for name, text in asks.items()})
+        await submitted(world)
+    world.put("pods", {**world.pod(), "metadata": {**world.pod()["metadata"], "annotations": {
+        name: text for name, text in world.pod()["metadata"]["annotations"].items()
+        if name in (names.ANNOTATION_ASKED, names.ANNOTATION_JOB_ID)
+    }}})  # fmt: skip
+    async with leading(world, tmp_path):
+        gone = {"reservation": "", "constraints": "", "licenses": ""}
+        await world.until(lambda: {key: to for sent in world.slurm.updates for key, to in sent.items()} == gone)
+
+
+async def test_what_others_have_changed_in_slurm_stays_as_it_does_under_the_leader_who_submitted_it(world, tmp_path):
+    world.add_node(1)
+    async with leading(world, tmp_path):
+        world.add_pod(annotations={"sunkpy.dev/partition": "low"})
+        job_id = await submitted(world)
+    world.set_job(job_id, "PENDING", partition="high", features="set-by-an-admin", resv_name="course")
+    async with leading(world, tmp_path):
+        await world.until(lambda: any(f"Slurm job {job_id} waits" in note for note in world.notes("WaitingForSlurm")) or
+                          f"job {job_id}" in world.slurm.asked)  # fmt: skip
+        world.put("pods", {**world.pod(), "metadata": {**world.pod()["metadata"], "annotations": {
+            **world.pod()["metadata"]["annotations"], "sunkpy.dev/licenses": "matlab",
+        }}})  # fmt: skip
+        await world.until(lambda: world.slurm.updates)
+        assert world.slurm.updates == [{"licenses": "matlab"}]
+
+
+async def test_what_is_fixed_is_answered_by_the_next_leader_too(world, tmp_path):
+    world.add_node(1)
+    async with leading(world, tmp_path):
+        world.add_pod()
+        await submitted(world)
+    kept = world.pod()["metadata"]["annotations"]
+    world.put("pods", {**world.pod(), "metadata": {**world.pod()["metadata"], "annotations": {
+        **kept, "sunkpy.dev/exclusive": "true",
+    }}})  # fmt: skip
+    async with leading(world, tmp_path):
+        await world.until(lambda: world.notes("JobNotChanged"))
+        (note,) = world.notes("JobNotChanged")
+        assert note.endswith("Who wants it otherwise deletes the pods, and the next ones are submitted so")
+
+
+async def test_a_change_is_noted_too_and_the_newest_note_counts(world, tmp_path):
+    world.add_node(1)
+    gang = {names.ANNOTATION_GANG: "train", names.ANNOTATION_GANG_SIZE: "2"}
+    async with leading(world, tmp_path):
+        for name in ("a", "b"):
+            world.add_pod(name, annotations=gang | {"sunkpy.dev/licenses": "matlab"})
+        await world.until(lambda: noted(world, "a") and noted(world, "b"))
+        (job_id,) = world.jobs
+        for name in ("a", "b"):
+            change = {"metadata": {"annotations": {"sunkpy.dev/licenses": "ansys"}}}
+            world.api.change("pods", "default", name, change)
+        await world.until(lambda: sorted(["ansys" in noted(world, name) for name in ("a", "b")]) == [False, True])
+        world.set_job(job_id, "PENDING", licenses="ansys", name="train")
+        assert world.slurm.updates == [{"licenses": "ansys"}]
+    async with leading(world, tmp_path):
+        for name in ("a", "b"):
+            world.api.change("pods", "default", name, {"metadata": {"annotations": {"sunkpy.dev/licenses": None}}})
+        await world.until(lambda: len(world.slurm.updates) == 2)
+        assert world.slurm.updates[1] == {"licenses": ""}
+
+
+async def test_nodes_that_are_excluded_for_no_reason_any_more_are_let_in(world, tmp_path):
+    world.add_node(1)
+    world.add_node(2)
+    async with leading(world, tmp_path):
+        world.add_pod()
+        await submitted(world)
+        (job_id,) = world.jobs
+    world.set_job(job_id, "PENDING", excluded_nodes="n2")
+    async with leading(world, tmp_path):
+        await world.until(lambda: world.jobs[job_id]["excluded_nodes"] == "")
+    assert len(world.submissions) == 1
