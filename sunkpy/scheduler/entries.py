@@ -61,6 +61,7 @@ class MemberEntry:
     reported: str = ""
     reported_at: float = float("-inf")
     evicted_at: float = float("-inf")
+    shortened_at: float = float("-inf")
     is_gone: bool = False
 
 

@@ -248,10 +248,12 @@ class Apiserver:
             return refusal(409, "Conflict")
         self.before_delete()
         self.deleted.append(key[2])
-        grace_s = self.objects[key].get("spec", {}).get("terminationGracePeriodSeconds")
-        waits = options.get("gracePeriodSeconds", grace_s) != 0
-        if meta.get("finalizers") and waits:
-            self.change(*key, {"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}})
+        spec = self.objects[key].get("spec", {})
+        grace_s = options.get("gracePeriodSeconds", spec.get("terminationGracePeriodSeconds", 30))
+        grace_s = min(grace_s, meta.get("deletionGracePeriodSeconds", grace_s))  # it may only be made shorter
+        if meta.get("finalizers") and grace_s != 0:
+            told = {"deletionTimestamp": "2026-11-21T00:00:00Z", "deletionGracePeriodSeconds": grace_s}
+            self.change(*key, {"metadata": told})
         else:
             self._store(key, None)
         return web.json_response({})
