@@ -67,9 +67,9 @@ async def test_a_finalizer_under_a_pod_that_was_deleted_by_force_opens_no_epilog
 ):
     """Its grace period is none from the beginning, and proves nothing of the kubelet."""
     monkeypatch.setattr(vanished, "TEARDOWN_S", 3600.0)
-    monkeypatch.setattr(hooks, "LONG_POLL_S", 0.05)
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         job_id = await bound_pod(world, call)
+        monkeypatch.setattr(hooks, "LONG_POLL_S", 0.05)
         by_force = {
             "deletionTimestamp": "2026-11-21T00:00:00Z", "deletionGracePeriodSeconds": 0, "finalizers": ["x.example/y"],
         }  # fmt: skip
