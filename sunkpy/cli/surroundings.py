@@ -67,7 +67,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         return Policy(
             gpu_resources=self.settings.gpu_resources,
             default_partition=self.settings.default_partition,
-            epilog_timeout_s=self.settings.hooks.epilog_timeout_seconds,
+            longest_grace_s=self.settings.hooks.longest_grace_s,
         )
 
     @property

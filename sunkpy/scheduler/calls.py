@@ -48,7 +48,7 @@ class Forgotten(Exception):
 
 
 class Denied(Exception):
-    """The caller may not say this; `status` is 401 or 403."""
+    """The caller may not say this; `status` is 401, 403 or 429."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)

@@ -61,6 +61,7 @@ class MemberEntry:
     reported: str = ""
     reported_at: float = float("-inf")
     evicted_at: float = float("-inf")
+    shortened_at: float = float("-inf")
     is_gone: bool = False
 
 
@@ -70,7 +71,8 @@ class JobEntry:
     `proved`: nodes of which Slurm itself has said that the job has them. `terms`: as it was submitted or changed last,
     else as Slurm has it; `turn`: how often it was changed. `user`: whose it is. `is_unproved`: nothing shows that the
     scheduler has submitted it. `is_allocation`: it has no script. `read_at`: when it was last asked for in full;
-    `as_of`: when the newest of the answers was asked for.
+    `as_of`: when the newest of the answers was asked for. `is_doubted`: its number was listed without its nodes, and it
+    is not read yet whether that is still this job.
     """
 
     id: JobId
@@ -98,6 +100,7 @@ class JobEntry:
     cancelled_at: float | None = None
     noted: bool = False
     reappeared: bool = False
+    is_doubted: bool = False
     proved: set[str] = field(default_factory=set)
     read_at: float = float("-inf")
     as_of: float = float("-inf")
@@ -133,20 +136,26 @@ class JobEntry:
             is_unproved=self.is_unproved,
         )
 
-    def observe(self, state: frozenset[str] | None, *, asked_at: float) -> bool:
-        """Take in an answer of Slurm to a question sent at `asked_at`; None: it did not know the job."""
+    def observe(self, state: frozenset[str] | None, *, asked_at: float, is_read: bool = False) -> bool:
+        """Take in an answer of Slurm to a question sent at `asked_at`; None: it did not know the job.
+
+        Unless the job was read, the number alone costs it no node that it holds: a slurmctld that was killed may have
+        given it to another one.
+        """
         if asked_at < max(self.known_at, *self.prologs.values(), *self.epilogs.values(), 0.0):
             # The answer is older than what a hook has told since.
             return False
         before = (self.state, self.missing)
         if state is None:
             self.missing += 1
-            self.reappeared = False
+            self.reappeared = self.is_doubted = False
         elif self.missing >= MISSING_OBSERVATIONS:
             # Slurm has forgotten the job once: this may be another one under the same id.
             self.reappeared = True
+        elif not is_read and self._holds_nodes and not states.is_job_running(state):
+            self.is_doubted = True
         else:
-            self.state, self.missing = state, 0
+            self.state, self.missing, self.is_doubted = state, 0, False
             if "PENDING" in state:
                 # Queued again: the hooks of its first run are over.
                 self.prologs.clear()
@@ -176,7 +185,7 @@ class JobEntry:
         self.excluded = tuple(sorted(job.excluded_nodes))
         self.terms = self.terms or terms_of(job)
         self.is_allocation = not job.is_batch
-        changed = self.observe(job.state, asked_at=at)
+        changed = self.observe(job.state, asked_at=at, is_read=True)
         return changed or self._details() != before
 
     def recall(self, pods: Iterable[Pod]) -> None:
@@ -190,6 +199,14 @@ class JobEntry:
     def asked(self) -> Asked:
         """What is noted on pods."""
         return Asked(job=self.id, turn=self.turn, terms=self.terms or Terms())
+
+    def lose_number(self) -> None:
+        """Another job has its number: Slurm has forgotten this one."""
+        self.missing, self.reappeared, self.is_doubted = MISSING_OBSERVATIONS, True, False
+
+    @property
+    def _holds_nodes(self) -> bool:
+        return not self.epilogs and (bool(self.prologs) or states.is_job_running(self.state))
 
     def _details(self) -> tuple[object, ...]:
         """What only a full read tells and a decision looks at."""

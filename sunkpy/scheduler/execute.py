@@ -91,6 +91,8 @@ class Executor:
                 await self._jobs.cancel(entry, job, why=why)
             case act.Evict():
                 await self._evict_all(entry, [action])
+            case act.Shorten():
+                await self._shorten(entry, action)
             case act.Report():
                 self._reports.add(entry, action)
             case act.Warn(pod=pod, reason=reason, note=note):
@@ -204,11 +206,21 @@ class Executor:
         goes_along = action.given_away not in ("", node)
         more = f"; the pod on {node} goes with its gang" if goes_along else ""
         why = msgspec.structs.replace(cause, message=f"{cause.message}{more}")
-        if await self._pods.evict(action.pod, why):
+        if await self._pods.evict(action.pod, why, grace_s=action.grace_s):
             told.append(Farewell(pod=action.pod, job=action.job, node=lost, cause=cause, more=more))
         entry.member(action.pod).evicted_at = self._clock()
         self._metrics.evictions.labels(cause.reason).inc()
         self._log.info("evicted", pod="/".join(action.pod.key), job=action.job, cause=why.message)
+
+    async def _shorten(self, entry: GangEntry, action: act.Shorten) -> None:
+        pod, member, now = action.pod, entry.member(action.pod), self._clock()
+        if now - member.shortened_at < EVICT_AGAIN_S:
+            return
+        if await self._pods.delete(pod, grace_s=action.grace_s):
+            given_s = pod.metadata.deletion_grace_period_seconds
+            note = f"its job has lost the node: of the {given_s} s that it was given to end it has {action.grace_s} s"
+            await self._pods.warn(pod, reason="GraceShortened", action="Evicting", note=note)
+        member.shortened_at = now
 
     async def _cause(self, entry: GangEntry, action: act.Evict, node: str) -> EndCause:
         if action.displaced_by is not None or action.job is None:

@@ -6,14 +6,13 @@ the pod meanwhile, the pod has to go.
 
 What the ledger remembers may be a poll old, or as old as an outage of Slurm, and the watch may not show a binding yet.
 So before it opens, Slurm itself is asked for the states of the jobs that have a mark or a pod there, and for the nodes
-of those that have several: no state tells that one was taken from a job that runs on. And the gangs of the marks are
-looked at, with the bindings that were sent for them.
+of those that run: no state tells that one was taken from a job, or that its number is another's now. And the gangs of
+the marks are looked at, with the bindings that were sent for them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -158,18 +157,25 @@ class Gate:
             entry = self._ledger.by_job(job)
             if entry is not None and entry.jobs[job].observe(state, asked_at=asked_at):
                 self._queue.add(entry.id)
-        await fan_out(partial(self._read_nodes, entry) for entry in near)
-        return states
+        others: set[JobId] = set()
+        await fan_out(partial(self._read_again, entry, states, others) for entry in near)
+        return {job: state for job, state in states.items() if job not in others}
 
-    async def _read_nodes(self, entry: GangEntry) -> None:
-        """An administrator may take nodes from a running job, or its Epilog there was cut short."""
+    async def _read_again(self, entry: GangEntry, states: States, others: set[JobId]) -> None:
+        """An administrator may take nodes from a running job, or its Epilog there was cut short; and its number may be
+        another's since slurmctld was killed: that goes to `others`.
+        """
         job = entry.jobs.get(entry.bound_to) if entry.bound_to is not None else None
-        if job is None or len(job.nodes) == 1 or not is_job_running(job.state):
+        if job is None or not (is_job_running(job.state) or job.is_doubted):
             return
-        before = job.nodes
-        with contextlib.suppress(NotFound):
+        before = (job.nodes, job.state, job.missing)
+        try:
             await self.claims.read_again(entry, job)
-        if job.nodes != before:
+        except NotFound:
+            if job.id in states:
+                others.add(job.id)
+                job.lose_number()
+        if (job.nodes, job.state, job.missing) != before:
             self._queue.add(entry.id)
 
     def keeps_shut(self, call: HookCall, node: str, *, beside: GangEntry) -> bool:

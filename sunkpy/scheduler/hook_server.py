@@ -4,6 +4,7 @@
     202 {"done": false, "why": …}   not yet: ask again at once (each call waits up to 20 s by itself)
     307 Location: …                 another replica leads
     400, 401, 403 {"why": …}        wrong for good
+    429 {"why": …}                  too many tokens that were not accepted come from there: ask again later
     503 {"why": …}                  nobody leads yet, or Slurm or Kubernetes could not be read: ask again later
 
 The caller is the root user in a slurmd pod with that pod's projected service-account token: a node speaks for itself
@@ -52,7 +53,8 @@ class HookServer:
             return self._redirect(request)
         try:
             call = msgspec.json.decode(await request.read(), type=HookCall)
-            caller = await hooks.auth.check(request.headers.get("Authorization", ""), call.node)
+            token, peer = request.headers.get("Authorization", ""), request.remote or ""
+            caller = await hooks.auth.check(token, call.node, peer=peer)
             answer = await hooks.answer(hook, call, caller)
         except msgspec.MsgspecError as error:
             return _answer(400, HookAnswer(done=False, why=f'send {{"job_id": 12, "node": "name"}}: {error}'))

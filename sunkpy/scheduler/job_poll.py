@@ -109,8 +109,11 @@ class JobPoller:
         gang = gang_of(found, scheduler=self._user)
         if gang is None and parse_comment(found.comment) == entry.id:
             return self._unproved(entry, job)
-        if gang != entry.id:
-            return False  # another job under an id that Slurm has used before
+        if gang != entry.id:  # another job under an id that Slurm has used before
+            was_doubted = job.is_doubted
+            if was_doubted:
+                job.lose_number()
+            return was_doubted
         return job.read(found, nodes=tuple(hostlist.expand(found.nodes)), at=asked_at)
 
     def _unproved(self, entry: GangEntry, job: JobEntry) -> bool:
@@ -134,7 +137,11 @@ class JobPoller:
 
 
 def _needs_details(job: JobEntry, now: float) -> bool:
-    """Why it waits, now and then; where it runs, when not all prologs have told; whose it is, when it came back."""
+    """Why it waits, now and then; where it runs, when not all prologs have told; whose it is, when it came back, or is
+    to lose its nodes.
+    """
+    if job.is_doubted:
+        return True
     if job.reappeared:
         return now - job.read_at >= _REASON_EACH_S
     if "PENDING" in job.state:

@@ -94,15 +94,18 @@ class PodWriter:
         """PodScheduled=False with the reason for people; `Unschedulable` is what autoscalers look for."""
         await self._set_condition(pod, POD_SCHEDULED, status="False", reason="Unschedulable", message=message)
 
-    async def evict(self, pod: Pod, cause: EndCause) -> bool:
-        """Say why, then delete with the pod's own grace period. False: it is gone, or another pod by now.
-
-        With none at all the apiserver would forget the pod before the kubelet has heard of it: one second is the least.
-        """
+    async def evict(self, pod: Pod, cause: EndCause, *, grace_s: int | None) -> bool:
+        """Say why, then delete, with this grace period or the pod's own. False: it is gone, or another pod now."""
         try:
             await self._set_condition(pod, DISRUPTION_TARGET, status="True", reason=cause.reason, message=cause.message)
-            least_s = 1 if pod.spec.termination_grace_period_seconds == 0 else None
-            await self._kube.delete(_path(pod), uid=pod.uid, grace_period_s=least_s)
+        except (errors.NotFound, errors.Conflict):
+            return False
+        return await self.delete(pod, grace_s=grace_s)
+
+    async def delete(self, pod: Pod, *, grace_s: int | None) -> bool:
+        """Delete; a pod that goes already, with less time than it has. False: it is gone, or another pod by now."""
+        try:
+            await self._kube.delete(_path(pod), uid=pod.uid, grace_period_s=grace_s)
         except (errors.NotFound, errors.Conflict):
             return False
         return True

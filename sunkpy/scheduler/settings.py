@@ -12,11 +12,23 @@ from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings
 
 
 class HooksSettings(Settings, frozen=True, kw_only=True):
-    """Where prologs and epilogs call, the audience that their tokens must have, and how long an epilog waits."""
+    """Where prologs and epilogs call, the audience that their tokens must have, how long an epilog waits, and how long
+    pods may take to end meanwhile (0: a tenth less).
+    """
 
     port: int = 8000
     audience: str = names.HOOKS_AUDIENCE
     epilog_timeout_seconds: float = 3600.0
+    longest_grace_seconds: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.longest_grace_seconds <= self.epilog_timeout_seconds:
+            raise ValueError("longestGraceSeconds: no epilog waits longer than epilogTimeoutSeconds")
+
+    @property
+    def longest_grace_s(self) -> int:
+        """What a pod is given to end at most. The rest of the epilog's time is the kubelet's, to free what it held."""
+        return self.longest_grace_seconds or max(1, int(self.epilog_timeout_seconds * 0.9))
 
 
 class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import structlog
 
 from sunkpy.core.gang import actions as act
-from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.identity import GangId, parse_comment
 from sunkpy.core.gang.request import JobRequest
 from sunkpy.core.gang.terms import Change, Terms
 from sunkpy.core.model.states import JobId
@@ -154,7 +154,7 @@ class JobWriter:
         """Change a pending job; Slurm's words when it refuses, and the job stays as it is."""
         job, change = entry.jobs[action.job], action.change
         try:
-            if change.fields:
+            if change.fields and await self._is_still(entry, job):
                 await self._slurm.update_job(action.job, update(change), user=self._as(job.user))
         except (errors.AlreadyDone, errors.NotFound):
             return ""  # the poll tells
@@ -172,6 +172,8 @@ class JobWriter:
         if job.told_at is not None and now - job.last_told_at < TELL_AGAIN_S:
             return
         job.told_at, job.last_told_at = job.told_at or now, now
+        if not await self._is_still(entry, job):
+            return
         try:
             signal = "USR2" if action.exit_code else "USR1"
             await self._slurm.signal_job(action.job, signal, user=self._as(job.user))
@@ -186,9 +188,22 @@ class JobWriter:
         self._log.info("cancelling", gang=str(entry.id), job=job, why=why)
         # The poll tells of a job that has ended already.
         with contextlib.suppress(errors.AlreadyDone, errors.NotFound):
-            await self._cancel_as(self._as(known.user), job)
+            if await self._is_still(entry, known):
+                await self._cancel_as(self._as(known.user), job)
+                self._metrics.cancels.inc()
         known.cancelled_at = now
-        self._metrics.cancels.inc()
+
+    async def _is_still(self, entry: GangEntry, job: JobEntry) -> bool:
+        """Its number is that of this job, and not another's to whom a slurmctld gave it that was killed."""
+        try:
+            found, gang = await self._search.read(job.id)
+        except errors.NotFound:
+            return False
+        if entry.id in (gang, parse_comment(found.comment)):  # the latter if slurmctld has not sealed it
+            return True
+        self._log.warning("its number is another job's now", gang=str(entry.id), job=job.id, user=found.user)
+        job.lose_number()
+        return False
 
     async def _cancel_as(self, user: str, job: JobId) -> None:
         """As SlurmUser when the owner may not, for Slurm does not know them any more: the job would stay for ever."""

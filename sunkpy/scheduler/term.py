@@ -260,7 +260,7 @@ def _policy(settings: SchedulerSettings) -> Policy:
     return Policy(
         gpu_resources=settings.gpu_resources,
         default_partition=settings.default_partition,
-        epilog_timeout_s=settings.hooks.epilog_timeout_seconds,
+        longest_grace_s=settings.hooks.longest_grace_s,
         suspend_owners=settings.suspend_owners,
         immediate_allocation=settings.immediate_allocation,
     )

@@ -2,7 +2,9 @@
 
 A kubelet that hears of it gives the containers the grace period of the pod's spec and then frees what they held, and
 tells nobody when it is done (`docs/decisions/0010-gone-means-the-kubelet-let-go.md`). So that long, and `TEARDOWN_S`
-more, the pod counts as being on its node.
+more, the pod counts as being on its node. One that a finalizer of somebody else keeps after it was deleted by
+force has no grace period from the beginning, so that says nothing of the kubelet: it counts for `TEARDOWN_S` after its
+containers have ended.
 """
 
 from __future__ import annotations
@@ -40,9 +42,17 @@ class Vanished:
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
         """Note a pod that has gone too early."""
-        if old is not None and new is None and old.spec.node_name and not is_over(old):
-            until = self._clock() + grace_s(old) + TEARDOWN_S
-            self._gone.setdefault(old.spec.node_name, []).append(_Gone(old, self.job_of(old), until))
+        if old is None or not old.spec.node_name or is_over(old):
+            return
+        given_s = old.metadata.deletion_grace_period_seconds
+        if new is None:
+            self._note(old, wait_s=(given_s or grace_s(old)) + TEARDOWN_S)
+        elif given_s == 0 and is_over(new):
+            self._note(old, wait_s=TEARDOWN_S)
+
+    def _note(self, pod: Pod, *, wait_s: float) -> None:
+        gone = _Gone(pod, self.job_of(pod), self._clock() + wait_s)
+        self._gone.setdefault(pod.spec.node_name, []).append(gone)
 
     def keeps(self, node: str, job: JobId | None = None) -> str | None:
         """What is still waited for on a node, of one job or of any; None when nothing."""

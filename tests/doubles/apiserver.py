@@ -9,10 +9,12 @@ from __future__ import annotations
 import copy
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jwt
 from aiohttp import web
 
 from tests.doubles.serving import Changes
@@ -26,9 +28,21 @@ KUBELET = "example.com/kubelet"
 DEEP = "nested as deep as an apiserver takes it"
 """In the place of a value that is sent so: Python's own JSON cannot write it."""
 
+_SIGNING_KEY = "what only the apiserver has, and it is long enough"
+
 Body = dict[str, Any]
 Key = tuple[str, str, str]
 Matcher = Callable[[Body], bool]
+
+
+def token_of(
+    name: str, *, uid: str, namespace: str = "slurm", audience: str = "sunkpy-hooks", key: str = _SIGNING_KEY,
+    left_s: float = 3600.0,
+) -> str:  # fmt: skip
+    """A token that is bound to a pod; with another key a forged one."""
+    bound = {"namespace": namespace, "pod": {"name": name, "uid": uid}}
+    claims = {"aud": [audience], "exp": int(time.time() + left_s), "iss": "https://kubernetes", "kubernetes.io": bound}
+    return jwt.encode(claims, key, "HS256")
 
 
 class _Change(NamedTuple):
@@ -55,6 +69,8 @@ class Apiserver:
         self.undivided: set[str] = set()
         """Collections whose CRD has no subresource for the status: it is a part of the object."""
         self.kinds: dict[str, Body] = {}
+        self.reviews = 0
+        """How many TokenReviews were asked for."""
         self.bindings: list[tuple[str, str]] = []
         self.deleted: list[str] = []
         self.patched: list[str] = []
@@ -254,10 +270,12 @@ class Apiserver:
             return refusal(409, "Conflict")
         self.before_delete()
         self.deleted.append(key[2])
-        grace_s = self.objects[key].get("spec", {}).get("terminationGracePeriodSeconds")
-        waits = options.get("gracePeriodSeconds", grace_s) != 0
-        if meta.get("finalizers") and waits:
-            self.change(*key, {"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}})
+        spec = self.objects[key].get("spec", {})
+        grace_s = options.get("gracePeriodSeconds", spec.get("terminationGracePeriodSeconds", 30))
+        grace_s = min(grace_s, meta.get("deletionGracePeriodSeconds", grace_s))  # it may only be made shorter
+        if meta.get("finalizers") and grace_s != 0:
+            told = {"deletionTimestamp": "2026-11-21T00:00:00Z", "deletionGracePeriodSeconds": grace_s}
+            self.change(*key, {"metadata": told})
         else:
             self._store(key, None)
         return web.json_response({})
@@ -274,13 +292,15 @@ class Apiserver:
         return web.json_response({"status": "Success"}, status=201)
 
     def _review(self, review: Body) -> web.Response:
-        """The token `slurmd-1` is that of the pod of this name."""
-        token = review["spec"]["token"]
-        pod = self.find("pods", token)
-        if pod is None:
+        """Right are those of `token_of`."""
+        self.reviews += 1
+        try:
+            claims = jwt.decode(review["spec"]["token"], _SIGNING_KEY, ["HS256"], audience=review["spec"]["audiences"])
+        except jwt.PyJWTError:
             return web.json_response({"status": {"authenticated": False, "error": "unknown token"}})
+        pod = self.objects["pods", claims["kubernetes.io"]["namespace"], claims["kubernetes.io"]["pod"]["name"]]
         meta, bound = pod["metadata"], "authentication.kubernetes.io/pod-"
-        extra = {f"{bound}name": [token], f"{bound}uid": [meta["uid"]]}
+        extra = {f"{bound}name": [meta["name"]], f"{bound}uid": [meta["uid"]]}
         user = {"username": f"system:serviceaccount:{meta['namespace']}:slurmd", "extra": extra}
         return web.json_response({"status": {"authenticated": True, "user": user}})
 

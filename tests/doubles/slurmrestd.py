@@ -249,6 +249,7 @@ class Slurmrestd:
     async def _job(self, request: web.Request) -> web.Response:
         job_id = int(request.match_info["id"])
         self.asked.append(f"job {job_id}")
+        self.changes.note()
         self.reading += 1
         self.most_reading = max(self.most_reading, self.reading)
         await self.changes.until(lambda: job_id not in self.unreadable)

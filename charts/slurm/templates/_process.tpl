@@ -37,7 +37,9 @@ defaultPartition: {{ .Values.scheduler.defaultPartition | default (include "slur
 access: {{ toJson .Values.scheduler.access }}
 annotatedAccess: {{ .Values.scheduler.annotatedAccess }}
 gpuResources: {{ toJson .Values.scheduler.gpuResources }}
-hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ int .Values.hooks.epilogTimeoutSeconds }}}
+{{- $longest := int .Values.hooks.longestGraceSeconds }}
+{{- if gt $longest (int .Values.hooks.epilogTimeoutSeconds) }}{{ fail "hooks.longestGraceSeconds: no epilog waits longer than hooks.epilogTimeoutSeconds" }}{{ end }}
+hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ int .Values.hooks.epilogTimeoutSeconds }}, longestGraceSeconds: {{ $longest }}}
 {{- end }}
 
 {{- define "slurm.accountsConfig" -}}

@@ -105,7 +105,7 @@ class Evict(msgspec.Struct, frozen=True, kw_only=True):
     """Tell a pod to go because its job has lost the node, or was lost itself and `given_away` is `displaced_by`'s now.
 
     Of a gang that may be another Slurm node than that of the pod: the members go together. `suspension`: if the job was
-    preempted the owner is told to take its pods back instead.
+    preempted the owner is told to take its pods back instead. `grace_s`: None is what the pod asks for.
     """
 
     pod: Pod
@@ -113,6 +113,14 @@ class Evict(msgspec.Struct, frozen=True, kw_only=True):
     displaced_by: JobId | None = None
     given_away: str = ""
     suspension: Suspension | None = None
+    grace_s: int | None = None
+
+
+class Shorten(msgspec.Struct, frozen=True, kw_only=True):
+    """Give a pod that somebody else has told to go less time to end: its job has lost the node."""
+
+    pod: Pod
+    grace_s: int
 
 
 class WaitCause(enum.Enum):
@@ -161,6 +169,7 @@ GangAction = (
     | Finish
     | Cancel
     | Evict
+    | Shorten
     | Report
     | Warn
 )

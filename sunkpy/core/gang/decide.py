@@ -8,7 +8,7 @@ then are set apart: each waits for a job of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -32,13 +32,14 @@ from sunkpy.core.gang.actions import (
 )
 from sunkpy.core.gang.devices import assign_devices, noted_on
 from sunkpy.core.gang.gang import Gang, Suspension
+from sunkpy.core.gang.grace import bounded, warn_of_grace
 from sunkpy.core.gang.outcome import has_succeeded
 from sunkpy.core.gang.places import explain_missing
 from sunkpy.core.gang.request import Policy, plan_cover, plan_job, plan_terms
 from sunkpy.core.gang.room import Sitting, find_outgrown
 from sunkpy.core.gang.slots import may_have_asked, still_asks
 from sunkpy.core.gang.terms import find_change
-from sunkpy.core.gang.view import GangView, JobView, grace_s, holds_its_node, is_over
+from sunkpy.core.gang.view import GangView, JobView, holds_its_node, is_over
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.quantity import BadQuantity
@@ -144,11 +145,18 @@ def _decide_bound(view: GangView, gang: Gang, policy: Policy) -> list[GangAction
             *_note_devices(view, gang, job, policy),
             *_take_places(view, gang, job, policy),
         ]
-    actions += [Evict(pod=pod, job=job.id, suspension=_suspension(gang, policy)) for pod in _staying(view, gang)]
+    suspension = _suspension(gang, policy)
+    actions += _tell_to_go([Evict(pod=pod, job=job.id, suspension=suspension) for pod in _staying(view, gang)], policy)
     # A suspended or requeued job would run no epilog for these pods, or start a second time without them.
     if job.is_suspended or job.is_pending:
         actions.append(Cancel(job=job.id, why="its pods cannot be suspended or queued again"))
     return actions
+
+
+def _tell_to_go(evictions: Iterable[Evict], policy: Policy) -> list[GangAction]:
+    """Each with a bounded grace; first those that go already, so that the others are told together."""
+    told = [bounded(eviction, policy.longest_grace_s) for eviction in evictions]
+    return sorted(told, key=lambda action: isinstance(action, Evict))
 
 
 def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy: Policy) -> list[GangAction]:
@@ -157,7 +165,9 @@ def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy
     lost_to = next((node for node in holding.values() if node in view.displaced), None)
     if lost_to is not None:
         by = view.displaced[lost_to]
-        return [Evict(pod=pod, job=view.bound_to, displaced_by=by, given_away=lost_to) for pod in staying]
+        return _tell_to_go(
+            [Evict(pod=pod, job=view.bound_to, displaced_by=by, given_away=lost_to) for pod in staying], policy
+        )
     # A single pod that goes needs no cover any more; of several one may go while the others stay.
     nodes = {pod.uid: holding[pod.uid] for pod in staying if not pod.is_deleting}
     if others and others[0].is_cancelled:
@@ -208,7 +218,7 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
         for problem in gang.problems
         if not problem.fatal
     ]
-    warnings += [_grace_warning(pod, policy) for pod in gang.members if grace_s(pod) > policy.epilog_timeout_s][:1]
+    warnings += [warning for pod in gang.members if (warning := warn_of_grace(pod, policy.longest_grace_s))][:1]
     jobs = view.live_jobs
     if not jobs:
         return warnings + _submit(view, gang, policy)
@@ -231,14 +241,6 @@ def _decide_unbound(view: GangView, gang: Gang, policy: Policy) -> list[GangActi
     if job.is_pending:
         actions += _tend_pending(view, gang, job, policy)
     return actions
-
-
-def _grace_warning(pod: Pod, policy: Policy) -> Warn:
-    note = (
-        f"its grace period of {grace_s(pod):.0f} s is longer than an epilog waits ({policy.epilog_timeout_s:.0f} s, "
-        "hooks.epilogTimeoutSeconds of the Slurm cluster): if it uses it up, Slurm drains the node"
-    )
-    return Warn(pod=pod, reason="GraceTooLong", note=note)
 
 
 def _start(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[GangAction]:

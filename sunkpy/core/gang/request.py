@@ -66,14 +66,14 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that decisions need. `gpu_resources`: extended resource → GRES name, as {"nvidia.com/gpu": "gpu"}.
 
-    `epilog_timeout_s`: how long an epilog waits for pods to be gone before it drains the node. `suspend_owners`: owners
-    that ask for it are suspended when their gang is preempted. `immediate_allocation`: a service is asked for as an
+    `longest_grace_s`: what a pod is given to end at most once its job has lost the node. `suspend_owners`: owners that
+    ask for it are suspended when their gang is preempted. `immediate_allocation`: a service is asked for as an
     allocation that starts at once, before it is queued.
     """
 
     gpu_resources: Mapping[str, str]
     default_partition: str = ""
-    epilog_timeout_s: float = 3600.0
+    longest_grace_s: int = 3240
     suspend_owners: bool = False
     immediate_allocation: bool = True
 

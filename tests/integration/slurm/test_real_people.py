@@ -201,6 +201,7 @@ KEPT = [
     "numnodes=1", "numtasks=1", "cpuspertask=1", "mincpusnode=1", "minmemorynode=1", "minmemorycpu=1", "gres=gpu:1",
     "tresperjob=cpu:1", "features=gpu", f"nodelist={NODE}", f"excnodelist={NODE}", "partition=high", "account=chem",
     "qos=normal", "name=other", "dependency=afterok:1", "licenses=x", "reservationname=x", "oversubscribe=yes",
+    "mempertres=gpu:1", "cpuspertres=gpu:1", "reqsockets=1", "reqcores=1", "reqthreads=1", "switches=1",
 ]  # fmt: skip
 
 

@@ -181,6 +181,7 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ("slurm", {"partitions": {"low": {"extra": "preemptmode=gang"}}}, "SUSPEND and GANG start the next job beside"),
         ("slurm", {"slurmConfig": {"extra": "PreemptMode = SUSPEND,GANG"}}, "SUSPEND and GANG start the next job"),
         ("slurm", {"hooks": {"markersHostPath": "../tmp"}}, "markersHostPath"),
+        ("slurm", {"hooks": {"epilogTimeoutSeconds": 9, "longestGraceSeconds": 10}}, "hooks.longestGraceSeconds"),
         ("slurm", {"partitions": {"low": {"extra": "A=1\nInclude /etc/shadow"}}}, "extra"),
         ("sunkpy", {"resyncSecond": 5}, "resyncSecond"),
         ("slurm", {"networkPolicies": {"apiserver": {"cidr": []}}}, "cidr"),
@@ -485,6 +486,12 @@ def test_a_batch_job_can_be_launched_after_the_longest_prolog():
     hooks = {"epilogTimeoutSeconds": 1000, "prologTimeoutSeconds": 100}
     data = of_kind(render("slurm", {"hooks": hooks}), "ConfigMap")["demo-slurm-config"]["data"]
     assert "AuthInfo=use_client_ids,ttl=1160" in data["slurm.conf"].splitlines()
+
+
+def test_no_pod_is_given_longer_to_end_than_an_epilog_waits():
+    hooks = {"epilogTimeoutSeconds": 100, "longestGraceSeconds": 50}
+    config = of_kind(render("slurm", {"hooks": hooks}), "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
+    assert msgspec.yaml.decode(config, type=SchedulerSettings).hooks.longest_grace_s == 50
 
 
 @pytest.mark.parametrize("name", ["prolog.sh", "epilog.sh"])

@@ -144,9 +144,9 @@ async def test_a_pod_that_was_deleted_by_force_is_waited_for_as_long_as_its_cont
 async def test_a_pod_deleted_by_force_is_waited_for_though_its_owner_took_the_note_of_its_job_off(
     world, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(hooks, "LONG_POLL_S", 0.05)
     async with leading(world, tmp_path, poll_seconds=NEVER_S) as server, hook_client(server) as call:
         job_id = await bound_pod(world, call)
+        monkeypatch.setattr(hooks, "LONG_POLL_S", 0.05)
         world.api.change("pods", "default", "web", {"metadata": {"annotations": {names.ANNOTATION_JOB_ID: None}}})
         world.set_job(job_id, "CANCELLED", "COMPLETING", nodes="n1")
         world.pod_vanishes()

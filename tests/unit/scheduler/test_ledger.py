@@ -49,12 +49,25 @@ def test_a_job_that_is_queued_again_forgets_the_hooks_of_its_first_run():
 
 def test_a_job_that_is_queued_again_has_no_node_until_slurm_gives_it_one_anew():
     entry = job(state=RUNNING, nodes=("n1",), proved={"n1"})
-    entry.observe(frozenset({"PENDING", "COMPLETING"}), asked_at=1.0)
+    entry.observe(frozenset({"PENDING", "COMPLETING"}), asked_at=1.0, is_read=True)
     assert (entry.nodes, entry.proved) == (("n1",), {"n1"})  # its epilogs still call
     entry.observe(PENDING, asked_at=2.0)
     entry.observe(RUNNING, asked_at=3.0)
     assert entry.view(4.0).start_nodes == ()
     assert entry.proved == set()
+
+
+def test_a_number_alone_costs_a_job_no_node_that_it_holds():
+    entry = job(state=RUNNING, nodes=("n1",))
+    assert not entry.observe(frozenset({"CANCELLED"}), asked_at=1.0)
+    assert (entry.is_doubted, entry.state) == (True, RUNNING)
+    assert entry.observe(frozenset({"CANCELLED"}), asked_at=2.0, is_read=True)
+    assert (entry.is_doubted, entry.view(3.0).is_over) == (False, True)
+
+
+def test_of_a_job_whose_epilog_has_called_the_number_is_believed():
+    entry = job(state=RUNNING, nodes=("n1",), epilogs={"n1": 1.0})
+    assert entry.observe(frozenset({"CANCELLED"}), asked_at=2.0)
 
 
 def test_one_answer_without_the_job_proves_nothing_and_one_with_it_begins_anew():

@@ -9,7 +9,7 @@ import pytest
 from sunkpy.core import names
 from sunkpy.runtime.election import Identity
 from sunkpy.scheduler import hooks as hooks_module
-from tests.unit.scheduler.world import World, leading, serving
+from tests.unit.scheduler.world import World, leading, serving, token_of_slurmd
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ async def hook_client(server):
 
         async def call(hook, job_id, *, node=1, token=None, speaks_for=None, **more):
             body = {"job_id": job_id, "node": speaks_for or f"n{node}"} | more
-            headers = {"Authorization": f"Bearer {token or f'slurmd-{node}'}"}
+            headers = {"Authorization": f"Bearer {token or token_of_slurmd(node)}"}
             url = f"http://127.0.0.1:{port}/hooks/v1/{hook}"
             async with session.post(url, json=body, headers=headers, allow_redirects=False) as answer:
                 text = await answer.json(content_type=None) if answer.status != 307 else answer.headers["Location"]

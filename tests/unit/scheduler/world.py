@@ -21,7 +21,7 @@ from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.scheduler.term import Term
 from sunkpy.slurm import Slurm
-from tests.doubles.apiserver import KUBELET, Apiserver
+from tests.doubles.apiserver import KUBELET, Apiserver, token_of
 from tests.doubles.serving import Changes, answering, serving
 from tests.doubles.slurmrestd import Slurmrestd
 
@@ -40,6 +40,11 @@ def reference(owner):
     meta = owner["metadata"]
     kind = {"apiVersion": owner["apiVersion"], "kind": owner["kind"]}
     return kind | {"name": meta["name"], "uid": meta["uid"], "controller": True}
+
+
+def token_of_slurmd(number, **forged):
+    """The token in the slurmd pod of that node."""
+    return token_of(f"slurmd-{number}", **{"uid": f"uid-of-slurmd-{number}"} | forged)
 
 
 class World:
@@ -81,6 +86,7 @@ class World:
                 "metadata": {
                     "name": f"slurmd-{number}",
                     "namespace": "slurm",
+                    "uid": f"uid-of-slurmd-{number}",
                     "labels": labels,
                     "ownerReferences": [NODESET_REFERENCE],
                 },

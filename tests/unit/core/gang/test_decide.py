@@ -85,15 +85,6 @@ def test_a_bad_annotation_keeps_the_pod_from_being_submitted():
     assert "sunkpy.dev/time-limit" in report.message
 
 
-def test_a_grace_period_that_no_epilog_waits_for_is_told_before_it_costs_a_node():
-    warn, submit = decide_gang(view(make_pod(termination_grace_period_seconds=7200)), POLICY)
-    assert (warn.reason, type(submit)) == ("GraceTooLong", Submit)
-    assert warn.note == (
-        "its grace period of 7200 s is longer than an epilog waits (3600 s, hooks.epilogTimeoutSeconds of the Slurm "
-        "cluster): if it uses it up, Slurm drains the node"
-    )
-
-
 def test_a_typo_is_a_warning_and_the_pod_is_submitted():
     actions = decide_gang(view(make_pod(annotations={"sunkpy.dev/partiton": "high"})), POLICY)
     assert kinds(actions) == [Warn, Submit]
