@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 import msgspec
@@ -70,7 +70,8 @@ class JobEntry:
     `proved`: nodes of which Slurm itself has said that the job has them. `terms`: as this leader submitted
     or changed it last, else as Slurm has it. `user`: whose it is. `is_unproved`: nothing shows that the scheduler has
     submitted it. `is_allocation`: it has no script. `read_at`: when it was last asked for in full; `as_of`: when the
-    newest of the answers was asked for.
+    newest of the answers was asked for. `filed`: its number in `DueJobs`; `on_change` is called with it when Slurm was
+    asked about it, or has said something new.
     """
 
     id: JobId
@@ -100,6 +101,8 @@ class JobEntry:
     proved: set[str] = field(default_factory=set)
     read_at: float = float("-inf")
     as_of: float = float("-inf")
+    filed: int = field(default=0, compare=False)
+    on_change: Callable[[JobEntry], None] = field(default=lambda _: None, compare=False, repr=False)
 
     @property
     def has_started(self) -> bool:
@@ -137,7 +140,7 @@ class JobEntry:
         if asked_at < max(self.known_at, *self.prologs.values(), *self.epilogs.values(), 0.0):
             # The answer is older than what a hook has told since.
             return False
-        before = (self.state, self.missing)
+        before, called_before = (self.state, self.missing, self.reappeared), bool(self.prologs or self.epilogs)
         if state is None:
             self.missing += 1
             self.reappeared = False
@@ -154,7 +157,15 @@ class JobEntry:
                 # And so are its nodes: one of them may speak for it again only when Slurm gives it anew.
                 self.proved.clear()
                 self.nodes, self.layout, self.devices, self.room = (), (), {}, {}
-        return (self.state, self.missing) != before
+        after = (self.state, self.missing, self.reappeared)
+        if after != before or called_before != bool(self.prologs or self.epilogs):
+            self.on_change(self)
+        return after[:2] != before[:2]
+
+    def asked(self, *, at: float) -> None:
+        """It is asked for in full at that time, whatever comes of it."""
+        self.read_at = at
+        self.on_change(self)
 
     def read(self, job: SlurmJob, *, nodes: tuple[str, ...], at: float) -> bool:
         """Take in the full job as it was at `at`, unless it is known as it was later.
@@ -176,6 +187,7 @@ class JobEntry:
         self.terms = self.terms or terms_of(job)
         self.is_allocation = not job.is_batch
         changed = self.observe(job.state, asked_at=at)
+        self.on_change(self)
         return changed or self._details() != before
 
     def _details(self) -> tuple[object, ...]:

@@ -11,19 +11,21 @@ import msgspec
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.scheduler.due_jobs import DueJobs
 from sunkpy.scheduler.entries import GangEntry, JobEntry
 
 _A_TURN = 1000
 
 
 class Ledger:
-    """The entries of one leader; `clock` is monotonic, in seconds."""
+    """The entries of one leader; `clock` is monotonic, in seconds. `due`: the jobs that are to be read in full."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._gangs: dict[GangId, GangEntry] = {}
         self._by_job: dict[JobId, GangId] = {}
         self._generations: dict[GangId, set[GangId]] = {}
+        self.due = DueJobs(self._gang_with)
         self.is_whole = False
         """All jobs of gangs are known: before that, none is submitted."""
 
@@ -80,8 +82,20 @@ class Ledger:
             # Slurm began to count anew: the comment says whose job it is now.
             owner.jobs.pop(job, None)
         self._by_job[job] = entry.id
-        new = JobEntry(id=job, known_at=self._clock(), user=user, excluded=tuple(excluded), required=tuple(required))
-        return entry.jobs.setdefault(job, new)
+        if job not in entry.jobs:
+            entry.jobs[job] = JobEntry(
+                id=job,
+                known_at=self._clock(),
+                user=user,
+                excluded=tuple(excluded),
+                required=tuple(required),
+                on_change=self.due.file,
+            )
+        return entry.jobs[job]
+
+    def _gang_with(self, job: JobEntry) -> GangEntry | None:
+        entry = self.by_job(job.id)
+        return entry if entry is not None and entry.jobs.get(job.id) is job else None
 
     def drop_job(self, entry: GangEntry, job: JobId) -> None:
         """Forget a job that has ended."""
