@@ -56,6 +56,8 @@ class Cluster:
         self._by_slurm_node: dict[str, dict[str, Pod]] = defaultdict(dict)
         self._by_node: dict[str, dict[str, Pod]] = defaultdict(dict)
         self._candidates: list[Candidate] | None = None
+        self._last_candidates: list[Candidate] = []
+        self._candidates_now: list[Candidate] = []
         self._by_name: dict[str, Node] | None = None
         self._by_hostname: dict[str, str] | None = None
         by_name = (f"spec.schedulerName={name}" for name in settings.scheduler_names)
@@ -166,14 +168,15 @@ class Cluster:
         observation = self._slurm_nodes.observation
         if observation is None:
             return []
-        return [msgspec.structs.replace(c, slurm=observation.nodes.get(c.slurm_node)) for c in self.all_candidates()]
+        found = (_as_now(c, observation.nodes.get(c.slurm_node)) for c in self.all_candidates())
+        self._candidates_now = _reused(found, self._candidates_now)
+        return self._candidates_now
 
     def all_candidates(self) -> list[Candidate]:
         """All nodes that Slurm knows, with what it said of them when they last changed lastingly."""
         if self._candidates is None:
-            self._candidates = [
-                c for pod in filter(is_slurmd, self.slurmd_pods.values()) if (c := self._candidate(pod))
-            ]
+            found = (c for pod in filter(is_slurmd, self.slurmd_pods.values()) if (c := self._candidate(pod)))
+            self._candidates = self._last_candidates = _reused(found, self._last_candidates)
         return self._candidates
 
     def _candidate(self, pod: Pod) -> Candidate | None:
@@ -225,6 +228,16 @@ def _is_registered(pod: Pod | None) -> bool:
 
 def _best(pods: Iterable[Pod]) -> Pod | None:
     return min(pods, key=lambda pod: (pod.is_finished, pod.is_deleting), default=None)
+
+
+def _as_now(candidate: Candidate, slurm: SlurmNode | None) -> Candidate:
+    return candidate if slurm is candidate.slurm else msgspec.structs.replace(candidate, slurm=slurm)
+
+
+def _reused(found: Iterable[Candidate], before: Iterable[Candidate]) -> list[Candidate]:
+    """Where nothing has changed the candidate of before, which knows its sums already."""
+    known = {candidate.slurm_node: candidate for candidate in before}
+    return [old if (old := known.get(new.slurm_node)) is not None and old == new else new for new in found]
 
 
 def _facts(node: Node) -> tuple[object, ...]:

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.placement.eligibility import Candidate, Eligibility, minus, room, size_of
+from sunkpy.core.placement.eligibility import Candidate, Eligibility, minus, size_of
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 """The label by which a domain is one node."""
@@ -92,10 +92,11 @@ def _value(candidate: Candidate, label: str) -> str:
 
 def _sought(candidates: Iterable[Candidate], wish: Wish) -> set[str]:
     """The domains for which rivals wait: those whose jobs may go to no other."""
+    values = {each.slurm_node: _value(each, wish.label) for each in candidates} if wish.rivals else {}
     sought: set[str] = set()
     for excluded in wish.rivals:
-        values = {_value(each, wish.label) for each in candidates if each.slurm_node not in excluded}
-        sought |= values if len(values) == 1 else set()
+        left = {values[name] for name in values.keys() - excluded}
+        sought |= left if len(left) == 1 else set()
     return sought
 
 
@@ -118,7 +119,7 @@ def _is_free(candidate: Candidate) -> bool:
 def _slots(candidate: Candidate, wish: Wish) -> int:
     """How many fit on the node when nobody else is there."""
     wants = size_of(wish.needs)
-    fitting = min((has // want for has, want in zip(room(candidate), wants, strict=True) if want), default=wish.slots)
+    fitting = min((has // want for has, want in zip(candidate.room, wants, strict=True) if want), default=wish.slots)
     return min(fitting, 1) if wish.apart else fitting
 
 
