@@ -71,7 +71,7 @@ class JobEntry:
     or changed it last, else as Slurm has it. `user`: whose it is. `is_unproved`: nothing shows that the scheduler has
     submitted it. `is_allocation`: it has no script. `read_at`: when it was last asked for in full; `as_of`: when the
     newest of the answers was asked for. `filed`: its number in `DueJobs`; `on_change` is called with it when Slurm was
-    asked about it, or has said something new.
+    asked about it, was told something, or has said something new.
     """
 
     id: JobId
@@ -165,6 +165,11 @@ class JobEntry:
     def asked(self, *, at: float) -> None:
         """It is asked for in full at that time, whatever comes of it."""
         self.read_at = at
+        self.on_change(self)
+
+    def exclude(self, nodes: tuple[str, ...]) -> None:
+        """It may not go to these nodes, and to all others."""
+        self.excluded = nodes
         self.on_change(self)
 
     def read(self, job: SlurmJob, *, nodes: tuple[str, ...], at: float) -> bool:

@@ -25,6 +25,7 @@ class Ledger:
         self._gangs: dict[GangId, GangEntry] = {}
         self._by_job: dict[JobId, GangId] = {}
         self._generations: dict[GangId, set[GangId]] = {}
+        self._excluding: dict[GangId, None] = {}
         self.due = DueJobs(self._gang_with)
         self.is_whole = False
         """All jobs of gangs are known: before that, none is submitted."""
@@ -89,9 +90,15 @@ class Ledger:
                 user=user,
                 excluded=tuple(excluded),
                 required=tuple(required),
-                on_change=self.due.file,
+                on_change=self._job_changed,
             )
+            self._job_changed(entry.jobs[job])
         return entry.jobs[job]
+
+    def _job_changed(self, job: JobEntry) -> None:
+        self.due.file(job)
+        if job.excluded and (entry := self._gang_with(job)) is not None:
+            self._excluding[entry.id] = None
 
     def _gang_with(self, job: JobEntry) -> GangEntry | None:
         entry = self.by_job(job.id)
@@ -118,6 +125,21 @@ class Ledger:
         """The gangs of the same owner and unit, before or after this one, that are known."""
         others = self._generations.get(_any_generation(id), set()) - {id}
         return [self._gangs[other] for other in sorted(others, key=lambda other: other.generation)]
+
+    def note_sending(self, entry: GangEntry, excluded: tuple[str, ...]) -> None:
+        """A job that excludes these nodes is about to be submitted for the gang."""
+        entry.sending = excluded
+        if excluded:
+            self._excluding[entry.id] = None
+
+    def excluding(self) -> Iterator[GangEntry]:
+        """The gangs that exclude nodes (`GangEntry.excluded`), without a look at all others."""
+        for id in tuple(self._excluding):
+            entry = self._gangs.get(id)
+            if entry is not None and entry.excluded:
+                yield entry
+            elif entry is None or not any(job.excluded for job in entry.jobs.values()):
+                del self._excluding[id]
 
     def forgive_silence(self) -> list[GangEntry]:
         """Slurm answers again: the gangs whose last submit was not answered may try at once."""

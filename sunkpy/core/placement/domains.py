@@ -14,12 +14,13 @@ small are excluded.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
+from functools import cache, partial
 from typing import Final
 
 import msgspec
 
-from sunkpy.core.placement.eligibility import Candidate, Eligibility, minus, size_of
+from sunkpy.core.placement.eligibility import Candidate, Eligibility, Size, minus, size_of
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 """The label by which a domain is one node."""
@@ -68,7 +69,10 @@ def in_one_domain(eligibility: Eligibility, candidates: Iterable[Candidate], wis
             by_value.setdefault(value, []).append(each)
     unlabelled = {each.slurm_node: f"without label {wish.label}" for each in by_value.pop("", [])}
     sought = _sought(candidates, wish)
-    domains = [_domain(value, nodes, wish, is_sought=value in sought) for value, nodes in sorted(by_value.items())]
+    slots_in = cache(partial(_slots, wish))
+    domains = [
+        _domain(value, nodes, wish, slots_in, is_sought=value in sought) for value, nodes in sorted(by_value.items())
+    ]
     holding = [domain for domain in domains if domain.slots >= wish.slots]
     if wish.label != HOSTNAME or wish.alone:
         holding = sorted(
@@ -100,12 +104,14 @@ def _sought(candidates: Iterable[Candidate], wish: Wish) -> set[str]:
     return sought
 
 
-def _domain(value: str, nodes: list[Candidate], wish: Wish, *, is_sought: bool) -> _Domain:
+def _domain(
+    value: str, nodes: list[Candidate], wish: Wish, slots_in: Callable[[Size], int], *, is_sought: bool
+) -> _Domain:
     return _Domain(
         value=value,
         nodes=tuple(nodes),
-        slots=sum(_slots(each, wish) for each in nodes),
-        slots_now=sum(_slots(each, wish) for each in nodes if _is_free(each)),
+        slots=sum(slots_in(each.room) for each in nodes),
+        slots_now=sum(slots_in(each.room) for each in nodes if _is_free(each)),
         is_left=any(each.slurm_node in wish.excluded for each in nodes),
         is_sought=is_sought,
     )
@@ -116,10 +122,10 @@ def _is_free(candidate: Candidate) -> bool:
     return slurm is not None and not (slurm.is_busy or slurm.is_closed or slurm.is_down)
 
 
-def _slots(candidate: Candidate, wish: Wish) -> int:
-    """How many fit on the node when nobody else is there."""
+def _slots(wish: Wish, room: Size) -> int:
+    """How many fit on a node of that size when nobody else is there."""
     wants = size_of(wish.needs)
-    fitting = min((has // want for has, want in zip(candidate.room, wants, strict=True) if want), default=wish.slots)
+    fitting = min((has // want for has, want in zip(room, wants, strict=True) if want), default=wish.slots)
     return min(fitting, 1) if wish.apart else fitting
 
 
