@@ -68,7 +68,7 @@ def in_one_domain(eligibility: Eligibility, candidates: Iterable[Candidate], wis
         if each.slurm_node in eligible:
             by_value.setdefault(value, []).append(each)
     unlabelled = {each.slurm_node: f"without label {wish.label}" for each in by_value.pop("", [])}
-    sought = _sought(candidates, wish)
+    sought = _sought(candidates, wish) if wish.rivals else set[str]()
     slots_in = cache(partial(_slots, wish))
     domains = [
         _domain(value, nodes, wish, slots_in, is_sought=value in sought) for value, nodes in sorted(by_value.items())
@@ -96,10 +96,12 @@ def _value(candidate: Candidate, label: str) -> str:
 
 def _sought(candidates: Iterable[Candidate], wish: Wish) -> set[str]:
     """The domains for which rivals wait: those whose jobs may go to no other."""
-    values = {each.slurm_node: _value(each, wish.label) for each in candidates} if wish.rivals else {}
+    values: dict[str, set[str]] = {}
+    for each in candidates:
+        values.setdefault(each.slurm_node, set()).add(_value(each, wish.label))
     sought: set[str] = set()
     for excluded in wish.rivals:
-        left = {values[name] for name in values.keys() - excluded}
+        left = set[str]().union(*(values[name] for name in values.keys() - excluded))
         sought |= left if len(left) == 1 else set()
     return sought
 
@@ -111,15 +113,10 @@ def _domain(
         value=value,
         nodes=tuple(nodes),
         slots=sum(slots_in(each.room) for each in nodes),
-        slots_now=sum(slots_in(each.room) for each in nodes if _is_free(each)),
+        slots_now=sum(slots_in(each.room) for each in nodes if each.is_free),
         is_left=any(each.slurm_node in wish.excluded for each in nodes),
         is_sought=is_sought,
     )
-
-
-def _is_free(candidate: Candidate) -> bool:
-    slurm = candidate.slurm
-    return slurm is not None and not (slurm.is_busy or slurm.is_closed or slurm.is_down)
 
 
 def _slots(wish: Wish, room: Size) -> int:

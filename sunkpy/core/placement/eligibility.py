@@ -64,6 +64,16 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return (self.node.spec.taints, amounts, slurm)
 
     @cached_property
+    def is_of_its_nodeset(self) -> bool:
+        """Slurm knows it under the feature that is its NodeSet's."""
+        return bool(self.nodeset) and _has_any(self, frozenset({self.nodeset}))
+
+    @cached_property
+    def is_free(self) -> bool:
+        """A job could start there now."""
+        return self.slurm is not None and not (self.slurm.is_busy or self.slurm.is_closed or self.slurm.is_down)
+
+    @cached_property
     def room(self) -> Size:
         """What the node offers to pods that Slurm schedules, by its own measure too, when nobody is there."""
         devices, cpus, memory = size_of(self.left)
@@ -119,8 +129,9 @@ def eligible_nodes(spec: PodSpec, candidates: Iterable[Candidate], *, gpu_resour
     candidates = tuple(candidates)
     by_kind: dict[Hashable, str | None] = {}
     verdicts: dict[str, str | None] = {}
+    asks_labels = bool(spec.node_selector) or matching.required_affinity(spec) is not None
     for c in candidates:
-        why = _labels_refused(spec, c.node)
+        why = _labels_refused(spec, c.node) if asks_labels else None
         if why is None:
             if c.kind not in by_kind:
                 by_kind[c.kind] = _refusal(spec, needs, c, gpu_resources)
@@ -184,17 +195,13 @@ def _by_features(eligibility: Eligibility, candidates: Iterable[Candidate]) -> E
     """The same, with the NodeSets of the eligible nodes as features, if that spares some names."""
     known = {c.slurm_node: c for c in candidates if c.slurm is not None}
     eligible = [known[name] for name in eligibility.eligible if name in known]
-    if len(eligible) < len(eligibility.eligible) or not all(_is_of_its_nodeset(c) for c in eligible):
+    if len(eligible) < len(eligibility.eligible) or not all(c.is_of_its_nodeset for c in eligible):
         return eligibility
     features = frozenset(c.nodeset for c in eligible)
     outside = frozenset(name for name in eligibility.refused if name in known and not _has_any(known[name], features))
     if not eligible or not outside:
         return eligibility
     return msgspec.structs.replace(eligibility, features=tuple(sorted(features)), outside=outside)
-
-
-def _is_of_its_nodeset(candidate: Candidate) -> bool:
-    return bool(candidate.nodeset) and _has_any(candidate, frozenset({candidate.nodeset}))
 
 
 def _has_any(candidate: Candidate, features: frozenset[str]) -> bool:
