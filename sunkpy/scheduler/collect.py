@@ -189,7 +189,7 @@ class Collector:
             excluded=frozenset(job.excluded if job is not None else ()),
             refused=entry.refusals,
             alone=wants_to_be_alone(gang.members, gang.one_domain),
-            rivals=tuple(map(frozenset, self._excluded_by_rivals(gang, entry))),
+            rivals=self._excluded_by_rivals(gang, entry),
         )
         return in_one_domain(eligibility, self._cluster.candidates(), wish)
 

@@ -137,6 +137,9 @@ class JobEntry:
 
     def observe(self, state: frozenset[str] | None, *, asked_at: float) -> bool:
         """Take in an answer of Slurm to a question sent at `asked_at`; None: it did not know the job."""
+        if state == self.state and not self.missing and state and "PENDING" not in state:
+            # Nothing new: so with nearly all of tens of thousands in each poll.
+            return False
         if asked_at < max(self.known_at, *self.prologs.values(), *self.epilogs.values(), 0.0):
             # The answer is older than what a hook has told since.
             return False

@@ -14,7 +14,7 @@ small are excluded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
 from functools import cache, partial
 from typing import Final
 
@@ -41,7 +41,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     excluded: Set[str] = frozenset()
     refused: Container[str] = ()
     alone: bool = False
-    rivals: Sequence[Set[str]] = ()
+    rivals: Iterable[Collection[str]] = ()
 
 
 class _Domain(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,9 +99,9 @@ def _sought(candidates: Iterable[Candidate], wish: Wish) -> set[str]:
     values: dict[str, set[str]] = {}
     for each in candidates:
         values.setdefault(each.slurm_node, set()).add(_value(each, wish.label))
-    sought: set[str] = set()
+    names, sought = set(values), set[str]()
     for excluded in wish.rivals:
-        left = set[str]().union(*(values[name] for name in values.keys() - excluded))
+        left = set[str]().union(*(values[name] for name in names.difference(excluded)))
         sought |= left if len(left) == 1 else set()
     return sought
 
