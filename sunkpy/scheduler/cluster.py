@@ -33,6 +33,15 @@ from sunkpy.slurm import NodeCache
 Changed = Callable[[], None]
 
 
+class _Candidates:
+    """As they were reckoned last, by lasting facts and as Slurm said then; kept, for they know their sums."""
+
+    def __init__(self) -> None:
+        self.lasting: list[Candidate] = []
+        self.are_fresh = False
+        self.now: list[Candidate] = []
+
+
 class Cluster:
     """Informers of one leader. `on_nodes` is called when the nodes that pods may use have changed, `on_namespace` when
     what the pods of a namespace may ask for may have.
@@ -55,9 +64,7 @@ class Cluster:
         self._judgements = Judgements(self.all_candidates, gpu_resources=settings.gpu_resources)
         self._by_slurm_node: dict[str, dict[str, Pod]] = defaultdict(dict)
         self._by_node: dict[str, dict[str, Pod]] = defaultdict(dict)
-        self._candidates: list[Candidate] | None = None
-        self._last_candidates: list[Candidate] = []
-        self._candidates_now: list[Candidate] = []
+        self._candidates = _Candidates()
         self._by_name: dict[str, Node] | None = None
         self._by_hostname: dict[str, str] | None = None
         by_name = (f"spec.schedulerName={name}" for name in settings.scheduler_names)
@@ -169,15 +176,16 @@ class Cluster:
         if observation is None:
             return []
         found = (_as_now(c, observation.nodes.get(c.slurm_node)) for c in self.all_candidates())
-        self._candidates_now = _reused(found, self._candidates_now)
-        return self._candidates_now
+        self._candidates.now = _reused(found, self._candidates.now)
+        return self._candidates.now
 
     def all_candidates(self) -> list[Candidate]:
         """All nodes that Slurm knows, with what it said of them when they last changed lastingly."""
-        if self._candidates is None:
+        if not self._candidates.are_fresh:
             found = (c for pod in filter(is_slurmd, self.slurmd_pods.values()) if (c := self._candidate(pod)))
-            self._candidates = self._last_candidates = _reused(found, self._last_candidates)
-        return self._candidates
+            self._candidates.lasting = _reused(found, self._candidates.lasting)
+            self._candidates.are_fresh = True
+        return self._candidates.lasting
 
     def _candidate(self, pod: Pod) -> Candidate | None:
         """Only nodes that Slurm knows: it refuses a job that excludes an unknown one."""
@@ -212,12 +220,13 @@ class Cluster:
         observation = self._slurm_nodes.observation
         if observation is None or not changed:
             return
-        known = {candidate.slurm_node: candidate.slurm for candidate in self._candidates or ()}
+        judged = self._candidates.lasting if self._candidates.are_fresh else ()
+        known = {candidate.slurm_node: candidate.slurm for candidate in judged}
         if any(_size(observation.nodes.get(name)) != _size(known.get(name)) for name in changed):
             self._invalidate()
 
     def _invalidate(self) -> None:
-        self._candidates = None
+        self._candidates.are_fresh = False
         self._judgements.nodes_changed()
         self._on_nodes()
 
