@@ -33,6 +33,15 @@ from sunkpy.slurm import NodeCache
 Changed = Callable[[], None]
 
 
+class _Candidates:
+    """As they were reckoned last, by lasting facts and as Slurm said then; kept, for they know their sums."""
+
+    def __init__(self) -> None:
+        self.lasting: list[Candidate] = []
+        self.are_fresh = False
+        self.now: list[Candidate] = []
+
+
 class Cluster:
     """Informers of one leader. `on_nodes` is called when the nodes that pods may use have changed, `on_namespace` when
     what the pods of a namespace may ask for may have.
@@ -55,7 +64,7 @@ class Cluster:
         self._judgements = Judgements(self.all_candidates, gpu_resources=settings.gpu_resources)
         self._by_slurm_node: dict[str, dict[str, Pod]] = defaultdict(dict)
         self._by_node: dict[str, dict[str, Pod]] = defaultdict(dict)
-        self._candidates: list[Candidate] | None = None
+        self._candidates = _Candidates()
         self._by_name: dict[str, Node] | None = None
         self._by_hostname: dict[str, str] | None = None
         by_name = (f"spec.schedulerName={name}" for name in settings.scheduler_names)
@@ -166,15 +175,17 @@ class Cluster:
         observation = self._slurm_nodes.observation
         if observation is None:
             return []
-        return [msgspec.structs.replace(c, slurm=observation.nodes.get(c.slurm_node)) for c in self.all_candidates()]
+        found = (_as_now(c, observation.nodes.get(c.slurm_node)) for c in self.all_candidates())
+        self._candidates.now = _reused(found, self._candidates.now)
+        return self._candidates.now
 
     def all_candidates(self) -> list[Candidate]:
         """All nodes that Slurm knows, with what it said of them when they last changed lastingly."""
-        if self._candidates is None:
-            self._candidates = [
-                c for pod in filter(is_slurmd, self.slurmd_pods.values()) if (c := self._candidate(pod))
-            ]
-        return self._candidates
+        if not self._candidates.are_fresh:
+            found = (c for pod in filter(is_slurmd, self.slurmd_pods.values()) if (c := self._candidate(pod)))
+            self._candidates.lasting = _reused(found, self._candidates.lasting)
+            self._candidates.are_fresh = True
+        return self._candidates.lasting
 
     def _candidate(self, pod: Pod) -> Candidate | None:
         """Only nodes that Slurm knows: it refuses a job that excludes an unknown one."""
@@ -209,12 +220,13 @@ class Cluster:
         observation = self._slurm_nodes.observation
         if observation is None or not changed:
             return
-        known = {candidate.slurm_node: candidate.slurm for candidate in self._candidates or ()}
+        judged = self._candidates.lasting if self._candidates.are_fresh else ()
+        known = {candidate.slurm_node: candidate.slurm for candidate in judged}
         if any(_size(observation.nodes.get(name)) != _size(known.get(name)) for name in changed):
             self._invalidate()
 
     def _invalidate(self) -> None:
-        self._candidates = None
+        self._candidates.are_fresh = False
         self._judgements.nodes_changed()
         self._on_nodes()
 
@@ -225,6 +237,16 @@ def _is_registered(pod: Pod | None) -> bool:
 
 def _best(pods: Iterable[Pod]) -> Pod | None:
     return min(pods, key=lambda pod: (pod.is_finished, pod.is_deleting), default=None)
+
+
+def _as_now(candidate: Candidate, slurm: SlurmNode | None) -> Candidate:
+    return candidate if slurm is candidate.slurm else msgspec.structs.replace(candidate, slurm=slurm)
+
+
+def _reused(found: Iterable[Candidate], before: Iterable[Candidate]) -> list[Candidate]:
+    """Where nothing has changed the candidate of before, which knows its sums already."""
+    known = {candidate.slurm_node: candidate for candidate in before}
+    return [old if (old := known.get(new.slurm_node)) is not None and old == new else new for new in found]
 
 
 def _facts(node: Node) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -191,16 +191,18 @@ class Collector:
             excluded=frozenset(job.excluded if job is not None else ()),
             refused=entry.refusals,
             alone=wants_to_be_alone(gang.members, gang.one_domain),
-            rivals=tuple(self._excluded_by_rivals(gang, entry)),
+            rivals=self._excluded_by_rivals(gang, entry),
         )
         return in_one_domain(eligibility, self._cluster.candidates(), wish)
 
-    def _excluded_by_rivals(self, gang: Gang, entry: GangEntry) -> Iterator[frozenset[str]]:
+    def _excluded_by_rivals(self, gang: Gang, entry: GangEntry) -> set[tuple[str, ...]]:
         """The nodes that the jobs of others exclude which must not share a domain with this gang."""
-        for other in self._ledger:
-            excluded = other.excluded if other is not entry else ()
-            if excluded and are_rivals(gang.members, self._members.pods_of(other.id), gang.one_domain):
-                yield frozenset(excluded)
+        others = (other for other in self._ledger.excluding() if other is not entry)
+        return {
+            other.excluded
+            for other in others
+            if are_rivals(gang.members, self._members.pods_of(other.id), gang.one_domain)
+        }
 
 
 def _has_claims(gang: Gang) -> bool:

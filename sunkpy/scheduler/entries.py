@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -72,7 +72,8 @@ class JobEntry:
     else as Slurm has it; `turn`: how often it was changed. `user`: whose it is. `is_unproved`: nothing shows that the
     scheduler has submitted it. `is_allocation`: it has no script. `read_at`: when it was last asked for in full;
     `as_of`: when the newest of the answers was asked for. `is_doubted`: its number was listed without its nodes, and it
-    is not read yet whether that is still this job.
+    is not read yet whether that is still this job. `filed`: its number in `DueJobs`; `on_change` is called with it when
+    Slurm was asked about it, was told something, or has said something new.
     """
 
     id: JobId
@@ -104,6 +105,8 @@ class JobEntry:
     proved: set[str] = field(default_factory=set)
     read_at: float = float("-inf")
     as_of: float = float("-inf")
+    filed: int = field(default=0, compare=False)
+    on_change: Callable[[JobEntry], None] = field(default=lambda _: None, compare=False, repr=False)
 
     @property
     def has_started(self) -> bool:
@@ -142,10 +145,13 @@ class JobEntry:
         Unless the job was read, the number alone costs it no node that it holds: a slurmctld that was killed may have
         given it to another one.
         """
+        if state == self.state and not (self.missing or self.is_doubted) and state and "PENDING" not in state:
+            # Nothing new: so with nearly all of tens of thousands in each poll.
+            return False
         if asked_at < max(self.known_at, *self.prologs.values(), *self.epilogs.values(), 0.0):
             # The answer is older than what a hook has told since.
             return False
-        before = (self.state, self.missing)
+        before, called_before = self._seen(), bool(self.prologs or self.epilogs)
         if state is None:
             self.missing += 1
             self.reappeared = self.is_doubted = False
@@ -164,7 +170,23 @@ class JobEntry:
                 # And so are its nodes: one of them may speak for it again only when Slurm gives it anew.
                 self.proved.clear()
                 self.nodes, self.layout, self.devices, self.room = (), (), {}, {}
-        return (self.state, self.missing) != before
+        after = self._seen()
+        if after != before or called_before != bool(self.prologs or self.epilogs):
+            self.on_change(self)
+        return after[:2] != before[:2]
+
+    def _seen(self) -> tuple[frozenset[str], int, bool, bool]:
+        return self.state, self.missing, self.reappeared, self.is_doubted
+
+    def note_read(self, *, at: float) -> None:
+        """It is asked for in full at that time, whatever comes of it."""
+        self.read_at = at
+        self.on_change(self)
+
+    def exclude(self, nodes: tuple[str, ...]) -> None:
+        """It may not go to these nodes, and to all others."""
+        self.excluded = nodes
+        self.on_change(self)
 
     def read(self, job: SlurmJob, *, nodes: tuple[str, ...], at: float) -> bool:
         """Take in the full job as it was at `at`, unless it is known as it was later.
@@ -186,6 +208,7 @@ class JobEntry:
         self.terms = self.terms or terms_of(job)
         self.is_allocation = not job.is_batch
         changed = self.observe(job.state, asked_at=at, is_read=True)
+        self.on_change(self)
         return changed or self._details() != before
 
     def recall(self, pods: Iterable[Pod]) -> None:
@@ -203,6 +226,7 @@ class JobEntry:
     def lose_number(self) -> None:
         """Another job has its number: Slurm has forgotten this one."""
         self.missing, self.reappeared, self.is_doubted = MISSING_OBSERVATIONS, True, False
+        self.on_change(self)
 
     @property
     def _holds_nodes(self) -> bool:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import structlog
 
 from sunkpy.core.gang.identity import gang_of, parse_comment
-from sunkpy.core.gang.view import WAITS_FOR_PROLOG
 from sunkpy.core.model import hostlist
 from sunkpy.scheduler.entries import GangEntry, JobEntry
 from sunkpy.scheduler.ledger import Ledger
@@ -22,8 +21,7 @@ NOT_SEALED = (
 _WAITING_PER_POLL = 50
 _STARTED_PER_POLL = 500
 _DETAILS_IN_FLIGHT = 8
-_FIRST_REASON_S = 2.0
-_REASON_EACH_S = 5.0
+_A_TURN = 1000
 
 
 class JobPoller:
@@ -71,10 +69,12 @@ class JobPoller:
         states = await self._slurm.jobs_state()
         self._read_at = asked_at
         changed = await self._ledger.observe(states, asked_at=asked_at)
-        wanted = self._wanted(asked_at)
+        wanted = await self._ledger.due.take(asked_at, started=_STARTED_PER_POLL, waiting=_WAITING_PER_POLL)
         # Of a job that has started nothing follows before it is known where.
         told_later = {entry.id for entry, job in wanted if job.has_started and len(entry.jobs) == 1}
-        for entry in changed:
+        for number, entry in enumerate(changed):
+            if number % _A_TURN == 0:
+                await asyncio.sleep(0)
             if entry.id not in told_later:
                 self._on_change(entry)
         told_later &= {entry.id for entry in changed}
@@ -90,17 +90,10 @@ class JobPoller:
             for entry, job in wanted:
                 group.create_task(read(entry, job))
 
-    def _wanted(self, now: float) -> list[tuple[GangEntry, JobEntry]]:
-        """The jobs to read in full: those that have started, for pods wait to hear where; then why others wait."""
-        jobs = [(entry, job) for entry in self._ledger for job in entry.jobs.values() if _needs_details(job, now)]
-        jobs.sort(key=lambda pair: pair[1].read_at)
-        started = [pair for pair in jobs if pair[1].has_started]
-        waiting = [pair for pair in jobs if not pair[1].has_started]
-        return started[:_STARTED_PER_POLL] + waiting[:_WAITING_PER_POLL]
-
     async def _read(self, entry: GangEntry, job: JobEntry) -> bool:
         """Whether it told anything new."""
-        asked_at = job.read_at = self._clock()
+        asked_at = self._clock()
+        job.note_read(at=asked_at)
         try:
             found = await self._slurm.job(job.id)
         except SlurmError as error:
@@ -134,18 +127,3 @@ class JobPoller:
         if self.problem is None:
             self._log.warning("the states of jobs cannot be read: nothing follows from that", error=str(error))
         self.problem = str(error)
-
-
-def _needs_details(job: JobEntry, now: float) -> bool:
-    """Why it waits, now and then; where it runs, when not all prologs have told; whose it is, when it came back, or is
-    to lose its nodes.
-    """
-    if job.is_doubted:
-        return True
-    if job.reappeared:
-        return now - job.read_at >= _REASON_EACH_S
-    if "PENDING" in job.state:
-        return now >= max(job.known_at + _FIRST_REASON_S, job.read_at + _REASON_EACH_S)
-    if "RUNNING" not in job.state or (job.nodes and job.prologs.keys() >= set(job.nodes)):
-        return False
-    return not job.nodes or (job.reason == WAITS_FOR_PROLOG and now - job.read_at >= _REASON_EACH_S)

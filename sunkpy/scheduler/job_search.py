@@ -18,6 +18,7 @@ from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import NotFound
 
 _AT_ONCE = 8
+_A_TURN = 1000
 
 
 class JobSearch:
@@ -69,7 +70,7 @@ class JobSearch:
         states = await self._slurm.jobs_state()
         self._forget_numbers(states)
         found: dict[GangId, list[SlurmJob]] = {}
-        left = (id for id, state in states.items() if holds_something(state) and id not in self._nobodys)
+        left = iter(await self._unknown(states))
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(_AT_ONCE):
@@ -77,6 +78,16 @@ class JobSearch:
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         return found
+
+    async def _unknown(self, states: Mapping[JobId, frozenset[str]]) -> list[JobId]:
+        """The jobs to look at; a part of all at a time, for others have a turn as well."""
+        unknown = []
+        for number, (id, state) in enumerate(states.items()):
+            if holds_something(state) and id not in self._nobodys and self._ledger.by_job(id) is None:
+                unknown.append(id)
+            if number % _A_TURN == 0:
+                await asyncio.sleep(0)
+        return unknown
 
     async def _look_at_each(self, left: Iterator[JobId], found: dict[GangId, list[SlurmJob]]) -> None:
         for id in left:

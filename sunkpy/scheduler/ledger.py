@@ -11,19 +11,22 @@ import msgspec
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.scheduler.due_jobs import DueJobs
 from sunkpy.scheduler.entries import GangEntry, JobEntry
 
 _A_TURN = 1000
 
 
 class Ledger:
-    """The entries of one leader; `clock` is monotonic, in seconds."""
+    """The entries of one leader; `clock` is monotonic, in seconds. `due`: the jobs that are to be read in full."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._gangs: dict[GangId, GangEntry] = {}
         self._by_job: dict[JobId, GangId] = {}
         self._generations: dict[GangId, set[GangId]] = {}
+        self._excluding: dict[GangId, None] = {}
+        self.due = DueJobs(self._gang_with)
         self.is_whole = False
         """All jobs of gangs are known: before that, none is submitted."""
 
@@ -80,8 +83,26 @@ class Ledger:
             # Slurm began to count anew: the comment says whose job it is now.
             owner.jobs.pop(job, None)
         self._by_job[job] = entry.id
-        new = JobEntry(id=job, known_at=self._clock(), user=user, excluded=tuple(excluded), required=tuple(required))
-        return entry.jobs.setdefault(job, new)
+        if job not in entry.jobs:
+            entry.jobs[job] = JobEntry(
+                id=job,
+                known_at=self._clock(),
+                user=user,
+                excluded=tuple(excluded),
+                required=tuple(required),
+                on_change=self._job_changed,
+            )
+            self._job_changed(entry.jobs[job])
+        return entry.jobs[job]
+
+    def _job_changed(self, job: JobEntry) -> None:
+        self.due.file(job)
+        if job.excluded and (entry := self._gang_with(job)) is not None:
+            self._excluding[entry.id] = None
+
+    def _gang_with(self, job: JobEntry) -> GangEntry | None:
+        entry = self.by_job(job.id)
+        return entry if entry is not None and entry.jobs.get(job.id) is job else None
 
     def drop_job(self, entry: GangEntry, job: JobId) -> None:
         """Forget a job that has ended."""
@@ -104,6 +125,21 @@ class Ledger:
         """The gangs of the same owner and unit, before or after this one, that are known."""
         others = self._generations.get(_any_generation(id), set()) - {id}
         return [self._gangs[other] for other in sorted(others, key=lambda other: other.generation)]
+
+    def note_sending(self, entry: GangEntry, excluded: tuple[str, ...]) -> None:
+        """A job that excludes these nodes is about to be submitted for the gang."""
+        entry.sending = excluded
+        if excluded:
+            self._excluding[entry.id] = None
+
+    def excluding(self) -> Iterator[GangEntry]:
+        """The gangs that exclude nodes (`GangEntry.excluded`), without a look at all others."""
+        for id in tuple(self._excluding):
+            entry = self._gangs.get(id)
+            if entry is not None and entry.excluded:
+                yield entry
+            elif entry is None or not any(job.excluded for job in entry.jobs.values()):
+                del self._excluding[id]
 
     def forgive_silence(self) -> list[GangEntry]:
         """Slurm answers again: the gangs whose last submit was not answered may try at once."""

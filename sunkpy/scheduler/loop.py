@@ -7,6 +7,8 @@ happens in a pass, one at a time per gang.
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import deque
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -39,6 +41,7 @@ _SPREAD_S = 0.5
 _NEWS_AGAIN_S = 2.0
 _FICKLE_AGAIN_S = 5.0
 _LOOKS_AT_ONCE = 1000
+_LOOKS_S = 0.01
 
 _OURS = frozenset({
     names.ANNOTATION_JOB_ID, names.ANNOTATION_ASKED, names.ANNOTATION_PLACED_ON, names.ANNOTATION_PLACE,
@@ -76,6 +79,8 @@ class GangLoop:
         self._metrics = metrics
         self._clock = clock
         self._nodes_are_due = False
+        self._look_once_more = False
+        self._to_look_at: deque[GangEntry] = deque()
         self._log = structlog.get_logger("scheduler")
 
     async def reconcile(self, id: GangId) -> float | None:
@@ -93,7 +98,8 @@ class GangLoop:
         actions = decide_gang(view, self._policy)
         entry.wait_for_nothing(but=_to_bind(actions))
         # Before anything is waited for: the next gang that looks must see where this one is about to queue.
-        entry.sending = next((a.request.excluded_nodes for a in actions if isinstance(a, Submit)), ())
+        excluded = next((a.request.excluded_nodes for a in actions if isinstance(a, Submit)), ())
+        self._ledger.note_sending(entry, excluded)
         try:
             await self._executor.run_all(entry, actions)
         finally:
@@ -223,16 +229,26 @@ class GangLoop:
 
     def _look_at_all(self) -> None:
         self._nodes_are_due = False
-        self._wake_concerned(list(self._ledger))
+        if self._to_look_at:
+            self._look_once_more = True
+            return
+        self._to_look_at.extend(self._ledger)
+        self._wake_concerned()
 
-    def _wake_concerned(self, left: list[GangEntry]) -> None:
+    def _wake_concerned(self) -> None:
         """Those to whom a change of the nodes matters; a part of all at a time, for others have a turn as well."""
-        part, left = left[:_LOOKS_AT_ONCE], left[_LOOKS_AT_ONCE:]
-        for entry in part:
+        until = time.perf_counter() + _LOOKS_S  # each template is judged anew, against all nodes
+        for _ in range(min(len(self._to_look_at), _LOOKS_AT_ONCE)):
+            entry = self._to_look_at.popleft()
             if entry.state in (State.WAITING, State.SUBMITTED) and self._collector.is_concerned(entry):
                 self._queue.add(entry.id)
-        if left:
-            asyncio.get_running_loop().call_soon(self._wake_concerned, left)
+            if time.perf_counter() > until:
+                break
+        if self._to_look_at:
+            asyncio.get_running_loop().call_soon(self._wake_concerned)
+        elif self._look_once_more:
+            self._look_once_more = False
+            self.nodes_changed()
 
 
 def _again_s(entry: GangEntry, now: float) -> float | None:

@@ -71,13 +71,12 @@ class Neighbours:
         if new is not None and new.spec.node_name and not new.is_finished and keeps_away(new):
             self._own_keeping_away[new.uid] = new
 
-    def note_all(self, pods_on: PodsOn) -> None:
-        """The pods of others on all nodes were listed."""
-        self._others.clear()
-        self._others_keeping_away.clear()
+    def only_on(self, nodes: Collection[str]) -> None:
+        """All pods of others were listed, and these are the nodes that have any; `note` tells which."""
+        for known in (self._others, self._others_keeping_away):
+            for node in known.keys() - nodes:
+                del known[node]
         self._templates.clear()
-        for node, pods in pods_on.items():
-            self.note(node, pods)
 
     def note(self, node: str, pods: Iterable[Pod]) -> None:
         """The pods of one node were listed."""

@@ -23,6 +23,7 @@ from sunkpy.kube.errors import KubeError
 from sunkpy.scheduler.neighbours import Neighbours
 
 _EACH_S = 60.0
+_A_TURN = 200
 
 
 class Occupancy:
@@ -82,8 +83,13 @@ class Occupancy:
         for pod in (*listed, *filter(is_without_job, self._own())):
             if pod.spec.node_name:
                 by_node.setdefault(pod.spec.node_name, []).append(pod)
-        self._neighbours.note_all(by_node)
-        taken = {node: self._sum(pods) for node, pods in by_node.items()}
+        self._neighbours.only_on(by_node.keys())
+        taken: dict[str, matching.Amounts] = {}
+        for number, (node, pods) in enumerate(by_node.items()):
+            self._neighbours.note(node, pods)
+            taken[node] = self._sum(pods)
+            if number % _A_TURN == 0:
+                await asyncio.sleep(0)  # the pods of thousands of nodes would keep everybody else from working
         if taken != self._taken:
             self._taken = taken
             self._on_change()

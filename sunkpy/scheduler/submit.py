@@ -148,7 +148,7 @@ class JobWriter:
                 await self._slurm.exclude_nodes(action.job, action.excluded, user=user)
         except (errors.AlreadyDone, errors.NotFound, errors.Rejected) as error:
             self._log.warning("job not updated", job=action.job, error=error.message)
-        entry.jobs[action.job].excluded = action.excluded
+        entry.jobs[action.job].exclude(action.excluded)
 
     async def change(self, entry: GangEntry, action: act.UpdateTerms) -> str:
         """Change a pending job; Slurm's words when it refuses, and the job stays as it is."""

@@ -14,12 +14,13 @@ small are excluded.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
+from functools import cache, partial
 from typing import Final
 
 import msgspec
 
-from sunkpy.core.placement.eligibility import Candidate, Eligibility, minus, room, size_of
+from sunkpy.core.placement.eligibility import Candidate, Eligibility, Size, minus, size_of
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 """The label by which a domain is one node."""
@@ -40,7 +41,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     excluded: Set[str] = frozenset()
     refused: Container[str] = ()
     alone: bool = False
-    rivals: Sequence[Set[str]] = ()
+    rivals: Iterable[Collection[str]] = ()
 
 
 class _Domain(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,8 +68,11 @@ def in_one_domain(eligibility: Eligibility, candidates: Iterable[Candidate], wis
         if each.slurm_node in eligible:
             by_value.setdefault(value, []).append(each)
     unlabelled = {each.slurm_node: f"without label {wish.label}" for each in by_value.pop("", [])}
-    sought = _sought(candidates, wish)
-    domains = [_domain(value, nodes, wish, is_sought=value in sought) for value, nodes in sorted(by_value.items())]
+    sought = _sought(candidates, wish) if wish.rivals else set[str]()
+    slots_in = cache(partial(_slots, wish))
+    domains = [
+        _domain(value, nodes, wish, slots_in, is_sought=value in sought) for value, nodes in sorted(by_value.items())
+    ]
     holding = [domain for domain in domains if domain.slots >= wish.slots]
     if wish.label != HOSTNAME or wish.alone:
         holding = sorted(
@@ -92,33 +96,33 @@ def _value(candidate: Candidate, label: str) -> str:
 
 def _sought(candidates: Iterable[Candidate], wish: Wish) -> set[str]:
     """The domains for which rivals wait: those whose jobs may go to no other."""
-    sought: set[str] = set()
+    values: dict[str, set[str]] = {}
+    for each in candidates:
+        values.setdefault(each.slurm_node, set()).add(_value(each, wish.label))
+    names, sought = set(values), set[str]()
     for excluded in wish.rivals:
-        values = {_value(each, wish.label) for each in candidates if each.slurm_node not in excluded}
-        sought |= values if len(values) == 1 else set()
+        left = set[str]().union(*(values[name] for name in names.difference(excluded)))
+        sought |= left if len(left) == 1 else set()
     return sought
 
 
-def _domain(value: str, nodes: list[Candidate], wish: Wish, *, is_sought: bool) -> _Domain:
+def _domain(
+    value: str, nodes: list[Candidate], wish: Wish, slots_in: Callable[[Size], int], *, is_sought: bool
+) -> _Domain:
     return _Domain(
         value=value,
         nodes=tuple(nodes),
-        slots=sum(_slots(each, wish) for each in nodes),
-        slots_now=sum(_slots(each, wish) for each in nodes if _is_free(each)),
+        slots=sum(slots_in(each.room) for each in nodes),
+        slots_now=sum(slots_in(each.room) for each in nodes if each.is_free),
         is_left=any(each.slurm_node in wish.excluded for each in nodes),
         is_sought=is_sought,
     )
 
 
-def _is_free(candidate: Candidate) -> bool:
-    slurm = candidate.slurm
-    return slurm is not None and not (slurm.is_busy or slurm.is_closed or slurm.is_down)
-
-
-def _slots(candidate: Candidate, wish: Wish) -> int:
-    """How many fit on the node when nobody else is there."""
+def _slots(wish: Wish, room: Size) -> int:
+    """How many fit on a node of that size when nobody else is there."""
     wants = size_of(wish.needs)
-    fitting = min((has // want for has, want in zip(room(candidate), wants, strict=True) if want), default=wish.slots)
+    fitting = min((has // want for has, want in zip(room, wants, strict=True) if want), default=wish.slots)
     return min(fitting, 1) if wish.apart else fitting
 
 

@@ -10,7 +10,8 @@ own business: the syncer drains such nodes there, and the job waits in the queue
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -32,7 +33,7 @@ TRANSIENT_TAINTS = frozenset({
 })  # fmt: skip
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A Slurm node that stands for a Kubernetes node.
 
     `slurm` is what slurmctld says of it, once that is known; `taken` what pods take of it that are none of Slurm's;
@@ -44,6 +45,42 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     slurm: SlurmNode | None = None
     taken: dict[str, int] = {}
     nodeset: str = ""
+
+    @cached_property
+    def offered(self) -> matching.Amounts:
+        """What the node offers to pods in all."""
+        return matching.allocatable(self.node)
+
+    @cached_property
+    def left(self) -> matching.Amounts:
+        """The same without what is taken."""
+        return matching.subtracted(self.offered, self.taken)
+
+    @cached_property
+    def kind(self) -> Hashable:
+        """Pods that may use one of a kind may use all, but for their labels and names."""
+        slurm = (self.slurm.cpus, self.slurm.memory_mib, self.slurm.gres) if self.slurm is not None else None
+        amounts = (frozenset(self.offered.items()), frozenset(self.taken.items()))
+        return (self.node.spec.taints, amounts, slurm)
+
+    @cached_property
+    def is_of_its_nodeset(self) -> bool:
+        """Slurm knows it under the feature that is its NodeSet's."""
+        return bool(self.nodeset) and _has_any(self, frozenset({self.nodeset}))
+
+    @cached_property
+    def is_free(self) -> bool:
+        """A job could start there now."""
+        return self.slurm is not None and not (self.slurm.is_busy or self.slurm.is_closed or self.slurm.is_down)
+
+    @cached_property
+    def room(self) -> Size:
+        """What the node offers to pods that Slurm schedules, by its own measure too, when nobody is there."""
+        devices, cpus, memory = size_of(self.left)
+        if self.slurm is None:
+            return (devices, cpus, memory)
+        by_slurm = (self.slurm.cpus * 1000 or cpus, self.slurm.memory_mib * 2**20 or memory)
+        return (devices, min(cpus, by_slurm[0]), min(memory, by_slurm[1]))
 
 
 Size = tuple[int, int, int]
@@ -90,9 +127,18 @@ def eligible_nodes(spec: PodSpec, candidates: Iterable[Candidate], *, gpu_resour
     """
     needs = matching.pod_requests(spec)
     candidates = tuple(candidates)
-    verdicts = {c.slurm_node: _refusal(spec, needs, c, gpu_resources) for c in candidates}
+    by_kind: dict[Hashable, str | None] = {}
+    verdicts: dict[str, str | None] = {}
+    asks_labels = bool(spec.node_selector) or matching.required_affinity(spec) is not None
+    for c in candidates:
+        why = _labels_refused(spec, c.node) if asks_labels else None
+        if why is None:
+            if c.kind not in by_kind:
+                by_kind[c.kind] = _refusal(spec, needs, c, gpu_resources)
+            why = by_kind[c.kind]
+        verdicts[c.slurm_node] = why
     found = Eligibility(
-        sizes=frozenset(room(c) for c in candidates if verdicts[c.slurm_node] is None),
+        sizes=frozenset(c.room for c in candidates if verdicts[c.slurm_node] is None),
         eligible=tuple(sorted(name for name, why in verdicts.items() if why is None)),
         refused={name: why for name, why in sorted(verdicts.items()) if why is not None},
     )
@@ -149,17 +195,13 @@ def _by_features(eligibility: Eligibility, candidates: Iterable[Candidate]) -> E
     """The same, with the NodeSets of the eligible nodes as features, if that spares some names."""
     known = {c.slurm_node: c for c in candidates if c.slurm is not None}
     eligible = [known[name] for name in eligibility.eligible if name in known]
-    if len(eligible) < len(eligibility.eligible) or not all(_is_of_its_nodeset(c) for c in eligible):
+    if len(eligible) < len(eligibility.eligible) or not all(c.is_of_its_nodeset for c in eligible):
         return eligibility
     features = frozenset(c.nodeset for c in eligible)
     outside = frozenset(name for name in eligibility.refused if name in known and not _has_any(known[name], features))
     if not eligible or not outside:
         return eligibility
     return msgspec.structs.replace(eligibility, features=tuple(sorted(features)), outside=outside)
-
-
-def _is_of_its_nodeset(candidate: Candidate) -> bool:
-    return bool(candidate.nodeset) and _has_any(candidate, frozenset({candidate.nodeset}))
 
 
 def _has_any(candidate: Candidate, features: frozenset[str]) -> bool:
@@ -177,33 +219,24 @@ def explain_eligibility(eligibility: Eligibility) -> str:
     return f"none of {len(eligibility.refused)} Slurm nodes fits: {reasons}"
 
 
+def _labels_refused(spec: PodSpec, node: Node) -> str | None:
+    if not matching.matches_node_labels(node, spec.node_selector):
+        return "with labels other than the pod's nodeSelector"
+    return None if matching.matches_affinity(node, spec) else "outside the pod's node affinity"
+
+
 def _refusal(
     spec: PodSpec, needs: matching.Amounts, candidate: Candidate, gpu_resources: Mapping[str, str]
 ) -> str | None:
-    node = candidate.node
-    if not matching.matches_node_labels(node, spec.node_selector):
-        return "with labels other than the pod's nodeSelector"
-    if not matching.matches_affinity(node, spec):
-        return "outside the pod's node affinity"
-    taints = matching.untolerated(node.spec.taints, spec.tolerations, ignored_keys=TRANSIENT_TAINTS)
+    """The same for all nodes of a kind."""
+    taints = matching.untolerated(candidate.node.spec.taints, spec.tolerations, ignored_keys=TRANSIENT_TAINTS)
     if taints:
         return f"with taint {taints[0].key}={taints[0].value}:{taints[0].effect} that the pod does not tolerate"
-    offered = matching.allocatable(node)
-    if lacking := matching.shortfalls(needs, offered):
+    if lacking := matching.shortfalls(needs, candidate.offered):
         return str(lacking[0])
-    if lacking := matching.shortfalls(needs, matching.subtracted(offered, candidate.taken)):
+    if lacking := matching.shortfalls(needs, candidate.left):
         return f"{lacking[0]} beside pods that Slurm does not schedule"
     return _too_much_for_slurm(needs, candidate.slurm, gpu_resources) if candidate.slurm else None
-
-
-def room(candidate: Candidate) -> Size:
-    """What the node offers to pods that Slurm schedules, by its own measure too, when nobody is there."""
-    left = matching.subtracted(matching.allocatable(candidate.node), candidate.taken)
-    devices, cpus, memory = size_of(left)
-    if candidate.slurm is None:
-        return (devices, cpus, memory)
-    by_slurm = (candidate.slurm.cpus * 1000 or cpus, candidate.slurm.memory_mib * 2**20 or memory)
-    return (devices, min(cpus, by_slurm[0]), min(memory, by_slurm[1]))
 
 
 def _too_much_for_slurm(needs: matching.Amounts, node: SlurmNode, gpu_resources: Mapping[str, str]) -> str | None:

@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from sunkpy.core.gang.identity import GangId
+from sunkpy.scheduler import loop
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.job_poll import JobPoller
 from sunkpy.scheduler.ledger import Ledger
@@ -110,6 +111,20 @@ async def test_only_gangs_to_which_a_change_of_a_node_matters_are_looked_at(worl
         world.put("nodes", node | {"metadata": node["metadata"] | {"labels": {"pool": "blue"}}})
         await world.until(lambda: len(world.submissions) == 1)
         assert set(looked_at) == {"picky"}, looked_at
+
+
+async def test_a_change_of_a_node_while_all_are_looked_at_is_seen_too(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "_LOOKS_S", 0.0)  # one at a time
+    async with leading(world, tmp_path):
+        for number in range(40):
+            world.add_pod(f"never-{number}", nodeSelector={"color": f"red-{number}"})
+        for number in (1, 2, 3):
+            world.add_pod(f"picky-{number}", nodeSelector={"pool": f"blue-{number}"})
+        await world.until(lambda: len(world.notes("FailedScheduling")) == 43)
+        for number in (1, 2, 3):
+            node = world.api.objects["nodes", "", f"node-{number}"]
+            world.put("nodes", node | {"metadata": node["metadata"] | {"labels": {"pool": f"blue-{number}"}}})
+        await world.until(lambda: len(world.submissions) == 3)
 
 
 async def test_one_poll_tells_where_all_jobs_run_that_have_started(world, tmp_path):

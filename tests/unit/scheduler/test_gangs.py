@@ -9,7 +9,7 @@ from sunkpy.core.gang.families import FAMILIES
 from sunkpy.core.gang.gang import Family, Gang, ranked
 from sunkpy.core.gang.gang import Role as RoleOf
 from sunkpy.core.gang.identity import GangId
-from sunkpy.scheduler import bind, gate, job_poll, loop, members, membership
+from sunkpy.scheduler import bind, due_jobs, gate, loop, members, membership
 from tests.unit.core.gang.trio import WITH_BAND, WITH_TRIO, band_labels, labels
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading
@@ -124,7 +124,7 @@ async def test_an_epilog_that_asks_again_leaves_the_mark_for_a_member_that_was_s
 
 
 async def test_a_gang_of_which_one_prolog_alone_was_heard_is_bound_when_all_are_through(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(job_poll, "_REASON_EACH_S", 0.05)
+    monkeypatch.setattr(due_jobs, "_REASON_EACH_S", 0.05)
     async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
         for role, number in (("worker", 1), ("leader", 1), ("worker", 2)):
             add_member(world, role, number)

@@ -1,3 +1,5 @@
+import hypothesis
+import hypothesis.strategies as st
 import pytest
 
 from sunkpy.core.gang.identity import GangId
@@ -155,3 +157,45 @@ def test_a_typo_in_the_settings_is_refused(tmp_path, typo):
     path.write_text(typo + "\n" + (GOOD if not typo.startswith("slurm") else "cluster: c\n"))
     with pytest.raises(BadSettings):
         load(path, SchedulerSettings)
+
+
+EXCLUDED = [(), ("n1",), ("n1", "n2")]
+
+
+@hypothesis.given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["submit", "read", "exclude", "send", "cancel", "end", "drop", "forget", "look"]),
+            st.integers(0, 3),
+            st.integers(0, 2),
+        ),
+        max_size=50,
+    )
+)
+def test_the_gangs_that_exclude_nodes_are_found_without_a_look_at_all(course):
+    ledger = Ledger(lambda: 0.0)
+    for what, number, detail in course:
+        entry, id = ledger.ensure(gang_id(f"{number}")), number + 1
+        match what, entry.jobs.get(id):
+            case "submit", _:
+                ledger.add_job(ledger.ensure(gang_id(f"{(number + detail) % 4}")), id, user="k8s", excluded=EXCLUDED[1])
+            case "send", _:
+                ledger.note_sending(entry, EXCLUDED[detail])
+            case "forget", _:
+                ledger.forget(entry)
+            case "look", _:
+                list(ledger.excluding())
+            case _, None:
+                pass
+            case "read", known:
+                found = SlurmJob(id=id, state=PENDING, excluded_nodes=EXCLUDED[detail])
+                known.read(found, nodes=(), at=1.0)
+            case "exclude", known:
+                known.exclude(EXCLUDED[detail])
+            case "cancel", known:
+                known.cancelled_at = 1.0
+            case "end", known:
+                known.observe(frozenset({"COMPLETED"}), asked_at=1.0)
+            case "drop", _:
+                ledger.drop_job(entry, id)
+        assert {e.id for e in ledger.excluding()} == {e.id for e in ledger if e.excluded}

@@ -129,7 +129,7 @@ async def test_a_job_that_somebody_made_look_like_a_placeholder_is_none(world, t
 async def test_without_the_script_of_the_chart_no_job_of_a_person_gets_a_pod(
     world, tmp_path, monkeypatch, restart_policy
 ):
-    monkeypatch.setattr("sunkpy.scheduler.job_poll._FIRST_REASON_S", 0.0)
+    monkeypatch.setattr("sunkpy.scheduler.due_jobs._FIRST_REASON_S", 0.0)
     world.slurm.seals, world.slurm.room = False, "n1"
     async with leading(world, tmp_path, access=ANNS):
         world.add_pod(restartPolicy=restart_policy)

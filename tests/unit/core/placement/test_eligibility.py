@@ -186,3 +186,27 @@ def test_features_and_names_together_leave_the_nodes_that_will_do_and_no_others(
             continue
         has = {c.slurm_node for c in pool if not found.features or c.slurm.features & set(found.features)}
         assert has - set(excluded(found)) == set(found.eligible)
+
+
+POD = st.sampled_from([make_pod(), make_pod(node_selector={"zone": "a"}), make_pod(requests={"cpu": "3"})])
+NODE = st.builds(
+    lambda cpu, zone, taints: make_node(cpu=cpu, labels={"zone": zone}, taints=taints),
+    st.sampled_from(["2", "4"]),
+    st.sampled_from("ab"),
+    st.sampled_from([[], [LOCKED]]),
+)
+TAKEN = st.sampled_from([{}, {"cpu": 2000}])
+SLURM = st.sampled_from([None, SlurmNode(name="s", cpus=2), SlurmNode(name="s", cpus=4)])
+
+
+@given(pod=POD, nodes=st.lists(st.tuples(NODE, TAKEN, SLURM), max_size=8))
+def test_many_nodes_are_judged_together_as_each_by_itself(pod, nodes):
+    candidates = [
+        Candidate(slurm_node=f"s{number}", node=node, taken=taken, slurm=slurm)
+        for number, (node, taken, slurm) in enumerate(nodes)
+    ]
+    together = eligible_nodes(pod.spec, candidates, gpu_resources=GPUS)
+    each = [eligible_nodes(pod.spec, [candidate], gpu_resources=GPUS) for candidate in candidates]
+    assert together.eligible == tuple(sorted(name for one in each for name in one.eligible))
+    assert together.refused == {name: why for one in each for name, why in one.refused.items()}
+    assert together.sizes == frozenset(size for one in each for size in one.sizes)

@@ -1,0 +1,138 @@
+"""What is kept of the jobs that are due, against a walk over all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.states import SlurmJob
+from sunkpy.scheduler.due_jobs import DueJobs, details_due_at
+from sunkpy.scheduler.entries import JobEntry
+from sunkpy.scheduler.ledger import Ledger
+
+RUNNING, PENDING, REQUEUED = frozenset({"RUNNING"}), frozenset({"PENDING"}), frozenset({"PENDING", "COMPLETING"})
+COMPLETED = frozenset({"COMPLETED"})
+STATES = [None, RUNNING, PENDING, REQUEUED, COMPLETED]
+NODES = ("n1", "n2")
+
+
+def gang_id(number):
+    return GangId(namespace="default", name=f"web-{number}", uid=f"uid-{number}")
+
+
+class Course:
+    """A ledger to which things happen, and a clock that goes by hand."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.ledger = Ledger(lambda: self.now)
+
+    def jobs(self):
+        return [(entry, job) for entry in self.ledger for job in entry.jobs.values()]
+
+    def happen(self, what, number, detail):
+        id = number + 1
+        entry = self.ledger.by_job(id)
+        job = entry.jobs.get(id) if entry is not None else None
+        match what, job:
+            case "pass", _:
+                self.now += (0.0, 0.5, 2.0, 5.0, 30.0)[detail]
+            case "submit", _:
+                self.ledger.add_job(self.ledger.ensure(gang_id((number + detail) % 3)), id, user="k8s")
+            case _, None:
+                pass
+            case "poll", _:
+                job.observe(STATES[detail], asked_at=self.now)
+            case "read", _:
+                reason, nodes = ("Prolog", NODES) if detail % 2 else ("None", NODES[:detail])
+                found = SlurmJob(id=id, state=STATES[detail] or RUNNING, state_reason=reason)
+                job.read(found, nodes=nodes, at=self.now)
+            case "ask", _:
+                job.note_read(at=self.now)
+            case "prolog", _:
+                job.prologs[NODES[detail % 2]] = self.now
+                job.epilogs.pop(NODES[detail % 2], None)
+            case "epilog", _:
+                job.epilogs[NODES[detail % 2]] = self.now
+            case "drop", _:
+                self.ledger.drop_job(entry, id)
+            case "forget", _:
+                self.ledger.forget(entry)
+
+    def walked(self):
+        """The jobs that are due, by a look at each: those that have started, then the others."""
+        due = [job for _, job in self.jobs() if (at := details_due_at(job)) is not None and at <= self.now]
+        due.sort(key=lambda job: job.read_at)
+        return [job for job in due if job.has_started], [job for job in due if not job.has_started]
+
+    async def taken(self, started, waiting):
+        found = [job for _, job in await self.ledger.due.take(self.now, started=started, waiting=waiting)]
+        return [job for job in found if job.has_started], [job for job in found if not job.has_started]
+
+
+happenings = st.tuples(
+    st.sampled_from(["pass", "submit", "poll", "poll", "read", "ask", "prolog", "epilog", "drop", "forget", "take"]),
+    st.integers(0, 4),
+    st.integers(0, 4),
+)
+
+
+@hypothesis.given(course=st.lists(happenings, max_size=60), started=st.integers(0, 5), waiting=st.integers(0, 5))
+def test_what_is_due_after_any_course_is_what_a_walk_over_all_jobs_finds(course, started, waiting):
+    async def run():
+        it = Course()
+        for what, number, detail in [*course, ("take", 0, 0), ("pass", 0, 4), ("take", 0, 0)]:
+            if what != "take":
+                it.happen(what, number, detail)
+                continue
+            walked, taken = it.walked(), await it.taken(started, waiting)
+            for all_due, found, limit in zip(walked, taken, (started, waiting), strict=True):
+                assert [job.read_at for job in found] == [job.read_at for job in all_due[:limit]]
+                assert not Counter(map(id, found)) - Counter(map(id, all_due))
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+async def test_of_jobs_that_wait_those_are_read_first_that_were_read_longest_ago(limit):
+    it = Course()
+    for number in range(6):
+        it.happen("submit", number, 0)
+        it.happen("poll", number, 2)
+    it.now, seen = 100.0, []
+    for _ in range(6 // limit):
+        for job in (await it.taken(0, limit))[1]:
+            seen.append(job.id)
+            job.note_read(at=it.now)
+        it.now += 5.0
+    assert sorted(seen) == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_poll_of_tens_of_thousands_of_jobs_looks_at_few_of_them():
+    entry, looks = Ledger().ensure(gang_id(0)), []
+    due = DueJobs(lambda job: looks.append(job) or entry)
+    for number in range(20_000):
+        due.file(JobEntry(id=number, known_at=0.0, state=PENDING))
+    for _ in range(2):
+        looks.clear()
+        assert len(await due.take(10.0, started=500, waiting=50)) == 50
+        assert len(looks) == 50
+
+
+async def test_others_have_a_turn_while_all_jobs_become_due_at_once():
+    it = Course()
+    for number in range(20_000):
+        it.happen("submit", number, 0)
+        it.happen("poll", number, 2)
+    it.now = 10.0
+    take = asyncio.ensure_future(it.taken(500, 50))
+    turns = 0
+    while not take.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns >= 20
