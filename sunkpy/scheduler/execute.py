@@ -214,13 +214,12 @@ class Executor:
 
     async def _shorten(self, entry: GangEntry, action: act.Shorten) -> None:
         pod, member, now = action.pod, entry.member(action.pod), self._clock()
-        if now - member.shortened_at < EVICT_AGAIN_S:
+        if now - member.shortened_at < EVICT_AGAIN_S or not await self._pods.delete(pod, grace_s=action.grace_s):
             return
-        if await self._pods.delete(pod, grace_s=action.grace_s):
-            given_s = pod.metadata.deletion_grace_period_seconds
-            note = f"its job has lost the node: of the {given_s} s that it was given to end it has {action.grace_s} s"
-            await self._pods.warn(pod, reason="GraceShortened", action="Evicting", note=note)
         member.shortened_at = now
+        given_s = pod.metadata.deletion_grace_period_seconds
+        note = f"its job has lost the node: of the {given_s} s that it was given to end it has {action.grace_s} s"
+        await self._pods.warn(pod, reason="GraceShortened", action="Evicting", note=note)
 
     async def _cause(self, entry: GangEntry, action: act.Evict, node: str) -> EndCause:
         if action.displaced_by is not None or action.job is None:

@@ -101,7 +101,8 @@ class JobPoller:
             return False
         gang = gang_of(found, scheduler=self._user)
         if gang is None and parse_comment(found.comment) == entry.id:
-            return self._unproved(entry, job)
+            is_new = self._unproved(entry, job)
+            return job.observe(found.state, asked_at=asked_at, is_read=True) or is_new
         if gang != entry.id:  # another job under an id that Slurm has used before
             was_doubted = job.is_doubted
             if was_doubted:
