@@ -115,13 +115,16 @@ class Executor:
     async def _change(self, entry: GangEntry, action: act.UpdateTerms) -> None:
         job, pod, change = f"Slurm job {action.job}", action.pod, action.change
         kept = f"{job} was submitted otherwise and stays so in {change.refusal}" if change.refusal else ""
-        turn = entry.jobs[action.job].turn
+        known = entry.jobs[action.job]
+        turn = known.turn
         if refusal := await self._jobs.change(entry, action):
             kept = f"{job} stays as it is: {refusal}"
+        elif known.turn == turn:
+            return  # it is not there any more
         elif str(change):
             await self._pods.tell(pod, reason="JobChanged", action="Scheduling", note=f"{job}: {change}")
-        if entry.jobs[action.job].turn != turn:
-            self._job_notes.add([pod], entry.jobs[action.job].asked, after_s=0.0)
+        if known.turn != turn:
+            self._job_notes.add([pod], known.asked, after_s=0.0)
         if kept:
             await self._pods.warn(pod, reason="JobNotChanged", action="Scheduling", note=kept)
 
