@@ -11,7 +11,9 @@ import structlog
 
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.ends import EndCause, displaced
+from sunkpy.core.gang.grace import at_most
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.times import utc_now
 from sunkpy.scheduler.bind import Binder, Refused
 from sunkpy.scheduler.cluster import Cluster
 from sunkpy.scheduler.entries import GangEntry
@@ -219,9 +221,10 @@ class Executor:
         pod, member, now = action.pod, entry.member(action.pod), self._clock()
         if now - member.shortened_at < EVICT_AGAIN_S:
             return
-        if await self._pods.delete(pod, grace_s=action.grace_s):
+        grace_s = at_most(action.grace_s, pod, now=utc_now())
+        if await self._pods.delete(pod, grace_s=grace_s):
             given_s = pod.metadata.deletion_grace_period_seconds
-            note = f"its job has lost the node: of the {given_s} s that it was given to end it has {action.grace_s} s"
+            note = f"its job has lost the node: of the {given_s} s that it was given to end it has {grace_s} s"
             await self._pods.warn(pod, reason="GraceShortened", action="Evicting", note=note)
         member.shortened_at = now
 
