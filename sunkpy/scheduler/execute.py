@@ -117,15 +117,14 @@ class Executor:
     async def _change(self, entry: GangEntry, action: act.UpdateTerms) -> None:
         job, pod, change = f"Slurm job {action.job}", action.pod, action.change
         kept = f"{job} was submitted otherwise and stays so in {change.refusal}" if change.refusal else ""
-        known = entry.jobs[action.job]
-        turn = known.turn
-        if refusal := await self._jobs.change(entry, action):
-            kept = f"{job} stays as it is: {refusal}"
-        elif known.turn == turn:
+        known, refusal = entry.jobs[action.job], await self._jobs.change(entry, action)
+        if refusal is None:
             return  # it is not there any more
+        if refusal:
+            kept = f"{job} stays as it is: {refusal}"
         elif str(change):
             await self._pods.tell(pod, reason="JobChanged", action="Scheduling", note=f"{job}: {change}")
-        if known.turn != turn:
+        if not refusal:
             self._job_notes.add([pod], known.asked, after_s=0.0)
         if kept:
             await self._pods.warn(pod, reason="JobNotChanged", action="Scheduling", note=kept)
@@ -219,14 +218,9 @@ class Executor:
 
     async def _shorten(self, entry: GangEntry, action: act.Shorten) -> None:
         pod, member, now = action.pod, entry.member(action.pod), self._clock()
-        if now - member.shortened_at < EVICT_AGAIN_S:
-            return
-        grace_s = at_most(action.grace_s, pod, now=utc_now())
-        if await self._pods.delete(pod, grace_s=grace_s):
-            given_s = pod.metadata.deletion_grace_period_seconds
-            note = f"its job has lost the node: of the {given_s} s that it was given to end it has {grace_s} s"
-            await self._pods.warn(pod, reason="GraceShortened", action="Evicting", note=note)
-        member.shortened_at = now
+        if now - member.shortened_at >= EVICT_AGAIN_S:
+            await self._pods.shorten(pod, at_most(action.grace_s, pod, now=utc_now()))
+            member.shortened_at = now
 
     async def _cause(self, entry: GangEntry, action: act.Evict, node: str) -> EndCause:
         if action.displaced_by is not None or action.job is None:

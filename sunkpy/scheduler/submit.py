@@ -150,16 +150,16 @@ class JobWriter:
             self._log.warning("job not updated", job=action.job, error=error.message)
         entry.jobs[action.job].exclude(action.excluded)
 
-    async def change(self, entry: GangEntry, action: act.UpdateTerms) -> str:
-        """Change a pending job, and count its turn; Slurm's words when it refuses, and the job stays as it is."""
+    async def change(self, entry: GangEntry, action: act.UpdateTerms) -> str | None:
+        """Change a pending job; Slurm's words when it refuses, and the job stays as it is; None: it is not there."""
         job, change = entry.jobs[action.job], action.change
         try:
             if change.fields:
                 if not await self._is_still(entry, job):
-                    return ""
+                    return None
                 await self._slurm.update_job(action.job, update(change), user=self._as(job.user))
         except (errors.AlreadyDone, errors.NotFound):
-            return ""  # the poll tells
+            return None  # the poll tells
         except errors.Rejected as error:
             job.refused_terms = change.asked
             return error.message
