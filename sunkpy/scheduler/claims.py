@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sunkpy.core.gang.identity import gang_of, parse_comment
+from sunkpy.core.gang.identity import gang_of, is_anothers, parse_comment
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.scheduler.calls import Denied, Forgotten, HookCall
@@ -85,7 +85,7 @@ class Claims:
         """
         asked_at = self._clock()
         found = await self._slurm.job(job.id)
-        if gang_of(found, scheduler=self._user) != entry.id:
+        if is_anothers(found, entry.id, scheduler=self._user):
             raise NotFound(f"read job {job.id} of {entry.id}", text="its number is another job's now")
         job.read(found, nodes=tuple(hostlist.expand(found.nodes)), at=max(asked_at, job.known_at))
         return found

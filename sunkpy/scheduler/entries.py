@@ -159,7 +159,7 @@ class JobEntry:
             # Slurm has forgotten the job once: this may be another one under the same id.
             self.reappeared = True
         elif not is_read and self._holds_nodes and not states.is_job_running(state):
-            self.is_doubted = True
+            self.is_doubted, self.missing = True, 0
         else:
             self.state, self.missing, self.is_doubted = state, 0, False
             if "PENDING" in state:

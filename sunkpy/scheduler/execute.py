@@ -11,7 +11,9 @@ import structlog
 
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.ends import EndCause, displaced
+from sunkpy.core.gang.grace import at_most
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.times import utc_now
 from sunkpy.scheduler.bind import Binder, Refused
 from sunkpy.scheduler.cluster import Cluster
 from sunkpy.scheduler.entries import GangEntry
@@ -115,13 +117,15 @@ class Executor:
     async def _change(self, entry: GangEntry, action: act.UpdateTerms) -> None:
         job, pod, change = f"Slurm job {action.job}", action.pod, action.change
         kept = f"{job} was submitted otherwise and stays so in {change.refusal}" if change.refusal else ""
-        turn = entry.jobs[action.job].turn
-        if refusal := await self._jobs.change(entry, action):
+        known, refusal = entry.jobs[action.job], await self._jobs.change(entry, action)
+        if refusal is None:
+            return  # it is not there any more
+        if refusal:
             kept = f"{job} stays as it is: {refusal}"
         elif str(change):
             await self._pods.tell(pod, reason="JobChanged", action="Scheduling", note=f"{job}: {change}")
-        if entry.jobs[action.job].turn != turn:
-            self._job_notes.add([pod], entry.jobs[action.job].asked, after_s=0.0)
+        if not refusal:
+            self._job_notes.add([pod], known.asked, after_s=0.0)
         if kept:
             await self._pods.warn(pod, reason="JobNotChanged", action="Scheduling", note=kept)
 
@@ -214,12 +218,9 @@ class Executor:
 
     async def _shorten(self, entry: GangEntry, action: act.Shorten) -> None:
         pod, member, now = action.pod, entry.member(action.pod), self._clock()
-        if now - member.shortened_at < EVICT_AGAIN_S or not await self._pods.delete(pod, grace_s=action.grace_s):
-            return
-        member.shortened_at = now
-        given_s = pod.metadata.deletion_grace_period_seconds
-        note = f"its job has lost the node: of the {given_s} s that it was given to end it has {action.grace_s} s"
-        await self._pods.warn(pod, reason="GraceShortened", action="Evicting", note=note)
+        if now - member.shortened_at >= EVICT_AGAIN_S:
+            await self._pods.shorten(pod, at_most(action.grace_s, pod, now=utc_now()))
+            member.shortened_at = now
 
     async def _cause(self, entry: GangEntry, action: act.Evict, node: str) -> EndCause:
         if action.displaced_by is not None or action.job is None:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import structlog
 
-from sunkpy.core.gang.identity import gang_of, parse_comment
+from sunkpy.core.gang.identity import gang_of, is_anothers, parse_comment
 from sunkpy.core.model import hostlist
+from sunkpy.core.model.states import SlurmJob
 from sunkpy.scheduler.entries import GangEntry, JobEntry
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.metrics import SchedulerMetrics
@@ -99,25 +100,27 @@ class JobPoller:
         except SlurmError as error:
             self._log.debug("job not read", job=job.id, error=str(error))
             return False
-        gang = gang_of(found, scheduler=self._user)
-        if gang is None and parse_comment(found.comment) == entry.id:
-            is_new = self._unproved(entry, job)
-            return job.observe(found.state, asked_at=asked_at, is_read=True) or is_new
-        if gang != entry.id:  # another job under an id that Slurm has used before
-            was_doubted = job.is_doubted
-            if was_doubted:
-                job.lose_number()
-            return was_doubted
-        return job.read(found, nodes=tuple(hostlist.expand(found.nodes)), at=asked_at)
+        if gang_of(found, scheduler=self._user) == entry.id:
+            return job.read(found, nodes=tuple(hostlist.expand(found.nodes)), at=asked_at)
+        if not is_anothers(found, entry.id, scheduler=self._user):
+            is_ended = job.observe(found.state, asked_at=asked_at, is_read=True)
+            return self._unproved(entry, job, found) or is_ended
+        was_ours = not job.reappeared
+        job.lose_number()
+        return was_ours
 
-    def _unproved(self, entry: GangEntry, job: JobEntry) -> bool:
-        """The job that was just submitted for a person, to a slurmctld without the chart's script: is that new?"""
-        is_new = not job.is_unproved
-        if is_new:
-            job.is_unproved = True
-            self._log.warning("slurmctld has not sealed a job", gang=str(entry.id), job=job.id, user=job.user)
-            entry.back_off(f"slurmctld has not sealed Slurm job {job.id}: {NOT_SEALED}", now=self._clock())
-        return is_new
+    def _unproved(self, entry: GangEntry, job: JobEntry, found: SlurmJob) -> bool:
+        """slurmctld lacks the chart's script, or the comment was changed since: is that new?"""
+        if job.is_unproved:
+            return False
+        job.is_unproved = True
+        self._log.warning("a job does not prove whose it is", gang=str(entry.id), job=job.id, comment=found.comment)
+        if parse_comment(found.comment) == entry.id and not found.admin_comment:
+            why = f"slurmctld has not sealed Slurm job {job.id}: {NOT_SEALED}"
+        else:
+            why = f"somebody has changed the comment of Slurm job {job.id}, by which it is known to be this pod's"
+        entry.back_off(why, now=self._clock())
+        return True
 
     def _recovered(self) -> None:
         if self.problem is not None:

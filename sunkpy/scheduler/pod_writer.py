@@ -100,10 +100,17 @@ class PodWriter:
             await self._set_condition(pod, DISRUPTION_TARGET, status="True", reason=cause.reason, message=cause.message)
         except (errors.NotFound, errors.Conflict):
             return False
-        return await self.delete(pod, grace_s=grace_s)
+        return await self._delete(pod, grace_s=grace_s)
 
-    async def delete(self, pod: Pod, *, grace_s: int | None) -> bool:
-        """Delete; a pod that goes already, with less time than it has. False: it is gone, or another pod by now."""
+    async def shorten(self, pod: Pod, grace_s: int) -> None:
+        """Delete a pod that goes already, with less time than it has."""
+        if await self._delete(pod, grace_s=grace_s):
+            given_s = pod.metadata.deletion_grace_period_seconds
+            note = f"its job has lost the node: of the {given_s} s that it was given to end it has {grace_s} s"
+            await self.warn(pod, reason="GraceShortened", action="Evicting", note=note)
+
+    async def _delete(self, pod: Pod, *, grace_s: int | None) -> bool:
+        """False: it is gone, or another pod by now."""
         try:
             await self._kube.delete(_path(pod), uid=pod.uid, grace_period_s=grace_s)
         except (errors.NotFound, errors.Conflict):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import structlog
 
 from sunkpy.core.gang import actions as act
-from sunkpy.core.gang.identity import GangId, parse_comment
+from sunkpy.core.gang.identity import GangId, is_anothers
 from sunkpy.core.gang.request import JobRequest
 from sunkpy.core.gang.terms import Change, Terms
 from sunkpy.core.model.states import JobId
@@ -150,14 +150,16 @@ class JobWriter:
             self._log.warning("job not updated", job=action.job, error=error.message)
         entry.jobs[action.job].exclude(action.excluded)
 
-    async def change(self, entry: GangEntry, action: act.UpdateTerms) -> str:
-        """Change a pending job; Slurm's words when it refuses, and the job stays as it is."""
+    async def change(self, entry: GangEntry, action: act.UpdateTerms) -> str | None:
+        """Change a pending job; Slurm's words when it refuses, and the job stays as it is; None: it is not there."""
         job, change = entry.jobs[action.job], action.change
         try:
-            if change.fields and await self._is_still(entry, job):
+            if change.fields:
+                if not await self._is_still(entry, job):
+                    return None
                 await self._slurm.update_job(action.job, update(change), user=self._as(job.user))
         except (errors.AlreadyDone, errors.NotFound):
-            return ""  # the poll tells
+            return None  # the poll tells
         except errors.Rejected as error:
             job.refused_terms = change.asked
             return error.message
@@ -196,13 +198,14 @@ class JobWriter:
     async def _is_still(self, entry: GangEntry, job: JobEntry) -> bool:
         """Its number is that of this job, and not another's to whom a slurmctld gave it that was killed."""
         try:
-            found, gang = await self._search.read(job.id)
+            found, _ = await self._search.read(job.id)
         except errors.NotFound:
             return False
-        if entry.id in (gang, parse_comment(found.comment)):  # the latter if slurmctld has not sealed it
+        if not is_anothers(found, entry.id, scheduler=self._user):
             return True
         self._log.warning("its number is another job's now", gang=str(entry.id), job=job.id, user=found.user)
         job.lose_number()
+        self._queue.add(entry.id)
         return False
 
     async def _cancel_as(self, user: str, job: JobId) -> None:

@@ -48,7 +48,7 @@ from sunkpy.core.placement.eligibility import excluded, explain_eligibility
 _DEAF = "the placeholder did not end when it was told"
 _COVERED = "the pods that it covered have ended, and it has no room for others"
 _NO_SCRIPT = "its pods have ended, and an allocation has no script that could end by itself"
-_UNPROVED = "slurmctld has not sealed it, so its owner could make it into another"
+_UNPROVED = "nothing proves that it is this pod's: its comment was changed, or slurmctld has not sealed it"
 _GIVEN_BACK = "it was cancelled before, and Slurm has not ended it yet"
 
 IDLE_PATIENCE_S = 120.0

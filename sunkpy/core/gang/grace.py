@@ -7,11 +7,15 @@ so a pod whose job is over is given a bounded one. It can only be made shorter, 
 
 from __future__ import annotations
 
+import math
+from datetime import datetime
+
 import msgspec
 
 from sunkpy.core.gang.actions import Evict, Shorten, Warn
 from sunkpy.core.gang.view import grace_s
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.times import parse_rfc3339
 
 
 def bounded(evict: Evict, longest_s: int) -> Evict | Shorten:
@@ -20,6 +24,16 @@ def bounded(evict: Evict, longest_s: int) -> Evict | Shorten:
     if pod.is_deleting and given_s is not None and given_s > longest_s:
         return Shorten(pod=pod, grace_s=longest_s)
     return msgspec.structs.replace(evict, grace_s=_grace_to_give(pod, longest_s))
+
+
+def at_most(longest_s: int, pod: Pod, *, now: datetime) -> int:
+    """That, or what a pod that goes already has left: the kubelet would begin anew with a period longer than that.
+
+    One whose time is up and who is still there has a kubelet that heard of it late.
+    """
+    until = pod.metadata.deletion_timestamp
+    left_s = math.ceil((parse_rfc3339(until) - now).total_seconds()) if until is not None else 0
+    return min(longest_s, left_s) if left_s > 0 else longest_s
 
 
 def _grace_to_give(pod: Pod, longest_s: int) -> int | None:

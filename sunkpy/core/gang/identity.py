@@ -77,6 +77,17 @@ def gang_of(job: SlurmJob, *, scheduler: str) -> GangId | None:
     return parse_comment(job.comment if job.user == scheduler else job.admin_comment)
 
 
+def is_anothers(job: SlurmJob, id: GangId, *, scheduler: str) -> bool:
+    """Whether the number of a gang's job is another job's now: nothing that this one says leads to the gang.
+
+    An administrator may have changed a comment. Of a sealed job there is a second one, and of the scheduler's own user
+    nobody else has jobs.
+    """
+    if id in (parse_comment(job.comment), parse_comment(job.admin_comment)):
+        return False
+    return job.user != scheduler or parse_comment(job.comment) is not None
+
+
 def parse_comment(comment: str) -> GangId | None:
     """Whose job it is, or None when the comment is not one of ours."""
     match = _FORM.match(comment)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -21,6 +21,8 @@ from sunkpy.core.gang.options import Switches
 from sunkpy.core.model.states import JobId, SlurmJob
 
 _LONGEST_NOTE: Final = 16384
+_LAST_TURN: Final = 10**9
+"""Who notes more has not counted: of numbers without end the next one may be too long to write down."""
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -70,7 +72,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     job: int
-    turn: int = 0
+    turn: Annotated[int, msgspec.Meta(ge=0, le=_LAST_TURN)] = 0
     terms: Terms = Terms()
 
     def __str__(self) -> str:

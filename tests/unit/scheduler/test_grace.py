@@ -1,9 +1,11 @@
 """Pods that would hold the epilog of their node for as long as whoever made them likes."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
+from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.scheduler import hooks, vanished
 from sunkpy.scheduler.settings import HooksSettings
 from tests.doubles.apiserver import KUBELET
@@ -45,6 +47,18 @@ async def test_a_pod_that_its_owner_told_to_go_in_a_day_goes_in_time_when_its_jo
         note = "its job has lost the node: of the 86400 s that it was given to end it has 60 s"
         await world.until(lambda: world.notes("GraceShortened") == [note])
         assert world.deleted == ["web"]
+
+
+async def test_a_pod_that_would_have_ended_sooner_by_itself_gets_no_longer_when_its_job_ends(world, tmp_path):
+    settings = HooksSettings(longest_grace_seconds=3000)
+    async with leading(world, tmp_path, hooks=settings) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call, terminationGracePeriodSeconds=A_DAY_S)
+        until = rfc3339(utc_now() + timedelta(seconds=1000))
+        told = {"deletionTimestamp": until, "deletionGracePeriodSeconds": A_DAY_S}
+        world.api.change("pods", "default", "web", {"metadata": told})
+        world.set_job(job_id, "CANCELLED", nodes="n1")
+        await world.until(lambda: grace_s(world) != A_DAY_S)
+        assert 0 < grace_s(world) <= 1000
 
 
 async def test_a_finalizer_alone_holds_no_epilog(world, tmp_path):

@@ -67,6 +67,15 @@ def test_a_number_alone_costs_a_job_no_node_that_it_holds():
     assert (entry.is_doubted, entry.view(3.0).is_over) == (False, True)
 
 
+def test_two_answers_without_a_job_do_not_lose_it_when_one_between_them_has_its_number():
+    entry = job(state=RUNNING, nodes=("n1",))
+    for state in (None, frozenset({"CANCELLED"}), None):
+        entry.observe(state, asked_at=1.0)
+    assert not entry.view(2.0).is_lost
+    entry.observe(None, asked_at=1.0)
+    assert entry.view(2.0).is_lost
+
+
 def test_of_a_job_whose_epilog_has_called_the_number_is_believed():
     entry = job(state=RUNNING, nodes=("n1",), epilogs={"n1": 1.0})
     assert entry.observe(frozenset({"CANCELLED"}), asked_at=2.0)

@@ -140,6 +140,16 @@ async def test_without_the_script_of_the_chart_no_job_of_a_person_gets_a_pod(
         assert world.bindings == []
 
 
+async def test_an_allocation_that_was_not_sealed_and_has_ended_keeps_nobody_from_the_next(world, tmp_path, monkeypatch):
+    monkeypatch.setattr("sunkpy.scheduler.entries._BACKOFF_FIRST_S", 0.01)
+    world.slurm.seals, world.slurm.room = False, "n1"
+    async with leading(world, tmp_path, access=ANNS):
+        world.add_pod(restartPolicy="Always")
+        await world.until(lambda: world.cancelled)
+        world.slurm.seals = True
+        await world.until(lambda: len(world.jobs) == 2)
+
+
 async def test_an_annotation_of_the_namespace_opens_it_to_its_users(world, tmp_path):
     world.api.define("v1", "Namespace", "namespaces", namespaced=False)
     async with leading(world, tmp_path, access=(), annotated_access=True):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sunkpy.core.gang.actions import Evict, Report
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, identify, speaks_for
-from sunkpy.core.gang.identity import GangId, gang_of, legible, parse_comment
+from sunkpy.core.gang.identity import GangId, gang_of, is_anothers, legible, parse_comment
 from sunkpy.core.gang.request import Policy
 from sunkpy.core.gang.view import GangView, JobView
 from sunkpy.core.model import quantity
@@ -93,6 +93,30 @@ def test_the_schedulers_own_job_is_what_its_comment_says(comment, admin_comment)
     """Sites write into admin comments of their own."""
     job = SlurmJob(id=JobId(1), user="k8s", comment=comment, admin_comment=admin_comment)
     assert gang_of(job, scheduler="k8s") == parse_comment(comment)
+
+
+OWN, OTHER = "k8s:default/web:uid-1", "k8s:default/web:uid-2"
+
+
+@pytest.mark.parametrize(
+    ("user", "comment", "admin_comment", "expected"),
+    [
+        ("k8s", OWN, "", False),
+        ("ann", OWN, OWN, False),
+        ("ann", OWN, "", False),  # not sealed: whether it is believed is another question
+        ("ann", OWN, "by an administrator", False),
+        ("ann", "by an administrator", OWN, False),
+        ("k8s", "by an administrator", "", False),  # nobody else has jobs of that user
+        ("k8s", OTHER, "", True),
+        ("ann", OTHER, OTHER, True),
+        ("ann", "", "", True),
+    ],
+)
+def test_a_number_is_another_jobs_when_nothing_that_the_job_says_leads_to_the_gang(
+    user, comment, admin_comment, expected
+):
+    job = SlurmJob(id=7, state=frozenset({"RUNNING"}), user=user, comment=comment, admin_comment=admin_comment)
+    assert is_anothers(job, parse_comment(OWN), scheduler="k8s") is expected
 
 
 @pytest.mark.parametrize("place", ["9" * 5000, "٣", "³", "-1", "1_0", " 1"])

@@ -1,9 +1,12 @@
 """How long pods may take to end whose job has lost the node."""
 
+import msgspec
 import pytest
 
 from sunkpy.core.gang.actions import Evict, Shorten, Submit
 from sunkpy.core.gang.decide import decide_gang
+from sunkpy.core.gang.grace import at_most
+from sunkpy.core.model.times import parse_rfc3339
 from tests.unit.core.gang.pods import make_pod
 from tests.unit.core.gang.test_decide import POLICY, job, view
 
@@ -28,6 +31,25 @@ def test_a_pod_that_somebody_else_gave_longer_gets_less(given_s, is_shortened):
     (action,) = ended(deleting=True, grace=given_s, termination_grace_period_seconds=86400)
     assert isinstance(action, Shorten if is_shortened else Evict)
     assert not is_shortened or action.grace_s == LONGEST_S
+
+
+NOON = parse_rfc3339("2026-11-22T12:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("until", "given_s"),
+    [
+        (None, 60),
+        ("2026-11-23T12:00:00Z", 60),
+        ("2026-11-22T12:00:30Z", 30),
+        ("2026-11-22T12:00:00.4Z", 1),
+        ("2026-11-22T11:59:59Z", 60),  # its kubelet has heard of it late, and counts from then
+    ],
+)
+def test_a_pod_that_goes_already_is_given_no_longer_than_it_has_left(until, given_s):
+    pod = make_pod(node="k1", running=True)
+    metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp=until)
+    assert at_most(60, msgspec.structs.replace(pod, metadata=metadata), now=NOON) == given_s
 
 
 def test_a_pod_whose_job_has_its_node_may_take_as_long_as_it_likes():

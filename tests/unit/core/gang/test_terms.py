@@ -134,6 +134,12 @@ def test_a_note_that_cannot_be_used_is_none(note):
     assert last_asked(JobId(7), BY_SLURM, [note]) is None
 
 
+def test_a_note_with_the_highest_turn_can_be_followed_by_another():
+    found = last_asked(JobId(7), BY_SLURM, ['{"job": 7, "turn": ' + "9" * 4300 + "}", '{"job": 7, "turn": 9}'])
+    assert found is not None
+    assert '"turn":10' in str(replace(found, turn=found.turn + 1))
+
+
 def test_whoever_writes_the_note_cannot_have_the_job_asked_for_anything_but_what_it_may_have_now():
     lie = Asked(job=7, terms=Terms(user="ann", partition="secret", qos="gold", by_slurm=True))
     found = last_asked(JobId(7), BY_SLURM, [str(lie)])
