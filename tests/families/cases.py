@@ -64,6 +64,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         word = self.comes_back.replace(":", " ").replace(",", " ").split()[:1]
         return {"yes": True, "no": False}.get(word[0]) if word else None
 
+    @property
+    def is_restarted_whole(self) -> bool:
+        """When one of its pods goes its owner takes all others away, whatever job of Slurm they have (Volcano)."""
+        return "RestartJob" in self.comes_back
+
 
 class _ExpectedJob(msgspec.Struct, frozen=True):
     count: int

@@ -57,6 +57,7 @@ SlurmdTimeout=10
 _EPILOG = """\
 #!/bin/bash
 echo "$SLURM_JOB_ID $SLURMD_NODENAME" >> /var/log/epilogs
+while [ -e /var/log/hold-epilogs ]; do sleep 0.1; done
 """
 
 _PRIVATE: Final = ("/tmp", "/run", "/var/spool/slurmd")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,17 @@ def epilogs(pool: RealSlurm, job_id: JobId) -> list[str]:
     return sorted(node for job, _, node in (line.partition(" ") for line in told) if job == str(job_id))
 
 
+@contextlib.contextmanager
+def held_epilogs(pool: RealSlurm) -> Iterator[None]:
+    """Epilogs wait, as they do for pods that end: nobody has their nodes yet."""
+    hold = pool.root / "var/log/hold-epilogs"
+    hold.touch()
+    try:
+        yield
+    finally:
+        hold.unlink()
+
+
 def kinds(actions: list[GangAction]) -> list[type[GangAction]]:
     return [type(action) for action in actions]
 
@@ -83,14 +95,15 @@ async def test_a_gang_starts_whole_in_the_order_of_its_job(keeper: Slurm, own: S
 
 async def test_a_job_that_wants_one_of_its_nodes_preempts_all_of_it(pool: RealSlurm, keeper: Slurm, own: Slurm) -> None:
     ring = await running(own, "preempted", **SUSPENDS)
-    above = await wanted(keeper, "n2")
-    actions = await ring.until(Evict)
-    assert kinds(actions) == [Evict] * 3
-    assert all(isinstance(each, Evict) and each.suspension is not None for each in actions)
-    cause = await cause_of(keeper, ring)
-    assert (cause.is_preemption, cause.message) == (True, f"Slurm job {ring.job} was preempted")
-    causes = await EndCauses(keeper).by_whom({ring.job: "n2"})
-    assert describe(causes[ring.job]) == f"Slurm job {above} (user slurm, partition high)"
+    with held_epilogs(pool):
+        above = await wanted(keeper, "n2")
+        actions = await ring.until(Evict)
+        assert kinds(actions) == [Evict] * 3
+        assert all(isinstance(each, Evict) and each.suspension is not None for each in actions)
+        cause = await cause_of(keeper, ring)
+        assert (cause.is_preemption, cause.message) == (True, f"Slurm job {ring.job} was preempted")
+        causes = await EndCauses(keeper).by_whom({ring.job: "n2"})
+        assert describe(causes[ring.job]) == f"Slurm job {above} (user slurm, partition high)"
     await ended(pool, own, ring.job, "PREEMPTED")
     assert epilogs(pool, ring.job) == ["n1", "n2", "n3"]
     await over(ring)

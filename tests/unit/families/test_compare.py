@@ -101,6 +101,15 @@ def test_a_gang_goes_whole_and_nobody_else_goes(preempt: str, gone: str, says: l
     assert wrong_preemption(case, pods("a1x b1x c1y d2y"), set(gone), node="x") == says
 
 
+def test_an_owner_that_restarts_all_may_take_the_pods_of_other_jobs_away_and_must_not_leave_the_gang_standing():
+    case = Case(manifest="a.yaml", jobs=(), preempt="gang", comes_back="PodEvicted -> RestartJob")
+    before = pods("a1x b1x c1y d2y")
+    gang, all_of_it = {before[number].uid for number in (0, 1, 2)}, {pod.uid for pod in before}
+    assert wrong_preemption(case, before, all_of_it, node="x") == []
+    assert wrong_preemption(case, before, gang, node="x") == []
+    assert wrong_preemption(case, before, all_of_it - {before[2].uid}, node="x")
+
+
 @pytest.mark.parametrize(
     ("comes_back", "returned", "says"),
     [
