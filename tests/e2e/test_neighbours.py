@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from demo.stack import Stack
+from devcluster.waiting import wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from tests.e2e import workloads
@@ -29,6 +30,8 @@ def test_a_pod_that_is_slow_to_end_does_not_hold_up_its_neighbours(stack: Stack)
         node = stack.job(placeholder)["NodeList"]
         beside = stack.sbatch(f"--nodelist={node}", "-n1", "--mem=16", "--output=/dev/null", script="sleep 3")
         stack.wait_for_job(beside, "RUNNING", timeout_s=20)
+        # One whose Prolog has not passed the gate when the pod loses its job waits for the pod, and rightly.
+        wait(lambda: stack.job(beside)["Reason"] != "Prolog", timeout_s=20, what=f"job {beside} has begun")
         stack.cancel_jobs([placeholder])
         stack.wait_for_job(beside, "COMPLETED", timeout_s=GRACE_S / 2)
         assert stack.kubectl.get(Pod, "pod", "slow", "-n", workloads.NAMESPACE).is_deleting, "it still takes its time"
