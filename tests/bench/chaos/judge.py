@@ -358,7 +358,7 @@ def lost_pods(record: Record) -> Iterator[Violation]:
         if job.planned.door is not Door.POD or not seen:
             continue
         end = next((pod for pod in seen if pod.is_deleting or pod.phase in ("Failed", "Gone", "Succeeded")), seen[-1])
-        why = "" if is_start_unsaved(seen, end, record.faults) else why_pod_lost(job, end, record)
+        why = "" if is_start_unsaved(seen, end, record) else why_pod_lost(job, end, record)
         if why:
             yield Violation(
                 rule=Rule.LOST,
@@ -394,18 +394,27 @@ def is_deleted_as_planned(job: Accepted, end: PodSeen) -> bool:
     return job.planned.is_deleted and is_over and (end.is_deleting or end.phase == "Gone")
 
 
-def is_start_unsaved(seen: Sequence[PodSeen], end: PodSeen, faults: Sequence[Inflicted]) -> bool:
+def is_start_unsaved(seen: Sequence[PodSeen], end: PodSeen, record: Record) -> bool:
     """slurmctld was killed before it had saved that the pod's job began: Slurm has it queue again, as it does with jobs
-    of `sbatch`, which it runs anew (docs/limits.md).
+    of `sbatch`, which it runs anew, or cancels it when it sends it to the node where it is already (docs/limits.md).
     """
     bound_s = next((pod.at_s for pod in seen if pod.node), None)
-    was_queued_again = end.is_deleting and end.why.endswith("was queued again")
+    was_begun_anew = end.why.endswith("was queued again") or (
+        end.why.endswith("was cancelled") and came_twice(record.looks, at_s=end.at_s)
+    )
     return (
-        was_queued_again
+        end.is_deleting
+        and was_begun_anew
         and bound_s is not None
-        and slurmctld_killed(faults, after_s=bound_s - SHOWN_AFTER_S, within_s=SAVED_AFTER_S)
+        and slurmctld_killed(record.faults, after_s=bound_s - SHOWN_AFTER_S, within_s=SAVED_AFTER_S)
         and end.at_s - bound_s <= AROUND_S
     )
+
+
+def came_twice(looks: Sequence[SlurmLook], *, at_s: float) -> bool:
+    """Slurm drained a node about then, to which it had sent a job that was there already."""
+    near = (look for look in looks if abs(look.at_s - at_s) <= AROUND_S)
+    return any(node.get("Reason", "").startswith("Duplicate jobid") for look in near for node in look.nodes.values())
 
 
 def is_preemption_unsaved(record: Record, end: PodSeen) -> bool:

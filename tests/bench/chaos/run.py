@@ -152,6 +152,7 @@ def _settle(run: _Cast) -> Ending:
     """Wait until both sides agree, the queue is empty and no placeholder is left; leave nothing of the load."""
     stack, load = run.stack, run.load
     ended = _end_forgotten(run)
+    _open_where_jobs_came_twice(stack)
     agreed_after_s, disagreed = _agree(stack)
     left_over = _wait_until_empty(stack)
     cleared_s = time.time()
@@ -172,6 +173,13 @@ def _end_forgotten(run: _Cast) -> tuple[str, ...]:
     found = dict(forgotten(run.stack.jobs(), run.load.lines(), run.saboteur.inflicted))
     run.stack.cancel_jobs(list(found))
     return tuple(found.values())
+
+
+def _open_where_jobs_came_twice(stack: Stack) -> None:
+    """slurmctld drains a node to which it sends a job that it forgot there when it was killed; a person opens it."""
+    for name, node in stack.slurm_nodes().items():
+        if node.get("Reason", "").startswith("Duplicate jobid"):
+            stack.scontrol("update", f"nodename={name}", "state=resume")
 
 
 def _agree(stack: Stack) -> tuple[float | None, str]:

@@ -259,6 +259,23 @@ def test_a_pod_whose_start_slurmctld_had_not_saved_when_it_was_killed_queues_aga
 
 
 @pytest.mark.parametrize(
+    ("reason", "killed_s", "is_lost"),
+    [
+        ("Duplicate jobid [slurm@2026-11-22T15:48:08]", 63.0, False),
+        ("Duplicate jobid [slurm@2026-11-22T15:48:08]", 90.0, True),
+        ("an admin's", 63.0, True),
+    ],
+)
+def test_a_pod_whose_job_slurm_sends_again_to_where_it_is_goes_with_that_job(
+    reason: str, killed_s: float, is_lost: bool
+):
+    killed = (fault(Fault.KILL, "slurmctld", from_s=killed_s),)
+    looks = (look(111, node="IDLE+DRAIN", reason=reason),)
+    lost = lost_pod("Running", is_deleting=True, why="Slurm job 5 was cancelled", faults=killed, looks=looks)
+    assert bool(lost) is is_lost
+
+
+@pytest.mark.parametrize(
     ("killed_s", "state", "why", "is_lost"),
     [
         (114.0, "COMPLETING", "Slurm job 5 was preempted", False),
