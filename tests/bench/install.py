@@ -22,6 +22,7 @@ from devcluster.waiting import NotYet, wait
 from sunkpy.core.model.objects import Pod
 from tests.bench import report
 from tests.bench.people.crowd import Crowd
+from tests.doubles.apiserver import merged
 
 NODES: Final = 3
 _FIRST_JOB_S: Final = 120.0
@@ -74,7 +75,7 @@ def _first_job(stack: Stack, tell: Tell) -> report.Figure:
 def _upgrade(stack: Stack, crowd: Crowd, what: str) -> list[report.Figure]:
     """`helm upgrade --wait` with the crowd; which pods it made anew; when the last of them can come and submit."""
     file = ROOT / "build" / f"values-{stack.release}-crowd.yaml"
-    file.write_text(yaml.safe_dump(_with(crowd, slurm_values(stack))))
+    file.write_text(yaml.safe_dump(merged(dict(slurm_values(stack)), crowd.values())))
     before = _pods(stack)
     began_s = time.monotonic()
     stack.helm(
@@ -124,20 +125,6 @@ def _says(say: person.Say, command: str, wanted: str) -> bool:
     if said != wanted:
         raise NotYet(said)
     return True
-
-
-def _with(crowd: Crowd, values: Mapping[str, object]) -> dict[str, object]:
-    """The values with the crowd beside whoever is in them."""
-    return dict(_merged(values, crowd.values()))
-
-
-def _merged(one: Mapping[str, object], other: Mapping[str, object]) -> Mapping[str, object]:
-    merged = dict(one)
-    for key, value in other.items():
-        known = merged.get(key)
-        both = isinstance(known, Mapping) and isinstance(value, Mapping)
-        merged[key] = _merged(known, value) if both else value
-    return merged
 
 
 def _pods(stack: Stack) -> Mapping[str, tuple[str, int]]:
