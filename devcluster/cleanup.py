@@ -1,7 +1,8 @@
 """Taking a cluster down, whatever state it is in. Nothing here asks the apiserver: it may be long dead.
 
 Order matters: first nothing may run, then nothing may be mounted, then the kernel's objects go, the folder last. The
-folder holds the slot number, so an interrupted clean-up can be run again.
+folder holds the slot number, so an interrupted clean-up can be run again. Of the kernel's objects the bridge goes last:
+who has it has the slot, and with the slot the names of all others.
 """
 
 import contextlib
@@ -22,14 +23,14 @@ CONTAINER_LOGS = Path("/var/log/containers")
 
 def take_down(layout: Layout) -> None:
     """Remove every trace of the cluster, and nothing of another that has its slot by now."""
-    trees = [] if network.foreign_owner(layout) else cgroups.hierarchies()
+    trees = cgroups.hierarchies() if network.hold_slot(layout) else []
     sockets = shim_sockets(layout.home)
     kill_all(layout, trees)
     mounts.remove_all(layout.home)
-    if trees:
-        network.down_bridge(layout)
     if not wait_until(lambda: not cgroups.remove(layout.cgroup, trees), timeout_s=15):
         raise DevclusterError(f"cgroups cannot be removed: {cgroups.remove(layout.cgroup, trees)}")
+    if trees:
+        network.down_bridge(layout)
     for path in [*sockets, *container_log_links(layout.home)]:
         path.unlink(missing_ok=True)
     shutil.rmtree(layout.home, ignore_errors=True)

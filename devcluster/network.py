@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from devcluster import state
 from devcluster.errors import DevclusterError
 from devcluster.layout import SLOTS, Layout, NodeLayout
 from devcluster.shell import run, succeeds
@@ -79,9 +80,7 @@ def up_bridge(layout: Layout) -> None:
             f"the addresses of cluster {layout.name} ({layout.network}) are in use by the one in {owner}: "
             f"run `down` for {layout.name}, then `up`, and it gets others"
         )
-    if not succeeds(["ip", "link", "show", layout.bridge]):
-        run(["ip", "link", "add", layout.bridge, "type", "bridge"])
-    run(["ip", "link", "set", layout.bridge, "alias", str(layout.home)])
+    _own_bridge(layout)
     run(["ip", "addr", "replace", f"{layout.host_ip}/16", "dev", layout.bridge])
     run(["ip", "link", "set", layout.bridge, "up"])
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
@@ -89,6 +88,21 @@ def up_bridge(layout: Layout) -> None:
         table, chain, *match = rule
         if not succeeds(["iptables", "-w", "-t", table, "-C", chain, *match]):
             run(["iptables", "-w", "-t", table, "-I", chain, *match])
+
+
+def hold_slot(layout: Layout) -> bool:
+    """Keep the slot of ``layout`` from everybody else until `down_bridge`; False: another cluster has it by now."""
+    with state.locked(state.machine_lock()):
+        if foreign_owner(layout):
+            return False
+        _own_bridge(layout)
+    return True
+
+
+def _own_bridge(layout: Layout) -> None:
+    if not succeeds(["ip", "link", "show", layout.bridge]):
+        run(["ip", "link", "add", layout.bridge, "type", "bridge"])
+    run(["ip", "link", "set", layout.bridge, "alias", str(layout.home)])
 
 
 def firewall_rules(layout: Layout) -> list[list[str]]:
@@ -103,13 +117,13 @@ def firewall_rules(layout: Layout) -> list[list[str]]:
 
 
 def down_bridge(layout: Layout) -> None:
-    """Remove bridge (its routes go with it), veth ends and rules; whatever is missing is fine."""
-    for link in sorted(parse_links(run(["ip", "-j", "link"]))):
-        if link == layout.bridge or link.startswith(f"{layout.bridge}n"):
-            succeeds(["ip", "link", "del", link])
+    """Remove rules, veth ends and last the bridge (its routes go with it); whatever is missing is fine."""
     for table, chain, *match in firewall_rules(layout):
         while succeeds(["iptables", "-w", "-t", table, "-D", chain, *match]):
             pass
+    for link in sorted(parse_links(run(["ip", "-j", "link"])), reverse=True):
+        if link == layout.bridge or link.startswith(f"{layout.bridge}n"):
+            succeeds(["ip", "link", "del", link])
 
 
 def netns_exists(path: Path) -> bool:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,17 @@ def test_up_finishes_what_a_killed_up_began(probe: Path):
         assert all(cluster.processes().values())
     finally:
         cluster.down()
+
+
+def test_the_slot_is_given_back_when_nothing_in_its_name_is_left(fresh: Cluster):
+    """Whoever takes it in the moment the bridge goes would lose cgroups and rules to what is still cleaned up."""
+    home, bridge = fresh.layout.home, fresh.layout.bridge
+    with ThreadPoolExecutor() as pool:
+        down = pool.submit(fresh.down)
+        wait(lambda: not Path("/sys/class/net", bridge).exists(), timeout_s=60, what="the bridge goes", every_s=0.001)
+        left = {trace.split()[0] for trace in traces(home, bridge)}
+        down.result()
+    assert left <= {"folder", "log"}
 
 
 def test_two_clusters_side_by_side_do_not_see_each_other(standing: Cluster, probe: Path):
