@@ -149,12 +149,14 @@ async def make_if_missing(kube: Kube, path: str, body: dict[str, object]) -> Non
 
 
 class RunningSlurm:
-    """A Slurm that has its nodes: a client as the user of sunkpy, the settings for others, and its processes."""
+    """A Slurm that has its nodes: a client as the user of sunkpy, the settings for others, and the parent of its
+    processes.
+    """
 
-    def __init__(self, slurm: Slurm, settings: SlurmSettings, root: Path) -> None:
+    def __init__(self, slurm: Slurm, settings: SlurmSettings, pid: int) -> None:
         self.slurm = slurm
         self.settings = settings
-        self.root = root
+        self.pid = pid
 
 
 @contextlib.asynccontextmanager
@@ -167,7 +169,7 @@ async def slurm_of(folder: Path, nodes: str, *, count: int) -> AsyncIterator[Run
         slurm = Slurm.connect(settings)
         try:
             await until(lambda: _is_up(slurm), timeout_s=PATIENCE_S, what="slurmctld has its nodes")
-            yield RunningSlurm(slurm, settings, real.root)
+            yield RunningSlurm(slurm, settings, real.pid)
         finally:
             await slurm.close()
 

@@ -65,9 +65,9 @@ def at_most(
     )
 
 
-def observed(figure: str, value: float, *, unit: str, n: int) -> Figure:
+def observed(figure: str, value: float, *, unit: str, n: int, peer: Peer | None = None) -> Figure:
     """A figure without a bound, for the record."""
-    return Figure(figure=figure, value=round(value, 4), unit=unit, bound=None, holds=True, n=n)
+    return Figure(figure=figure, value=round(value, 4), unit=unit, bound=None, holds=True, n=n, peer=peer)
 
 
 def against(name: str, theirs: float, *, ours: float) -> Peer:

@@ -29,13 +29,17 @@ _LOOK_S = 0.1
 
 
 class Wave(msgspec.Struct, frozen=True, kw_only=True):
-    """Equal pods: `count` of `cpus` each in gangs of `gang`, on the nodes of `pool`, if it is not empty."""
+    """Equal pods: `count` of `cpus` each in gangs of `gang`, on the nodes of `pool`, if it is not empty.
+
+    Those that are not for our `scheduler` are of the default one.
+    """
 
     name: str
     count: int
     cpus: int = 1
     gang: int = 1
     pool: str = ""
+    scheduler: str = "slurm"
 
     @property
     def bodies(self) -> list[dict[str, object]]:
@@ -48,7 +52,7 @@ class Wave(msgspec.Struct, frozen=True, kw_only=True):
             names.ANNOTATION_GANG: f"{self.name}-{number // self.gang}", names.ANNOTATION_GANG_SIZE: str(self.gang),
         }  # fmt: skip
         spec: dict[str, object] = {
-            "schedulerName": "slurm",
+            "schedulerName": self.scheduler,
             "restartPolicy": "Never",  # all queue, as those of the peer do
             "containers": [{"name": "main", "image": "none", "resources": {"requests": requests}}],
         }

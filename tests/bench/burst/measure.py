@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,7 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import settle_garbage_collector
 from sunkpy.slurm import JobSubmission, Slurm
-from tests.bench import report
+from tests.bench import census, report
 from tests.bench.burst import load
 from tests.bench.burst.ground import Pool, furnish, slurm_of, token_of
 from tests.bench.burst.load import Pods, Wave
@@ -36,6 +37,8 @@ _HELD_S = 0.05
 _PREEMPTIONS_EACH_S = 0.2
 _LOOK_S = 0.02
 _NODE_EVENTS_EACH_S = 1.0
+_DEFAULT, _DEFAULT_NAME = "kube-scheduler", "default-scheduler"
+_AT_WILL = ["--leader-elect=false", "--secure-port=0", "--kube-api-qps=1000", "--kube-api-burst=1000"]
 
 LARGE = Pool(name="large", size=6, cpus=160)
 MANY = Pool(name="many", size=500, cpus=8)
@@ -49,6 +52,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     old_jobs: tuple[int, ...] = (0, 300, 3_000)
     gangs: int = 100
     members: int = 8
+    large: int = 256
     many: int = 2_000
     nodes: int = 500
     unschedulable: int = 10_000
@@ -62,6 +66,7 @@ QUICK = Sizes(
     singles=30,
     old_jobs=(0, 60),
     gangs=10,
+    large=32,
     many=200,
     nodes=60,
     unschedulable=500,
@@ -73,11 +78,24 @@ QUICK = Sizes(
 """The same within three minutes."""
 
 
-class Took(msgspec.Struct, frozen=True, kw_only=True):
-    """One wave: seconds until all had their nodes, ours and plain, and what it cost the scheduler."""
+class Used(msgspec.Struct, frozen=True, kw_only=True):
+    """One side of a wave: seconds until all had their nodes, and what each program used meanwhile."""
 
-    ours_s: float
-    plain_s: float
+    took_s: float
+    cpu_s: Mapping[str, float]
+    in_words: str
+
+    def each(self, count: int) -> str:
+        """Milliseconds of processor time of each program for one pod."""
+        most = sorted(self.cpu_s.items(), key=lambda item: -item[1])
+        return ", ".join(f"{name} {1000 * used_s / count:.1f}" for name, used_s in most if used_s > 0)
+
+
+class Took(msgspec.Struct, frozen=True, kw_only=True):
+    """One wave, ours and plain, and what it cost the scheduler in requests to Slurm."""
+
+    ours: Used
+    plain: Used
     spent: Spent
 
 
@@ -88,6 +106,14 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     slurm: Slurm
     scheduler: Scheduler
     pods: Pods
+    pids: Callable[[], Mapping[str, int]]
+
+    @contextlib.contextmanager
+    def census(self) -> Iterator[list[census.Census]]:
+        """Two of them, when the block is over."""
+        both = [census.take(self.pids())]
+        yield both
+        both.append(census.take(self.pids()))
 
 
 class Bench:
@@ -139,7 +165,13 @@ class Bench:
                 scheduling(folder / "scheduler", self._plane.kubeconfig, settings, holds=self._holds) as scheduler,
                 pods.watched(),
             ):
-                yield Ground(kube=kube, slurm=slurm, scheduler=scheduler, pods=pods)
+
+                def pids() -> dict[str, int]:
+                    plane = {name: process.pid for name, process in self._plane.processes.items()}
+                    own = {"scheduler": scheduler.process.pid, "bench": os.getpid()}
+                    return {**plane, **census.slurm_daemons_of(running.pid), **own}
+
+                yield Ground(kube=kube, slurm=slurm, scheduler=scheduler, pods=pods, pids=pids)
                 await pods.remove("", timeout_s=_PATIENCE_S)
 
     # ------------------------------------------------------------- the rounds
@@ -156,11 +188,28 @@ class Bench:
         many = Wave(name="many", count=sizes.many)
         async with self._ground(kube, [self._many]) as ground:
             figures = _rates(f"{sizes.gangs} gangs of {sizes.members} at once", gangs, await _wave(ground, gangs))
+            figures += await _large_gang(ground, sizes.large)
             took = await _wave(ground, many)
             figures += _rates(f"{many.count} pods at once, {self._many.size} nodes", many, took)
             figures += _costs(many, took.spent)
+            figures += await self._default_scheduler(ground, many, took.ours)
             figures += await _unschedulable(ground, sizes, self._many.nodes[0])
         return [*figures]
+
+    async def _default_scheduler(self, ground: Ground, wave: Wave, ours: Used) -> list[report.Figure]:
+        """The same pods, made and bound without Slurm: no queue, no job, and no limit of its own requests in reach."""
+        self._plane.start(self._plane.kubernetes(_DEFAULT), f"--kubeconfig={self._plane.kubeconfig}", *_AT_WILL)
+        try:
+            await _until_bound(ground, Wave(name="awake", count=1, scheduler=_DEFAULT_NAME))
+            await ground.pods.remove("awake", timeout_s=_PATIENCE_S)
+            theirs = await _until_bound(ground, msgspec.structs.replace(wave, scheduler=_DEFAULT_NAME))
+            await ground.pods.remove(wave.name, timeout_s=_PATIENCE_S)
+        finally:
+            self._plane.end(_DEFAULT)
+        name = f"the same pods by the default kube-scheduler, 1,000 requests/s ({theirs.each(wave.count)} ms/pod)"
+        peer = report.against(name, theirs.took_s, ours=ours.took_s)
+        what = f"{wave.count} pods at once, {self._many.size} nodes: made and bound ({ours.each(wave.count)} ms/pod)"
+        return [report.observed(what, ours.took_s, unit="s", n=wave.count, peer=peer)]
 
     async def _evictions(self, kube: Kube) -> list[report.Figure]:
         sizes = self._sizes
@@ -188,15 +237,26 @@ def measure(*, quick: bool) -> list[report.Figure]:
 
 async def _wave(ground: Ground, wave: Wave) -> Took:
     """First the pods, then the same jobs without us."""
-    before, began_s = await ground.scheduler.spent(), time.monotonic()
-    await ground.pods.create(wave.bodies)
-    await _bound(ground.pods, wave)
-    ended_s = max(ground.pods.bound_s.values())
+    before = await ground.scheduler.spent()
+    ours = await _until_bound(ground, wave)
     spent = (await ground.scheduler.spent()).since(before)
     await ground.pods.remove(wave.name, timeout_s=_PATIENCE_S)
     await load.end_all(ground.slurm, timeout_s=_PATIENCE_S)
-    plain_s = await _plain(ground.slurm, wave.jobs)
-    return Took(ours_s=ended_s - began_s, plain_s=plain_s, spent=spent)
+    return Took(ours=ours, plain=await _plain(ground, wave.jobs), spent=spent)
+
+
+async def _until_bound(ground: Ground, wave: Wave) -> Used:
+    """From the first that is made until the last is bound."""
+    with ground.census() as both:
+        began_s = time.monotonic()
+        await ground.pods.create(wave.bodies)
+        await _bound(ground.pods, wave)
+    return _used(max(ground.pods.bound_s.values()) - began_s, *both)
+
+
+def _used(took_s: float, before: census.Census, after: census.Census) -> Used:
+    cpu_s = {name: used_s - before.cpu_s.get(name, 0.0) for name, used_s in after.cpu_s.items()}
+    return Used(took_s=took_s, cpu_s=cpu_s, in_words=after.busiest_since(before, cores=os.cpu_count() or 1))
 
 
 async def _bound(pods: Pods, wave: Wave) -> None:
@@ -206,13 +266,14 @@ async def _bound(pods: Pods, wave: Wave) -> None:
     )
 
 
-async def _plain(slurm: Slurm, jobs: Sequence[JobSubmission]) -> float:
-    began_s = time.monotonic()
-    ids = await load.submit_plain(slurm, jobs)
-    await load.all_run(slurm, ids, timeout_s=_PATIENCE_S)
-    took_s = time.monotonic() - began_s
-    await load.end_all(slurm, timeout_s=_PATIENCE_S)
-    return took_s
+async def _plain(ground: Ground, jobs: Sequence[JobSubmission]) -> Used:
+    with ground.census() as both:
+        began_s = time.monotonic()
+        ids = await load.submit_plain(ground.slurm, jobs)
+        await load.all_run(ground.slurm, ids, timeout_s=_PATIENCE_S)
+        took_s = time.monotonic() - began_s
+    await load.end_all(ground.slurm, timeout_s=_PATIENCE_S)
+    return _used(took_s, *both)
 
 
 async def _make_old_jobs(slurm: Slurm, count: int) -> None:
@@ -223,18 +284,18 @@ async def _make_old_jobs(slurm: Slurm, count: int) -> None:
 
 def _rates(what: str, wave: Wave, took: Took) -> list[report.Figure]:
     jobs = wave.count // wave.gang
-    peer = report.against("the same jobs by plain REST, 10 in flight, s", took.plain_s, ours=took.ours_s)
+    peer = report.against("the same jobs by plain REST, 10 in flight, s", took.plain.took_s, ours=took.ours.took_s)
     return [
         report.at_most(
             f"{what}: until all are bound",
-            took.ours_s,
+            took.ours.took_s,
             unit="s",
-            bound=round(_SHARE * took.plain_s, 3),
+            bound=round(_SHARE * took.plain.took_s, 3),
             n=jobs,
             peer=peer,
-            limited_by=MACHINE,
+            limited_by=f"{took.ours.in_words}; ms/pod: {took.ours.each(wave.count)}",
         ),
-        report.observed(f"{what}: rate", wave.count / took.ours_s, unit="pods/s", n=jobs),
+        report.observed(f"{what}: rate", wave.count / took.ours.took_s, unit="pods/s", n=jobs),
         report.observed(f"{what}: processor time", 1000 * took.spent.cpu_s / wave.count, unit="ms/pod", n=wave.count),
     ]
 
@@ -249,6 +310,35 @@ def _costs(wave: Wave, spent: Spent) -> list[report.Figure]:
         report.at_most("REST requests per pod", spent.calls.total() / n, unit="requests", bound=2, n=n),
         report.at_most("REST bytes per pod", spent.size / n / 1000, unit="kB", bound=10, n=n),
         *each,
+    ]
+
+
+# ------------------------------------------------------------- one large gang
+
+
+async def _large_gang(ground: Ground, size: int) -> list[report.Figure]:
+    """It is bound whole, and goes whole when Slurm takes one of its nodes."""
+    wave = Wave(name="large", count=size, gang=size, cpus=MANY.cpus // 2)
+    took_s = (await _until_bound(ground, wave)).took_s
+    one = ground.pods.get("large-0")
+    assert one is not None
+    job, node = ground.pods.job_of(one.name), one.spec.node_name
+    token = await token_of(ground.kube, node, audience=AUDIENCE)
+    await load.submit_plain(ground.slurm, [_preemptor([node])])
+    await _ended(ground.slurm, [job])
+    ended_s = time.monotonic()
+    asking = asyncio.create_task(_epilog(ground, job, node, token))
+    await ground.pods.until(
+        lambda: len(ground.pods.told_s) >= size, what=f"all {size} were told to go", timeout_s=_PATIENCE_S
+    )
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    told_s = max(ground.pods.told_s.values()) - ended_s
+    await ground.pods.remove(wave.name, timeout_s=_PATIENCE_S)
+    await load.end_all(ground.slurm, timeout_s=_PATIENCE_S)
+    return [
+        report.observed(f"one gang of {size}: until all are bound", took_s, unit="s", n=1),
+        report.observed(f"one gang of {size}: one node preempted until all were told", told_s, unit="s", n=1),
     ]
 
 

@@ -25,9 +25,9 @@ from sunkpy.kube.errors import KubeError
 from sunkpy.runtime.process import settle_garbage_collector
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import SlurmError
-from tests.bench import report
+from tests.bench import census, report
 from tests.bench.ground import ControlPlane, RunningSlurm, slurm_of
-from tests.bench.scale import bodies, census, ground, load
+from tests.bench.scale import bodies, ground, load
 from tests.bench.scale.bodies import NAMESPACE, PEER_NAMESPACE, Machines
 from tests.bench.scale.figures import (
     STOCK,
@@ -114,7 +114,7 @@ class Bench:
                     return await self._mirrored(kube, pods, slurm, created)
 
     async def _mirrored(self, kube: Kube, pods: Pods, running_slurm: RunningSlurm, created: Created) -> Measured:
-        self._daemons = census.pids_below(running_slurm.root)
+        self._daemons = census.slurm_daemons_of(running_slurm.pid)
         settings = running_slurm.settings
         slurm = Slurm.connect(ground.as_admin(settings))
         without = await self._share_of_slurmctld()

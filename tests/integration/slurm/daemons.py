@@ -252,6 +252,11 @@ class RealSlurm:
         self._process = subprocess.Popen([*namespaces, "bash", "-c", into], stdin=subprocess.PIPE, text=True)
         _wait_for_port(rest_port, self)
 
+    @property
+    def pid(self) -> int:
+        """The process below which all others are."""
+        return self._process.pid
+
     def configure(self, conf: str) -> None:
         """This is its slurm.conf, from the next start of a daemon on."""
         (self.root / "etc/slurm/slurm.conf").write_text(_on_loopback(conf, self._ports))

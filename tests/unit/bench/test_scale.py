@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from sunkpy.core.model import hostlist
-from tests.bench import spent
-from tests.bench.scale import census, figures, plan
+from tests.bench import census, spent
+from tests.bench.scale import figures, plan
 from tests.bench.scale.bodies import Machines
 from tests.bench.scale.figures import Created, Delays, Idle, Measured, Samples
 from tests.bench.spent import Spent

@@ -56,12 +56,17 @@ def _machine_s() -> float:
     return (user + nice + system + sum(interrupts)) * _TICK_S
 
 
-def pids_below(root: Path) -> dict[str, int]:
-    """The daemons that live in a root of their own, by name."""
-    found = {}
-    for folder in _PROC.glob("[0-9]*"):
+def slurm_daemons_of(parent: int) -> dict[str, int]:
+    """The daemons of Slurm among the descendants of a process, by name; of several the one that was started last."""
+    children: dict[int, list[tuple[int, str]]] = {}
+    for folder in sorted(_PROC.glob("[0-9]*"), key=lambda path: int(path.name)):
         with contextlib.suppress(OSError):
-            name = (folder / "comm").read_text().strip()
-            if name.startswith("slurm") and (folder / "root").readlink() == root:
-                found[name] = int(folder.name)
+            name, _, fields = (folder / "stat").read_text().partition("(")[2].rpartition(") ")
+            children.setdefault(int(fields.split()[1]), []).append((int(folder.name), name))
+    found, left = {}, [parent]
+    while left:
+        for pid, name in children.get(left.pop(), []):
+            left.append(pid)
+            if name.startswith("slurm"):
+                found[name] = pid
     return found
