@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pytest
 
 from demo.stack import Stack
-from devcluster.waiting import wait
+from devcluster.waiting import NotYet, wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube import paths
@@ -26,7 +26,7 @@ from tests.e2e import handover, workloads
 from tests.e2e.callers import in_slurmd
 from tests.e2e.handover import LABEL, Manner
 from tests.e2e.processes import pids_of
-from tests.e2e.timeline import watching
+from tests.e2e.timeline import Sighting, watching
 
 pytestmark = pytest.mark.e2e
 
@@ -34,6 +34,7 @@ INTO_THE_HANDOVER_S = 6.0
 AFTER_RECONFIGURE_S = 20.0
 # slurmctld sends its order to end a job again after 50 to 110 s; only then a new slurmd says that the Epilog is done.
 LONG = Manner(name="long", tidy_s=workloads.IGNORES_SIGTERM, grace_s=110)
+CROWD = Manner(name="crowd", tidy_s=workloads.IGNORES_SIGTERM, grace_s=45)
 SHORT = Manner(name="short", tidy_s=workloads.IGNORES_SIGTERM, grace_s=15)
 MARKERS = "/var/lib/sunkpy/markers"
 SLURMD = "/usr/sbin/slurmd"
@@ -124,6 +125,46 @@ def test_no_job_starts_beside_the_pod(gaps: Mapping[Fault, float | BaseException
     assert gap_s > 0, f"the next job started {-gap_s:.1f} s before the last sign of life of the pod"
 
 
+@pytest.mark.long
+async def test_jobs_that_wait_at_the_gate_survive_a_reconfigure_and_wait_on(stack: Stack) -> None:
+    """Slurm waits for no Epilog on nodes that were down, so that all next jobs begin, and stand at the gate."""
+    workloads.forget_stamps()
+    pods = stack.slurmd_pods()
+    async with (
+        await Kube.connect(stack.kubeconfig) as kube,
+        watching(kube, paths.pods(workloads.NAMESPACE), Pod, label_selector=f"app={LABEL}") as timeline,
+    ):
+        held = {pod.labels[names.LABEL_SLURM_NODE]: f"crowd-{pod.spec.node_name}" for pod in pods}
+        for slurmd in pods:
+            name = held[slurmd.labels[names.LABEL_SLURM_NODE]]
+            await kube.create(paths.pods(workloads.NAMESPACE), _pod_for(stack, slurmd, name, CROWD))
+        for name in held.values():
+            await timeline.first(handover.is_running(name), what=f"{name} Running", timeout_s=60)
+        jobs = {node: await asyncio.to_thread(handover.submit, stack, node) for node in held}
+        for slurmd in pods:
+            told = _told(held[slurmd.labels[names.LABEL_SLURM_NODE]])
+            await timeline.first(told, what="the pod is told to go", timeout_s=60)
+        for slurmd in pods:
+            await asyncio.to_thread(_down_and_resume, stack, slurmd)
+        await asyncio.to_thread(_wait_at_the_gate, stack, list(jobs.values()))
+        await asyncio.to_thread(stack.scontrol, "reconfigure")
+        for name in held.values():
+            await timeline.gone(name, timeout_s=CROWD.grace_s + 60)
+    for node, job in jobs.items():
+        start_s, _ = await asyncio.to_thread(handover.job_start, stack, job, timeout_s=240)
+        assert start_s > workloads.last_stamp_s(held[node]), f"job {job} began beside the pod on {node}"
+
+
+def _wait_at_the_gate(stack: Stack, jobs: Sequence[int]) -> None:
+    def all_do() -> bool:
+        found = {job: (told["JobState"], told["Reason"]) for job in jobs for told in [stack.job(job)]}
+        if any(told != ("RUNNING", "Prolog") for told in found.values()):
+            raise NotYet(str(found))
+        return True
+
+    wait(all_do, timeout_s=30, what="all jobs at the gate")
+
+
 async def test_a_node_without_pods_asks_nobody_and_loses_no_time(stack: Stack) -> None:
     slurmd = stack.slurmd_pods()[0]
     assert not _markers(stack, slurmd)
@@ -175,16 +216,17 @@ async def _gap_after(stack: Stack, fault: Fault, slurmd: Pod, manner: Manner) ->
         await timeline.first(handover.is_running(name), what=f"{name} Running", timeout_s=60)
         assert _markers(stack, slurmd)
         job = await asyncio.to_thread(handover.submit, stack, node)
-        told = await timeline.first(
-            lambda seen: seen.name == name and seen.new is not None and seen.new.is_deleting,
-            what=f"{name} is told to go",
-            timeout_s=60,
-        )
+        told = await timeline.first(_told(name), what=f"{name} is told to go", timeout_s=60)
         await asyncio.sleep(max(0.0, told.at_s + INTO_THE_HANDOVER_S - time.time()))
         await asyncio.to_thread(fault, stack, slurmd)
         await timeline.gone(name, timeout_s=manner.grace_s + 60)
     start_s, _ = await asyncio.to_thread(handover.job_start, stack, job, timeout_s=240)
     return start_s - workloads.last_stamp_s(name)
+
+
+def _told(name: str) -> Callable[[Sighting[Pod]], bool]:
+    """The change by which a pod is told to go."""
+    return lambda seen: seen.name == name and seen.new is not None and seen.new.is_deleting
 
 
 def _pod_for(stack: Stack, slurmd: Pod, name: str, manner: Manner) -> dict[str, object]:
