@@ -240,7 +240,7 @@ class GangLoop:
         until = time.perf_counter() + _LOOKS_S  # each template is judged anew, against all nodes
         for _ in range(min(len(self._to_look_at), _LOOKS_AT_ONCE)):
             entry = self._to_look_at.popleft()
-            if entry.state in (State.WAITING, State.SUBMITTED) and self._collector.is_concerned(entry):
+            if entry.state in (State.WAITING, State.SUBMITTED) and self._is_concerned(entry):
                 self._queue.add(entry.id)
             if time.perf_counter() > until:
                 break
@@ -249,6 +249,15 @@ class GangLoop:
         elif self._look_once_more:
             self._look_once_more = False
             self.nodes_changed()
+
+    def _is_concerned(self, entry: GangEntry) -> bool:
+        """Also when that cannot be told: the others are looked at all the same, and a pass says what is wrong."""
+        try:
+            return self._collector.is_concerned(entry)
+        except Exception as error:
+            self._metrics.failed_looks.inc()
+            self._log.warning("not judged anew", gang=str(entry.id), error=f"{type(error).__name__}: {error}")
+            return True
 
 
 def _again_s(entry: GangEntry, now: float) -> float | None:
