@@ -244,6 +244,7 @@ class Term:
             poll_s=self._settings.poll_seconds,
             clock=self._clock,
             on_change=self._loop.gang_changed,
+            on_states=self._notices.causes.saw,
         )
 
     def _slurm_answered(self, _: frozenset[str]) -> None:
