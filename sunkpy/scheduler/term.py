@@ -86,6 +86,7 @@ class Term:
         self._pods = self._notices.pods
         self._oddities = Oddities(pods=self._pods, metrics=metrics)
         self._cluster = self._make_cluster()
+        self._answered_at = clock()
         self._slurm_nodes.add_listener(self._slurm_answered)
         self._watches = self._make_watches(families)
         self._members = self._make_members(families)
@@ -249,7 +250,9 @@ class Term:
 
     def _slurm_answered(self, _: frozenset[str]) -> None:
         if self._slurm_nodes.problem is not None:  # the reads before this one failed
+            self._search.slurm_was_away(since=self._answered_at)
             self._loop.slurm_answers_again()
+        self._answered_at = self._clock()
 
 
 async def _work(queue: WorkQueue[GangId], loop: GangLoop, metrics: QueueMetrics) -> None:
