@@ -70,10 +70,8 @@ class Term:
         phases: PhaseRule | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._kube = kube
-        self._slurm = slurm
-        self._settings = settings
-        self._process = process
+        self._kube, self._slurm = kube, slurm
+        self._settings, self._process = settings, process
         self._metrics = metrics
         self._clock = clock
         self._ledger = Ledger(clock)

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from sunkpy.core.gang.identity import GangId
-from sunkpy.scheduler import loop
+from sunkpy.scheduler import looks
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.job_poll import JobPoller
 from sunkpy.scheduler.ledger import Ledger
@@ -115,7 +115,7 @@ async def test_only_gangs_to_which_a_change_of_a_node_matters_are_looked_at(worl
 
 
 async def test_a_change_of_a_node_while_all_are_looked_at_is_seen_too(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "_LOOKS_S", 0.0)  # one at a time
+    monkeypatch.setattr(looks, "_LOOKS_S", 0.0)  # one at a time
     async with leading(world, tmp_path):
         for number in range(40):
             world.add_pod(f"never-{number}", nodeSelector={"color": f"red-{number}"})
@@ -129,7 +129,7 @@ async def test_a_change_of_a_node_while_all_are_looked_at_is_seen_too(world, tmp
 
 
 async def test_a_look_at_who_waits_that_fails_does_not_end_all_others(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "_LOOKS_S", 0.0)  # one at a time
+    monkeypatch.setattr(looks, "_LOOKS_S", 0.0)  # one at a time
     failures: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["message"]))
     async with leading(world, tmp_path) as server:
