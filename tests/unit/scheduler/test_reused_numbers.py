@@ -219,3 +219,12 @@ async def test_strangers_that_were_read_long_before_slurm_was_away_are_not_read_
         search.slurm_was_away(since=now[0])
         assert list(await search_again()) == [GangId(namespace="default", name="web", uid="uid")]
         assert (asked_about(world, old), asked_about(world, young)) == (0, 1)
+
+
+async def test_a_pod_whose_number_is_proved_to_be_another_gangs_is_covered_anew_at_once(world, tmp_path):
+    async with leading(world, tmp_path, poll_seconds=NEVER_S) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.set_job(job_id, "RUNNING", nodes="n2", **OTHER_GANG)
+        await call("epilog", job_id, node=2)
+        await world.until(lambda: len(world.submissions) == 2)
+        assert (world.submissions[1]["required_nodes"], world.deleted) == (["n1"], [])
