@@ -36,6 +36,7 @@ _HAND_OVER_AGAIN_S = EVICT_AGAIN_S
 _ADMISSION_AGAIN_S = 0.3
 _REFUSED_AGAIN_S = 5.0
 _NEWS_AGAIN_S = 2.0
+_MOST_UNSEEN = 32
 _FICKLE_AGAIN_S = 5.0
 
 _OURS = frozenset({
@@ -99,6 +100,7 @@ class GangLoop:
             entry.sending = ()
         after = self._collector.known(entry) if actions else view
         self._note_ends(entry, after)
+        await self._forget_gone(entry)
         entry.fire()
         is_done = after.state is State.DONE and not self._members.has_left_out(id)
         if is_done:
@@ -153,6 +155,13 @@ class GangLoop:
                 self._log.warning("pod is not watched but there: its job stays", gang=str(entry.id), pod=pod.name)
                 return False
         return True
+
+    async def _forget_gone(self, entry: GangEntry) -> None:
+        """Of a gang whose pods are made anew again and again, when there are many: each is asked for once."""
+        seen = {pod.uid for pod in self._members.pods_of(entry.id)}
+        if len(entry.members) > len(seen) + _MOST_UNSEEN:
+            await self._pods.left_of(entry, id_of=self._members.resolve, but=seen)
+            entry.prune()
 
     def _note_ends(self, entry: GangEntry, view: GangView) -> None:
         """Forget jobs that are through. After one that ended before its pods were bound, wait before the next."""
