@@ -44,8 +44,9 @@ class _Candidates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndCauses:
-    """Remembers for a while which job was named for which nodes: a job that has all its nodes preempts no more. And which
-    jobs waited when a job was seen to be preempted: its preemptor may have begun before Slurm is asked.
+    """Remembers for a while which job was named for which nodes: a job that has all its nodes preempts no more.
+
+    And which jobs waited when a job was seen to be preempted: its preemptor may have begun before Slurm is asked.
     """
 
     def __init__(self, slurm: Slurm) -> None:

@@ -69,7 +69,7 @@ class JobSearch:
         return job, gang_of(job, scheduler=self._user)
 
     def slurm_was_away(self, *, since: float) -> None:
-        """It did not answer, from that moment (monotonic) on: the numbers of its last jobs may be those of others now."""
+        """It did not answer from then on (monotonic): the numbers of its last jobs may be those of others now."""
         until = since - _FORGETS_S
         self._nobodys = {id: at for id, at in self._nobodys.items() if at <= until}
 

@@ -72,5 +72,7 @@ class Looks:
             return self._collector.is_concerned(entry)
         except Exception as error:
             self._metrics.failed_looks.inc()
-            self._log.warning("not judged anew", gang=str(entry.id), error=f"{type(error).__name__}: {error}")
+            log = self._log.bind(gang=str(entry.id))
+            log.warning("not judged anew", error=f"{type(error).__name__}: {error}")
+            log.debug("trace", exc_info=error)
             return True

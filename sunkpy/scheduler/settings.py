@@ -12,7 +12,6 @@ from sunkpy.core.gang.families.generic import WorkloadRule
 from sunkpy.core.gang.options import is_user
 from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings
 
-
 _FREEING_S: Final = 30.0
 """What an epilog waits beyond the grace period of a pod: the eviction may be sent a second time (5 s), the kubelet may
 have to try twice to free what the pod held (10 s apart, and half of that more: `backOffPeriod`), and tells of it within

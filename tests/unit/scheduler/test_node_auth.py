@@ -134,7 +134,8 @@ async def flood(auth, serial):
     """Forged tokens that name every slurmd pod, from the address that all share."""
     for _ in range(50):
         for number in (1, 2, 3):
-            await ask(auth, token_of_slurmd(number, key=f"{FORGED} {next(serial)}"), node=f"n{number}", peer=ONE_ADDRESS)
+            forged = token_of_slurmd(number, key=f"{FORGED} {next(serial)}")
+            await ask(auth, forged, node=f"n{number}", peer=ONE_ADDRESS)
 
 
 async def test_slurmds_behind_one_address_whose_tokens_were_accepted_pass_while_one_there_forges(auth, clock):
