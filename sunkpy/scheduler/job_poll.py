@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
 from sunkpy.core.gang.identity import gang_of, is_anothers, parse_comment
 from sunkpy.core.model import hostlist
-from sunkpy.core.model.states import SlurmJob
+from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.scheduler.entries import GangEntry, JobEntry
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.metrics import SchedulerMetrics
@@ -28,7 +28,7 @@ _A_TURN = 1000
 class JobPoller:
     """Reads the states of all jobs each second while there is a job of ours, and tells the ledger.
 
-    `user` is the scheduler's own Slurm user.
+    `user` is the scheduler's own Slurm user. `on_states` is called with each answer, before anything follows from it.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class JobPoller:
         poll_s: float,
         clock: Callable[[], float],
         on_change: Callable[[GangEntry], None],
+        on_states: Callable[[Mapping[JobId, frozenset[str]]], None] = lambda _: None,
     ) -> None:
         self._slurm = slurm
         self._ledger = ledger
@@ -48,6 +49,7 @@ class JobPoller:
         self._poll_s = poll_s
         self._clock = clock
         self._on_change = on_change
+        self._on_states = on_states
         self._log = structlog.get_logger("jobs")
         self._read_at = clock()
         self.problem: str | None = None
@@ -69,6 +71,7 @@ class JobPoller:
         asked_at = self._clock()
         states = await self._slurm.jobs_state()
         self._read_at = asked_at
+        self._on_states(states)
         changed = await self._ledger.observe(states, asked_at=asked_at)
         wanted = await self._ledger.due.take(asked_at, started=_STARTED_PER_POLL, waiting=_WAITING_PER_POLL)
         # Of a job that has started nothing follows before it is known where.

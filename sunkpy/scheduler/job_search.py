@@ -19,6 +19,8 @@ from sunkpy.slurm.errors import NotFound
 
 _AT_ONCE = 8
 _A_TURN = 1000
+_FORGETS_S = 30.0
+"""What it was told in its last seconds is forgotten by a slurmctld that is killed; and how late that may be noticed."""
 
 
 class JobSearch:
@@ -32,7 +34,7 @@ class JobSearch:
         self._lock = asyncio.Lock()
         self._searched_at = float("-inf")
         self._found: dict[GangId, list[SlurmJob]] = {}
-        self._nobodys: set[JobId] = set()
+        self._nobodys: dict[JobId, float] = {}
         self._highest = 0
 
     async def find(self, id: GangId, *, sent_after: float) -> list[SlurmJob]:
@@ -66,6 +68,11 @@ class JobSearch:
         job = await self._slurm.job(id)
         return job, gang_of(job, scheduler=self._user)
 
+    def slurm_was_away(self, *, since: float) -> None:
+        """It did not answer from then on (monotonic): the numbers of its last jobs may be those of others now."""
+        until = since - _FORGETS_S
+        self._nobodys = {id: at for id, at in self._nobodys.items() if at <= until}
+
     async def _search(self) -> dict[GangId, list[SlurmJob]]:
         states = await self._slurm.jobs_state()
         self._forget_numbers(states)
@@ -98,12 +105,13 @@ class JobSearch:
             except NotFound:
                 continue
             if gang is None:
-                self._nobodys.add(id)
+                self._nobodys[id] = self._clock()
             else:
                 found.setdefault(gang, []).append(job)
 
     def _forget_numbers(self, states: Mapping[JobId, frozenset[str]]) -> None:
         """Of jobs that Slurm has forgotten, and all of them when it may have begun to count anew."""
         highest = max(states, default=0)
-        self._nobodys = self._nobodys & states.keys() if highest >= self._highest else set()
+        is_anew = highest < self._highest
+        self._nobodys = {} if is_anew else {id: at for id, at in self._nobodys.items() if id in states}
         self._highest = highest

@@ -18,10 +18,14 @@ _A_TURN = 1000
 
 
 class Ledger:
-    """The entries of one leader; `clock` is monotonic, in seconds. `due`: the jobs that are to be read in full."""
+    """The entries of one leader; `clock` is monotonic, in seconds. `due`: the jobs that are to be read in full.
+
+    `on_lost` is called with the gang whose job's number is another gang's now.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self.on_lost: Callable[[GangId], None] = lambda _: None
         self._gangs: dict[GangId, GangEntry] = {}
         self._by_job: dict[JobId, GangId] = {}
         self._generations: dict[GangId, set[GangId]] = {}
@@ -82,6 +86,7 @@ class Ledger:
         if owner is not None and owner is not entry:
             # Slurm began to count anew: the comment says whose job it is now.
             owner.jobs.pop(job, None)
+            self.on_lost(owner.id)
         self._by_job[job] = entry.id
         if job not in entry.jobs:
             entry.jobs[job] = JobEntry(

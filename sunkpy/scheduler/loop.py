@@ -6,9 +6,6 @@ happens in a pass, one at a time per gang.
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections import deque
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -29,6 +26,7 @@ from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.entries import GangEntry
 from sunkpy.scheduler.execute import EVICT_AGAIN_S, Executor
 from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.looks import Looks
 from sunkpy.scheduler.members import MemberIndex
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.pod_writer import PodWriter
@@ -37,11 +35,9 @@ from sunkpy.scheduler.submit import CANCEL_AGAIN_S, TELL_AGAIN_S
 _HAND_OVER_AGAIN_S = EVICT_AGAIN_S
 _ADMISSION_AGAIN_S = 0.3
 _REFUSED_AGAIN_S = 5.0
-_SPREAD_S = 0.5
 _NEWS_AGAIN_S = 2.0
+_MOST_UNSEEN = 32
 _FICKLE_AGAIN_S = 5.0
-_LOOKS_AT_ONCE = 1000
-_LOOKS_S = 0.01
 
 _OURS = frozenset({
     names.ANNOTATION_JOB_ID, names.ANNOTATION_ASKED, names.ANNOTATION_PLACED_ON, names.ANNOTATION_PLACE,
@@ -78,9 +74,7 @@ class GangLoop:
         self._policy = policy
         self._metrics = metrics
         self._clock = clock
-        self._nodes_are_due = False
-        self._look_once_more = False
-        self._to_look_at: deque[GangEntry] = deque()
+        self._looks = Looks(collector=collector, ledger=ledger, queue=queue, metrics=metrics)
         self._log = structlog.get_logger("scheduler")
 
     async def reconcile(self, id: GangId) -> float | None:
@@ -106,6 +100,7 @@ class GangLoop:
             entry.sending = ()
         after = self._collector.known(entry) if actions else view
         self._note_ends(entry, after)
+        await self._forget_gone(entry)
         entry.fire()
         is_done = after.state is State.DONE and not self._members.has_left_out(id)
         if is_done:
@@ -160,6 +155,13 @@ class GangLoop:
                 self._log.warning("pod is not watched but there: its job stays", gang=str(entry.id), pod=pod.name)
                 return False
         return True
+
+    async def _forget_gone(self, entry: GangEntry) -> None:
+        """Of a gang whose pods are made anew again and again, when there are many: each is asked for once."""
+        seen = {pod.uid for pod in self._members.pods_of(entry.id)}
+        if len(entry.members) > len(seen) + _MOST_UNSEEN:
+            await self._pods.left_of(entry, id_of=self._members.resolve, but=seen)
+            entry.prune()
 
     def _note_ends(self, entry: GangEntry, view: GangView) -> None:
         """Forget jobs that are through. After one that ended before its pods were bound, wait before the next."""
@@ -222,33 +224,8 @@ class GangLoop:
                 self._queue.add(entry.id)
 
     def nodes_changed(self) -> None:
-        """Gangs that wait may fit now, or no longer; a moment later, for nodes change in groups."""
-        if not self._nodes_are_due:
-            self._nodes_are_due = True
-            asyncio.get_running_loop().call_later(_SPREAD_S, self._look_at_all)
-
-    def _look_at_all(self) -> None:
-        self._nodes_are_due = False
-        if self._to_look_at:
-            self._look_once_more = True
-            return
-        self._to_look_at.extend(self._ledger)
-        self._wake_concerned()
-
-    def _wake_concerned(self) -> None:
-        """Those to whom a change of the nodes matters; a part of all at a time, for others have a turn as well."""
-        until = time.perf_counter() + _LOOKS_S  # each template is judged anew, against all nodes
-        for _ in range(min(len(self._to_look_at), _LOOKS_AT_ONCE)):
-            entry = self._to_look_at.popleft()
-            if entry.state in (State.WAITING, State.SUBMITTED) and self._collector.is_concerned(entry):
-                self._queue.add(entry.id)
-            if time.perf_counter() > until:
-                break
-        if self._to_look_at:
-            asyncio.get_running_loop().call_soon(self._wake_concerned)
-        elif self._look_once_more:
-            self._look_once_more = False
-            self.nodes_changed()
+        """Gangs that wait may fit now, or no longer."""
+        self._looks.nodes_changed()
 
 
 def _again_s(entry: GangEntry, now: float) -> float | None:

@@ -42,6 +42,7 @@ class SchedulerMetrics:
         self.illegal_moves = Counter(
             "sunkpy_scheduler_illegal_moves", "Observations that the life cycle does not explain.", registry=registry
         )
+        self.failed_looks = Counter("sunkpy_scheduler_failed_looks", "Looks at gangs that failed.", registry=registry)
         self.odd_objects = Counter(
             "sunkpy_scheduler_odd_objects", "Objects that could not be read, by kind.", ["kind"], registry=registry
         )

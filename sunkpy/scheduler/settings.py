@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from sunkpy.core import names
@@ -10,10 +12,16 @@ from sunkpy.core.gang.families.generic import WorkloadRule
 from sunkpy.core.gang.options import is_user
 from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings
 
+_FREEING_S: Final = 30.0
+"""What an epilog waits beyond the grace period of a pod: the eviction may be sent a second time (5 s), the kubelet may
+have to try twice to free what the pod held (10 s apart, and half of that more: `backOffPeriod`), and tells of it within
+ten more.
+"""
+
 
 class HooksSettings(Settings, frozen=True, kw_only=True):
     """Where prologs and epilogs call, the audience that their tokens must have, how long an epilog waits, and how long
-    pods may take to end meanwhile (0: a tenth less).
+    pods may take to end meanwhile (0: a tenth less, and `_FREEING_S` less). Of less than a minute half stays for that.
     """
 
     port: int = 8000
@@ -22,13 +30,24 @@ class HooksSettings(Settings, frozen=True, kw_only=True):
     longest_grace_seconds: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.longest_grace_seconds <= self.epilog_timeout_seconds:
-            raise ValueError("longestGraceSeconds: no epilog waits longer than epilogTimeoutSeconds")
+        longest, epilog_s = self.longest_grace_seconds, self.epilog_timeout_seconds
+        if epilog_s < 2:
+            raise ValueError(f"epilogTimeoutSeconds: no pod ends within {epilog_s:g} s: set 2 at least")
+        if not 0 <= longest <= self._most_s:
+            raise ValueError(
+                f"longestGraceSeconds: {longest} is too long, for the epilog gives up after {epilog_s:g} s, and a pod "
+                f"takes longer to be gone than to end: set {self._most_s} at most, or epilogTimeoutSeconds to "
+                f"{longest + _FREEING_S:.0f} at least"
+            )
 
     @property
     def longest_grace_s(self) -> int:
         """What a pod is given to end at most. The rest of the epilog's time is the kubelet's, to free what it held."""
-        return self.longest_grace_seconds or max(1, int(self.epilog_timeout_seconds * 0.9))
+        return self.longest_grace_seconds or min(int(self.epilog_timeout_seconds * 0.9), self._most_s)
+
+    @property
+    def _most_s(self) -> int:
+        return int(self.epilog_timeout_seconds - min(_FREEING_S, self.epilog_timeout_seconds / 2))
 
 
 class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):

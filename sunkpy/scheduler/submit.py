@@ -84,6 +84,7 @@ class JobWriter:
                 job = await self._hand_over(entry, request)
         except (errors.Unreachable, errors.Malformed) as error:
             entry.uncertain_since = self._clock()
+            self._search.slurm_was_away(since=entry.uncertain_since)
             raise self._failed(entry, error, first_s=_LATE_SUBMIT_S) from error
         except errors.SlurmError as error:
             raise self._failed(entry, error, first_s=_REJECTED_FIRST_S) from error
@@ -142,13 +143,15 @@ class JobWriter:
 
     async def exclude(self, entry: GangEntry, action: act.UpdateExcluded) -> None:
         """Replace the nodes that a pending job must not use."""
+        job = entry.jobs[action.job]
         try:
-            user = self._as(entry.jobs[action.job].user)
             async with self._queuing:
-                await self._slurm.exclude_nodes(action.job, action.excluded, user=user)
+                if not await self._is_still(entry, job):
+                    return  # the poll tells
+                await self._slurm.exclude_nodes(action.job, action.excluded, user=self._as(job.user))
         except (errors.AlreadyDone, errors.NotFound, errors.Rejected) as error:
             self._log.warning("job not updated", job=action.job, error=error.message)
-        entry.jobs[action.job].exclude(action.excluded)
+        job.exclude(action.excluded)
 
     async def change(self, entry: GangEntry, action: act.UpdateTerms) -> str | None:
         """Change a pending job; Slurm's words when it refuses, and the job stays as it is; None: it is not there."""

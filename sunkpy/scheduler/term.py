@@ -70,14 +70,13 @@ class Term:
         phases: PhaseRule | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._kube = kube
-        self._slurm = slurm
-        self._settings = settings
-        self._process = process
+        self._kube, self._slurm = kube, slurm
+        self._settings, self._process = settings, process
         self._metrics = metrics
         self._clock = clock
         self._ledger = Ledger(clock)
         self._queue: WorkQueue[GangId] = WorkQueue("gangs", is_urgent=self._ledger.is_urgent)
+        self._ledger.on_lost = self._queue.add
         self._search = JobSearch(slurm, user=settings.slurm.user, ledger=self._ledger, clock=clock)
         self._slurm_nodes = NodeCache(slurm, poll_s=_NODES_EACH_S)
         self._notices = Notices(
@@ -86,6 +85,7 @@ class Term:
         self._pods = self._notices.pods
         self._oddities = Oddities(pods=self._pods, metrics=metrics)
         self._cluster = self._make_cluster()
+        self._answered_at = clock()
         self._slurm_nodes.add_listener(self._slurm_answered)
         self._watches = self._make_watches(families)
         self._members = self._make_members(families)
@@ -244,11 +244,14 @@ class Term:
             poll_s=self._settings.poll_seconds,
             clock=self._clock,
             on_change=self._loop.gang_changed,
+            on_states=self._notices.causes.saw,
         )
 
     def _slurm_answered(self, _: frozenset[str]) -> None:
         if self._slurm_nodes.problem is not None:  # the reads before this one failed
+            self._search.slurm_was_away(since=self._answered_at)
             self._loop.slurm_answers_again()
+        self._answered_at = self._clock()
 
 
 async def _work(queue: WorkQueue[GangId], loop: GangLoop, metrics: QueueMetrics) -> None:

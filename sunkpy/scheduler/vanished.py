@@ -10,7 +10,8 @@ containers have ended.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from typing import Final
 
 import msgspec
@@ -38,6 +39,7 @@ class Vanished:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._gone: dict[str, list[_Gone]] = {}
+        self._ends: list[tuple[float, str]] = []
         self.job_of: Callable[[Pod], JobId | None] = noted_job
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
@@ -50,9 +52,15 @@ class Vanished:
         elif given_s == 0 and is_over(new):
             self._note(old, wait_s=TEARDOWN_S)
 
+    def __len__(self) -> int:
+        return sum(len(gone) for gone in self._gone.values())
+
     def _note(self, pod: Pod, *, wait_s: float) -> None:
-        gone = _Gone(pod, self.job_of(pod), self._clock() + wait_s)
-        self._gone.setdefault(pod.spec.node_name, []).append(gone)
+        now, node = self._clock(), pod.spec.node_name
+        while self._ends and self._ends[0][0] <= now:  # nobody may ever ask again about a node that has left
+            self._on(heappop(self._ends)[1])
+        self._gone.setdefault(node, []).append(_Gone(pod, self.job_of(pod), now + wait_s))
+        heappush(self._ends, (now + wait_s, node))
 
     def keeps(self, node: str, job: JobId | None = None) -> str | None:
         """What is still waited for on a node, of one job or of any; None when nothing."""
@@ -66,11 +74,8 @@ class Vanished:
         """Seconds until less is waited for there; infinite when nothing is."""
         return min((gone.until - self._clock() for gone in self._on(node)), default=float("inf"))
 
-    def _on(self, node: str) -> Iterator[_Gone]:
-        if node not in self._gone:
-            return
-        left = [gone for gone in self._gone[node] if gone.until > self._clock()]
-        self._gone[node] = left
-        if not left:
-            del self._gone[node]
-        yield from left
+    def _on(self, node: str) -> Sequence[_Gone]:
+        left = [gone for gone in self._gone.pop(node, ()) if gone.until > self._clock()]
+        if left:
+            self._gone[node] = left
+        return left

@@ -38,8 +38,10 @@ access: {{ toJson .Values.scheduler.access }}
 annotatedAccess: {{ .Values.scheduler.annotatedAccess }}
 gpuResources: {{ toJson .Values.scheduler.gpuResources }}
 {{- $longest := int .Values.hooks.longestGraceSeconds }}
-{{- if gt $longest (int .Values.hooks.epilogTimeoutSeconds) }}{{ fail "hooks.longestGraceSeconds: no epilog waits longer than hooks.epilogTimeoutSeconds" }}{{ end }}
-hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ int .Values.hooks.epilogTimeoutSeconds }}, longestGraceSeconds: {{ $longest }}}
+{{- $epilog := int .Values.hooks.epilogTimeoutSeconds }}
+{{- $most := sub $epilog (min 30 (div (add1 $epilog) 2)) }}
+{{- if gt $longest (int $most) }}{{ fail (printf "hooks.longestGraceSeconds: %d is too long, for the Epilog gives up after %d s, and a pod takes longer to be gone than to end: set %d at most, or hooks.epilogTimeoutSeconds to %d at least" $longest $epilog $most (add $longest 30)) }}{{ end }}
+hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ $epilog }}, longestGraceSeconds: {{ $longest }}}
 {{- end }}
 
 {{- define "slurm.accountsConfig" -}}

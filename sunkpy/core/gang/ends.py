@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.model import hostlist
-from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.core.model.states import JobId, SlurmJob, is_job_running
 
 NEWEST_PENDING: Final = 50
 """The preemptor is looked for among this many of the newest pending jobs: each costs one request."""
@@ -88,6 +88,17 @@ def pending_to_look_at(states: Mapping[JobId, frozenset[str]]) -> tuple[JobId, .
     return tuple(sorted(pending, reverse=True)[:NEWEST_PENDING])
 
 
+def begun_to_look_at(states: Mapping[JobId, frozenset[str]], waited: Iterable[JobId]) -> tuple[JobId, ...]:
+    """Those that waited and hold nodes now, newest first, at most as many as of those that wait."""
+    begun = (job for job in waited if is_job_running(states.get(job, frozenset())))
+    return tuple(sorted(begun, reverse=True)[:NEWEST_PENDING])
+
+
+def is_preempted(state: frozenset[str]) -> bool:
+    """The job gave way to another."""
+    return "PREEMPTED" in state
+
+
 def choose_preemptor(
     candidates: Iterable[SlurmJob],
     *,
@@ -96,9 +107,9 @@ def choose_preemptor(
     tiers: Mapping[str, int],
     named: Mapping[JobId, frozenset[str]],
 ) -> SlurmJob | None:
-    """The pending job for which Slurm makes room on `node`: planned there if Slurm says so, else the first in line.
+    """The job for which Slurm makes room on `node`: planned there if Slurm says so, else the first in line.
 
-    One that has the node by now is the one: the candidates waited when they were chosen.
+    One that has the node by now is the one: the candidates waited when they were chosen. Of several it is not known.
     Only a job of a higher tier than that of the `preempted` one can be meant (preempt/partition_prio).
 
     Args:
@@ -109,7 +120,7 @@ def choose_preemptor(
     higher = [job for job in candidates if _tier(job, tiers) > above]
     begun = [job for job in higher if job.is_running and node in hostlist.expand(job.nodes)]
     if begun:
-        return begun[0]
+        return begun[0] if len(begun) == 1 else None
     usable = [job for job in higher if job.is_pending and _may_use(job, node, tiers, named)]
     planned = [job for job in usable if node in hostlist.expand(job.scheduled_nodes) or node in job.required_nodes]
     return min(planned or usable, key=lambda job: (-_tier(job, tiers), -job.priority, job.id), default=None)

@@ -25,7 +25,7 @@ from sunkpy.core.gang.access import Rule
 from sunkpy.core.gang.families import FAMILIES
 from sunkpy.core.gang.owners import kinds_read
 from sunkpy.operator.settings import OperatorSettings
-from sunkpy.scheduler.settings import SchedulerSettings
+from sunkpy.scheduler.settings import HooksSettings, SchedulerSettings
 from sunkpy.syncer.settings import SyncerSettings
 from tests.unit.charts.rendering import CHARTS, ROOT, Manifest, Refused, of_kind, render, run_helm
 
@@ -492,6 +492,30 @@ def test_no_pod_is_given_longer_to_end_than_an_epilog_waits():
     hooks = {"epilogTimeoutSeconds": 100, "longestGraceSeconds": 50}
     config = of_kind(render("slurm", {"hooks": hooks}), "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
     assert msgspec.yaml.decode(config, type=SchedulerSettings).hooks.longest_grace_s == 50
+
+
+@pytest.mark.parametrize(("epilog_s", "most_s"), [(3600, 3570), (61, 31), (60, 30), (59, 29), (9, 4), (2, 1)])
+def test_the_longest_grace_leaves_the_kubelet_time_before_the_epilog_gives_up(epilog_s: int, most_s: int):
+    says = f"hooks.longestGraceSeconds: {most_s + 1} is too long.*set {most_s} at most, or .*to {most_s + 31} at least"
+    with pytest.raises(Refused, match=says):
+        render("slurm", {"hooks": {"epilogTimeoutSeconds": epilog_s, "longestGraceSeconds": most_s + 1}})
+    with pytest.raises(ValueError, match=says.removeprefix("hooks.")):
+        HooksSettings(epilog_timeout_seconds=epilog_s, longest_grace_seconds=most_s + 1)
+    hooks = {"epilogTimeoutSeconds": epilog_s, "longestGraceSeconds": most_s}
+    config = of_kind(render("slurm", {"hooks": hooks}), "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
+    assert msgspec.yaml.decode(config, type=SchedulerSettings).hooks.longest_grace_s == most_s
+
+
+@pytest.mark.parametrize(("epilog_s", "given_s"), [(3600, 3240), (300, 270), (100, 70), (9, 4), (2, 1)])
+def test_a_grace_that_nobody_set_leaves_the_kubelet_time_as_well(epilog_s: int, given_s: int):
+    assert HooksSettings(epilog_timeout_seconds=epilog_s).longest_grace_s == given_s
+
+
+def test_an_epilog_that_waits_for_nothing_is_refused():
+    with pytest.raises(Refused, match="epilogTimeoutSeconds"):
+        render("slurm", {"hooks": {"epilogTimeoutSeconds": 1}})
+    with pytest.raises(ValueError, match="epilogTimeoutSeconds: no pod ends within 1 s: set 2 at least"):
+        HooksSettings(epilog_timeout_seconds=1)
 
 
 @pytest.mark.parametrize("name", ["prolog.sh", "epilog.sh"])

@@ -11,7 +11,7 @@ import pytest
 
 from sunkpy.core.gang.access import Rule
 from sunkpy.core.gang.identity import parse_comment
-from sunkpy.scheduler import loop, members, membership, owner_watch
+from sunkpy.scheduler import looks, members, membership, owner_watch
 from tests.unit.scheduler import world as world_module
 from tests.unit.scheduler.test_owners import add
 from tests.unit.scheduler.world import World, leading
@@ -470,7 +470,7 @@ async def settled(world, cases):
 
 
 async def test_what_cannot_be_is_told_once_and_costs_the_others_nothing(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "_SPREAD_S", 0.0)
+    monkeypatch.setattr(looks, "_SPREAD_S", 0.0)
     expected = {case: note for case, (_, note) in CASES.items()}
     async with leading(world, tmp_path):
         for case, (build, _) in CASES.items():

@@ -1,12 +1,13 @@
 """Many pods at once: who does not wait for them, and what is asked once for all."""
 
+import asyncio
 import time
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from sunkpy.core.gang.identity import GangId
-from sunkpy.scheduler import loop
+from sunkpy.scheduler import looks
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.job_poll import JobPoller
 from sunkpy.scheduler.ledger import Ledger
@@ -114,7 +115,7 @@ async def test_only_gangs_to_which_a_change_of_a_node_matters_are_looked_at(worl
 
 
 async def test_a_change_of_a_node_while_all_are_looked_at_is_seen_too(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "_LOOKS_S", 0.0)  # one at a time
+    monkeypatch.setattr(looks, "_LOOKS_S", 0.0)  # one at a time
     async with leading(world, tmp_path):
         for number in range(40):
             world.add_pod(f"never-{number}", nodeSelector={"color": f"red-{number}"})
@@ -125,6 +126,24 @@ async def test_a_change_of_a_node_while_all_are_looked_at_is_seen_too(world, tmp
             node = world.api.objects["nodes", "", f"node-{number}"]
             world.put("nodes", node | {"metadata": node["metadata"] | {"labels": {"pool": f"blue-{number}"}}})
         await world.until(lambda: len(world.submissions) == 3)
+
+
+async def test_a_look_at_who_waits_that_fails_does_not_end_all_others(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(looks, "_LOOKS_S", 0.0)  # one at a time
+    failures: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["message"]))
+    async with leading(world, tmp_path) as server:
+        for number in range(3):
+            world.add_pod(f"picky-{number}", nodeSelector={"pool": f"blue-{number}"})
+        await world.until(lambda: len(world.notes("FailedScheduling")) == 3)
+        node = world.api.objects["nodes", "", "node-3"]
+        labels = {"metadata": node["metadata"] | {"labels": {"pool": "blue-1"}}}
+        world.put("nodes", node | labels | {"status": {"allocatable": {"cpu": "plenty"}}})
+        metrics = server._metrics
+        await world.until(lambda: failures or metrics.failed_looks._value.get())
+        world.put("nodes", node | labels)
+        await world.until(lambda: len(world.submissions) == 1)
+        assert failures == []
 
 
 async def test_one_poll_tells_where_all_jobs_run_that_have_started(world, tmp_path):

@@ -282,6 +282,19 @@ async def test_places_are_held_before_their_pods_are_there_and_taken_in_the_orde
         assert world.submissions == [job]
 
 
+async def test_pods_that_are_made_anew_again_and_again_are_not_remembered_for_ever(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "_MOST_UNSEEN", 3)
+    async with leading(world, tmp_path, families=WITH_BAND) as server, hook_client(server) as call:
+        job_id = await start_band(world, call, ("n2", 2), ("n1", 1))
+        for number in range(10):
+            add_band(world, "worker", 1, f"worker-1-{number}")
+            await world.until(lambda number=number: len(world.bindings) == number + 2)
+            world.pod_is_gone(f"worker-1-{number}")
+        entry = server.hooks._ledger.by_job(job_id)
+        await world.until(lambda: len(entry.members) <= 4)
+        assert (world.cancelled, len(world.submissions)) == ([], 1)
+
+
 async def test_a_replacement_takes_the_place_again_once_the_pod_before_it_is_gone(world, tmp_path):
     async with leading(world, tmp_path, families=WITH_BAND) as server, hook_client(server) as call:
         await start_band(world, call, ("n2", 2), ("n1", 1))

@@ -30,10 +30,10 @@ async def test_an_evicted_pod_has_no_longer_than_its_epilog_waits(world, tmp_pat
     settings = HooksSettings(epilog_timeout_seconds=100)
     async with leading(world, tmp_path, hooks=settings) as server, hook_client(server) as call:
         job_id = await bound_pod(world, call, terminationGracePeriodSeconds=A_DAY_S)
-        await world.until(lambda: "it is given 90 s" in "".join(world.notes("GraceTooLong")))
+        await world.until(lambda: "it is given 70 s" in "".join(world.notes("GraceTooLong")))
         world.set_job(job_id, "CANCELLED", nodes="n1")
         await world.until(lambda: world.deleted == ["web"])
-        assert grace_s(world) == 90
+        assert grace_s(world) == 70
 
 
 async def test_a_pod_that_its_owner_told_to_go_in_a_day_goes_in_time_when_its_job_ends(world, tmp_path):

@@ -125,3 +125,36 @@ async def test_an_address_that_is_left_in_peace_is_no_suspect_any_more(auth, wor
         await ask(auth, token_of_slurmd(1, key=f"{FORGED} {serial}"))
     clock.now += 120.0
     assert await ask(auth, token_of_slurmd(2), node="n2") == 200
+
+
+ONE_ADDRESS = "192.0.2.1"
+
+
+async def flood(auth, serial):
+    """Forged tokens that name every slurmd pod, from the address that all share."""
+    for _ in range(50):
+        for number in (1, 2, 3):
+            forged = token_of_slurmd(number, key=f"{FORGED} {next(serial)}")
+            await ask(auth, forged, node=f"n{number}", peer=ONE_ADDRESS)
+
+
+async def test_slurmds_behind_one_address_whose_tokens_were_accepted_pass_while_one_there_forges(auth, clock):
+    """Their calls come through a gateway, or a proxy that masquerades."""
+    serial, honest = itertools.count(), {number: token_of_slurmd(number) for number in (1, 2, 3)}
+    for number, token in honest.items():
+        assert await ask(auth, token, node=f"n{number}", peer=ONE_ADDRESS) == 200
+    for _ in range(3):
+        clock.now += 61.0  # what was accepted is asked about again
+        await flood(auth, serial)
+        assert await ask(auth, token_of_slurmd(2, key=FORGED), node="n2", peer=ONE_ADDRESS) == 429
+        for number, token in honest.items():
+            assert await ask(auth, token, node=f"n{number}", peer=ONE_ADDRESS) == 200
+
+
+async def test_a_renewed_token_behind_such_an_address_waits_until_it_is_left_in_peace(auth, clock):
+    """Nothing but its signature tells it from a forged one."""
+    await flood(auth, itertools.count())
+    renewed = token_of_slurmd(2, left_s=3000)
+    assert await ask(auth, renewed, node="n2", peer=ONE_ADDRESS) == 429
+    clock.now += 1.0
+    assert await ask(auth, renewed, node="n2", peer=ONE_ADDRESS) == 200

@@ -1,6 +1,13 @@
 import pytest
 
-from sunkpy.core.gang.ends import NEWEST_PENDING, cause_of_end, choose_preemptor, named, pending_to_look_at
+from sunkpy.core.gang.ends import (
+    NEWEST_PENDING,
+    begun_to_look_at,
+    cause_of_end,
+    choose_preemptor,
+    named,
+    pending_to_look_at,
+)
 from sunkpy.core.model.states import SlurmJob
 
 TIERS = {"low": 1, "high": 10}
@@ -64,6 +71,17 @@ def test_a_job_that_has_begun_there_meanwhile_is_the_one():
     begun = pending(2, state=frozenset({"RUNNING"}), nodes="n[1-2]")
     assert choose(pending(1, priority=50), begun).id == 2
     assert choose(pending(1), pending(2, state=frozenset({"RUNNING"}), nodes="n2")).id == 1
+
+
+def test_of_several_that_have_begun_there_none_is_named():
+    assert choose(*(pending(id, state=frozenset({"RUNNING"}), nodes="n1") for id in (1, 2)), pending(3)) is None
+
+
+def test_of_those_that_waited_the_newest_that_hold_nodes_are_looked_at():
+    states = {id: frozenset({"RUNNING", "CONFIGURING"}) for id in range(200)} | {500: frozenset({"PENDING"})}
+    states |= {501: frozenset({"COMPLETED"})}
+    assert begun_to_look_at(states, [1, 3, 500, 501, 502]) == (3, 1)
+    assert begun_to_look_at(states, range(1, 200)) == tuple(range(199, 199 - NEWEST_PENDING, -1))
 
 
 @pytest.mark.parametrize(

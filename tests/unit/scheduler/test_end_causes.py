@@ -1,0 +1,79 @@
+"""Which job took the place of one that was preempted, when it has begun by the time Slurm is asked."""
+
+import contextlib
+
+import pytest
+
+from sunkpy.scheduler.end_causes import EndCauses
+from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
+from tests.unit.scheduler.world import World, connections, leading
+
+ABOVE = {"comment": "", "user": "alice", "partition": "high"}
+
+
+@pytest.fixture
+def world():
+    world = World()
+    world.add_node(1)
+    return world
+
+
+async def test_a_preemptor_that_has_begun_before_slurm_is_asked_is_named(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        preempted = await bound_pod(world, call)
+        preemptor = world.slurm.add_job("PENDING", **ABOVE)
+        world.api.before_delete = lambda: world.set_job(preemptor, "RUNNING", "CONFIGURING", nodes="n1")
+        world.set_job(preempted, "PREEMPTED", "COMPLETING", nodes="n1")
+        (note,) = await world.until(lambda: world.notes("PreemptionByScheduler"))
+        assert f"preempted by Slurm job {preemptor} (user alice, partition high); the pod is evicted" in note
+
+
+async def test_who_was_on_the_node_before_the_preemption_is_not_named(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        preempted = await bound_pod(world, call)
+        world.slurm.add_job("RUNNING", nodes="n1", **ABOVE)
+        world.set_job(preempted, "PREEMPTED", "COMPLETING", nodes="n1")
+        (note,) = await world.until(lambda: world.notes("PreemptionByScheduler"))
+        assert note == f"Slurm job {preempted} was preempted; the pod is evicted"
+
+
+@contextlib.asynccontextmanager
+async def asking(world, tmp_path):
+    """The causes, and how they see what Slurm says now."""
+    async with connections(world, tmp_path) as (_, slurm, _):
+        causes = EndCauses(slurm)
+
+        async def see():
+            causes.saw(await slurm.jobs_state())
+
+        yield causes, see
+
+
+async def test_who_began_beside_a_job_before_that_was_preempted_is_not_named(world, tmp_path):
+    """It waited when another job was preempted, and in an answer that is older than the preemption."""
+    preempted = frozenset({"PREEMPTED"})
+    async with asking(world, tmp_path) as (causes, see):
+        earlier, later = (world.slurm.add_job("RUNNING", comment="", nodes="n1") for _ in range(2))
+        beside = world.slurm.add_job("PENDING", **ABOVE)
+        world.set_job(earlier, "PREEMPTED", nodes="n1")
+        await see()
+        await causes.of(earlier, known=preempted)
+        await causes.of(later, known=preempted)
+        world.set_job(beside, "RUNNING", nodes="n1")
+        world.set_job(later, "PREEMPTED", nodes="n1")
+        await see()
+        await causes.of(later, known=preempted)
+        found = await causes.by_whom({earlier: "n1", later: "n1"})
+        assert {job: preemptor.id for job, preemptor in found.items()} == {earlier: beside}
+
+
+async def test_who_waited_and_runs_elsewhere_or_may_not_preempt_is_not_named(world, tmp_path):
+    async with asking(world, tmp_path) as (causes, see):
+        job = world.slurm.add_job("PREEMPTED", comment="", nodes="n1")
+        elsewhere = world.slurm.add_job("PENDING", **ABOVE)
+        equal = world.slurm.add_job("PENDING", comment="", user="alice")
+        await see()
+        await causes.of(job, known=frozenset({"PREEMPTED"}))
+        world.set_job(elsewhere, "RUNNING", nodes="n2")
+        world.set_job(equal, "RUNNING", nodes="n1")
+        assert await causes.by_whom({job: "n1"}) == {}

@@ -1,0 +1,32 @@
+"""Pods that were deleted by force are remembered as long as their containers may run."""
+
+from sunkpy.core.model.objects import Meta, Pod, PodSpec
+from sunkpy.scheduler.vanished import TEARDOWN_S, Vanished
+
+
+def deleted_by_force(vanished, name, node):
+    spec = PodSpec(node_name=node, termination_grace_period_seconds=30)
+    vanished.update(Pod(metadata=Meta(name=name, namespace="default", uid=name), spec=spec), None)
+
+
+def test_pods_on_nodes_that_nobody_asks_about_any_more_are_forgotten():
+    now = [1000.0]
+    vanished = Vanished(clock=lambda: now[0])
+    for number in range(100):
+        now[0] += 10.0
+        deleted_by_force(vanished, f"web-{number}", f"node-{number}")
+    assert len(vanished) == 4
+    assert vanished.keeps("node-99") == "pod default/web-99 was deleted by force: its containers have 40 s to end"
+    assert vanished.left_s("node-97") == 30.0 + TEARDOWN_S - 20.0
+    assert (vanished.keeps("node-0"), vanished.left_s("node-0")) == (None, float("inf"))
+
+
+def test_of_several_on_a_node_the_one_that_ends_first_is_forgotten_alone():
+    now = [1000.0]
+    vanished = Vanished(clock=lambda: now[0])
+    for name in ("first", "second", "third"):
+        deleted_by_force(vanished, name, "node-1")
+        now[0] += 15.0
+    deleted_by_force(vanished, "elsewhere", "node-2")
+    assert len(vanished) == 3
+    assert "default/second" in vanished.keeps("node-1")
