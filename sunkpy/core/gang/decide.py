@@ -37,7 +37,6 @@ from sunkpy.core.gang.outcome import has_succeeded
 from sunkpy.core.gang.places import explain_missing
 from sunkpy.core.gang.request import Policy, plan_cover, plan_job, plan_terms
 from sunkpy.core.gang.room import Sitting, find_outgrown
-from sunkpy.core.gang.slots import may_have_asked
 from sunkpy.core.gang.terms import find_change
 from sunkpy.core.gang.view import GangView, JobView, holds_its_node, is_over
 from sunkpy.core.model import matching
@@ -368,7 +367,7 @@ def _is_for(view: GangView, gang: Gang, job: JobView) -> bool:
     """The job has as many slots as the gang wants now, as far as Slurm has told."""
     if view.pins and not explain_missing(gang):
         return not job.tasks or job.tasks == len(set(view.pins.values()))
-    return not job.tasks or bool(view.pins) or may_have_asked(gang, job.tasks, job.layout, job.rooms(job.layout))
+    return bool(view.pins) or view.may_be_for(job)
 
 
 def _declared_anew(gang: Gang, job: JobView) -> str:

@@ -211,8 +211,9 @@ def _shared(gang: Gang, layout: Layout, rooms: Mapping[str, Room]) -> dict[Place
     asks = {
         name: Room(cpus=whole_cpus(needs), memory_mib=quantity.mib_up(needs["memory"])) for name, needs in least.items()
     }
-    # Heaviest first. Of a role without pods it may not be known how heavy it is.
+    # The heaviest has the slots. While it is not known of each role how heavy it is, that may be any.
     around = sorted((r for r in gang.roles if r.places), key=lambda role: size_of(least[role.name]), reverse=True)
+    around = around[:1] if all(role.members or role.elsewhere or role.shape for role in around) else around
     has = _Parts(slots=tasks, count=parts, each=each)
     several = (_fitted(_packed_around(gang, role, tasks), role.name, asks, has) for role in around)
     return max(several, key=lambda of: sum(slot < tasks for slot in of.values()))

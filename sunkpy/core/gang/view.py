@@ -10,7 +10,7 @@ from sunkpy.core.gang.gang import Gang, extra_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.places import Seat, assign, find_places
-from sunkpy.core.gang.slots import Place, plan_slots
+from sunkpy.core.gang.slots import Place, may_have_asked, plan_slots
 from sunkpy.core.gang.terms import Terms
 from sunkpy.core.model import states as slurm_states
 from sunkpy.core.model.gres import Indices
@@ -224,6 +224,13 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
             return {}
         layout, holding = self._lies(self.gang, job)
         return find_places(self.gang, layout, job.rooms(layout), holding=holding)
+
+    def may_be_for(self, job: JobView) -> bool:
+        """The job has the slots that the gang wants now, as far as Slurm has told."""
+        if self.gang is None or not job.tasks:
+            return True
+        layout, _ = self._lies(self.gang, job)
+        return may_have_asked(self.gang, job.tasks, layout, job.rooms(layout))
 
     def _lies(self, gang: Gang, job: JobView) -> tuple[Layout, dict[str, str]]:
         """How the job lies on its nodes, and which of them members have, or name."""

@@ -58,7 +58,7 @@ class Course:
         self.has_larger |= more_cpus > 0
 
     def shrink(self, role, away):
-        """The last place of a role goes, with its pod; of those who are away there stay:"""
+        """The last place of a role goes, and its pod; returned are those of `away` that may come back."""
         if self.places[role] > 1:
             self.places[role], self.has_shrunk = self.places[role] - 1, True
             last = (role, self.places[role])
@@ -106,7 +106,7 @@ class Course:
             nodes=tuple(node for node, _ in self.layout),
             tasks=self.request.tasks,
             cpus_per_task=self.request.cpus_per_task,
-            layout=self.layout,
+            layout=self.layout if self.is_told or len(set(dict(self.layout).values())) > 1 else (),
             room=self.rooms if self.is_told else {},
         )
         bound_to = 7 if self.is_started else None
