@@ -160,7 +160,7 @@ class Course:
             assert not matching.shortfalls(counted, has), (node, [pod.name for pod in there])
 
     def must_sit(self, uid):
-        """The job was made for a pod of this place, as large as this one, and it can be known how."""
+        """The job was made for a pod of this place, as large as this one."""
         role, index, _ = self.pods[uid]
         early = [name for name in self.places if name != list(self.places)[-1]]
         has_new_before = any(self.places[name] != self.made_for[name] for name in early)
@@ -171,8 +171,6 @@ class Course:
 AMOUNTS = st.tuples(st.integers(1, 6), st.sampled_from([64, 300, 1024, 4000]), st.sampled_from([0, 0, 1, 4]))
 ASKS = AMOUNTS.map(lambda each: {"cpu": str(each[0]), "memory": f"{each[1]}Mi", GPU: str(each[2])})
 LIMITS = st.sampled_from([{}, {}, {"one_per_node": True}, {"one_domain": HOSTNAME}])
-
-
 EVENTS = ["settle", "grow", "less", "gone", "gone", "back", "larger", "told"]
 
 
