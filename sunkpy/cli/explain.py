@@ -244,6 +244,7 @@ class Explainer:
             reason="" if job.state_reason == "None" else job.state_reason,
             nodes=tuple(hostlist.expand(job.nodes)),
             tasks=job.tasks,
+            cpus_per_task=job.cpus_per_task,
             layout=job.layout,
             room=job.room,
             excluded=job.excluded_nodes,

@@ -84,6 +84,7 @@ class JobEntry:
     reason: str = ""
     nodes: tuple[str, ...] = ()
     tasks: int = 0
+    cpus_per_task: int = 0
     layout: Layout = ()
     devices: dict[str, Indices] = field(default_factory=dict)
     room: dict[str, Room] = field(default_factory=dict)
@@ -123,6 +124,7 @@ class JobEntry:
             reason=self.reason,
             nodes=self.nodes,
             tasks=self.tasks,
+            cpus_per_task=self.cpus_per_task,
             layout=self.layout,
             devices=self.devices,
             room=self.room,
@@ -202,7 +204,8 @@ class JobEntry:
         self.user, self.is_unproved = job.user, False
         self.reason = "" if job.state_reason == "None" else job.state_reason
         self.nodes = nodes
-        self.tasks, self.layout, self.devices, self.room = job.tasks, job.layout, job.devices, job.room
+        self.tasks, self.cpus_per_task = job.tasks, job.cpus_per_task
+        self.layout, self.devices, self.room = job.layout, job.devices, job.room
         self.required = job.required_nodes
         self.excluded = tuple(sorted(job.excluded_nodes))
         self.terms = self.terms or terms_of(job)
@@ -238,6 +241,7 @@ class JobEntry:
             self.reason,
             self.nodes,
             self.tasks,
+            self.cpus_per_task,
             self.layout,
             self.devices,
             self.room,

@@ -272,6 +272,7 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
             scheduled_nodes=self.scheduled_nodes,
             node_count=self.node_count.value,
             tasks=self.tasks.value,
+            cpus_per_task=self.cpus_per_task.value,
             layout=self.layout,
             devices=self.devices,
             room=self.room,

@@ -31,6 +31,7 @@ CONSTRUCTORS = ("__init__", "__new__")
 NO_MODULE = {
     "core/accounts/test_settles.py",  # the invariants over all of core.accounts
     "core/gang/families/test_courses.py",  # the invariants over all families
+    "core/gang/test_uneven.py",  # the invariants over slots, places, room and what is decided of them
     "core/mirror/test_pod_watch.py",  # what the mirror makes of a watch that is away
     "core/mirror/test_settles.py",  # the invariant over all of core.mirror
     "core/nodeset/test_settles.py",  # the invariant over all of core.nodeset

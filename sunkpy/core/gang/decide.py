@@ -37,7 +37,6 @@ from sunkpy.core.gang.outcome import has_succeeded
 from sunkpy.core.gang.places import explain_missing
 from sunkpy.core.gang.request import Policy, plan_cover, plan_job, plan_terms
 from sunkpy.core.gang.room import Sitting, find_outgrown
-from sunkpy.core.gang.slots import may_have_asked, still_asks
 from sunkpy.core.gang.terms import find_change
 from sunkpy.core.gang.view import GangView, JobView, holds_its_node, is_over
 from sunkpy.core.model import matching
@@ -307,7 +306,7 @@ def _take_places(view: GangView, gang: Gang, job: JobView, policy: Policy) -> li
 
 def _has_no_room(view: GangView, gang: Gang, job: JobView) -> bool:
     """Who has no seat will not have one: the job was made for others, or for fewer than there are places now."""
-    has_fewer = job.tasks < gang.places and not _is_for(view, gang, job)
+    has_fewer = job.tasks < gang.places and not all(view.places(job).values())
     return view.covers_only(job) or ((view.is_cover(job) or has_fewer) and not _is_any_leaving(gang))
 
 
@@ -368,7 +367,7 @@ def _is_for(view: GangView, gang: Gang, job: JobView) -> bool:
     """The job has as many slots as the gang wants now, as far as Slurm has told."""
     if view.pins and not explain_missing(gang):
         return not job.tasks or job.tasks == len(set(view.pins.values()))
-    return not job.tasks or bool(view.pins) or may_have_asked(gang, job.tasks)
+    return bool(view.pins) or view.may_be_for(job)
 
 
 def _declared_anew(gang: Gang, job: JobView) -> str:
@@ -376,8 +375,7 @@ def _declared_anew(gang: Gang, job: JobView) -> str:
 
 
 def _tend_pending(view: GangView, gang: Gang, job: JobView, policy: Policy) -> list[GangAction]:
-    is_for = _is_for(view, gang, job) and (not job.tasks or bool(view.pins) or still_asks(gang, job.tasks))
-    if gang.is_sized and not is_for:
+    if gang.is_sized and not _is_for(view, gang, job):
         return [Cancel(job=job.id, why=_declared_anew(gang, job))]
     actions: list[GangAction] = []
     # What keeps a gang in one place is not known either while nobody can tell what it looks like.

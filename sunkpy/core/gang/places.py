@@ -18,6 +18,7 @@ from sunkpy.core import names
 from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role
 from sunkpy.core.gang.slots import Place, packing
 from sunkpy.core.model.layout import Layout
+from sunkpy.core.model.room import Room
 
 
 class Seat(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,15 +33,16 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.place[0]}/{self.place[1]}"
 
 
-def assign(gang: Gang, layout: Layout, holding: Mapping[str, str]) -> dict[str, Seat]:
+def assign(gang: Gang, layout: Layout, rooms: Mapping[str, Room], *, holding: Mapping[str, str]) -> dict[str, Seat]:
     """Seats by uid, of members that have nodes and of those that may take one now.
 
     A member that finds no free place, or none of which the job has a node, has no seat.
 
     Args:
+        rooms: what the job has of each of its nodes, as far as Slurm has said.
         holding: the Slurm node of each member that has one and has not ended, by uid; empty where it is not known.
     """
-    slots = packing(gang, sum(count for _, count in layout))
+    slots = packing(gang, layout, rooms)
     taken = _held(gang, slots, layout, holding)
     nodes = _nodes(slots, layout, taken, holding)
     for role in gang.roles:
@@ -54,9 +56,11 @@ def assign(gang: Gang, layout: Layout, holding: Mapping[str, str]) -> dict[str, 
     return {uid: msgspec.structs.replace(seat, node=holding.get(uid, seat.node)) for uid, seat in seats.items()}
 
 
-def find_places(gang: Gang, layout: Layout, holding: Mapping[str, str]) -> dict[Place, str]:
+def find_places(
+    gang: Gang, layout: Layout, rooms: Mapping[str, Room], *, holding: Mapping[str, str]
+) -> dict[Place, str]:
     """The node of each place, whether there is a pod for it or not; empty where the job has none. As in `assign`."""
-    slots = packing(gang, sum(count for _, count in layout))
+    slots = packing(gang, layout, rooms)
     nodes = _nodes(slots, layout, _held(gang, slots, layout, holding), holding)
     return {place: nodes.get(slot, "") for place, slot in slots.items()}
 
@@ -166,12 +170,16 @@ def _nodes(
     """
     nodes: dict[int, str] = {}
     left = dict(layout)
+    used: set[tuple[int, str]] = set()
     for place, member in taken.items():
-        if holding[member.pod.uid] in ("", *left):
-            nodes.setdefault(slots[place], holding[member.pod.uid])
+        node = holding[member.pod.uid]
+        if not node or node in left:
+            nodes.setdefault(slots[place], node)
+            used.add((slots[place], node))
     seated = {member.pod.uid for member in taken.values()}
     standing = [node for uid, node in holding.items() if uid not in seated]
-    for node in (*nodes.values(), *standing):
+    # Places of one slot, on two nodes: the job was made for another shape, and each of them has a slot there.
+    for node in (*(node for _, node in used), *standing):
         left[node] = left.get(node, 0) - 1
     free = iter(_expanded((node, left[node]) for node, _ in layout))
     for slot in sorted(set(slots.values())):

@@ -18,7 +18,10 @@ import msgspec
 
 from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role
 from sunkpy.core.model import matching, quantity
+from sunkpy.core.model.layout import Layout
 from sunkpy.core.model.objects import PodSpec
+from sunkpy.core.model.room import Room
+from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility, size_of
 from sunkpy.core.placement.needs import MINIMUM_MEMORY_MIB, whole_cpus
 
@@ -42,6 +45,14 @@ class Slots(msgspec.Struct, frozen=True, kw_only=True):
         return (self.count * devices, self.count * cpus, self.count * memory)
 
 
+class _Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job has, in `count` equal parts: one for each of its slots, or one for all. No memory: none is counted."""
+
+    slots: int
+    count: int
+    each: Room
+
+
 def plan_slots(gang: Gang, eligibility: Eligibility | None = None) -> Slots:
     """The shape that asks for least, of those whose slots fit a node.
 
@@ -55,33 +66,33 @@ def plan_slots(gang: Gang, eligibility: Eligibility | None = None) -> Slots:
     return min(_shapes(gang), key=rank)
 
 
-def packing(gang: Gang, tasks: int) -> dict[Place, int]:
-    """In which slot each place is, in the shape that a job of so many tasks was submitted with.
+def packing(gang: Gang, layout: Layout, rooms: Mapping[str, Room]) -> dict[Place, int]:
+    """In which slot each place is under a job that lies so; one that has none is numbered beyond them.
 
-    Asked for every prolog of a gang, so the pods' requests are looked at only where the number does not tell.
+    The gang may be another than the job was made for, and how many slots there are does not tell which shape it has: a
+    gang of a leader and four workers, each in a slot of its own, that has grown to five workers has as many slots as
+    workers, too. What tells is how large they are: places share slots if so more of them have one. A job of which that
+    is not known has places that share slots if the gang as it is now would be asked for in so many.
+
+    Args:
+        rooms: what the job has, by Slurm node.
     """
-    of_such = [role for role in gang.roles if role.places == tasks]
-    if gang.one_per_node or tasks == gang.places or not of_such:
-        return {place: at for at, place in enumerate(places_of(gang))}
-    return _packed_around(gang, of_such[0] if len(of_such) == 1 else _heaviest(gang))
+    tasks = sum(count for _, count in layout)
+    # Every prolog of a gang asks: the pods' requests are looked at only where places may share slots.
+    if 0 < tasks < gang.places and len(gang.roles) > 1 and not gang.one_per_node:
+        try:
+            shared = _shared(gang, layout, rooms)
+        except quantity.BadQuantity:
+            shared = {}
+        if sum(slot < tasks for slot in shared.values()) > tasks:
+            return shared
+    return {place: at for at, place in enumerate(places_of(gang))}
 
 
-def may_have_asked(gang: Gang, tasks: int) -> bool:
-    """A job of so many tasks is one for the gang as it is declared now.
-
-    Raises:
-        quantity.BadQuantity: a request is not a quantity.
-    """
-    return tasks == gang.places or (not gang.one_per_node and tasks == _heaviest(gang).places)
-
-
-def still_asks(gang: Gang, tasks: int) -> bool:
-    """As `may_have_asked`, of a job that waits, and costs nothing but its turn if it is submitted anew.
-
-    Where a slot for each place asks for least no job is packed, whatever the nodes: so many tasks as the heaviest role
-    has places are one for each place of a gang that has grown since, and no slot has room for two.
-    """
-    return tasks == gang.places or (may_have_asked(gang, tasks) and plan_slots(gang).count == tasks)
+def may_have_asked(gang: Gang, tasks: int, layout: Layout = (), rooms: Mapping[str, Room] | None = None) -> bool:
+    """A job of so many tasks is one for the gang as it is declared now; `layout` and `rooms` once it has nodes."""
+    slots = packing(gang, layout or (("", tasks),), rooms or {})
+    return tasks == gang.places or set(slots.values()) == set(range(tasks))
 
 
 def places_of(gang: Gang) -> list[Place]:
@@ -161,7 +172,8 @@ def _shapes(gang: Gang) -> list[Slots]:
     alone = Slots(count=len(needs), needs=largest(needs.values()), of={place: at for at, place in enumerate(needs)})
     if gang.one_per_node or len(gang.roles) < 2 or not needs:
         return [alone]
-    of = _packed_around(gang, _heaviest(gang))
+    heaviest = _heaviest(gang)
+    of = _packed_around(gang, heaviest, heaviest.places)
     sums: dict[int, matching.Amounts] = {}
     for place, slot in of.items():
         sums[slot] = matching.added(sums.get(slot, {}), needs[place])
@@ -175,13 +187,58 @@ def _heaviest(gang: Gang) -> Role:
     return next(role for role in gang.roles if role.name == heaviest or not needs)
 
 
-def _packed_around(gang: Gang, heaviest: Role) -> dict[Place, int]:
-    """A slot for each place of that role; the others are put into them in turn."""
+def _packed_around(gang: Gang, heaviest: Role, count: int) -> dict[Place, int]:
+    """A slot for each place of that role; the others are put into `count` of them in turn."""
     others = iter(range(gang.places))
-    return {
-        (name, index): index if name == heaviest.name else next(others) % heaviest.places
-        for name, index in places_of(gang)
+    return {(name, index): index if name == heaviest.name else next(others) % count for name, index in places_of(gang)}
+
+
+def _shared(gang: Gang, layout: Layout, rooms: Mapping[str, Room]) -> dict[Place, int]:
+    """As `packing`, where the places of one role have a slot each and the others share these, as many as they hold."""
+    tasks = sum(count for _, count in layout)
+    here = [(rooms.get(node, Room()), count) for node, count in layout]
+    if any(not room.cpus for room, _ in here):
+        plan = plan_slots(gang)
+        return plan.of if plan.count == tasks else {}
+    # One that had to be on one node was asked for as a whole, whatever is in which slot.
+    parts = 1 if gang.one_domain == HOSTNAME and len(here) == 1 else tasks
+    each = Room(
+        cpus=min(room.cpus // (count * parts // tasks) for room, count in here),
+        memory_mib=min(room.memory_mib // (count * parts // tasks) for room, count in here),
+    )
+    # Each as the smallest of its role: whether a larger one fits is seen when it comes (`sunkpy.core.gang.room`).
+    least = {role.name: _least(role) for role in gang.roles if role.places}
+    asks = {
+        name: Room(cpus=whole_cpus(needs), memory_mib=quantity.mib_up(needs["memory"])) for name, needs in least.items()
     }
+    # The heaviest has the slots. While it is not known of each role how heavy it is, that may be any.
+    around = sorted((r for r in gang.roles if r.places), key=lambda role: size_of(least[role.name]), reverse=True)
+    around = around[:1] if all(role.members or role.elsewhere or role.shape for role in around) else around
+    has = _Parts(slots=tasks, count=parts, each=each)
+    several = (_fitted(_packed_around(gang, role, tasks), role.name, asks, has) for role in around)
+    return max(several, key=lambda of: sum(slot < tasks for slot in of.values()))
+
+
+def _fitted(of: dict[Place, int], heaviest: str, asks: Mapping[str, Room], has: _Parts) -> dict[Place, int]:
+    """Those of the other roles that find no room left are numbered beyond all slots."""
+    cpus, memory_mib = [has.each.cpus] * has.count, [has.each.memory_mib] * has.count
+    beyond = len(of) + has.slots
+    for place in sorted(of, key=lambda place: place[0] != heaviest):
+        at, wants = of[place] % has.count, asks[place[0]]
+        has_room = wants.cpus <= cpus[at] and (not has.each.memory_mib or wants.memory_mib <= memory_mib[at])
+        if place[0] != heaviest and not has_room:
+            of[place] = beyond = beyond + 1
+        elif of[place] < has.slots:
+            cpus[at] -= wants.cpus
+            memory_mib[at] -= wants.memory_mib
+    return of
+
+
+def _least(role: Role) -> matching.Amounts:
+    """The least that pods of the role ask for, resource by resource; before any is there, what its template says."""
+    apart = [rounded(matching.pod_requests(member.pod.spec)) for member in role.elsewhere[:1]]
+    known = [*_rounded_needs(role).values()] or _shape(role.shape) or apart or [rounded({})]
+    return {name: min(each.get(name, 0) for each in known) for name in known[0]}
 
 
 def _shape(spec: PodSpec | None) -> list[matching.Amounts]:

@@ -10,7 +10,7 @@ from sunkpy.core.gang.gang import Gang, extra_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.lifecycle import State
 from sunkpy.core.gang.places import Seat, assign, find_places
-from sunkpy.core.gang.slots import Place, plan_slots
+from sunkpy.core.gang.slots import Place, may_have_asked, plan_slots
 from sunkpy.core.gang.terms import Terms
 from sunkpy.core.model import states as slurm_states
 from sunkpy.core.model.gres import Indices
@@ -35,9 +35,9 @@ _BEFORE_SCRIPT = frozenset({"CONFIGURING", "POWER_UP_NODE", "STAGE_OUT"})
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A placeholder job. `state` is empty until Slurm has told it once.
 
-    `tasks` is how many slots it asked for, `layout` how they lie on its nodes, `devices` which GRES it has there and
-    `room` how much of all: 0 and empty where Slurm did not say. `terms` are those that it waits on, None until they are
-    known; `refused_terms` others that Slurm would not have.
+    `tasks` is how many slots it asked for, of `cpus_per_task` each, `layout` how they lie on its nodes, `devices` which
+    GRES it has there and `room` how much of all: 0 and empty where Slurm did not say. `terms` are those that it waits
+    on, None until they are known; `refused_terms` others that Slurm would not have.
     `prologs` and `epilogs` are the Slurm nodes whose hook has called for this job; `missing` counts fresh answers of
     Slurm, one after another, that did not contain the job. `is_cancelled`: Slurm has taken our order to end it, and its
     state may not show it yet. `is_allocation`: it has no script. `is_unproved`: Slurm has it without what shows that
@@ -49,6 +49,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     nodes: tuple[str, ...] = ()
     tasks: int = 0
+    cpus_per_task: int = 0
     layout: Layout = ()
     devices: dict[str, Indices] = {}
     room: dict[str, Room] = {}
@@ -115,6 +116,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     def may_wait(self) -> bool:
         """In the queue, unless Slurm or one of its nodes has told otherwise."""
         return self.is_pending or not (self.state or self.prologs or self.missing)
+
+    def rooms(self, layout: Layout) -> dict[str, Room]:
+        """What it has of each node: by Slurm's word, and before that at least the cpus that it asked for."""
+        return {node: self.room.get(node) or Room(cpus=count * self.cpus_per_task) for node, count in layout}
 
     @property
     def is_script_running(self) -> bool:
@@ -206,7 +211,8 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
         """Where the members are or go under this job, by uid."""
         if self.gang is None:
             return {}
-        seats = assign(self.gang, *self._lies(self.gang, job))
+        layout, holding = self._lies(self.gang, job)
+        seats = assign(self.gang, layout, job.rooms(layout), holding=holding)
         if not self.covers_only(job):
             return seats
         holding = self.holding
@@ -214,7 +220,17 @@ class GangView(msgspec.Struct, frozen=True, kw_only=True):
 
     def places(self, job: JobView) -> dict[Place, str]:
         """The node of each place under this job; empty where it has none."""
-        return find_places(self.gang, *self._lies(self.gang, job)) if self.gang is not None else {}
+        if self.gang is None:
+            return {}
+        layout, holding = self._lies(self.gang, job)
+        return find_places(self.gang, layout, job.rooms(layout), holding=holding)
+
+    def may_be_for(self, job: JobView) -> bool:
+        """The job has the slots that the gang wants now, as far as Slurm has told."""
+        if self.gang is None or not job.tasks:
+            return True
+        layout, _ = self._lies(self.gang, job)
+        return may_have_asked(self.gang, job.tasks, layout, job.rooms(layout))
 
     def _lies(self, gang: Gang, job: JobView) -> tuple[Layout, dict[str, str]]:
         """How the job lies on its nodes, and which of them members have, or name."""

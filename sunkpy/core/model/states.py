@@ -173,9 +173,10 @@ def holds_something(state: frozenset[str]) -> bool:
 class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job as slurmctld reports it. `nodes` and `scheduled_nodes` in Slurm's range syntax.
 
-    `tasks` is what was asked for, 0 when Slurm does not say; `layout` how they lie on the nodes, `devices` which GRES
-    it has on each, `room` how much of all there is, once it has them. `time_limit_min`: None when it is the
-    partition's, 0 when there is none. Its owner may write the `comment`, nobody below an operator the `admin_comment`.
+    `tasks`, of `cpus_per_task` each, is what was asked for, 0 when Slurm does not say; `layout` how they lie on the
+    nodes, `devices` which GRES it has on each, `room` how much of all there is, once it has them. `time_limit_min`:
+    None when it is the partition's, 0 when there is none. Its owner may write the `comment`, nobody below an operator
+    the `admin_comment`.
     `is_batch`: it has a script; one without is an allocation.
     """
 
@@ -199,6 +200,7 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     scheduled_nodes: str = ""
     node_count: int = 0
     tasks: int = 0
+    cpus_per_task: int = 0
     layout: Layout = ()
     devices: dict[str, Indices] = {}
     room: dict[str, Room] = {}

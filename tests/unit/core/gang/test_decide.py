@@ -12,6 +12,7 @@ from sunkpy.core.gang.actions import (
     Finish,
     NoteDevices,
     Report,
+    SetApart,
     Submit,
     UpdateExcluded,
     Warn,
@@ -148,8 +149,16 @@ def test_an_uneven_gang_that_grows_in_the_queue_until_its_workers_are_as_many_as
     assert cancel == Cancel(job=7, why="its owner wants 6 pods now, and the job has 5 slots")
 
 
-@pytest.mark.xfail(strict=True, reason="by its tasks alone the job looks like one whose leader shares a slot")
-def test_a_leader_that_is_made_again_takes_its_place_though_its_gang_has_grown_since():
+@pytest.mark.parametrize(
+    "slurm_says",
+    [
+        {"room": {f"n{number}": Room(cpus=4, memory_mib=4096, gres={}) for number in range(5)}, "cpus_per_task": 4},
+        {"room": {f"n{number}": Room(cpus=4, memory_mib=4096, gres={}) for number in range(5)}},
+        {"cpus_per_task": 4},
+        {},
+    ],
+)
+def test_a_leader_that_is_made_again_takes_its_place_though_its_gang_has_grown_since(slurm_says):
     grown = band(5)
     nodes = [f"n{number}" for number in range(5)]
     pods = [
@@ -157,11 +166,12 @@ def test_a_leader_that_is_made_again_takes_its_place_though_its_gang_has_grown_s
         for number, pod in enumerate(grown.members)
     ]
     placed = {pod.uid: nodes[number] for number, pod in enumerate(pods) if pod.spec.node_name}
-    room = {node: Room(cpus=4, memory_mib=4096, gres={}) for node in nodes}
-    runs = job("RUNNING", tasks=5, nodes=tuple(nodes), layout=tuple((node, 1) for node in nodes), room=room)
+    runs = job("RUNNING", tasks=5, nodes=tuple(nodes), layout=tuple((node, 1) for node in nodes), **slurm_says)
     known = GangView(id=grown.id, gang=assemble(grown.id, pods), jobs=(runs,), bound_to=7, placed=placed)
-    bound = [each for action in decide_gang(known, POLICY) if isinstance(action, Bind) for each in action.bindings]
+    actions = decide_gang(known, POLICY)
+    bound = [each for action in actions if isinstance(action, Bind) for each in action.bindings]
     assert [(each.pod.name, each.slurm_node) for each in bound] == [("leader-0", "n0")]
+    assert [action.pod.name for action in actions if isinstance(action, SetApart)] == ["worker-5"]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def worker(index, *, gpus=1, nics=0, node="", noted=""):
 def share(members, devices, layout):
     gang = Gang(id=ID, roles=(Role(name="worker", places=len(members), first=1, members=tuple(members)),))
     holding = {m.pod.uid: m.pod.spec.node_name for m in members if m.pod.spec.node_name}
-    return assign_devices(gang, assign(gang, layout, holding), devices, gpu_resources=RESOURCES)
+    return assign_devices(gang, assign(gang, layout, {}, holding=holding), devices, gpu_resources=RESOURCES)
 
 
 def test_members_share_the_devices_of_each_node_in_seat_order():

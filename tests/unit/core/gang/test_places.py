@@ -27,7 +27,7 @@ def gang(*members, places=4):
 
 
 def seats(gang, holding=None, layout=LAYOUT):
-    found = assign(gang, layout, holding or {})
+    found = assign(gang, layout, {}, holding=holding or {})
     return {uid: (seat.note, seat.node) for uid, seat in found.items()}
 
 
@@ -159,7 +159,7 @@ def crowds(draw):
 @given(crowds())
 def test_nobody_moves_no_place_is_taken_twice_and_no_node_is_overfull(crowd):
     gang, layout, holding = crowd
-    found = assign(gang, layout, holding)
+    found = assign(gang, layout, {}, holding=holding)
     assert len({seat.place for seat in found.values()}) == len(found)
     by_uid = {m.pod.uid: m.pod for role in gang.roles for m in role.members}
     for uid, seat in found.items():

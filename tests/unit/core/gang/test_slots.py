@@ -5,6 +5,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sunkpy.core.gang.gang import Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
@@ -13,6 +14,7 @@ from sunkpy.core.gang.request import Policy, plan_job
 from sunkpy.core.gang.slots import may_have_asked, needs_by_place, packing, places_of, plan_slots
 from sunkpy.core.model import matching
 from sunkpy.core.model.layout import spread
+from sunkpy.core.model.room import Room
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.pods import make_pod
@@ -88,12 +90,42 @@ def test_what_was_added_to_some_pods_of_a_role_is_held_for_the_others_too():
 
 
 @pytest.mark.parametrize(
-    ("tasks", "slots", "is_ours"), [(2, [0, 0, 1], True), (3, [0, 1, 2], True), (1, [0, 0, 0], False)]
+    ("tasks", "slots", "is_ours"), [(2, [0, 0, 1], True), (3, [0, 1, 2], True), (1, [0, 1, 2], False)]
 )
-def test_the_shape_of_a_running_job_is_known_by_its_tasks(tasks, slots, is_ours):
+def test_before_slurm_has_said_how_large_they_are_the_number_of_slots_tells_the_shape(tasks, slots, is_ours):
     uneven = gang(role("launcher", 1, {"cpu": "1"}), role("worker", 2, {"cpu": "4", GPU: "8"}))
-    assert list(packing(uneven, tasks).values()) == slots
+    assert list(packing(uneven, (("n1", tasks),), {}).values()) == slots
     assert may_have_asked(uneven, tasks) is is_ours
+
+
+SHARED = Room(cpus=5, memory_mib=4096, gres={"gpu": 8})
+ALONE = Room(cpus=4, memory_mib=4096, gres={"gpu": 8})
+
+
+@pytest.mark.parametrize(
+    ("launchers", "workers", "rooms", "slots", "is_ours"),
+    [
+        (1, 2, [SHARED, SHARED], [0, 0, 1], True),
+        (1, 3, [SHARED, SHARED], [0, 0, 1, 2], False),  # workers came: the launcher stays with the first of them
+        (2, 2, [SHARED, SHARED], [0, 1, 0, 1], True),  # there is room for a launcher beside each
+        (1, 2, [ALONE, ALONE], [0, 1, 2], False),  # one of each had a slot of its own
+        (1, 2, [ALONE, SHARED], [0, 1, 2], False),
+        (1, 2, [Room(cpus=5), Room(cpus=5)], [0, 0, 1], True),  # of memory and GPUs Slurm has not said
+        (1, 2, [replace(SHARED, memory_mib=128)] * 2, [0, 1, 2], False),
+    ],
+)
+def test_places_share_slots_that_hold_them(launchers, workers, rooms, slots, is_ours):
+    uneven = gang(role("launcher", launchers, {"cpu": "1"}), role("worker", workers, {"cpu": "4", GPU: "8"}))
+    layout = tuple((f"n{number}", 1) for number, _ in enumerate(rooms))
+    of = dict(zip(("n0", "n1"), rooms, strict=True))
+    assert list(packing(uneven, layout, of).values()) == slots
+    assert may_have_asked(uneven, 2, layout, of) is is_ours
+
+
+def test_who_finds_no_room_in_a_shared_slot_leaves_the_others_there():
+    uneven = gang(role("launcher", 3, {"cpu": "1"}), role("worker", 2, {"cpu": "4"}))
+    slots = packing(uneven, (("n0", 1), ("n1", 1)), {"n0": SHARED, "n1": SHARED})
+    assert [slot if slot < 2 else None for slot in slots.values()] == [0, 1, None, 0, 1]
 
 
 def test_a_gang_that_must_be_on_one_node_is_asked_for_exactly():
@@ -131,7 +163,7 @@ def test_every_place_has_a_slot_and_no_slot_is_too_small(roles, one_per_node):
     shaped = gang(*roles, one_per_node=one_per_node)
     needs, slots = needs_by_place(shaped), plan_slots(shaped)
     assert set(slots.of) == set(places_of(shaped))
-    assert packing(shaped, slots.count) == slots.of
+    assert packing(shaped, (("n1", slots.count),), {}) == slots.of
     assert may_have_asked(shaped, slots.count)
     for slot in range(slots.count):
         inside = [needs[place] for place, at in slots.of.items() if at == slot]
@@ -197,7 +229,7 @@ def held(job, tasks):
 def asked_on(shaped, job, counts):
     """What the pods that are there ask, by the number of the node of their place."""
     node_of_slot = [node for node, count in enumerate(counts) for _ in range(count)]
-    slots = packing(shaped, job.tasks)
+    slots = packing(shaped, (("n1", job.tasks),), {})
     asked = [{} for _ in counts]
     for each in shaped.roles:
         for member in each.members:
