@@ -71,6 +71,7 @@ def measure(*, quick: bool, sizes: Sequence[int] = ()) -> list[report.Figure]:
             found.append(broken_off(size, str(error)))
             break
         reached = size
+        report.save("scale", [*found, measured_up_to(reached)])  # the next one takes longer, and may be ended before
     unfit = [not_run(size, needed_mib=need, free_mib=free) for size, need in planned.too_large.items()]
     return [*found, *unfit, measured_up_to(reached)]
 
