@@ -72,7 +72,8 @@ class JobEntry:
     else as Slurm has it; `turn`: how often it was changed. `user`: whose it is. `is_unproved`: nothing shows that the
     scheduler has submitted it. `is_allocation`: it has no script. `read_at`: when it was last asked for in full;
     `as_of`: when the newest of the answers was asked for. `is_doubted`: its number was listed without its nodes, and it
-    is not read yet whether that is still this job. `filed`: its number in `DueJobs`; `on_change` is called with it when
+    is not read yet whether that is still this job. `runs_again`: Slurm has said so since an epilog proved that it ended,
+    for slurmctld was killed and has forgotten the end. `filed`: its number in `DueJobs`; `on_change` is called with it when
     Slurm was asked about it, was told something, or has said something new.
     """
 
@@ -102,6 +103,7 @@ class JobEntry:
     noted: bool = False
     reappeared: bool = False
     is_doubted: bool = False
+    runs_again: bool = False
     proved: set[str] = field(default_factory=set)
     read_at: float = float("-inf")
     as_of: float = float("-inf")
@@ -137,6 +139,7 @@ class JobEntry:
             is_cancelled=self.cancelled_at is not None,
             is_allocation=self.is_allocation,
             is_unproved=self.is_unproved,
+            runs_again=self.runs_again,
         )
 
     def observe(self, state: frozenset[str] | None, *, asked_at: float, is_read: bool = False) -> bool:
@@ -162,6 +165,7 @@ class JobEntry:
             self.is_doubted, self.missing = True, 0
         else:
             self.state, self.missing, self.is_doubted = state, 0, False
+            self.runs_again = bool(self.epilogs) and states.is_job_running(state)
             if "PENDING" in state:
                 # Queued again: the hooks of its first run are over.
                 self.prologs.clear()

@@ -94,6 +94,18 @@ async def test_the_job_of_a_pod_that_finished_while_nobody_led_ends_with_its_exi
         assert world.cancelled == []
 
 
+async def test_a_job_that_ended_and_that_a_killed_slurmctld_takes_for_running_again_is_cancelled(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.set_job(job_id, "PREEMPTED", "COMPLETING", nodes="n1")
+        epilog = asyncio.ensure_future(call("epilog", job_id))
+        await world.until(lambda: world.deleted == ["web"])
+        world.set_job(job_id, "RUNNING", nodes="n1")
+        await world.until(lambda: world.cancelled == [job_id])
+        world.pod_is_gone()
+        assert await epilog == (200, {"done": True})
+
+
 async def test_the_gate_is_open_where_pods_hold_their_node(world, tmp_path):
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         job_id = await bound_pod(world, call)
