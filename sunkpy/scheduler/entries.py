@@ -67,14 +67,15 @@ class MemberEntry:
 
 @dataclass(slots=True)
 class JobEntry:
-    """One placeholder job. `noted`: its end has been counted; `reappeared`: the id is back after Slurm forgot it;
-    `proved`: nodes of which Slurm itself has said that the job has them. `terms`: as it was submitted or changed last,
-    else as Slurm has it; `turn`: how often it was changed. `user`: whose it is. `is_unproved`: nothing shows that the
-    scheduler has submitted it. `is_allocation`: it has no script. `read_at`: when it was last asked for in full;
-    `as_of`: when the newest of the answers was asked for. `is_doubted`: its number was listed without its nodes, and it
-    is not read yet whether that is still this job. `runs_again`: Slurm has said so since an epilog proved that it ended,
-    for slurmctld was killed and has forgotten the end. `filed`: its number in `DueJobs`; `on_change` is called with it when
-    Slurm was asked about it, was told something, or has said something new.
+    """One placeholder job. `told_at`, `heard_at`: when it was first told to end, and when Slurm answered to that;
+    `noted`: its end has been counted; `reappeared`: the id is back after Slurm forgot it; `proved`: nodes of which
+    Slurm itself has said that the job has them. `terms`: as it was submitted or changed last, else as Slurm has it;
+    `turn`: how often it was changed. `user`: whose it is. `is_unproved`: nothing shows that the scheduler has
+    submitted it. `is_allocation`: it has no script. `read_at`: when it was last asked for in full; `as_of`: when the
+    newest of the answers was asked for. `is_doubted`: its number was listed without its nodes, and it is not read yet
+    whether that is still this job. `runs_again`: Slurm has said so since an epilog proved that it ended, for slurmctld
+    was killed and has forgotten the end. `filed`: its number in `DueJobs`; `on_change` is called with it when Slurm
+    was asked about it, was told something, or has said something new.
     """
 
     id: JobId
@@ -98,6 +99,7 @@ class JobEntry:
     missing: int = 0
     is_allocation: bool = False
     told_at: float | None = None
+    heard_at: float | None = None
     last_told_at: float = 0.0
     cancelled_at: float | None = None
     noted: bool = False
@@ -135,7 +137,7 @@ class JobEntry:
             prologs=frozenset(self.prologs) - frozenset(self.epilogs),
             epilogs=frozenset(self.epilogs),
             missing=self.missing,
-            told_s_ago=None if self.told_at is None else now - self.told_at,
+            told_s_ago=None if self.told_at is None else now - (self.heard_at or now),
             is_cancelled=self.cancelled_at is not None,
             is_allocation=self.is_allocation,
             is_unproved=self.is_unproved,
