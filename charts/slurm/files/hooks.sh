@@ -49,6 +49,8 @@ ask_until_done() {
   while :; do
     body=$(ask "$question" "${4:-}")
     status=${body##*$'\n'} body=${body%$'\n'*}
+    # An answer may be cut off, or that of somebody who has the leader's address by now.
+    [[ $status != 20[02] || $body =~ ^\{.*\"done\":\ *(true|false).*\}$ ]] || status+=", not the scheduler's words"
     case $status in
       200) return 0 ;;
       202) pause=0.1 heard=$SECONDS refused='' why="not done after $limit s" ;;
