@@ -10,7 +10,7 @@ from collections.abc import Callable
 from sunkpy.core.gang.identity import gang_of, is_anothers, parse_comment
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import SlurmJob
-from sunkpy.scheduler.calls import Denied, Forgotten, HookCall
+from sunkpy.scheduler.calls import Forgotten, HookCall, NotThere
 from sunkpy.scheduler.entries import GangEntry, JobEntry
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.slurm import Slurm
@@ -31,7 +31,7 @@ class Claims:
 
         Raises:
             Forgotten: neither Slurm nor the ledger knows that job, or its number is another job's now.
-            Denied: Slurm has not given that job to that node.
+            NotThere: Slurm has not given that job to that node.
             SlurmError: Slurm could not be asked.
         """
         meant = parse_comment(call.gang)
@@ -55,7 +55,7 @@ class Claims:
             raise Forgotten
         nodes = tuple(hostlist.expand(job.nodes))
         if call.node not in nodes:
-            raise Denied(403, f"Slurm has not given job {job.id} to {call.node}: it is {_where(job)}")
+            raise NotThere(f"Slurm has not given job {job.id} to {call.node}: it is {_where(job)}")
         entry = self._ledger.ensure(gang)
         own = self._ledger.take_job(entry, job, asked_at=asked_at)
         own.proved.add(call.node)

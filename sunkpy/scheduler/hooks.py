@@ -17,7 +17,18 @@ from sunkpy.core.gang.view import has_left_node
 from sunkpy.core.model.objects import Pod
 from sunkpy.runtime.queue import WorkQueue
 from sunkpy.scheduler.adopt import Adoption
-from sunkpy.scheduler.calls import FORGOTTEN, GIVEN_UP, LOST, NOT_OURS, PARTED, Forgotten, HookAnswer, HookCall
+from sunkpy.scheduler.calls import (
+    ELSEWHERE,
+    FORGOTTEN,
+    GIVEN_UP,
+    LOST,
+    NOT_OURS,
+    PARTED,
+    Forgotten,
+    HookAnswer,
+    HookCall,
+    NotThere,
+)
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.entries import GangEntry, JobEntry
 from sunkpy.scheduler.gate import Gate
@@ -100,7 +111,12 @@ class Hooks:
 
     async def epilog(self, call: HookCall, caller: Pod) -> HookAnswer:
         """Note that the job has lost this node, and wait until its pods are gone from it."""
-        claim = await self._claims.of(call)
+        try:
+            claim = await self._claims.of(call)
+        except NotThere:
+            # A slurmctld that was killed and forgot its start has it in the queue, or elsewhere, and nobody is to be
+            # blamed. Nothing follows from the call: as long as the mark stays, the gate looks for pods.
+            return ELSEWHERE
         if claim is None:
             return NOT_OURS
         entry, job = claim

@@ -41,9 +41,26 @@ async def test_a_node_cannot_take_a_pod_away_from_another_node(world, tmp_path):
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         job_id = await bound_pod(world, call)
         status, answer = await call("epilog", job_id, node=2)
-        assert status == 403
-        assert answer["why"] == f"Slurm has not given job {job_id} to n2: it is RUNNING on n1"
+        assert (status, answer["kept"]) == (200, True)
+        assert (await call("prolog", job_id, node=2))[1]["why"].endswith(f"{job_id} to n2: it is RUNNING on n1")
         assert world.deleted == []
+
+
+@pytest.mark.parametrize("again", [(), ("RUNNING",)])
+async def test_an_epilog_of_a_job_whose_start_slurm_has_forgotten_does_not_fail_and_the_gate_waits(
+    world, tmp_path, impatient, again
+):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.set_job(job_id, "PENDING", nodes="")
+        await world.until(lambda: world.deleted == ["web"] and world.cancelled == [job_id])
+        if again:
+            world.set_job(job_id, *again, nodes="n2")
+        status, answer = await call("epilog", job_id)
+        assert (status, answer["kept"]) == (200, True)
+        assert (await call("gate", 4711, marked=[job_id]))[0] == 202
+        world.pod_is_gone()
+        assert (await call("gate", 4711, marked=[job_id]))[0] == 200
 
 
 async def test_an_epilog_of_a_job_that_runs_is_not_believed(world, tmp_path, monkeypatch):
