@@ -63,6 +63,18 @@ class MemberEntry:
     evicted_at: float = float("-inf")
     shortened_at: float = float("-inf")
     is_gone: bool = False
+    _bound: tuple[Pod, Assumption, Pod] | None = field(default=None, repr=False)
+
+    def as_bound(self, pod: Pod) -> Pod:
+        """The member with the binding that was sent, while the watch does not show it yet.
+
+        The same object each time, for a gang is put together anew when one of its pods is another.
+        """
+        if self.assumed is None:
+            return pod
+        if self._bound is None or self._bound[0] is not pod or self._bound[1] is not self.assumed:
+            self._bound = pod, self.assumed, assume(pod, self.assumed)
+        return self._bound[2]
 
 
 @dataclass(slots=True)
