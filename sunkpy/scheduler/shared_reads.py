@@ -42,12 +42,17 @@ class SharedReads:
         read = self._reads.setdefault(id, _Read())
         async with read.lock:
             if read.answer is None or read.asked_at < came_at:
-                read.asked_at = self._clock()
-                try:
-                    read.answer = await self._slurm.job(id)
-                except SlurmError as error:
-                    read.answer = error
-            answer, asked_at = read.answer, read.asked_at
+                asked_at = self._clock()
+                answer = await self._ask(id)
+                # Together: whoever is cancelled while asking leaves no older answer under this time.
+                read.asked_at, read.answer = asked_at, answer
+            asked_at, answer = read.asked_at, read.answer
         if isinstance(answer, SlurmError):
             raise answer
         return answer, asked_at
+
+    async def _ask(self, id: JobId) -> SlurmJob | SlurmError:
+        try:
+            return await self._slurm.job(id)
+        except SlurmError as error:
+            return error
