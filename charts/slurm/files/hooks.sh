@@ -41,8 +41,9 @@ ask() {
 }
 
 # Ask $1 until done, $2 seconds at most, of which at most $3 in a row without an answer; $4 is said as well. A refusal is believed when it
-# has lasted: the scheduler may not have seen this slurmd pod yet. Leaves the last answer in `body`, and what was wrong
-# in `why`.
+# has lasted: the scheduler may not have seen this slurmd pod yet, and after a long outage of the apiserver the token has run
+# out, and the kubelet takes some three minutes to bring another. Leaves the last answer in `body`, and what was wrong in
+# `why`.
 ask_until_done() {
   local question=$1 limit=$2 outage=$3 pause=0.1 status heard=0 refused=''
   SECONDS=0

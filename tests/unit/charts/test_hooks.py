@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -229,6 +230,15 @@ def test_a_refusal_that_lasts_is_believed(hook: str, code: int, status: int, hoo
     done = hooks.run(hook, **UNHELD)
     assert (done.returncode, len(scheduler.asked)) == (code, 1)
     assert str(status) in done.stderr
+
+
+@pytest.mark.parametrize("hook", ["prolog", "epilog"])
+def test_a_refusal_is_not_believed_before_a_kubelet_would_have_brought_another_token(
+    hook: str, scripts: dict[str, str]
+):
+    """After a long outage of the apiserver: it syncs a pod each minute, and waits 122 s after one of many failures."""
+    (patience_s,) = re.findall(r"SUNKPY_REFUSAL_S:=(\d+)", scripts[f"{hook}.sh"])
+    assert int(patience_s) > 1.5 * 60 + 122
 
 
 @pytest.mark.parametrize("status", [200, 202])
