@@ -88,6 +88,12 @@ class Hooks:
             return await ask(call, caller)
         except Forgotten:
             return FORGOTTEN
+        except NotThere:
+            if hook != "epilog":
+                raise
+            # A slurmctld that was killed and forgot the start has the job in the queue, or elsewhere, and nobody is to
+            # be blamed. Nothing follows from the call: as long as the mark stays, the gate looks for pods.
+            return ELSEWHERE
 
     async def prolog(self, call: HookCall, caller: Pod) -> HookAnswer:
         """Note that the job has this node, and wait until its pods are bound."""
@@ -111,12 +117,7 @@ class Hooks:
 
     async def epilog(self, call: HookCall, caller: Pod) -> HookAnswer:
         """Note that the job has lost this node, and wait until its pods are gone from it."""
-        try:
-            claim = await self._claims.of(call)
-        except NotThere:
-            # A slurmctld that was killed and forgot its start has it in the queue, or elsewhere, and nobody is to be
-            # blamed. Nothing follows from the call: as long as the mark stays, the gate looks for pods.
-            return ELSEWHERE
+        claim = await self._claims.of(call)
         if claim is None:
             return NOT_OURS
         entry, job = claim
