@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sunkpy.core.mirror import DrainNode, RestoreDrain, UndrainNode, still_holds
+from sunkpy.core.mirror import DeleteSlurmNode, DrainNode, RestoreDrain, UndrainNode, still_holds
 from sunkpy.core.mirror.recheck import SlurmAction
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
@@ -134,6 +134,27 @@ async def test_an_unreachable_slurm_is_told_to_all_who_wait(rig: Rig) -> None:
     assert all(isinstance(error, Unreachable) for error in done)
     rig.slurm.is_down = False
     assert await rig.write(drain(name_of(0))) is Outcome.WRITTEN
+
+
+@pytest.mark.parametrize("count", [1, 8])
+async def test_a_write_whose_answer_was_lost_is_not_sent_again_over_what_others_did_since(rig: Rig, count: int) -> None:
+    for number in range(count):
+        rig.slurm.put(name_of(number), "IDLE", "DRAIN", reason=OURS)
+    rig.slurm.lose_next_answer = True
+    rig.slurm.after_lost = lambda: rig.slurm.put(name_of(0), "IDLE", "DRAIN", reason="bad gpu")
+    done = await rig.write_all([UndrainNode(name=name_of(number), pod=Pod()) for number in range(count)])
+    assert any(isinstance(error, Unreachable) for error in done)
+    assert (rig.seen(name_of(0)).is_drain, rig.seen(name_of(0)).reason) == (True, "bad gpu")
+
+
+async def test_a_deletion_whose_answer_was_lost_does_not_meet_the_next_node_of_that_name(rig: Rig) -> None:
+    name = name_of(0)
+    rig.slurm.put(name, "IDLE", "DRAIN", reason="k8s: pod gone", comment=COMMENT)
+    rig.slurm.lose_next_answer = True
+    rig.slurm.after_lost = lambda: rig.slurm.put(name, "IDLE")
+    with pytest.raises(Unreachable):
+        await rig.write(DeleteSlurmNode(name=name, reason="k8s: pod gone", is_announced=True))
+    assert rig.slurm.state(name) == "IDLE"
 
 
 async def test_the_apiserver_is_asked_when_it_is_the_lists_turn_and_may_refuse(rig: Rig) -> None:
