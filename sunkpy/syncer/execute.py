@@ -58,7 +58,7 @@ class Executor:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kube = kube
-        self._writer = SlurmWriter(slurm)
+        self._writer = SlurmWriter(slurm, clock=clock)
         self._requests = asyncio.Semaphore(_REQUESTS_AT_ONCE)
         self._events = events
         self._metrics = metrics

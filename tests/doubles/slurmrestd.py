@@ -39,6 +39,8 @@ class Slurmrestd:
         self.signals: list[tuple[int, str]] = []
         self.cancelled: list[int] = []
         self.asked: list[str] = []
+        self.looks: list[str] = []
+        """Nodes that were asked for by themselves."""
         self.is_down = False
         self.refuse = ""
         self.refused = asyncio.Event()
@@ -143,6 +145,8 @@ class Slurmrestd:
         return self._reply(nodes=list(self.nodes.values()), last_update={"set": True, "number": self._version})
 
     async def _node(self, request: web.Request) -> web.Response:
+        self.looks.append(request.match_info["name"])
+        self.changes.note()
         node = self.nodes.get(request.match_info["name"])
         return failure(404, 2018) if node is None else self._reply(nodes=[node])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
@@ -36,10 +36,13 @@ STATES = [
 class Rig:
     """A writer, and the Slurm it writes to."""
 
-    def __init__(self, slurm: Slurmrestd, writer: SlurmWriter) -> None:
+    def __init__(self, slurm: Slurmrestd, client: Slurm) -> None:
         self.slurm = slurm
-        self.writer = writer
+        self.writer = SlurmWriter(client, clock=lambda: self.now_s)
         self.refused: set[str] = set()
+        self.slow: dict[str, Callable[[], Awaitable[None]]] = {}
+        """What happens until the apiserver answers about a name."""
+        self.now_s = 0.0
         self.asked: list[int] = []
 
     async def write_all(self, actions: list[SlurmAction]) -> list[Outcome | BaseException]:
@@ -48,6 +51,8 @@ class Rig:
     async def write(self, action: SlurmAction) -> Outcome:
         async def consent() -> bool:
             self.asked.append(len(self.slurm.writes))
+            if action.name in self.slow:
+                await self.slow[action.name]()
             return action.name not in self.refused
 
         return await self.writer.write(action, consent)
@@ -69,7 +74,7 @@ async def rig(tmp_path) -> AsyncIterator[Rig]:
     async with serving(slurm.app()) as port:
         url = f"http://127.0.0.1:{port}"
         client = Slurm.connect(SlurmSettings(url=url, version="v0.0.45", jwt_key_file=str(key)))
-        yield Rig(slurm, SlurmWriter(client))
+        yield Rig(slurm, client)
         await client.close()
 
 
@@ -105,6 +110,22 @@ async def test_a_drain_set_between_poll_and_list_is_not_overwritten(rig: Rig) ->
     done = await rig.write_all([drain(name_of(number)) for number in range(8)])
     assert [number for number, is_done in enumerate(done) if is_done is not Outcome.WRITTEN] == [3]
     assert rig.seen(name_of(3)).reason == "bad gpu"
+
+
+async def test_an_apiserver_that_is_slow_about_one_node_costs_no_other_its_drain(rig: Rig) -> None:
+    names = [name_of(number) for number in range(8)]
+    for name in names:
+        rig.slurm.put(name, "IDLE", "DRAIN", reason=OURS)
+
+    async def late() -> None:
+        await rig.slurm.changes.until(lambda: len(rig.slurm.looks) >= 7)
+        rig.slurm.put(names[3], "IDLE", "DRAIN", reason="bad gpu")
+        rig.now_s += 10
+
+    rig.slow[names[7]] = late
+    done = await rig.write_all([UndrainNode(name=name, pod=Pod()) for name in names])
+    assert rig.seen(names[3]).reason == "bad gpu"
+    assert [number for number, is_done in enumerate(done) if is_done is not Outcome.WRITTEN] == [3]
 
 
 async def test_a_node_that_slurm_does_not_know_holds_up_nobody(rig: Rig) -> None:
