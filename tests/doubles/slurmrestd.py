@@ -87,6 +87,10 @@ class Slurmrestd:
         self._version += 1
         self.changes.note()
 
+    def set_clock_back(self) -> None:
+        """slurmctld's clock is set back: what changes from now on is older to it than what it told before."""
+        self._version -= 50
+
     def lose_state(self) -> None:
         """Every node is gone."""
         self.nodes.clear()
