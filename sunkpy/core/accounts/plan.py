@@ -191,13 +191,16 @@ def _wanted_membership(user: str, account: str, membership: Membership, tree: Tr
 
 
 def _defaults(tree: Tree) -> Iterator[Change | str]:
-    """Of users who are there: of a new one the first account is the default."""
+    """Of users who are there: of a new one the first account is the default.
+
+    One without an association that is told here is in that account by partitions, and so others made it.
+    """
     for name, user in sorted(tree.wanted.members.items()):
         before, after = tree.now.default_accounts.get(name), default_account(user)
         if before is None or before == after:
             continue
         association = tree.now.associations.get((before, name))
-        if association is not None and not association.is_ours:
+        if before and (association is None or not association.is_ours):
             modify = f"modify user {name} set defaultaccount={after}"
             yield _not_ours(f"default account {before} of user {name}", modify)
         else:
