@@ -210,13 +210,18 @@ def _defaults(tree: Tree) -> Iterator[Change | str]:
 # --------------------------------------------------------------------------------------------------------- closing
 
 
-def _closing(tree: Tree) -> Iterator[Change]:
+def _closing(tree: Tree) -> Iterator[Change | str]:
     """What is ours and not wanted any more."""
     wanted, now = tree.wanted, tree.now
-    closing = [change for before in _unwanted(tree) for change in _change(_closed(before), before, closes=True)]
-    if closing and now.qos.get(CLOSED) is None:
+    unwanted, closed = list(_unwanted(tree)), now.qos.get(CLOSED)
+    if closed is None and unwanted:
         yield MakeQos(name=CLOSED, after=_CLOSED_QOS)
-    yield from closing
+    elif closed is not None and closed.is_ours and closed != _CLOSED_QOS:
+        yield ChangeQos(name=CLOSED, after=_CLOSED_QOS, before=closed)
+    elif closed is not None and not closed.is_ours and unwanted:
+        yield _not_ours(f"QoS {CLOSED}", f"modify qos {CLOSED} set description='{_CLOSED_QOS.description}'")
+    for association in unwanted:
+        yield from _change(_closed(association), association, closes=True)
     for name, before in sorted(now.qos.items()):
         if before.is_ours and name not in wanted.qos and name != CLOSED:
             after = msgspec.structs.replace(before, limits=msgspec.structs.replace(before.limits, submitted=0))
