@@ -42,6 +42,7 @@ ANNOTATION_REMOVAL_CAP = PREFIX + "removal-cap"  # how many pods may leave at on
 ANNOTATION_CORDONED_BY = PREFIX + "cordoned-by"
 ANNOTATION_EMPTIED = PREFIX + "emptied"  # the slurmd pod was evicted from the cordoned Node; goes with the cordon
 ANNOTATION_SLURM_DRAIN = PREFIX + "slurm-drain"  # reason of a drain from Slurm's side, as it was last told
+ANNOTATION_SLURM_REFUSED = PREFIX + "slurm-refused"  # what Slurm refuses of the slurmd there, as it was last told
 CORDONED_BY_SLURM = "slurm"
 
 # Annotations of the workload pods that Slurm schedules, written by the scheduler.

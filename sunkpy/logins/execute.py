@@ -1,7 +1,8 @@
 """Carries out what was decided about a login pod. Each write is guarded and may be repeated.
 
 Guarded, because watches lag: a StatefulSet is scaled only if it still is the one that was decided on, and stopped for
-an idle pod only while the apiserver has that pod, for the next one may have its person in it.
+an idle pod only while the apiserver has that pod, for the next one may have its person in it. And so may one that had
+never run, once it has started: a pod is made anew only as it was seen.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Executor:
                 await self._scale(name, version, replicas=0)
                 self._log.info("stopped", name=name, why=why)
             case RenewPod(pod=pod):
-                await self._kube.delete(paths.pod(self._namespace, pod.name), uid=pod.uid)
+                version = pod.metadata.resource_version
+                await self._kube.delete(paths.pod(self._namespace, pod.name), uid=pod.uid, resource_version=version)
                 self._log.info("made anew", name=pod.name)
         self._metrics.actions.labels(type(action).__name__).inc()
 

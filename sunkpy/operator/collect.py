@@ -51,7 +51,7 @@ class Collector:
             self._surveys.forget(key)
             self._memory.forget(key)
             return None
-        self._pods.know(nodeset.uid)
+        self._pods.know(nodeset)
         return nodeset
 
     async def catch_up(self, nodeset: NodeSet) -> None:

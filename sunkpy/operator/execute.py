@@ -75,7 +75,7 @@ class Executor:
         return _TOO_LATE_AGAIN_S if late else None
 
     async def guard(self, nodeset: NodeSet) -> None:
-        """Write the disruption budget; once in the life of this process, for nothing of it changes."""
+        """Write the disruption budget, now and then: nothing of it changes, but somebody may have deleted it."""
         if nodeset.is_deleting or self._memory.is_guarded(nodeset):
             return
         path = paths.disruption_budget(nodeset.metadata.namespace, budget_name(nodeset))

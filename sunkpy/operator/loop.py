@@ -104,7 +104,9 @@ class NodeLoop:
         if pod is not None:
             annotations, labels = decide_pod_cordon(node, pod), decide_evictable(node, pod)
             if annotations or labels:
-                await self._writer.patch_pod(pod, annotations=annotations, labels=labels)
+                late_s = await self._writer.patch_pod(pod, annotations=annotations, labels=labels)
+                if late_s is not None:
+                    return late_s
                 node, pod = self._collector.node_and_pod(name)
         if node is None:
             return None

@@ -19,6 +19,8 @@ from sunkpy.core.nodeset.world import WAVE
 from sunkpy.operator.pod_index import nodeset_key
 
 OFFER_LASTS_S = 60.0
+GUARD_LASTS_S = 300.0
+"""After so long a disruption budget is written again: whoever deleted it may have forgotten that jobs need it."""
 
 _SMALLEST_WAVE = 50  # each pass has its price, and each wave its Event
 
@@ -43,6 +45,7 @@ class _Notes:
     accepted_hash: str = ""
     vetted_hash: str = ""
     guarded_uid: str = ""
+    guarded_at_s: float = 0.0
     room: float = WAVE
     room_at_s: float = 0.0
     failures: dict[str, int] = field(default_factory=dict)
@@ -105,12 +108,14 @@ class Memory:
     # --------------------------------------------------------------- budgets
 
     def is_guarded(self, nodeset: NodeSet) -> bool:
-        """The disruption budget of exactly this NodeSet (not of an earlier one of its name) was written."""
-        return self._of(nodeset).guarded_uid == nodeset.uid
+        """The disruption budget of exactly this NodeSet (not of an earlier one of its name) was written lately."""
+        notes = self._of(nodeset)
+        return notes.guarded_uid == nodeset.uid and self._clock() - notes.guarded_at_s < GUARD_LASTS_S
 
     def note_guarded(self, nodeset: NodeSet) -> None:
-        """Its disruption budget was written, or was refused; either way it is not tried again."""
-        self._of(nodeset).guarded_uid = nodeset.uid
+        """Its disruption budget was written, or was refused; either way it is not tried again soon."""
+        notes = self._of(nodeset)
+        notes.guarded_uid, notes.guarded_at_s = nodeset.uid, self._clock()
 
     # -------------------------------------------------------------- failures
 

@@ -16,7 +16,7 @@ from sunkpy.kube.events import EventRecorder
 from sunkpy.operator import bodies
 
 _HELD_AGAIN_S = 15.0
-_TOO_LATE_AGAIN_S = 0.1  # the watch will normally bring the newer Node before that
+_TOO_LATE_AGAIN_S = 0.1  # the watch will normally bring the newer object before that
 
 
 class NodeWriter:
@@ -27,13 +27,23 @@ class NodeWriter:
         self._events = events
         self._now = now
 
-    async def patch_pod(self, pod: Pod, *, annotations: Changes, labels: Changes) -> None:
-        """Tell the pod what its Node says; nobody else writes these keys, so an older copy will do."""
-        body = bodies.pod_metadata(pod, annotations=annotations, labels=labels, as_seen=False)
+    async def patch_pod(self, pod: Pod, *, annotations: Changes, labels: Changes) -> float | None:
+        """Tell the pod what its Node says; nobody else writes these keys, so an older copy will do.
+
+        But not for what opens it to eviction: that follows from what Slurm says of it, which may have changed since.
+
+        Returns:
+            After how many seconds to look again, because the pod was not as seen.
+        """
+        opens = labels.get(names.LABEL_EVICTABLE) is not None
+        body = bodies.pod_metadata(pod, annotations=annotations, labels=labels, as_seen=opens)
         try:
             await self._kube.patch(paths.pod(*pod.key), body)
         except errors.NotFound:
-            return  # gone meanwhile: the watch will say so
+            return None  # gone meanwhile: the watch will say so
+        except errors.Conflict:
+            return _TOO_LATE_AGAIN_S
+        return None
 
     async def patch_node(self, node: Node, patch: NodePatch) -> float | None:
         """Write the patch, if the Node is as it was seen.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from sunkpy.core.model.objects import Key, Pod
+from sunkpy.core.model.objects import Key, KubeObject, Pod
 from sunkpy.core.model.slurmd import is_slurmd, nodeset_owner
 from sunkpy.core.nodeset.slurmd_pod import node_of
 
@@ -27,7 +27,8 @@ class PodIndex:
     A pod that the apiserver has accepted but the watch has not yet shown is *assumed*: without it the next pass would
     think its node free, and a NodeSet that is being deleted would look empty.
 
-    Only pods of NodeSets that were seen here, by uid, count as slurmd pods; those of a NodeSet that is gone still do.
+    Only pods of NodeSets that were seen here count as slurmd pods, by the uid and in the namespace of the NodeSet: an
+    owner reference is anybody's to write. Those of a NodeSet that is gone still do.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -35,20 +36,20 @@ class PodIndex:
         self._by_node: dict[str, dict[Key, Pod]] = {}
         self._assumed: dict[Key, tuple[float, Pod]] = {}  # oldest first
         self._assumed_on: dict[str, dict[Key, Pod]] = {}
-        self._nodesets: set[str] = set()
+        self._nodesets: dict[str, str] = {}  # uid → namespace
         self._touched: list[Touched] = []
 
     def add_handler(self, touched: Touched) -> None:
         """Hear of each node whose pods change, in what they are or in what they count as."""
         self._touched.append(touched)
 
-    def know(self, nodeset_uid: str) -> None:
+    def know(self, nodeset: KubeObject) -> None:
         """There is such a NodeSet."""
-        if nodeset_uid in self._nodesets:
+        if nodeset.uid in self._nodesets:
             return
-        self._nodesets.add(nodeset_uid)
+        self._nodesets[nodeset.uid] = nodeset.metadata.namespace
         for node, pods in self._by_node.items():
-            if any(_owner_uid(pod) == nodeset_uid for pod in pods.values()):
+            if any(_owner_uid(pod) == nodeset.uid for pod in pods.values()):
                 self._tell(node)
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
@@ -101,7 +102,8 @@ class PodIndex:
         return min(bound, key=lambda pod: (pod.is_finished, pod.metadata.creation_timestamp, pod.uid), default=None)
 
     def _is_slurmd(self, pod: Pod) -> bool:
-        return _owner_uid(pod) in self._nodesets
+        uid = _owner_uid(pod)
+        return uid is not None and self._nodesets.get(uid) == pod.metadata.namespace
 
     def _give_up(self, key: Key) -> None:
         """Assume the pod no longer, if it was."""

@@ -101,13 +101,13 @@ class Term:
                 self._log.error("cannot list NodeSets", error=str(error))
             else:
                 for nodeset in listed:
-                    self._pods.know(nodeset.uid)
+                    self._pods.know(nodeset)
                 return
             await asyncio.sleep(_CRD_AGAIN_S)
 
     def nodeset_seen(self, nodeset: NodeSet, is_gone: bool) -> None:
         """What kopf tells."""
-        self._pods.know(nodeset.uid)
+        self._pods.know(nodeset)
         self._wakes.nodeset_seen(nodeset, is_gone)
 
     async def _resync(self) -> None:

@@ -37,6 +37,7 @@ NOT_OURS = HookAnswer(done=True, why="not the job of a pod")
 GIVEN_UP = HookAnswer(done=True, why="the job goes on without this node: the pods that it has there stay", kept=True)
 LOST = HookAnswer(done=True, why="its pods stay: the job was lost, not ended", kept=True)
 PARTED = HookAnswer(done=True, why="pods that were set apart from its gang wait for a job of their own", kept=True)
+ELSEWHERE = HookAnswer(done=True, why="Slurm does not have the job on this node: pods of it stay", kept=True)
 FORGOTTEN = HookAnswer(done=True, why="Slurm does not know the job: pods of it stay", kept=True)
 
 
@@ -53,3 +54,10 @@ class Denied(Exception):
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
         self.status = status
+
+
+class NotThere(Denied):
+    """Slurm has not given the job to the node that speaks of it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(403, why)

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from sunkpy.core.gang.identity import gang_of, is_anothers, parse_comment
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import SlurmJob
-from sunkpy.scheduler.calls import Denied, Forgotten, HookCall
+from sunkpy.scheduler.calls import Forgotten, HookCall, NotThere
 from sunkpy.scheduler.entries import GangEntry, JobEntry
 from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.shared_reads import SharedReads
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import NotFound
 
@@ -21,7 +22,7 @@ class Claims:
     """What calls say, checked against Slurm. `user` is the scheduler's own Slurm user."""
 
     def __init__(self, *, slurm: Slurm, user: str, ledger: Ledger, clock: Callable[[], float]) -> None:
-        self._slurm = slurm
+        self._reads = SharedReads(slurm, clock=clock)
         self._user = user
         self._ledger = ledger
         self._clock = clock
@@ -31,7 +32,7 @@ class Claims:
 
         Raises:
             Forgotten: neither Slurm nor the ledger knows that job, or its number is another job's now.
-            Denied: Slurm has not given that job to that node.
+            NotThere: Slurm has not given that job to that node.
             SlurmError: Slurm could not be asked.
         """
         meant = parse_comment(call.gang)
@@ -40,9 +41,8 @@ class Claims:
         is_meant = entry is not None and meant in (None, entry.id)
         if entry is not None and known is not None and is_meant and call.node in known.proved:
             return entry, known
-        asked_at = self._clock()
         try:
-            job = await self._slurm.job(call.job_id)
+            job, asked_at = await self._reads.job(call.job_id)
         except NotFound:
             # What it said of its nodes before it was forgotten still holds.
             if entry is not None and known is not None and is_meant and call.node in known.nodes:
@@ -55,7 +55,7 @@ class Claims:
             raise Forgotten
         nodes = tuple(hostlist.expand(job.nodes))
         if call.node not in nodes:
-            raise Denied(403, f"Slurm has not given job {job.id} to {call.node}: it is {_where(job)}")
+            raise NotThere(f"Slurm has not given job {job.id} to {call.node}: it is {_where(job)}")
         entry = self._ledger.ensure(gang)
         own = self._ledger.take_job(entry, job, asked_at=asked_at)
         own.proved.add(call.node)
@@ -83,8 +83,7 @@ class Claims:
             NotFound: Slurm does not know it, or its number is another job's now.
             SlurmError: it could not be asked.
         """
-        asked_at = self._clock()
-        found = await self._slurm.job(job.id)
+        found, asked_at = await self._reads.job(job.id)
         if is_anothers(found, entry.id, scheduler=self._user):
             raise NotFound(f"read job {job.id} of {entry.id}", text="its number is another job's now")
         job.read(found, nodes=tuple(hostlist.expand(found.nodes)), at=max(asked_at, job.known_at))

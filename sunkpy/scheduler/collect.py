@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from sunkpy.core.gang.access import Namespace, restricted, rule_for, unknown_namespace
-from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.gang import Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.limits import (
     are_rivals,
@@ -28,7 +28,7 @@ from sunkpy.core.placement.domains import Wish, in_one_domain
 from sunkpy.core.placement.eligibility import Eligibility, by_names, in_common, minus
 from sunkpy.core.placement.volumes import has_claims, within_reach
 from sunkpy.scheduler.cluster import Cluster
-from sunkpy.scheduler.entries import Allowed, GangEntry, assume
+from sunkpy.scheduler.entries import Allowed, GangEntry
 from sunkpy.scheduler.judgements import Judgement
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.members import MemberIndex
@@ -78,6 +78,20 @@ class Collector:
             view = msgspec.structs.replace(view, pins=pins)
         waits_for = self._generation_in_the_way(entry.id)
         return msgspec.structs.replace(view, waits_for=waits_for) if waits_for else view
+
+    def here(self, entry: GangEntry, node: str) -> GangView:
+        """The gang with those of its pods alone that are on a Kubernetes node.
+
+        For whoever asks about nothing else: hooks do so from all nodes of a gang at once, and each looks at all of it.
+        """
+        if entry.bound_to is None or entry.allowed is None:  # under which job they are is seen by the others
+            return self.known(entry)
+        bound = (*self._cluster.neighbours.sent_to(node), *self._members.on_node(node))
+        pods = {pod.uid: pod for pod in bound if self._members.find_id(pod) == entry.id}
+        role = Role(name="here", places=len(pods), first=0, members=tuple(Member(pod=pod) for pod in pods.values()))
+        placed = dict.fromkeys(pods, self._cluster.slurm_node_on(node))
+        gang = msgspec.structs.replace(entry.allowed.gang, roles=(role,))
+        return entry.view(gang, placed=placed, now=self._clock())
 
     def _switch_of(self, slurm_node: str) -> str:
         node = self._cluster.node_behind(slurm_node)
@@ -210,9 +224,8 @@ def _has_claims(gang: Gang) -> bool:
 
 
 def _as_bound(entry: GangEntry, pod: Pod) -> Pod:
-    """With the binding that was sent, while the watch does not show it yet."""
     member = entry.members.get(pod.uid)
-    return assume(pod, member.assumed) if member is not None and member.assumed is not None else pod
+    return member.as_bound(pod) if member is not None else pod
 
 
 def _asks(spec: PodSpec) -> tuple[object, ...]:

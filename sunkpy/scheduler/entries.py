@@ -63,17 +63,31 @@ class MemberEntry:
     evicted_at: float = float("-inf")
     shortened_at: float = float("-inf")
     is_gone: bool = False
+    _bound: tuple[Pod, Assumption, Pod] | None = field(default=None, repr=False)
+
+    def as_bound(self, pod: Pod) -> Pod:
+        """The member with the binding that was sent, while the watch does not show it yet.
+
+        The same object each time, for a gang is put together anew when one of its pods is another.
+        """
+        if self.assumed is None:
+            return pod
+        if self._bound is None or self._bound[0] is not pod or self._bound[1] is not self.assumed:
+            self._bound = pod, self.assumed, assume(pod, self.assumed)
+        return self._bound[2]
 
 
 @dataclass(slots=True)
 class JobEntry:
-    """One placeholder job. `noted`: its end has been counted; `reappeared`: the id is back after Slurm forgot it;
-    `proved`: nodes of which Slurm itself has said that the job has them. `terms`: as it was submitted or changed last,
-    else as Slurm has it; `turn`: how often it was changed. `user`: whose it is. `is_unproved`: nothing shows that the
-    scheduler has submitted it. `is_allocation`: it has no script. `read_at`: when it was last asked for in full;
-    `as_of`: when the newest of the answers was asked for. `is_doubted`: its number was listed without its nodes, and it
-    is not read yet whether that is still this job. `filed`: its number in `DueJobs`; `on_change` is called with it when
-    Slurm was asked about it, was told something, or has said something new.
+    """One placeholder job. `told_at`, `heard_at`: when it was first told to end, and when Slurm answered to that;
+    `noted`: its end has been counted; `reappeared`: the id is back after Slurm forgot it; `proved`: nodes of which
+    Slurm itself has said that the job has them. `terms`: as it was submitted or changed last, else as Slurm has it;
+    `turn`: how often it was changed. `user`: whose it is. `is_unproved`: nothing shows that the scheduler has
+    submitted it. `is_allocation`: it has no script. `read_at`: when it was last asked for in full; `as_of`: when the
+    newest of the answers was asked for. `is_doubted`: its number was listed without its nodes, and it is not read yet
+    whether that is still this job. `runs_again`: Slurm has said so since an epilog proved that it ended, for slurmctld
+    was killed and has forgotten the end. `filed`: its number in `DueJobs`; `on_change` is called with it when Slurm
+    was asked about it, was told something, or has said something new.
     """
 
     id: JobId
@@ -98,11 +112,13 @@ class JobEntry:
     missing: int = 0
     is_allocation: bool = False
     told_at: float | None = None
+    heard_at: float | None = None
     last_told_at: float = 0.0
     cancelled_at: float | None = None
     noted: bool = False
     reappeared: bool = False
     is_doubted: bool = False
+    runs_again: bool = False
     proved: set[str] = field(default_factory=set)
     read_at: float = float("-inf")
     as_of: float = float("-inf")
@@ -135,10 +151,11 @@ class JobEntry:
             prologs=frozenset(self.prologs) - frozenset(self.epilogs),
             epilogs=frozenset(self.epilogs),
             missing=self.missing,
-            told_s_ago=None if self.told_at is None else now - self.told_at,
+            told_s_ago=None if self.told_at is None else now - (self.heard_at or now),
             is_cancelled=self.cancelled_at is not None,
             is_allocation=self.is_allocation,
             is_unproved=self.is_unproved,
+            runs_again=self.runs_again,
         )
 
     def observe(self, state: frozenset[str] | None, *, asked_at: float, is_read: bool = False) -> bool:
@@ -164,6 +181,7 @@ class JobEntry:
             self.is_doubted, self.missing = True, 0
         else:
             self.state, self.missing, self.is_doubted = state, 0, False
+            self.runs_again = bool(self.epilogs) and states.is_job_running(state)
             if "PENDING" in state:
                 # Queued again: the hooks of its first run are over.
                 self.prologs.clear()

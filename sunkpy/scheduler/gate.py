@@ -114,7 +114,7 @@ class Gate:
         for entry in self._near(call, node):
             if (why := self._adoption.why_unknown(entry)) is not None:
                 return None, why
-            view = self._collector.view(entry)
+            view = self._collector.here(entry, node)
             is_own = parse_comment(call.gang) == entry.id
             why = gate_waits_for(view, call.job_id, call.node, told_of=states, is_own=is_own)
             if why is not None and (view.bound_to is not None or view.bound_job or self._has_mark(call, node, entry)):

@@ -17,7 +17,18 @@ from sunkpy.core.gang.view import has_left_node
 from sunkpy.core.model.objects import Pod
 from sunkpy.runtime.queue import WorkQueue
 from sunkpy.scheduler.adopt import Adoption
-from sunkpy.scheduler.calls import FORGOTTEN, GIVEN_UP, LOST, NOT_OURS, PARTED, Forgotten, HookAnswer, HookCall
+from sunkpy.scheduler.calls import (
+    ELSEWHERE,
+    FORGOTTEN,
+    GIVEN_UP,
+    LOST,
+    NOT_OURS,
+    PARTED,
+    Forgotten,
+    HookAnswer,
+    HookCall,
+    NotThere,
+)
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.entries import GangEntry, JobEntry
 from sunkpy.scheduler.gate import Gate
@@ -77,6 +88,12 @@ class Hooks:
             return await ask(call, caller)
         except Forgotten:
             return FORGOTTEN
+        except NotThere:
+            if hook != "epilog":
+                raise
+            # A slurmctld that was killed and forgot the start has the job in the queue, or elsewhere, and nobody is to
+            # be blamed. Nothing follows from the call: as long as the mark stays, the gate looks for pods.
+            return ELSEWHERE
 
     async def prolog(self, call: HookCall, caller: Pod) -> HookAnswer:
         """Note that the job has this node, and wait until its pods are bound."""

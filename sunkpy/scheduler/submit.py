@@ -177,13 +177,14 @@ class JobWriter:
         if job.told_at is not None and now - job.last_told_at < TELL_AGAIN_S:
             return
         job.told_at, job.last_told_at = job.told_at or now, now
-        if not await self._is_still(entry, job):
-            return
         try:
-            signal = "USR2" if action.exit_code else "USR1"
-            await self._slurm.signal_job(action.job, signal, user=self._as(job.user))
+            if await self._is_still(entry, job):
+                signal = "USR2" if action.exit_code else "USR1"
+                await self._slurm.signal_job(action.job, signal, user=self._as(job.user))
         except (errors.AlreadyDone, errors.NotFound, errors.Busy, errors.Rejected) as error:
             self._log.info("placeholder not told", job=action.job, error=error.message)
+        # Not before: one that Slurm could not be asked about is not deaf.
+        job.heard_at = job.heard_at or self._clock()
 
     async def cancel(self, entry: GangEntry, job: JobId, *, why: str) -> None:
         """Cancel a job; again after a while, should Slurm have missed it."""

@@ -11,15 +11,18 @@ slurmrestd passes all of this on to slurmdbd, but for the shares, which slurmctl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from sunkpy.core.accounts.records import Accounting, AccountRecord, AssociationRecord, QosRecord
 from sunkpy.slurm import accounting_bodies as bodies
 from sunkpy.slurm import accounting_wire, wire
+from sunkpy.slurm.errors import Malformed
 from sunkpy.slurm.request import Request
 from sunkpy.slurm.transport import Transport
+
+T = TypeVar("T")
 
 _ITS_OWN: Final = {"Exclude limits from parents": "true"}
 """Limits and QoS that stand on the association itself, not those that hold there. The parameter has this name."""
@@ -65,6 +68,7 @@ class AccountingCalls:
 
         Raises:
             Unreachable: slurmdbd, or its database, is away.
+            Malformed: something is missing that every slurmdbd has. Who believed it would make anew what others made.
         """
         reply = await self._associations(cluster, _ITS_OWN)
         associations = [each.to_core() for each in reply.associations if not each.partition]
@@ -159,19 +163,19 @@ class AccountingCalls:
 
     async def _qos(self) -> dict[str, QosRecord]:
         reply = await self._transport.ask(_read("qos"), accounting_wire.QosReply)
-        return {qos.name: qos.to_core() for qos in reply.qos}
+        return {qos.name: qos.to_core() for qos in _some("qos", reply.qos)}
 
     async def _accounts(self) -> dict[str, AccountRecord]:
         reply = await self._transport.ask(_read("accounts"), accounting_wire.AccountsReply)
-        return {account.name: account.to_core() for account in reply.accounts}
+        return {account.name: account.to_core() for account in _some("accounts", reply.accounts)}
 
     async def _default_accounts(self) -> dict[str, str]:
         reply = await self._transport.ask(_read("users", params={"with_assocs": "true"}), accounting_wire.UsersReply)
-        return {user.name: user.default.account for user in reply.users}
+        return {user.name: user.default.account for user in _some("users", reply.users)}
 
     async def _tres(self) -> frozenset[str]:
         reply = await self._transport.ask(_read("tres"), accounting_wire.TresReply)
-        return frozenset(each.label for each in reply.tres)
+        return frozenset(each.label for each in _some("tres", reply.tres))
 
     async def _write(self, what: str, endpoint: str, body: Mapping[str, object]) -> None:
         request = Request(what=what, method="POST", endpoint=endpoint, api="slurmdb", body=body)
@@ -182,6 +186,13 @@ def _first(associations: Sequence[AssociationRecord]) -> str:
     """The user of the first one, and how many others there are."""
     others = f" and {len(associations) - 1} others" if len(associations) > 1 else ""
     return f"{associations[0].user}{others}"
+
+
+def _some(what: str, listed: tuple[T, ...]) -> tuple[T, ...]:
+    """What slurmdbd lists, of which it always has something: its own QoS, root, cpus."""
+    if not listed:
+        raise Malformed(f"read the {what} of slurmdbd", endpoint=f"slurmdb/{what}/", text="it tells of none at all")
+    return listed
 
 
 def _read(what: str, params: Mapping[str, str | int] | None = None) -> Request:

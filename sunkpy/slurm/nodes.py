@@ -111,19 +111,21 @@ class NodeCalls:
         return found.to_core()
 
     async def update_node(self, name: str, change: NodeChange) -> None:
-        """Change a node. Idempotent.
+        """Change a node. Sent once: before it is sent again somebody has to look who changed the node meanwhile.
 
         Raises:
+            Unreachable: nobody knows whether it was carried out.
             Rejected: no such transition, e.g. UNDRAIN of a node that is not drained (2028, 2180 on 26.05).
             NotFound: Slurm has no such node.
         """
         what = f"update Slurm node {name} ({change.words})"
-        request = Request(what=what, method="POST", endpoint="node/{name}", name=name, body=change)
+        request = Request(what=what, method="POST", endpoint="node/{name}", name=name, body=change, attempts=1)
         await self._transport.call(request, wire.Reply)
 
     async def update_nodes(self, names: Iterable[str], change: NodeChange) -> None:
         """Make the same change to several nodes at once: slurmctld takes its locks and saves its state once.
 
+        Sent once, as `update_node`.
         Not all or nothing: a node that slurmctld does not know ends its work on the list (NotFound), one that cannot be
         changed does not (Rejected). After either error some of them have been changed.
         """
@@ -133,6 +135,7 @@ class NodeCalls:
             method="POST",
             endpoint="nodes/",
             body=msgspec.structs.replace(change, name=(listed,)),
+            attempts=1,
         )
         await self._transport.call(request, wire.Reply)
 
@@ -145,13 +148,14 @@ class NodeCalls:
         await self.update_node(name, UNDRAIN)
 
     async def delete_node(self, name: str) -> None:
-        """Forget a dynamic node.
+        """Forget a dynamic node. Sent once: the next slurmd of that name may have registered since.
 
         Raises:
             Busy: jobs are on it.
             NotFound: it is gone already.
         """
-        request = Request(what=f"delete Slurm node {name}", method="DELETE", endpoint="node/{name}", name=name)
+        what = f"delete Slurm node {name}"
+        request = Request(what=what, method="DELETE", endpoint="node/{name}", name=name, attempts=1)
         await self._transport.call(request, wire.Reply)
 
 

@@ -7,7 +7,7 @@ nodes a matter of milliseconds, and a field that a later API version drops or ad
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Self
+from typing import Annotated, Self
 
 import msgspec
 
@@ -76,10 +76,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireNode(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of `nodes`."""
+    """An entry of `nodes`. It is in some state: one that did not say so would look open, and idle."""
 
     name: str
-    state: tuple[str, ...] = ()
+    state: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     reason: str = ""
     comment: str = ""
     address: str = ""

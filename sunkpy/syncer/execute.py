@@ -2,8 +2,9 @@
 
 The watch of pods may lag, so what would do harm (lifting a drain, draining or deleting for want of a pod) is checked
 with the apiserver itself. The poll of Slurm lags by up to a second, so the node is read again right before each write
-(`syncer.slurm_writer`). What nobody announced comes out of a budget: a misread world does little harm. What was not
-done after all is given back to it, so refusals do not hold up what could be done.
+(`syncer.slurm_writer`), and before a pod is told that nothing runs there any more. What nobody announced comes out of a
+budget: a misread world does little harm. What was not done after all is given back to it, so refusals do not hold up
+what could be done.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from datetime import timedelta
 
 import structlog
 
+from sunkpy.core import names
 from sunkpy.core.mirror import (
     Budget,
     DeleteSlurmNode,
@@ -42,6 +44,8 @@ from sunkpy.syncer.slurm_writer import Outcome, SlurmWriter
 
 _REQUESTS_AT_ONCE = 16
 """To the apiserver, however many names are at work."""
+_LOOKS_AT_ONCE = 4
+"""At nodes whose pods are to be told that nothing runs there; a wave of them leaves connections for the poll."""
 
 
 class Executor:
@@ -58,7 +62,9 @@ class Executor:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kube = kube
-        self._writer = SlurmWriter(slurm)
+        self._slurm = slurm
+        self._writer = SlurmWriter(slurm, clock=clock)
+        self._looks = asyncio.Semaphore(_LOOKS_AT_ONCE)
         self._requests = asyncio.Semaphore(_REQUESTS_AT_ONCE)
         self._events = events
         self._metrics = metrics
@@ -83,6 +89,8 @@ class Executor:
             KubeError, SlurmError: not done; decide again later.
         """
         if isinstance(action, PatchPod):
+            if _gives_receipt(action) and not await self._is_drained(action.pod.name):
+                return True
             await self._patch_pod(action)
             return False
         outcome = Outcome.CHANGED
@@ -139,6 +147,14 @@ class Executor:
         except kube_errors.NotFound:
             return None
 
+    async def _is_drained(self, name: str) -> bool:
+        """The node itself, for an answer about all nodes may be older than it seems: slurmctld compares its clock."""
+        try:
+            async with self._looks:
+                return (await self._slurm.node(name)).is_drained
+        except NotFound:
+            return True
+
     async def _patch_pod(self, action: PatchPod) -> None:
         """Annotations and conditions in one write: the status subresource of pods takes both."""
         pod = action.pod
@@ -176,6 +192,10 @@ class Executor:
 
 def _is_budgeted(action: MirrorAction) -> bool:
     return isinstance(action, DrainNode | DeleteSlurmNode) and not action.is_announced
+
+
+def _gives_receipt(action: PatchPod) -> bool:
+    return action.annotations.get(names.ANNOTATION_DRAINED) is not None
 
 
 def _receipt_time(action: PatchPod) -> dict[str, str]:

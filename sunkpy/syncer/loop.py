@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
-from sunkpy.core.mirror import DeleteSlurmNode, MirrorAction, PatchPod, Question, decide_mirror
+from sunkpy.core.mirror import MirrorAction, PatchPod, Question, decide_mirror
 from sunkpy.core.mirror.decide import STALE_AFTER_S
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube.informer import Informer
@@ -101,10 +101,13 @@ class MirrorLoop:
         return any(wrote)
 
     def _read_back(self, name: str, actions: list[MirrorAction]) -> None:
-        """See soon what came of the writes; after a deletion only a full read shows it."""
+        """See soon what came of the writes, or what others have done: a deletion only a full read shows.
+
+        After all else a full read costs no more, and one that slurmctld would not give by its clock is had, too.
+        """
         self._collector.remember_writes(name, actions, self._clock())
         self._awaiting_answer.add(name)
-        self._nodes.hasten(full=any(isinstance(action, DeleteSlurmNode) for action in actions))
+        self._nodes.hasten(full=True)
 
     async def _ask(self, name: str, question: Question) -> None:
         at_s = self._clock()

@@ -4,7 +4,8 @@ A rack that is cordoned is dozens of drains with one reason. slurmctld takes its
 its reservations for each request, so they are sent together: while one list is being written the next one grows, up to
 `MOST_NAMES`; nobody waits for company that may not come. Each node of a list is read by itself and decided on again
 (`core.mirror.recheck`), and the list is short, so that what lies between that answer and the write stays a moment: some
-50 ms for a full list, the 3 ms of one answer for a single node.
+50 ms for a full list, the 3 ms of one answer for a single node. When one of them, or what the apiserver says of it, was
+long in coming, the others are old by then: each goes alone, read once more.
 
 Slurm carries out a list node by node, and one that it does not know ends the rest. So after a refusal each goes alone.
 """
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 import structlog
@@ -38,6 +40,8 @@ MOST_NAMES = 64
 _LISTED_AT_ONCE = 6
 _OWN_AT_ONCE = 3
 """Together one less than the client has connections: the poll of all nodes never waits for one."""
+_LOOKS_HOLD_S = 1.0
+"""How old the first look at a node of a list may be when the list is written."""
 
 Consent = Callable[[], Awaitable[bool]]
 """Asks the apiserver whether it has anything against a write; asked when it is the write's turn, not before."""
@@ -74,8 +78,9 @@ class _List(msgspec.Struct):
 class SlurmWriter:
     """One list is written at a time. What is each node's own, as its comment, goes beside it and holds up no drain."""
 
-    def __init__(self, slurm: Slurm) -> None:
+    def __init__(self, slurm: Slurm, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._slurm = slurm
+        self._clock = clock
         self._growing: dict[NodeChange, _List] = {}
         self._turn = asyncio.Lock()
         self._listed = asyncio.Semaphore(_LISTED_AT_ONCE)
@@ -129,15 +134,21 @@ class SlurmWriter:
     async def _write_list(self, writes: list[_Write], change: NodeChange) -> Results:
         if len(writes) == 1:
             return {writes[0].name: await self._write_alone(writes[0])}
-        results: Results = dict(await asyncio.gather(*(self._one_of_a_list(self._recheck, write) for write in writes)))
+        began_s = self._clock()
+        results = await self._each(self._recheck, writes)
         agreed = [write for write in writes if results[write.name] is Outcome.WRITTEN]
+        if self._clock() - began_s > _LOOKS_HOLD_S:
+            return results | await self._each(self._write_alone, agreed)
         try:
             if agreed:
                 await self._slurm.update_nodes([write.name for write in agreed], change)
         except (NotFound, Rejected, Busy) as error:
             self._log.info("a list of Slurm nodes was refused, each goes alone", error=str(error))
-            results |= await asyncio.gather(*(self._one_of_a_list(self._repeat, write) for write in agreed))
+            results |= await self._each(self._repeat, agreed)
         return results
+
+    async def _each(self, step: Callable[[_Write], Awaitable[Outcome]], writes: Iterable[_Write]) -> Results:
+        return dict(await asyncio.gather(*(self._one_of_a_list(step, write) for write in writes)))
 
     async def _one_of_a_list(
         self, step: Callable[[_Write], Awaitable[Outcome]], write: _Write

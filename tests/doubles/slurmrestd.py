@@ -39,6 +39,8 @@ class Slurmrestd:
         self.signals: list[tuple[int, str]] = []
         self.cancelled: list[int] = []
         self.asked: list[str] = []
+        self.looks: list[str] = []
+        """Nodes that were asked for by themselves."""
         self.is_down = False
         self.refuse = ""
         self.refused = asyncio.Event()
@@ -49,6 +51,8 @@ class Slurmrestd:
         """Accounts and partitions that are refused, and the number of the error."""
         self.reject_update: int | None = None
         self.lose_next_answer = False
+        self.after_lost: Callable[[], None] = lambda: None
+        """Called when the answer to a write that was carried out is lost: what happens before it may be sent again."""
         self.seals = True
         """slurmctld has the chart's job_submit.lua."""
         self.unknown_users: set[str] = set()
@@ -82,6 +86,10 @@ class Slurmrestd:
         del self.nodes[name]
         self._version += 1
         self.changes.note()
+
+    def set_clock_back(self) -> None:
+        """slurmctld's clock is set back: what changes from now on is older to it than what it told before."""
+        self._version -= 50
 
     def lose_state(self) -> None:
         """Every node is gone."""
@@ -141,6 +149,8 @@ class Slurmrestd:
         return self._reply(nodes=list(self.nodes.values()), last_update={"set": True, "number": self._version})
 
     async def _node(self, request: web.Request) -> web.Response:
+        self.looks.append(request.match_info["name"])
+        self.changes.note()
         node = self.nodes.get(request.match_info["name"])
         return failure(404, 2018) if node is None else self._reply(nodes=[node])
 
@@ -152,7 +162,7 @@ class Slurmrestd:
         if self.refuse:
             return failure(500, 2058)
         self._change(name, change)
-        return self._reply()
+        return self._answer()
 
     async def _update_nodes(self, request: web.Request) -> web.Response:
         """As slurmctld does it: one by one, until it does not know one; what cannot be changed is told at the end."""
@@ -166,7 +176,7 @@ class Slurmrestd:
                 error = 2028
             else:
                 self._change(name, change)
-        return failure(500, error) if error else self._reply()
+        return failure(500, error) if error else self._answer()
 
     def _change(self, name: str, change: Body) -> None:
         state = set(self.nodes[name]["state"]) | {"DRAIN"} & set(change.get("state", ()))
@@ -180,7 +190,7 @@ class Slurmrestd:
             return failure(500, 2058)
         found = self.nodes.pop(name, None)
         self.changes.note()
-        return failure(500, 2018) if found is None else self._reply()
+        return failure(500, 2018) if found is None else self._answer()
 
     async def _partitions(self, _: web.Request) -> web.Response:
         self.asked.append("partitions")
@@ -287,6 +297,14 @@ class Slurmrestd:
                 self.jobs[job_id]["job_state"] = ["CANCELLED"]
         self.changes.note()
         return self._reply()
+
+    def _answer(self) -> web.Response:
+        """A write of nodes was carried out; its answer may be lost."""
+        if not self.lose_next_answer:
+            return self._reply()
+        self.lose_next_answer = False
+        self.after_lost()
+        return failure(504, 1803)
 
     def _reply(self, **body: Any) -> web.Response:
         meta = {"slurm": {"cluster": self.cluster, "release": "26.05.5"}}

@@ -41,14 +41,17 @@ ask() {
 }
 
 # Ask $1 until done, $2 seconds at most, of which at most $3 in a row without an answer; $4 is said as well. A refusal is believed when it
-# has lasted: the scheduler may not have seen this slurmd pod yet. Leaves the last answer in `body`, and what was wrong
-# in `why`.
+# has lasted: the scheduler may not have seen this slurmd pod yet, and after a long outage of the apiserver the token has run
+# out, and the kubelet takes some three minutes to bring another. Leaves the last answer in `body`, and what was wrong in
+# `why`.
 ask_until_done() {
   local question=$1 limit=$2 outage=$3 pause=0.1 status heard=0 refused=''
   SECONDS=0
   while :; do
     body=$(ask "$question" "${4:-}")
     status=${body##*$'\n'} body=${body%$'\n'*}
+    # An answer may be cut off, or that of somebody who has the leader's address by now.
+    [[ $status != 20[02] || $body =~ ^\{.*\"done\":\ *(true|false).*\}$ ]] || status+=", not the scheduler's words"
     case $status in
       200) return 0 ;;
       202) pause=0.1 heard=$SECONDS refused='' why="not done after $limit s" ;;

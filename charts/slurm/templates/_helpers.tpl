@@ -105,7 +105,7 @@ capabilities: {drop: [ALL]}
 : "${SUNKPY_PROLOG_TIMEOUT_S:={{ .root.Values.hooks.prologTimeoutSeconds }}}"
 : "${SUNKPY_EPILOG_TIMEOUT_S:={{ .root.Values.hooks.epilogTimeoutSeconds }}}"
 : "${SUNKPY_OUTAGE_TIMEOUT_S:={{ .root.Values.hooks.outageTimeoutSeconds }}}"
-: "${SUNKPY_REFUSAL_S:=30}"
+: "${SUNKPY_REFUSAL_S:=300}"
 : "${SUNKPY_KILL_WAIT_S:={{ .root.Values.slurmConfig.killWaitSeconds }}}"
 : "${SUNKPY_SCRIPT_TIMEOUT_S:={{ .root.Values.hooks.scriptTimeoutSeconds }}}"
 

@@ -23,7 +23,8 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
 
 def find_contradictions(tree: Tree) -> list[str]:
     """Everything that is wrong with these values in this slurmdbd, a sentence each; empty when they can be applied."""
-    return list(chain(_in_names(tree), _in_texts(tree), _in_qos(tree), _in_accounts(tree), _in_users(tree)))
+    parts = (_in_names, _in_capitals, _in_texts, _in_qos, _in_accounts, _in_users)
+    return list(chain.from_iterable(part(tree) for part in parts))
 
 
 def _in_names(tree: Tree) -> Iterator[str]:
@@ -42,6 +43,19 @@ def _in_names(tree: Tree) -> Iterator[str]:
                 yield f"QoS {CLOSED} is for what is not wanted any more"
     if wanted.pods.account and wanted.pods.user in wanted.users:
         yield f"user {wanted.pods.user} submits the jobs of pods and is in every account: not one of users"
+
+
+def _in_capitals(tree: Tree) -> Iterator[str]:
+    """sacctmgr makes all letters small, but others may write to slurmdbd: what is wanted would be theirs."""
+    wanted, now = tree.wanted, tree.now
+    for kind, names, present in (
+        ("account", wanted.accounts, now.accounts),
+        ("QoS", wanted.qos, now.qos),
+        ("user", wanted.members, now.default_accounts),
+    ):
+        for name in present:
+            if name != name.lower() and name.lower() in names:
+                yield f"{kind} {name.lower()}: slurmdbd has {name}, which its database takes for the same"
 
 
 def _in_texts(tree: Tree) -> Iterator[str]:

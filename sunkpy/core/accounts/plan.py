@@ -191,13 +191,16 @@ def _wanted_membership(user: str, account: str, membership: Membership, tree: Tr
 
 
 def _defaults(tree: Tree) -> Iterator[Change | str]:
-    """Of users who are there: of a new one the first account is the default."""
+    """Of users who are there: of a new one the first account is the default.
+
+    One without an association that is told here is in that account by partitions, and so others made it.
+    """
     for name, user in sorted(tree.wanted.members.items()):
         before, after = tree.now.default_accounts.get(name), default_account(user)
         if before is None or before == after:
             continue
         association = tree.now.associations.get((before, name))
-        if association is not None and not association.is_ours:
+        if before and (association is None or not association.is_ours):
             modify = f"modify user {name} set defaultaccount={after}"
             yield _not_ours(f"default account {before} of user {name}", modify)
         else:
@@ -207,13 +210,18 @@ def _defaults(tree: Tree) -> Iterator[Change | str]:
 # --------------------------------------------------------------------------------------------------------- closing
 
 
-def _closing(tree: Tree) -> Iterator[Change]:
+def _closing(tree: Tree) -> Iterator[Change | str]:
     """What is ours and not wanted any more."""
     wanted, now = tree.wanted, tree.now
-    closing = [change for before in _unwanted(tree) for change in _change(_closed(before), before, closes=True)]
-    if closing and now.qos.get(CLOSED) is None:
+    unwanted, closed = list(_unwanted(tree)), now.qos.get(CLOSED)
+    if closed is None and unwanted:
         yield MakeQos(name=CLOSED, after=_CLOSED_QOS)
-    yield from closing
+    elif closed is not None and closed.is_ours and closed != _CLOSED_QOS:
+        yield ChangeQos(name=CLOSED, after=_CLOSED_QOS, before=closed)
+    elif closed is not None and not closed.is_ours and unwanted:
+        yield _not_ours(f"QoS {CLOSED}", f"modify qos {CLOSED} set description='{_CLOSED_QOS.description}'")
+    for association in unwanted:
+        yield from _change(_closed(association), association, closes=True)
     for name, before in sorted(now.qos.items()):
         if before.is_ours and name not in wanted.qos and name != CLOSED:
             after = msgspec.structs.replace(before, limits=msgspec.structs.replace(before.limits, submitted=0))

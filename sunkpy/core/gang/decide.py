@@ -46,6 +46,7 @@ from sunkpy.core.placement.eligibility import excluded, explain_eligibility
 
 _DEAF = "the placeholder did not end when it was told"
 _COVERED = "the pods that it covered have ended, and it has no room for others"
+_RUNS_AGAIN = "it had ended on a node, and slurmctld has forgotten that"
 _NO_SCRIPT = "its pods have ended, and an allocation has no script that could end by itself"
 _UNPROVED = "nothing proves that it is this pod's: its comment was changed, or slurmctld has not sealed it"
 _GIVEN_BACK = "it was cancelled before, and Slurm has not ended it yet"
@@ -80,6 +81,12 @@ def decide_gang(view: GangView, policy: Policy) -> list[GangAction]:
     gang = view.gang
     if gang is not None and gang.never_queues:
         return _bind_directly(gang)
+    # Whatever becomes of the pods: nobody else ends a job that Slurm takes for running where nothing of it is.
+    return [*_cancel_all(tuple(job for job in view.jobs if job.runs_again), _RUNS_AGAIN), *_decide_queued(view, policy)]
+
+
+def _decide_queued(view: GangView, policy: Policy) -> list[GangAction]:
+    gang = view.gang
     # The pods are gone or finished: what is left is to end the job.
     if gang is None or all(is_over(pod) for pod in gang.members):
         return _end_jobs(view)

@@ -41,7 +41,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     `prologs` and `epilogs` are the Slurm nodes whose hook has called for this job; `missing` counts fresh answers of
     Slurm, one after another, that did not contain the job. `is_cancelled`: Slurm has taken our order to end it, and its
     state may not show it yet. `is_allocation`: it has no script. `is_unproved`: Slurm has it without what shows that
-    the scheduler submitted it.
+    the scheduler submitted it. `runs_again`: Slurm has said so since an epilog proved that it ended.
     """
 
     id: JobId
@@ -64,6 +64,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     is_cancelled: bool = False
     is_allocation: bool = False
     is_unproved: bool = False
+    runs_again: bool = False
 
     @property
     def is_lost(self) -> bool:

@@ -24,7 +24,7 @@ class StopLogin(msgspec.Struct, frozen=True):
 
 
 class RenewPod(msgspec.Struct, frozen=True):
-    """Delete the pod, if it still is that one: the StatefulSet makes the next one as the values are now."""
+    """Delete the pod, if it still is as it was seen: the StatefulSet makes the next one as the values are now."""
 
     pod: Pod
 

@@ -107,9 +107,9 @@ def decide_mirror(view: View, now_s: float) -> Decision:
 
 
 def after_writing(memory: Memory, actions: Iterable[MirrorAction], now_s: float) -> Memory:
-    """The memory once the actions have been carried out. What was seen of jobs before that counts no more."""
+    """The memory once the actions have been carried out. What was seen before that proves nothing any more."""
     wrote = tuple(write for write in map(as_write, actions) if write is not None)
-    return msgspec.structs.replace(memory, wrote_at_s=now_s, wrote=wrote, look=None)
+    return msgspec.structs.replace(memory, wrote_at_s=now_s, wrote=wrote, drained=None, deletable=None, look=None)
 
 
 def after_asking(memory: Memory, question: services.Question, *, is_yes: bool, at_s: float) -> Memory:

@@ -22,8 +22,8 @@ _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 _UNUSABLE = frozenset({"DOWN", "FUTURE", "UNKNOWN", "ERROR", "INVALID", "INVALID_REG", "NOT_RESPONDING", "FAIL"})
 
 
-_SLURM_ITSELF = ("Not responding", "Node unexpectedly rebooted")
-"""What slurmctld writes when it gives a node up by itself; nobody holds the node by it."""
+_SLURM_ITSELF = frozenset({"Not responding", "Node unexpectedly rebooted"})
+"""What slurmctld writes when it gives a node up by itself, and no word more; nobody holds the node by it."""
 
 
 class NodeComment(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
             return True
         if self._is_reason_ours:
             return False
-        return self.is_drain or (self.is_down and bool(self.reason) and not self.reason.startswith(_SLURM_ITSELF))
+        return self.is_drain or (self.is_down and bool(self.reason) and self.reason not in _SLURM_ITSELF)
 
     @property
     def _is_reason_ours(self) -> bool:

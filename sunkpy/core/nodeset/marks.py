@@ -1,10 +1,11 @@
 """How a drain from Slurm's side shows on its Node, whose a cordon is, and what is remembered when the pod is gone.
 
-Three annotations of the Node say it all. `sunkpy.dev/slurm-drain` is Slurm's drain as it was last told, whatever the
+Four annotations of the Node say it all. `sunkpy.dev/slurm-drain` is Slurm's drain as it was last told, whatever the
 policy; it stays while nobody tells (no pod, no Slurm node, an outage), so the next slurmd pod starts drained for the
-same reason. `sunkpy.dev/cordoned-by: slurm` makes the cordon ours: it goes with the drain. `sunkpy.dev/drain` is the
-reason of the cordon, ours or anybody's. While it is what we wrote, the cordon is ours alone; a person who writes
-another text there wants the cordon too, and from then on it is theirs: nobody can cordon twice, but change a text.
+same reason. `sunkpy.dev/slurm-refused` stands in its place for what Slurm refuses of one slurmd.
+`sunkpy.dev/cordoned-by: slurm` makes the cordon ours: it goes with the drain. `sunkpy.dev/drain` is the reason of the
+cordon, ours or anybody's. While it is what we wrote, the cordon is ours alone; a person who writes another text there
+wants the cordon too, and from then on it is theirs: nobody can cordon twice, but change a text.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ DEFAULT_CORDON_REASON = "node cordoned"
 DRAIN_TAINT = Taint(key=names.TAINT_DRAIN, effect="NoSchedule")
 
 _RELEASED: Changes = {names.ANNOTATION_CORDONED_BY: None, names.ANNOTATION_DRAIN: None}
+_UNTOLD: Changes = {names.ANNOTATION_SLURM_DRAIN: None, names.ANNOTATION_SLURM_REFUSED: None}
 
 
 class DrainPolicy(enum.StrEnum):
@@ -62,9 +64,10 @@ def decide_mark(node: Node, pod: Pod | None, marking: Marking) -> Mark:
             reason = (condition.message if condition else "") or "drained in Slurm"
             # What Slurm refuses of one slurmd says nothing of the next one, which may start open.
             is_refused = condition is not None and condition.reason == names.REASON_INVALID
-            return _mark(node, reason, {names.ANNOTATION_SLURM_DRAIN: None if is_refused else reason}, marking)
+            told = names.ANNOTATION_SLURM_REFUSED if is_refused else names.ANNOTATION_SLURM_DRAIN
+            return _mark(node, reason, {**_UNTOLD, told: reason}, marking)
         case "False":
-            return _unmark(node, {names.ANNOTATION_SLURM_DRAIN: None})
+            return _unmark(node, _UNTOLD)
         case _:
             return _keep(node)
 
@@ -134,7 +137,7 @@ def _keep(node: Node) -> Mark:
     if _is_wanted_by_a_person(node):
         return Mark(annotations={names.ANNOTATION_CORDONED_BY: None})
     if _is_ours(node) and not node.spec.unschedulable:
-        return Mark(annotations={**_RELEASED, names.ANNOTATION_SLURM_DRAIN: None})
+        return Mark(annotations={**_RELEASED, **_UNTOLD})
     return Mark()
 
 
@@ -144,7 +147,9 @@ def _is_ours(node: Node) -> bool:
 
 def _is_wanted_by_a_person(node: Node) -> bool:
     """Our cordon, whose reason is no longer the one that we wrote."""
-    wrote, reads = node.annotations.get(names.ANNOTATION_SLURM_DRAIN), node.annotations.get(names.ANNOTATION_DRAIN)
+    told = (names.ANNOTATION_SLURM_DRAIN, names.ANNOTATION_SLURM_REFUSED)
+    wrote = next((node.annotations[key] for key in told if key in node.annotations), None)
+    reads = node.annotations.get(names.ANNOTATION_DRAIN)
     return node.spec.unschedulable and _is_ours(node) and None not in (wrote, reads) and wrote != reads
 
 

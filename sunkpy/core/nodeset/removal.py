@@ -36,7 +36,10 @@ from sunkpy.core.nodeset.verdict import Trait
 from sunkpy.core.nodeset.world import WAVE, World
 
 RECEIPT_HOLDS_S = 30.0
-"""How long a receipt is believed. The syncer renews one that stands every 10 s; the rest is for clocks that differ."""
+"""How long a receipt is believed. The syncer renews one that stands every 10 s; the rest is for clocks that differ.
+
+From a clock that is ahead by more it is not believed either: it would stand for as long as that clock is ahead.
+"""
 
 _FAILED_PAUSE_MAX_S = 300.0
 
@@ -121,7 +124,7 @@ def may_be_replaced(pod: Pod, now: datetime) -> bool:
 def _is_fresh(time: str, now: datetime) -> bool:
     try:
         since = parse_rfc3339(time)
-        return (now - since).total_seconds() < RECEIPT_HOLDS_S
+        return abs((now - since).total_seconds()) < RECEIPT_HOLDS_S
     except (ValueError, TypeError):
         return False  # no time, or one without a zone
 

@@ -17,6 +17,7 @@ from sunkpy.accounts.settings import AccountsSettings
 from sunkpy.core.accounts import Wanted
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm.connection import Answer
+from sunkpy.slurm.errors import Malformed
 from tests.unit.core.accounts.build import values
 from tests.unit.slurm.answers import Rest, answer, in_json
 
@@ -78,6 +79,14 @@ async def test_what_is_as_wanted_is_read_once_and_ready(rest: Rest) -> None:
     assert loop.problem == "slurmdbd was not read yet"
     assert await loop.settle()
     assert (loop.problem, written(rest)) == (None, [])
+
+
+@pytest.mark.parametrize("part", ["slurmdbd-qos", "slurmdbd-accounts", "slurmdbd-users", "slurmdbd-tres"])
+async def test_what_slurmdbd_always_has_and_does_not_tell_is_not_made_anew(rest: Rest, part: str) -> None:
+    rest.say(*(Answer(200, b"{}") if name == part else answer(*SERVER, name) for name in READ))
+    with pytest.raises(Malformed, match="none at all"):
+        await loop_for(rest, values(VALUES)).settle()
+    assert written(rest) == []
 
 
 async def test_a_change_is_believed_when_it_is_read_back(rest: Rest) -> None:

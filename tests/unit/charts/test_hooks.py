@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -45,10 +46,14 @@ printf 'cancel %s\\n' "$*" >> "${0%/*}/requeued"
 
 @dataclass
 class Scheduler:
-    """Answers in order, the last one for ever; remembers what was asked. 0 hangs up without an answer."""
+    """Answers in order, the last one for ever; remembers what was asked. 0 hangs up without an answer.
+
+    `body` is said instead of what follows from the status; of `cut_off` answers only the beginning arrives.
+    """
 
     answers: list[int] = field(default_factory=lambda: [200])
     body: bytes = b""
+    cut_off: int = 0
     asked: list[tuple[str, str, object]] = field(default_factory=list)
     port: int = 0
     when_asked: Callable[[], None] = lambda: None
@@ -69,9 +74,13 @@ def scheduler() -> Iterator[Scheduler]:
             self.send_response(status)
             if status == 307:
                 self.send_header("Location", f"http://127.0.0.1:{state.port}{LEADER}{self.path}")
-            self.send_header("Content-Length", str(len(state.body)))
+            said = state.body or json.dumps({"done": status == 200}).encode()
+            self.send_header("Content-Length", str(len(said)))
             self.end_headers()
-            self.wfile.write(state.body)
+            if state.cut_off:
+                state.cut_off, said = state.cut_off - 1, said[:-5]
+                self.close_connection = True
+            self.wfile.write(said)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -221,6 +230,34 @@ def test_a_refusal_that_lasts_is_believed(hook: str, code: int, status: int, hoo
     done = hooks.run(hook, **UNHELD)
     assert (done.returncode, len(scheduler.asked)) == (code, 1)
     assert str(status) in done.stderr
+
+
+@pytest.mark.parametrize("hook", ["prolog", "epilog"])
+def test_a_refusal_is_not_believed_before_a_kubelet_would_have_brought_another_token(
+    hook: str, scripts: dict[str, str]
+):
+    """After a long outage of the apiserver: it syncs a pod each minute, and waits 122 s after one of many failures."""
+    (patience_s,) = re.findall(r"SUNKPY_REFUSAL_S:=(\d+)", scripts[f"{hook}.sh"])
+    assert int(patience_s) > 1.5 * 60 + 122
+
+
+@pytest.mark.parametrize("status", [200, 202])
+@pytest.mark.parametrize("body", [b"it works", b'{"status":"ok"}'])
+def test_an_epilog_believes_nobody_but_the_scheduler(status: int, body: bytes, hooks: Hooks, scheduler: Scheduler):
+    """A standby sends callers to an address, and when its leader has died that may be somebody else's by now."""
+    hooks.mark(OWN_JOB)
+    scheduler.answers, scheduler.body = [status], body
+    epilog = hooks.run("epilog", SUNKPY_EPILOG_TIMEOUT_S="1")
+    assert (epilog.returncode, hooks.markers) == (1, {OWN_JOB})
+    assert len(scheduler.asked) < 10
+    assert hooks.reasons == [f"sunkpy epilog: no answer for 1 s (HTTP {status}, not the scheduler's words)"]
+
+
+def test_an_answer_that_was_cut_off_is_asked_for_again(hooks: Hooks, scheduler: Scheduler):
+    hooks.mark(OWN_JOB)
+    scheduler.body, scheduler.cut_off = b'{"done":true,"kept":true}', 1
+    assert hooks.run("epilog").returncode == 0
+    assert (len(scheduler.asked), hooks.markers) == (2, {OWN_JOB})
 
 
 @pytest.mark.parametrize(("hook", "code"), [("prolog", 0), ("epilog", 1)])

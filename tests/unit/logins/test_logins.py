@@ -10,8 +10,14 @@ from typing import Any
 
 import aiohttp
 import pytest
+from prometheus_client import CollectorRegistry
 
+from sunkpy.core.logins import RenewPod
+from sunkpy.core.model.objects import Pod
+from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
+from sunkpy.kube.errors import Conflict
+from sunkpy.logins.execute import Executor
 from sunkpy.logins.metrics import LoginsMetrics
 from sunkpy.logins.settings import LoginsSettings, PersonSettings
 from sunkpy.logins.term import Term
@@ -28,8 +34,9 @@ READY = [{"type": "Ready", "status": "True"}]
 class World:
     """ann, whose pod is stopped while idle, bob, whose is not; and what happens to them."""
 
-    def __init__(self, api: Apiserver, http: aiohttp.ClientSession, port: int) -> None:
+    def __init__(self, api: Apiserver, kube: Kube, http: aiohttp.ClientSession, port: int) -> None:
         self.api = api
+        self.kube = kube
         self._http = http
         self._port = port
 
@@ -78,7 +85,7 @@ async def world(tmp_path) -> AsyncIterator[World]:
         term = Term(kube=kube, settings=settings, process=process, metrics=LoginsMetrics(process.registry))
         serving = asyncio.ensure_future(term.run())
         await api.until(lambda: api.watched >= {"pods", "statefulsets"})
-        yield World(api, http, port)
+        yield World(api, kube, http, port)
         serving.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await serving
@@ -139,6 +146,16 @@ async def test_a_watch_that_lags_does_not_stop_the_next_pod(world: World):
     world.api.changes.note()
     await world.until_told("ann", (200, "10.0.0.9 2222"))
     assert world.replicas("ann") == 1
+
+
+async def test_a_pod_that_has_started_meanwhile_is_not_made_anew(world: World):
+    executor = Executor(kube=world.kube, namespace="slurm", metrics=LoginsMetrics(CollectorRegistry()))
+    world.put_pod("bob", conditions=[])
+    stuck = await world.kube.get(paths.pod("slurm", "slurm-login-bob-0"), Pod)
+    world.put_pod("bob", state={"running": {}})
+    with pytest.raises(Conflict):
+        await executor.run(RenewPod(stuck))
+    assert world.api.deleted == []
 
 
 @pytest.mark.parametrize("person", ["eve", "ann2", "..%2fann", "ann%0a", "%2e%2e", "a" * 5000])

@@ -3,7 +3,7 @@ import pytest
 
 from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod
 from sunkpy.core.nodeset.world import WAVE
-from sunkpy.operator.memory import CREATED_PER_S, OFFER_LASTS_S, Memory
+from sunkpy.operator.memory import CREATED_PER_S, GUARD_LASTS_S, OFFER_LASTS_S, Memory
 from tests.unit.core.nodeset.build import make_nodeset, make_pod, make_template
 
 NODESET = make_nodeset()
@@ -64,6 +64,16 @@ def test_failures_add_up_until_a_pod_of_the_node_is_ready():
     assert memory.failures(NODESET) == {"n2": 1}
     memory.pod_changed(make_pod(NODESET, 2), None)
     assert memory.failures(NODESET) == {"n2": 1}
+
+
+def test_a_budget_is_written_again_after_a_while_for_somebody_may_have_deleted_it():
+    now_s = 1000.0
+    memory = Memory(lambda: now_s)
+    memory.note_guarded(NODESET)
+    now_s += GUARD_LASTS_S - 1
+    assert memory.is_guarded(NODESET)
+    now_s += 1
+    assert not memory.is_guarded(NODESET)
 
 
 def test_a_budget_is_that_of_one_nodeset_not_of_its_name():

@@ -18,7 +18,7 @@ class Clock:
 
 def knowing(clock=lambda: 0.0):
     index = PodIndex(clock)
-    index.know(NODESET.uid)
+    index.know(NODESET)
     return index
 
 
@@ -107,3 +107,12 @@ def test_labels_alone_make_no_slurmd_pod():
     assert found(index) == []
     assert index.slurmd_on("n1") is None
     assert len(index.on_node("n1")) == 3, "they take room like any other pod"
+
+
+def test_a_pod_of_another_namespace_that_names_a_nodeset_its_owner_is_none_of_its():
+    index = knowing()
+    pod = make_pod(NODESET, 1)
+    forged = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace="team-a"))
+    index.update(None, forged)
+    assert found(index) == []
+    assert index.slurmd_on("n1") is None

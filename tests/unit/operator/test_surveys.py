@@ -82,7 +82,7 @@ def test_whatever_is_told_in_whatever_order_the_survey_is_the_one_made_anew(data
             case "no node":
                 nodes._change(("", f"n{data.draw(st.integers(1, 3))}"), None)
             case "known":
-                pods.know(data.draw(st.sampled_from([NODESET.uid, RIVAL.uid])))
+                pods.know(data.draw(st.sampled_from([NODESET, RIVAL])))
             case "later":
                 clock.now_s += data.draw(st.sampled_from([10.0, 31.0]))
                 pods.expire()
@@ -96,7 +96,7 @@ class Cluster:
         self.api = api
         self.nodes = Informer(kube, paths.NODES, Node)
         self.pods = PodIndex()
-        self.pods.know(NODESET.uid)
+        self.pods.know(NODESET)
         self.surveys = Surveys(self.nodes, self.pods)
         self.pods.add_handler(self.surveys.touch)
         self.nodes.add_handler(self.surveys.node_changed)
@@ -151,7 +151,7 @@ async def test_pods_of_a_nodeset_that_is_seen_later_hold_their_nodes(cluster):
     rival = make_nodeset(name="cpu")
     cluster.pods.update(None, make_pod(rival, 1, name="cpu-012-001"))
     assert cluster.possible() == 3, "nobody knows of such a NodeSet: it may be made up"
-    cluster.pods.know(rival.uid)
+    cluster.pods.know(rival)
     assert cluster.possible() == 2
 
 

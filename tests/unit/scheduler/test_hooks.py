@@ -41,9 +41,26 @@ async def test_a_node_cannot_take_a_pod_away_from_another_node(world, tmp_path):
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         job_id = await bound_pod(world, call)
         status, answer = await call("epilog", job_id, node=2)
-        assert status == 403
-        assert answer["why"] == f"Slurm has not given job {job_id} to n2: it is RUNNING on n1"
+        assert (status, answer["kept"]) == (200, True)
+        assert (await call("prolog", job_id, node=2))[1]["why"].endswith(f"{job_id} to n2: it is RUNNING on n1")
         assert world.deleted == []
+
+
+@pytest.mark.parametrize("again", [(), ("RUNNING",)])
+async def test_an_epilog_of_a_job_whose_start_slurm_has_forgotten_does_not_fail_and_the_gate_waits(
+    world, tmp_path, impatient, again
+):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.set_job(job_id, "PENDING", nodes="")
+        await world.until(lambda: world.deleted == ["web"] and world.cancelled == [job_id])
+        if again:
+            world.set_job(job_id, *again, nodes="n2")
+        status, answer = await call("epilog", job_id)
+        assert (status, answer["kept"]) == (200, True)
+        assert (await call("gate", 4711, marked=[job_id]))[0] == 202
+        world.pod_is_gone()
+        assert (await call("gate", 4711, marked=[job_id]))[0] == 200
 
 
 async def test_an_epilog_of_a_job_that_runs_is_not_believed(world, tmp_path, monkeypatch):
@@ -92,6 +109,18 @@ async def test_the_job_of_a_pod_that_finished_while_nobody_led_ends_with_its_exi
     async with leading(world, tmp_path):
         await world.until(lambda: world.signals == [(job_id, "USR1")])
         assert world.cancelled == []
+
+
+async def test_a_job_that_ended_and_that_a_killed_slurmctld_takes_for_running_again_is_cancelled(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.set_job(job_id, "PREEMPTED", "COMPLETING", nodes="n1")
+        epilog = asyncio.ensure_future(call("epilog", job_id))
+        await world.until(lambda: world.deleted == ["web"])
+        world.set_job(job_id, "RUNNING", nodes="n1")
+        await world.until(lambda: world.cancelled == [job_id])
+        world.pod_is_gone()
+        assert await epilog == (200, {"done": True})
 
 
 async def test_the_gate_is_open_where_pods_hold_their_node(world, tmp_path):

@@ -6,6 +6,7 @@ import pytest
 from sunkpy.core.model.room import Room
 from sunkpy.core.model.states import JobId
 from sunkpy.slurm import JobSubmission, JobUpdate, NodesSnapshot, NotModified, errors, wire
+from sunkpy.slurm.connection import Answer
 from tests.unit.slurm.answers import NOBODY, SERVERS, Rest, answer, slurm_errors
 
 NODE = "gpu-000-002"
@@ -30,6 +31,13 @@ async def test_nodes_are_read_by_name(rest: Rest, slurm: str, api: str) -> None:
     assert node.is_registered
     assert node.slurmd_since_s > 1_700_000_000
     assert snapshot.last_update_s > 1_700_000_000
+
+
+@pytest.mark.parametrize("node", [b'{"name": "n1"}', b'{"name": "n1", "state": []}', b'{"name": "n1", "state": null}'])
+async def test_a_node_in_no_state_at_all_is_not_taken_for_an_open_one(rest: Rest, node: bytes) -> None:
+    rest.say(Answer(200, b'{"nodes": [' + node + b'], "last_update": {"set": true, "number": 1}}'))
+    with pytest.raises(errors.Malformed, match="read the nodes"):
+        await rest.client("v0.0.45").nodes()
 
 
 @every_server

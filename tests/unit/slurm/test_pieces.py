@@ -15,7 +15,7 @@ from tests.unit.slurm.answers import answer
 SEPARATORS = [None, (",", ":"), (" ,\n ", " : ")]
 words = st.text(alphabet='},{ "\\[]:nae', max_size=12) | st.sampled_from(['},{"name":"x"', "}, {", '\\"},{\\"name'])
 nodes = st.fixed_dictionaries(
-    {"name": words, "comment": words, "energy": st.just({"watts": 1})},
+    {"name": words, "state": st.just(["IDLE"]), "comment": words, "energy": st.just({"watts": 1})},
     optional={"extra": words, "parts": st.lists(st.fixed_dictionaries({"name": words}), max_size=3)},
 )
 failures = st.lists(st.fixed_dictionaries({"error": words}), max_size=3)

@@ -164,7 +164,7 @@ async def test_a_write_that_is_tried_again_asks_again_what_is_left(rest: Rest) -
     rest.say(Answer(502, b"bad gateway"))
     slurm = rest.client("v0.0.45", deadline=lambda: next(left_s))
     with pytest.raises(errors.LeaseOver):
-        await slurm.drain_node("n1", reason="x")
+        await slurm.cancel_job(JobId(1))
 
 
 async def test_a_read_needs_no_lease(rest: Rest) -> None:

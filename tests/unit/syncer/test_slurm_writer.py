@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from sunkpy.core.mirror import DrainNode, RestoreDrain, UndrainNode, still_holds
+from sunkpy.core.mirror import DeleteSlurmNode, DrainNode, RestoreDrain, UndrainNode, still_holds
 from sunkpy.core.mirror.recheck import SlurmAction
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
@@ -36,10 +36,13 @@ STATES = [
 class Rig:
     """A writer, and the Slurm it writes to."""
 
-    def __init__(self, slurm: Slurmrestd, writer: SlurmWriter) -> None:
+    def __init__(self, slurm: Slurmrestd, client: Slurm) -> None:
         self.slurm = slurm
-        self.writer = writer
+        self.writer = SlurmWriter(client, clock=lambda: self.now_s)
         self.refused: set[str] = set()
+        self.slow: dict[str, Callable[[], Awaitable[None]]] = {}
+        """What happens until the apiserver answers about a name."""
+        self.now_s = 0.0
         self.asked: list[int] = []
 
     async def write_all(self, actions: list[SlurmAction]) -> list[Outcome | BaseException]:
@@ -48,6 +51,8 @@ class Rig:
     async def write(self, action: SlurmAction) -> Outcome:
         async def consent() -> bool:
             self.asked.append(len(self.slurm.writes))
+            if action.name in self.slow:
+                await self.slow[action.name]()
             return action.name not in self.refused
 
         return await self.writer.write(action, consent)
@@ -69,7 +74,7 @@ async def rig(tmp_path) -> AsyncIterator[Rig]:
     async with serving(slurm.app()) as port:
         url = f"http://127.0.0.1:{port}"
         client = Slurm.connect(SlurmSettings(url=url, version="v0.0.45", jwt_key_file=str(key)))
-        yield Rig(slurm, SlurmWriter(client))
+        yield Rig(slurm, client)
         await client.close()
 
 
@@ -107,6 +112,22 @@ async def test_a_drain_set_between_poll_and_list_is_not_overwritten(rig: Rig) ->
     assert rig.seen(name_of(3)).reason == "bad gpu"
 
 
+async def test_an_apiserver_that_is_slow_about_one_node_costs_no_other_its_drain(rig: Rig) -> None:
+    names = [name_of(number) for number in range(8)]
+    for name in names:
+        rig.slurm.put(name, "IDLE", "DRAIN", reason=OURS)
+
+    async def late() -> None:
+        await rig.slurm.changes.until(lambda: len(rig.slurm.looks) >= 7)
+        rig.slurm.put(names[3], "IDLE", "DRAIN", reason="bad gpu")
+        rig.now_s += 10
+
+    rig.slow[names[7]] = late
+    done = await rig.write_all([UndrainNode(name=name, pod=Pod()) for name in names])
+    assert rig.seen(names[3]).reason == "bad gpu"
+    assert [number for number, is_done in enumerate(done) if is_done is not Outcome.WRITTEN] == [3]
+
+
 async def test_a_node_that_slurm_does_not_know_holds_up_nobody(rig: Rig) -> None:
     for number in range(8):
         rig.slurm.put(name_of(number))
@@ -134,6 +155,27 @@ async def test_an_unreachable_slurm_is_told_to_all_who_wait(rig: Rig) -> None:
     assert all(isinstance(error, Unreachable) for error in done)
     rig.slurm.is_down = False
     assert await rig.write(drain(name_of(0))) is Outcome.WRITTEN
+
+
+@pytest.mark.parametrize("count", [1, 8])
+async def test_a_write_whose_answer_was_lost_is_not_sent_again_over_what_others_did_since(rig: Rig, count: int) -> None:
+    for number in range(count):
+        rig.slurm.put(name_of(number), "IDLE", "DRAIN", reason=OURS)
+    rig.slurm.lose_next_answer = True
+    rig.slurm.after_lost = lambda: rig.slurm.put(name_of(0), "IDLE", "DRAIN", reason="bad gpu")
+    done = await rig.write_all([UndrainNode(name=name_of(number), pod=Pod()) for number in range(count)])
+    assert any(isinstance(error, Unreachable) for error in done)
+    assert (rig.seen(name_of(0)).is_drain, rig.seen(name_of(0)).reason) == (True, "bad gpu")
+
+
+async def test_a_deletion_whose_answer_was_lost_does_not_meet_the_next_node_of_that_name(rig: Rig) -> None:
+    name = name_of(0)
+    rig.slurm.put(name, "IDLE", "DRAIN", reason="k8s: pod gone", comment=COMMENT)
+    rig.slurm.lose_next_answer = True
+    rig.slurm.after_lost = lambda: rig.slurm.put(name, "IDLE")
+    with pytest.raises(Unreachable):
+        await rig.write(DeleteSlurmNode(name=name, reason="k8s: pod gone", is_announced=True))
+    assert rig.slurm.state(name) == "IDLE"
 
 
 async def test_the_apiserver_is_asked_when_it_is_the_lists_turn_and_may_refuse(rig: Rig) -> None:

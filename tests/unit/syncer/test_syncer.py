@@ -206,6 +206,25 @@ async def test_a_job_finishes_before_its_pod_may_go_and_the_node_goes_last(world
     assert sum(write.startswith("DELETE") for write in world.slurm.writes) == 1
 
 
+async def test_no_receipt_is_written_by_an_answer_that_slurm_takes_for_the_newest_since_its_clock_was_set_back(
+    world: World,
+) -> None:
+    world.add_pod()
+    world.slurm.put(NAME, "IDLE", "DRAIN", reason="bad gpu")
+    async with world.syncing():
+        await world.until(lambda: world.condition(names.CONDITION_CORDON) == "True")
+        await world.until(lambda: bool(world.slurm.nodes[NAME]["comment"]))
+        await world.some_answers()
+        world.slurm.set_clock_back()
+        world.slurm.put(NAME, "ALLOCATED", reason="")
+        world.annotate(pending_deletion=TOKEN)
+        receipt = names.ANNOTATION_DRAINED
+        await world.until(lambda: world.annotation(receipt) or world.slurm.state(NAME) == "ALLOCATED+DRAIN")
+        assert world.annotation(receipt) is None
+        world.slurm.put(NAME, "IDLE", "DRAIN")
+        await world.until(lambda: world.annotation(names.ANNOTATION_DRAINED) == TOKEN)
+
+
 async def test_a_roll_is_told_that_only_services_are_on_a_node(world: World) -> None:
     web = world.slurm.add_job("RUNNING", **SERVICE)
     world.add_pod(start_time=LONG_AGO, **{names.ANNOTATION_JOBS: str(web)})

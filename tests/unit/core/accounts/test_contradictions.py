@@ -89,6 +89,29 @@ def test_a_circle_through_what_others_made_is_seen(text: str, says: str):
     assert says in plan_accounts(values(text), THEIRS).contradictions
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("qos: {fast: {}}", "QoS fast: slurmdbd has Fast, which its database takes for the same"),
+        ("accounts: {chem: {}}", "account chem: slurmdbd has Chem, which its database takes for the same"),
+        (
+            "accounts: {a: {}}\nusers: {ann: {accounts: {a: {}}}}",
+            "user ann: slurmdbd has Ann, which its database takes for the same",
+        ),
+    ],
+)
+def test_a_name_that_others_wrote_in_capitals_is_not_taken(text: str, says: str):
+    now = msgspec.structs.replace(
+        EMPTY,
+        accounts={**EMPTY.accounts, "Chem": AccountRecord(description="by hand")},
+        qos={**EMPTY.qos, "Fast": QosRecord(description="by hand")},
+        default_accounts={**EMPTY.default_accounts, "Ann": "Chem"},
+    )
+    plan = plan_accounts(values(text), now)
+    assert plan.contradictions == (says,)
+    assert plan.changes == ()
+
+
 def test_what_is_closed_is_not_there_to_build_upon():
     gone = values("accounts: {a: {}}\nqos: {x: {}}")
     now = msgspec.structs.replace(

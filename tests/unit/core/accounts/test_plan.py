@@ -158,6 +158,26 @@ def test_what_somebody_else_made_is_left_as_it_is_and_told_with_the_command_that
     assert (after.qos["x"], after.accounts["a"]) == (THEIRS.qos["x"], THEIRS.accounts["a"])
 
 
+def test_the_default_account_of_a_user_whom_others_put_into_partitions_alone_is_left_as_it_is():
+    now = msgspec.structs.replace(THEIRS, default_accounts={**THEIRS.default_accounts, "eve": "a"})
+    wanted = values("accounts: {b: {}}\nusers: {eve: {accounts: {b: {}}}}")
+    told = [line for line in tell_plan(plan_accounts(wanted, now)).splitlines() if "default account" in line]
+    assert [line.partition(" was ")[0] for line in told] == ["! default account a of user eve"]
+    assert settled(wanted, now).default_accounts["eve"] == "a"
+
+
+@pytest.mark.parametrize("spoilt", [QosRecord(description="k8s: x"), QosRecord(description="by hand")])
+def test_what_is_closed_stays_closed_when_somebody_opens_the_qos_for_that(spoilt: QosRecord):
+    closed = settled(values("{}"), settled(values("accounts: {a: {}}\nusers: {ann: {accounts: {a: {}}}}")))
+    now = msgspec.structs.replace(closed, qos={**closed.qos, CLOSED: spoilt})
+    after, lines = settled(values("{}"), now), tell_plan(plan_accounts(values("{}"), now)).splitlines()
+    if spoilt.is_ours:
+        assert after == closed
+    else:
+        assert after.qos[CLOSED] == spoilt
+        assert [line for line in lines if line.startswith(f"! QoS {CLOSED} was made by somebody else")]
+
+
 def test_ours_may_stand_below_and_in_what_others_made():
     wanted = values("accounts: {b: {parent: a}}\nusers: {ann: {accounts: {a: {}, b: {}}, defaultAccount: a}}")
     after = settled(wanted, THEIRS)

@@ -311,6 +311,15 @@ def test_an_epilog_says_that_the_node_is_wanted_before_the_poll_does():
     assert kinds(decide_gang(view(pod, job("RUNNING", epilogs=frozenset({"n1"}))), POLICY)) == [Evict]
 
 
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [(None, [Cancel]), (make_pod(), [Cancel]), (make_pod(node="k1", running=True), [Cancel, Evict])],
+)
+def test_a_job_that_runs_again_though_an_epilog_has_ended_it_is_cancelled_whatever_pods_there_are(pod, expected):
+    again = job("RUNNING", epilogs=frozenset({"n1"}), runs_again=True)
+    assert kinds(decide_gang(view(pod, again, may_submit=False), POLICY)) == expected
+
+
 @pytest.mark.parametrize("missing", [0, 1])
 def test_a_job_that_slurm_does_not_show_once_changes_nothing(missing):
     pod = make_pod(node="k1", running=True)

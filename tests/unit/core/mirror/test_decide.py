@@ -180,6 +180,18 @@ def test_drained_is_said_after_two_answers() -> None:
     assert annotations(second)[names.ANNOTATION_DRAINED] == TOKEN
 
 
+def test_an_answer_from_before_a_write_proves_nothing_after_it() -> None:
+    pod, node = make_pod(pending=TOKEN), make_node("IDLE+DRAIN", reason="k8s: cordon: x")
+    first = decide_mirror(make_view(pod, node), NOW_S)
+    assert [type(action) for action in to_slurm(first)] == [DrainNode]
+    drained = make_node("IDLE+DRAIN", reason="k8s: pod pending deletion: scale-down")
+    memory = after_writing(first.memory, first.actions, NOW_S)
+    second = decide_mirror(make_view(pod, drained, number=2, now_s=NOW_S + 1, memory=memory), NOW_S + 1)
+    assert names.ANNOTATION_DRAINED not in annotations(second)
+    third = decide_mirror(make_view(pod, drained, number=3, now_s=NOW_S + 2, memory=second.memory), NOW_S + 2)
+    assert annotations(third)[names.ANNOTATION_DRAINED] == TOKEN
+
+
 def test_the_same_answer_looked_at_twice_proves_nothing() -> None:
     pod, node = make_pod(pending=TOKEN), make_node("IDLE+DRAIN", reason="k8s: x")
     first = decide_mirror(make_view(pod, node), NOW_S)

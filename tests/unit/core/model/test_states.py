@@ -51,6 +51,7 @@ def test_a_drain_is_ours_only_with_our_prefix(reason: str, ours: bool) -> None:
         pytest.param("DOWN+NOT_RESPONDING", "power supply", True, id="DOWN, and slurmd went away too"),
         pytest.param("DOWN", "Not responding", False, id="Slurm heard nothing"),
         pytest.param("DOWN+NOT_RESPONDING", "Not responding", False, id="and still does not"),
+        pytest.param("DOWN", "Not responding to IPMI, ask ann", True, id="an admin's words that begin as Slurm's"),
         pytest.param("DOWN+DRAIN", "Not responding", True, id="a drain without a reason before"),
         pytest.param("DOWN", "", False, id="DOWN after our drain was lifted"),
         pytest.param("DOWN+DRAIN", "k8s: cordon", False, id="ours, then slurmd went away"),

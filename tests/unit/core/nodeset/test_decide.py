@@ -241,6 +241,7 @@ def test_a_template_that_the_apiserver_refuses_costs_no_pod():
         pytest.param("2026-11-20T11:59:30Z", False, id="30 s old: the syncer is away, the admin may have resumed"),
         pytest.param("", False, id="no time"),
         pytest.param("2026-11-20T11:59:59", False, id="no zone"),
+        pytest.param("2026-11-20T13:00:00Z", False, id="from a clock that has jumped"),
     ],
 )
 def test_a_receipt_is_believed_only_while_it_is_young(drained_at, is_believed):

@@ -96,13 +96,19 @@ def test_how_a_new_slurmd_starts(unschedulable, annotations, reason, cordon):
     slurm=st.sampled_from(["True", "False", "Unknown"]),
     text=st.sampled_from([None, "fan", "bad gpu"]),
     told=st.sampled_from([None, "bad gpu", "old"]),
+    refused=st.sampled_from([None, "bad gpu", "old"]),
     by=st.sampled_from([None, "slurm", "ann"]),
     policy=st.sampled_from(list(DrainPolicy)),
     has_room=st.booleans(),
 )
-def test_a_cordon_that_anybody_else_wants_is_never_lifted(slurm, text, told, by, policy, has_room):
-    keys = (names.ANNOTATION_DRAIN, names.ANNOTATION_SLURM_DRAIN, names.ANNOTATION_CORDONED_BY)
-    notes = {key: value for key, value in zip(keys, (text, told, by), strict=True) if value is not None}
+def test_a_cordon_that_anybody_else_wants_is_never_lifted(slurm, text, told, refused, by, policy, has_room):
+    notes = {
+        names.ANNOTATION_DRAIN: text,
+        names.ANNOTATION_SLURM_DRAIN: told,
+        names.ANNOTATION_SLURM_REFUSED: refused,
+        names.ANNOTATION_CORDONED_BY: by,
+    }
+    notes = {key: value for key, value in notes.items() if value is not None}
     node = make_node(1, unschedulable=True, annotations=notes)
     patch = decide(node, slurm, policy=policy, has_room=has_room)
     if foreign_cordon(node) is not None:
@@ -110,9 +116,36 @@ def test_a_cordon_that_anybody_else_wants_is_never_lifted(slurm, text, told, by,
         assert patch.annotations.get(names.ANNOTATION_DRAIN, "kept") == "kept"
 
 
+REFUSED = Condition(type=names.CONDITION_CORDON, status="True", reason=names.REASON_INVALID, message="1 < 2 GPUs")
+
+
+def cordoned_for_what_slurm_refuses(says: str | None = None):
+    patch = decide_node(make_node(1), make_pod(NODESET, 1, cordon=REFUSED))
+    assert patch.unschedulable
+    notes = {key: value for key, value in patch.annotations.items() if value is not None}
+    return make_node(1, unschedulable=True, annotations=notes | ({names.ANNOTATION_DRAIN: says} if says else {}))
+
+
+@pytest.mark.parametrize("slurm", ["True", "False", "Unknown"])
+def test_a_person_takes_over_a_cordon_of_what_slurm_refuses(slurm):
+    node = cordoned_for_what_slurm_refuses("bad fan")
+    now = {"True": REFUSED}.get(slurm, Condition(type=names.CONDITION_CORDON, status=slurm))
+    patch = decide_node(node, make_pod(NODESET, 1, cordon=now))
+    assert patch.unschedulable is None
+    assert names.ANNOTATION_DRAIN not in patch.annotations
+    assert patch.annotations[names.ANNOTATION_CORDONED_BY] is None
+
+
+def test_a_cordon_of_what_slurm_refuses_goes_with_it():
+    opened = Condition(type=names.CONDITION_CORDON, status="False")
+    patch = decide_node(cordoned_for_what_slurm_refuses(), make_pod(NODESET, 1, cordon=opened))
+    assert patch.unschedulable is False
+    assert patch.annotations[names.ANNOTATION_SLURM_REFUSED] is None
+
+
 def test_what_slurm_refuses_of_one_slurmd_is_not_held_against_the_next():
-    refused = Condition(type=names.CONDITION_CORDON, status="True", reason=names.REASON_INVALID, message="1 < 2 GPUs")
-    patch = decide_node(make_node(1, annotations=TOLD), make_pod(NODESET, 1, cordon=refused))
+    patch = decide_node(make_node(1, annotations=TOLD), make_pod(NODESET, 1, cordon=REFUSED))
+    assert start_drained(cordoned_for_what_slurm_refuses()) is None
     assert patch.unschedulable
     assert patch.annotations[names.ANNOTATION_SLURM_DRAIN] is None
     assert patch.annotations[names.ANNOTATION_DRAIN] == "1 < 2 GPUs"
