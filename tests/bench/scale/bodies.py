@@ -26,6 +26,16 @@ class SeenObject(msgspec.Struct, frozen=True):
     status: _Seen = _Seen()
 
 
+class _At(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str
+
+
+class SeenList(msgspec.Struct, frozen=True):
+    """Any list, of which only matters at which revision of etcd it is."""
+
+    metadata: _At
+
+
 class Machines(msgspec.Struct, frozen=True):
     """So many equal nodes `n00000`, `n00001` …; their slurmd pods and Slurm nodes are `c-n00000` …"""
 

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 import click
+import msgspec
 
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
@@ -51,6 +52,7 @@ _DAEMONSETS = f"/apis/apps/v1/namespaces/{PEER_NAMESPACE}/daemonsets"
 _PATIENCE_S = 1800.0
 _EVENT_S = 60.0
 _LOOK_S = 0.02
+_QUIET_S, _QUIET_WRITES_PER_S = 10.0, 2
 _PAUSE_S = 1.0
 _CORES = os.cpu_count() or 1
 
@@ -123,7 +125,7 @@ class Bench:
             self._running("syncer", ground.syncer_settings(settings)),
             self._running("scheduler", ground.scheduler_settings(settings)),
         ):
-            await self._settled(pods, slurm)
+            await self._settled(kube, pods, slurm)
             idle = await self._idle(without)
             quiet = await self._delays(kube, pods, slurm)
             async with load.job_starts(running_slurm.slurm) as starts:
@@ -182,8 +184,8 @@ class Bench:
 
     # ------------------------------------------------------------------- idle
 
-    async def _settled(self, pods: Pods, slurm: Slurm) -> None:
-        """Every pod has been told of its Slurm node, and every Slurm node of its pod."""
+    async def _settled(self, kube: Kube, pods: Pods, slurm: Slurm) -> None:
+        """Every pod has been told of its Slurm node, every Slurm node of its pod, and the Nodes are done."""
         size = self._machines.size
         await pods.until(lambda: len(pods.told) >= size, what="all pods are told of Slurm", timeout_s=_PATIENCE_S)
         last = self._machines.slurm_nodes
@@ -192,6 +194,7 @@ class Bench:
             return all([(await slurm.node(name)).comment for name in last[:: max(1, size // 10)]])
 
         await until(all_commented, timeout_s=_PATIENCE_S, what="all Slurm nodes know their pods", every_s=1.0)
+        await until(lambda: _is_quiet(kube), timeout_s=_PATIENCE_S, what="nobody writes any more")
         await asyncio.sleep(self._rounds.settle_s)
 
     async def _idle(self, slurmctld_without: float) -> Idle:
@@ -266,6 +269,18 @@ class Bench:
 
     def _used_since(self, before: census.Census) -> str:
         return self._take().busiest_since(before, cores=_CORES)
+
+
+async def _is_quiet(kube: Kube) -> bool:
+    """Hardly a write in some seconds: each is a revision of etcd."""
+    before = await _revision(kube)
+    await asyncio.sleep(_QUIET_S)
+    return await _revision(kube) - before < _QUIET_S * _QUIET_WRITES_PER_S
+
+
+async def _revision(kube: Kube) -> int:
+    listed = msgspec.json.decode(await kube.request("GET", f"{_DAEMONSETS}?limit=1"), type=bodies.SeenList)
+    return int(listed.metadata.resource_version)
 
 
 async def _has_seen(kube: Kube, daemonset: str) -> bool:
