@@ -211,9 +211,11 @@ def _shared(gang: Gang, layout: Layout, rooms: Mapping[str, Room]) -> dict[Place
     asks = {
         name: Room(cpus=whole_cpus(needs), memory_mib=quantity.mib_up(needs["memory"])) for name, needs in least.items()
     }
-    # The heaviest has the slots. While it is not known of each role how heavy it is, that may be any.
-    around = sorted((r for r in gang.roles if r.places), key=lambda role: size_of(least[role.name]), reverse=True)
-    around = around[:1] if all(role.members or role.elsewhere or role.shape for role in around) else around
+    # The heaviest has the slots. While it is not known of each role how heavy it is, that may be any; where several do,
+    # the one around which the gang would be asked for now.
+    by_weight = sorted((r for r in gang.roles if r.places), key=lambda role: size_of(least[role.name]), reverse=True)
+    is_known = all(role.members or role.elsewhere or role.shape for role in by_weight)
+    around = [_heaviest(gang), *(by_weight[:1] if is_known else by_weight)]
     has = _Parts(slots=tasks, count=parts, each=each)
     several = (_fitted(_packed_around(gang, role, tasks), role.name, asks, has) for role in around)
     return max(several, key=lambda of: sum(slot < tasks for slot in of.values()))

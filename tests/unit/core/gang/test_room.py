@@ -1,7 +1,7 @@
 """Whether pods fit what their job has at their places, and what is done with those that do not."""
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from sunkpy.core.gang.actions import Bind, Cancel, SetApart, Warn
@@ -161,7 +161,11 @@ def role_of(number, asked, more, template):
     return Role(name=f"{number}", places=len(pods) + more, first=len(pods), members=members, shape=shape)
 
 
+SMALL, LARGE = ({"cpu": "0", "memory": "3000001k"}, {"cpu": "1500m", "memory": "0"})
+
+
 @given(ROLES, st.sampled_from([{}, {"one_per_node": True}, {"one_domain": HOSTNAME}]), st.integers(1, 4))
+@example([([], 1, None), ([], 1, None), ([SMALL, LARGE], 0, None)], {}, 2)
 def test_the_pods_for_which_a_job_was_made_fit_it_however_it_lies(asked, limits, nodes):
     """Slurm gives as much as it is asked for, so a job is never given back for the pods that it was made for."""
     made = Gang(id=ID, roles=tuple(role_of(at, *each) for at, each in enumerate(asked)), **limits)
