@@ -103,7 +103,8 @@ def _indexed_job(stack: Stack) -> dict[str, object]:
         "metadata": {"name": "ranks"},
         "spec": {
             "completionMode": "Indexed", "completions": 3, "parallelism": 3, "template": {
-                "metadata": {"annotations": {names.ANNOTATION_GANG_SIZE: "3"}}, "spec": pod["spec"],
+                "metadata": {"annotations": {names.ANNOTATION_GANG: "ranks", names.ANNOTATION_GANG_SIZE: "3"}},
+                "spec": pod["spec"],
             },
         },
     }  # fmt: skip
