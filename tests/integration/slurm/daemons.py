@@ -59,7 +59,7 @@ keep() { while :; do "$@"; sleep 0.2; done; } # as its StatefulSet or DaemonSet 
 . /start-machines
 export SLURM_JSON=compact SLURMRESTD_JSON=compact
 rest="slurmrestd -t 20 -s $2 -a rest_auth/jwt 127.0.0.1:$1"
-keep as slurmrestd env SLURM_JWT=daemon $rest >> /var/log/slurmrestd.log 2>&1 &
+keep as slurmrestd env MALLOC_ARENA_MAX=2 SLURM_JWT=daemon $rest >> /var/log/slurmrestd.log 2>&1 &
 while read -r signal name; do pkill "-$signal" -x "$name"; done
 """
 

@@ -480,6 +480,7 @@ def test_slurm_is_told_of_its_size():
     assert {"MaxNodeCount=10000", "MaxJobCount=100000", "TreeWidth=250", "MessageTimeout=60"} <= set(conf)
     slurmrestd = of_kind(manifests, "Deployment")["demo-slurmrestd"]["spec"]["template"]["spec"]["containers"][0]
     assert slurmrestd["args"] == ["-t", "40", "--max-connections", "200"]
+    assert {"name": "MALLOC_ARENA_MAX", "value": "2"} in slurmrestd["env"]
 
 
 def test_a_batch_job_can_be_launched_after_the_longest_prolog():
