@@ -215,7 +215,8 @@ def _shared(gang: Gang, layout: Layout, rooms: Mapping[str, Room]) -> dict[Place
     # the one around which the gang would be asked for now.
     by_weight = sorted((r for r in gang.roles if r.places), key=lambda role: size_of(least[role.name]), reverse=True)
     is_known = all(role.members or role.elsewhere or role.shape for role in by_weight)
-    around = [_heaviest(gang), *(by_weight[:1] if is_known else by_weight)]
+    first = _heaviest(gang)
+    around = [first, *(role for role in (by_weight[:1] if is_known else by_weight) if role.name != first.name)]
     has = _Parts(slots=tasks, count=parts, each=each)
     several = (_fitted(_packed_around(gang, role, tasks), role.name, asks, has) for role in around)
     return max(several, key=lambda of: sum(slot < tasks for slot in of.values()))
