@@ -33,6 +33,9 @@ SLURM_CLUSTER = "it"
 USER = "k8s"
 PATIENCE_S = 300.0
 _CONTEXT = "bench"
+BINDER = "kube-scheduler"
+AT_WILL = ["--kube-api-qps=1000", "--kube-api-burst=1000"]
+"""What no program of the ground comes near, in place of the limits that Kubernetes' own have by themselves."""
 
 _CONF = """\
 MaxJobCount=50000
@@ -96,6 +99,11 @@ class ControlPlane:
         name = Path(program).name
         env = {**os.environ, "HOME": str(self._folder)}
         self.processes[name] = spawn([program, *arguments], log=self._folder / f"{name}.log", env=env)
+
+    def start_binder(self) -> None:
+        """Kubernetes' own scheduler; `end(BINDER)`."""
+        only = ["--leader-elect=false", "--secure-port=0"]
+        self.start(self.kubernetes(BINDER), f"--kubeconfig={self.kubeconfig}", *only, *AT_WILL)
 
     def end(self, name: str) -> None:
         """End one of them."""

@@ -27,7 +27,7 @@ from tests.bench.burst.ground import Pool, furnish, slurm_of, token_of
 from tests.bench.burst.load import Pods, Wave
 from tests.bench.burst.scheduler import AUDIENCE, Scheduler, scheduling
 from tests.bench.burst.watched import Hold
-from tests.bench.ground import ControlPlane
+from tests.bench.ground import BINDER, ControlPlane
 from tests.bench.spent import Spent
 
 MACHINE = "two shared cores run both sides, the bench and its simulated nodes"
@@ -37,8 +37,7 @@ _HELD_S = 0.05
 _PREEMPTIONS_EACH_S = 0.2
 _LOOK_S = 0.02
 _NODE_EVENTS_EACH_S = 1.0
-_DEFAULT, _DEFAULT_NAME = "kube-scheduler", "default-scheduler"
-_AT_WILL = ["--leader-elect=false", "--secure-port=0", "--kube-api-qps=1000", "--kube-api-burst=1000"]
+_DEFAULT_NAME = "default-scheduler"
 
 LARGE = Pool(name="large", size=6, cpus=160)
 MANY = Pool(name="many", size=500, cpus=8)
@@ -198,14 +197,14 @@ class Bench:
 
     async def _default_scheduler(self, ground: Ground, wave: Wave, ours: Used) -> list[report.Figure]:
         """The same pods, made and bound without Slurm: no queue, no job, and no limit of its own requests in reach."""
-        self._plane.start(self._plane.kubernetes(_DEFAULT), f"--kubeconfig={self._plane.kubeconfig}", *_AT_WILL)
+        self._plane.start_binder()
         try:
             await _until_bound(ground, Wave(name="awake", count=1, scheduler=_DEFAULT_NAME))
             await ground.pods.remove("awake", timeout_s=_PATIENCE_S)
             theirs = await _until_bound(ground, msgspec.structs.replace(wave, scheduler=_DEFAULT_NAME))
             await ground.pods.remove(wave.name, timeout_s=_PATIENCE_S)
         finally:
-            self._plane.end(_DEFAULT)
+            self._plane.end(BINDER)
         name = f"the same pods by the default kube-scheduler, 1,000 requests/s ({theirs.each(wave.count)} ms/pod)"
         peer = report.against(name, theirs.took_s, ours=ours.took_s)
         what = f"{wave.count} pods at once, {self._many.size} nodes: made and bound ({ours.each(wave.count)} ms/pod)"

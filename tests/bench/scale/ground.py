@@ -31,11 +31,10 @@ from tests.bench.spent import Spent, spent
 from tests.integration.slurm.daemons import ROOT, free_ports
 from tests.polling import until
 
-KEEPER, BINDER, DAEMONS = "kwok", "kube-scheduler", "kube-controller-manager"
+KEEPER, DAEMONS = "kwok", "kube-controller-manager"
 _CRD = ROOT / "crds/sunkpy.dev_nodesets.yaml"
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _AT_ONCE = 16
-_RATE = ["--kube-api-qps=1000", "--kube-api-burst=1000"]
 _NO_LEASES = "--node-lease-duration-seconds=0"
 
 
@@ -63,7 +62,7 @@ def start_daemons(plane: ControlPlane, *, is_limited: bool) -> None:
     """The DaemonSet controller, with or without the limit of 20 requests a second that it has by itself."""
     plane.start(
         plane.kubernetes(DAEMONS), f"--kubeconfig={plane.kubeconfig}", "--controllers=daemonset-controller",
-        "--leader-elect=false", "--secure-port=0", *([] if is_limited else _RATE),
+        "--leader-elect=false", "--secure-port=0", *([] if is_limited else ground.AT_WILL),
     )  # fmt: skip
 
 
@@ -71,9 +70,7 @@ def start_keepers(plane: ControlPlane) -> None:
     """Who binds pods, and who makes them run."""
     binaries = Binaries(default_cache())
     binaries.ensure([KWOK], progress=print)
-    plane.start(
-        plane.kubernetes(BINDER), f"--kubeconfig={plane.kubeconfig}", "--leader-elect=false", "--secure-port=0", *_RATE
-    )
+    plane.start_binder()
     (port,) = free_ports(1)
     plane.start(
         str(binaries.kwok / KEEPER), f"--kubeconfig={plane.kubeconfig}", "--manage-all-nodes=true",
