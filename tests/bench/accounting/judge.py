@@ -180,7 +180,8 @@ def never_closed(case: Case) -> Iterator[Finding]:
     """A record says that a job waits or runs that is not there any more."""
     for row in case.rows:
         if row.is_open:
-            excuse = _if(is_forgotten(case), Excuse.UNSAVED) or _if(is_untold(case), Excuse.UNTOLD)
+            unsaved = is_forgotten(case) or is_queued_unsaved(row, case.record.kills)
+            excuse = _if(unsaved, Excuse.UNSAVED) or _if(is_untold(case), Excuse.UNTOLD)
             yield case.found(Rule.OPEN, f"is {row.state} for ever, as job {row.job}", excuse)
 
 
@@ -249,6 +250,12 @@ def is_forgotten(case: Case) -> bool:
     asked = case.submitted
     latest_s = asked.asked_s + RETRY_S if asked.answered_s is None else asked.answered_s
     return any(asked.asked_s <= kill.at_s and kill.saved_s <= latest_s + ROUNDED_S for kill in case.record.kills)
+
+
+def is_queued_unsaved(row: Row, kills: Sequence[Kill]) -> bool:
+    """slurmctld was killed before it had saved that it queued the job again, and had told slurmdbd already."""
+    queued_s = row.queued_s
+    return queued_s is not None and any(kill.saved_s - ROUNDED_S <= queued_s <= kill.at_s for kill in kills)
 
 
 def is_unsaved(run: Run, kills: Sequence[Kill]) -> bool:

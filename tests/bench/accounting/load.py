@@ -35,7 +35,7 @@ LONGEST_S: Final = 4.0
 _PATIENCE_S: Final = 90.0
 _IN_SECONDS: Final = ("env", "SLURM_TIME_FORMAT=%s")
 _SQUEUE: Final = (*_IN_SECONDS, "squeue", "--noheader", "--format=%A %T %j %K %i %S %r")
-_FIELDS: Final = "jobidraw,jobid,jobname,state,exitcode,start,end"
+_FIELDS: Final = "jobidraw,jobid,jobname,state,exitcode,submit,start,end"
 _JOB_ID: Final = re.compile(r"\d+(?:_(?:(?P<task>\d+)|(?P<tasks>\[.*\])))?")
 
 
@@ -171,7 +171,7 @@ def read_row(line: str) -> Row:
 
     A time that is not there is `Unknown` or `None`.
     """
-    raw, job_id, name, state, exit_code, start, end = line.split("|")
+    raw, job_id, name, state, exit_code, queued, start, end = line.split("|")
     found = _JOB_ID.fullmatch(job_id)
     if found is None:
         raise ValueError(f"no id of a job: {line!r}")
@@ -181,6 +181,7 @@ def read_row(line: str) -> Row:
         job=int(raw.partition("_")[0]),
         state=state.split()[0],
         exit_code=int(exit_code.partition(":")[0]),
+        queued_s=_seconds(queued),
         start_s=_seconds(start),
         end_s=_seconds(end),
     )

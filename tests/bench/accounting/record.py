@@ -56,12 +56,16 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of `sacct --duplicates --allocations`. An array's tasks that have not begun are one, of index -1."""
+    """One line of `sacct --duplicates --allocations`. An array's tasks that have not begun are one, of index -1.
+
+    `queued_s` is when it was submitted, or when Slurm queued it again.
+    """
 
     task: Task
     job: int
     state: str
     exit_code: int = 0
+    queued_s: float | None = None
     start_s: float | None = None
     end_s: float | None = None
 

@@ -1,12 +1,13 @@
 """One run: load and faults side by side, then quiet until nothing moves any more, and the judgement.
 
-`build/reports/accounting.json` has the figures, `accounting-run.json` what was seen and all that was found. Needs root:
-the daemons change their user.
+`build/reports/accounting.json` has the figures, `accounting-run.json` what was seen and all that was found,
+`accounting-logs` what the daemons wrote. Needs root: the daemons change their user.
 """
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 import tempfile
 import time
 from collections.abc import Sequence
@@ -64,6 +65,7 @@ def measure(*, quick: bool, seed: int, tell: Tell = click.echo) -> list[report.F
         try:
             outcome = asyncio.run(carry_out(site, seed=seed, sizes=QUICK if quick else Sizes(), tell=tell))
         finally:
+            shutil.copytree(site.slurm.root / "var/log", report.REPORTS / "accounting-logs", dirs_exist_ok=True)
             site.stop()
     report.REPORTS.mkdir(parents=True, exist_ok=True)
     text = msgspec.json.format(msgspec.json.encode(outcome), indent=2)

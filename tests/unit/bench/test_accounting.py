@@ -145,6 +145,17 @@ def test_a_job_that_was_not_saved_may_be_lost_and_its_record_waits_for_ever():
     assert rules(pending, kill(102)) == [(Rule.LOST, Excuse.UNSAVED), (Rule.OPEN, Excuse.UNSAVED)]
 
 
+@pytest.mark.parametrize(
+    ("queued_s", "excuse"), [(99, Excuse.NONE), (101, Excuse.UNSAVED), (104, Excuse.UNSAVED), (106, Excuse.NONE)]
+)
+def test_a_job_whose_return_to_the_queue_was_not_saved_leaves_a_record_that_waits_for_ever(
+    queued_s: float, excuse: Excuse
+):
+    waiting = row("PENDING", start_s=None, end_s=None, queued_s=queued_s)
+    asked = submitted(asked_s=90.0, answered_s=90.2)
+    assert rules(run(107, 109), row(start_s=107, end_s=109), waiting, kill(105), asked=asked) == [(Rule.OPEN, excuse)]
+
+
 def test_one_that_was_not_saved_may_run_unseen():
     assert rules(run(), kill(102)) == [(Rule.UNRECORDED, Excuse.UNSAVED)]
 
@@ -297,10 +308,13 @@ def test_a_line_of_squeue(line: str, read: Queued):
 @pytest.mark.parametrize(
     ("line", "read"),
     [
-        ("7|7|j1|COMPLETED|0:0|100|103", row()),
-        ("8|7_2|j1|FAILED|3:0|100|103", row("FAILED", task=ARRAY, job=8, exit_code=3)),
-        ("7|7_[1-3]|j1|PENDING|0:0|Unknown|Unknown", row("PENDING", task=Task("j1", -1), start_s=None, end_s=None)),
-        ("7|7|j1|CANCELLED by 401|0:15|None|103", row("CANCELLED", start_s=None)),
+        ("7|7|j1|COMPLETED|0:0|99|100|103", row(queued_s=99)),
+        ("8|7_2|j1|FAILED|3:0|99|100|103", row("FAILED", task=ARRAY, job=8, exit_code=3, queued_s=99)),
+        (
+            "7|7_[1-3]|j1|PENDING|0:0|99|Unknown|Unknown",
+            row("PENDING", task=Task("j1", -1), start_s=None, end_s=None, queued_s=99),
+        ),
+        ("7|7|j1|CANCELLED by 401|0:15|99|None|103", row("CANCELLED", start_s=None, queued_s=99)),
     ],
 )
 def test_a_line_of_sacct(line: str, read: Row):

@@ -139,7 +139,7 @@ def test_backups_are_made_beside_the_database_and_outlive_the_release():
 
 def test_slurmctld_starts_when_slurmdbd_is_there_and_slurmrestd_asks_both():
     assert _env(_pod("StatefulSet", "demo-slurmctld")) == {"SUNKPY_ACCOUNTING": "demo-slurmdbd:6819"}
-    assert _env(_pod("Deployment", "demo-slurmrestd")) == {"SUNKPY_OPENAPI": "slurmctld,slurmdbd"}
+    assert _env(_pod("Deployment", "demo-slurmrestd"))["SUNKPY_OPENAPI"] == "slurmctld,slurmdbd"
 
 
 def test_by_default_everybody_of_the_images_has_an_account_so_that_jobs_start():
