@@ -48,7 +48,7 @@ from sunkpy.slurm import NodeCache, Slurm
 
 _WORKERS = 16
 _ONLY_URGENT = 8
-_NODES_EACH_S = 5.0
+_NODES_EACH_S = 6.0
 """Which nodes there are and how large; a slurmd pod that registers or leaves is looked for at once."""
 
 

@@ -19,7 +19,7 @@ _MEMORY_MIB = 400
 _OF_SLURMCTLD = 10.0
 _FAILED_PER_S = 0.5
 _SHARE = "% of a core"
-_PACE = f"{CREATED_PER_S} pods/s at most, by decision 0030"
+_PACE = f"{CREATED_PER_S} pods/s at most, by decision 0030; slurmctld takes in fewer"
 UNLIMITED, STOCK = "against DaemonSet without a rate limit", "against DaemonSet"
 PEERS = {
     UNLIMITED: "DaemonSet controller, its limit of 20 requests/s lifted",
@@ -59,8 +59,9 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """All of one size. `starts_per_s`, `failed_per_s`: of the jobs while it was busy. `memory_mib` is what each program
-    of the ground holds at the end, ours and the bench's too.
+    """All of one size. `starts_per_s`, `failed_per_s`: of the jobs while it was busy. `new_node_s` is the processor
+    time of slurmctld for one node more. `memory_mib` is what each program of the ground holds at the end, ours and the
+    bench's too.
     """
 
     size: int
@@ -70,6 +71,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     busy: Delays
     starts_per_s: float
     failed_per_s: float
+    new_node_s: float
     memory_mib: Mapping[str, float]
 
 
@@ -94,6 +96,7 @@ def figures(measured: Measured) -> list[Figure]:
             limited_by=f"so the figures with {load} are of fewer; {busy.cordon.limit}",
         ),
         *_idle(at, measured.idle),
+        report.observed(f"{at}: slurmctld's processor time for a new node", 1000 * measured.new_node_s, unit="ms", n=1),
         *_ground(at, measured.memory_mib),
     ]
 

@@ -3,7 +3,8 @@
 Each size has a ground of its own. First the pods are created, by the DaemonSet controller and then by the operator;
 then they are bound and run, Slurm is there, and slurmctld is looked at by itself; then syncer and scheduler come, and
 nothing happens for a while; then single nodes are cordoned, and drained in Slurm, first in quiet and then while jobs
-start and end. An event comes at any moment of a poll, so there is a random pause before each.
+start and end; last, slurmctld takes in some nodes more. An event comes at any moment of a poll, so there is a random
+pause before each.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from devcluster.shell import run
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import KubeError
@@ -54,6 +56,7 @@ _EVENT_S = 60.0
 _LOOK_S = 0.02
 _QUIET_S, _QUIET_WRITES_PER_S = 10.0, 2
 _PAUSE_S = 1.0
+_NEW_NODES = 50
 _CORES = os.cpu_count() or 1
 
 
@@ -113,7 +116,7 @@ class Bench:
                 created = await self._nodeset(kube, pods, peers_s)
                 ground.start_keepers(self._plane)
                 conf, count = self._machines.conf, self._machines.size
-                async with slurm_of(self._folder / "slurm", conf, count=count) as slurm:
+                async with slurm_of(self._folder / "slurm", conf, count=count + _NEW_NODES) as slurm:
                     return await self._mirrored(kube, pods, slurm, created)
 
     async def _mirrored(self, kube: Kube, pods: Pods, running_slurm: RunningSlurm, created: Created) -> Measured:
@@ -136,6 +139,7 @@ class Bench:
                 rate, failing = (starts.submitted - before) / span_s, (starts.failed - failed) / span_s
             held = census.take(self._pids()).memory_mib
         await slurm.close()
+        new_node_s = await self._new_node_s(running_slurm.pid)
         return Measured(
             size=self._machines.size,
             created=created,
@@ -144,6 +148,7 @@ class Bench:
             busy=busy,
             starts_per_s=rate,
             failed_per_s=failing,
+            new_node_s=new_node_s,
             memory_mib=held,
         )
 
@@ -210,6 +215,14 @@ class Bench:
         before = self._take()
         await asyncio.sleep(self._rounds.idle_s)
         return self._take().shares_since(before)["slurmctld"]
+
+    async def _new_node_s(self, namespaces_of: int) -> float:
+        """Processor time of slurmctld for each of some nodes more, one by one as slurmds register."""
+        scontrol = ["nsenter", f"--target={namespaces_of}", "--all", "scontrol", "create"]
+        before = self._take()
+        for number in range(_NEW_NODES):
+            await asyncio.to_thread(run, [*scontrol, f"NodeName=new-{number}", f"CPUs={bodies.CPUS}", "State=EXTERNAL"])
+        return (self._take().cpu_s["slurmctld"] - before.cpu_s["slurmctld"]) / _NEW_NODES
 
     # ----------------------------------------------------------------- events
 

@@ -27,6 +27,7 @@ def measured(**changes: object) -> Measured:
         "busy": Delays(cordon=Samples([0.3, 3.5], "busy"), drain=Samples([2.0, 4.0], "z")),
         "starts_per_s": 20.0,
         "failed_per_s": 0.0,
+        "new_node_s": 0.005,
         "memory_mib": {"etcd": 100.0, "slurmctld": 50.0},
     }
     return Measured(**{**fields, **changes})  # type: ignore[arg-type]
@@ -73,7 +74,7 @@ def test_each_broken_bound_says_what_limits_it():
         (
             {"created": Created(ours_s=1.3, peers_s={figures.STOCK: 2.0, figures.UNLIMITED: 1.0}, limit="etcd")},
             "500 nodes: all pods of a NodeSet created, against DaemonSet without a rate limit",
-            "250 pods/s at most, by decision 0030; etcd",
+            "250 pods/s at most, by decision 0030; slurmctld takes in fewer; etcd",
         ),
         (
             {
