@@ -43,7 +43,7 @@ class JobWriter:
     """Each write may be repeated: what Slurm has done already is no error.
 
     All that is done to a job is done as its owner, so that Slurm allows no more than it allows them. `user` is the
-    scheduler's own Slurm user.
+    scheduler's own Slurm user. `on_submitted` is called after each new job.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class JobWriter:
         queue: WorkQueue[GangId],
         metrics: SchedulerMetrics,
         clock: Callable[[], float],
+        on_submitted: Callable[[], None] = lambda: None,
     ) -> None:
         self._slurm = slurm
         self._user = user
@@ -64,6 +65,7 @@ class JobWriter:
         self._queue = queue
         self._metrics = metrics
         self._clock = clock
+        self._on_submitted = on_submitted
         self._last_queued: dict[str, JobId] = {}
         self._refused_at: dict[str, float] = {}
         self._queuing = asyncio.Semaphore(_QUEUING_AT_ONCE)
@@ -109,6 +111,7 @@ class JobWriter:
         nodes = {"excluded": request.excluded_nodes, "required": request.required_nodes}
         job = self._ledger.add_job(entry, submitted.job_id, user=user or self._user, **nodes)
         job.is_allocation = granted is not None
+        self._on_submitted()
         return job
 
     def _may_have_room(self, partition: str) -> bool:

@@ -95,6 +95,7 @@ class Term:
         )
         self._adoption = self._make_adoption()
         self._loop = self._make_loop()
+        self._poller = self._make_poller()
         self._hooks = self._make_hooks()
 
     def _make_cluster(self) -> Cluster:
@@ -127,6 +128,7 @@ class Term:
             queue=self._queue,
             metrics=self._metrics,
             clock=self._clock,
+            on_submitted=lambda: self._poller.hurry(),
         )
         executor = Executor(
             cluster=self._cluster,
@@ -217,7 +219,7 @@ class Term:
                     group.create_task(self._pod_groups.run(self._process.queue_metrics))
                 server.hooks = self._hooks
                 group.create_task(self._notices.run(self._process.queue_metrics))
-                group.create_task(self._make_poller().run())
+                group.create_task(self._poller.run())
                 sweep_s = self._settings.sweep_seconds
                 group.create_task(self._adoption.run(sweep_s=sweep_s, metrics=self._process.queue_metrics))
                 group.create_task(_work(self._queue, self._loop, self._process.queue_metrics))

@@ -39,6 +39,7 @@ class Slurmrestd:
         self.signals: list[tuple[int, str]] = []
         self.cancelled: list[int] = []
         self.asked: list[str] = []
+        self.states_read = 0
         self.looks: list[str] = []
         """Nodes that were asked for by themselves."""
         self.is_down = False
@@ -197,6 +198,7 @@ class Slurmrestd:
         return self._reply(partitions=[{"name": name, "priority": {"tier": tier}} for name, tier in self.tiers.items()])
 
     async def _states(self, request: web.Request) -> web.Response:
+        self.states_read += 1
         wanted = [int(text) for text in request.query.getall("job_id", [])]
         jobs = {id_: self.jobs[id_] for id_ in wanted if id_ in self.jobs} if wanted else self.jobs
         return self._reply(jobs=[{"job_id": str(id_), "state": job["job_state"]} for id_, job in jobs.items()])

@@ -31,7 +31,8 @@ _LOOK_S = 0.1
 class Wave(msgspec.Struct, frozen=True, kw_only=True):
     """Equal pods: `count` of `cpus` each in gangs of `gang`, on the nodes of `pool`, if it is not empty.
 
-    Those that are not for our `scheduler` are of the default one.
+    Those that are not for our `scheduler` are of the default one. A service is asked for as an allocation, at once;
+    others queue, as their batch jobs do.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Wave(msgspec.Struct, frozen=True, kw_only=True):
     gang: int = 1
     pool: str = ""
     scheduler: str = "slurm"
+    is_service: bool = False
 
     @property
     def bodies(self) -> list[dict[str, object]]:
@@ -53,7 +55,7 @@ class Wave(msgspec.Struct, frozen=True, kw_only=True):
         }  # fmt: skip
         spec: dict[str, object] = {
             "schedulerName": self.scheduler,
-            "restartPolicy": "Never",  # all queue, as those of the peer do
+            "restartPolicy": "Always" if self.is_service else "Never",
             "containers": [{"name": "main", "image": "none", "resources": {"requests": requests}}],
         }
         if self.pool:
@@ -159,12 +161,15 @@ async def in_flight(limit: int, calls: Iterable[Callable[[], Awaitable[object]]]
             group.create_task(work())
 
 
-async def submit_plain(slurm: Slurm, jobs: Iterable[JobSubmission]) -> list[JobId]:
-    """Submit with ten in flight; the ids."""
+async def submit_plain(slurm: Slurm, jobs: Iterable[JobSubmission], *, at_once: bool = False) -> list[JobId]:
+    """Submit with ten in flight, as batch jobs or as allocations `at_once`; the ids."""
     ids: list[JobId] = []
 
     async def submit(job: JobSubmission) -> None:
-        ids.append((await slurm.submit_job(job)).job_id)
+        made = await (slurm.allocate_now(job) if at_once else slurm.submit_job(job))
+        if made is None:
+            raise ValueError(f"Slurm has no room for {job.name} at once")
+        ids.append(made.job_id)
 
     await in_flight(PEER_IN_FLIGHT, (lambda job=job: submit(job) for job in jobs))
     return ids

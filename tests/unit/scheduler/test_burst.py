@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from sunkpy.core.gang.identity import GangId
-from sunkpy.scheduler import looks
+from sunkpy.scheduler import job_poll, looks
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.job_poll import JobPoller
 from sunkpy.scheduler.ledger import Ledger
@@ -179,3 +179,23 @@ async def test_pods_that_are_being_bound_count_though_the_apiserver_does_not_lis
         await world.until(lambda: world.cancelled)
         assert len(world.bindings) == 2, "a node of four cpus has room for two"
         assert len(world.cancelled) == 1
+
+
+async def test_a_job_that_starts_soon_after_it_was_submitted_is_seen_long_before_the_next_poll(world, tmp_path):
+    async with leading(world, tmp_path, poll_seconds=3600.0):
+        world.add_pod("web")
+        await world.until(lambda: world.submissions)
+        (job,) = world.jobs
+        world.set_job(job, "RUNNING", nodes="n1")
+        await world.until(lambda: world.bindings)
+
+
+async def test_a_job_that_waits_longer_is_polled_as_all_others(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(job_poll, "YOUNG_S", 0.1)
+    async with leading(world, tmp_path, poll_seconds=3600.0):
+        world.add_pod("web")
+        await world.until(lambda: world.submissions)
+        await asyncio.sleep(3 * job_poll.SOON_S)
+        read = world.slurm.states_read
+        await asyncio.sleep(3 * job_poll.SOON_S)
+        assert world.slurm.states_read == read
