@@ -14,10 +14,10 @@ import msgspec
 
 from sunkpy.core.gang import ends
 from sunkpy.core.gang.ends import EndCause
-from sunkpy.core.model import hostlist
+from sunkpy.core.model.hostlist import BadHostlist, expand
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.slurm import Partition, Slurm
-from sunkpy.slurm.errors import NotFound, SlurmError
+from sunkpy.slurm.errors import NotFound, SlurmError, UnreadableJob
 
 _IN_FLIGHT = 4
 _WITHIN_S = 1.0
@@ -39,7 +39,7 @@ class _Candidates(msgspec.Struct, frozen=True, kw_only=True):
 
     def tiers(self, node: str) -> dict[str, int]:
         """Priority tier of each partition that has the node; of all where none names it: as ALL, or by a NodeSet."""
-        own = {p.name: p.priority_tier for p in self.partitions if node in hostlist.expand(p.nodes)}
+        own = {p.name: p.priority_tier for p in self.partitions if _has(p, node)}
         return own or {p.name: p.priority_tier for p in self.partitions}
 
 
@@ -111,7 +111,7 @@ class EndCauses:
         async with self._limit:
             try:
                 return await self._slurm.job(job)
-            except NotFound:
+            except (NotFound, UnreadableJob):
                 return None
 
     def _choose(self, preempted: SlurmJob, node: str, candidates: _Candidates) -> SlurmJob | None:
@@ -121,3 +121,10 @@ class EndCauses:
         if preemptor is not None:
             self._named[preemptor.id] = self._named.get(preemptor.id, frozenset()) | {node}
         return preemptor
+
+
+def _has(partition: Partition, node: str) -> bool:
+    try:
+        return node in expand(partition.nodes)
+    except BadHostlist:
+        return False

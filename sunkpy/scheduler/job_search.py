@@ -15,7 +15,7 @@ from sunkpy.core.gang.identity import GangId, gang_of
 from sunkpy.core.model.states import JobId, SlurmJob, holds_something
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.slurm import Slurm
-from sunkpy.slurm.errors import NotFound
+from sunkpy.slurm.errors import NotFound, UnreadableJob
 
 _AT_ONCE = 8
 _A_TURN = 1000
@@ -104,6 +104,9 @@ class JobSearch:
                 job, gang = await self.read(id)
             except NotFound:
                 continue
+            except UnreadableJob as error:
+                # Whose it is it says all the same, and its gang needs no second one.
+                job, gang = error.job, gang_of(error.job, scheduler=self._user)
             if gang is None:
                 self._nobodys[id] = self._clock()
             else:

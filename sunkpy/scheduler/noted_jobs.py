@@ -19,7 +19,7 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
 from sunkpy.scheduler.job_search import JobSearch
-from sunkpy.slurm.errors import NotFound, SlurmError
+from sunkpy.slurm.errors import NotFound, SlurmError, UnreadableJob
 
 AGAIN_S: Final = 1.0
 NOBODY: Final = GangId(namespace="", name="", uid="")
@@ -85,6 +85,8 @@ class NotedJobs:
             self._note(await self._search.read(job_id), asked_at)
         except NotFound:
             self.whose[job_id] = None
+        except UnreadableJob:
+            return AGAIN_S  # nothing may follow for its pods; the others do not wait for it
         except SlurmError as error:
             self._failed(error)
             return AGAIN_S

@@ -8,11 +8,14 @@ import cachetools
 import structlog
 
 from sunkpy.core.model.objects import Key, KubeObject, Pod
+from sunkpy.kube.errors import Forbidden, Invalid, NotFound
 from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.pod_writer import PodWriter
 
 _MOST: Final = 4096
+_IN_VAIN: Final = (NotFound, Forbidden, Invalid)
+"""What is refused once is refused again: the namespace is gone, or about to."""
 
 
 class Oddities:
@@ -44,5 +47,13 @@ class Oddities:
             self._queue.add(about.key)
 
     async def _tell(self, key: Key) -> None:
-        pod, why = self._to_tell.pop(key)
-        await self._pods.warn(pod, reason="OddObject", action="Scheduling", note=f"it is left as it is: {why}")
+        told = self._to_tell.get(key)
+        if told is None:
+            return
+        pod, why = told
+        try:
+            await self._pods.insist(pod, reason="OddObject", action="Scheduling", note=f"it is left as it is: {why}")
+        except _IN_VAIN as error:
+            self._log.warning("event not recorded", namespace=key[0], name=key[1], error=str(error))
+        if self._to_tell.get(key) is told:
+            del self._to_tell[key]

@@ -126,6 +126,14 @@ class PodWriter:
         """An Event that a person should look at."""
         await self._events.warning(pod, "Pod", reason=reason, action=action, note=note)
 
+    async def insist(self, pod: Pod, *, reason: str, action: str, note: str) -> None:
+        """As `warn`, for what is said only once.
+
+        Raises:
+            KubeError: it is not written; say it again.
+        """
+        await self._events.insist(pod, "Pod", reason=reason, action=action, note=note)
+
     async def tell(self, pod: Pod, *, reason: str, action: str, note: str) -> None:
         """An Event that says how things go."""
         await self._events.normal(pod, "Pod", reason=reason, action=action, note=note)

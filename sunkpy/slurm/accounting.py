@@ -56,7 +56,11 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 class AccountingCalls:
     """The part of `sunkpy.slurm.client.Slurm` that is about accounts. `cluster` is Slurm's ClusterName.
 
-    Reading: 2–10 ms each, and 0.1 s for 1,000 associations. Writes are idempotent.
+    Reading: 2–10 ms each, and 0.1 s for 1,000 associations.
+
+    What makes something may be sent again when nobody answers: what is there stays as it is. What changes something is
+    sent once, for it also overwrites what somebody made of it meanwhile, and makes anew what they deleted. Who wants it
+    reads again first.
     """
 
     _transport: Transport
@@ -107,13 +111,14 @@ class AccountingCalls:
         ]
 
     async def put_qos(self, name: str, after: QosRecord, before: QosRecord | None = None) -> None:
-        """Make a QoS, or change it from what it was.
+        """Make a QoS, or change it from what it was. Sent once: of two that make it the later counts.
 
         Raises:
+            Unreachable: nobody knows whether it was carried out.
             Rejected: it preempts a QoS that is not there (2066), or itself (2067).
         """
         body = {"qos": [bodies.qos_body(name, after, before or QosRecord())]}
-        await self._write(f"write QoS {name}", "qos/", body)
+        await self._write(f"write QoS {name}", "qos/", body, attempts=1)
 
     async def make_account(self, record: AccountRecord, association: AssociationRecord, *, cluster: str) -> None:
         """Make an account below its parent. One that is there stays as it is.
@@ -125,9 +130,9 @@ class AccountingCalls:
         await self._write(f"make account {association.account}", "accounts_association/", body)
 
     async def describe_account(self, name: str, record: AccountRecord) -> None:
-        """Change what an account is, wherever it stands."""
+        """Change what an account is, wherever it stands. Sent once."""
         account = {"name": name, "description": record.description, "organization": record.organization}
-        await self._write(f"describe account {name}", "accounts/", {"accounts": [account]})
+        await self._write(f"describe account {name}", "accounts/", {"accounts": [account]}, attempts=1)
 
     async def make_memberships(self, associations: Sequence[AssociationRecord], *, cluster: str) -> None:
         """Put users into one account, all alike; the first account of a user is the default.
@@ -142,18 +147,18 @@ class AccountingCalls:
     ) -> None:
         """Change associations of accounts or of users, each (after, before). They must be there.
 
-        slurmdbd goes from one to the next, and stops at one that it refuses.
+        Sent once. slurmdbd goes from one to the next, and stops at one that it refuses.
         """
         first = changes[0][0]
         users = _first([after for after, _ in changes])
         who = f"user {users} in account {first.account}" if first.user else f"account {first.account}"
         body = {"associations": [bodies.association_body(after, before, cluster) for after, before in changes]}
-        await self._write(f"change {who}", "associations/", body)
+        await self._write(f"change {who}", "associations/", body, attempts=1)
 
     async def set_default_account(self, user: str, account: str) -> None:
-        """The account of the user's jobs that name none; one that the user is in."""
+        """The account of the user's jobs that name none; one that the user is in. Sent once."""
         body = {"users": [{"name": user, "default": {"account": account}}]}
-        await self._write(f"make {account} the default account of user {user}", "users/", body)
+        await self._write(f"make {account} the default account of user {user}", "users/", body, attempts=1)
 
     # ---------------------------------------------------------------------------------------------------- the parts
 
@@ -177,8 +182,10 @@ class AccountingCalls:
         reply = await self._transport.ask(_read("tres"), accounting_wire.TresReply)
         return frozenset(each.label for each in _some("tres", reply.tres))
 
-    async def _write(self, what: str, endpoint: str, body: Mapping[str, object]) -> None:
-        request = Request(what=what, method="POST", endpoint=endpoint, api="slurmdb", body=body)
+    async def _write(
+        self, what: str, endpoint: str, body: Mapping[str, object], *, attempts: int | None = None
+    ) -> None:
+        request = Request(what=what, method="POST", endpoint=endpoint, api="slurmdb", body=body, attempts=attempts)
         await self._transport.call(request, wire.Reply)
 
 

@@ -7,8 +7,9 @@ The methods about nodes are in `sunkpy.slurm.nodes`, those about jobs in `sunkpy
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Final, Self
 
+import cachetools
 import msgspec
 
 from sunkpy.runtime.deadline import Deadline, unlimited
@@ -21,6 +22,8 @@ from sunkpy.slurm.nodes import NodeCalls
 from sunkpy.slurm.recorder import Recorder
 from sunkpy.slurm.request import Request
 from sunkpy.slurm.transport import Transport
+
+_REMEMBERED: Final = 1024
 
 
 class Ping(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +48,7 @@ class Slurm(NodeCalls, JobCalls, AccountingCalls):
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        self._unreadable = cachetools.LRUCache(_REMEMBERED)
 
     @classmethod
     def connect(

@@ -76,6 +76,8 @@ class Connection:
             self._session = aiohttp.ClientSession(
                 connector=connector, timeout=_TIMEOUT, cookie_jar=aiohttp.DummyCookieJar()
             )
+            # By itself it sends a DELETE once more when the connection breaks before the answer.
+            self._session._retry_connection = False
         url = URL(f"{self._url}{path}", encoded=True)
         try:
             async with self._session.request(

@@ -8,6 +8,7 @@
     ├── AlreadyDone    the job has ended; what was asked for is moot
     ├── Rejected       Slurm understood and said no (bad partition, feature, transition…): change the request
     ├── Malformed      the answer is not one this client can read
+    │   └── UnreadableJob  a part of a job is not: its lists of nodes, or what it has of them
     └── LeaseOver      not sent, for this process does not lead any more
 
 The HTTP status is not the result: slurmrestd answers 200 to a DELETE of an unknown job and 500 to a bad state string.
@@ -16,6 +17,7 @@ Numbers: `slurm/slurm_errno.h`, the same ones in 24.11 and 26.05 unless noted.
 
 from __future__ import annotations
 
+from sunkpy.core.model.states import SlurmJob
 from sunkpy.slurm.request import Request
 
 
@@ -88,6 +90,14 @@ class Rejected(SlurmError):
 
 class Malformed(SlurmError):
     """The answer could not be read."""
+
+
+class UnreadableJob(Malformed):
+    """Where a job is cannot be read; `job` is the rest: it says whose it is, and never that it has nodes."""
+
+    def __init__(self, what: str, *, endpoint: str, text: str, job: SlurmJob) -> None:
+        super().__init__(what, endpoint=endpoint, text=text)
+        self.job = job
 
 
 class LeaseOver(SlurmError):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Final
 
 import msgspec
+import structlog
 
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.slurm import errors, wire
@@ -28,6 +29,7 @@ class JobCalls:
     """The part of `sunkpy.slurm.client.Slurm` that is about jobs."""
 
     _transport: Transport
+    _unreadable: MutableMapping[JobId, str]
 
     async def jobs_state(self, job_ids: Iterable[JobId] = ()) -> dict[JobId, frozenset[str]]:
         """State of all jobs Slurm remembers, or of those asked for. 0.1 s for 10,000 jobs.
@@ -58,13 +60,26 @@ class JobCalls:
 
         Raises:
             NotFound: Slurm does not remember it.
+            UnreadableJob: where it is cannot be read.
         """
         request = Request(what=f"read job {job_id}", method="GET", endpoint="job/{name}", name=job_id)
         reply = await self._transport.ask(request, wire.JobsReply)
         found = next((job for job in reply.jobs if job.job_id == job_id), None) or next(iter(reply.jobs), None)
         if found is None:
             raise errors.NotFound(request.what, endpoint=request.label, text="not among the jobs of the answer")
-        return found.to_core()
+        try:
+            return found.to_core()
+        except ValueError as error:
+            self._note_unreadable(job_id, str(error))
+            job = found.without_places.to_core()
+            raise errors.UnreadableJob(request.what, endpoint=request.label, text=str(error), job=job) from error
+
+    def _note_unreadable(self, job_id: JobId, why: str) -> None:
+        """Once: whoever needs the job asks for it again and again."""
+        if self._unreadable.get(job_id) != why:
+            self._unreadable[job_id] = why
+            log = structlog.get_logger("slurm-jobs")
+            log.warning("where a job is cannot be read: nothing follows from it", job=job_id, error=why)
 
     async def submit_job(self, submission: JobSubmission, *, user: str = "") -> Submitted:
         """Submit a batch job. Not idempotent, so never sent twice: after Unreachable look for its comment first.

@@ -249,8 +249,27 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
         details = self.gres_detail or ()
         return details if len(details) == len(self._allocation) else ()
 
+    @property
+    def without_places(self) -> WireJob:
+        """All but what says where it is, or may be."""
+        return msgspec.structs.replace(
+            self,
+            nodes="",
+            scheduled_nodes="",
+            required_nodes="",
+            excluded_nodes="",
+            gres_detail=(),
+            job_resources=None,
+        )
+
     def to_core(self) -> SlurmJob:
-        """The part that decisions read, as they read it."""
+        """The part that decisions read, as they read it.
+
+        Raises:
+            ValueError: a list of nodes is not in Slurm's range syntax, or what it has of a node cannot be read.
+        """
+        for listed in (self.nodes or "", self.scheduled_nodes):
+            hostlist.expand(listed)
         return SlurmJob(
             id=JobId(self.job_id),
             name=self.name,

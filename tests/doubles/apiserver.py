@@ -64,6 +64,8 @@ class Apiserver:
         self._watches: list[tuple[str, web.Request]] = []
         self.refuse_pods = ""
         self.refuse_bindings = False
+        self.events_lost = 0
+        """So many of the next Events are not taken."""
         self.watches_lag = False
         self.forbidden: set[str] = set()
         self.undivided: set[str] = set()
@@ -232,6 +234,9 @@ class Apiserver:
     async def _create(self, request: web.Request, collection: str, namespace: str) -> web.Response:
         body = await request.json()
         key = (collection, namespace, body["metadata"]["name"])
+        if collection == "events" and self.events_lost:
+            self.events_lost -= 1
+            return refusal(503, "ServiceUnavailable")
         if collection == "pods" and self.refuse_pods:
             return refusal(422, "Invalid", self.refuse_pods)
         if key in self.objects:

@@ -31,6 +31,8 @@ class Slurmrestd:
         self.nodes: dict[str, Body] = {}
         self.jobs: dict[int, Body] = {}
         self.tiers = {"low": 1, "high": 10}
+        self.configured: dict[str, str] = {}
+        """The nodes of partitions, where a test names them."""
         self.writes: list[str] = []
         self.submissions: list[Body] = []
         self.allocations: list[Body] = []
@@ -195,7 +197,9 @@ class Slurmrestd:
 
     async def _partitions(self, _: web.Request) -> web.Response:
         self.asked.append("partitions")
-        return self._reply(partitions=[{"name": name, "priority": {"tier": tier}} for name, tier in self.tiers.items()])
+        nodes = {name: {"configured": self.configured.get(name, "")} for name in self.tiers}
+        told = [{"name": name, "priority": {"tier": tier}, "nodes": nodes[name]} for name, tier in self.tiers.items()]
+        return self._reply(partitions=told)
 
     async def _states(self, request: web.Request) -> web.Response:
         self.states_read += 1

@@ -16,7 +16,7 @@ from sunkpy.core.model.states import JobId
 
 _SCHEDULED: Final = "PodScheduled"
 _DISRUPTED: Final = "DisruptionTarget"
-_QUEUED: Final = re.compile(r"Slurm job (\d+) waits: (\w+)")
+_QUEUED: Final = re.compile(r"Slurm job ([0-9]{1,10}) waits: (\w+)")
 _DIGITS: Final = 10
 """Anybody who may edit the pod can write more, and Python reads no more than some thousands."""
 

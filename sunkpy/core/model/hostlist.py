@@ -9,6 +9,9 @@ import re
 from collections.abc import Iterable
 
 _BRACKET = re.compile(r"^(?P<head>[^\[\]]*)\[(?P<ranges>[^\[\]]*)\](?P<tail>.*)$")
+_LONGEST_RANGE = 2**16
+"""As slurmctld expands at most (MAX_RANGE); a longer one would cost memory, and names no nodes."""
+_SHOWN = 200
 _NUMBERED = re.compile(r"^(?P<head>.*?)(?P<number>[0-9]+)$")
 
 
@@ -16,13 +19,20 @@ class BadHostlist(ValueError):
     """The text is not in Slurm's range syntax."""
 
 
+class _BadPart(ValueError):
+    """Why not."""
+
+
 def expand(text: str) -> list[str]:
     """Names in the order written: `a[1-2],b` → a1, a2, b.
 
     Raises:
-        BadHostlist: brackets do not match or a range runs backwards.
+        BadHostlist: brackets do not match, a range runs backwards, or it is longer than Slurm's.
     """
-    return [name for part in _split(text) for name in _expand_part(part)]
+    try:
+        return [name for part in _split(text) for name in _expand_part(part)]
+    except _BadPart as error:
+        raise BadHostlist(f"hostlist {text[:_SHOWN]!r}: {error}") from error
 
 
 def compress(names: Iterable[str]) -> str:
@@ -46,12 +56,12 @@ def _split(text: str) -> list[str]:
     for position, character in enumerate(text):
         depth += {"[": 1, "]": -1}.get(character, 0)
         if depth not in (0, 1):
-            raise BadHostlist(f"brackets of hostlist {text!r} do not match")
+            raise _BadPart("its brackets do not match")
         if character == "," and depth == 0:
             parts.append(text[start:position])
             start = position + 1
     if depth:
-        raise BadHostlist(f"brackets of hostlist {text!r} do not match")
+        raise _BadPart("its brackets do not match")
     parts.append(text[start:])
     return [part.strip() for part in parts if part.strip()]
 
@@ -66,10 +76,16 @@ def _expand_part(part: str) -> list[str]:
 
 def _expand_range(piece: str) -> list[str]:
     low, dash, high = piece.partition("-")
-    if not low.isdigit() or (dash and not high.isdigit()) or (dash and int(high) < int(low)):
-        raise BadHostlist(f"{piece!r} is not a range of a hostlist")
-    last = int(high) if dash else int(low)
-    return [str(number).zfill(len(low)) for number in range(int(low), last + 1)]
+    if not _is_number(low) or (dash and not _is_number(high)):
+        raise _BadPart(f"{piece[:_SHOWN]!r} is not a range")
+    first, last = int(low), int(high) if dash else int(low)
+    if not first <= last < first + _LONGEST_RANGE:
+        raise _BadPart(f"{piece[:_SHOWN]!r} is not a range, or too long")
+    return [str(number).zfill(len(low)) for number in range(first, last + 1)]
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 20
 
 
 def _bracket(head: str, width: int, numbers: list[int]) -> str:

@@ -23,6 +23,7 @@ from sunkpy.core.nodeset.creation import count_missing, plan_creations
 from sunkpy.core.nodeset.pod_state import RemovalOrder
 from sunkpy.core.nodeset.removal import RemovalCause, find_overdue, next_look_s, plan_removals
 from sunkpy.core.nodeset.rollout import choose_for_rollout, choose_replaceable, max_unavailable
+from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.nodeset.verdict import JudgedPod, Trait
 from sunkpy.core.nodeset.world import WAVE, World
 
@@ -116,8 +117,14 @@ def _may_be_held(world: World, pod: Pod) -> bool:
 
 
 def _removal_cap(world: World) -> int:
-    text = world.nodeset.annotations.get(names.ANNOTATION_REMOVAL_CAP, "")
-    return int(text) if text.isdigit() else max(5, -(-len(world.survey.pods) // 5))
+    said = said_cap(world.nodeset)
+    return said if said is not None else max(5, -(-len(world.survey.pods) // 5))
+
+
+def said_cap(nodeset: NodeSet) -> int | None:
+    """How many may leave at once as a person says; None when nobody does, or not by a number."""
+    text = nodeset.annotations.get(names.ANNOTATION_REMOVAL_CAP, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def _choose_wanted_gone(world: World, leaving: Sequence[Pod], desired: int) -> dict[str, RemovalCause]:

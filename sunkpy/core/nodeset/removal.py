@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import chain, islice
 
 from sunkpy.core import names
@@ -134,7 +134,7 @@ def _timeout_left_s(world: World, pod: Pod) -> float | None:
     token = token_of(pod) if timeout_s is not None else None
     if token is None or timeout_s is None:
         return None
-    return (token.since + timedelta(seconds=timeout_s) - world.now).total_seconds()
+    return timeout_s - (world.now - token.since).total_seconds()
 
 
 def find_overdue(world: World, wanted_gone: Mapping[str, RemovalCause]) -> list[Pod]:

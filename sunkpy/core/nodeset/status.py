@@ -18,7 +18,7 @@ from sunkpy.core.model.conditions import says_the_same, stamped
 from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.times import rfc3339
 from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod
-from sunkpy.core.nodeset.decide import Plan
+from sunkpy.core.nodeset.decide import Plan, said_cap
 from sunkpy.core.nodeset.feasibility import explain_exclusions
 from sunkpy.core.nodeset.removal import RemovalCause
 from sunkpy.core.nodeset.rollout import max_unavailable
@@ -204,6 +204,9 @@ def _removal_held(world: World, plan: Plan) -> Condition | None:
         f"{plan.removal_cap} at once are not removed unasked: restore the nodes' labels or the template, or "
         f"confirm with: kubectl annotate nodeset … {names.ANNOTATION_REMOVAL_CAP}={len(held)}"
     )
+    said = world.nodeset.annotations.get(names.ANNOTATION_REMOVAL_CAP)
+    if said is not None and said_cap(world.nodeset) is None:
+        message += f"; {said[:40]!r}, which stands there, is not a number of pods"
     return Condition(type="RemovalHeld", status="True", reason="TooManyAtOnce", message=message)
 
 

@@ -3,6 +3,9 @@
 An event is about one node: its verdict is taken out of the sums and the new one put in, which costs the same among ten
 nodes and ten thousand. Whatever the course of changes, the sums are those of the verdicts that stand now; a test holds
 that for any course. So a survey is a value that grows by parts: `decide` reads it and changes nothing.
+
+A pod that was pinned to one node may be bound to another: then both have changed, and either may be looked at first.
+Until the other is looked at too, it is where it was seen last, and counted twice.
 """
 
 from __future__ import annotations
@@ -86,6 +89,7 @@ class Survey:
         self._count(verdict, 1)
         for judged in verdict.pods:
             uid = judged.pod.uid
+            self._let_go(self.pods.get(uid))
             self.pods[uid] = judged
             for trait in judged.traits & _FOUND_AGAIN:
                 self._found[trait][uid] = judged
@@ -102,13 +106,21 @@ class Survey:
             return
         self._count(verdict, -1)
         for judged in verdict.pods:
-            uid = judged.pod.uid
-            del self.pods[uid]
-            for trait in judged.traits & _FOUND_AGAIN:
-                del self._found[trait][uid]
-            self.staying.drop(uid)
-            self.outdated.drop(uid)
+            # It may have been seen on another node meanwhile.
+            if self.pods.get(judged.pod.uid) is judged:
+                self._let_go(judged)
         self.free.drop(name)
+
+    def _let_go(self, judged: JudgedPod | None) -> None:
+        """A pod is no longer as it was judged, or where."""
+        if judged is None:
+            return
+        uid = judged.pod.uid
+        del self.pods[uid]
+        for trait in judged.traits & _FOUND_AGAIN:
+            del self._found[trait][uid]
+        self.staying.drop(uid)
+        self.outdated.drop(uid)
 
     def _count(self, verdict: Verdict, by: int) -> None:
         self.nodes += by * (verdict.node is not None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -61,11 +62,18 @@ class Waits:
             raise asyncio.CancelledError
 
 
-def loop_for(rest: Rest, wanted: Wanted, waits: Waits | None = None) -> AccountsLoop:
+def stands_still() -> float:
+    return 0.0
+
+
+def loop_for(
+    rest: Rest, wanted: Wanted, waits: Waits | None = None, clock: Callable[[], float] = stands_still
+) -> AccountsLoop:
     unused = SlurmSettings(url="http://nowhere", jwt_key_file="/nowhere")
     settings = AccountsSettings(cluster="it", slurm=unused, wanted=wanted, poll_seconds=60)
     metrics = AccountsMetrics(CollectorRegistry())
-    return AccountsLoop(slurm=rest.client(SERVER[1]), settings=settings, metrics=metrics, sleep=waits or Waits(1))
+    slurm, sleep = rest.client(SERVER[1]), waits or Waits(1)
+    return AccountsLoop(slurm=slurm, settings=settings, metrics=metrics, sleep=sleep, clock=clock)
 
 
 def written(rest: Rest) -> list[str]:
@@ -104,6 +112,50 @@ async def test_what_slurmdbd_refuses_does_not_keep_the_rest_from_it(rest: Rest) 
     assert written(rest) == ["/qos/", "/associations/"] * 3
     assert loop.problem is not None
     assert "QOS Preemption loop detected" in loop.problem
+
+
+def read_after_user1_was_taken_over() -> list[Answer]:
+    first, *others = recorded(*READ)
+    text = first.content.replace(b'"k8s: values"', b'"mine"')
+    assert text != first.content
+    return [Answer(first.status, text), *others]
+
+
+def read_after_qos_was_made(name: str) -> list[Answer]:
+    associations, qos, *others = recorded(*READ)
+    body = json.loads(qos.content)
+    body["qos"].append(next(each for each in body["qos"] if each["name"] == "normal") | {"name": name})
+    return [associations, in_json(qos.status, body), *others]
+
+
+def an_hour_each(rest: Rest) -> Callable[[], float]:
+    """So long slurmdbd needs for a write."""
+    return lambda: 3600.0 * len(written(rest))
+
+
+async def test_what_a_person_takes_over_while_a_plan_is_carried_out_is_not_written(rest: Rest) -> None:
+    other = values(VALUES.replace("priority: 100", "priority: 7").replace("shares: 4", "shares: 5"))
+    taken_over = read_after_user1_was_taken_over
+    later = [*taken_over(), *recorded("put-qos")]
+    rest.say(*recorded(*READ, "put-qos"), *taken_over(), *later, *later)
+    assert not await loop_for(rest, other, clock=an_hour_each(rest)).settle()
+    assert written(rest) == ["/qos/"] * 3
+
+
+async def test_what_a_person_makes_while_a_plan_is_carried_out_is_not_overwritten(rest: Rest) -> None:
+    other = values(VALUES.replace("priority: 100", "priority: 7").replace("accounts:\n", "  night: {}\naccounts:\n", 1))
+    later = [*read_after_qos_was_made("night"), *recorded("put-qos")]
+    rest.say(*recorded(*READ, "put-qos"), *read_after_qos_was_made("night"), *later, *later)
+    assert not await loop_for(rest, other, clock=an_hour_each(rest)).settle()
+    bodies = [json.loads(request.content) for request in rest.asked if request.method != "GET"]
+    assert [each["name"] for body in bodies for each in body["qos"]] == ["fast"] * 3
+
+
+async def test_what_was_just_read_is_not_read_again_for_each_change(rest: Rest) -> None:
+    other = values(VALUES.replace("priority: 100", "priority: 7").replace("shares: 4", "shares: 5"))
+    rest.say(*recorded(*[*READ, "put-qos", "change-association"] * 3))
+    assert not await loop_for(rest, other).settle()
+    assert written(rest) == ["/qos/", "/associations/"] * 3
 
 
 async def test_of_several_users_in_one_request_only_the_one_that_slurmdbd_refuses_is_left_out(rest: Rest) -> None:

@@ -13,7 +13,7 @@ from sunkpy.core.accounts.records import (
     QosRecord,
 )
 from sunkpy.slurm import errors
-from tests.unit.slurm.answers import SERVERS, Rest, answer
+from tests.unit.slurm.answers import SERVERS, Rest, answer, slurm_errors
 
 every_server = pytest.mark.parametrize(("slurm", "api"), SERVERS)
 READ = ("slurmdbd-associations", "slurmdbd-qos", "slurmdbd-accounts", "slurmdbd-users", "slurmdbd-tres")
@@ -177,3 +177,23 @@ async def test_usage_is_what_slurmdbd_has_added_up(rest: Rest, slurm: str, api: 
         "usage_start": "1795280400",
         "usage_end": "1795284000",
     }
+
+
+@pytest.mark.parametrize(
+    ("write", "times"),
+    [
+        (lambda c: c.put_qos("fast", QosRecord()), 1),
+        (lambda c: c.describe_account("chem", AccountRecord()), 1),
+        (lambda c: c.change_associations([(BOB, BOB)], cluster="it"), 1),
+        (lambda c: c.set_default_account("bob", "chem"), 1),
+        (lambda c: c.make_account(AccountRecord(), CHEM, cluster="it"), 4),
+        (lambda c: c.make_memberships([BOB], cluster="it"), 4),
+    ],
+)
+async def test_only_what_changes_nothing_that_is_there_is_sent_again_when_nobody_answers(
+    rest: Rest, write, times
+) -> None:
+    rest.say(*(slurm_errors(500, 7000) for _ in range(4)))
+    with pytest.raises(errors.Unreachable):
+        await write(rest.client("v0.0.45"))
+    assert len(rest.asked) == times

@@ -215,6 +215,14 @@ async def test_a_submission_is_never_sent_twice(rest: Rest) -> None:
     assert len(rest.asked) == 1
 
 
+async def test_a_deletion_is_never_sent_twice(rest: Rest) -> None:
+    rest.hang_up()
+    rest.hang_up()
+    with pytest.raises(errors.Unreachable):
+        await rest.client("v0.0.42").delete_node(NODE)
+    assert len(rest.asked) == 1
+
+
 async def test_a_submission_that_names_an_unknown_node_is_rejected_not_missing(rest: Rest) -> None:
     rest.say(slurm_errors(422, 2018))
     with pytest.raises(errors.Rejected, match="does not know"):

@@ -53,7 +53,7 @@ _LEAST_OVERHEAD_MIB: Final = 384
 _OVERHEAD_FACTOR: Final = "0.1"
 _OVERHEAD_FACTOR_NOT_JVM: Final = "0.4"
 
-_SIZE: Final = re.compile(r"^([0-9]+)(b|[kmgtp]b?)?$")
+_SIZE: Final = re.compile(r"^([0-9]{1,15})(b|[kmgtp]b?)?$")
 _UNIT_KIB: Final = {"k": 1, "m": 2**10, "g": 2**20, "t": 2**30, "p": 2**40}
 
 

@@ -25,6 +25,10 @@ def test_a_reason_that_the_scheduler_has_told_is_read_back(reason):
     assert told_by([waiting(report.message)], placed=()).job == job
 
 
+def test_what_is_no_id_of_a_job_is_not_read_as_one():
+    assert told_by([waiting(f"Slurm job {'9' * 5000} waits: Priority")], placed=()).job is None
+
+
 def test_a_pod_with_a_node_holds_it_by_the_job_that_it_names():
     told = told_by([make_pod(annotations=JOB, node="a")], placed=["n-a"])
     assert told.is_bound

@@ -29,7 +29,9 @@ def test_ranges_expand_in_the_order_written(text: str, expected: list[str]) -> N
     assert hostlist.expand(text) == expected
 
 
-@pytest.mark.parametrize("text", ["gpu-[1-3", "gpu-1]", "gpu-[3-1]", "gpu-[a-b]", "gpu-[[1]]"])
+@pytest.mark.parametrize(
+    "text", ["gpu-[1-3", "gpu-1]", "gpu-[3-1]", "gpu-[a-b]", "gpu-[[1]]", "gpu-[²]", "gpu-[0-99999999999]", "gpu-[]"]
+)
 def test_broken_ranges_are_refused(text: str) -> None:
     with pytest.raises(hostlist.BadHostlist):
         hostlist.expand(text)

@@ -121,6 +121,22 @@ def test_too_many_leaving_at_once_are_held_until_confirmed():
     assert len(marked(decide_nodeset(make_world(confirmed, nodes(10), pods(confirmed, 10))))) == 10
 
 
+@pytest.mark.parametrize("cap", ["²", "٣", "-1", "all", "1e9", "9" * 5000])
+def test_a_removal_cap_that_is_no_number_confirms_nothing(cap):
+    template = make_template(nodeSelector={"pool": "gpu"})
+    nodeset = make_nodeset(template=template, annotations={names.ANNOTATION_REMOVAL_CAP: cap})
+    plan = decide_nodeset(make_world(nodeset, nodes(10), pods(nodeset, 10)))
+    assert plan.actions == []
+    assert (len(plan.held), plan.removal_cap) == (10, 5)
+
+
+def test_a_removal_that_is_said_to_have_begun_at_the_end_of_time_is_not_overdue():
+    token = "9999-12-31T23:59:59+00:00/by-hand"
+    nodeset = make_nodeset(replicas=0, drain_timeout_s=60)
+    world = make_world(nodeset, nodes(1), [make_pod(nodeset, 1, token=token)])
+    assert decide_nodeset(world).overdue == []
+
+
 def test_a_few_leave_without_being_asked():
     nodeset = make_nodeset(template=make_template(nodeSelector={"pool": "gpu"}))
     assert len(marked(decide_nodeset(make_world(nodeset, nodes(3), pods(nodeset, 3))))) == 3

@@ -1,5 +1,7 @@
 import msgspec
+import pytest
 
+from sunkpy.core import names
 from sunkpy.core.model.objects import Condition
 from sunkpy.core.nodeset.decide import decide_nodeset
 from sunkpy.core.nodeset.spec import NodeSetStatus
@@ -115,6 +117,18 @@ def test_held_removals_say_how_to_go_on():
         "kubectl annotate nodeset … sunkpy.dev/removal-cap=7"
     )
     assert ("TooManyAtOnce", text) in {(notice.reason, notice.message) for notice in notices}
+
+
+@pytest.mark.parametrize(
+    ("cap", "told"), [("²", True), ("9" * 5000, True), ("", True), ("6", False), ("06", False), ("0", False)]
+)
+def test_held_removals_say_that_the_cap_cannot_be_read(cap, told):
+    template = make_template(nodeSelector={"pool": "gpu"})
+    nodeset = make_nodeset(template=template, annotations={names.ANNOTATION_REMOVAL_CAP: cap})
+    nodes = [make_node(n) for n in range(1, 8)]
+    status, _ = status_of(make_world(nodeset, nodes, [make_pod(nodeset, n) for n in range(1, 8)]))
+    text = status.condition("RemovalHeld").message
+    assert text.endswith(f"; {cap[:40]!r}, which stands there, is not a number of pods") == told
 
 
 def test_an_overdue_drain_is_told():

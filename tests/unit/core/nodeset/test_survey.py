@@ -153,3 +153,29 @@ def test_what_shapes_no_verdict_needs_no_new_survey():
     assert not wanted.is_still_of(make_nodeset(template=make_template(image="slurmd:2")))
     assert not wanted.is_still_of(make_nodeset(deleting=True))
     assert not wanted.is_still_of(make_nodeset(name="another"))
+
+
+NUMBERS = range(1, NODES + 1)
+MOVES = st.lists(
+    st.tuples(st.sampled_from(NUMBERS), st.sampled_from(NUMBERS), st.permutations(NUMBERS)), min_size=1, max_size=4
+)
+
+
+@settings(max_examples=60)
+@given(MOVES)
+def test_a_pod_may_be_seen_on_its_new_node_before_it_is_missed_on_the_old_one(moves):
+    nodeset = make_nodeset(replicas=2)
+    pods = {number: make_pod(nodeset, number, template_hash="old") for number in NUMBERS}
+    places = dict(zip(NUMBERS, NUMBERS, strict=True))
+    grown = Survey(Wanted.read(nodeset))
+    for pod, to, order in [(1, 1, NUMBERS), *moves]:
+        places[pod] = to
+        views = {number: seen(number, [pods[each] for each in NUMBERS if places[each] == number]) for number in order}
+        for view in views.values():
+            grown.look(view)
+            assert len(list(grown.staying)) <= NODES
+        assert sums(grown) == sums(make_survey(Wanted.read(nodeset), views.values()))
+
+
+def seen(number, pods):
+    return NodeView(name=f"n{number}", node=make_node(number), slurmd_pods=pods, occupants=pods)

@@ -251,6 +251,10 @@ def test_losing_the_driver_is_final_unless_the_operator_submits_again(policy, fi
             {"executor": {"memory": "1.5g"}},
             "executor.memory: '1.5g' is not a size as Java writes it, such as 512m or 2g",
         ),
+        (
+            {"executor": {"memory": "9" * 5000}},
+            f"executor.memory: '{'9' * 40}' is not a size as Java writes it, such as 512m or 2g",
+        ),
         ({"executor": {"instances": 1, "cores": 0}}, "executor.cores is 0, and must be at least 1"),
         (
             {"executor": {"instances": 1, "coreRequest": "two"}},
