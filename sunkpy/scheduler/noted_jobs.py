@@ -8,7 +8,7 @@ says of itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 import structlog
@@ -68,6 +68,11 @@ class NotedJobs:
         if job not in self._hurried:
             self._hurried.add(job)
             self.ask_about(job, id)
+
+    def keep_only(self, noted: Container[JobId]) -> None:
+        """These are the jobs that are noted on pods; whose the others are or were, nobody needs to know."""
+        self.whose = {job: id for job, id in self.whose.items() if job in noted}
+        self._hurried = {job for job in self._hurried if job in noted}
 
     async def until_all_tried(self) -> None:
         """Return when each job was asked for once, whether or not Slurm answered."""
