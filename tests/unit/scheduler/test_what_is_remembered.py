@@ -31,11 +31,11 @@ def sizes(root):
     left = deque([("", root)])
     while left:
         path, value = left.popleft()
-        if (
-            id(value) in seen or isinstance(value, cachetools.Cache) or path.endswith("._timers")
-        ):  # both end by themselves
+        if id(value) in seen or path.endswith("._timers"):  # these end by themselves
             continue
         seen.add(id(value))
+        if isinstance(value, cachetools.Cache):  # it has a bound
+            continue
         if isinstance(value, Mapping | Set | list | deque):
             found[path] = found.get(path, 0) + len(value)
             parts = value.values() if isinstance(value, Mapping) else value
