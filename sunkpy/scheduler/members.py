@@ -204,6 +204,11 @@ class MemberIndex:
                 if base != id and pod is not None and self._alone.settle(base, pod) == id:
                     self._move(pod, id)
 
+    def forget(self, id: GangId) -> None:
+        """The gang is over. Of one that is known by its job alone, no pod will tell."""
+        if id not in self._pods:
+            self._alone.forget(id)
+
     def _place(self, pod: Pod, *, is_there: bool) -> None:
         """A pod that is not identified: do it now, keep it aside, or forget it."""
         if not is_there:

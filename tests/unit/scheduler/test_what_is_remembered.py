@@ -8,7 +8,10 @@ import cachetools
 import pytest
 
 from sunkpy.core import names
+from sunkpy.core.gang.identity import GangId
 from sunkpy.scheduler import job_notes, occupancy, term
+from sunkpy.scheduler.alone import extra_id
+from tests.unit.core.gang.pods import make_pod
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading
 
@@ -189,3 +192,14 @@ async def test_a_pod_that_went_before_its_binding_was_sent_takes_no_room_though_
         world.set_job(max(world.jobs), "RUNNING", nodes="n1")
         await world.until(lambda: ("next", "node-1") in world.bindings)
         assert len(world.jobs) == 2
+
+
+async def test_an_extra_that_was_gone_before_its_job_was_found_is_forgotten_with_the_job(world, tmp_path):
+    base = GangId(namespace="default", name="web", uid="uid-of-web")
+    comments = [extra_id(base, make_pod(uid=f"uid-{number}")).comment("") for number in range(SOME)]
+    async with leading(world, tmp_path, sweep_seconds=0.1):
+        jobs = [world.slurm.add_job("PENDING", comment=comment) for comment in comments]
+        await world.until(lambda: set(world.cancelled) == set(jobs))
+        world.jobs.clear()
+        await world.until(lambda: not len(world.term._ledger))
+        await world.until(lambda: not world.term._members._alone._known, within_s=1.0)
