@@ -28,7 +28,7 @@ from sunkpy.scheduler.entries import GangEntry
 from sunkpy.scheduler.job_search import JobSearch
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.members import MemberIndex
-from sunkpy.scheduler.noted_jobs import AGAIN_S, NOBODY, NotedJobs, noted_job
+from sunkpy.scheduler.noted_jobs import AGAIN_S, NOBODY, NotedJobs, noted_job, noted_jobs
 from sunkpy.slurm.errors import SlurmError
 
 _A_TURN: Final = 200
@@ -182,20 +182,9 @@ class Adoption:
             await self._noted.until_all_tried()
             await self._now_whole()
             while True:
-                await self._forget_notes()
+                self._noted.keep_only(await noted_jobs(self._cluster.pods.values()))
                 await asyncio.sleep(sweep_s)
                 await self._find_all(sent_after=self._clock())
-
-    async def _forget_notes(self) -> None:
-        """What was learned of jobs that are noted on no pod any more; before all jobs are known, it may be needed."""
-        noted: set[JobId] = set()
-        for number, pod in enumerate(tuple(self._cluster.pods.values())):
-            if (job := noted_job(pod)) is not None:
-                noted.add(job)
-            if number % _A_TURN == 0:
-                await asyncio.sleep(0)
-        self._noted.keep_only(noted)
-        self._aside = {job: uids for job, uids in self._aside.items() if job in noted}
 
     async def _find_all(self, *, sent_after: float) -> None:
         """Make known what nobody knew, when Slurm can be read."""

@@ -112,9 +112,7 @@ class MemberIndex:
 
     async def resolve(self, pod: Pod) -> GangId | None:
         """The gang of a pod that may not be watched; None when it could not be found out in a few seconds."""
-        if pod.uid in self._ids:
-            return self._ids[pod.uid]
-        return self._settled(pod, await self._recognition.resolve(pod))
+        return self._ids.get(pod.uid) or self._settled(pod, await self._recognition.resolve(pod))
 
     async def wait_for_owners(self) -> None:
         """Return when it is known of every pod that is there where it belongs, or why that cannot be known; or after a
