@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from sunkpy.core.model.objects import Key, Pod
+from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.nodeset.actions import CreatePod, NodeSetAction
 from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetSpec
@@ -136,6 +136,12 @@ class Memory:
         notes = self._notes.get(key)
         if notes is not None:
             notes.failures.pop(node_of(new), None)
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """The failures on a node that has left count no more."""
+        if old is not None and new is None:
+            for notes in self._notes.values():
+                notes.failures.pop(old.name, None)
 
     # ---------------------------------------------------------------- offers
 

@@ -63,7 +63,7 @@ class Term:
         pods.add_handler(surveys.touch)
         for pod_changed in (pods.update, memory.pod_changed, self._wakes.pod_changed):
             self.pod_watch.add_handler(pod_changed)
-        for node_changed in (surveys.node_changed, marks.node_changed, self._wakes.node_changed):
+        for node_changed in (surveys.node_changed, marks.node_changed, memory.node_changed, self._wakes.node_changed):
             self.node_watch.add_handler(_but_heartbeats(node_changed))
 
     async def run(self) -> None:

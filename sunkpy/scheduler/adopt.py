@@ -28,7 +28,7 @@ from sunkpy.scheduler.entries import GangEntry
 from sunkpy.scheduler.job_search import JobSearch
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.members import MemberIndex
-from sunkpy.scheduler.noted_jobs import AGAIN_S, NOBODY, NotedJobs, noted_job
+from sunkpy.scheduler.noted_jobs import AGAIN_S, NOBODY, NotedJobs, noted_job, noted_jobs
 from sunkpy.slurm.errors import SlurmError
 
 _A_TURN: Final = 200
@@ -182,6 +182,7 @@ class Adoption:
             await self._noted.until_all_tried()
             await self._now_whole()
             while True:
+                self._noted.keep_only(await noted_jobs(self._cluster.pods.values()))
                 await asyncio.sleep(sweep_s)
                 await self._find_all(sent_after=self._clock())
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -51,7 +51,7 @@ class Binder:
         self._notices = notices
         self._metrics = metrics
         self._clock = clock
-        self._one_at_a_time: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._one_at_a_time: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def bind(self, entry: GangEntry, action: act.Bind) -> None:
         """Bind all, or wait for pods that are ending on one of the nodes.
@@ -103,7 +103,7 @@ class Binder:
         """Nobody else binds to these nodes meanwhile. Taken in order of name, so that no two gangs wait in a circle."""
         async with contextlib.AsyncExitStack() as stack:
             for node in sorted(set(nodes)):
-                await stack.enter_async_context(self._one_at_a_time[node])
+                await stack.enter_async_context(self._one_at_a_time.setdefault(node, asyncio.Lock()))
             yield
 
     async def _are_admitted(self, entry: GangEntry, placed: Iterable[Placed]) -> bool:
@@ -215,6 +215,7 @@ class Binder:
         pod = self._cluster.pods.get(*member.key)
         if assumed is None or pod is None or pod.uid != uid or pod.spec.node_name:
             member.assumed = None
+            self._cluster.neighbours.drop_sent(uid)  # one that went before its binding was sent, no watch tells of
         elif not assumed.confirmed:
             found = await self._pods.read(member.key, uid)
             is_bound = found is not None and bool(found.spec.node_name)

@@ -35,7 +35,7 @@ class Judgements:
         self._gpu_resources = gpu_resources
         self._specs: cachetools.LRUCache[bytes, PodSpec] = cachetools.LRUCache(_TEMPLATES)
         self._last: cachetools.LRUCache[bytes, Judgement] = cachetools.LRUCache(_TEMPLATES)
-        self._fresh: set[bytes] = set()
+        self._fresh: cachetools.LRUCache[bytes, bool] = cachetools.LRUCache(_TEMPLATES)
 
     def of(self, spec: PodSpec) -> Judgement:
         """Where such pods may run."""
@@ -63,7 +63,7 @@ class Judgements:
         found = eligible_nodes(self._specs[key], self._candidates(), gpu_resources=self._gpu_resources)
         if last is None or last.eligibility != found:
             last = self._last[key] = Judgement(key=key, eligibility=found)
-        self._fresh.add(key)
+        self._fresh[key] = True
         return last
 
 

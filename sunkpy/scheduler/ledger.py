@@ -120,6 +120,7 @@ class Ledger:
         for job in tuple(entry.jobs):
             self.drop_job(entry, job)
         self._gangs.pop(entry.id, None)
+        self._excluding.pop(entry.id, None)
         siblings = self._generations.get(_any_generation(entry.id), set())
         siblings.discard(entry.id)
         if not siblings:

@@ -181,6 +181,7 @@ class GangLoop:
         if entry.state is not None:
             self._metrics.gangs.labels(entry.state.value).dec()
         self._ledger.forget(entry)
+        self._members.forget(entry.id)
 
     # ---------------------------------------------------------- what changed
 

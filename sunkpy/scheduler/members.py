@@ -112,9 +112,7 @@ class MemberIndex:
 
     async def resolve(self, pod: Pod) -> GangId | None:
         """The gang of a pod that may not be watched; None when it could not be found out in a few seconds."""
-        if pod.uid in self._ids:
-            return self._ids[pod.uid]
-        return self._settled(pod, await self._recognition.resolve(pod))
+        return self._ids.get(pod.uid) or self._settled(pod, await self._recognition.resolve(pod))
 
     async def wait_for_owners(self) -> None:
         """Return when it is known of every pod that is there where it belongs, or why that cannot be known; or after a
@@ -203,6 +201,11 @@ class MemberIndex:
                 base, pod = self._ids.get(uid, id), self.find(uid)
                 if base != id and pod is not None and self._alone.settle(base, pod) == id:
                     self._move(pod, id)
+
+    def forget(self, id: GangId) -> None:
+        """The gang is over. Of one that is known by its job alone, no pod will tell."""
+        if id not in self._pods:
+            self._alone.forget(id)
 
     def _place(self, pod: Pod, *, is_there: bool) -> None:
         """A pod that is not identified: do it now, keep it aside, or forget it."""

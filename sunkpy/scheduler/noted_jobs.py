@@ -8,7 +8,7 @@ says of itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from typing import Final
 
 import structlog
@@ -28,6 +28,7 @@ NOBODY: Final = GangId(namespace="", name="", uid="")
 _WORKERS: Final = 8
 _ONLY_HURRIED: Final = 4
 _DIGITS: Final = 10
+_A_TURN: Final = 1000
 _NO_JOB: Final = 2**31
 """Slurm counts to 2**26. Above this, slurmrestd takes some numbers for no number at all (slurm.h, NO_VAL)."""
 
@@ -68,6 +69,11 @@ class NotedJobs:
         if job not in self._hurried:
             self._hurried.add(job)
             self.ask_about(job, id)
+
+    def keep_only(self, noted: Container[JobId]) -> None:
+        """These are the jobs that are noted on pods; whose the others are, nobody needs to know once all are known."""
+        self.whose = {job: id for job, id in self.whose.items() if job in noted}
+        self._hurried = {job for job in self._hurried if job in noted}
 
     async def until_all_tried(self) -> None:
         """Return when each job was asked for once, whether or not Slurm answered."""
@@ -111,6 +117,17 @@ class NotedJobs:
         if not self._is_away:
             self._log.warning("jobs cannot be read: what an earlier leader left is taken over later", error=str(error))
         self._is_away = True
+
+
+async def noted_jobs(pods: Iterable[Pod]) -> set[JobId]:
+    """All that are noted on pods; a part of all at a time, for others have a turn as well."""
+    noted: set[JobId] = set()
+    for number, pod in enumerate(tuple(pods)):
+        if (job := noted_job(pod)) is not None:
+            noted.add(job)
+        if number % _A_TURN == 0:
+            await asyncio.sleep(0)
+    return noted
 
 
 def noted_job(pod: Pod) -> JobId | None:

@@ -68,8 +68,17 @@ class MintedToken:
             expires_s = now_s + LIFETIME_S
             claims = {"iat": int(now_s), "exp": int(expires_s), "sun": name}
             token = jwt.encode(claims, _read_key(self._key_file), algorithm="HS256")
+            self._minted.pop(name, None)
             self._minted[name] = token, expires_s
+            self._forget_expired(now_s)
         return token
+
+    def _forget_expired(self, now_s: float) -> None:
+        """Those that were made first are first."""
+        for name, (_, expires_s) in tuple(self._minted.items()):
+            if expires_s > now_s:
+                return
+            del self._minted[name]
 
     def seal(self) -> str:
         """Follows from the key, as slurmctld has it."""

@@ -11,7 +11,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import jwt
@@ -83,7 +83,11 @@ class Apiserver:
         """How often each path was asked for."""
         self.lags = False
         """What may be as old as some resourceVersion is without all that has changed since."""
+        self.loses_bindings = False
+        """Whoever binds is told of nothing but trouble, and nothing is bound."""
         self.before_delete: Callable[[], None] = lambda: None
+        self.before_list: Callable[[str], Awaitable[object]] = _at_once
+        """Called with the field selector of each list."""
         self.read: list[str] = []
         self.listed: list[str] = []
         self._log: list[_Change] = []
@@ -184,6 +188,7 @@ class Apiserver:
             matches = matcher(namespace, request.query)
             if "watch" in request.query:
                 return await self._watch(request, collection, matches)
+            await self.before_list(request.query.get("fieldSelector", ""))
             self.listed.append(namespace)
             items = [o for (c, _, _), o in self.objects.items() if c == collection and matches(o)]
             if self.lags and (version := request.query.get("resourceVersion")):
@@ -222,6 +227,8 @@ class Apiserver:
             return web.json_response(self.put(key[0], await request.json()))
         if request.method == "GET":
             self.read.append(key[2])
+        if sub == "binding" and self.loses_bindings:
+            return web.Response(status=503)
         if key not in self.objects:
             return refusal(404, "NotFound")
         if request.method == "GET":
@@ -402,6 +409,10 @@ def parsed(path: str) -> tuple[str, str, str, str]:
 def root(api_version: str) -> str:
     """Path of all that is served in a version of a group."""
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+
+
+async def _at_once(_: str) -> None:
+    pass
 
 
 def refusal(status: int, reason: str, message: str = "") -> web.Response:

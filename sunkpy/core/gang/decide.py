@@ -182,6 +182,8 @@ def _cover_again(view: GangView, gang: Gang, others: tuple[JobView, ...], policy
         return _cancel_all(others, "it was suspended before it held the nodes of its pods")
     if others and others[0].is_pending and nodes and set(others[0].required) - set(nodes.values()):
         return _cancel_all(others, "it waits for a node on which no pod of the gang is any more")
+    if others and others[0].nodes and all(holding.values()) and not {*others[0].nodes} & {*holding.values()}:
+        return _cancel_all(others, "it has none of the nodes on which pods of the gang are")
     if others:
         covers = [Cover(pod=p, job=others[0].id) for p in staying if view.placed.get(p.uid) in others[0].start_nodes]
         return [*covers, *_cancel_all(others[1:], "one job is enough")]

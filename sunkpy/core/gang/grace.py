@@ -29,7 +29,8 @@ def bounded(evict: Evict, longest_s: int) -> Evict | Shorten:
 def at_most(longest_s: int, pod: Pod, *, now: datetime) -> int:
     """That, or what a pod that goes already has left: the kubelet would begin anew with a period longer than that.
 
-    One whose time is up and who is still there has a kubelet that heard of it late.
+    One whose time is up and who is still there has a kubelet that heard of it late. `now` is wall-clock time: when the
+    pod has to be gone, only the apiserver has noted, and a new leader knows no more.
     """
     until = pod.metadata.deletion_timestamp
     left_s = math.ceil((parse_rfc3339(until) - now).total_seconds()) if until is not None else 0

@@ -352,15 +352,9 @@ async def _large_gang(ground: Ground, size: int) -> list[report.Figure]:
     assert one is not None
     job, node = ground.pods.job_of(one.name), one.spec.node_name
     token = await token_of(ground.kube, node, audience=AUDIENCE)
-    await load.submit_plain(ground.slurm, [_preemptor([node])])
-    await _ended(ground.slurm, [job])
-    ended_s = time.monotonic()
-    asking = asyncio.create_task(_epilog(ground, job, node, token))
-    await ground.pods.until(
-        lambda: len(ground.pods.told_s) >= size, what=f"all {size} were told to go", timeout_s=_PATIENCE_S
+    ended_s = await _take_node(
+        ground, job, node, token, until=lambda: len(ground.pods.told_s) >= size, what=f"all {size} were told to go"
     )
-    asking.cancel()
-    await asyncio.gather(asking, return_exceptions=True)
     told_s = max(ground.pods.told_s.values()) - ended_s
     await ground.pods.remove(wave.name, timeout_s=_PATIENCE_S)
     await load.end_all(ground.slurm, timeout_s=_PATIENCE_S)
@@ -535,17 +529,28 @@ async def _preempt(ground: Ground, node: str, index: int) -> float:
     """A job takes the node: seconds from the epilog's call until the pod there was told, 0 if that was before."""
     job, token = ground.pods.job_of(_victim(node)), await token_of(ground.kube, node, audience=AUDIENCE)
     await asyncio.sleep(index * _PREEMPTIONS_EACH_S)
+    victim = _victim(node)
+    began_s = await _take_node(
+        ground, job, node, token, until=lambda: victim in ground.pods.told_s, what=f"{victim} was told to go"
+    )
+    return max(ground.pods.told_s[victim] - began_s, 0.0)
+
+
+async def _take_node(
+    ground: Ground, job: JobId, node: str, token: str, *, until: Callable[[], bool], what: str
+) -> float:
+    """A job of a higher partition takes the node from this one, whose epilog asks there until something is so.
+
+    Returns: when the epilog began to ask (monotonic).
+    """
     await load.submit_plain(ground.slurm, [_preemptor([node])])
     await _ended(ground.slurm, [job])
     began_s = time.monotonic()
     asking = asyncio.create_task(_epilog(ground, job, node, token))
-    victim = _victim(node)
-    await ground.pods.until(
-        lambda: victim in ground.pods.told_s, what=f"{victim} was told to go", timeout_s=_PATIENCE_S
-    )
+    await ground.pods.until(until, what=what, timeout_s=_PATIENCE_S)
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
-    return max(ground.pods.told_s[victim] - began_s, 0.0)
+    return began_s
 
 
 async def _ended(slurm: Slurm, jobs: Sequence[JobId]) -> None:

@@ -241,6 +241,19 @@ def test_a_refusal_is_not_believed_before_a_kubelet_would_have_brought_another_t
     assert int(patience_s) > 1.5 * 60 + 122
 
 
+@pytest.mark.parametrize("hook", ["prolog", "epilog"])
+@pytest.mark.parametrize("status", [401, 429])
+def test_a_token_that_was_renewed_while_a_hook_was_refused_is_sent_at_the_next_try(
+    hook: str, status: int, hooks: Hooks, scheduler: Scheduler
+):
+    def renew() -> None:
+        (hooks.folder / "token").write_text("renewed-token\n")
+
+    scheduler.answers, scheduler.when_asked = [status, status, 200], renew
+    assert hooks.run(hook).returncode == 0
+    assert [token for _, token, _ in scheduler.asked] == ["Bearer secret-token", *2 * ["Bearer renewed-token"]]
+
+
 @pytest.mark.parametrize("status", [200, 202])
 @pytest.mark.parametrize("body", [b"it works", b'{"status":"ok"}'])
 def test_an_epilog_believes_nobody_but_the_scheduler(status: int, body: bytes, hooks: Hooks, scheduler: Scheduler):

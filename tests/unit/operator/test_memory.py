@@ -4,7 +4,7 @@ import pytest
 from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod
 from sunkpy.core.nodeset.world import WAVE
 from sunkpy.operator.memory import CREATED_PER_S, GUARD_LASTS_S, OFFER_LASTS_S, Memory
-from tests.unit.core.nodeset.build import make_nodeset, make_pod, make_template
+from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod, make_template
 
 NODESET = make_nodeset()
 
@@ -63,6 +63,15 @@ def test_failures_add_up_until_a_pod_of_the_node_is_ready():
     memory.pod_changed(None, make_pod(NODESET, 1))
     assert memory.failures(NODESET) == {"n2": 1}
     memory.pod_changed(make_pod(NODESET, 2), None)
+    assert memory.failures(NODESET) == {"n2": 1}
+
+
+def test_failures_on_a_node_that_has_left_are_forgotten():
+    memory = Memory()
+    for number in (1, 2):
+        memory.note_failure(NODESET, make_pod(NODESET, number, phase="Failed"))
+    memory.node_changed(make_node(1), None)
+    memory.node_changed(make_node(2), make_node(2))
     assert memory.failures(NODESET) == {"n2": 1}
 
 

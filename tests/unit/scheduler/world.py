@@ -54,6 +54,7 @@ class World:
         self.changes = Changes()
         self.api = Apiserver(self.changes)
         self.slurm = Slurmrestd(self.changes)
+        self.term = None  # the latest
 
     # ------------------------------------------------------------ for tests
 
@@ -253,7 +254,8 @@ async def term(world, kube, slurm, settings, **parts):
     metrics = SchedulerMetrics(process.registry)
     server = HookServer(port=0, metrics=metrics)
     parts |= {"kube": kube, "slurm": slurm, "settings": settings, "process": process, "metrics": metrics}
-    task = asyncio.ensure_future(Term(**{"families": FAMILIES} | parts).run(server))
+    world.term = Term(**{"families": FAMILIES} | parts)
+    task = asyncio.ensure_future(world.term.run(server))
     try:
         await world.until(lambda: server.hooks is not None or task.done())
         if task.done():

@@ -39,6 +39,17 @@ def test_a_minted_token_is_kept_until_a_minute_before_it_ends(key_file: Path) ->
     assert tokens.token() != first
 
 
+def test_tokens_of_users_who_ask_for_nothing_any_more_are_forgotten(key_file: Path) -> None:
+    now_s = 1000.0
+    tokens = MintedToken(key_file, user="k8s", wall_clock=lambda: now_s)
+    for number in range(1000):
+        tokens.token(f"user{number}")
+        now_s += 1.0
+    tokens.token("user0")
+    assert len(tokens._minted) <= LIFETIME_S
+    assert {"user0", "user999"} <= tokens._minted.keys()
+
+
 def test_a_refused_minted_token_is_signed_with_the_key_of_now(key_file: Path) -> None:
     tokens = MintedToken(key_file, user="k8s", wall_clock=lambda: 1000.0)
     tokens.token()

@@ -50,6 +50,14 @@ def test_whatever_happens_it_ends_in_a_whole_gang(name, steps):
     course.settle()
 
 
+def test_a_cover_that_was_left_without_any_node_where_pods_are_makes_way_for_another():
+    course = Course("Ray")
+    course.play("all", 0)
+    for event, place in [("delete", 0), ("lose", 0), ("look", 0), ("delete", 1), ("fewer nodes", 0), ("shrink", 0)]:
+        course.play(event, place)
+    course.settle()
+
+
 MADE_AGAIN = {
     "Ray, a head alone": [("preempt", 0), ("look", 0), ("gone", 0), ("look", 0), ("create", 0), ("look", 0)],
     "LeaderWorkerSet": [
