@@ -28,6 +28,7 @@ from sunkpy.scheduler.entries import GangEntry
 from sunkpy.scheduler.job_search import JobSearch
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.members import MemberIndex
+from sunkpy.scheduler.members_by_job import MembersByJob
 from sunkpy.scheduler.noted_jobs import AGAIN_S, NOBODY, NotedJobs, noted_job, noted_jobs
 from sunkpy.slurm.errors import SlurmError
 
@@ -56,6 +57,7 @@ class Adoption:
         self._queue = queue
         self._clock = clock
         self._noted = NotedJobs(search, told=self._take, looked_at=self._looked_at, clock=clock)
+        self._by_job = MembersByJob(cluster=cluster, members=members)
         self._aside: dict[JobId, list[str]] = {}
         self._log = structlog.get_logger("leader")
 
@@ -92,6 +94,8 @@ class Adoption:
         """Somebody waits for an answer about the gang; of one that is an extra, its job may be the first to tell."""
         if not self._ledger.is_whole:
             self._note_extras([entry.id])
+            for known in tuple(entry.jobs.values()):
+                self._by_job.claim_once(entry.id, known.id, known.nodes)
             for pod in self._members.pods_of(entry.id):
                 job = noted_job(pod)
                 if job is not None and not self._is_known(job):
@@ -128,21 +132,13 @@ class Adoption:
         self._note_extras([id])
         for uid in self._aside.pop(job.id, ()):
             if (pod := self._members.aside(uid)) is not None:
-                self._adopt_aside(pod, id, job)
+                self._by_job.claim_aside(pod, id, job)
+        if self._noted.is_of_others(job.id, id):
+            self._by_job.claim(id, job.id, hostlist.expand(job.nodes))
         is_noted = any(pod.spec.node_name and noted_job(pod) == job.id for pod in self._members.pods_of(id))
         if holds_something(job.state) or is_noted:
             self._ledger.take_job(self._ledger.ensure(id), job, asked_at=asked_at)
             self._looked_at(id)
-
-    def _adopt_aside(self, pod: Pod, id: GangId, job: SlurmJob) -> None:
-        """The gang of a pod above which something could not be read, proved by the job that has its node.
-
-        A pod of another namespace cannot get under the job by writing its id.
-        """
-        node = self._cluster.slurm_node_on(pod.spec.node_name)
-        if id.namespace == pod.metadata.namespace and node in hostlist.expand(job.nodes):
-            self._log.warning("gang known by its job alone", pod="/".join(pod.key), gang=str(id))
-            self._members.adopt(pod, id)
 
     def _looked_at(self, id: GangId) -> None:
         entry = self._ledger.get(id)

@@ -40,7 +40,7 @@ class Listener(Protocol):
         """A pod of the gang has no place; after `LEFT_OUT_S` the gang should be looked at again."""
 
     def parted(self, pod: Pod, base: GangId) -> None:
-        """The pod is an extra from now on, and no member of `base` any more."""
+        """The pod is of another gang from now on, mostly an extra, and no member of `base` any more."""
 
 
 class _ByNode:
@@ -180,9 +180,11 @@ class MemberIndex:
             self._forget(pod)
 
     def adopt(self, pod: Pod, id: GangId) -> None:
-        """The job of a gang proves that this pod, kept aside, is its own."""
+        """The job of a gang proves that this pod is its own, kept aside or taken for another's."""
         if pod.uid in self._aside:
             self._settle(pod, id)
+        elif self._ids.get(pod.uid, id) != id:
+            self._move(pod, id)
 
     def set_apart(self, pod: Pod) -> None:
         """The job of its gang has no room for this pod, or does not have its node."""
@@ -254,7 +256,7 @@ class MemberIndex:
                 self._listener.left_out(gang.id)
 
     def _move(self, pod: Pod, id: GangId) -> None:
-        """To its own gang, for the rest of its life."""
+        """To another gang, mostly its own, for the rest of its life."""
         base = self._ids[pod.uid]
         pod = self._pods[base][pod.uid]  # as the watch has it, without what is assumed of it
         self._pods.note(self._ids[pod.uid], pod, is_there=False)

@@ -57,7 +57,7 @@ class Membership:
 
     def parted(self, pod: Pod, base: GangId) -> None:
         """What is remembered of the pod is not the base gang's any more."""
-        self._log.info("extra", pod="/".join(pod.key), gang=str(base))
+        self._log.info("parted", pod="/".join(pod.key), gang=str(base))
         entry = self._ledger.get(base)
         if entry is not None:
             entry.members.pop(pod.uid, None)

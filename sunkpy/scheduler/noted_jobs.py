@@ -70,6 +70,10 @@ class NotedJobs:
             self._hurried.add(job)
             self.ask_about(job, id)
 
+    def is_of_others(self, job: JobId, id: GangId) -> bool:
+        """It is being asked for because of pods that are of another gang by what they say now."""
+        return not self._gangs.get(job, set()) <= {id}
+
     def keep_only(self, noted: Container[JobId]) -> None:
         """These are the jobs that are noted on pods; whose the others are, nobody needs to know once all are known."""
         self.whose = {job: id for job, id in self.whose.items() if job in noted}

@@ -60,8 +60,12 @@ def plan_slots(gang: Gang, eligibility: Eligibility | None = None) -> Slots:
         quantity.BadQuantity: a request is not a quantity.
     """
 
-    def rank(slots: Slots) -> tuple[bool, tuple[int, int, int]]:
-        return (eligibility is not None and not eligibility.has_room_for(slots.needs), slots.ask)
+    def rank(slots: Slots) -> tuple[bool, bool, tuple[int, int, int]]:
+        if eligibility is None:
+            return (False, False, slots.ask)
+        # Rounded up to whole cpus, and daemons take a part of one: a node may be too small by that alone.
+        less = {**slots.needs, "cpu": slots.needs["cpu"] - 999}
+        return (not eligibility.has_room_for(slots.needs), not eligibility.has_room_for(less), slots.ask)
 
     return min(_shapes(gang), key=rank)
 

@@ -114,6 +114,45 @@ async def test_a_wrong_note_costs_nobody_anything_and_waits_for_all_jobs(world, 
         assert world.submissions == []
 
 
+@pytest.mark.parametrize("now_of", [{}, {names.ANNOTATION_GANG: "other", names.ANNOTATION_GANG_SIZE: "1"}])
+async def test_a_pod_whose_gang_is_written_otherwise_stays_under_its_job_when_another_leads(world, tmp_path, now_of):
+    of_gang = {names.ANNOTATION_GANG: "train", names.ANNOTATION_GANG_SIZE: "2"}
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        for name in ("a", "b"):
+            world.add_pod(name, annotations=of_gang)
+        await world.until(lambda: world.submissions)
+        (job_id,) = world.jobs
+        world.set_job(job_id, "RUNNING", nodes="n[1-2]")
+        await asyncio.gather(call("prolog", job_id, node=1), call("prolog", job_id, node=2))
+        await world.until(lambda: len(world.bindings) == 2)
+        for name in ("a", "b"):
+            world.pod_runs(name)
+    node_of = dict(world.bindings)
+    for name in ("a", "b"):
+        world.api.change("pods", "default", name, {"metadata": {"annotations": dict.fromkeys(of_gang) | now_of}})
+    number = int(node_of["a"].removeprefix("node-"))
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        world.set_job(job_id, "PREEMPTED", "COMPLETING", nodes="n[1-2]")
+        epilog = asyncio.ensure_future(call("epilog", job_id, node=number))
+        await world.until(lambda: set(world.deleted) == {"a", "b"})
+        assert not epilog.done()
+        world.pod_is_gone("a")
+        assert await epilog == (200, {"done": True})
+        assert len(world.submissions) == 1
+
+
+async def test_while_it_runs_the_job_of_a_pod_whose_gang_is_written_otherwise_is_not_ended(world, tmp_path):
+    job_id = add_bound(world, "web", 1)
+    other = {names.ANNOTATION_GANG: "other", names.ANNOTATION_GANG_SIZE: "1"}
+    world.api.change("pods", "default", "web", {"metadata": {"annotations": other}})
+    add_bound(world, "next", 2)
+    world.add_pod("last")
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        await world.until(lambda: world.submissions)
+        assert (await call("prolog", job_id))[0] == 200
+        assert ([job["name"] for job in world.submissions], world.cancelled) == (["last"], [])
+
+
 async def test_the_mark_of_a_job_that_is_not_known_yet_stays(world, tmp_path, unread):
     ended = world.add_job({"metadata": {"namespace": "default", "name": "gone", "uid": "uid"}}, "COMPLETED")
     async with leading(world, tmp_path) as server, hook_client(server) as call:

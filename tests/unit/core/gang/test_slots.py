@@ -73,6 +73,16 @@ def test_a_slot_that_fits_no_node_is_not_asked_for():
     assert plan_slots(uneven, large).count == 2
 
 
+def test_of_slots_that_fit_no_node_the_one_is_asked_for_that_whole_cpus_alone_make_too_large():
+    """Daemons take a part of a cpu, and Slurm has the node with all of them."""
+    uneven = gang(role("leader", 1, {"cpu": "1200m"}), role("worker", 2, {"cpu": "500m"}))
+    slots = plan_slots(uneven, Eligibility(eligible=("n1",), sizes=frozenset({(0, 1750, 2**40)})))
+    assert (slots.count, slots.needs["cpu"]) == (3, 2000)
+    whole = gang(role("launcher", 1, {"cpu": "1"}), role("worker", 1, {"cpu": "3"}))
+    slots = plan_slots(whole, Eligibility(eligible=("n1",), sizes=frozenset({(0, 3750, 2**40)})))
+    assert (slots.count, slots.needs["cpu"]) == (2, 3000)
+
+
 def test_places_without_pods_are_held_as_the_template_says():
     slots = plan_slots(gang(role("driver", 1, {"cpu": "1"}), role("executor", 3, {"cpu": "1"}, there=0)))
     assert (slots.count, slots.needs["cpu"]) == (4, 1000)
