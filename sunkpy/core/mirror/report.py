@@ -14,6 +14,7 @@ RECEIPTS = (names.ANNOTATION_DRAINED, names.ANNOTATION_REPLACEABLE)
 
 _NOISE = frozenset({"DYNAMIC_NORM", "PLANNED"})  # true of every node of ours, or changing with each scheduling cycle
 _CLOSING = (names.ANNOTATION_PENDING_DELETION, names.ANNOTATION_CORDON)  # somebody waits for the jobs to end
+_NO_NODE = "Slurm has no node of this name; should it stay so, delete this pod: slurmd registers when it starts"
 
 
 def known_conditions(node: SlurmNode | None, *, is_silent: bool) -> tuple[Condition, ...]:
@@ -75,7 +76,7 @@ def can_wait(pod: Pod, patch: PatchPod) -> bool:
 def registered_condition(pod: Pod, node: SlurmNode | None) -> Condition:
     """The readiness gate: True while Slurm knows this pod's node and can use it, or only drains it."""
     if node is None:
-        return _condition(names.READINESS_GATE, False, "NotRegistered", "Slurm has no node of this name yet")
+        return _condition(names.READINESS_GATE, False, "NotRegistered", _NO_NODE)
     if not node.is_registered:
         return _condition(names.READINESS_GATE, False, "NotRegistered", f"Slurm says {shown_state(node)}")
     if not is_of_pod(node, pod):
