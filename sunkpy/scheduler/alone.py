@@ -30,8 +30,10 @@ class Alone:
         """There is a job of such a gang."""
         self._known.add(id)
 
-    def settle(self, base: GangId, pod: Pod) -> GangId:
-        """The gang of a pod that looks as one of `base`."""
+    def settle(self, base: GangId | None, pod: Pod) -> GangId | None:
+        """The gang of a pod that looks as one of `base`; None when it is not known as which it looks."""
+        if base is None:
+            return None
         for id in (extra_id(base, pod), apart_id(base, pod)):
             if id in self._known:
                 self.leave(base, id)

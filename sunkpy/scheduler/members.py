@@ -112,7 +112,7 @@ class MemberIndex:
 
     async def resolve(self, pod: Pod) -> GangId | None:
         """The gang of a pod that may not be watched; None when it could not be found out in a few seconds."""
-        return self._ids.get(pod.uid) or self._settled(pod, await self._recognition.resolve(pod))
+        return self._ids.get(pod.uid) or self._alone.settle(await self._recognition.resolve(pod), pod)
 
     async def wait_for_owners(self) -> None:
         """Return when it is known of every pod that is there where it belongs, or why that cannot be known; or after a
@@ -213,15 +213,11 @@ class MemberIndex:
         """A pod that is not identified: do it now, keep it aside, or forget it."""
         if not is_there:
             self._forget(pod)
-        elif (id := self._settled(pod, self._recognition.identify(pod))) is not None:
+        elif (id := self._alone.settle(self._recognition.identify(pod), pod)) is not None:
             self._settle(pod, id)
         else:
             self._aside[pod.uid] = pod
             self._listener.kept_aside(pod)
-
-    def _settled(self, pod: Pod, id: GangId | None) -> GangId | None:
-        """The gang of a pod that looks as one of `id`."""
-        return self._alone.settle(id, pod) if id is not None else None
 
     def _settle(self, pod: Pod, id: GangId) -> None:
         self._aside.pop(pod.uid, None)

@@ -95,7 +95,16 @@ class Term:
         )
         self._adoption = self._make_adoption()
         self._loop = self._make_loop()
-        self._poller = self._make_poller()
+        self._poller = JobPoller(
+            slurm,
+            self._ledger,
+            metrics,
+            user=settings.slurm.user,
+            poll_s=settings.poll_seconds,
+            clock=clock,
+            on_change=self._loop.gang_changed,
+            on_states=self._notices.causes.saw,
+        )
         self._hooks = self._make_hooks()
 
     def _make_cluster(self) -> Cluster:
@@ -235,18 +244,6 @@ class Term:
             ledger=self._ledger,
             queue=self._queue,
             clock=self._clock,
-        )
-
-    def _make_poller(self) -> JobPoller:
-        return JobPoller(
-            self._slurm,
-            self._ledger,
-            self._metrics,
-            user=self._settings.slurm.user,
-            poll_s=self._settings.poll_seconds,
-            clock=self._clock,
-            on_change=self._loop.gang_changed,
-            on_states=self._notices.causes.saw,
         )
 
     def _slurm_answered(self, _: frozenset[str]) -> None:
