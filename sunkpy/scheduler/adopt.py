@@ -57,7 +57,7 @@ class Adoption:
         self._queue = queue
         self._clock = clock
         self._noted = NotedJobs(search, told=self._take, looked_at=self._looked_at, clock=clock)
-        self._by_job = MembersByJob(cluster=cluster, members=members)
+        self._by_job = MembersByJob(cluster=cluster, members=members, ledger=ledger)
         self._aside: dict[JobId, list[str]] = {}
         self._log = structlog.get_logger("leader")
 
@@ -95,6 +95,7 @@ class Adoption:
         if not self._ledger.is_whole:
             self._note_extras([entry.id])
             for known in tuple(entry.jobs.values()):
+                self._by_job.give_back(entry.id, known.state, known.nodes)
                 self._by_job.claim_once(entry.id, known.id, known.nodes)
             for pod in self._members.pods_of(entry.id):
                 job = noted_job(pod)
@@ -133,6 +134,7 @@ class Adoption:
         for uid in self._aside.pop(job.id, ()):
             if (pod := self._members.aside(uid)) is not None:
                 self._by_job.claim_aside(pod, id, job)
+        self._by_job.give_back(id, job.state, hostlist.expand(job.nodes))
         if self._noted.is_of_others(job.id, id):
             self._by_job.claim(id, job.id, hostlist.expand(job.nodes))
         is_noted = any(pod.spec.node_name and noted_job(pod) == job.id for pod in self._members.pods_of(id))
@@ -202,6 +204,7 @@ class Adoption:
         entry = self._ledger.ensure(id)
         is_one_missing = entry.bound_to is None and any(pod.spec.node_name for pod in self._members.pods_of(id))
         for job in jobs:
+            self._by_job.give_back(id, job.state, hostlist.expand(job.nodes))
             self._ledger.adopt_job(entry, job)
             if is_one_missing:
                 self._noted.ask_about(job.id, id)

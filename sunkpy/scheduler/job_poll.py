@@ -1,7 +1,9 @@
 """The states of all jobs, read each second while there is a job of ours, and the details of those that need them.
 
 Most jobs that find room start within the second in which they are submitted, and where no Prolog tells of it, as on
-nodes that are EXTERNAL, only this does: for a while after a submission states are read more often.
+nodes that are EXTERNAL, only this does: for a while after a submission states are read more often. What is read sooner
+than others would be tells only of jobs that have changed: that a job is not there counts once in each interval, and why
+jobs wait is asked as often as otherwise.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ class JobPoller:
         self._log = structlog.get_logger("jobs")
         self._read_at = clock()
         self._took_s = 0.0
-        self._young_until = float("-inf")
+        self._young_until = self._whole_at = float("-inf")
         self._hurried = asyncio.Event()
         self.problem: str | None = None
         metrics.poll_age_seconds.set_function(lambda: clock() - self._read_at)
@@ -70,9 +72,10 @@ class JobPoller:
     async def run(self) -> None:
         """Poll until cancelled. What cannot be read changes nothing."""
         while True:
+            is_early = time.monotonic() - self._whole_at < self._poll_s
             try:
                 if any(entry.jobs for entry in self._ledger):
-                    await self.poll()
+                    await self.poll(is_early=is_early)
                 self._recovered()
             except SlurmError as error:
                 self._failed(error)
@@ -97,15 +100,18 @@ class JobPoller:
                 async with asyncio.timeout(left_s):
                     await self._hurried.wait()
 
-    async def poll(self) -> None:
-        """One reading of all states, and of the jobs of which more must be known."""
+    async def poll(self, *, is_early: bool = False) -> None:
+        """One reading of all states, and of the jobs of which more must be known; `is_early`: the last is young."""
         asked_at, began_s = self._clock(), time.monotonic()
         states = await self._slurm.jobs_state()
         self._took_s = time.monotonic() - began_s
+        if not is_early:
+            self._whole_at = began_s
         self._read_at = asked_at
         self._on_states(states)
-        changed = await self._ledger.observe(states, asked_at=asked_at)
-        wanted = await self._ledger.due.take(asked_at, started=_STARTED_PER_POLL, waiting=_WAITING_PER_POLL)
+        changed = await self._ledger.observe(states, asked_at=asked_at, is_early=is_early)
+        waiting = 0 if is_early else _WAITING_PER_POLL
+        wanted = await self._ledger.due.take(asked_at, started=_STARTED_PER_POLL, waiting=waiting)
         # Of a job that has started nothing follows before it is known where.
         told_later = {entry.id for entry, job in wanted if job.has_started and len(entry.jobs) == 1}
         for number, entry in enumerate(changed):

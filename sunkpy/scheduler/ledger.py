@@ -154,16 +154,20 @@ class Ledger:
             entry.forgive()
         return waiting
 
-    async def observe(self, states: Mapping[JobId, frozenset[str]], *, asked_at: float) -> list[GangEntry]:
+    async def observe(
+        self, states: Mapping[JobId, frozenset[str]], *, asked_at: float, is_early: bool = False
+    ) -> list[GangEntry]:
         """Take in the states of all jobs that Slurm knows; the gangs for which something changed.
 
-        A part of them at a time: of tens of thousands, others have a turn in between.
+        One that comes early after another says nothing new of jobs that it does not name. A part of them at a time: of
+        tens of thousands, others have a turn in between.
         """
         changed = []
         for number, entry in enumerate(self):
             if number % _A_TURN == 0:
                 await asyncio.sleep(0)
-            news = [job.observe(states.get(job.id), asked_at=asked_at) for job in entry.jobs.values()]
+            jobs = [job for job in entry.jobs.values() if not is_early or job.id in states]
+            news = [job.observe(states.get(job.id), asked_at=asked_at) for job in jobs]
             if any(news):
                 changed.append(entry)
         return changed

@@ -3,6 +3,9 @@
 What stands above a pod may be unreadable, and what it says of its gang may have been written otherwise since it was
 bound. A leader that remembers the pod keeps it where it is (`sunkpy.scheduler.members`); so does the next one. Were it
 not so, a job without pods would end beside the pods that it brought.
+
+What a pod notes may be written otherwise, too. So it stays in the gang that it says, or returns to it, if that has a
+job there of its own.
 """
 
 from __future__ import annotations
@@ -15,8 +18,10 @@ from sunkpy.core.gang.gang import extra_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.core.model.states import JobId, SlurmJob, holds_something, is_job_ended, is_job_pending
 from sunkpy.scheduler.cluster import Cluster
+from sunkpy.scheduler.entries import JobEntry
+from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.members import MemberIndex
 from sunkpy.scheduler.noted_jobs import noted_job
 
@@ -24,9 +29,12 @@ from sunkpy.scheduler.noted_jobs import noted_job
 class MembersByJob:
     """Moves pods into the gangs of their jobs. A pod of another namespace cannot get under a job by writing its id."""
 
-    def __init__(self, *, cluster: Cluster, members: MemberIndex) -> None:
+    def __init__(self, *, cluster: Cluster, members: MemberIndex, ledger: Ledger) -> None:
         self._cluster = cluster
         self._members = members
+        self._ledger = ledger
+        self._said: dict[str, GangId] = {}
+        self._given_back: set[str] = set()
         self._done: set[JobId] = set()
         self._log = structlog.get_logger("leader")
 
@@ -50,11 +58,39 @@ class MembersByJob:
         `Adoption` knows more.
         """
         single = self._members.find(id.uid)
-        for node in filter(None, map(self._cluster.node_behind, slurm_nodes)):
-            for pod in self._members.on_node(node.name):
+        for slurm_node in slurm_nodes:
+            node = self._cluster.node_behind(slurm_node)
+            for pod in self._members.on_node(node.name) if node is not None else ():
                 said = self._members.find_id(pod)
                 if noted_job(pod) != job or said is None or extra_pod(said) or extra_pod(id):
                     continue
+                if pod.uid in self._given_back or self._may_have(said, slurm_node):
+                    continue  # the note is wrong, or may be
                 if said != id and said.namespace == id.namespace and (single is None or single.uid == pod.uid):
                     self._log.warning("stays in the gang of its job", pod="/".join(pod.key), gang=str(id))
+                    self._said[pod.uid] = said
                     self._members.adopt(pod, id)
+
+    def give_back(self, id: GangId, state: frozenset[str], slurm_nodes: Iterable[str]) -> None:
+        """This gang has a job on these nodes: the note of pods there that say to be its own was a wrong one."""
+        theirs = [uid for uid, said in self._said.items() if said == id and holds_something(state)]
+        nodes = set(slurm_nodes) if theirs else set()
+        for uid in theirs:
+            pod = self._members.find(uid)
+            if pod is None:
+                del self._said[uid]
+            elif self._cluster.slurm_node_on(pod.spec.node_name) in nodes:
+                del self._said[uid]
+                self._given_back.add(uid)
+                self._log.warning("noted under another gang's job", pod="/".join(pod.key), gang=str(id))
+                self._members.adopt(pod, id)
+
+    def _may_have(self, id: GangId, slurm_node: str) -> bool:
+        """The gang has a job there, or one of which nobody knows where it is."""
+        entry = self._ledger.get(id)
+        return entry is not None and any(_may_be_on(job, slurm_node) for job in entry.jobs.values())
+
+
+def _may_be_on(job: JobEntry, slurm_node: str) -> bool:
+    is_over_or_waits = is_job_ended(job.state) or is_job_pending(job.state)
+    return not is_over_or_waits and (not job.nodes or slurm_node in job.nodes)

@@ -208,6 +208,8 @@ class JobWriter:
             found, _ = await self._search.read(job.id)
         except errors.NotFound:
             return False
+        except errors.UnreadableJob as error:
+            found = error.job
         if not is_anothers(found, entry.id, scheduler=self._user):
             return True
         self._log.warning("its number is another job's now", gang=str(entry.id), job=job.id, user=found.user)

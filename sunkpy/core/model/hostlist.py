@@ -71,7 +71,10 @@ def _expand_part(part: str) -> list[str]:
     if match is None:
         return [part]
     numbers = [number for piece in match["ranges"].split(",") for number in _expand_range(piece)]
-    return [match["head"] + number + rest for number in numbers for rest in _expand_part(match["tail"])] or [part]
+    rests = _expand_part(match["tail"])
+    if len(rests) > 1 and len(numbers) * len(rests) > _LONGEST_RANGE:
+        raise _BadPart("its brackets make too many names")
+    return [match["head"] + number + rest for number in numbers for rest in rests] or [part]
 
 
 def _expand_range(piece: str) -> list[str]:

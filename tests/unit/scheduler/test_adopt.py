@@ -141,6 +141,38 @@ async def test_a_pod_whose_gang_is_written_otherwise_stays_under_its_job_when_an
         assert len(world.submissions) == 1
 
 
+@pytest.mark.parametrize("number", [1, 3])
+async def test_a_pod_with_the_note_of_a_gang_beside_it_stays_under_its_own_job_when_another_leads(
+    world, tmp_path, number
+):
+    of_gang = {names.ANNOTATION_GANG: "train", names.ANNOTATION_GANG_SIZE: "2"}
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        for name in ("a", "b"):
+            world.add_pod(name, cpu="1", annotations=of_gang)
+        await world.until(lambda: world.submissions)
+        (job_id,) = world.jobs
+        world.set_job(job_id, "RUNNING", nodes="n[1-2]")
+        await asyncio.gather(call("prolog", job_id, node=1), call("prolog", job_id, node=2))
+        await world.until(lambda: len(world.bindings) == 2)
+        for name in ("a", "b"):
+            world.pod_runs(name)
+        world.add_pod("web", cpu="1")
+        await world.until(lambda: len(world.jobs) == 2)
+        own = max(world.jobs)
+        world.set_job(own, "RUNNING", nodes=f"n{number}")
+        await call("prolog", own, node=number)
+        await world.until(lambda: ("web", f"node-{number}") in world.bindings)
+        world.pod_runs("web")
+    world.api.change("pods", "default", "web", {"metadata": {"annotations": {names.ANNOTATION_JOB_ID: str(job_id)}}})
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        await world.until(lambda: world.term._ledger.is_whole)
+        assert (await call("prolog", own, node=number))[0] == 200
+        await asyncio.sleep(0.5)
+        assert (world.cancelled, world.deleted, len(world.submissions)) == ([], [], 2)
+        world.set_job(own, "PREEMPTED", "COMPLETING", nodes=f"n{number}")
+        await world.until(lambda: world.deleted == ["web"], within_s=5.0)
+
+
 async def test_while_it_runs_the_job_of_a_pod_whose_gang_is_written_otherwise_is_not_ended(world, tmp_path):
     job_id = add_bound(world, "web", 1)
     other = {names.ANNOTATION_GANG: "other", names.ANNOTATION_GANG_SIZE: "1"}

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from sunkpy.core.gang.identity import GangId
-from sunkpy.scheduler import job_poll, looks
+from sunkpy.scheduler import due_jobs, job_poll, looks
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.job_poll import JobPoller
 from sunkpy.scheduler.ledger import Ledger
@@ -199,3 +199,28 @@ async def test_a_job_that_waits_longer_is_polled_as_all_others(world, tmp_path, 
         read = world.slurm.states_read
         await asyncio.sleep(3 * job_poll.SOON_S)
         assert world.slurm.states_read == read
+
+
+async def test_jobs_are_not_taken_for_lost_sooner_because_another_was_submitted(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(job_poll, "YOUNG_S", 3600.0)
+    async with leading(world, tmp_path, poll_seconds=3600.0) as server, hook_client(server) as call:
+        job = await bound_pod(world, call)
+        del world.jobs[job]
+        world.add_pod("other")
+        await world.until(lambda: len(world.submissions) == 2)
+        read = world.slurm.states_read
+        await world.until(lambda: world.slurm.states_read >= read + 4)
+        assert len(world.submissions) == 2
+
+
+async def test_why_jobs_wait_is_not_asked_more_often_because_another_was_submitted(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(job_poll, "YOUNG_S", 3600.0)
+    monkeypatch.setattr(due_jobs, "_FIRST_REASON_S", 0.0)
+    monkeypatch.setattr(due_jobs, "_REASON_EACH_S", 0.01)
+    async with leading(world, tmp_path, poll_seconds=3600.0):
+        world.add_pod("web")
+        await world.until(lambda: world.submissions)
+        read = world.slurm.states_read
+        await world.until(lambda: world.slurm.states_read >= read + 4)
+        (job,) = world.jobs
+        assert world.slurm.asked.count(f"job {job}") <= 1

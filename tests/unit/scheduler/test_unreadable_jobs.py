@@ -72,6 +72,15 @@ async def test_a_bound_pod_whose_job_cannot_be_read_stays(world, tmp_path):
         assert world.pod()["metadata"]["annotations"][names.ANNOTATION_JOB_ID] == str(odd)
 
 
+async def test_a_job_that_cannot_be_read_is_cancelled_when_its_pod_is_gone(world, tmp_path):
+    odd = add_bound(world, "web", 1)
+    world.set_job(odd, "RUNNING", nodes=ODD)
+    async with leading(world, tmp_path):
+        await world.until(lambda: world.term._ledger.is_whole)
+        world.pod_is_gone()
+        await world.until(lambda: odd in world.cancelled, within_s=5.0)
+
+
 async def test_jobs_and_partitions_that_cannot_be_read_hide_no_preemptor(world, tmp_path):
     async with asking(world, tmp_path) as (causes, see):
         job = world.slurm.add_job("PREEMPTED", comment="", nodes="n1")
