@@ -53,9 +53,8 @@ _NODES_EACH_S = 6.0
 
 
 class Term:
-    """Made anew for each term. `families` are the workloads that are known, `clock` is monotonic, in seconds.
-
-    `phases`: the pod groups whose phase the scheduler keeps, if any.
+    """Made anew for each term. `families` are the workloads that are known, `phases` the pod groups whose phase the
+    scheduler keeps, if any; `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -72,8 +71,7 @@ class Term:
     ) -> None:
         self._kube, self._slurm = kube, slurm
         self._settings, self._process = settings, process
-        self._metrics = metrics
-        self._clock = clock
+        self._metrics, self._clock = metrics, clock
         self._ledger = Ledger(clock)
         self._queue: WorkQueue[GangId] = WorkQueue("gangs", is_urgent=self._ledger.is_urgent)
         self._ledger.on_lost = self._queue.add
@@ -95,16 +93,7 @@ class Term:
         )
         self._adoption = self._make_adoption()
         self._loop = self._make_loop()
-        self._poller = JobPoller(
-            slurm,
-            self._ledger,
-            metrics,
-            user=settings.slurm.user,
-            poll_s=settings.poll_seconds,
-            clock=clock,
-            on_change=self._loop.gang_changed,
-            on_states=self._notices.causes.saw,
-        )
+        self._poller = self._make_poller()
         self._hooks = self._make_hooks()
 
     def _make_cluster(self) -> Cluster:
@@ -244,6 +233,18 @@ class Term:
             ledger=self._ledger,
             queue=self._queue,
             clock=self._clock,
+        )
+
+    def _make_poller(self) -> JobPoller:
+        return JobPoller(
+            self._slurm,
+            self._ledger,
+            self._metrics,
+            user=self._settings.slurm.user,
+            poll_s=self._settings.poll_seconds,
+            clock=self._clock,
+            on_change=self._loop.gang_changed,
+            on_states=self._notices.causes.saw,
         )
 
     def _slurm_answered(self, _: frozenset[str]) -> None:
