@@ -204,7 +204,8 @@ class Adoption:
         entry = self._ledger.ensure(id)
         is_one_missing = entry.bound_to is None and any(pod.spec.node_name for pod in self._members.pods_of(id))
         for job in jobs:
-            self._by_job.give_back(id, job.state, hostlist.expand(job.nodes))
+            if self._by_job.has_claimed:
+                self._by_job.give_back(id, job.state, hostlist.expand(job.nodes))
             self._ledger.adopt_job(entry, job)
             if is_one_missing:
                 self._noted.ask_about(job.id, id)

@@ -38,6 +38,11 @@ class MembersByJob:
         self._done: set[JobId] = set()
         self._log = structlog.get_logger("leader")
 
+    @property
+    def has_claimed(self) -> bool:
+        """Some pods are in the gang of their job, whatever they say."""
+        return bool(self._said)
+
     def claim_aside(self, pod: Pod, id: GangId, job: SlurmJob) -> None:
         """The gang of a pod above which something could not be read, if the job has its node."""
         node = self._cluster.slurm_node_on(pod.spec.node_name)
