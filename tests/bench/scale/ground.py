@@ -66,11 +66,10 @@ def start_daemons(plane: ControlPlane, *, is_limited: bool) -> None:
     )  # fmt: skip
 
 
-def start_keepers(plane: ControlPlane) -> None:
-    """Who binds pods, and who makes them run."""
+def start_keeper(plane: ControlPlane) -> None:
+    """Who makes pods run that are bound. At its start it asks for the pods of each node, one node after the other."""
     binaries = Binaries(default_cache())
     binaries.ensure([KWOK], progress=print)
-    plane.start_binder()
     (port,) = free_ports(1)
     plane.start(
         str(binaries.kwok / KEEPER), f"--kubeconfig={plane.kubeconfig}", "--manage-all-nodes=true",

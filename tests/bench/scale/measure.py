@@ -54,7 +54,7 @@ _DAEMONSETS = f"/apis/apps/v1/namespaces/{PEER_NAMESPACE}/daemonsets"
 _PATIENCE_S = 1800.0
 _EVENT_S = 60.0
 _LOOK_S = 0.02
-_QUIET_S, _QUIET_WRITES_PER_S = 10.0, 2
+_QUIET_S, _QUIET_PER_S = 10.0, 2
 _PAUSE_S = 1.0
 _NEW_NODES = 50
 _CORES = os.cpu_count() or 1
@@ -110,11 +110,13 @@ class Bench:
         """The whole, in the order of the module's docstring."""
         async with await Kube.connect(self._plane.kubeconfig) as kube:
             await ground.furnish(kube, self._machines)
+            ground.start_keeper(self._plane)
+            await until(lambda: _is_quiet(kube), timeout_s=_PATIENCE_S, what="the Nodes are kept")
             peers_s = await self._daemonsets(kube)
             pods = Pods(kube, NAMESPACE)
             async with pods.watched(), self._running("operator", {}):
                 created = await self._nodeset(kube, pods, peers_s)
-                ground.start_keepers(self._plane)
+                self._plane.start_binder()
                 conf, count = self._machines.conf, self._machines.size
                 async with slurm_of(self._folder / "slurm", conf, count=count + _NEW_NODES) as slurm:
                     return await self._mirrored(kube, pods, slurm, created)
@@ -199,7 +201,7 @@ class Bench:
             return all([(await slurm.node(name)).comment for name in last[:: max(1, size // 10)]])
 
         await until(all_commented, timeout_s=_PATIENCE_S, what="all Slurm nodes know their pods", every_s=1.0)
-        await until(lambda: _is_quiet(kube), timeout_s=_PATIENCE_S, what="nobody writes any more")
+        await until(lambda: _is_quiet(kube), timeout_s=_PATIENCE_S, what="nobody writes any more, or lists")
         await asyncio.sleep(self._rounds.settle_s)
 
     async def _idle(self, slurmctld_without: float) -> Idle:
@@ -285,10 +287,18 @@ class Bench:
 
 
 async def _is_quiet(kube: Kube) -> bool:
-    """Hardly a write in some seconds: each is a revision of etcd."""
-    before = await _revision(kube)
+    """Hardly a write in some seconds: each is a revision of etcd; and hardly a list, which costs more."""
+    before = await _revision(kube), await _lists(kube)
     await asyncio.sleep(_QUIET_S)
-    return await _revision(kube) - before < _QUIET_S * _QUIET_WRITES_PER_S
+    after = await _revision(kube), await _lists(kube)
+    return max(now - then for now, then in zip(after, before, strict=True)) < _QUIET_S * _QUIET_PER_S
+
+
+async def _lists(kube: Kube) -> int:
+    """How many lists the apiserver has made."""
+    lines = (await kube.request("GET", "/metrics")).decode().splitlines()
+    made = [line for line in lines if line.startswith("apiserver_request_total{") and 'verb="LIST"' in line]
+    return sum(int(float(line.rsplit(" ", 1)[1])) for line in made)
 
 
 async def _revision(kube: Kube) -> int:
