@@ -134,9 +134,10 @@ class Adoption:
         for uid in self._aside.pop(job.id, ()):
             if (pod := self._members.aside(uid)) is not None:
                 self._by_job.claim_aside(pod, id, job)
-        self._by_job.give_back(id, job.state, hostlist.expand(job.nodes))
+        nodes = hostlist.expand(job.nodes)
+        self._by_job.give_back(id, job.state, nodes)
         if self._noted.is_of_others(job.id, id):
-            self._by_job.claim(id, job.id, hostlist.expand(job.nodes))
+            self._by_job.claim(id, job.id, nodes)
         is_noted = any(pod.spec.node_name and noted_job(pod) == job.id for pod in self._members.pods_of(id))
         if holds_something(job.state) or is_noted:
             self._ledger.take_job(self._ledger.ensure(id), job, asked_at=asked_at)

@@ -12,6 +12,8 @@ from tests.unit.core.gang.pods import make_pod
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading
 
+OF_GANG = {names.ANNOTATION_GANG: "train", names.ANNOTATION_GANG_SIZE: "2"}
+
 
 @pytest.fixture
 def world():
@@ -114,22 +116,27 @@ async def test_a_wrong_note_costs_nobody_anything_and_waits_for_all_jobs(world, 
         assert world.submissions == []
 
 
+async def bound_gang(world, call, **pod):
+    """Pods `a` and `b` run as one gang on two nodes; their job."""
+    for name in ("a", "b"):
+        world.add_pod(name, annotations=OF_GANG, **pod)
+    await world.until(lambda: world.submissions)
+    (job_id,) = world.jobs
+    world.set_job(job_id, "RUNNING", nodes="n[1-2]")
+    await asyncio.gather(call("prolog", job_id, node=1), call("prolog", job_id, node=2))
+    await world.until(lambda: len(world.bindings) == 2)
+    for name in ("a", "b"):
+        world.pod_runs(name)
+    return job_id
+
+
 @pytest.mark.parametrize("now_of", [{}, {names.ANNOTATION_GANG: "other", names.ANNOTATION_GANG_SIZE: "1"}])
 async def test_a_pod_whose_gang_is_written_otherwise_stays_under_its_job_when_another_leads(world, tmp_path, now_of):
-    of_gang = {names.ANNOTATION_GANG: "train", names.ANNOTATION_GANG_SIZE: "2"}
     async with leading(world, tmp_path) as server, hook_client(server) as call:
-        for name in ("a", "b"):
-            world.add_pod(name, annotations=of_gang)
-        await world.until(lambda: world.submissions)
-        (job_id,) = world.jobs
-        world.set_job(job_id, "RUNNING", nodes="n[1-2]")
-        await asyncio.gather(call("prolog", job_id, node=1), call("prolog", job_id, node=2))
-        await world.until(lambda: len(world.bindings) == 2)
-        for name in ("a", "b"):
-            world.pod_runs(name)
+        job_id = await bound_gang(world, call)
     node_of = dict(world.bindings)
     for name in ("a", "b"):
-        world.api.change("pods", "default", name, {"metadata": {"annotations": dict.fromkeys(of_gang) | now_of}})
+        world.api.change("pods", "default", name, {"metadata": {"annotations": dict.fromkeys(OF_GANG) | now_of}})
     number = int(node_of["a"].removeprefix("node-"))
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         world.set_job(job_id, "PREEMPTED", "COMPLETING", nodes="n[1-2]")
@@ -145,17 +152,8 @@ async def test_a_pod_whose_gang_is_written_otherwise_stays_under_its_job_when_an
 async def test_a_pod_with_the_note_of_a_gang_beside_it_stays_under_its_own_job_when_another_leads(
     world, tmp_path, number
 ):
-    of_gang = {names.ANNOTATION_GANG: "train", names.ANNOTATION_GANG_SIZE: "2"}
     async with leading(world, tmp_path) as server, hook_client(server) as call:
-        for name in ("a", "b"):
-            world.add_pod(name, cpu="1", annotations=of_gang)
-        await world.until(lambda: world.submissions)
-        (job_id,) = world.jobs
-        world.set_job(job_id, "RUNNING", nodes="n[1-2]")
-        await asyncio.gather(call("prolog", job_id, node=1), call("prolog", job_id, node=2))
-        await world.until(lambda: len(world.bindings) == 2)
-        for name in ("a", "b"):
-            world.pod_runs(name)
+        job_id = await bound_gang(world, call, cpu="1")
         world.add_pod("web", cpu="1")
         await world.until(lambda: len(world.jobs) == 2)
         own = max(world.jobs)
