@@ -1,4 +1,6 @@
-"""The policy of the chart that no pod skips the queue by naming its node, on a real apiserver without a cluster."""
+"""The policies of the chart for pods, on a real apiserver without a cluster: none skips the queue by naming its node,
+and what links one to its job is not taken off.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,10 @@ pytestmark = pytest.mark.integration
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 PODS = "/api/v1/namespaces/default/pods"
-USERS = {"tenant": "pods", "binder": "pods pods/binding"}
+USERS = {"tenant": "pods pods/status", "binder": "pods pods/status pods/binding"}
 SAYS = "only who may create pods/binding puts a pod of this scheduler on a node by spec.nodeName"
+SAYS_OF_NOTES = "only who may create pods/binding changes sunkpy.dev/job-id of a pod that is on its node"
+NOTE = "sunkpy.dev/job-id"
 ALIAS = "other-name"
 
 
@@ -29,12 +33,12 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
 
 
 def give_rights(apiserver: Apiserver) -> None:
-    """Those of the users, and the policy of the chart once it holds."""
+    """Those of the users, and the policies of the chart once they hold."""
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     made = "/api/v1/namespaces/default/serviceaccounts"
     assert wait_until(lambda: apiserver.ask("admin", "POST", made, account).status_code in (201, 409), timeout_s=60)
     for user, resources in USERS.items():
-        rules = [{"apiGroups": [""], "resources": resources.split(), "verbs": ["create"]}]
+        rules = [{"apiGroups": [""], "resources": resources.split(), "verbs": ["create", "patch", "update"]}]
         apiserver.make(f"{RBAC}/clusterroles", {"metadata": {"name": user}, "rules": rules})
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user}
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
@@ -42,24 +46,41 @@ def give_rights(apiserver: Apiserver) -> None:
             f"{RBAC}/clusterrolebindings", {"metadata": {"name": user}, "roleRef": role, "subjects": [subject]}
         )
     for each in render("slurm", {"scheduler": {"aliases": [ALIAS]}}):
-        if each["metadata"]["name"].endswith("-node-names"):
+        if each["metadata"]["name"].endswith(("-node-names", "-job-notes")):
             is_policy = each["kind"].endswith("Policy")
             plural = "validatingadmissionpolicies" if is_policy else "validatingadmissionpolicybindings"
             apiserver.make(f"{ADMISSION}/{plural}", each)
     assert wait_until(lambda: created(apiserver, nodeName="n1").status_code == 403, timeout_s=60, every_s=0.5)
+    make_pod(apiserver, "first", nodeName="n1")
+    changes = {NOTE: "8"}
+    assert wait_until(lambda: annotated(apiserver, "first", changes).status_code == 403, timeout_s=60, every_s=0.5)
 
 
 def created(
     apiserver: Apiserver, user: str = "tenant", *, annotations: dict[str, str] | None = None, **spec: object
 ) -> httpx.Response:
+    return apiserver.ask(user, "POST", f"{PODS}?dryRun=All", a_pod("p", annotations or {}, **spec))
+
+
+def a_pod(name: str, annotations: dict[str, str], **spec: object) -> dict[str, object]:
     containers = [{"name": "c", "image": "i"}]
-    body = {
+    return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "p", "annotations": annotations or {}},
+        "metadata": {"name": name, "annotations": annotations},
         "spec": {"schedulerName": "demo", "containers": containers} | spec,
     }
-    return apiserver.ask(user, "POST", f"{PODS}?dryRun=All", body)
+
+
+def make_pod(apiserver: Apiserver, name: str, **spec: object) -> None:
+    apiserver.make(PODS, a_pod(name, {NOTE: "7", "sunkpy.dev/gang": "g"}, **spec))
+
+
+def annotated(
+    apiserver: Apiserver, name: str, annotations: dict[str, str | None] | None, user: str = "tenant", *, part: str = ""
+) -> httpx.Response:
+    body = {"metadata": {"annotations": annotations}}
+    return apiserver.ask(user, "PATCH", f"{PODS}/{name}{part}?dryRun=All", body)
 
 
 @pytest.mark.parametrize("scheduler", ["demo", ALIAS])
@@ -85,4 +106,46 @@ def test_all_else_of_pods_is_as_it_was(apiserver: Apiserver) -> None:
     }
     for spec in ({}, {"affinity": by_affinity}, {"schedulerName": "default-scheduler", "nodeName": "n1"}):
         answer = created(apiserver, **spec)
+        assert answer.is_success, answer.text
+
+
+@pytest.fixture(scope="module")
+def bound(apiserver: Apiserver) -> str:
+    """A pod on its node, under job 7."""
+    make_pod(apiserver, "bound", nodeName="n1")
+    return "bound"
+
+
+@pytest.mark.parametrize("part", ["", "/status"])
+@pytest.mark.parametrize("annotations", [{NOTE: "8"}, {NOTE: None}, {NOTE: None, "sunkpy.dev/gang": "other"}, None])
+def test_nobody_takes_the_note_of_its_job_off_a_pod_that_is_on_its_node(
+    apiserver: Apiserver, bound: str, annotations: dict[str, str | None] | None, part: str
+) -> None:
+    refused = annotated(apiserver, bound, annotations, part=part)
+    assert (refused.status_code, SAYS_OF_NOTES in refused.json()["message"]) == (403, True)
+
+
+def test_nobody_writes_a_note_on_a_pod_that_has_none(apiserver: Apiserver) -> None:
+    apiserver.make(PODS, a_pod("unnoted", {}, nodeName="n1"))
+    assert annotated(apiserver, "unnoted", {NOTE: "8"}).status_code == 403
+    assert annotated(apiserver, "unnoted", {"other": "x"}).is_success
+
+
+def test_who_may_bind_pods_may_note_their_jobs(apiserver: Apiserver, bound: str) -> None:
+    for user in ("binder", "admin"):
+        answer = annotated(apiserver, bound, {NOTE: "8"}, user)
+        assert answer.is_success, answer.text
+
+
+def test_all_else_on_a_bound_pod_is_its_owners(apiserver: Apiserver, bound: str) -> None:
+    for changes in ({NOTE: "7", "sunkpy.dev/gang": "other"}, {"sunkpy.dev/gang": None, "x": "y"}):
+        answer = annotated(apiserver, bound, changes)
+        assert answer.is_success, answer.text
+
+
+def test_pods_that_wait_and_those_of_other_schedulers_are_nobodys_business(apiserver: Apiserver) -> None:
+    make_pod(apiserver, "waits")
+    make_pod(apiserver, "foreign", nodeName="n1", schedulerName="default-scheduler")
+    for name in ("waits", "foreign"):
+        answer = annotated(apiserver, name, {NOTE: None})
         assert answer.is_success, answer.text
