@@ -17,7 +17,7 @@ from sunkpy.scheduler.entries import GangEntry, JobEntry
 
 _FIRST_REASON_S: Final = 2.0
 _REASON_EACH_S: Final = 5.0
-_A_TURN: Final = 1000
+_A_TURN: Final = 250
 
 _Filed = tuple[float, int, JobEntry]
 """By what it is sorted, its number, and the job. It counts while the job has this number."""

@@ -30,7 +30,7 @@ NOT_SEALED = (
 _WAITING_PER_POLL = 50
 _STARTED_PER_POLL = 500
 _DETAILS_IN_FLIGHT = 8
-_A_TURN = 1000
+_A_TURN = 250
 SOON_S = 0.2
 YOUNG_S = 2.0
 """slurmctld looks at what was submitted within the second."""

@@ -18,7 +18,7 @@ from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import NotFound, UnreadableJob
 
 _AT_ONCE = 8
-_A_TURN = 1000
+_A_TURN = 250
 _FORGETS_S = 30.0
 """What it was told in its last seconds is forgotten by a slurmctld that is killed; and how late that may be noticed."""
 

@@ -14,7 +14,7 @@ from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.scheduler.due_jobs import DueJobs
 from sunkpy.scheduler.entries import GangEntry, JobEntry
 
-_A_TURN = 1000
+_A_TURN = 250
 
 
 class Ledger:

@@ -28,7 +28,7 @@ NOBODY: Final = GangId(namespace="", name="", uid="")
 _WORKERS: Final = 8
 _ONLY_HURRIED: Final = 4
 _DIGITS: Final = 10
-_A_TURN: Final = 1000
+_A_TURN: Final = 250
 _NO_JOB: Final = 2**31
 """Slurm counts to 2**26. Above this, slurmrestd takes some numbers for no number at all (slurm.h, NO_VAL)."""
 

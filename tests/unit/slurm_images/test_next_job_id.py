@@ -52,6 +52,15 @@ def test_a_slurmctld_that_never_saved_begins_as_it_would(tmp_path: Path):
     assert next_job_id(tmp_path, {7: 1.0}, is_saved=False) == ""
 
 
+@pytest.mark.parametrize(
+    "conf",
+    ["MaxJobId = 9000", "  MaxJobId=9000 # and no more", "FirstJobId=1 maxjobid=9000", 'MaxJobId="9000"',
+     "#MaxJobId=70000\nMaxJobId=9000\n# MaxJobId=70000"],
+)  # fmt: skip
+def test_how_many_ids_there_are_is_read_as_slurm_reads_it(tmp_path: Path, conf: str):
+    assert next_job_id(tmp_path, {8000: 1.0}, conf=conf) == ""
+
+
 def test_where_ids_would_begin_anew_slurm_chooses(tmp_path: Path):
     assert next_job_id(tmp_path, {8000: 1.0}, conf="ClusterName=a\nMaxJobId=9000\n") == ""
     assert next_job_id(tmp_path / "other", {6000: 1.0}, conf="maxjobid=9000\n") == "7000"
