@@ -2,13 +2,14 @@
 
 Reconciles are level-triggered: the key says *what* to look at, never what happened, so many changes cost one pass.
 
-Keys that are urgent are given out first, and some workers take no others: however many keys wait, and whatever the
-other workers wait for, an urgent one finds somebody.
+Keys that are urgent are given out before others, and some workers take no others: however many keys wait, and whatever
+the other workers wait for, an urgent one finds somebody.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
@@ -27,6 +28,14 @@ Reconcile = Callable[[K], Awaitable[float | None]]
 _RETRY_FIRST_S, _RETRY_LAST_S = 0.05, 30.0
 
 
+class Urgency(enum.IntEnum):
+    """In which order keys are given out; those of one kind in the order in which they came."""
+
+    FIRST = 0
+    SOON = 1
+    NONE = 2
+
+
 class QueueMetrics:
     """Counters of all queues of a process, labelled by queue name; `clock` says how long a reconcile took."""
 
@@ -43,18 +52,17 @@ class QueueMetrics:
         self._depth.labels(queue.name).set(len(queue))
 
 
-def _never(_: object) -> bool:
-    return False
+def _none(_: object) -> Urgency:
+    return Urgency.NONE
 
 
 class WorkQueue(Generic[K]):
-    """Keys to work on. All methods are for the event loop's thread. `is_urgent` is asked when a key is added."""
+    """Keys to work on. All methods are for the event loop's thread. `urgency` is asked when a key is added."""
 
-    def __init__(self, name: str, *, is_urgent: Callable[[K], bool] = _never) -> None:
+    def __init__(self, name: str, *, urgency: Callable[[K], Urgency] = _none) -> None:
         self.name = name
-        self._is_urgent = is_urgent
-        self._urgent: OrderedDict[K, None] = OrderedDict()
-        self._others: OrderedDict[K, None] = OrderedDict()
+        self._urgency = urgency
+        self._lanes: dict[Urgency, OrderedDict[K, None]] = {urgency: OrderedDict() for urgency in Urgency}
         self._idle: OrderedDict[asyncio.Future[None], bool] = OrderedDict()
         self._working: set[K] = set()
         self._again: set[K] = set()
@@ -62,20 +70,22 @@ class WorkQueue(Generic[K]):
         self._failures: dict[K, int] = {}
 
     def __len__(self) -> int:
-        return len(self._urgent) + len(self._others)
+        return sum(map(len, self._lanes.values()))
 
     def add(self, key: K) -> None:
         """Work on the key as soon as possible; once more afterwards if it is being worked on now."""
         self._cancel_timer(key)
         if key in self._working:
             self._again.add(key)
-        elif key not in self._urgent:
-            urgent = self._is_urgent(key)
-            if urgent:
-                self._others.pop(key, None)
-            lane = self._urgent if urgent else self._others
-            lane[key] = None
-            self._wake_one(urgent=urgent)
+            return
+        waits = next((urgency for urgency, lane in self._lanes.items() if key in lane), None)
+        urgency = self._urgency(key)
+        if waits is not None and waits <= urgency:
+            return
+        if waits is not None:
+            del self._lanes[waits][key]
+        self._lanes[urgency][key] = None
+        self._wake_one(urgent=urgency is not Urgency.NONE)
 
     def _wake_one(self, *, urgent: bool) -> None:
         """Whoever takes nothing else is woken for an urgent key rather than one who could do something else."""
@@ -110,7 +120,7 @@ class WorkQueue(Generic[K]):
 
     async def get(self, *, only_urgent: bool = False) -> K:
         """The next key; call `done` with it afterwards."""
-        while not (lane := self._urgent or (not only_urgent and self._others)):
+        while (lane := self._next_lane(only_urgent=only_urgent)) is None:
             idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle[idle] = only_urgent
             try:
@@ -119,9 +129,13 @@ class WorkQueue(Generic[K]):
                 self._idle.pop(idle, None)
         key, _ = lane.popitem(last=False)
         self._working.add(key)
-        if self._urgent or self._others:  # this one may have been woken for another key
-            self._wake_one(urgent=bool(self._urgent))
+        if len(self):  # this one may have been woken for another key
+            self._wake_one(urgent=self._next_lane(only_urgent=True) is not None)
         return key
+
+    def _next_lane(self, *, only_urgent: bool) -> OrderedDict[K, None] | None:
+        known = (lane for urgency, lane in self._lanes.items() if not (only_urgent and urgency is Urgency.NONE))
+        return next((lane for lane in known if lane), None)
 
     def done(self, key: K) -> None:
         """The worker has let go of the key: it may be given out again, and is if it was added meanwhile."""

@@ -28,6 +28,7 @@ from sunkpy.core.model.room import Room
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.core.model.times import backoff_s
 from sunkpy.core.placement.eligibility import Eligibility, without
+from sunkpy.runtime.queue import Urgency
 from sunkpy.scheduler.judgements import Judgement
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 2.0, 300.0
@@ -335,9 +336,15 @@ class GangEntry:
         return self.sending or next((job.excluded for job in jobs if job.excluded), ())
 
     @property
-    def is_urgent(self) -> bool:
-        """Nodes are waited for, or wait: for pods to be bound, or to go."""
-        return self.bound_to is not None or any(job.has_started for job in self.jobs.values())
+    def urgency(self) -> Urgency:
+        """Whether nodes wait: first those that wait for pods to go, for others are to have them, then those that wait
+        for pods to be bound, which may be thousands at once. A gang that only queues keeps no node waiting.
+        """
+        own = self.jobs.get(self.bound_to) if self.bound_to is not None else None
+        if own is not None and (own.epilogs or states.is_job_ended(own.state)):
+            return Urgency.FIRST
+        is_soon = self.bound_to is not None or any(job.has_started for job in self.jobs.values())
+        return Urgency.SOON if is_soon else Urgency.NONE
 
     @property
     def is_binding_open(self) -> bool:

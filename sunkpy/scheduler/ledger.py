@@ -11,6 +11,7 @@ import msgspec
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.runtime.queue import Urgency
 from sunkpy.scheduler.due_jobs import DueJobs
 from sunkpy.scheduler.entries import GangEntry, JobEntry
 
@@ -51,10 +52,10 @@ class Ledger:
             self._generations.setdefault(_any_generation(id), set()).add(id)
         return self._gangs[id]
 
-    def is_urgent(self, id: GangId) -> bool:
-        """Whether the gang goes before those that only queue."""
+    def urgency(self, id: GangId) -> Urgency:
+        """Whether the gang goes before others."""
         entry = self._gangs.get(id)
-        return entry is not None and entry.is_urgent
+        return entry.urgency if entry is not None else Urgency.NONE
 
     def by_job(self, job: JobId) -> GangEntry | None:
         """The gang of a job, if the job is known."""

@@ -17,7 +17,7 @@ from sunkpy.core import names
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, SlurmJob
-from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
+from sunkpy.runtime.queue import QueueMetrics, Urgency, WorkQueue, run_workers
 from sunkpy.scheduler.job_search import JobSearch
 from sunkpy.slurm.errors import NotFound, SlurmError, UnreadableJob
 
@@ -46,7 +46,7 @@ class NotedJobs:
         self._told = told
         self._looked_at = looked_at
         self._clock = clock
-        self._queue: WorkQueue[JobId] = WorkQueue("noted-jobs", is_urgent=lambda job: job in self._hurried)
+        self._queue: WorkQueue[JobId] = WorkQueue("noted-jobs", urgency=self._urgency)
         self._hurried: set[JobId] = set()
         self._gangs: dict[JobId, set[GangId]] = {}
         self._untried: set[JobId] = set()
@@ -69,6 +69,9 @@ class NotedJobs:
         if job not in self._hurried:
             self._hurried.add(job)
             self.ask_about(job, id)
+
+    def _urgency(self, job: JobId) -> Urgency:
+        return Urgency.FIRST if job in self._hurried else Urgency.NONE
 
     def is_of_others(self, job: JobId, id: GangId) -> bool:
         """It is being asked for because of pods that are of another gang by what they say now."""

@@ -73,7 +73,7 @@ class Term:
         self._settings, self._process = settings, process
         self._metrics, self._clock = metrics, clock
         self._ledger = Ledger(clock)
-        self._queue: WorkQueue[GangId] = WorkQueue("gangs", is_urgent=self._ledger.is_urgent)
+        self._queue: WorkQueue[GangId] = WorkQueue("gangs", urgency=self._ledger.urgency)
         self._ledger.on_lost = self._queue.add
         self._search = JobSearch(slurm, user=settings.slurm.user, ledger=self._ledger, clock=clock)
         self._slurm_nodes = NodeCache(slurm, poll_s=_NODES_EACH_S)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from prometheus_client import CollectorRegistry
 
-from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
+from sunkpy.runtime.queue import QueueMetrics, Urgency, WorkQueue, run_workers
 
 
 async def work_until(
@@ -110,19 +110,44 @@ async def test_each_reconcile_is_counted_with_its_result_and_its_time() -> None:
     assert registry.get_sample_value("sunkpy_reconcile_seconds_sum", {"queue": "test"}) == 4.0
 
 
-async def test_an_urgent_key_is_given_out_first_even_when_it_waited_as_another() -> None:
-    urgent: set[str] = set()
-    queue: WorkQueue[str] = WorkQueue("test", is_urgent=urgent.__contains__)
-    for key in ("a", "b", "c"):
+async def test_keys_are_given_out_as_urgent_as_they_were_when_they_were_added_last() -> None:
+    urgency: dict[str, Urgency] = {}
+    queue: WorkQueue[str] = WorkQueue("test", urgency=lambda key: urgency.get(key, Urgency.NONE))
+    for key in ("a", "b", "c", "d", "e"):
         queue.add(key)
-    urgent.add("c")
-    queue.add("c")
-    assert [await queue.get() for _ in range(3)] == ["c", "a", "b"]
+    for key, known in (("d", Urgency.SOON), ("c", Urgency.SOON), ("e", Urgency.FIRST)):
+        urgency[key] = known
+        queue.add(key)
+    assert len(queue) == 5
+    assert [await queue.get() for _ in range(5)] == ["e", "d", "c", "a", "b"]
     assert len(queue) == 0
 
 
+async def test_a_key_that_waits_becomes_no_less_urgent() -> None:
+    urgency = {"a": Urgency.FIRST, "b": Urgency.SOON}
+    queue: WorkQueue[str] = WorkQueue("test", urgency=urgency.__getitem__)
+    for key in ("b", "a"):
+        queue.add(key)
+    urgency["a"] = Urgency.NONE
+    queue.add("a")
+    assert [await queue.get() for _ in range(2)] == ["a", "b"]
+
+
+async def test_who_takes_urgent_keys_alone_takes_both_kinds() -> None:
+    urgency = {"a": Urgency.SOON, "b": Urgency.FIRST, "c": Urgency.NONE}
+    queue: WorkQueue[str] = WorkQueue("test", urgency=urgency.__getitem__)
+    for key in urgency:
+        queue.add(key)
+    assert [await queue.get(only_urgent=True) for _ in range(2)] == ["b", "a"]
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await queue.get(only_urgent=True)
+    assert await queue.get() == "c"
+
+
 async def test_an_urgent_key_finds_a_worker_when_all_others_wait_for_something() -> None:
-    queue: WorkQueue[str] = WorkQueue("test", is_urgent=lambda key: key.startswith("urgent"))
+    urgency = {"urgent-1": Urgency.SOON, "urgent-2": Urgency.SOON}
+    queue: WorkQueue[str] = WorkQueue("test", urgency=lambda key: urgency.get(key, Urgency.NONE))
     began: list[str] = []
     done, never, busy = asyncio.Event(), asyncio.Event(), asyncio.Event()
 

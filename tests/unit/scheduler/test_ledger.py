@@ -5,6 +5,7 @@ import pytest
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.core.placement.eligibility import Eligibility
+from sunkpy.runtime.queue import Urgency
 from sunkpy.runtime.settings import BadSettings, load
 from sunkpy.scheduler.entries import JobEntry
 from sunkpy.scheduler.ledger import Ledger
@@ -117,20 +118,36 @@ def test_a_job_id_that_slurm_uses_again_belongs_to_the_new_gang():
 
 
 @pytest.mark.parametrize(
-    ("fields", "is_urgent"),
+    ("fields", "urgency"),
     [
-        ({}, False),
-        ({"state": PENDING}, False),
-        ({"state": RUNNING}, True),
-        ({"prologs": {"n1": 1.0}}, True),
-        ({"is_allocation": True}, True),
+        ({}, Urgency.NONE),
+        ({"state": PENDING}, Urgency.NONE),
+        ({"state": RUNNING}, Urgency.SOON),
+        ({"prologs": {"n1": 1.0}}, Urgency.SOON),
+        ({"is_allocation": True}, Urgency.SOON),
     ],
 )
-def test_a_gang_goes_first_once_its_job_has_nodes_and_an_allocation_has_them_at_once(fields, is_urgent):
+def test_a_gang_is_urgent_once_its_job_has_nodes_and_an_allocation_has_them_at_once(fields, urgency):
     ledger = Ledger(lambda: 0.0)
     entry = ledger.ensure(gang_id("web"))
     entry.jobs[7] = job(**fields)
-    assert ledger.is_urgent(entry.id) is is_urgent
+    assert ledger.urgency(entry.id) is urgency
+
+
+@pytest.mark.parametrize(
+    ("fields", "urgency"),
+    [
+        ({"state": RUNNING}, Urgency.SOON),
+        ({"state": RUNNING, "epilogs": {"n1": 1.0}}, Urgency.FIRST),
+        ({"state": frozenset({"PREEMPTED", "COMPLETING"})}, Urgency.FIRST),
+        ({"state": frozenset({"CANCELLED"})}, Urgency.FIRST),
+    ],
+)
+def test_a_gang_goes_before_all_others_once_its_nodes_wait_to_be_left(fields, urgency):
+    ledger = Ledger(lambda: 0.0)
+    entry = ledger.ensure(gang_id("web"))
+    entry.jobs[7], entry.bound_to = job(**fields), 7
+    assert ledger.urgency(entry.id) is urgency
 
 
 def test_the_delay_between_submits_grows_and_ends_when_something_changes():
