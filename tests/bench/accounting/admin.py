@@ -12,6 +12,8 @@ from tests.bench.accounting.record import Queued, Run, Task
 from tests.integration.slurm.site import Site
 
 _DRAINED = "Duplicate jobid"
+_REVOKED_S = 2.0
+"""In the second in which a node was told to end a job it does not start it again, and the job fails."""
 
 
 class Admin:
@@ -21,6 +23,7 @@ class Admin:
         self._site = site
         self.resumed: list[str] = []
         self.requeued: list[Task] = []
+        self._waits_since: dict[int, float] = {}
 
     async def keep_nodes(self) -> None:
         """Until cancelled: a node that was told to start what it was running already may be used again."""
@@ -33,9 +36,12 @@ class Admin:
 
     async def start(self, queue: Sequence[Queued]) -> None:
         """What Slurm queued again begins now, and not two minutes later."""
-        for each in queue:
-            if each.reason == "BeginTime":
-                await self._ask("scontrol", "update", f"jobid={each.job}", "starttime=now")
+        now_s = time.monotonic()
+        waiting = {each.job for each in queue if each.reason == "BeginTime"}
+        self._waits_since = {job: self._waits_since.get(job, now_s) for job in waiting}
+        for job in sorted(waiting):
+            if now_s - self._waits_since[job] >= _REVOKED_S:
+                await self._ask("scontrol", "update", f"jobid={job}", "starttime=now")
 
     async def requeue_ended(self, queue: Sequence[Queued], runs: Sequence[Run]) -> None:
         """Jobs that run although their script has ended run again."""

@@ -129,7 +129,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "scontrol requeue": Command(
         "j=$(submit --wrap='[ -e again ] || { touch again; sleep 60; }'); until [ -e again ]; do sleep 0.1; done; "
-        "scontrol requeue $j; until_is $j Reason BeginTime; field $j Restarts; scontrol update job=$j starttime=now;"
+        "scontrol requeue $j; until_is $j Reason BeginTime; field $j Restarts; sleep 2; "
+        "scontrol update job=$j starttime=now; "
         "until_done $j",
         r"^1$",
     ),
