@@ -15,6 +15,7 @@ from sunkpy.core import names
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.actions import CreatePod
+from sunkpy.core.nodeset.adoption import is_left_behind, owned
 from sunkpy.core.nodeset.naming import host_name
 from sunkpy.core.nodeset.slurmd_pod import build_pod
 from sunkpy.core.nodeset.spec import NodeSet
@@ -70,21 +71,22 @@ class PodCreator:
             return
         self._memory.note_created(nodeset, len(creations))
         refusals: list[str] = []
+        made: list[str] = []
 
         async def create(creation: CreatePod) -> bool:
-            refused = await self._create(nodeset, creation)
+            refused = await self._create(nodeset, creation, made)
             refusals.extend([refused] if refused else [])
             return not refused
 
         at_first = MOST_AT_ONCE if self._memory.is_accepted(nodeset) else 1
         await work_through(creations, create, at_first=at_first)
         self._memory.note_refusal(nodeset, refusals[0] if refusals else "")
-        if not refusals:
-            note = f"created {hostlist.compress(creation.name for creation in creations)}"
+        if made and not refusals:
+            note = f"created {hostlist.compress(made)}"
             await self._events.normal(nodeset, names.NODESET_KIND, reason="PodsCreated", action="Create", note=note)
 
-    async def _create(self, nodeset: NodeSet, creation: CreatePod) -> str:
-        """Create one pod; what the apiserver objects to, or empty."""
+    async def _create(self, nodeset: NodeSet, creation: CreatePod, made: list[str]) -> str:
+        """Create one pod, and add its name to those that were `made`; what the apiserver objects to, or empty."""
         namespace = nodeset.metadata.namespace
         try:
             answer = await self._kube.create(paths.pods(namespace), creation.body)
@@ -94,10 +96,13 @@ class PodCreator:
             return f"pod {creation.name}: {error.message}"
         self._pods.assume(msgspec.json.decode(answer, type=Pod))
         self._metrics.created.labels(*nodeset.key).inc()
+        made.append(creation.name)
         return ""
 
     async def _explain_taken(self, nodeset: NodeSet, creation: CreatePod) -> str:
-        """The name exists: a pod of ours that the watch has not shown yet is fine, anybody else's is not."""
+        """The name exists: a pod of ours that the watch has not shown yet is fine, and so is one that is nobody's and
+        was left there by a NodeSet of this name; anybody else's is not.
+        """
         try:
             pod = await self._kube.get(paths.pod(nodeset.metadata.namespace, creation.name), Pod)
         except errors.NotFound:
@@ -105,4 +110,22 @@ class PodCreator:
         if nodeset.owns(pod):
             self._pods.assume(pod)
             return ""
+        if is_left_behind(nodeset, pod, node=creation.node) and await self._adopt(nodeset, pod):
+            return ""
         return f"pod {creation.name} exists and is not of this NodeSet: delete it, or choose another podNamePrefix"
+
+    async def _adopt(self, nodeset: NodeSet, pod: Pod) -> bool:
+        """Take over a pod that was left behind. A NodeSet that is being deleted may just be leaving it: what is known
+        of it is asked for anew.
+        """
+        namespace = nodeset.metadata.namespace
+        try:
+            found = await self._kube.get(paths.nodeset(namespace, nodeset.name), NodeSet)
+            if found.uid != nodeset.uid or found.is_deleting:
+                return False
+            await self._kube.patch(paths.pod(*pod.key), owned(nodeset, pod))
+        except (errors.NotFound, errors.Conflict):
+            return False
+        note = f"took over {pod.name}, which was left behind by a NodeSet of this name"
+        await self._events.normal(nodeset, names.NODESET_KIND, reason="PodAdopted", action="Adopt", note=note)
+        return True

@@ -75,7 +75,7 @@ def _metadata(nodeset: NodeSet, template: Json, name: str) -> Json:
         "namespace": nodeset.metadata.namespace,
         "labels": {**_child(template, "labels"), **pod_labels(nodeset, name)},
         "annotations": _child(template, "annotations"),
-        "ownerReferences": [{**nodeset.reference, "controller": True, "blockOwnerDeletion": True}],
+        "ownerReferences": [nodeset.controller_reference],
     }
 
 

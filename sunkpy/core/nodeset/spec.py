@@ -104,6 +104,11 @@ class NodeSet(KubeObject, frozen=True, kw_only=True):
         }
 
     @property
+    def controller_reference(self) -> dict[str, str | bool]:
+        """The same to the one that is responsible for what carries it."""
+        return {**self.reference, "controller": True, "blockOwnerDeletion": True}
+
+    @property
     def pod_spec(self) -> PodSpec:
         """The typed view of the template's pod spec that decisions read.
 

@@ -217,3 +217,55 @@ async def test_a_pod_that_only_has_the_labels_of_a_slurmd_pod_keeps_no_nodeset_o
     report(api, "gpu-012-001")
     await api.until(lambda: api.find("nodes", "n1")["metadata"]["labels"].get(names.LABEL_POD) == "gpu-012-001")
     assert api.find("nodes", "n1")["metadata"]["labels"][names.LABEL_NODESET] == "gpu"
+
+
+def left_behind(**changes: Any) -> dict[str, Any]:
+    """The slurmd pod of n1 after its NodeSet was deleted with --cascade=orphan."""
+    labels = {
+        names.LABEL_NODESET: "gpu",
+        names.LABEL_CLUSTER: "c1",
+        names.LABEL_ROLE: names.ROLE_COMPUTE,
+        names.LABEL_SLURM_NODE: "gpu-012-001",
+    }
+    metadata = {"name": "gpu-012-001", "namespace": "slurm", "labels": labels, **changes.pop("metadata", {})}
+    return {"metadata": metadata, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}, **changes}
+
+
+async def test_a_nodeset_takes_over_the_pods_that_one_of_its_name_left_behind(api):
+    api.put("pods", left_behind())
+    uid = api.find("pods", "gpu-012-001")["metadata"]["uid"]
+    api.put("nodesets", nodeset())
+    await api.until(lambda: api.names("pods") == ["gpu-012-001", "gpu-012-002"])
+    own = [(api.objects[NODESETS]["metadata"]["uid"], True)]
+    await api.until(lambda: owners_of(api) == own)
+    assert api.find("pods", "gpu-012-001")["metadata"]["uid"] == uid
+    for pod in api.names("pods"):
+        report(api, pod)
+    await api.until(lambda: api.objects[NODESETS].get("status", {}).get("currentNumberScheduled") == 2)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"spec": {"nodeName": "n2"}},
+        {"spec": {}},
+        {"status": {"phase": "Failed"}},
+        {"metadata": {"labels": {}}},
+        {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x"}]}},
+    ],
+)
+async def test_a_pod_that_is_not_surely_one_left_behind_is_left_alone(api, changes):
+    api.put("pods", left_behind(**changes))
+    api.put("nodesets", nodeset())
+    await api.until(lambda: refused(api) == "CreateFailed")
+    assert api.objects[NODESETS]["metadata"]["uid"] not in [uid for uid, _ in owners_of(api)]
+
+
+def refused(api: Apiserver) -> str | None:
+    told = api.objects[NODESETS].get("status", {}).get("conditions", [])
+    return next((each["reason"] for each in told if each["type"] == "Progressing"), None)
+
+
+def owners_of(api: Apiserver) -> list[tuple[str, bool]]:
+    references = api.find("pods", "gpu-012-001")["metadata"].get("ownerReferences", [])
+    return [(each["uid"], bool(each.get("controller"))) for each in references]
