@@ -5,7 +5,7 @@ bound. A leader that remembers the pod keeps it where it is (`sunkpy.scheduler.m
 not so, a job without pods would end beside the pods that it brought.
 
 What a pod notes may be written otherwise, too. So it stays in the gang that it says, or returns to it, if that has a
-job there of its own.
+job there of its own. Not so if the noted job names this very pod: the two agree.
 """
 
 from __future__ import annotations
@@ -59,21 +59,23 @@ class MembersByJob:
     def claim(self, id: GangId, job: JobId, slurm_nodes: Iterable[str]) -> None:
         """The pods on the nodes of a job that are noted under it, and are of another gang by what they say now.
 
-        The job of a single pod that is there is not believed of another one; nor is that of an extra, of which
-        `Adoption` knows more.
+        The job of a single pod that is there is not believed of another one; nor is that of a pod which is a gang of
+        its own beside another.
         """
         single = self._members.find(id.uid)
         for slurm_node in slurm_nodes:
             node = self._cluster.node_behind(slurm_node)
             for pod in self._members.on_node(node.name) if node is not None else ():
                 said = self._members.find_id(pod)
-                if noted_job(pod) != job or said is None or extra_pod(said) or extra_pod(id):
+                if noted_job(pod) != job or said is None or extra_pod(said) or extra_pod(id) not in ("", pod.uid):
                     continue
-                if pod.uid in self._given_back or self._may_have(said, slurm_node):
+                is_named = pod.uid in (id.uid, extra_pod(id))
+                if not is_named and (pod.uid in self._given_back or self._may_have(said, slurm_node)):
                     continue  # the note is wrong, or may be
-                if said != id and said.namespace == id.namespace and (single is None or single.uid == pod.uid):
+                if said != id and said.namespace == id.namespace and (is_named or single is None):
                     self._log.warning("stays in the gang of its job", pod="/".join(pod.key), gang=str(id))
-                    self._said[pod.uid] = said
+                    if not is_named:
+                        self._said[pod.uid] = said
                     self._members.adopt(pod, id)
 
     def give_back(self, id: GangId, state: frozenset[str], slurm_nodes: Iterable[str]) -> None:
