@@ -214,6 +214,30 @@ async def test_a_pod_that_says_to_be_of_a_gang_beside_it_stays_under_the_job_tha
         assert await epilog == (200, {"done": True})
 
 
+async def test_pods_that_say_to_be_of_a_gang_on_the_same_nodes_stay_under_their_job_when_another_leads(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        first = await bound_gang(world, call, cpu="1")
+        for name in ("c", "d"):
+            world.add_pod(name, cpu="1", annotations=OF_GANG | {names.ANNOTATION_GANG: "second"})
+        await world.until(lambda: len(world.jobs) == 2)
+        second = max(world.jobs)
+        world.set_job(second, "RUNNING", nodes="n[1-2]")
+        await asyncio.gather(call("prolog", second, node=1), call("prolog", second, node=2))
+        await world.until(lambda: len(world.bindings) == 4)
+        for name in ("c", "d"):
+            world.pod_runs(name)
+    for name in ("c", "d"):
+        world.api.change("pods", "default", name, {"metadata": {"annotations": OF_GANG}})
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        await world.until(lambda: world.term._ledger.is_whole)
+        for job_id in (first, second):
+            assert (await call("prolog", job_id))[0] == 200
+        await asyncio.sleep(0.3)
+        assert (world.cancelled, world.signals, world.deleted, len(world.submissions)) == ([], [], [], 2)
+        world.set_job(second, "PREEMPTED", "COMPLETING", nodes="n[1-2]")
+        await world.until(lambda: set(world.deleted) == {"c", "d"}, within_s=5.0)
+
+
 @pytest.mark.parametrize("of", ["extra-uid-of-nobody", "apart-uid-of-nobody"])
 async def test_the_job_of_one_pod_beyond_the_places_of_a_gang_is_not_anothers_by_its_note(world, tmp_path, of):
     other = add_bound(world, "other", 1)
