@@ -4,8 +4,9 @@ What stands above a pod may be unreadable, and what it says of its gang may have
 bound. A leader that remembers the pod keeps it where it is (`sunkpy.scheduler.members`); so does the next one. Were it
 not so, a job without pods would end beside the pods that it brought.
 
-What a pod notes may be written otherwise, too. So it stays in the gang that it says, or returns to it, if that has a
-job there of its own.
+What a pod notes may be written otherwise, too. So one that is a gang by itself, by what it says, stays so, or returns
+to it, if it has a job there of its own. All else that it says counts for less than its note, which whoever may not bind
+pods cannot change.
 """
 
 from __future__ import annotations
@@ -59,21 +60,24 @@ class MembersByJob:
     def claim(self, id: GangId, job: JobId, slurm_nodes: Iterable[str]) -> None:
         """The pods on the nodes of a job that are noted under it, and are of another gang by what they say now.
 
-        The job of a single pod that is there is not believed of another one; nor is that of an extra, of which
-        `Adoption` knows more.
+        The job of a single pod that is there is not believed of another one; nor is that of a pod which is a gang of
+        its own beside another.
         """
         single = self._members.find(id.uid)
         for slurm_node in slurm_nodes:
             node = self._cluster.node_behind(slurm_node)
             for pod in self._members.on_node(node.name) if node is not None else ():
                 said = self._members.find_id(pod)
-                if noted_job(pod) != job or said is None or extra_pod(said) or extra_pod(id):
+                if noted_job(pod) != job or said is None or extra_pod(said) or extra_pod(id) not in ("", pod.uid):
                     continue
-                if pod.uid in self._given_back or self._may_have(said, slurm_node):
+                is_named = _names(id, pod)
+                is_doubted = not is_named and _names(said, pod)
+                if is_doubted and (pod.uid in self._given_back or self._may_have(said, slurm_node)):
                     continue  # the note is wrong, or may be
-                if said != id and said.namespace == id.namespace and (single is None or single.uid == pod.uid):
+                if said != id and said.namespace == id.namespace and (is_named or single is None):
                     self._log.warning("stays in the gang of its job", pod="/".join(pod.key), gang=str(id))
-                    self._said[pod.uid] = said
+                    if is_doubted:
+                        self._said[pod.uid] = said
                     self._members.adopt(pod, id)
 
     def give_back(self, id: GangId, state: frozenset[str], slurm_nodes: Iterable[str]) -> None:
@@ -94,6 +98,11 @@ class MembersByJob:
         """The gang has a job there, or one of which nobody knows where it is."""
         entry = self._ledger.get(id)
         return entry is not None and any(_may_be_on(job, slurm_node) for job in entry.jobs.values())
+
+
+def _names(id: GangId, pod: Pod) -> bool:
+    """The gang is this pod alone: of no other does its job say so."""
+    return pod.uid in (id.uid, extra_pod(id))
 
 
 def _may_be_on(job: JobEntry, slurm_node: str) -> bool:

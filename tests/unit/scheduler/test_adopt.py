@@ -171,6 +171,85 @@ async def test_a_pod_with_the_note_of_a_gang_beside_it_stays_under_its_own_job_w
         await world.until(lambda: world.deleted == ["web"], within_s=5.0)
 
 
+@pytest.mark.parametrize("unit", ["extra", "apart"])
+@pytest.mark.parametrize("now_of", [{}, {names.ANNOTATION_GANG: "other", names.ANNOTATION_GANG_SIZE: "2"}])
+async def test_a_pod_beyond_the_places_of_its_gang_stays_under_its_job_whatever_it_says_when_another_leads(
+    world, tmp_path, unit, now_of
+):
+    job_id = add_bound(world, "web", 1)
+    uid = world.pod()["metadata"]["uid"]
+    world.jobs[job_id]["comment"] = f"k8s:default/train:uid-train/{unit}-{uid}"
+    world.api.change("pods", "default", "web", {"metadata": {"annotations": now_of}})
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        world.set_job(job_id, "PREEMPTED", "COMPLETING", nodes="n1")
+        epilog = asyncio.ensure_future(call("epilog", job_id))
+        await world.until(lambda: world.deleted == ["web"])
+        assert not epilog.done()
+        world.pod_is_gone()
+        assert await epilog == (200, {"done": True})
+        assert world.submissions == []
+
+
+@pytest.mark.parametrize("unit", ["", "extra"])
+async def test_a_pod_that_says_to_be_of_a_gang_beside_it_stays_under_the_job_that_names_it_when_another_leads(
+    world, tmp_path, unit
+):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        await bound_gang(world, call, cpu="1")
+    own = add_bound(world, "web", 1)
+    if unit:
+        uid = world.pod()["metadata"]["uid"]
+        world.jobs[own]["comment"] = f"k8s:default/former:uid-former/{unit}-{uid}"
+    world.api.change("pods", "default", "web", {"metadata": {"annotations": OF_GANG}})
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        await world.until(lambda: world.term._ledger.is_whole)
+        assert (await call("prolog", own))[0] == 200
+        await asyncio.sleep(0.3)
+        assert (world.cancelled, world.signals, world.deleted, len(world.submissions)) == ([], [], [], 1)
+        world.set_job(own, "PREEMPTED", "COMPLETING", nodes="n1")
+        epilog = asyncio.ensure_future(call("epilog", own))
+        await world.until(lambda: world.deleted == ["web"], within_s=5.0)
+        assert not epilog.done()
+        world.pod_is_gone()
+        assert await epilog == (200, {"done": True})
+
+
+async def test_pods_that_say_to_be_of_a_gang_on_the_same_nodes_stay_under_their_job_when_another_leads(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        first = await bound_gang(world, call, cpu="1")
+        for name in ("c", "d"):
+            world.add_pod(name, cpu="1", annotations=OF_GANG | {names.ANNOTATION_GANG: "second"})
+        await world.until(lambda: len(world.jobs) == 2)
+        second = max(world.jobs)
+        world.set_job(second, "RUNNING", nodes="n[1-2]")
+        await asyncio.gather(call("prolog", second, node=1), call("prolog", second, node=2))
+        await world.until(lambda: len(world.bindings) == 4)
+        for name in ("c", "d"):
+            world.pod_runs(name)
+    for name in ("c", "d"):
+        world.api.change("pods", "default", name, {"metadata": {"annotations": OF_GANG}})
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        await world.until(lambda: world.term._ledger.is_whole)
+        for job_id in (first, second):
+            assert (await call("prolog", job_id))[0] == 200
+        await asyncio.sleep(0.3)
+        assert (world.cancelled, world.signals, world.deleted, len(world.submissions)) == ([], [], [], 2)
+        world.set_job(second, "PREEMPTED", "COMPLETING", nodes="n[1-2]")
+        await world.until(lambda: set(world.deleted) == {"c", "d"}, within_s=5.0)
+
+
+@pytest.mark.parametrize("of", ["extra-uid-of-nobody", "apart-uid-of-nobody"])
+async def test_the_job_of_one_pod_beyond_the_places_of_a_gang_is_not_anothers_by_its_note(world, tmp_path, of):
+    other = add_bound(world, "other", 1)
+    world.jobs[other]["comment"] = f"k8s:default/train:uid-train/{of}"
+    own = add_bound(world, "web", 1, note=str(other))
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        await world.until(lambda: world.term._ledger.is_whole)
+        assert (await call("prolog", own))[0] == 200
+        world.set_job(own, "PREEMPTED", "COMPLETING", nodes="n1")
+        await world.until(lambda: "web" in world.deleted, within_s=5.0)
+
+
 async def test_while_it_runs_the_job_of_a_pod_whose_gang_is_written_otherwise_is_not_ended(world, tmp_path):
     job_id = add_bound(world, "web", 1)
     other = {names.ANNOTATION_GANG: "other", names.ANNOTATION_GANG_SIZE: "1"}
