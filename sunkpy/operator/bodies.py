@@ -17,13 +17,17 @@ Json = dict[str, object]
 _NONE: Changes = {}
 
 
-def pod_metadata(pod: Pod, *, annotations: Changes = _NONE, labels: Changes = _NONE, as_seen: bool) -> Json:
-    """Change labels and annotations of exactly this pod; `as_seen`: only if nothing else of it has changed."""
+def pod_metadata(
+    pod: Pod, *, annotations: Changes = _NONE, labels: Changes = _NONE, owner: Json | None = None, as_seen: bool
+) -> Json:
+    """Change labels, annotations, owner of exactly this pod; `as_seen`: only if nothing else of it has changed."""
     metadata: Json = {"uid": pod.uid}
     if annotations:
         metadata["annotations"] = dict(annotations)
     if labels:
         metadata["labels"] = dict(labels)
+    if owner is not None:
+        metadata["ownerReferences"] = [owner]
     if as_seen:
         metadata["resourceVersion"] = pod.metadata.resource_version
     return {"metadata": metadata}

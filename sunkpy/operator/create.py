@@ -15,13 +15,14 @@ from sunkpy.core import names
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.actions import CreatePod
-from sunkpy.core.nodeset.adoption import is_left_behind, owned
+from sunkpy.core.nodeset.adoption import is_left_behind
 from sunkpy.core.nodeset.naming import host_name
 from sunkpy.core.nodeset.slurmd_pod import build_pod
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
+from sunkpy.operator.bodies import pod_metadata
 from sunkpy.operator.memory import Memory
 from sunkpy.operator.metrics import OperatorMetrics
 from sunkpy.operator.pod_index import PodIndex
@@ -123,7 +124,8 @@ class PodCreator:
             found = await self._kube.get(paths.nodeset(namespace, nodeset.name), NodeSet)
             if found.uid != nodeset.uid or found.is_deleting:
                 return False
-            await self._kube.patch(paths.pod(*pod.key), owned(nodeset, pod))
+            body = pod_metadata(pod, owner={**nodeset.controller_reference}, as_seen=True)
+            await self._kube.patch(paths.pod(*pod.key), body)
         except (errors.NotFound, errors.Conflict):
             return False
         note = f"took over {pod.name}, which was left behind by a NodeSet of this name"

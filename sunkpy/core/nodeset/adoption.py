@@ -8,25 +8,14 @@ from __future__ import annotations
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.nodeset.slurmd_pod import pod_labels
 from sunkpy.core.nodeset.spec import NodeSet
-
-Json = dict[str, object]
 
 
 def is_left_behind(nodeset: NodeSet, pod: Pod, *, node: str) -> bool:
     """The pod runs on this node as one of a NodeSet of this name, and is nobody's."""
-    expected = {
-        names.LABEL_NODESET: nodeset.name,
-        names.LABEL_CLUSTER: nodeset.spec.cluster,
-        names.LABEL_ROLE: names.ROLE_COMPUTE,
-        names.LABEL_SLURM_NODE: pod.name,
-    }
+    labels = pod_labels(nodeset, pod.name).items()
+    expected = {label: value for label, value in labels if label != names.LABEL_TEMPLATE_HASH}
     is_alike = expected.items() <= pod.labels.items() and pod.metadata.namespace == nodeset.metadata.namespace
     is_there = pod.spec.node_name == node and not pod.is_deleting and not pod.is_finished
     return is_alike and is_there and not pod.metadata.owner_references
-
-
-def owned(nodeset: NodeSet, pod: Pod) -> Json:
-    """The patch that makes it one of the NodeSet's, only if nothing else of it has changed."""
-    metadata: Json = {"uid": pod.uid, "resourceVersion": pod.metadata.resource_version}
-    return {"metadata": {**metadata, "ownerReferences": [nodeset.controller_reference]}}
