@@ -57,10 +57,10 @@ class Stack:
         """
         return shell.run(["helm", *args], env=self.kubectl.env, timeout_s=timeout_s)
 
-    def events(self, namespace: str, about: str) -> Sequence[str]:
-        """`<reason>: <message>` of each Event about an object, oldest first."""
+    def events(self, namespace: str, about: str, *, uid: str = "") -> Sequence[str]:
+        """`<reason>: <message>` of each Event about an object, oldest first; with `uid` not of its namesakes."""
         template = '{range .items[*]}{.reason}: {.message}{"\\n"}{end}'
-        selector = f"--field-selector=involvedObject.name={about}"
+        selector = f"--field-selector=involvedObject.name={about}" + (f",involvedObject.uid={uid}" if uid else "")
         return self.kubectl("get", "events", "-n", namespace, selector, "-o", f"jsonpath={template}").splitlines()
 
     # ------------------------------------------------------------ slurmd pods

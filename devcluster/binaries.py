@@ -1,4 +1,7 @@
-"""Programs built from pinned Go modules, once per version, into a cache shared by all clusters of a user."""
+"""Programs in a cache shared by all clusters of a user, once per version.
+
+A product with a release is downloaded where that is possible; everything else is built from pinned Go modules.
+"""
 
 import os
 import re
@@ -13,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from devcluster.errors import DevclusterError
+from devcluster.release import Release, Unavailable, fetch
 from devcluster.shell import run
 from devcluster.state import locked, write_atomically
 
@@ -28,7 +32,7 @@ class Product(msgspec.Struct, frozen=True):
     """Programs built together. ``module`` is a folder in modules/, else ``packages`` are fetched at ``version``.
 
     ``go_mod`` is for programs whose module cannot be fetched by itself, because its ``replace`` lines must hold: the
-    text of the go.mod to build them in. ``env`` is added to the environment of Go.
+    text of the go.mod to build them in. ``env`` is added to the environment of Go. ``release`` holds the same programs.
     """
 
     name: str
@@ -38,6 +42,7 @@ class Product(msgspec.Struct, frozen=True):
     ldflags: str = ""
     go_mod: str = ""
     env: Mapping[str, str] = {}
+    release: Release | None = None
 
     @property
     def programs(self) -> list[str]:
@@ -80,6 +85,19 @@ KUBERNETES = Product(
     ),
     module="kubernetes",
     ldflags=_kubernetes_ldflags(KUBERNETES_VERSION),
+    release=Release(
+        address="https://dl.k8s.io",
+        setting="SUNKPY_KUBERNETES_URL",
+        archive=f"v{KUBERNETES_VERSION}/kubernetes-server-linux-{{arch}}.tar.gz",
+        folder="kubernetes/server/bin",
+        # From CHANGELOG/CHANGELOG-1.35.md of Kubernetes, which gives no SHA-256.
+        sha512={
+            "amd64": "7454c2d9023de3230972e965e1e2a587a291e2a1abee703bb0737057e1646b23"
+            "ebac538b93dd778e93579e3c293dc1fa8d002e6848ad5ebc01598bc47358fe44",
+            "arm64": "67187a2fe780be7816f9d10e082ed02cbba306bab379980280d00ba4c4017ff5"
+            "3c50cd2ff81d248c91ddcc064276b8760e17c73a1a7da1d35067a6fc0ffbdc88",
+        },
+    ),
 )
 COREDNS = Product(name="coredns", version="1.14.6", packages=("github.com/coredns/coredns",))
 HELM = Product(name="helm", version="3.22.0", packages=("helm.sh/helm/v3/cmd/helm",))
@@ -140,27 +158,47 @@ class Binaries(msgspec.Struct, frozen=True):
         ]
 
     def ensure(self, products: list[Product], *, progress: Progress) -> None:
-        """Build what is missing; parallel callers wait for each other instead of building twice."""
+        """Get or build what is missing; parallel callers wait for each other instead of doing it twice."""
         if not self.missing(products):
             return
         with locked(self.cache / "build.lock"):
             for left_over in (self.cache / "bin").glob(".*"):
                 shutil.rmtree(left_over)
             for product in self.missing(products):
-                self._build(product, go=find_go(self.cache, progress=progress), progress=progress)
+                self._add(product, progress=progress)
 
-    def _build(self, product: Product, *, go: Path, progress: Progress) -> None:
+    def _add(self, product: Product, *, progress: Progress) -> None:
         target = self.folder(product)
         staging = target.with_name(f".{target.name}.{os.getpid()}")
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir(parents=True)
         try:
-            for package in product.packages:
-                _install(go, product, package, cwd=_work_folder(self.cache, product), into=staging, progress=progress)
+            if not _fetched(product, into=staging, progress=progress):
+                self._build(product, into=staging, progress=progress)
             shutil.rmtree(target, ignore_errors=True)
             staging.rename(target)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
+
+    def _build(self, product: Product, *, into: Path, progress: Progress) -> None:
+        go = find_go(self.cache, progress=progress)
+        for package in product.packages:
+            _install(go, product, package, cwd=_work_folder(self.cache, product), into=into, progress=progress)
+
+
+def _fetched(product: Product, *, into: Path, progress: Progress) -> bool:
+    """Whether its programs came from its release."""
+    if product.release is None:
+        return False
+    begin = time.monotonic()
+    progress(f"downloading {product.name} {product.version} from {product.release.url}")
+    try:
+        fetch(product.release, product.programs, into=into, progress=progress)
+    except Unavailable as reason:
+        progress(f"{reason}; building {product.name} {product.version} instead, which takes minutes")
+        return False
+    progress(f"downloaded {product.name} {product.version} in {time.monotonic() - begin:.0f} s")
+    return True
 
 
 class _Downloaded(msgspec.Struct, frozen=True, rename="pascal"):

@@ -1,1 +1,1 @@
-"""The accounts: what values say about accounts, QoS and users is what slurmdbd says (one per Slurm cluster)."""
+"""Keeps accounts, QoS and users in slurmdbd as the values say (one per Slurm cluster)."""

@@ -1,4 +1,4 @@
-"""Changes → writes to slurmdbd. Each may be repeated; what came of it is seen when slurmdbd is read again."""
+"""Changes → writes to slurmdbd. Each may be repeated; the effect shows when slurmdbd is read again."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from sunkpy.slurm import Slurm
 
 
 async def execute(slurm: Slurm, batch: Sequence[Change], *, cluster: str) -> None:
-    """Carry changes out that go together, see `in_batches`, with one request.
+    """Carry out a batch of changes (`in_batches`) with one request.
 
     Raises:
-        SlurmError: slurmdbd is away, or refuses them, some of which it may have carried out.
+        SlurmError: slurmdbd is away, or refuses them; it may have carried out some.
     """
     members = [change.association for change in batch if isinstance(change, MakeMembership)]
     places = [(change.after, change.before) for change in batch if isinstance(change, ChangeAssociation)]

@@ -1,10 +1,10 @@
 """The loop: read slurmdbd, plan, carry the changes out, read again, until nothing is left to change; later again.
 
-slurmdbd keeps silent about what it drops, so only a second reading proves a change. A change that is still due after
-`_ROUNDS` readings is told and tried again later: somebody else may be changing the same thing.
+slurmdbd drops some changes without an error, so only a second reading proves a change. A change that is still due after
+`_ROUNDS` readings is logged and tried again later: somebody else may be changing the same thing.
 
-A long plan takes minutes, in which a person may take over what it changes. So what was read counts for a second, or for
-as long as the reading took; after that it is read and planned anew, and a change that is no longer due is not made.
+A long plan takes minutes, in which a person may take over what it changes. So a reading counts for a second, or for as
+long as it took. After that slurmdbd is read and planned again, and a change that is no longer due is not made.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sunkpy.accounts.collect import plan_now
 from sunkpy.accounts.execute import execute
 from sunkpy.accounts.metrics import AccountsMetrics
 from sunkpy.accounts.settings import AccountsSettings
-from sunkpy.core.accounts import Change, Plan, in_batches, tell_change
+from sunkpy.core.accounts import Change, Plan, describe_change, in_batches
 from sunkpy.core.accounts.changes import MakeAccount, MakeMembership
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import LeaseOver, Rejected, SlurmError
@@ -32,7 +32,7 @@ _FRESH_S: Final = 1.0
 
 
 class AccountsLoop:
-    """`problem` is what keeps slurmdbd from saying what values say; None once it did."""
+    """`problem` is why slurmdbd does not agree with the values; None when it does."""
 
     def __init__(
         self,
@@ -51,30 +51,30 @@ class AccountsLoop:
         self._fresh_until_s = float("-inf")
         self._due: frozenset[bytes] = frozenset()
         self._log = structlog.get_logger("accounts")
-        self._told: tuple[str, ...] = ()
-        self.problem: str | None = "slurmdbd was not read yet"
+        self._logged: tuple[str, ...] = ()
+        self.problem: str | None = "slurmdbd has not been read yet"
 
     async def run(self) -> None:
-        """Until cancelled. slurmdbd that is away, or refuses something, is asked again soon."""
+        """Run until cancelled. When slurmdbd is away, or refuses something, try again soon."""
         while True:
             try:
                 is_settled = await self.settle()
             except LeaseOver:
                 raise
             except SlurmError as error:
-                self._log.warning("slurmdbd does not do it", error=error.message)
+                self._log.warning("slurmdbd did not do it", error=error.message)
                 is_settled = False
             await self._sleep(self._settings.poll_seconds if is_settled else _AGAIN_S)
 
     async def settle(self) -> bool:
-        """Make slurmdbd say what values say; False when changes are still due.
+        """Bring slurmdbd in line with the values; False when changes are still due.
 
         Raises:
             SlurmError: slurmdbd could not be read or written.
         """
         for _ in range(_ROUNDS):
             plan = await self._plan()
-            self._tell(plan)
+            self._log_decisions_of_people(plan)
             if plan.contradictions:
                 self.problem = "; ".join(plan.contradictions)
                 return True  # as long as neither side changes
@@ -83,7 +83,7 @@ class AccountsLoop:
                 self._metrics.settled.set(time.time())
                 return True
             await self._carry_out(plan)
-        self._log.warning("still due after it was written", change=tell_change(plan.changes[0]))
+        self._log.warning("still to be changed after it was written", change=describe_change(plan.changes[0]))
         return False
 
     async def _plan(self) -> Plan:
@@ -95,7 +95,7 @@ class AccountsLoop:
         return plan
 
     async def _carry_out(self, plan: Plan) -> None:
-        """All that can be done: what slurmdbd refuses does not keep the rest from it."""
+        """Carry out all changes; a refused one does not stop the rest."""
         for batch in in_batches(plan.changes):
             due = await self._still_due(batch)
             if not due or await self._is_done(due) or len(due) == 1:
@@ -105,7 +105,7 @@ class AccountsLoop:
                     await self._is_done(one)
 
     async def _still_due(self, batch: Sequence[Change]) -> Sequence[Change]:
-        """Those that a reading of this moment asks for. What is only made needs none: what is there stays."""
+        """The changes that are still due by a new reading. Creations need none: they change nothing that exists."""
         if isinstance(batch[0], MakeAccount | MakeMembership):
             return batch
         if self._clock() > self._fresh_until_s:
@@ -113,29 +113,29 @@ class AccountsLoop:
         return [change for change in batch if _identity(change) in self._due]
 
     async def _is_done(self, batch: Sequence[Change]) -> bool:
-        """False when slurmdbd refuses it; of several that may be for one of them, so only one alone is told."""
+        """False when slurmdbd refuses it. A refused batch is not logged: only a single change names the wrong one."""
         try:
             await execute(self._slurm, batch, cluster=self._settings.cluster)
         except Rejected as error:
             if len(batch) == 1:
                 self.problem = error.message
-                self._log.warning("slurmdbd refuses it", change=tell_change(batch[0]), error=error.message)
+                self._log.warning("slurmdbd refuses it", change=describe_change(batch[0]), error=error.message)
             return False
         for change in batch:
-            self._log.info("changed", change=tell_change(change))
+            self._log.info("changed", change=describe_change(change))
             self._metrics.changes.labels(type(change).__name__).inc()
         return True
 
-    def _tell(self, plan: Plan) -> None:
-        """What a person has to do something about, once and not at each reading."""
+    def _log_decisions_of_people(self, plan: Plan) -> None:
+        """Log what a person has to decide, once and not at each reading."""
         self._metrics.left_alone.set(len(plan.left_alone))
         said = (*plan.contradictions, *plan.left_alone)
         for text in said:
-            if text not in self._told:
-                self._log.warning("for a person to decide", what=text)
-        self._told = said
+            if text not in self._logged:
+                self._log.warning("a person has to decide", what=text)
+        self._logged = said
 
 
 def _identity(change: Change) -> bytes:
-    """Equal for equal changes."""
+    """A key that is equal for equal changes."""
     return type(change).__name__.encode() + msgspec.json.encode(change, order="deterministic")

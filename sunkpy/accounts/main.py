@@ -1,4 +1,4 @@
-"""Entry of `sunkpy accounts`: settings, connections and metrics, then the Lease; or one look with `--dry-run`."""
+"""Entry of `sunkpy accounts`: settings, connections and metrics, then the Lease; or one reading with `--dry-run`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sunkpy.accounts.loop import AccountsLoop
 from sunkpy.accounts.metrics import AccountsMetrics
 from sunkpy.accounts.settings import AccountsSettings
 from sunkpy.accounts.term import check_cluster, serve_term
-from sunkpy.core.accounts import Wanted, tell_plan
+from sunkpy.core.accounts import Wanted, describe_plan
 from sunkpy.kube.client import Kube
 from sunkpy.kube.lease import KubeLease
 from sunkpy.runtime.process import Process, run
@@ -28,7 +28,7 @@ def main(config_path: Path) -> None:
 
 
 async def look(config_path: Path, wanted_path: Path | None) -> str:
-    """What would be changed now, in words; for other values when a file of them is given.
+    """What would be changed now, in words; with `wanted`, for the values of that file.
 
     Raises:
         BadSettings: a file cannot be used.
@@ -39,7 +39,7 @@ async def look(config_path: Path, wanted_path: Path | None) -> str:
     slurm = Slurm.connect(settings.slurm)
     try:
         await check_cluster(slurm, settings.cluster)
-        return tell_plan(await plan_now(slurm, wanted, cluster=settings.cluster))
+        return describe_plan(await plan_now(slurm, wanted, cluster=settings.cluster))
     finally:
         await slurm.close()
 

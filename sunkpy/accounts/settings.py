@@ -9,7 +9,7 @@ from sunkpy.runtime.settings import ProcessSettings, SlurmSettings
 class AccountsSettings(ProcessSettings, frozen=True, kw_only=True):
     """One of them serves one Slurm cluster. `cluster` is Slurm's ClusterName, `wanted` what slurmdbd should say.
 
-    Every `poll_seconds` slurmdbd is read again, for somebody may have changed what is ours.
+    Every `poll_seconds` slurmdbd is read again, because somebody may have changed it.
     """
 
     cluster: str

@@ -24,7 +24,7 @@ async def serve_term(slurm: Slurm, loop: AccountsLoop, settings: AccountsSetting
 
 
 async def check_cluster(slurm: Slurm, wanted: str) -> None:
-    """Refuse a cluster of another name. One that cannot be reached is not another one.
+    """Refuse a cluster of another name. An unreachable cluster is no mismatch.
 
     Raises:
         WrongCluster: it has another name.

@@ -97,7 +97,7 @@ def accounts(config_path: Path, dry_run: bool, wanted: Path | None) -> None:
 @main.command()
 @_CONFIG
 def logins(config_path: Path) -> None:
-    """Start login pods of one's own for those who ask, and stop those that nobody uses (one per Slurm cluster)."""
+    """Start personal login pods on request, and stop unused ones (one per Slurm cluster)."""
     from sunkpy.logins.main import main as run
 
     _run_or_explain(run, config_path)
@@ -195,10 +195,10 @@ def remove_nodesets(namespace: str, selector: str, timeout_seconds: float, end_j
 def explain(
     kind: str, name: str, namespace: str, kubeconfig: Path | None, config: Path | None, slurmrestd: str, token: str
 ) -> None:
-    """Say why a pod or gang stands where it stands, and what to do about it.
+    """Say why a pod or gang waits or ended, and what to do about it.
 
-    Exit code 1: there is no such pod or gang, or nothing could be read of it. 3: Slurm was to be asked and could not
-    be; the answer tells what the scheduler noted on the pods.
+    Exit code 1: there is no such pod or gang, or nothing could be read of it. 3: Slurm did not
+    answer; the explanation uses what the scheduler wrote on the pods.
     """
     import asyncio
 

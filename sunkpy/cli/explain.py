@@ -13,21 +13,24 @@ from pathlib import Path
 import msgspec
 
 from sunkpy.cli.owner_lookup import OwnerLookup
-from sunkpy.cli.surroundings import Reading, Surroundings
+from sunkpy.cli.readable_cluster import ClusterReader, ReadableCluster
 from sunkpy.core.explain.explanation import Explanation, render
 from sunkpy.core.explain.facts import Facts
 from sunkpy.core.explain.gang import explain_gang
-from sunkpy.core.explain.outside import absent, foreign, unplaced
-from sunkpy.core.explain.told import noted_job, told_by
+from sunkpy.core.explain.job_on_pods import read_job
+from sunkpy.core.explain.no_gang import absent, foreign, unplaced
 from sunkpy.core.gang.actions import Bind
+from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, family_of, identify
 from sunkpy.core.gang.gang import Gang, Owners, apart_unit, extra_unit
 from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.job.job import MISSING_OBSERVATIONS, Job, along_switches
+from sunkpy.core.gang.job.terms import spec_of
 from sunkpy.core.gang.owners import Above
-from sunkpy.core.gang.view import MISSING_OBSERVATIONS, GangView, JobView, along_switches, explain_generation
-from sunkpy.core.model import hostlist
+from sunkpy.core.gang.snapshot import Snapshot, explain_generation
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import SlurmJob
 from sunkpy.core.placement.admission import Admission, would_kubelet_admit
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
@@ -55,7 +58,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """As it is shown; whether there is what was asked for, and whether Slurm, if it was to be asked, has answered."""
+    """The text; whether the pod or gang exists, and whether Slurm answered if it was to be asked."""
 
     text: str
     is_found: bool
@@ -93,7 +96,7 @@ async def answer(question: Question) -> Answer:
 
 
 def _slurm(question: Question, settings: SchedulerSettings | None) -> Slurm | None:
-    """Whom to ask about jobs: who was named, else whom the scheduler asks."""
+    """The Slurm to ask about jobs: the one of the command line, else the scheduler's."""
     if question.slurmrestd:
         return Slurm.connect(SlurmSettings(url=question.slurmrestd, token_file=question.slurm_token_file))
     return Slurm.connect(settings.slurm) if settings is not None else None
@@ -132,7 +135,7 @@ class Explainer:
         pod = next((each for each in pods if each.name == name), None)
         if pod is None:
             return absent("Pod", self._namespace, name)
-        around = await Reading(self._kube, self._settings).around(self._namespace, pod.spec.scheduler_name, pods)
+        around = await ClusterReader(self._kube, self._settings).around(self._namespace, pod.spec.scheduler_name, pods)
         if pod.spec.scheduler_name not in around.known_names or pod.spec.scheduler_name == "default-scheduler":
             return foreign(pod, around.known_names - {"default-scheduler"} or {"slurm"})
         lookup = OwnerLookup(self._kube, around.families)
@@ -153,7 +156,7 @@ class Explainer:
         left = {pod.spec.scheduler_name for pod in pods} - {"default-scheduler", ""}
         while left:
             scheduler = left.pop()
-            around = await Reading(self._kube, self._settings).around(self._namespace, scheduler, pods)
+            around = await ClusterReader(self._kube, self._settings).around(self._namespace, scheduler, pods)
             if scheduler not in around.known_names:
                 continue
             left -= around.known_names
@@ -163,13 +166,13 @@ class Explainer:
                 owners = known.owners[members[0].uid]
                 if name in {id.name, *(owner.name for owner in owners)}:
                     found.append(await self._explain(id, known, around))
-            found += _kept_aside(name, pods, known, lookup)
+            found += _pods_without_gang(name, pods, known, lookup)
         return found or [absent("Gang", self._namespace, name)]
 
     async def _pods(self) -> list[Pod]:
         return await self._kube.list_objects(paths.pods(self._namespace), Pod)
 
-    async def _sort(self, pods: Sequence[Pod], around: Surroundings, lookup: OwnerLookup) -> _Known:
+    async def _sort(self, pods: Sequence[Pod], around: ReadableCluster, lookup: OwnerLookup) -> _Known:
         by_gang: dict[GangId, list[Pod]] = {}
         owners: dict[str, Owners] = {}
         aside: dict[str, Above] = {}
@@ -185,7 +188,7 @@ class Explainer:
         return _Known(pods=by_gang, owners=owners, aside=aside)
 
     async def _explain(
-        self, id: GangId, known: _Known, around: Surroundings, *, asked: Pod | None = None
+        self, id: GangId, known: _Known, around: ReadableCluster, *, asked: Pod | None = None
     ) -> Explanation:
         pods = known.pods[id]
         owners = known.owners[pods[0].uid]
@@ -193,68 +196,57 @@ class Explainer:
         if asked is not None and (unit := _own_unit(asked, gang)):
             id = msgspec.structs.replace(id, unit=unit)
             gang = assemble(id, [asked], known.owners[asked.uid], families=around.families)
-        view = await self._view(around.restricted(gang), known, around)
+        snapshot = await self._view(around.restricted(gang), known, around)
         silence = (f"Slurm's side: {self.slurms_silence}",) if self.slurms_silence else ()
         return explain_gang(
             Facts(
-                view=view,
+                snapshot=snapshot,
                 policy=around.policy,
                 family=family_of(pods[0], owners, families=around.families),
                 asked=asked.name if asked is not None else "",
                 beyond=() if asked is not None else tuple(_left_out(pods, gang)),
                 states=around.states,
-                admissions=await self._admissions(view, around),
+                admissions=await self._admissions(snapshot, around),
                 unread=(*around.unread, *silence),
                 is_slurm_asked=self._slurm is not None and not silence,
             )
         )
 
-    async def _view(self, gang: Gang, known: _Known, around: Surroundings) -> GangView:
+    async def _view(self, gang: Gang, known: _Known, around: ReadableCluster) -> Snapshot:
         placed = {pod.uid: around.slurm_node_of(pod) for pod in gang.members if pod.spec.node_name}
-        told = told_by(gang.members, placed=placed.values())
+        told = read_job(gang.members, placed=placed.values())
         job = along_switches(await self._asked(told.job), around.switch_of) if told.job is not None else None
-        pins, where = around.pinned(gang)
-        return GangView(
+        named_nodes, where = around.named_nodes(gang)
+        return Snapshot(
             id=gang.id,
             gang=gang,
             jobs=(job,) if job is not None else (),
             bound_to=job.id if job is not None and told.is_bound else None,
             placed=placed,
-            pins=pins,
+            named_nodes=named_nodes,
             eligibility=where or around.eligibility_of(gang),
             may_submit=not told.refused,
             refused=told.refused,
             waits_for=_generation_in_the_way(gang.id, known),
         )
 
-    async def _asked(self, told: JobView) -> JobView:
-        """The job as Slurm knows it; as it was told without Slurm, or when that does not answer."""
+    async def _asked(self, told: Job) -> Job:
+        """The job as Slurm knows it; without an answer of Slurm, as the pods show it."""
         if self._slurm is None or self.slurms_silence:
             return told
         try:
             job = await self._slurm.job(told.id)
         except errors.NotFound:
-            return JobView(id=told.id, missing=MISSING_OBSERVATIONS)
+            return Job(slurm=SlurmJob(id=told.id), missing=MISSING_OBSERVATIONS)
         except errors.SlurmError as error:
             self.slurms_silence = error.message
             return told
-        return JobView(
-            id=job.id,
-            state=job.state,
-            reason="" if job.state_reason == "None" else job.state_reason,
-            nodes=tuple(hostlist.expand(job.nodes)),
-            tasks=job.tasks,
-            cpus_per_task=job.cpus_per_task,
-            layout=job.layout,
-            room=job.room,
-            excluded=job.excluded_nodes,
-            required=job.required_nodes,
-        )
+        return Job(slurm=job, spec=spec_of(job))
 
-    async def _admissions(self, view: GangView, around: Surroundings) -> dict[str, Admission]:
-        """What the kubelets would say of the pods that are about to be bound."""
+    async def _admissions(self, snapshot: Snapshot, around: ReadableCluster) -> dict[str, Admission]:
+        """What the kubelets would answer for the pods that are about to be bound."""
         found: dict[str, Admission] = {}
-        actions = decide_gang(view, around.policy)
+        actions = decide_gang(snapshot, around.policy)
         for binding in (each for action in actions if isinstance(action, Bind) for each in action.bindings):
             node = around.node_behind(binding.slurm_node)
             if node is None:
@@ -268,7 +260,7 @@ class Explainer:
 
 
 def _own_unit(pod: Pod, gang: Gang) -> str:
-    """Of a pod that has a job of its own, for its gang's has no place for it; else empty."""
+    """The solo gang of a pod for which its gang's job has no seat; else empty."""
     if pod not in gang.members:
         return extra_unit(pod)
     jobs = {noted for each in gang.members if each.spec.node_name and (noted := noted_job(each)) is not None}
@@ -276,8 +268,8 @@ def _own_unit(pod: Pod, gang: Gang) -> str:
     return apart_unit(pod) if jobs and own is not None and own not in jobs else ""
 
 
-def _kept_aside(name: str, pods: Sequence[Pod], known: _Known, lookup: OwnerLookup) -> list[Explanation]:
-    """Pods below an object of that name of which it is not known where they belong."""
+def _pods_without_gang(name: str, pods: Sequence[Pod], known: _Known, lookup: OwnerLookup) -> list[Explanation]:
+    """Pods below an object of that name whose gang is not known."""
     return [
         unplaced(pod, above, unreadable=lookup.why_unreadable(above.waits_for))
         for pod in pods
@@ -287,7 +279,7 @@ def _kept_aside(name: str, pods: Sequence[Pod], known: _Known, lookup: OwnerLook
 
 
 def _left_out(pods: Sequence[Pod], gang: Gang) -> list[str]:
-    """Pods for which the gang has no place, and that have not ended."""
+    """Pods beyond the seats of the gang that have not ended."""
     return [pod.name for pod in pods if pod not in gang.members and not pod.is_finished]
 
 

@@ -1,4 +1,4 @@
-"""What stands above pods, read once each: by the same way up that the scheduler takes."""
+"""Reads the owners of pods, each once, in the same way as the scheduler."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OwnerLookup:
         self._unreadable: dict[Link, str] = {}
 
     async def above(self, pod: Pod) -> Above:
-        """All that stands above the pod; `waits_for` is what could not be read.
+        """All owners above the pod; `waits_for` is what could not be read.
 
         Raises:
             KubeError: the apiserver did not answer.
@@ -35,7 +35,7 @@ class OwnerLookup:
             self._found[above.waits_for] = await self._read(above.waits_for)
 
     def why_unreadable(self, link: Link) -> str:
-        """What is in the way of reading an object."""
+        """Why an object cannot be read."""
         return self._unreadable.get(link, "")
 
     async def _read(self, link: Link) -> Owner | Absence:

@@ -1,4 +1,8 @@
-"""Every name that sunkpy reads or writes on Kubernetes and Slurm objects: the public interface in one place."""
+"""Every name that sunkpy reads or writes on Kubernetes and Slurm objects: the public interface in one place.
+
+The text below a label, annotation, taint or finalizer starts with where it stands and who writes it. The rest is its
+meaning. `tools/make-reference` makes docs/reference/annotations.md of these texts.
+"""
 
 PREFIX = "sunkpy.dev/"
 API_GROUP = "sunkpy.dev"
@@ -6,88 +10,159 @@ API_VERSION = "v1alpha1"
 NODESET_KIND = "NodeSet"
 NODESET_PLURAL = "nodesets"
 
-# Labels of slurmd Pods (and, the first three and POD, of Nodes).
 LABEL_NODESET = PREFIX + "nodeset"
+"""On slurmd Pod and Node, by the operator. NodeSet that the pod belongs to."""
 LABEL_CLUSTER = PREFIX + "cluster"
+"""On slurmd Pod and Node, by the operator. Slurm cluster that the pod belongs to."""
 LABEL_NAMESPACE = PREFIX + "namespace"
+"""On Node, by the operator. Namespace of the slurmd pod on this node."""
 LABEL_POD = PREFIX + "pod"
+"""On Node, by the operator. Name of the slurmd pod on this node."""
 LABEL_ROLE = PREFIX + "role"
+"""On slurmd Pod, by the operator. Always `compute`."""
 LABEL_SLURM_NODE = PREFIX + "slurm-node"
+"""On slurmd Pod and Node, by the operator. Name in Slurm. A Node keeps it after its slurmd pod is gone."""
 LABEL_TEMPLATE_HASH = PREFIX + "template-hash"
-LABEL_EVICTABLE = PREFIX + "evictable"  # the disruption budget of the NodeSet does not cover the pod
+"""On slurmd Pod, by the operator. Hash of the template that the pod was made from."""
+LABEL_EVICTABLE = PREFIX + "evictable"
+"""On slurmd Pod, by the operator. The Node is cordoned, drained and idle: the disruption budget lets the pod go."""
 ROLE_COMPUTE = "compute"
 
-# Label of the login pod of one person, and of its StatefulSet, whose name it is.
 LABEL_LOGIN = PREFIX + "login"
+"""On a personal login Pod and its StatefulSet, by the chart. Name of the StatefulSet."""
 
-# Annotations of slurmd Pods written by the operator.
-ANNOTATION_CORDON = PREFIX + "cordon"  # why the Node is cordoned, when it was not by us
-ANNOTATION_OFFERED = PREFIX + "offered"  # what the Node offered when the pod was made
-ANNOTATION_FEATURES = PREFIX + "features"  # with which features its Slurm node was made
-ANNOTATION_PENDING_DELETION = PREFIX + "pending-deletion"  # token "<RFC 3339 time>/<cause>"
-ANNOTATION_JOBS = PREFIX + "jobs"  # "12,15": those of the pods on its node, while a roll waits for them
+ANNOTATION_CORDON = PREFIX + "cordon"
+"""On slurmd Pod, by the operator. A person cordoned the Node; the value is the reason."""
+ANNOTATION_OFFERED = PREFIX + "offered"
+"""On slurmd Pod, by the operator. CPUs, memory and GPUs that the Node had when the pod was made. When they differ for
+a minute, the pod is rolled.
+"""
+ANNOTATION_FEATURES = PREFIX + "features"
+"""On slurmd Pod, by the operator. Features with which its Slurm node was made."""
+ANNOTATION_PENDING_DELETION = PREFIX + "pending-deletion"
+"""On slurmd Pod, by the operator. The pod has to go: `<time>/<cause>`. The cause is `scale-down`, `rollout`,
+`nodeset-deleted` or `node-left`.
+"""
+ANNOTATION_JOBS = PREFIX + "jobs"
+"""On slurmd Pod, by the operator. Slurm jobs of the workload pods on this node, while a roll waits for them: `12,15`.
+"""
 
-# Annotations of slurmd Pods written by the syncer.
-ANNOTATION_SLURM_STATE = PREFIX + "slurm-state"  # "IDLE+DRAIN"
-ANNOTATION_DRAIN = PREFIX + "drain"  # Slurm's drain reason; on a Node: the reason of a cordon
-ANNOTATION_DRAINED = PREFIX + "drained"  # the pending-deletion token it answers
-ANNOTATION_DRAINED_AT = PREFIX + "drained-at"  # when that was last true, RFC 3339
-ANNOTATION_REPLACEABLE = PREFIX + "replaceable"  # the token it answers: all that runs there outlives its slurmd
-ANNOTATION_REPLACEABLE_AT = PREFIX + "replaceable-at"  # when that was last true, RFC 3339
+ANNOTATION_SLURM_STATE = PREFIX + "slurm-state"
+"""On slurmd Pod, by the syncer. State as `scontrol` prints it, such as `IDLE+DRAIN`. On an open node a change that
+only jobs cause appears as late as in `SlurmRunning`.
+"""
+ANNOTATION_DRAIN = PREFIX + "drain"
+"""On slurmd Pod and Node, by the syncer, the operator or you. On a pod: the drain reason in Slurm. On a Node: the
+reason of its cordon. A reason that you write on a Node makes the cordon yours.
+"""
+ANNOTATION_DRAINED = PREFIX + "drained"
+"""On slurmd Pod, by the syncer. Receipt: a copy of `pending-deletion`, set when Slurm says drained and idle. The pod
+may go.
+"""
+ANNOTATION_DRAINED_AT = PREFIX + "drained-at"
+"""On slurmd Pod, by the syncer. When Slurm last confirmed `drained`. Renewed every 10 s, valid for 30 s."""
+ANNOTATION_REPLACEABLE = PREFIX + "replaceable"
+"""On slurmd Pod, by the syncer. Receipt for a roll: a copy of `pending-deletion`, set when only services run on the
+node. Services outlive a restart of slurmd.
+"""
+ANNOTATION_REPLACEABLE_AT = PREFIX + "replaceable-at"
+"""On slurmd Pod, by the syncer. When Slurm last confirmed `replaceable`. Renewed every 10 s, valid for 30 s."""
 
-# Annotation of NodeSets written by people.
-ANNOTATION_REMOVAL_CAP = PREFIX + "removal-cap"  # how many pods may leave at once since their nodes no longer fit
+ANNOTATION_REMOVAL_CAP = PREFIX + "removal-cap"
+"""On NodeSet, by you. How many pods may leave at once because their nodes no longer fit."""
 
-# Annotations of Nodes written by the operator.
 ANNOTATION_CORDONED_BY = PREFIX + "cordoned-by"
-ANNOTATION_EMPTIED = PREFIX + "emptied"  # the slurmd pod was evicted from the cordoned Node; goes with the cordon
-ANNOTATION_SLURM_DRAIN = PREFIX + "slurm-drain"  # reason of a drain from Slurm's side, as it was last told
-ANNOTATION_SLURM_REFUSED = PREFIX + "slurm-refused"  # what Slurm refuses of the slurmd there, as it was last told
+"""On Node, by the operator. `slurm`: sunkpy set this cordon because of a drain in Slurm, and lifts it with that
+drain.
+"""
+ANNOTATION_EMPTIED = PREFIX + "emptied"
+"""On Node, by the operator. The slurmd pod was evicted from this cordoned Node. None comes back before `kubectl
+uncordon`.
+"""
+ANNOTATION_SLURM_DRAIN = PREFIX + "slurm-drain"
+"""On Node, by the operator. Last known reason of a drain that was set in Slurm. It stays while nobody can tell.
+Remove it by hand to forget the drain.
+"""
+ANNOTATION_SLURM_REFUSED = PREFIX + "slurm-refused"
+"""On Node, by the operator. In place of `slurm-drain`: what Slurm refuses of the slurmd there (`INVALID_REG`). The
+next slurmd may start without a drain.
+"""
 CORDONED_BY_SLURM = "slurm"
 
-# Annotations of the workload pods that Slurm schedules, written by the scheduler.
 ANNOTATION_JOB_ID = PREFIX + "job-id"
-ANNOTATION_ASKED = PREFIX + "asked"  # JSON: for what the job was asked that the pod waits with
+"""On workload Pod, by the scheduler. Its Slurm job. Written with the binding, or after the pod has waited for 5 s."""
+ANNOTATION_GANG_ID = PREFIX + "gang-id"
+"""On workload Pod, by the scheduler. The gang whose job it runs under, as in the comment of the job. Written with the
+binding: the next leader keeps the pod in this gang, whatever else is written on it by then.
+"""
+ANNOTATION_ASKED = PREFIX + "asked"
+"""On workload Pod, by the scheduler. What its job last asked for, as JSON, while the pod waits. A new leader reads it
+to know what it may cancel.
+"""
 ANNOTATION_PLACED_ON = PREFIX + "slurm-node"
-ANNOTATION_PLACE = PREFIX + "place"  # "<role>/<index>", of a member of a gang of several
-ANNOTATION_GPU_INDICES = PREFIX + "gpu-indices"  # "0,1": those of its node that the job holds for the pod
+"""On workload Pod, by the scheduler. Slurm node that the pod was bound to."""
+ANNOTATION_PLACE = PREFIX + "place"
+"""On workload Pod, by the scheduler. Seat of the pod in a gang of several: `<role>/<index>`."""
+ANNOTATION_GPU_INDICES = PREFIX + "gpu-indices"
+"""On workload Pod, by the scheduler. GPUs of its node that Slurm holds for the pod: `0,1`. A GRES other than `gpu`
+comes with its name: `nic:0`. The device plugin may hand out others. Written anew with a replacement job.
+"""
+BINDING_NOTE = (
+    ANNOTATION_JOB_ID,
+    ANNOTATION_GANG_ID,
+    ANNOTATION_PLACED_ON,
+    ANNOTATION_PLACE,
+    ANNOTATION_GPU_INDICES,
+)
 
-# Annotation of owners of workload pods, written by the scheduler: "<scheduler>:<field>", as "slurm:spec.suspend".
 ANNOTATION_SUSPENDED_BY = PREFIX + "suspended-by"
+"""On an owner of workload Pods, by the scheduler. The owner was suspended because its gang was preempted. The value
+names scheduler and field: `slurm:spec.suspend`. It resumes when its pods are gone. Remove the annotation to keep it
+suspended.
+"""
 
-# Annotations of workload pods written by people: which pods are a gang.
-ANNOTATION_GANG = PREFIX + "gang"  # its name within the namespace
-ANNOTATION_GANG_SIZE = PREFIX + "gang-size"  # how many pods, or:
-ANNOTATION_GANG_ROLES = PREFIX + "gang-roles"  # how many of each role, as "leader=1,worker=4"
-ANNOTATION_GANG_ROLE = PREFIX + "gang-role"  # which of the roles this pod has
+ANNOTATION_GANG = PREFIX + "gang"
+"""On workload Pod, by you. Name of its gang: pods of one namespace with the same value start together."""
+ANNOTATION_GANG_SIZE = PREFIX + "gang-size"
+"""On workload Pod, by you. How many pods the gang has."""
+ANNOTATION_GANG_ROLES = PREFIX + "gang-roles"
+"""On workload Pod, by you. In place of `gang-size`: how many pods of each role, `leader=1,worker=4`."""
+ANNOTATION_GANG_ROLE = PREFIX + "gang-role"
+"""On workload Pod, by you. Which of these roles the pod has."""
 
-# Annotations of Namespaces written by administrators: what its pods may ask of Slurm, each a list with commas.
 ANNOTATION_USERS = PREFIX + "users"
+"""On Namespace, by an administrator. Slurm users that its pods may name, with `scheduler.annotatedAccess`. A list
+with commas; a pod that names none gets the first.
+"""
 ANNOTATION_PARTITIONS = PREFIX + "partitions"
+"""On Namespace, by an administrator. The same as `users`, for partitions."""
 ANNOTATION_ACCOUNTS = PREFIX + "accounts"
+"""On Namespace, by an administrator. The same as `users`, for accounts."""
 ANNOTATION_QOS = PREFIX + "qos"
+"""On Namespace, by an administrator. The same as `users`, for QoS."""
 ANNOTATION_RESERVATIONS = PREFIX + "reservations"
+"""On Namespace, by an administrator. The same as `users`, for reservations."""
 
-# Conditions of slurmd Pods (written by the syncer); those that do not come and go with jobs are copied to Nodes.
+# Conditions of slurmd Pods, written by the syncer. NODE_CONDITIONS are copied to Nodes.
 CONDITION_DRAIN = "SlurmDrain"
 CONDITION_CORDON = "SlurmCordon"
 CONDITION_RUNNING = "SlurmRunning"
 CONDITION_NOT_RESPONDING = "SlurmNotResponding"
 SLURM_CONDITIONS = (CONDITION_DRAIN, CONDITION_CORDON, CONDITION_RUNNING, CONDITION_NOT_RESPONDING)
 NODE_CONDITIONS = (CONDITION_DRAIN, CONDITION_CORDON, CONDITION_NOT_RESPONDING)
-REASON_INVALID = "InvalidInSlurm"  # of CONDITION_CORDON: Slurm itself refuses what slurmd told of the machine
+REASON_INVALID = "InvalidInSlurm"  # of CONDITION_CORDON: Slurm refuses what slurmd reports about the machine
 READINESS_GATE = PREFIX + "registered"
 
-# Taint that keeps intolerant pods off a node while a Slurm job owns it.
 TAINT_LOCK = PREFIX + "lock"
+"""On Node, by nobody. slurmd pods and workload pods tolerate it, so you may use it to keep other pods away."""
 
-# Taint of a Node that is drained from Slurm's side, when the operator's policy is to taint.
 TAINT_DRAIN = PREFIX + "drain"
+"""On Node, by the operator. The node is drained in Slurm, with `slurmDrains.policy: taint`."""
 
-# Finalizer of NodeSets: their pods are drained before they go.
 FINALIZER_NODESET = PREFIX + "nodeset"
+"""On NodeSet, by the operator. The pods of the NodeSet are drained before it goes."""
 
-# What is ours on the Slurm side.
+# What belongs to sunkpy on the Slurm side.
 REASON_PREFIX = "k8s: "
 JOB_COMMENT_PREFIX = "k8s:"
 

@@ -1,1 +1,1 @@
-"""Jobs of the charts: what runs once, before a Slurm cluster is there and before it goes."""
+"""Jobs of the charts: they run once, before a Slurm cluster is installed and before it is removed."""

@@ -1,6 +1,6 @@
-"""A certificate for a server of a chart that nobody else gives one: its own issuer, so who trusts it trusts one server.
+"""A self-signed certificate for a server of a chart, when no other certificate is given.
 
-For ten years, since those who trust it have a copy of it: another one is for a person to hand out.
+It is valid for ten years, because clients hold a copy of it: a person has to distribute the next one.
 """
 
 from __future__ import annotations

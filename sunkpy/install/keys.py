@@ -1,10 +1,9 @@
 """The keys of a Slurm cluster, of its database, its sshd and its directory: made once, kept for ever.
 
-Losing `slurm.key` cuts every daemon off; replacing `jwt.key` ends every token; another password shuts slurmdbd out of a
-database that is still made for the first; another host key, or certificate, looks to everybody like somebody who
-listens in. So a key that exists is left alone, whatever it holds, and all are made in the cluster: no rendered manifest
-ever contains one. A key that somebody brings is not made even while it is missing: an immutable one in its place would
-be in that person's way.
+Without `slurm.key` no daemon is accepted. A new `jwt.key` makes every token invalid. A new password locks slurmdbd out
+of its database. A new host key or certificate looks like an attack to every client. So an existing key is never
+changed, and all are made in the cluster: no rendered manifest contains one. A key of the administrator is not made
+while it is missing, because an immutable Secret in its place would be in the way.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ KINDS: Mapping[str, Callable[[], bytes]] = MappingProxyType(
         "ssh_host_ed25519_key": _ssh_host_key,
     }
 )
-"""What there is to make, by the name under which a Secret holds it."""
+"""The kinds of keys, by their name in the Secret."""
 
 
 async def ensure_keys(kube: Kube, *, namespace: str, wanted: Mapping[str, str]) -> list[str]:
-    """Create the Secrets that are missing; what was done, one line each.
+    """Create the missing Secrets; returns what was done, one line each.
 
-    `wanted` says of which of `KINDS` each Secret is; one without a name is a key that somebody brings.
+    `wanted`: Secret → one of `KINDS`; an empty name is a key of the administrator.
 
     Raises:
         KubeError: the service account may not create Secrets, or the apiserver does not answer.
@@ -52,7 +51,7 @@ async def ensure_keys(kube: Kube, *, namespace: str, wanted: Mapping[str, str]) 
 
 
 async def ensure_certificate(kube: Kube, *, namespace: str, secret: str, hosts: Sequence[str]) -> str:
-    """Create the Secret of a server's certificate if it is missing; what was done, in one line.
+    """Create the Secret of a server's certificate if it is missing; returns what was done, in one line.
 
     Raises:
         KubeError: as above.

@@ -1,8 +1,8 @@
-"""Take the NodeSets of a Slurm cluster away before the cluster itself goes.
+"""Removes the NodeSets of a Slurm cluster before the cluster itself.
 
-A NodeSet ends only when Slurm says that its nodes are drained and idle. So Slurm and the syncer must outlive it: this
-runs before `helm uninstall` removes them, and makes it wait for the jobs. Who does not want to wait ends the jobs, by
-the drain timeout that every NodeSet has; left to itself, a NodeSet would wait for ever for a Slurm that is gone.
+A NodeSet is gone only when Slurm says that its nodes are drained and idle, so Slurm and the syncer must outlive it.
+This runs before `helm uninstall` removes them, and waits for the jobs. Without waiting, the drain timeout of the
+NodeSets ends the jobs. A NodeSet that outlives Slurm would wait for it for ever.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class StillThere(Exception):
 
 
 class Jobs(enum.Enum):
-    """What becomes of the jobs on the nodes of a NodeSet that goes."""
+    """What happens to the jobs on the nodes of a NodeSet that is removed."""
 
-    AWAIT = "draining, goes when no job runs on its nodes any more"
+    AWAIT = "draining; it is removed when no job runs on its nodes"
     END = "its slurmd pods are deleted, and the jobs on them end"
 
 
@@ -38,7 +38,7 @@ async def remove_nodesets(kube: Kube, *, namespace: str, selector: str, timeout_
     """Delete the NodeSets with these labels and wait until they are gone.
 
     Raises:
-        StillThere: NodeSets are left after `timeout_s`; they go on draining.
+        StillThere: NodeSets are left after `timeout_s`; they keep draining.
         KubeError: the service account may not delete NodeSets, or the apiserver does not answer.
     """
     nodesets = Informer(kube, paths.nodesets(namespace), KubeObject, label_selector=selector)
@@ -65,7 +65,7 @@ async def remove_nodesets(kube: Kube, *, namespace: str, selector: str, timeout_
         )
         busy = ", ".join(sorted(pod.name for pod in pods if pod.is_condition_true(names.CONDITION_RUNNING)))
         raise StillThere(
-            f"NodeSets {left} are not gone after {timeout_s:.0f} s; jobs still run on: {busy or 'none'}. They go on "
+            f"NodeSets {left} are not gone after {timeout_s:.0f} s; jobs still run on: {busy or 'none'}. They keep "
             "draining: run this again later, or end the jobs (squeue, scancel)"
         ) from error
     finally:

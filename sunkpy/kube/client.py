@@ -128,7 +128,7 @@ class Kube:
         What may be old comes at once: from its cache the apiserver answers with all objects, whatever the limit.
 
         Raises:
-            Gone: it took so long that the moment is forgotten; begin anew.
+            Gone: it took so long that the version is no longer available; begin again.
             Unreadable: an answer is no list.
         """
         part = {"resourceVersion": "0"} if may_be_old else {"limit": str(_PAGE)}

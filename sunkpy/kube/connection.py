@@ -27,7 +27,7 @@ Json = Mapping[str, object]
 
 JSON: Final = "application/json"
 
-_TIMEOUT_S = 20.0
+TIMEOUT_S: Final = 20.0
 _CONNECTIONS = 32
 _WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=10, sock_read=100)
 
@@ -52,14 +52,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Connection:
-    """To one apiserver, as one identity. Close it when done."""
+    """To one apiserver, as one identity. Close it when done. A watch may take longer than `timeout_s`."""
 
-    def __init__(self, api: ApiClient, *, deadline: Deadline = unlimited) -> None:
+    def __init__(self, api: ApiClient, *, deadline: Deadline = unlimited, timeout_s: float = TIMEOUT_S) -> None:
         self._api = api
+        self._timeout_s = timeout_s
         self._deadline = deadline
 
     @classmethod
-    async def open(cls, kubeconfig: Path | None, *, deadline: Deadline = unlimited) -> Self:
+    async def open(
+        cls, kubeconfig: Path | None, *, deadline: Deadline = unlimited, timeout_s: float = TIMEOUT_S
+    ) -> Self:
         """With the given kubeconfig, else as the pod's service account, else with `$KUBECONFIG`.
 
         Raises:
@@ -77,7 +80,7 @@ class Connection:
         # Else each request looks for proxies and a ~/.netrc, in two threads: a third of what it costs.
         settings.client_session_kwargs = {"trust_env": bool(getproxies_environment())}
         settings.retries = None
-        return cls(ApiClient(settings), deadline=deadline)
+        return cls(ApiClient(settings), deadline=deadline, timeout_s=timeout_s)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -89,7 +92,7 @@ class Connection:
         Raises:
             KubeError: one of `sunkpy.kube.errors` for anything else.
         """
-        limit_s = min(_TIMEOUT_S, self._deadline()) if request.is_write else _TIMEOUT_S
+        limit_s = min(self._timeout_s, self._deadline()) if request.is_write else self._timeout_s
         if limit_s <= 0:
             raise errors.LeaseOver(str(request), status=0, message=OVER)
         try:

@@ -1,4 +1,4 @@
-"""Which kinds the apiserver serves, and where: people bring kinds and versions of their own.
+"""Which kinds the apiserver serves, and where: clusters have kinds and versions of their own.
 
 All kinds come in one answer for the groups and one for the group without a name (aggregated discovery, KEP-3352, stable
 since Kubernetes 1.30), so what it costs does not depend on how many are looked for.
@@ -50,7 +50,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
-    """What the apiserver serves, as it said once.
+    """What the apiserver serves, by one answer.
 
     `resources`: each kind in its versions, the preferred one first. `uncertain`: groups of which it could not tell.
     """
@@ -111,7 +111,7 @@ async def read_served(kube: Kube) -> Served:
 
 
 def explain_absent(kind: Kind) -> str:
-    """That there is no such kind, in words for people."""
+    """A message that there is no such kind."""
     name = f"{kind.kind} of {kind.group}" if kind.group else kind.kind
     return f"the apiserver knows no kind {name}: its CRD is not installed"
 

@@ -44,7 +44,7 @@ class Forbidden(KubeError):
 
 
 class Conflict(KubeError):
-    """409: somebody was faster; read again and decide anew."""
+    """409: another write was faster; read again and decide again."""
 
 
 class Gone(KubeError):
@@ -68,7 +68,7 @@ class Unreadable(KubeError):
 
 
 class LeaseOver(KubeError):
-    """A write after the lease has run out. It was not sent; the process is about to end."""
+    """A write after the lease has expired. It was not sent; the process is about to end."""
 
 
 _BY_STATUS: dict[int, type[KubeError]] = {

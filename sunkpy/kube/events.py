@@ -1,6 +1,6 @@
 """Events: what a person sees in `kubectl describe`. Said once per object, reason and text within ten minutes.
 
-While `EventRecorder.run` runs nobody waits for them: they are written in their order, a few at a time.
+While `EventRecorder.run` runs, callers do not wait for them: they are written in order, a few at a time.
 """
 
 from __future__ import annotations

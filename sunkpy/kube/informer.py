@@ -1,10 +1,10 @@
 """A local copy of a collection, kept by list and watch.
 
 Rules, from client-go's reflector: list page by page, then watch from the version of the list; keep the newest version,
-bookmarks included; on 410 list again and compare, so that deletions which were missed are told; back off with jitter;
+bookmarks included; on 410 list again and compare, so that missed deletions are reported; back off with jitter;
 never await between a change of the store and its handlers, so that a handler always sees the store that its event made.
 
-One odd object must not cost the others: neither one that cannot be read, nor one over which a handler fails.
+One bad object must not affect the others: neither one that cannot be read, nor one on which a handler fails.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from sunkpy.core.model.times import backoff_s
 from sunkpy.kube import decoding, errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.decoding import TOO_DEEP, Decoder, Unreadable
+from sunkpy.runtime.turns import in_turns
 
 T = TypeVar("T", bound=KubeObject)
 Handler = Callable[[T | None, T | None], None]
 """Called with (old, new): (None, x) added, (x, y) changed, (x, None) deleted.
 
-What it raises is told; must not block."""
+Exceptions are logged; must not block."""
 
 Keep = Callable[[T], T]
-"""What of an object stays in the store."""
+"""Reduces an object to what stays in the store."""
 
 Tell = Callable[[KubeObject, str], None]
 """Called with an object that cannot be read, or over which a handler failed, and why. Must not block or raise."""
 
 Rescue = Callable[[Unreadable], T | None]
-"""What stands in the store for an object that cannot be read; None: what stood there before, if anything."""
+"""The entry in the store for an object that cannot be read; None: the previous one, if any."""
 
 UntilServed = Callable[[], Awaitable[None]]
-"""Awaited when the server has no such collection any more; when it returns, the collection is listed anew."""
+"""Awaited when the server has no such collection any more; when it returns, the collection is listed again."""
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 0.2, 10.0
-_A_TURN = 200
 
 
 class _Error(msgspec.Struct, frozen=True):
@@ -113,7 +113,7 @@ class Informer(Generic[T]):
         return len(self._store)
 
     def clear(self) -> None:
-        """Let go of all objects, without telling handlers: `run` has ended, and nobody looks any more."""
+        """Drop all objects without calling handlers: `run` has ended."""
         self._store.clear()
 
     async def run(self) -> None:
@@ -126,7 +126,7 @@ class Informer(Generic[T]):
                     failures = 0
                 await self._watch()
             except (errors.KubeError, msgspec.DecodeError) as error:
-                # Of a watch: list anew, at once. A list that expires before its end waits, as after any error.
+                # Of a watch: list again, at once. A list that expires before its end waits, as after any error.
                 if isinstance(error, errors.Gone) and self._version:
                     self._version = ""
                     continue
@@ -154,10 +154,8 @@ class Informer(Generic[T]):
             listed |= {item.key: self._kept(item) for item in map(self._decoder.read, page.items)}
         for key in [key for key in self._store if key not in listed]:
             self._change(key, None)
-        for number, item in enumerate(listed.values()):
+        async for item in in_turns(listed.values()):
             self._take(item)
-            if number % _A_TURN == 0:
-                await asyncio.sleep(0)  # handlers of tens of thousands would keep everybody else from working
         self._version = page.version
         self.synced.set()
 
@@ -233,7 +231,7 @@ class Informer(Generic[T]):
 class Together(Generic[T]):
     """Informers of parts of one collection that have no object in common, as if they were one.
 
-    A field selector knows no "or": who wants the pods of several schedulers watches once for each.
+    A field selector has no "or": for the pods of several schedulers there is one watch each.
     """
 
     def __init__(self, parts: Iterable[Informer[T]]) -> None:

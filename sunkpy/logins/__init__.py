@@ -1,1 +1,1 @@
-"""Login pods of one's own: started for who asks, stopped while nobody uses them, made anew (one per Slurm cluster)."""
+"""Personal login pods: started on request, stopped while unused, recreated (one process per Slurm cluster)."""

@@ -1,4 +1,4 @@
-"""What is known of somebody's pod, from the watches and from who asked lately, as one `LoginView`."""
+"""Collects what is known of a person's login pod, from the watches and recent requests: one `LoginView`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from sunkpy.kube.informer import Informer
 from sunkpy.logins.settings import LoginsSettings
 
 ASKED_FOR_S: Final = 30.0
-"""How long a request lasts. Who waits repeats it each second."""
+"""How long a request lasts. `my-login` repeats it each second."""
 
 
-def kept(pod: Pod) -> Pod:
-    """What is read of a pod."""
+def trim_pod(pod: Pod) -> Pod:
+    """Only what is read of a pod."""
     return msgspec.structs.replace(pod, spec=PodSpec())
 
 
 class Collector:
-    """Views by person. Only requests are remembered, and who waits repeats them."""
+    """Views by person. Only requests are remembered, and `my-login` repeats them."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class Collector:
         )
 
     def person_of(self, part: KubeObject) -> str | None:
-        """Whose StatefulSet or pod it is; None for one that the settings do not know."""
+        """The person of a StatefulSet or pod; None for one that the settings do not name."""
         return self._people.get(part.labels.get(names.LABEL_LOGIN, ""))
 
     def note_request(self, person: str) -> None:
-        """They ask for their pod, now."""
+        """The person asks for their pod now."""
         self._asked[person] = self._clock()

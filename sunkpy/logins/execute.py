@@ -1,8 +1,8 @@
 """Carries out what was decided about a login pod. Each write is guarded and may be repeated.
 
-Guarded, because watches lag: a StatefulSet is scaled only if it still is the one that was decided on, and stopped for
-an idle pod only while the apiserver has that pod, for the next one may have its person in it. And so may one that had
-never run, once it has started: a pod is made anew only as it was seen.
+Guarded, because watches lag. A StatefulSet is scaled only if it is unchanged since the decision. It is stopped for an
+idle pod only while the apiserver has that pod, because the person may be in the next one. A pod is recreated only if it
+is unchanged: a pod that had never run may have started.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sunkpy.logins.metrics import LoginsMetrics
 
 
 class Executor:
-    """Scales StatefulSets and deletes pods, and tells of it by log and metric."""
+    """Scales StatefulSets and deletes pods, and reports it by log and metric."""
 
     def __init__(self, *, kube: Kube, namespace: str, metrics: LoginsMetrics) -> None:
         self._kube = kube
@@ -26,7 +26,7 @@ class Executor:
         self._log = structlog.get_logger("logins")
 
     async def run(self, action: LoginAction) -> None:
-        """Carry it out, unless its reason is gone.
+        """Carry out the action, unless its reason has ended.
 
         Raises:
             KubeError: not done; decide again later.
@@ -43,7 +43,7 @@ class Executor:
             case RenewPod(pod=pod):
                 version = pod.metadata.resource_version
                 await self._kube.delete(paths.pod(self._namespace, pod.name), uid=pod.uid, resource_version=version)
-                self._log.info("made anew", name=pod.name)
+                self._log.info("recreated", name=pod.name)
         self._metrics.actions.labels(type(action).__name__).inc()
 
     async def _scale(self, name: str, version: str, *, replicas: int) -> None:

@@ -1,4 +1,4 @@
-"""The loop: a change of somebody's StatefulSet or pod, or their request, names them; their pod is decided on."""
+"""The loop: a change of a person's StatefulSet or pod, or a request, names the person; their pod is decided on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
 
 
 class LoginsLoop:
-    """Keys are people. Nobody is looked at before all pods and StatefulSets are known."""
+    """Keys are people. Nothing is decided before all pods and StatefulSets are known."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What the process for login pods of one's own tells Prometheus."""
+"""Metrics of the process for personal login pods."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from prometheus_client import CollectorRegistry, Counter
 
 
 class LoginsMetrics:
-    """What was done to the pods, and what was answered to people."""
+    """What was done to the pods, and the answers to people."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.actions = Counter(
             "sunkpy_logins_actions",
-            "Login pods of one's own started, stopped, made anew",
+            "Personal login pods started, stopped or recreated, by `action`",
             ["action"],
             registry=registry,
         )
         self.requests = Counter(
-            "sunkpy_logins_requests", "Requests of people by status of the answer", ["status"], registry=registry
+            "sunkpy_logins_requests",
+            "Requests by people. `status` 202: somebody waits for a pod; 404: they have none",
+            ["status"],
+            registry=registry,
         )

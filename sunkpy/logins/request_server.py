@@ -1,11 +1,11 @@
 """The HTTP API for `my-login`: `POST /logins/v1/<person>` asks for the pod of somebody.
 
-    200 <address> <port>   it is there: where its sshd listens; DNS may not know yet that this pod is a new one
-    202 <why>              not yet: ask again in a second, for a request is soon forgotten
-    404 <why>              they have none of their own
+    200 <address> <port>   it is ready: where its sshd listens (DNS may still have the previous pod)
+    202 <why>              not yet: ask again in a second, because a request is soon forgotten
+    404 <why>              this person has none
 
-Nobody proves who they are: a request does no more than start what its person was given, and a pod that nobody comes
-to stops again. What ends a session is asked for from inside of the pod, where its person alone is.
+Requests need no authentication: they only start the pod, and a pod that nobody enters stops again. A restart, which
+ends sessions, is asked for from inside the pod, where only its person is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings of the process for login pods of one's own."""
+"""Settings of the process for personal login pods."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sunkpy.runtime.settings import ProcessSettings, Settings
 
 
 class PersonSettings(Settings, frozen=True, kw_only=True):
-    """The StatefulSet of somebody, and whether it is stopped while nobody uses its pod."""
+    """The StatefulSet of a person, and whether it is stopped while its pod is unused."""
 
     stateful_set: str
     stops: bool = True
@@ -15,7 +15,7 @@ class PersonSettings(Settings, frozen=True, kw_only=True):
 class LoginsSettings(ProcessSettings, frozen=True, kw_only=True):
     """One of them serves one Slurm cluster: the `people` by name, whose pods have the labels of `selector`.
 
-    Requests come to `requests_port`; people are told to go on to `ssh_port` of their pod.
+    Requests come to `requests_port`; people then connect to `ssh_port` of their pod.
     """
 
     people: dict[str, PersonSettings]

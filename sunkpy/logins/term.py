@@ -9,7 +9,7 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
-from sunkpy.logins.collect import Collector, kept
+from sunkpy.logins.collect import Collector, trim_pod
 from sunkpy.logins.execute import Executor
 from sunkpy.logins.loop import LoginsLoop
 from sunkpy.logins.metrics import LoginsMetrics
@@ -19,13 +19,13 @@ from sunkpy.runtime.process import Process, serve_app
 
 
 class Term:
-    """There is one in the life of the process: who loses the Lease ends."""
+    """One in the life of the process, which ends when it loses the Lease."""
 
     def __init__(self, *, kube: Kube, settings: LoginsSettings, process: Process, metrics: LoginsMetrics) -> None:
         namespace, selector = settings.namespace, settings.selector
         self._settings = settings
         self._workloads = Informer(kube, paths.statefulsets(namespace), StatefulSet, label_selector=selector)
-        self._pods = Informer(kube, paths.pods(namespace), Pod, label_selector=selector, keep=kept)
+        self._pods = Informer(kube, paths.pods(namespace), Pod, label_selector=selector, keep=trim_pod)
         collector = Collector(settings=settings, workloads=self._workloads, pods=self._pods)
         self._loop = LoginsLoop(
             workloads=self._workloads,

@@ -8,7 +8,7 @@ import msgspec
 
 from sunkpy.core.model.conditions import as_json, stamped
 from sunkpy.core.model.objects import Condition, Node, Pod
-from sunkpy.core.nodeset.marks import Changes
+from sunkpy.core.nodeset.node_mark import Changes
 from sunkpy.core.nodeset.node_side import NodePatch
 from sunkpy.core.nodeset.spec import NodeSetStatus
 

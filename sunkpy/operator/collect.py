@@ -1,7 +1,7 @@
 """From watches and memory to the one value that a decision looks at: a `World` for a NodeSet, a pair for a Node.
 
-The NodeSet itself is read from the apiserver at the start of each pass, for kopf only says *that* it changed; pods and
-nodes come from the informers, judged by `Surveys` when they change. What is old by a moment does no harm: every write
+The NodeSet itself is read from the apiserver at the start of each pass, for kopf only says *that* it changed. Pods
+and nodes come from the informers; `Surveys` judges them when they change. A slightly old copy does no harm: every write
 is guarded by what it was decided on.
 """
 
@@ -44,7 +44,7 @@ class Collector:
         self._now = now
 
     async def nodeset(self, key: Key) -> NodeSet | None:
-        """The NodeSet as it is at this moment; None when there is none of that name, which is then forgotten."""
+        """The NodeSet as it is now. None, and forgotten, when there is none of that name."""
         try:
             nodeset = await self._kube.get(paths.nodeset(*key), NodeSet)
         except errors.NotFound:
@@ -55,7 +55,7 @@ class Collector:
         return nodeset
 
     async def catch_up(self, nodeset: NodeSet) -> None:
-        """Have most of what has changed judged, so that `world` has little left to do.
+        """Judge most of what has changed, so that `world` has little left to do.
 
         Raises:
             msgspec.ValidationError: the template is not a pod template.

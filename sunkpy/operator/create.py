@@ -1,4 +1,4 @@
-"""Creating slurmd pods, carefully: a template is asked about first, and the first refusal stops the rest.
+"""Creates slurmd pods, carefully: each new template gets a dry run first, and the first refusal stops the rest.
 
 Pods are created in waves (`core.nodeset.world:WAVE`), so that a pass that fills ten thousand nodes does not keep the
 other steps of its NodeSet waiting, and not faster than slurmctld takes new nodes in
@@ -30,7 +30,7 @@ from sunkpy.operator.window import MOST_AT_ONCE, work_through
 
 
 class PodCreator:
-    """Posts pods; what was accepted is assumed to be there, what was refused is remembered."""
+    """Creates slurmd pods. An accepted one counts before the watch shows it; a refusal is remembered."""
 
     def __init__(
         self, kube: Kube, *, pods: PodIndex, memory: Memory, events: EventRecorder, metrics: OperatorMetrics
@@ -42,7 +42,7 @@ class PodCreator:
         self._metrics = metrics
 
     async def vet_template(self, nodeset: NodeSet, node: Node | None) -> None:
-        """Ask the apiserver about each new template: one it refuses is known before a pod is taken for it.
+        """Dry-run each new template at the apiserver, so that no pod is removed for a template that it refuses.
 
         Args:
             nodeset: whose template it is.
@@ -101,8 +101,8 @@ class PodCreator:
         return ""
 
     async def _explain_taken(self, nodeset: NodeSet, creation: CreatePod) -> str:
-        """The name exists: a pod of ours that the watch has not shown yet is fine, and so is one that is nobody's and
-        was left there by a NodeSet of this name; anybody else's is not.
+        """The name exists. A pod of ours that the watch has not shown yet is fine. A pod without an owner, left behind
+        by an earlier NodeSet of this name, is taken over. Any other pod is an error.
         """
         try:
             pod = await self._kube.get(paths.pod(nodeset.metadata.namespace, creation.name), Pod)
@@ -116,8 +116,8 @@ class PodCreator:
         return f"pod {creation.name} exists and is not of this NodeSet: delete it, or choose another podNamePrefix"
 
     async def _adopt(self, nodeset: NodeSet, pod: Pod) -> bool:
-        """Take over a pod that was left behind. A NodeSet that is being deleted may just be leaving it: what is known
-        of it is asked for anew.
+        """Take over a pod that was left behind. The NodeSet is read again first: if it is being deleted, it may just
+        have left the pod.
         """
         namespace = nodeset.metadata.namespace
         try:
@@ -128,6 +128,6 @@ class PodCreator:
             await self._kube.patch(paths.pod(*pod.key), body)
         except (errors.NotFound, errors.Conflict):
             return False
-        note = f"took over {pod.name}, which was left behind by a NodeSet of this name"
+        note = f"took over {pod.name}, left behind by an earlier NodeSet of this name"
         await self._events.normal(nodeset, names.NODESET_KIND, reason="PodAdopted", action="Adopt", note=note)
         return True

@@ -16,6 +16,7 @@ from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.nodeset.actions import (
     AddFinalizer,
+    AnnotateJobs,
     CancelPending,
     CreatePod,
     DeletePod,
@@ -24,9 +25,8 @@ from sunkpy.core.nodeset.actions import (
     NodeSetAction,
     RemovalStep,
     RemoveFinalizer,
-    TellJobs,
 )
-from sunkpy.core.nodeset.marks import Changes
+from sunkpy.core.nodeset.node_mark import Changes
 from sunkpy.core.nodeset.protection import budget_name, build_budget
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.kube import errors, paths
@@ -55,9 +55,9 @@ class Executor:
         self._log = structlog.get_logger("nodeset")
 
     async def run(self, nodeset: NodeSet, actions: Sequence[NodeSetAction]) -> float | None:
-        """Do the steps; after how many seconds to look again because one came too late.
+        """Carry out the steps. Returns after how many seconds to look again, because one came too late.
 
-        To be awaited at once after the decision: up to the claim nothing here awaits.
+        Await it right after the decision: nothing here awaits before the nodes are claimed.
         """
         with self._memory.claim(actions) as creations:
             others = [action for action in actions if not isinstance(action, CreatePod)]
@@ -71,18 +71,18 @@ class Executor:
             removals = [action for action in others if isinstance(action, RemovalStep)]
             await work_through(removals, run_one, at_first=MOST_AT_ONCE)
             await self._creator.create_all(nodeset, creations)
-        await self._tell_removals(nodeset, others)
+        await self._report_removals(nodeset, others)
         return _TOO_LATE_AGAIN_S if late else None
 
     async def guard(self, nodeset: NodeSet) -> None:
-        """Write the disruption budget, now and then: nothing of it changes, but somebody may have deleted it."""
+        """Write the disruption budget every few minutes: it never changes, but somebody may have deleted it."""
         if nodeset.is_deleting or self._memory.is_guarded(nodeset):
             return
         path = paths.disruption_budget(nodeset.metadata.namespace, budget_name(nodeset))
         try:
             await self._kube.apply(path, build_budget(nodeset), field_manager="sunkpy-operator")
         except (errors.Forbidden, errors.Invalid) as error:
-            # The set must not stay empty for it; but evictions are then not held back.
+            # Pods are created without the budget too; but then evictions are not held back.
             self._log.error("pods are not protected from eviction", nodeset=nodeset.name, error=str(error))
         self._memory.note_guarded(nodeset)
 
@@ -100,12 +100,12 @@ class Executor:
             case AddFinalizer():
                 await self._set_finalizers(nodeset, [*nodeset.metadata.finalizers, names.FINALIZER_NODESET])
             case RemoveFinalizer():
-                return await self._let_go(nodeset)
+                return await self._remove_finalizer(nodeset)
             case MarkPending(pod, token):
                 await self._mark(pod, {names.ANNOTATION_PENDING_DELETION: token.encode()})
             case CancelPending(pod):
                 await self._mark(pod, {names.ANNOTATION_PENDING_DELETION: None, names.ANNOTATION_JOBS: None})
-            case TellJobs(pod, jobs):
+            case AnnotateJobs(pod, jobs):
                 await self._mark(pod, {names.ANNOTATION_JOBS: jobs or None})
             case DeletePod(pod, why):
                 await self._delete(nodeset, pod, why)
@@ -128,8 +128,8 @@ class Executor:
         metadata = {"resourceVersion": nodeset.metadata.resource_version, "finalizers": list(finalizers)}
         await self._kube.patch(paths.nodeset(*nodeset.key), {"metadata": metadata})
 
-    async def _let_go(self, nodeset: NodeSet) -> bool:
-        """Take our finalizer away, after asking the apiserver itself that no pod is left."""
+    async def _remove_finalizer(self, nodeset: NodeSet) -> bool:
+        """Remove our finalizer, once the apiserver itself says that no pod is left."""
         path = paths.pods(nodeset.metadata.namespace)
         if any(map(nodeset.owns, await self._kube.list_objects(path, Pod, label_selector=nodeset.pod_selector))):
             return False
@@ -137,7 +137,7 @@ class Executor:
         await self._set_finalizers(nodeset, kept)
         return True
 
-    async def _tell_removals(self, nodeset: NodeSet, actions: Iterable[NodeSetAction]) -> None:
+    async def _report_removals(self, nodeset: NodeSet, actions: Iterable[NodeSetAction]) -> None:
         for said, pods in group_removals(actions).items():
             span = hostlist.compress(pods)
             self._log.info(said.text, nodeset=nodeset.name, namespace=nodeset.metadata.namespace, pods=span)
@@ -145,24 +145,24 @@ class Executor:
             await self._events.normal(nodeset, names.NODESET_KIND, reason=said.reason, action="Remove", note=note)
 
 
-class Said(msgspec.Struct, frozen=True):
+class PodEvent(msgspec.Struct, frozen=True):
     """An Event about pods; the text follows their names."""
 
     reason: str
     text: str
 
 
-def group_removals(actions: Iterable[NodeSetAction]) -> dict[Said, list[str]]:
-    """What is said → the pods that it is about: one line for a hundred pods."""
-    groups: dict[Said, list[str]] = {}
+def group_removals(actions: Iterable[NodeSetAction]) -> dict[PodEvent, list[str]]:
+    """Event → the pods that it is about: one line for a hundred pods."""
+    groups: dict[PodEvent, list[str]] = {}
     for action in actions:
         match action:
             case MarkPending(pod, token):
-                said = Said("PodsDraining", f"to be removed ({token.cause}) once drained")
+                said = PodEvent("PodsDraining", f"to be removed ({token.cause}) once drained")
             case CancelPending(pod):
-                said = Said("RemovalCancelled", "stays after all")
+                said = PodEvent("RemovalCancelled", "no longer to be removed")
             case DeletePod(pod, why):
-                said = Said("PodsDeleted", f"deleted ({why})")
+                said = PodEvent("PodsDeleted", f"deleted ({why})")
             case _:
                 continue
         groups.setdefault(said, []).append(pod.name)

@@ -1,4 +1,4 @@
-"""Changes of NodeSets, told by kopf: the key goes to a queue, nothing is written on the object.
+"""Changes of NodeSets, reported by kopf: the key goes to a queue, and kopf writes nothing on the object.
 
 kopf runs in a thread with an event loop of its own, because at its end it cancels every task of its loop, and because
 its start-up work must not delay the informers. It gets a registry with our login only: the default one would import
@@ -24,18 +24,18 @@ _STOP_S = 3.0
 
 
 async def follow_nodesets(seen: Seen) -> None:
-    """Tell of each NodeSet at start and of each change, until cancelled.
+    """Report each NodeSet at the start and at each change, until cancelled.
 
     Raises:
-        RuntimeError: kopf ended by itself; nothing would be told any more.
+        RuntimeError: kopf ended by itself; no change would be reported any more.
     """
     loop = asyncio.get_running_loop()
     stop = threading.Event()
 
-    def tell(nodeset: NodeSet, is_gone: bool) -> None:
+    def report_change(nodeset: NodeSet, is_gone: bool) -> None:
         loop.call_soon_threadsafe(seen, nodeset, is_gone)
 
-    registry = _registry(tell)
+    registry = _registry(report_change)
     kopf_thread = asyncio.ensure_future(asyncio.to_thread(asyncio.run, _run_kopf(registry, stop)))
     try:
         await asyncio.shield(kopf_thread)
@@ -45,7 +45,7 @@ async def follow_nodesets(seen: Seen) -> None:
     raise RuntimeError("the watch of NodeSets has ended; see the log lines of kopf")
 
 
-def _registry(tell: Seen) -> kopf.OperatorRegistry:
+def _registry(report_change: Seen) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry, errors=kopf.ErrorsMode.PERMANENT)
@@ -58,11 +58,11 @@ def _registry(tell: Seen) -> kopf.OperatorRegistry:
         settings.scanning.disabled = True
         settings.peering.standalone = True
         settings.networking.request_timeout = 10
-        settings.queueing.idle_timeout = 0.1  # nothing is batched, and the process shall end at once
+        settings.queueing.idle_timeout = 0.1  # nothing is batched, and the process must end at once
 
     @kopf.on.event(names.API_GROUP, names.API_VERSION, names.NODESET_PLURAL, registry=registry)
     async def changed(*, type: str | None, body: Mapping[str, object], **_: object) -> None:
-        tell(msgspec.convert(dict(body), NodeSet), type == "DELETED")
+        report_change(msgspec.convert(dict(body), NodeSet), type == "DELETED")
 
     return registry
 

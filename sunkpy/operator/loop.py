@@ -23,9 +23,9 @@ from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.nodeset.status import report, report_unreadable
 from sunkpy.core.nodeset.world import World
 from sunkpy.operator.collect import Collector
+from sunkpy.operator.cordon_cap import CordonCap
 from sunkpy.operator.create import PodCreator
 from sunkpy.operator.execute import Executor
-from sunkpy.operator.marks import Marks
 from sunkpy.operator.memory import Memory
 from sunkpy.operator.node_writer import NodeWriter
 from sunkpy.operator.pod_index import nodeset_key
@@ -34,8 +34,8 @@ from sunkpy.runtime.queue import WorkQueue
 
 _REFUSED_AGAIN_S = 15.0  # a quota or an admission rule may change without any event that we see
 _NEXT_WAVE_S = 0.05  # other steps of the same key come in between
-_SETTLE_S = 0.5  # pods come and go in bursts; the room they leave is looked at once per burst
-_GATHER_S = 0.1  # of our own pods, whose steps shall not wait long
+_SETTLE_S = 0.5  # pods come and go in bursts; the freed resources are checked once per burst
+_GATHER_S = 0.1  # for our own pods, whose steps must not wait long
 
 
 class NodeSetLoop:
@@ -68,24 +68,24 @@ class NodeSetLoop:
             world = self._collector.world(nodeset)
             plan = decide_nodeset(world)
         except (msgspec.ValidationError, BadQuantity) as error:
-            await self._tell_unreadable(nodeset, str(error))
+            await self._report_unreadable(nodeset, str(error))
             return None
         late_s = await self._executor.run(nodeset, plan.actions)
-        # What the apiserver refused just now belongs into this pass's report.
+        # What the apiserver refused just now belongs in this pass's report.
         world = msgspec.structs.replace(world, create_error=self._memory.refusal(nodeset))
         waits_s = [late_s, plan.requeue_after_s, await self._report(world, plan)]
         waits_s += [_REFUSED_AGAIN_S] if world.create_error else [_NEXT_WAVE_S] if plan.is_partial else []
         return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
     async def _report(self, world: World, plan: Plan) -> float | None:
-        """Tell what there is to tell; after how many seconds, if it is too early."""
+        """Write the status and its Events. Returns after how many seconds to try, if it is too early."""
         due_in_s = self._status.due_in_s(world.nodeset)
         if due_in_s > 0:
             return due_in_s
         await self._status.write(world.nodeset, *report(world, plan))
         return None
 
-    async def _tell_unreadable(self, nodeset: NodeSet, problem: str) -> None:
+    async def _report_unreadable(self, nodeset: NodeSet, problem: str) -> None:
         status, notices = report_unreadable(nodeset, problem, utc_now())
         await self._status.write(nodeset, status, notices)
 
@@ -93,9 +93,9 @@ class NodeSetLoop:
 class NodeLoop:
     """Keys are Nodes, by name; a pass brings the Node and its slurmd pod in line."""
 
-    def __init__(self, collector: Collector, marks: Marks, writer: NodeWriter) -> None:
+    def __init__(self, collector: Collector, cordon_cap: CordonCap, writer: NodeWriter) -> None:
         self._collector = collector
-        self._marks = marks
+        self._cordon_cap = cordon_cap
         self._writer = writer
 
     async def reconcile(self, name: str) -> float | None:
@@ -110,9 +110,9 @@ class NodeLoop:
                 node, pod = self._collector.node_and_pod(name)
         if node is None:
             return None
-        patch = decide_node(node, pod, self._marks.marking(node, pod))
+        patch = decide_node(node, pod, self._cordon_cap.marking(node, pod))
         if patch.marks and pod is not None:
-            self._marks.note(node, pod)
+            self._cordon_cap.note(node, pod)
         return await self._writer.patch_node(node, patch)
 
 
@@ -127,7 +127,7 @@ class Wakes:
         self._known: dict[Key, NodeSet | None] = {}
 
     def nodeset_seen(self, nodeset: NodeSet, is_gone: bool) -> None:
-        """kopf tells of a NodeSet, at start and whenever it changes; a status that we wrote ourselves is no news."""
+        """kopf reports a NodeSet, at the start and at each change. A status that we wrote ourselves wakes nothing."""
         known = self._known.pop(nodeset.key, None)
         if not is_gone:
             self._known[nodeset.key] = nodeset
@@ -135,7 +135,7 @@ class Wakes:
             self.nodesets.add(nodeset.key)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """A slurmd pod wakes its NodeSet and its Node; any other pod all NodeSets, if it took or left room."""
+        """A slurmd pod wakes its NodeSet and its Node. Others wake all NodeSets, if they took or freed resources."""
         pod = new or old
         if pod is None:
             return
@@ -149,7 +149,7 @@ class Wakes:
             self.nodes.add(pod.spec.node_name)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """A Node wakes itself, and all NodeSets if it may fit another number of them than before."""
+        """A Node wakes itself. It wakes all NodeSets if what feasibility reads has changed."""
         node = new or old
         if node is None:
             return
@@ -164,7 +164,7 @@ class Wakes:
         self._known = {key: self._known.get(key) for key in listed}
 
     def resync_nodes(self, nodes: Iterable[Node]) -> None:
-        """Wake all Nodes, for what no event has told."""
+        """Wake all Nodes, in case an event was missed."""
         for node in nodes:
             self.nodes.add(node.name)
 
@@ -174,7 +174,7 @@ class Wakes:
 
 
 def _asked_for(nodeset: NodeSet) -> tuple[object, ...]:
-    """All that a pass looks at but the status."""
+    """All that a pass reads of a NodeSet, without the status."""
     meta = nodeset.metadata
     return (meta.uid, nodeset.is_deleting, meta.annotations, meta.finalizers, nodeset.spec)
 

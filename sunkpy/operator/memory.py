@@ -1,6 +1,6 @@
 """What one leader remembers of NodeSets between passes.
 
-No job's safety hangs on it, and a new leader starts without it: it asks about each template again before it rolls one
+No job's safety depends on it, and a new leader starts without it: it asks about each template again before it rolls one
 out, writes the budgets again, and tries failed pods again after the shortest pause.
 """
 
@@ -31,8 +31,8 @@ nodes, in which nothing else of Slurm moves. A burst is bounded by `WAVE`, the r
 
 @dataclass
 class _Notes:
-    """About one NodeSet. Refusal, acceptance and vetting are of a template, known by its hash, which `hash` is
-    as long as `spec` is the spec; the budget is of a uid.
+    """About one NodeSet. Refusal, acceptance and vetting belong to a template, known by its hash; `hash` is
+    that of `spec`. The budget belongs to a uid.
 
     `room` is how many pods might have been created at the time `room_at_s`, and fills up again with time.
     `offers`: pod uid → what its node offers now instead of what the pod was made for, and since when.
@@ -67,35 +67,35 @@ class Memory:
     # ------------------------------------------------------------- templates
 
     def refusal(self, nodeset: NodeSet) -> str:
-        """What the apiserver said against a pod of the present template, or empty."""
+        """Why the apiserver refused a pod of the current template, or empty."""
         notes = self._of(nodeset)
         return notes.refusal if notes.refused_hash == notes.hash else ""
 
     def note_refusal(self, nodeset: NodeSet, text: str) -> None:
-        """The apiserver has refused a pod of the present template; with an empty text: it has accepted one."""
+        """The apiserver has refused a pod of the current template; with an empty text: it has accepted one."""
         notes = self._of(nodeset)
         notes.refusal, notes.refused_hash = text, notes.hash
         notes.accepted_hash = "" if text else notes.hash
 
     def is_accepted(self, nodeset: NodeSet) -> bool:
-        """The last pod that was created, or tried, was of the present template and was accepted."""
+        """The last pod that was created, or tried, was of the current template and was accepted."""
         notes = self._of(nodeset)
         return notes.accepted_hash == notes.hash
 
     def is_vetted(self, nodeset: NodeSet) -> bool:
-        """The apiserver was asked about the present template and has nothing against it."""
+        """The apiserver was asked about the current template and has nothing against it."""
         notes = self._of(nodeset)
         return notes.vetted_hash == notes.hash and not self.refusal(nodeset)
 
     def note_vetted(self, nodeset: NodeSet) -> None:
-        """The apiserver was asked about the present template."""
+        """The apiserver was asked about the current template."""
         notes = self._of(nodeset)
         notes.vetted_hash = notes.hash
 
     # ----------------------------------------------------------------- waves
 
     def room_to_create(self, nodeset: NodeSet) -> int:
-        """How many pods may be created now: a wave, and after that as many with each second, but not in dribbles."""
+        """How many pods may be created now: a wave at first, then `CREATED_PER_S`; a few are saved up to more."""
         notes, now_s = self._of(nodeset), self._clock()
         notes.room = min(WAVE, notes.room + (now_s - notes.room_at_s) * CREATED_PER_S)
         notes.room_at_s = now_s
@@ -138,7 +138,7 @@ class Memory:
             notes.failures.pop(node_of(new), None)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """The failures on a node that has left count no more."""
+        """Forget the failures of a Node that is gone."""
         if old is not None and new is None:
             for notes in self._notes.values():
                 notes.failures.pop(old.name, None)
@@ -146,7 +146,7 @@ class Memory:
     # ---------------------------------------------------------------- offers
 
     def lasting_offers(self, nodeset: NodeSet, changed: Mapping[str, str]) -> tuple[frozenset[str], float | None]:
-        """The pods (by uid) whose nodes have offered the same other thing for `OFFER_LASTS_S`.
+        """The pods (by uid) whose nodes have offered something else than at their creation for `OFFER_LASTS_S`.
 
         And after how many seconds there may be more of them. A device plugin that restarts offers nothing for a moment.
         """
@@ -164,9 +164,9 @@ class Memory:
 
     @contextmanager
     def claim(self, actions: Iterable[NodeSetAction]) -> Iterator[list[CreatePod]]:
-        """The creations on nodes that no other NodeSet is filling at this moment; theirs are held meanwhile.
+        """The creations on nodes for which no other NodeSet is creating a pod; these nodes are held until the end.
 
-        Enter it without an await since the world was collected: then two NodeSets never both think a node free.
+        Enter it without an await after the world was collected: then two NodeSets never both see a node as free.
         """
         mine = [action for action in actions if isinstance(action, CreatePod) and action.node not in self._claims]
         nodes = {creation.node for creation in mine}

@@ -20,7 +20,7 @@ _GAUGES = {
     "kube_sunk_nodeset_running": ("number_running", "Pods whose Slurm node runs jobs"),
     "kube_sunk_nodeset_misscheduled": ("number_misscheduled", "Pods on nodes that are not feasible"),
     "kube_sunk_nodeset_unavailable": ("number_unavailable", "Pods missing, not ready or about to go"),
-    "kube_sunk_nodeset_updated": ("updated_number_scheduled", "Pods of the present template"),
+    "kube_sunk_nodeset_updated": ("updated_number_scheduled", "Pods of the current template"),
 }
 _LABELS = ("namespace", "nodeset", "cluster")
 
@@ -34,9 +34,11 @@ class OperatorMetrics(Collector):
             "sunkpy_nodeset_pods_created", "slurmd pods created", ["namespace", "nodeset"], registry=registry
         )
         self.deleted = Counter(
-            "sunkpy_nodeset_pods_deleted", "slurmd pods deleted, by why", ["namespace", "nodeset", "why"],
+            "sunkpy_nodeset_pods_deleted",
+            "slurmd pods deleted. `why` is `failed`, and rising: pods die at start; `drain-timeout`: jobs were killed",
+            ["namespace", "nodeset", "why"],
             registry=registry,
-        )  # fmt: skip
+        )
         registry.register(self)
 
     def observe(self, nodeset: NodeSet, status: NodeSetStatus) -> None:
@@ -57,7 +59,9 @@ class OperatorMetrics(Collector):
             (key, cluster, float(status.condition("RemovalHeld") is not None))
             for key, (cluster, status) in self._statuses.items()
         )
-        yield self._family("sunkpy_nodeset_removal_held", "1 while too many pods would have to leave at once", held)
+        yield self._family(
+            "sunkpy_nodeset_removal_held", "1: too many pods would have to leave at once; see RemovalHeld", held
+        )
 
     def _family(self, name: str, help_text: str, rows: Iterable[tuple[Key, str, float]]) -> GaugeMetricFamily:
         family = GaugeMetricFamily(name, help_text, labels=_LABELS)

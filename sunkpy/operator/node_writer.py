@@ -8,7 +8,7 @@ from datetime import datetime
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.times import rfc3339, utc_now
-from sunkpy.core.nodeset.marks import Changes
+from sunkpy.core.nodeset.node_mark import Changes
 from sunkpy.core.nodeset.node_side import NodePatch
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
@@ -28,9 +28,9 @@ class NodeWriter:
         self._now = now
 
     async def patch_pod(self, pod: Pod, *, annotations: Changes, labels: Changes) -> float | None:
-        """Tell the pod what its Node says; nobody else writes these keys, so an older copy will do.
+        """Write what the Node says onto the pod. Nobody else writes these keys, so an older copy of the pod will do.
 
-        But not for what opens it to eviction: that follows from what Slurm says of it, which may have changed since.
+        What opens the pod to eviction needs the newest copy: it depends on the state of Slurm, which may have changed.
 
         Returns:
             After how many seconds to look again, because the pod was not as seen.
@@ -49,7 +49,8 @@ class NodeWriter:
         """Write the patch, if the Node is as it was seen.
 
         Returns:
-            After how many seconds to look again, because the Node was not as seen, or because its mark is held.
+            After how many seconds to look again, because the Node was not as seen, or because its cordon or taint is
+            held back.
         """
         path = paths.node(node.name)
         try:
@@ -63,14 +64,14 @@ class NodeWriter:
         except errors.Conflict:
             return _TOO_LATE_AGAIN_S
         if patch.unschedulable is not None:
-            await self._tell_cordon(node, patch)
+            await self._report_cordon(node, patch)
         if not patch.is_held:
             return None
-        note = "drained in Slurm and left open, for too many Nodes are closed because of Slurm already"
+        note = "drained in Slurm and left open: too many Nodes are already closed because of Slurm"
         await self._events.warning(node, "Node", reason="TooManyAtOnce", action="Cordon", note=note)
         return _HELD_AGAIN_S
 
-    async def _tell_cordon(self, node: Node, patch: NodePatch) -> None:
+    async def _report_cordon(self, node: Node, patch: NodePatch) -> None:
         why = patch.annotations.get(names.ANNOTATION_DRAIN) or node.annotations.get(names.ANNOTATION_DRAIN, "")
         if patch.unschedulable:
             note = f"cordoned, because the node is drained in Slurm: {why}"

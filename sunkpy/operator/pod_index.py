@@ -1,4 +1,4 @@
-"""The pods of the cluster, by the node they are on: a decision is about nodes, and so is every change told."""
+"""The pods of the cluster, by the node they are on: decisions and changes are about nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sunkpy.core.nodeset.slurmd_pod import node_of
 _ASSUMED_FOR_S = 30.0
 
 Touched = Callable[[str], None]
-"""Called with the name of a node on which something is no longer as it was."""
+"""Called with the name of a node whose pods have changed."""
 
 
 def nodeset_key(pod: Pod) -> Key | None:
@@ -22,13 +22,13 @@ def nodeset_key(pod: Pod) -> Key | None:
 
 
 class PodIndex:
-    """Pods by node; fed by the informer, ahead of it by the pods that were just created.
+    """Pods by node, from the informer, and from creations that the informer does not show yet.
 
     A pod that the apiserver has accepted but the watch has not yet shown is *assumed*: without it the next pass would
     think its node free, and a NodeSet that is being deleted would look empty.
 
-    Only pods of NodeSets that were seen here count as slurmd pods, by the uid and in the namespace of the NodeSet: an
-    owner reference is anybody's to write. Those of a NodeSet that is gone still do.
+    Only pods of NodeSets that were seen here count as slurmd pods, by uid and namespace of the NodeSet: anybody can
+    write an owner reference. Pods of a NodeSet that is gone still count.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -40,7 +40,7 @@ class PodIndex:
         self._touched: list[Touched] = []
 
     def add_handler(self, touched: Touched) -> None:
-        """Hear of each node whose pods change, in what they are or in what they count as."""
+        """Call this with each node whose pods change, or no longer count as slurmd pods, or now do."""
         self._touched.append(touched)
 
     def know(self, nodeset: KubeObject) -> None:
@@ -50,7 +50,7 @@ class PodIndex:
         self._nodesets[nodeset.uid] = nodeset.metadata.namespace
         for node, pods in self._by_node.items():
             if any(_owner_uid(pod) == nodeset.uid for pod in pods.values()):
-                self._tell(node)
+                self._notify(node)
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
         """Follow one change of the informer's store: what the watch says counts more than what was assumed."""
@@ -64,7 +64,7 @@ class PodIndex:
         if new is not None and (new.spec.node_name or is_slurmd(new)):
             self._by_node.setdefault(node_of(new), {})[new.key] = new
         for node in {node_of(pod) for pod in (old, new) if pod is not None}:
-            self._tell(node)
+            self._notify(node)
 
     def assume(self, pod: Pod) -> None:
         """The apiserver has just accepted this slurmd pod."""
@@ -73,7 +73,7 @@ class PodIndex:
             self._give_up(pod.key)
             self._assumed[pod.key] = (self._now(), pod)
             self._assumed_on.setdefault(node, {})[pod.key] = pod
-            self._tell(node)
+            self._notify(node)
 
     def expire(self) -> None:
         """An assumption ends after half a minute: the pod was there and is gone, or the watch is far behind."""
@@ -106,7 +106,7 @@ class PodIndex:
         return uid is not None and self._nodesets.get(uid) == pod.metadata.namespace
 
     def _give_up(self, key: Key) -> None:
-        """Assume the pod no longer, if it was."""
+        """End the assumption of a pod, if there was one."""
         _, pod = self._assumed.pop(key, (0.0, None))
         if pod is None:
             return
@@ -114,9 +114,9 @@ class PodIndex:
         del self._assumed_on[node][key]
         if not self._assumed_on[node]:
             del self._assumed_on[node]
-        self._tell(node)
+        self._notify(node)
 
-    def _tell(self, node: str) -> None:
+    def _notify(self, node: str) -> None:
         for touched in self._touched:
             touched(node)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from sunkpy.core.nodeset.marks import DrainPolicy
+from sunkpy.core.nodeset.node_mark import DrainPolicy
 from sunkpy.runtime.settings import ProcessSettings, Settings
 
 

@@ -1,4 +1,4 @@
-"""What a NodeSet says of itself: its status, its gauges, its Events. Decided in `core.nodeset.status`, written here.
+"""Writes the status, gauges and Events of a NodeSet, as `core.nodeset.status` decides.
 
 Once a second is often enough for people and dashboards, and it bounds what a burst of events costs: the apiserver a
 write and a watch event each, us the text about a thousand pods.
@@ -50,7 +50,7 @@ class StatusWriter:
         self._metrics.forget(key)
 
     async def write(self, nodeset: NodeSet, status: NodeSetStatus, notices: Iterable[Notice]) -> None:
-        """Write the status if it is another one than what stands there, then the Events."""
+        """Write the status if it differs from the one that is there, then the Events."""
         self._reported_s[nodeset.key] = self._clock()
         self._metrics.observe(nodeset, status)
         if status != nodeset.status:

@@ -1,7 +1,7 @@
-"""For each NodeSet the survey of all nodes, brought up to date by those that have changed since the last pass.
+"""For each NodeSet the survey of all nodes, updated by the nodes that have changed since the last pass.
 
 A change costs a name in a set when it comes, and one verdict when the next pass asks; a node that changes ten times in
-between is judged once. A NodeSet whose spec has changed gets a new survey, and the resync has every node judged anew,
+between is judged once. A NodeSet whose spec has changed gets a new survey. The resync judges every node again,
 in slices, so that ten thousand verdicts never keep the process from its lease, its watches and its probes.
 """
 
@@ -25,7 +25,7 @@ _SLICE = 100  # verdicts without a pause: 6 ms
 
 @dataclass
 class _Running:
-    """A survey, the nodes that it has wrong, and the slurmd pods (by uid) whose node's other offer has lasted."""
+    """A survey, the nodes to judge again, and the slurmd pods (by uid) whose node offers something else."""
 
     survey: Survey
     stale: set[str]
@@ -33,7 +33,7 @@ class _Running:
 
 
 class Surveys:
-    """One for each NodeSet that was asked for."""
+    """A survey for each NodeSet that was asked for."""
 
     def __init__(self, nodes: Informer[Node], pods: PodIndex) -> None:
         self._nodes = nodes
@@ -41,7 +41,7 @@ class Surveys:
         self._running: dict[Key, _Running] = {}
 
     def touch(self, node: str) -> None:
-        """The node, or a pod on it, is no longer as it was."""
+        """The node, or a pod on it, has changed."""
         for running in self._running.values():
             running.stale.add(node)
 
@@ -52,7 +52,7 @@ class Surveys:
                 self.touch(node.name)
 
     def touch_all(self) -> None:
-        """Judge every node anew, for what no event has told."""
+        """Judge every node again, in case an event was missed."""
         for running in self._running.values():
             running.stale |= self._all() | running.survey.judged
 

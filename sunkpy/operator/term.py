@@ -13,12 +13,11 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Handler, Informer
 from sunkpy.operator.collect import Collector
+from sunkpy.operator.cordon_cap import CordonCap
 from sunkpy.operator.create import PodCreator
 from sunkpy.operator.execute import Executor
 from sunkpy.operator.feed import follow_nodesets
-from sunkpy.operator.kept import is_heartbeat, keep_node, keep_pod
 from sunkpy.operator.loop import NodeLoop, NodeSetLoop, Wakes
-from sunkpy.operator.marks import Marks
 from sunkpy.operator.memory import Memory
 from sunkpy.operator.metrics import OperatorMetrics
 from sunkpy.operator.node_writer import NodeWriter
@@ -26,11 +25,12 @@ from sunkpy.operator.pod_index import PodIndex
 from sunkpy.operator.settings import OperatorSettings
 from sunkpy.operator.status_writer import StatusWriter
 from sunkpy.operator.surveys import Surveys
+from sunkpy.operator.trim import is_heartbeat, trim_node, trim_pod
 from sunkpy.runtime.process import Check, Process
 from sunkpy.runtime.queue import run_workers
 
 _CRD_AGAIN_S = 2.0
-_RESYNC_OF_A_NODE_S = 0.03  # looking at a node anew takes 0.15 ms: half a percent of a core, however many there are
+_RESYNC_OF_A_NODE_S = 0.03  # judging a node again takes 0.15 ms: half a percent of a core, however many there are
 
 
 class Term:
@@ -41,14 +41,14 @@ class Term:
         self._process = process
         self._settings = settings
         self._log = structlog.get_logger("operator")
-        self.pod_watch = Informer(kube, paths.ALL_PODS, Pod, keep=keep_pod)
-        self.node_watch = Informer(kube, paths.NODES, Node, keep=keep_node)
+        self.pod_watch = Informer(kube, paths.ALL_PODS, Pod, keep=trim_pod)
+        self.node_watch = Informer(kube, paths.NODES, Node, keep=trim_node)
         self._wakes = Wakes()
         self._pods = pods = PodIndex()
         memory = Memory()
         events = EventRecorder(kube, component="operator", instance=process.identity.name)
         self.surveys = surveys = Surveys(self.node_watch, pods)
-        marks = Marks(settings.slurm_drains)
+        cap = CordonCap(settings.slurm_drains)
         collector = Collector(kube, nodes=self.node_watch, pods=pods, surveys=surveys, memory=memory)
         creator = PodCreator(kube, pods=pods, memory=memory, events=events, metrics=metrics)
         self.nodeset_loop = NodeSetLoop(
@@ -58,12 +58,17 @@ class Term:
             status=StatusWriter(kube, events=events, metrics=metrics),
             memory=memory,
         )
-        self.node_loop = NodeLoop(collector, marks, NodeWriter(kube, events))
-        # In this order: who is woken by a change finds it in the indexes.
+        self.node_loop = NodeLoop(collector, cap, NodeWriter(kube, events))
+        # In this order: a key that a change wakes finds the change in the indexes.
         pods.add_handler(surveys.touch)
         for pod_changed in (pods.update, memory.pod_changed, self._wakes.pod_changed):
             self.pod_watch.add_handler(pod_changed)
-        for node_changed in (surveys.node_changed, marks.node_changed, memory.node_changed, self._wakes.node_changed):
+        for node_changed in (
+            surveys.node_changed,
+            cap.node_changed,
+            memory.node_changed,
+            self._wakes.node_changed,
+        ):
             self.node_watch.add_handler(_but_heartbeats(node_changed))
 
     async def run(self) -> None:
@@ -106,17 +111,17 @@ class Term:
             await asyncio.sleep(_CRD_AGAIN_S)
 
     def nodeset_seen(self, nodeset: NodeSet, is_gone: bool) -> None:
-        """What kopf tells."""
+        """A NodeSet that kopf reports."""
         self._pods.know(nodeset)
         self._wakes.nodeset_seen(nodeset, is_gone)
 
     async def _resync(self) -> None:
-        """Look at everything now and then, for what no event has told."""
+        """Look at everything from time to time, in case an event was missed."""
         while True:
             try:
                 listed = await self._kube.list_objects(paths.ALL_NODESETS, NodeSet, may_be_old=True)
             except errors.KubeError as error:
-                self._log.warning("resync put off", error=str(error))
+                self._log.warning("resync postponed", error=str(error))
             else:
                 self.surveys.touch_all()
                 self._wakes.resync_nodesets({nodeset.key for nodeset in listed})

@@ -7,7 +7,7 @@ A request cannot be recalled: one that was sent in time may be carried out after
 What guards against that lies in the request itself. In Kubernetes: uid and resourceVersion, a Binding that succeeds
 once. In Slurm: a job can be cancelled or updated twice; a job that was submitted late is found by the gang in its
 comment, by the sweep of the next leader or by its own Prolog; a late drain or resume is a state that the next poll sees
-and decides anew.
+and decides again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable
 Deadline = Callable[[], float]
 """The seconds that are left; 0 when there are none."""
 
-OVER = "not sent, for the lease has run out"
+OVER = "not sent: the lease has expired"
 
 
 def unlimited() -> float:

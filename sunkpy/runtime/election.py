@@ -16,8 +16,8 @@ Source of the rules: client-go's leaderelection. Clocks are never compared, only
 * From 3/4 on `remaining_s` is 0: no more writes (see `sunkpy.runtime.deadline`). Work that does not stop when it is
   cancelled is stopped by the watchdog.
 * A leader that lost its lease raises `LeadershipLost`, and the process ends: half a leader is worse than none.
-* A name that holds the lease already takes it at once, without a wait. So a name must not be borne by two processes
-  that are alive: that of a pod is not, for its container is started again only after the last one is dead.
+* A name that holds the lease already takes it at once, without a wait. So two living processes must not
+  have one name. The name of a pod is safe: its container is started again only after the previous one has ended.
 * A lease that somebody deletes counts as held until its time is over, for all who have seen it.
 """
 
@@ -75,7 +75,7 @@ class Lock(Protocol):
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """Who stands for election.
 
-    `name` is borne by one living process at a time; `address` tells where the leader can be reached.
+    `name` belongs to one living process at a time; `address` tells where the leader can be reached.
     """
 
     name: str
@@ -161,7 +161,7 @@ class Election:
                 if self._may_take(seen, age_s=self._clock() - seen_at_s) and await self._take(record):
                     return
             except LockUnavailable as error:
-                self._log.warning("cannot run for leader yet", error=str(error))
+                self._log.warning("cannot take part in the leader election yet", error=str(error))
             await asyncio.sleep(_RETRY * self._duration_s)
 
     def _may_take(self, seen: LeaseRecord | None, *, age_s: float) -> bool:

@@ -44,7 +44,11 @@ class Process:
         PlatformCollector(registry=self.registry)
         self.queue_metrics = QueueMetrics(self.registry)
         self.log = structlog.get_logger(name)
-        self._leader_gauge = Gauge("sunkpy_leader", "1 while this replica leads", registry=self.registry)
+        self._leader_gauge = Gauge(
+            "sunkpy_leader",
+            "1 while this replica leads. No 1 among the replicas of a process: nobody works",
+            registry=self.registry,
+        )
         self._ready_checks: dict[str, Check] = {}
         self.election: Election | None = None
 

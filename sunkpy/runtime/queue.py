@@ -41,9 +41,19 @@ class QueueMetrics:
 
     def __init__(self, registry: CollectorRegistry, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self._depth = Gauge("sunkpy_queue_depth", "Keys waiting", ["queue"], registry=registry)
-        self._reconciles = Counter("sunkpy_reconcile", "Reconciles by result", ["queue", "result"], registry=registry)
-        self._seconds = Histogram("sunkpy_reconcile_seconds", "Time of one reconcile", ["queue"], registry=registry)
+        self._depth = Gauge(
+            "sunkpy_queue_depth",
+            "Keys that wait. Growing: too much to do, or the other side is slow",
+            ["queue"],
+            registry=registry,
+        )
+        self._reconciles = Counter(
+            "sunkpy_reconcile",
+            "Passes, by `result`. `error`: the log has the reason",
+            ["queue", "result"],
+            registry=registry,
+        )
+        self._seconds = Histogram("sunkpy_reconcile_seconds", "Time of one pass", ["queue"], registry=registry)
 
     def reconciled(self, queue: WorkQueue[K], result: str, *, started_s: float) -> None:
         """One reconcile has ended, `ok` or `error`."""

@@ -1,4 +1,4 @@
-"""The last means against work that outlives its lease: the process ends, whatever its event loop is doing."""
+"""Ends the process when work outlives its lease, whatever its event loop is doing."""
 
 from __future__ import annotations
 

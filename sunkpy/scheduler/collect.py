@@ -1,4 +1,4 @@
-"""All that is known of one gang at this moment, as the one value that decisions read."""
+"""All that is known of one gang now, as the one value that decisions read."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import msgspec
 from sunkpy.core.gang.access import Namespace, restricted, rule_for, unknown_namespace
 from sunkpy.core.gang.gang import Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.job.job import along_switches, recall
+from sunkpy.core.gang.job.terms import takes_features
 from sunkpy.core.gang.limits import (
     are_rivals,
     avoid_nodes,
@@ -17,32 +19,29 @@ from sunkpy.core.gang.limits import (
     wants_to_be_alone,
     within_limits,
 )
-from sunkpy.core.gang.pins import eligible_pins, find_pins
-from sunkpy.core.gang.slots import plan_slots
-from sunkpy.core.gang.terms import takes_features
-from sunkpy.core.gang.view import GangView, along_switches, explain_generation
+from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes, find_named_nodes
+from sunkpy.core.gang.seating.slots import plan_slots
+from sunkpy.core.gang.snapshot import Snapshot, explain_generation
 from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import Pod, PodSpec
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.domains import Wish, in_one_domain
-from sunkpy.core.placement.eligibility import Eligibility, by_names, in_common, minus
+from sunkpy.core.placement.eligibility import Eligibility, TemplateEligibility, by_names, in_common, minus
 from sunkpy.core.placement.volumes import has_claims, within_reach
-from sunkpy.scheduler.cluster import Cluster
-from sunkpy.scheduler.entries import Allowed, GangEntry
-from sunkpy.scheduler.judgements import Judgement
 from sunkpy.scheduler.ledger import Ledger
-from sunkpy.scheduler.members import MemberIndex
+from sunkpy.scheduler.nodes.cluster import Cluster
+from sunkpy.scheduler.pods.index import PodIndex
+from sunkpy.scheduler.record import Allowed, Record
 from sunkpy.scheduler.settings import SchedulerSettings
 
 
 class Collector:
-    """Watches, polls and memory → `GangView`. No request is sent."""
+    """Watches, polls and memory → `Snapshot`. No request is sent."""
 
     def __init__(
         self,
-        *,
         cluster: Cluster,
-        members: MemberIndex,
+        members: PodIndex,
         ledger: Ledger,
         settings: SchedulerSettings,
         clock: Callable[[], float],
@@ -53,88 +52,94 @@ class Collector:
         self._ledger = ledger
         self._clock = clock
 
-    def view(self, entry: GangEntry) -> GangView:
+    def snapshot(self, record: Record) -> Snapshot:
         """The gang as it is known now."""
-        view = self.known(entry)
-        # Pods that have their nodes look for none; every prolog asks for the view.
-        has_nodes = view.is_bound or any(job.start_nodes for job in view.live_jobs)
-        is_namespace_known = self._cluster.namespace_of(entry.id.namespace) is not None
-        if not self._ledger.is_whole or not is_namespace_known:  # nor is it known whose jobs keep this one away
-            return msgspec.structs.replace(view, may_submit=False)
-        return view if has_nodes else self._with_eligibility(view, entry)
+        snapshot = self.known(record)
+        # Pods that have their nodes look for none; every prolog asks for the snapshot.
+        has_nodes = snapshot.is_bound or any(job.start_nodes for job in snapshot.live_jobs)
+        is_namespace_known = self._cluster.namespace_of(record.id.namespace) is not None
+        if (
+            not self._ledger.all_jobs_known or not is_namespace_known
+        ):  # a job of this gang, or one that keeps it away, may not be known
+            return msgspec.structs.replace(snapshot, may_submit=False)
+        return snapshot if has_nodes else self._with_eligibility(snapshot, record)
 
-    def known(self, entry: GangEntry) -> GangView:
+    def known(self, record: Record) -> Snapshot:
         """The gang as it is known now, but for where it may go."""
-        gang = self._gang(entry)
-        for job in entry.jobs.values():
-            job.recall(self._members.pods_of(entry.id))
+        gang = self._gang(record)
+        for id in record.jobs:
+            self._ledger.change_job(record, id, lambda job: recall(job, self._members.pods_of(record.id)))
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
-        view = entry.view(gang, placed=placed, now=self._clock())
+        snapshot = record.snapshot(gang, placed=placed, now=self._clock())
         if self._settings.switch_label:
-            jobs = tuple(along_switches(job, self._switch_of) for job in view.jobs)
-            view = msgspec.structs.replace(view, jobs=jobs)
-        if gang is not None and (pins := find_pins(gang, self._cluster.slurm_node_at)):
-            view = msgspec.structs.replace(view, pins=pins)
-        waits_for = self._generation_in_the_way(entry.id)
-        return msgspec.structs.replace(view, waits_for=waits_for) if waits_for else view
+            jobs = tuple(along_switches(job, self._switch_of) for job in snapshot.jobs)
+            snapshot = msgspec.structs.replace(snapshot, jobs=jobs)
+        if gang is not None and (named := find_named_nodes(gang, self._cluster.slurm_node_at)):
+            snapshot = msgspec.structs.replace(snapshot, named_nodes=named)
+        waits_for = self._generation_in_the_way(record.id)
+        return msgspec.structs.replace(snapshot, waits_for=waits_for) if waits_for else snapshot
 
-    def here(self, entry: GangEntry, node: str) -> GangView:
-        """The gang with those of its pods alone that are on a Kubernetes node.
+    def on_node(self, record: Record, node: str) -> Snapshot:
+        """The gang with only its pods on one Kubernetes node.
 
-        For whoever asks about nothing else: hooks do so from all nodes of a gang at once, and each looks at all of it.
+        The gate asks so from all nodes of a gang at once: with all pods, the time would grow with their square.
         """
-        if entry.bound_to is None or entry.allowed is None:  # under which job they are is seen by the others
-            return self.known(entry)
+        if record.bound_to is None or record.allowed is None:  # under which job they are is seen by the others
+            return self.known(record)
         bound = (*self._cluster.neighbours.sent_to(node), *self._members.on_node(node))
-        pods = {pod.uid: pod for pod in bound if self._members.find_id(pod) == entry.id}
+        pods = {pod.uid: pod for pod in bound if self._members.find_id(pod) == record.id}
         role = Role(name="here", places=len(pods), first=0, members=tuple(Member(pod=pod) for pod in pods.values()))
         placed = dict.fromkeys(pods, self._cluster.slurm_node_on(node))
-        gang = msgspec.structs.replace(entry.allowed.gang, roles=(role,))
-        return entry.view(gang, placed=placed, now=self._clock())
+        gang = msgspec.structs.replace(record.allowed.gang, roles=(role,))
+        return record.snapshot(gang, placed=placed, now=self._clock())
 
     def _switch_of(self, slurm_node: str) -> str:
         node = self._cluster.node_behind(slurm_node)
         return node.labels.get(self._settings.switch_label, "") if node is not None else ""
 
-    def judgements(self, view: GangView, entry: GangEntry) -> tuple[Judgement, ...] | None:
-        """All that was asked of the nodes for this view, just made; None when more than that decides."""
-        gang = view.gang
-        if gang is None or view.eligibility is None or view.is_fickle or view.pins or gang.one_domain or entry.refusals:
+    def decided_on(self, snapshot: Snapshot, record: Record) -> tuple[TemplateEligibility, ...] | None:
+        """Where the templates of this snapshot may run; None when more than that decides."""
+        gang = snapshot.gang
+        if (
+            gang is None
+            or snapshot.eligibility is None
+            or snapshot.depends_on_other_pods
+            or snapshot.named_nodes
+            or gang.one_domain
+            or record.refusals
+            or any(has_claims(pod.spec) for pod in gang.members)
+        ):
             return None
-        if _has_claims(gang):
-            return None
-        return tuple(self._judge(one_of_each(deciding_specs(gang), _asks)))
+        return tuple(self._eligible(one_of_each(deciding_specs(gang), _asks)))
 
-    def is_concerned(self, entry: GangEntry) -> bool:
-        """Some node has changed since a decision was made about the gang, in a way that may matter to it."""
-        judged_by = entry.judged_by
-        return judged_by is None or not all(self._cluster.still_holds(judgement) for judgement in judged_by)
+    def is_concerned(self, record: Record) -> bool:
+        """A node has changed since the last decision about the gang, in a way that may change that decision."""
+        decided_on = record.decided_on
+        return decided_on is None or not all(map(self._cluster.is_current, decided_on))
 
-    def _judge(self, specs: Iterable[PodSpec]) -> list[Judgement]:
+    def _eligible(self, specs: Iterable[PodSpec]) -> list[TemplateEligibility]:
         """Each by itself; none while Slurm's nodes have not been read."""
-        return [judgement for spec in specs if (judgement := self._cluster.judge(spec)) is not None]
+        return [found for spec in specs if (found := self._cluster.eligibility(spec)) is not None]
 
     def _generation_in_the_way(self, id: GangId) -> str:
-        """Another generation of the owner's pods that still has a job or a node, in words; empty when there is none."""
-        now = self._clock()
+        """Another generation of the owner's pods that still has a job or a node, in words; empty when none has."""
         for other in self._ledger.other_generations(id):
-            jobs = [job.view(now) for job in other.jobs.values()]
             pods = (_as_bound(other, pod) for pod in self._members.pods_of(other.id))
-            if left := explain_generation(other.id, jobs, pods):
+            if left := explain_generation(other.id, other.jobs.values(), pods):
                 return left
         return ""
 
-    def _gang(self, entry: GangEntry) -> Gang | None:
-        pods = [_as_bound(entry, pod) for pod in self._members.pods_of(entry.id)]
-        gang = self._members.assemble(entry.id, pods)
+    def _gang(self, record: Record) -> Gang | None:
+        pods = [_as_bound(record, pod) for pod in self._members.pods_of(record.id)]
+        gang = self._members.assemble(record.id, pods)
         if gang is None:
             return None
         namespace = self._cluster.namespace_of(gang.id.namespace)
-        if entry.allowed is None or entry.allowed.of is not gang or entry.allowed.namespace != namespace:
+        if record.allowed is None or record.allowed.of is not gang or record.allowed.namespace != namespace:
             limited = within_limits(gang, gpu_resources=self._settings.gpu_resources)
-            entry.allowed = Allowed(of=gang, namespace=namespace, gang=self._restricted(limited, namespace))
-        return entry.allowed.gang
+            record.allowed = Allowed(of=gang, namespace=namespace, gang=self._restricted(limited, namespace))
+        return record.allowed.gang
 
     def _restricted(self, gang: Gang, namespace: Namespace | None) -> Gang:
         if namespace is None:
@@ -142,76 +147,80 @@ class Collector:
         rule = rule_for(self._settings.access, namespace, annotated=self._settings.annotated_access)
         return restricted(gang, rule, default_partition=self._settings.default_partition)
 
-    def _with_eligibility(self, view: GangView, entry: GangEntry) -> GangView:
-        """The nodes that all may use who decide: Slurm places the job, and any member may come to any of its nodes."""
-        gang = view.gang
+    def _with_eligibility(self, snapshot: Snapshot, record: Record) -> Snapshot:
+        """The nodes that all deciding members may use: in the job that Slurm places, any member may run on any node."""
+        gang = snapshot.gang
         if gang is None or gang.never_queues:
-            return view
-        if view.pins:
-            return self._with_pins(view, gang, entry)
+            return snapshot
+        if snapshot.named_nodes:
+            return self._with_named_nodes(snapshot, gang, record)
         unlike = list(one_of_each(deciding_specs(gang), _asks))
-        common = in_common([judgement.eligibility for judgement in self._judge(unlike)])
+        common = in_common([each.eligibility for each in self._eligible(unlike)])
         reachable = self._within_reach(common, gang.first_wave) if common is not None else None
         if reachable is None:
-            return view
+            return snapshot
         # Which domain a job waits for is seen by the nodes that it excludes.
         if gang.one_domain or not takes_features(gang.options.constraint):
             reachable = by_names(reachable)
-        avoided = self._avoided(gang.first_wave, entry)
-        eligibility = entry.eligibility(minus(reachable, avoided), now=self._clock())
+        avoided = self._avoided(gang.first_wave, record)
+        eligibility = record.eligibility(minus(reachable, avoided), now=self._clock())
         if gang.one_domain and eligibility.eligible:
-            eligibility = self._in_one_domain(gang, eligibility, view, entry)
-        is_fickle = bool(avoided) or any(looks_around(spec) for spec in unlike)
-        return msgspec.structs.replace(view, eligibility=eligibility, is_fickle=is_fickle)
+            eligibility = self._in_one_domain(gang, eligibility, snapshot, record)
+        depends_on_other_pods = bool(avoided) or any(looks_around(spec) for spec in unlike)
+        return msgspec.structs.replace(snapshot, eligibility=eligibility, depends_on_other_pods=depends_on_other_pods)
 
-    def _with_pins(self, view: GangView, gang: Gang, entry: GangEntry) -> GangView:
+    def _with_named_nodes(self, snapshot: Snapshot, gang: Gang, record: Record) -> Snapshot:
         each: dict[str, Eligibility] = {}
         for pod in gang.members:
-            judgement = self._cluster.judge(pod.spec)
-            if judgement is None:
-                return view
-            where = self._within_reach(judgement.eligibility, [pod])
+            found = self._cluster.eligibility(pod.spec)
+            if found is None:
+                return snapshot
+            where = self._within_reach(found.eligibility, [pod])
             if where is None:
-                return view
-            each[pod.uid] = minus(where, self._avoided([pod], entry)) if looks_around(pod.spec) else where
-        is_fickle = any(looks_around(pod.spec) for pod in gang.members)
-        eligibility = eligible_pins(gang, view.pins, each)
-        return msgspec.structs.replace(view, eligibility=eligibility, is_fickle=is_fickle)
+                return snapshot
+            each[pod.uid] = minus(where, self._avoided([pod], record)) if looks_around(pod.spec) else where
+        depends_on_other_pods = any(looks_around(pod.spec) for pod in gang.members)
+        eligibility = eligible_named_nodes(gang, snapshot.named_nodes, each)
+        return msgspec.structs.replace(snapshot, eligibility=eligibility, depends_on_other_pods=depends_on_other_pods)
 
     def _within_reach(self, eligibility: Eligibility, pods: Sequence[Pod]) -> Eligibility | None:
-        """Those from which the pods' volumes can be had; None while that is not known."""
+        """The nodes from which the pods' volumes can be reached; None while that is not known."""
         pods = [pod for pod in pods if has_claims(pod.spec)]
         storage = self._cluster.volumes.storage
         if not pods:
             return eligibility
-        return within_reach(eligibility, pods, self._cluster.all_candidates(), storage) if storage is not None else None
+        return (
+            within_reach(eligibility, pods, self._cluster.candidates.lasting(), storage)
+            if storage is not None
+            else None
+        )
 
-    def _avoided(self, pods: Sequence[Pod], entry: GangEntry) -> dict[str, str]:
+    def _avoided(self, pods: Sequence[Pod], record: Record) -> dict[str, str]:
         """Slurm nodes where pods of others keep one of these away, or are missing."""
-        avoided = avoid_nodes(pods, self._cluster.surroundings(), but=entry.members)
+        avoided = avoid_nodes(pods, self._cluster.surroundings(), but=record.members)
         return {self._cluster.slurm_node_on(node): why for node, why in avoided.items()}
 
-    def _in_one_domain(self, gang: Gang, eligibility: Eligibility, view: GangView, entry: GangEntry) -> Eligibility:
+    def _in_one_domain(self, gang: Gang, eligibility: Eligibility, snapshot: Snapshot, record: Record) -> Eligibility:
         try:
             slots = plan_slots(gang, eligibility)
-        except BadQuantity:  # of a pod that is not there yet; told when the job is planned
+        except BadQuantity:  # of a pod that does not exist yet; said when the job is planned
             return eligibility
-        job = next(iter(view.live_jobs), None)
+        job = next(iter(snapshot.live_jobs), None)
         wish = Wish(
             label=gang.one_domain,
             slots=slots.count,
             needs=slots.needs,
             apart=gang.one_per_node,
-            excluded=frozenset(job.excluded if job is not None else ()),
-            refused=entry.refusals,
+            excluded=frozenset(job.slurm.excluded_nodes if job is not None else ()),
+            refused=record.refusals,
             alone=wants_to_be_alone(gang.members, gang.one_domain),
-            rivals=self._excluded_by_rivals(gang, entry),
+            rivals=self._excluded_by_rivals(gang, record),
         )
-        return in_one_domain(eligibility, self._cluster.candidates(), wish)
+        return in_one_domain(eligibility, self._cluster.candidates.now(), wish)
 
-    def _excluded_by_rivals(self, gang: Gang, entry: GangEntry) -> set[tuple[str, ...]]:
-        """The nodes that the jobs of others exclude which must not share a domain with this gang."""
-        others = (other for other in self._ledger.excluding() if other is not entry)
+    def _excluded_by_rivals(self, gang: Gang, record: Record) -> set[tuple[str, ...]]:
+        """The nodes that are excluded by the jobs of gangs which must not share a domain with this one."""
+        others = (other for other in self._ledger.excluding() if other is not record)
         return {
             other.excluded
             for other in others
@@ -219,12 +228,8 @@ class Collector:
         }
 
 
-def _has_claims(gang: Gang) -> bool:
-    return any(has_claims(pod.spec) for pod in gang.members)
-
-
-def _as_bound(entry: GangEntry, pod: Pod) -> Pod:
-    member = entry.members.get(pod.uid)
+def _as_bound(record: Record, pod: Pod) -> Pod:
+    member = record.members.get(pod.uid)
     return member.as_bound(pod) if member is not None else pod
 
 

@@ -2,175 +2,171 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.model import hostlist
+from sunkpy.core.gang.job.job import Job, is_news
 from sunkpy.core.model.states import JobId, SlurmJob
-from sunkpy.runtime.queue import Urgency
-from sunkpy.scheduler.due_jobs import DueJobs
-from sunkpy.scheduler.entries import GangEntry, JobEntry
-
-_A_TURN = 250
+from sunkpy.runtime.queue import Urgency, WorkQueue
+from sunkpy.runtime.turns import in_turns
+from sunkpy.scheduler.jobs.due import DueJobs
+from sunkpy.scheduler.record import Record
 
 
 class Ledger:
-    """The entries of one leader; `clock` is monotonic, in seconds. `due`: the jobs that are to be read in full.
+    """The records of one leader; `clock` is monotonic, in seconds. `due`: the jobs that are to be read in full.
 
-    `on_lost` is called with the gang whose job's number is another gang's now.
+    `queue`: the gangs to look at in a pass.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self.on_lost: Callable[[GangId], None] = lambda _: None
-        self._gangs: dict[GangId, GangEntry] = {}
+        self.queue: WorkQueue[GangId] = WorkQueue("gangs", urgency=self.urgency)
+        self._gangs: dict[GangId, Record] = {}
         self._by_job: dict[JobId, GangId] = {}
         self._generations: dict[GangId, set[GangId]] = {}
         self._excluding: dict[GangId, None] = {}
-        self.due = DueJobs(self._gang_with)
-        self.is_whole = False
+        self.due = DueJobs(self.by_job)
+        self.all_jobs_known = False
         """All jobs of gangs are known: before that, none is submitted."""
 
-    def __iter__(self) -> Iterator[GangEntry]:
+    def __iter__(self) -> Iterator[Record]:
         return iter(tuple(self._gangs.values()))
 
     def __len__(self) -> int:
         return len(self._gangs)
 
-    def get(self, id: GangId | None) -> GangEntry | None:
+    def get(self, id: GangId | None) -> Record | None:
         """The gang, if it is known."""
         return self._gangs.get(id) if id is not None else None
 
-    def ensure(self, id: GangId) -> GangEntry:
+    def ensure(self, id: GangId) -> Record:
         """The gang, made known if it was not."""
         if id not in self._gangs:
-            self._gangs[id] = GangEntry(id=id, seen_at=self._clock())
+            self._gangs[id] = Record(id=id, seen_at=self._clock())
             self._generations.setdefault(_any_generation(id), set()).add(id)
         return self._gangs[id]
 
     def urgency(self, id: GangId) -> Urgency:
         """Whether the gang goes before others."""
-        entry = self._gangs.get(id)
-        return entry.urgency if entry is not None else Urgency.NONE
+        record = self._gangs.get(id)
+        return record.urgency if record is not None else Urgency.NONE
 
-    def by_job(self, job: JobId) -> GangEntry | None:
+    def by_job(self, job: JobId) -> Record | None:
         """The gang of a job, if the job is known."""
         id = self._by_job.get(job)
         return self._gangs.get(id) if id else None
 
-    def job_under(self, id: GangId | None) -> JobId | None:
-        """The job under which the pods of a gang were bound, if it is known."""
-        entry = self.get(id)
-        return entry.bound_to if entry is not None else None
-
-    def adopt_job(self, entry: GangEntry, job: SlurmJob) -> JobEntry:
+    def adopt_job(self, record: Record, job: SlurmJob) -> None:
         """A job that Slurm had some time ago, made known as one of the gang's: how it is now, the next poll tells."""
-        adopted = self.add_job(entry, job.id, user=job.user, excluded=job.excluded_nodes, required=job.required_nodes)
-        adopted.is_allocation = not job.is_batch
-        return adopted
+        known = SlurmJob(
+            id=job.id,
+            user=job.user,
+            is_batch=job.is_batch,
+            excluded_nodes=job.excluded_nodes,
+            required_nodes=job.required_nodes,
+        )
+        self.add_job(record, known)
 
-    def take_job(self, entry: GangEntry, job: SlurmJob, *, asked_at: float) -> JobEntry:
+    def take_job(self, record: Record, job: SlurmJob, *, asked_at: float) -> None:
         """A job of which Slurm has just told, made known as one of the gang's, as it was then."""
-        adopted = self.add_job(entry, job.id, user=job.user)
-        adopted.read(job, nodes=tuple(hostlist.expand(job.nodes)), at=max(asked_at, adopted.known_at))
-        return adopted
+        self.add_job(record, SlurmJob(id=job.id, user=job.user))
+        self.change_job(record, job.id, lambda known: known.read(job, at=max(asked_at, known.known_at)))
 
-    def add_job(
-        self, entry: GangEntry, job: JobId, *, user: str, excluded: Iterable[str] = (), required: Iterable[str] = ()
-    ) -> JobEntry:
-        """The job, made known as one of the gang's; `user` is whose it is."""
-        owner = self.by_job(job)
-        if owner is not None and owner is not entry:
+    def add_job(self, record: Record, job: SlurmJob) -> None:
+        """The job, made known as one of the gang's with what is known of it so far."""
+        owner = self.by_job(job.id)
+        if owner is not None and owner is not record:
             # Slurm began to count anew: the comment says whose job it is now.
-            owner.jobs.pop(job, None)
-            self.on_lost(owner.id)
-        self._by_job[job] = entry.id
-        if job not in entry.jobs:
-            entry.jobs[job] = JobEntry(
-                id=job,
-                known_at=self._clock(),
-                user=user,
-                excluded=tuple(excluded),
-                required=tuple(required),
-                on_change=self._job_changed,
-            )
-            self._job_changed(entry.jobs[job])
-        return entry.jobs[job]
+            owner.jobs.pop(job.id, None)
+            self.queue.add(owner.id)
+        self._by_job[job.id] = record.id
+        if job.id not in record.jobs:
+            self._put(record, None, Job(slurm=job, known_at=self._clock()))
 
-    def _job_changed(self, job: JobEntry) -> None:
+    def change_job(self, record: Record, id: JobId, change: Callable[[Job], Job]) -> bool:
+        """Change a job, if it is known still; whether a decision may be another one now."""
+        known = record.jobs.get(id)
+        return known is not None and self._put(record, known, change(known))
+
+    def _put(self, record: Record, known: Job | None, job: Job) -> bool:
+        """In the place of what was known; whether a decision may be another one now."""
+        if job is known:
+            return False
+        record.jobs[job.id] = job
         self.due.file(job)
-        if job.excluded and (entry := self._gang_with(job)) is not None:
-            self._excluding[entry.id] = None
+        if job.slurm.excluded_nodes:
+            self._excluding[record.id] = None
+        return known is None or is_news(job, known)
 
-    def _gang_with(self, job: JobEntry) -> GangEntry | None:
-        entry = self.by_job(job.id)
-        return entry if entry is not None and entry.jobs.get(job.id) is job else None
-
-    def drop_job(self, entry: GangEntry, job: JobId) -> None:
+    def drop_job(self, record: Record, job: JobId) -> None:
         """Forget a job that has ended."""
-        entry.jobs.pop(job, None)
-        if self._by_job.get(job) == entry.id:
+        record.jobs.pop(job, None)
+        if self._by_job.get(job) == record.id:
             del self._by_job[job]
+            self.due.forget(job)
 
-    def forget(self, entry: GangEntry) -> None:
+    def forget(self, record: Record) -> None:
         """Forget a gang and its jobs, and wake whoever waits for it."""
-        for job in tuple(entry.jobs):
-            self.drop_job(entry, job)
-        self._gangs.pop(entry.id, None)
-        self._excluding.pop(entry.id, None)
-        siblings = self._generations.get(_any_generation(entry.id), set())
-        siblings.discard(entry.id)
+        for job in tuple(record.jobs):
+            self.drop_job(record, job)
+        self._gangs.pop(record.id, None)
+        self._excluding.pop(record.id, None)
+        siblings = self._generations.get(_any_generation(record.id), set())
+        siblings.discard(record.id)
         if not siblings:
-            self._generations.pop(_any_generation(entry.id), None)
-        entry.fire()
+            self._generations.pop(_any_generation(record.id), None)
+        record.fire()
 
-    def other_generations(self, id: GangId) -> list[GangEntry]:
+    def other_generations(self, id: GangId) -> list[Record]:
         """The gangs of the same owner and unit, before or after this one, that are known."""
         others = self._generations.get(_any_generation(id), set()) - {id}
         return [self._gangs[other] for other in sorted(others, key=lambda other: other.generation)]
 
-    def note_sending(self, entry: GangEntry, excluded: tuple[str, ...]) -> None:
+    def note_sending(self, record: Record, excluded: tuple[str, ...]) -> None:
         """A job that excludes these nodes is about to be submitted for the gang."""
-        entry.sending = excluded
+        record.sending = excluded
         if excluded:
-            self._excluding[entry.id] = None
+            self._excluding[record.id] = None
 
-    def excluding(self) -> Iterator[GangEntry]:
-        """The gangs that exclude nodes (`GangEntry.excluded`), without a look at all others."""
+    def excluding(self) -> Iterator[Record]:
+        """The gangs that exclude nodes (`Record.excluded`), without a look at all others."""
         for id in tuple(self._excluding):
-            entry = self._gangs.get(id)
-            if entry is not None and entry.excluded:
-                yield entry
-            elif entry is None or not any(job.excluded for job in entry.jobs.values()):
+            record = self._gangs.get(id)
+            if record is not None and record.excluded:
+                yield record
+            elif record is None or not any(job.slurm.excluded_nodes for job in record.jobs.values()):
                 del self._excluding[id]
 
-    def forgive_silence(self) -> list[GangEntry]:
+    def forgive_silence(self) -> list[Record]:
         """Slurm answers again: the gangs whose last submit was not answered may try at once."""
-        waiting = [entry for entry in self if entry.uncertain_since is not None]
-        for entry in waiting:
-            entry.forgive()
+        waiting = [record for record in self if record.uncertain_since is not None]
+        for record in waiting:
+            record.forgive()
         return waiting
+
+    def observe_job(self, record: Record, id: JobId, state: frozenset[str] | None, *, asked_at: float) -> bool:
+        """As `change_job`, with what Slurm says of the state; None: it does not know the job."""
+        return self.change_job(record, id, lambda job: job.observed(state, asked_at=asked_at))
 
     async def observe(
         self, states: Mapping[JobId, frozenset[str]], *, asked_at: float, is_early: bool = False
-    ) -> list[GangEntry]:
+    ) -> list[Record]:
         """Take in the states of all jobs that Slurm knows; the gangs for which something changed.
 
-        One that comes early after another says nothing new of jobs that it does not name. A part of them at a time: of
-        tens of thousands, others have a turn in between.
+        One that comes early after another says nothing new of jobs that it does not name.
         """
         changed = []
-        for number, entry in enumerate(self):
-            if number % _A_TURN == 0:
-                await asyncio.sleep(0)
-            jobs = [job for job in entry.jobs.values() if not is_early or job.id in states]
-            news = [job.observe(states.get(job.id), asked_at=asked_at) for job in jobs]
-            if any(news):
-                changed.append(entry)
+        async for record in in_turns(self):
+            has_news = False
+            for id, known in record.jobs.items():
+                if not is_early or id in states:
+                    has_news |= self._put(record, known, known.observed(states.get(id), asked_at=asked_at))
+            if has_news:
+                changed.append(record)
         return changed
 
 

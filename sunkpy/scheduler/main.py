@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sunkpy.core.gang.families import volcano, with_workloads
+from sunkpy.core.gang.families import with_workloads
 from sunkpy.kube.client import Kube
 from sunkpy.kube.lease import KubeLease
 from sunkpy.runtime.process import Process, run, serve_app
 from sunkpy.runtime.settings import load
-from sunkpy.scheduler.hook_server import HookServer, other_leader
+from sunkpy.scheduler.hooks.server import HookServer, other_leader
 from sunkpy.scheduler.metrics import SchedulerMetrics
-from sunkpy.scheduler.pod_groups import PhaseRule
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.scheduler.term import Term
 from sunkpy.slurm import PrometheusRecorder, Slurm
-
-_PHASES = PhaseRule(
-    kind=volcano.POD_GROUP,
-    annotation=volcano.GROUP_NAME,
-    names_scheduler=volcano.names_scheduler,
-    phase_wanted=lambda group, bound: volcano.phase_wanted(group, bound=bound),
-)
 
 
 def main(config_path: Path) -> None:
@@ -58,8 +50,7 @@ async def _body(process: Process, settings: SchedulerSettings) -> None:
                     process=process,
                     metrics=metrics,
                     families=families,
-                    phases=_PHASES,
-                ).run(server),
+                ).run(server.answer_by),
             )
     finally:
         await runner.cleanup()

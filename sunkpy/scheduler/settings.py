@@ -9,7 +9,8 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.gang.access import ANY, Rule
 from sunkpy.core.gang.families.generic import WorkloadRule
-from sunkpy.core.gang.options import is_user
+from sunkpy.core.gang.job.options import is_user
+from sunkpy.kube.kinds import KIND_TIMES, KindTimes
 from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings
 
 _FREEING_S: Final = 30.0
@@ -35,9 +36,9 @@ class HooksSettings(Settings, frozen=True, kw_only=True):
             raise ValueError(f"epilogTimeoutSeconds: no pod ends within {epilog_s:g} s: set 2 at least")
         if not 0 <= longest <= self._most_s:
             raise ValueError(
-                f"longestGraceSeconds: {longest} is too long, for the epilog gives up after {epilog_s:g} s, and a pod "
-                f"takes longer to be gone than to end: set {self._most_s} at most, or epilogTimeoutSeconds to "
-                f"{longest + _FREEING_S:.0f} at least"
+                f"longestGraceSeconds: {longest} is too long: the epilog gives up after {epilog_s:g} s, and the "
+                f"kubelet needs time to remove a pod. Set at most {self._most_s}, or epilogTimeoutSeconds to at least "
+                f"{longest + _FREEING_S:.0f}"
             )
 
     @property
@@ -48,6 +49,53 @@ class HooksSettings(Settings, frozen=True, kw_only=True):
     @property
     def _most_s(self) -> int:
         return int(self.epilog_timeout_seconds - min(_FREEING_S, self.epilog_timeout_seconds / 2))
+
+
+class Times(Settings, frozen=True, kw_only=True):
+    """How long parts of the scheduler wait, in seconds. No chart sets these.
+
+    * `kinds`: of the kinds of owners; `kinds_dropped_each_s`: how often those go that nobody needs any more.
+    * `owner_patience_s`: a pod may be seen before its owner, through another watch: then the owner is asked for.
+    * `unidentified_told_after_s`: a pod whose gang is not known gets a condition that says why.
+    * `displace_after_s`, `gate_again_s`: at the gate pods have so long for a replacement; how often it looks again.
+    * `resume_again_s`: a suspended owner is looked at again while its pods are there.
+    * `admission_patience_s`: a pod that the kubelet would not admit now is refused.
+    * `teardown_s`: what a kubelet takes, beyond the grace period, to free what a pod deleted by force held.
+    * `evict_again_s`, `hand_over_again_s`: an eviction is repeated; a gang that hands nodes over is looked at again.
+    * `refused_again_s`: a pod that its node refused is tried again.
+    * `other_pods_again_s`: a gang whose pods depend on other pods is looked at again.
+    * `recheck_spread_s`, `recheck_turn_s`: nodes change in groups; gangs are rechecked for so long at a time.
+    * `occupancy_each_s`, `nodes_each_s`: how often all pods are listed, and all Slurm nodes.
+    * `noted_after_s`: a waiting pod gets the annotations of its job; most are bound before.
+    * `late_submit_s`: Slurm may still make a job whose submit it did not answer.
+    * `allocation_refused_s`: no allocation is asked for in a partition that has just refused one.
+    * `young_s`: slurmctld looks at what was submitted within the second; so long jobs are polled more often.
+    """
+
+    kinds: KindTimes = KIND_TIMES
+    kinds_dropped_each_s: float = 60.0
+    owner_patience_s: float = 1.0
+    unidentified_told_after_s: float = 3.0
+    displace_after_s: float = 10.0
+    gate_again_s: float = 1.0
+    resume_again_s: float = 1.0
+    admission_patience_s: float = 30.0
+    teardown_s: float = 10.0
+    evict_again_s: float = 5.0
+    hand_over_again_s: float = 5.0
+    refused_again_s: float = 5.0
+    other_pods_again_s: float = 5.0
+    recheck_spread_s: float = 0.5
+    recheck_turn_s: float = 0.01
+    occupancy_each_s: float = 60.0
+    nodes_each_s: float = 6.0
+    noted_after_s: float = 5.0
+    late_submit_s: float = 2.0
+    allocation_refused_s: float = 10.0
+    young_s: float = 2.0
+
+
+TIMES: Final = Times()
 
 
 class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
@@ -76,6 +124,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     immediate_allocation: bool = True
     switch_label: str = ""
     hooks: HooksSettings = HooksSettings()
+    times: Times = TIMES
 
     def __post_init__(self) -> None:
         workloads = [rule.name for rule in self.workloads]

@@ -1,6 +1,7 @@
-"""One term of leadership: the parts are made, what is there is adopted, then watched, polled and reconciled.
+"""One term of leadership: the parts are made, what is there is taken over, then watched, polled and reconciled.
 
-Nothing outlives the term but the metrics: the next leader finds all it needs on pods and jobs.
+Parts are made bottom-up: each takes those that were made before it, and registers with those whose changes it has to
+hear of. Only the metrics outlive the term: the next leader finds all it needs on pods and jobs.
 """
 
 from __future__ import annotations
@@ -10,52 +11,59 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.families import FAMILIES, Families
-from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.owners import kinds_read
-from sunkpy.core.gang.request import Policy
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId
 from sunkpy.kube.client import Kube
+from sunkpy.kube.events import EventRecorder
 from sunkpy.runtime.process import Process
-from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
-from sunkpy.scheduler.adopt import Adoption
-from sunkpy.scheduler.bind import Binder
-from sunkpy.scheduler.claims import Claims
-from sunkpy.scheduler.cluster import Cluster
+from sunkpy.runtime.queue import run_workers
 from sunkpy.scheduler.collect import Collector
+from sunkpy.scheduler.events.outbox import Outbox
+from sunkpy.scheduler.events.unreadable import UnreadableObjects
 from sunkpy.scheduler.execute import Executor
-from sunkpy.scheduler.gate import Gate
-from sunkpy.scheduler.hook_server import HookServer
-from sunkpy.scheduler.hooks import Hooks
-from sunkpy.scheduler.job_poll import JobPoller
-from sunkpy.scheduler.job_search import JobSearch
+from sunkpy.scheduler.hooks.answers import Hooks
+from sunkpy.scheduler.hooks.gate import Gate
+from sunkpy.scheduler.hooks.node_auth import NodeAuth
+from sunkpy.scheduler.hooks.proof import HookProof
+from sunkpy.scheduler.jobs.end_causes import EndCauses
+from sunkpy.scheduler.jobs.poll import JobPoller
+from sunkpy.scheduler.jobs.search import JobSearch
+from sunkpy.scheduler.jobs.writer import JobWriter
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.loop import GangLoop
-from sunkpy.scheduler.members import MemberIndex
-from sunkpy.scheduler.membership import Membership
 from sunkpy.scheduler.metrics import SchedulerMetrics
-from sunkpy.scheduler.node_auth import NodeAuth
-from sunkpy.scheduler.noted_jobs import noted_job
-from sunkpy.scheduler.notices import Notices
-from sunkpy.scheduler.oddities import Oddities
-from sunkpy.scheduler.owner_watch import OwnerWatches
-from sunkpy.scheduler.owners import Owners
-from sunkpy.scheduler.pod_groups import PhaseRule, PodGroups
-from sunkpy.scheduler.recognition import Recognition
+from sunkpy.scheduler.nodes.cluster import Cluster
+from sunkpy.scheduler.nodes.recheck import recheck
+from sunkpy.scheduler.owners.index import Owners
+from sunkpy.scheduler.owners.pod_groups import PodGroups
+from sunkpy.scheduler.owners.suspensions import Suspensions
+from sunkpy.scheduler.owners.watch import OwnerWatches
+from sunkpy.scheduler.pods.bind import Binder
+from sunkpy.scheduler.pods.evict import Evictor
+from sunkpy.scheduler.pods.index import PodIndex
+from sunkpy.scheduler.pods.recognition import Recognition
+from sunkpy.scheduler.pods.unidentified import Unidentified
+from sunkpy.scheduler.pods.vanished import Vanished
+from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.scheduler.settings import SchedulerSettings
-from sunkpy.scheduler.submit import JobWriter
-from sunkpy.scheduler.suspensions import Suspensions
+from sunkpy.scheduler.takeover import Takeover
+from sunkpy.scheduler.wake import Wake
 from sunkpy.slurm import NodeCache, Slurm
 
 _WORKERS = 16
 _ONLY_URGENT = 8
-_NODES_EACH_S = 6.0
-"""Which nodes there are and how large; a slurmd pod that registers or leaves is looked for at once."""
+"""Evictions, bindings and ends never wait behind the submits of pods that come by the thousand."""
+
+Answering = Callable[[Hooks | None], None]
+"""Called with the hooks of a leader from when they can be answered, and with None when it leads no more."""
 
 
 class Term:
-    """Made anew for each term. `families` are the workloads that are known, `phases` the pod groups whose phase the
-    scheduler keeps, if any; `clock` is monotonic, in seconds.
-    """
+    """Made for each term. `families` are the workloads that are known; `clock` is monotonic, in seconds."""
 
     def __init__(
         self,
@@ -66,197 +74,180 @@ class Term:
         process: Process,
         metrics: SchedulerMetrics,
         families: Families = FAMILIES,
-        phases: PhaseRule | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kube, self._slurm = kube, slurm
-        self._settings, self._process = settings, process
-        self._metrics, self._clock = metrics, clock
+        self._settings, self._metrics, self._clock = settings, metrics, clock
+        self._queues = process.queue_metrics
         self._ledger = Ledger(clock)
-        self._queue: WorkQueue[GangId] = WorkQueue("gangs", urgency=self._ledger.urgency)
-        self._ledger.on_lost = self._queue.add
-        self._search = JobSearch(slurm, user=settings.slurm.user, ledger=self._ledger, clock=clock)
-        self._slurm_nodes = NodeCache(slurm, poll_s=_NODES_EACH_S)
-        self._notices = Notices(
-            kube, slurm, instance=process.identity.name, find=lambda key: self._cluster.pods.get(*key), clock=clock
-        )
-        self._pods = self._notices.pods
-        self._oddities = Oddities(pods=self._pods, metrics=metrics)
-        self._cluster = self._make_cluster()
-        self._answered_at = clock()
-        self._slurm_nodes.add_listener(self._slurm_answered)
-        self._watches = self._make_watches(families)
-        self._members = self._make_members(families)
-        self._pod_groups = self._make_pod_groups(phases) if phases is not None else None
-        self._collector = Collector(
-            cluster=self._cluster, members=self._members, ledger=self._ledger, settings=settings, clock=clock
-        )
-        self._adoption = self._make_adoption()
-        self._loop = self._make_loop()
-        self._poller = self._make_poller()
-        self._hooks = self._make_hooks()
+        self._wake = Wake(self._ledger)
+        self._events = EventRecorder(kube, component="scheduler", instance=process.identity.name)
+        self._writer = PodWriter(kube)
+        self._unreadable = UnreadableObjects(events=self._events, metrics=metrics)
+        self._causes = EndCauses(slurm)
+        self._watch_cluster(families)
+        self._group_pods(families)
+        self._follow_jobs()
+        self._decide()
+        self._answer_hooks()
 
-    def _make_cluster(self) -> Cluster:
-        return Cluster(
-            self._kube,
+    def _watch_cluster(self, families: Families) -> None:
+        """Nodes, pods, and what stands above pods."""
+        kube, settings, on_unreadable = self._kube, self._settings, self._unreadable.note
+        self._slurm_nodes = NodeCache(self._slurm, poll_s=settings.times.nodes_each_s)
+        self._cluster = Cluster(
+            kube,
             self._slurm_nodes,
-            self._settings,
-            on_nodes=lambda: self._loop.nodes_changed(),
-            on_namespace=lambda name: self._loop.namespace_changed(name),
-            note_odd=self._oddities.note,
+            settings,
+            on_nodes=self._wake.nodes_changed,
+            on_namespace=self._wake.namespace_changed,
+            on_unreadable=on_unreadable,
         )
-
-    def _make_watches(self, families: Families) -> OwnerWatches:
-        return OwnerWatches(
-            self._kube,
+        pods = self._cluster.pods
+        self._outbox = Outbox(
+            events=self._events,
+            pods=self._writer,
+            causes=self._causes,
+            find=lambda key: pods.get(*key),
+            clock=self._clock,
+            noted_after_s=settings.times.noted_after_s,
+        )
+        self._watches = OwnerWatches(
+            kube,
             reads=kinds_read(families),
-            pods=self._cluster.pods,
+            pods=pods,
             clock=self._clock,
-            note_odd=self._oddities.note,
-            metrics=self._process.queue_metrics,
+            on_unreadable=on_unreadable,
+            metrics=self._queues,
+            times=settings.times,
         )
+        schedulers = settings.scheduler_names
+        self._pod_groups = PodGroups(kube, watches=self._watches, pods=pods, schedulers=schedulers)
 
-    def _make_loop(self) -> GangLoop:
-        binder = Binder(cluster=self._cluster, notices=self._notices, metrics=self._metrics, clock=self._clock)
-        jobs = JobWriter(
-            slurm=self._slurm,
-            user=self._settings.slurm.user,
-            search=self._search,
-            ledger=self._ledger,
-            queue=self._queue,
-            metrics=self._metrics,
-            clock=self._clock,
-            on_submitted=lambda: self._poller.hurry(),
-        )
-        executor = Executor(
-            cluster=self._cluster,
-            members=self._members,
-            jobs=jobs,
-            binder=binder,
-            suspensions=self._suspensions,
-            notices=self._notices,
-            metrics=self._metrics,
-            clock=self._clock,
-        )
-        return GangLoop(
-            adoption=self._adoption,
-            collector=self._collector,
-            executor=executor,
-            binder=binder,
-            pods=self._pods,
-            members=self._members,
-            ledger=self._ledger,
-            queue=self._queue,
-            policy=_policy(self._settings),
-            metrics=self._metrics,
-            clock=self._clock,
-        )
-
-    def _make_gate(self) -> Gate:
-        return Gate(
-            slurm=self._slurm,
-            claims=Claims(slurm=self._slurm, user=self._settings.slurm.user, ledger=self._ledger, clock=self._clock),
-            adoption=self._adoption,
-            collector=self._collector,
-            members=self._members,
-            ledger=self._ledger,
-            queue=self._queue,
-            vanished=self._cluster.vanished,
-            clock=self._clock,
-        )
-
-    def _make_hooks(self) -> Hooks:
-        return Hooks(
-            auth=NodeAuth(self._kube, self._cluster, audience=self._settings.hooks.audience),
-            adoption=self._adoption,
-            gate=self._make_gate(),
-            pods=self._pods,
-            ledger=self._ledger,
-            queue=self._queue,
-            collector=self._collector,
-            members=self._members,
-            metrics=self._metrics,
-            clock=self._clock,
-        )
-
-    def _make_members(self, families: Families) -> MemberIndex:
+    def _group_pods(self, families: Families) -> None:
+        """Which pod is of which gang."""
         owners = Owners(self._watches, families)
-        recognition = Recognition(families, owners=owners, note_odd=self._oddities.note)
-        self._membership = Membership(recognition=recognition, pods=self._pods, ledger=self._ledger, queue=self._queue)
-        members = MemberIndex(recognition, owners=owners, listener=self._membership, clock=self._clock)
-        members.add_handler(partial(self._membership.pod_changed, members))
-        self._cluster.pods.add_handler(members.update)
-        self._cluster.vanished.job_of = lambda pod: self._ledger.job_under(members.find_id(pod)) or noted_job(pod)
+        recognition = Recognition(families, owners=owners, on_unreadable=self._unreadable.note)
+        self._members = PodIndex(recognition, owners=owners, wake=self._wake, clock=self._clock)
+        self._vanished = Vanished(job_of=self._job_of, teardown_s=self._settings.times.teardown_s)
+        self._cluster.pods.add_handler(self._vanished.update)  # before the index forgets whose a pod was
+        self._cluster.pods.add_handler(self._members.update)
+        members = self._members
+        self._unidentified = Unidentified(
+            members.unidentified,
+            id_of=members.find_id,
+            recognition=recognition,
+            pods=self._writer,
+            outbox=self._outbox,
+            told_after_s=self._settings.times.unidentified_told_after_s,
+        )
+        members.add_listener(self._unidentified.add)
+        members.add_handler(self._unidentified.pod_changed)
         self._suspensions = Suspensions(
             self._kube,
             kinds=kinds_read(families),
             watches=self._watches,
-            has_pods=members.has_living,
+            has_pods=self._members.has_living,
             scheduler=self._settings.scheduler_name,
-        )
-        return members
-
-    def _make_pod_groups(self, rule: PhaseRule) -> PodGroups:
-        schedulers, pods = self._settings.scheduler_names, self._cluster.pods
-        return PodGroups(self._kube, rule, watches=self._watches, pods=pods, schedulers=schedulers)
-
-    async def run(self, server: HookServer) -> None:
-        """Work until cancelled. Of jobs nothing is read before hooks are answered: see `sunkpy.scheduler.adopt`."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._cluster.run())
-                group.create_task(self._watches.run())
-                group.create_task(self._oddities.run(self._process.queue_metrics))
-                await self._cluster.synced()
-                await self._members.wait_for_owners()
-                await self._adoption.introduce(self._loop.pod_changed)
-                group.create_task(self._membership.run(self._members, self._process.queue_metrics))
-                if self._settings.suspend_owners:
-                    group.create_task(self._suspensions.run(self._process.queue_metrics))
-                if self._pod_groups is not None:
-                    group.create_task(self._pod_groups.run(self._process.queue_metrics))
-                server.hooks = self._hooks
-                group.create_task(self._notices.run(self._process.queue_metrics))
-                group.create_task(self._poller.run())
-                sweep_s = self._settings.sweep_seconds
-                group.create_task(self._adoption.run(sweep_s=sweep_s, metrics=self._process.queue_metrics))
-                group.create_task(_work(self._queue, self._loop, self._process.queue_metrics))
-        finally:
-            server.hooks = None
-
-    def _make_adoption(self) -> Adoption:
-        return Adoption(
-            search=self._search,
-            collector=self._collector,
-            cluster=self._cluster,
-            members=self._members,
-            ledger=self._ledger,
-            queue=self._queue,
-            clock=self._clock,
+            again_s=self._settings.times.resume_again_s,
         )
 
-    def _make_poller(self) -> JobPoller:
-        return JobPoller(
+    def _job_of(self, pod: Pod) -> JobId | None:
+        record = self._ledger.get(self._members.find_id(pod))
+        return (record.bound_to if record is not None else None) or noted_job(pod)
+
+    def _follow_jobs(self) -> None:
+        """What Slurm says of our jobs."""
+        user, clock = self._settings.slurm.user, self._clock
+        self._search = JobSearch(self._slurm, user=user, ledger=self._ledger, clock=clock)
+        self._poller = JobPoller(
             self._slurm,
             self._ledger,
             self._metrics,
-            user=self._settings.slurm.user,
+            user=user,
             poll_s=self._settings.poll_seconds,
-            clock=self._clock,
-            on_change=self._loop.gang_changed,
-            on_states=self._notices.causes.saw,
+            clock=clock,
+            on_states=self._causes.saw,
+            young_s=self._settings.times.young_s,
         )
+        self._slurm_nodes.add_listener(self._slurm_answered)
 
     def _slurm_answered(self, _: frozenset[str]) -> None:
         if self._slurm_nodes.problem is not None:  # the reads before this one failed
-            self._search.slurm_was_away(since=self._answered_at)
-            self._loop.slurm_answers_again()
-        self._answered_at = self._clock()
+            self._wake.slurm_answers_again()
 
+    def _decide(self) -> None:
+        """From what is known to what is done."""
+        ledger, cluster, members, outbox = self._ledger, self._cluster, self._members, self._outbox
+        settings, metrics, clock = self._settings, self._metrics, self._clock
+        self._collector = Collector(cluster, members, ledger, settings, clock)
+        self._takeover = Takeover(
+            search=self._search,
+            cluster=cluster,
+            members=members,
+            ledger=ledger,
+            clock=clock,
+        )
+        jobs = JobWriter(
+            slurm=self._slurm,
+            user=settings.slurm.user,
+            search=self._search,
+            ledger=ledger,
+            metrics=metrics,
+            clock=clock,
+            on_submitted=self._poller.hurry,
+            times=settings.times,
+        )
+        pods, times = self._writer, settings.times
+        binder = Binder(cluster, pods, outbox, metrics, clock, times.admission_patience_s)
+        evictor = Evictor(cluster, pods, self._causes, self._suspensions, outbox, metrics, clock, times.evict_again_s)
+        executor = Executor(members, pods, jobs, binder, evictor, outbox, clock)
+        policy, takeover, collect = _policy(settings), self._takeover, self._collector
+        self._loop = GangLoop(takeover, collect, executor, binder, pods, members, ledger, policy, metrics, clock, times)
 
-async def _work(queue: WorkQueue[GangId], loop: GangLoop, metrics: QueueMetrics) -> None:
-    """Evictions, bindings and ends never wait behind the submits of pods that come by the thousand."""
-    await run_workers(queue, loop.reconcile, workers=_WORKERS, only_urgent=_ONLY_URGENT, metrics=metrics)
+    def _answer_hooks(self) -> None:
+        ledger, members, clock = self._ledger, self._members, self._clock
+        takeover, collector, vanished = self._takeover, self._collector, self._vanished
+        auth = NodeAuth(self._kube, self._cluster, audience=self._settings.hooks.audience)
+        proof = HookProof(slurm=self._slurm, user=self._settings.slurm.user, ledger=ledger, clock=clock)
+        gate = Gate(self._slurm, proof, takeover, collector, members, ledger, vanished, clock, self._settings.times)
+        self._hooks = Hooks(
+            auth, proof, gate.ask, takeover, self._writer, ledger, collector, members, vanished, self._metrics, clock
+        )
+
+    async def run(self, answering: Answering) -> None:
+        """Work until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                # 1. Watch nodes, pods and their owners, until all are known that are there.
+                group.create_task(self._cluster.run())
+                group.create_task(self._watches.run())
+                group.create_task(self._unreadable.run(self._queues))
+                await self._cluster.synced()
+                await self._members.wait_for_owners()
+                # 2. Put pods into gangs. Hooks are answered before anything is read of jobs (`scheduler.takeover`).
+                await self._takeover.introduce(partial(self._wake.pod_changed, self._members.id_of))
+                group.create_task(self._unidentified.run(self._queues))
+                if self._settings.suspend_owners:
+                    group.create_task(self._suspensions.run(self._queues))
+                group.create_task(self._pod_groups.run(self._queues))
+                answering(self._hooks)
+                # 3. Tell people, follow the jobs, and take over those that an earlier leader left.
+                group.create_task(self._outbox.run(self._queues))
+                group.create_task(self._poller.run())
+                group.create_task(self._takeover.run(sweep_s=self._settings.sweep_seconds, metrics=self._queues))
+                # 4. Reconcile the gangs that a change has enqueued.
+                looks = recheck(self._wake.nodes, self._collector, self._ledger, self._metrics, self._settings.times)
+                group.create_task(looks)
+                await run_workers(
+                    self._ledger.queue,
+                    self._loop.reconcile,
+                    workers=_WORKERS,
+                    only_urgent=_ONLY_URGENT,
+                    metrics=self._queues,
+                )
+        finally:
+            answering(None)
 
 
 def _policy(settings: SchedulerSettings) -> Policy:

@@ -6,11 +6,8 @@ from sunkpy.slurm.client import Partition, Ping, Slurm
 from sunkpy.slurm.jobs import Submitted
 from sunkpy.slurm.nodes import NodeChange, NodesSnapshot, NotModified
 from sunkpy.slurm.recorder import PrometheusRecorder, Recorder
-from sunkpy.slurm.submission import JobSubmission, JobUpdate
 
 __all__ = [
-    "JobSubmission",
-    "JobUpdate",
     "NodeCache",
     "NodeChange",
     "NodesSnapshot",

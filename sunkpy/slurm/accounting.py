@@ -2,10 +2,10 @@
 
 slurmrestd passes all of this on to slurmdbd, but for the shares, which slurmctld counts. Traps, 24.11.5 and 26.05.5:
 
-* slurmdbd takes almost anything: what it does not know (a TRES, a default QoS) it drops, and says success. So what was
-  written is only believed when it has been read back.
+* slurmdbd accepts almost anything. It drops what it does not know (a TRES, a default QoS) and reports success. So a
+  write is only trusted when it has been read back.
 * An account is made by `accounts_association/`: `associations/` makes one without a parent, outside of the tree.
-* 304 to a write says that it is there already, and that nothing of it was changed.
+* 304 to a write means that the object exists already, and that nothing was changed.
 """
 
 from __future__ import annotations
@@ -58,9 +58,8 @@ class AccountingCalls:
 
     Reading: 2–10 ms each, and 0.1 s for 1,000 associations.
 
-    What makes something may be sent again when nobody answers: what is there stays as it is. What changes something is
-    sent once, for it also overwrites what somebody made of it meanwhile, and makes anew what they deleted. Who wants it
-    reads again first.
+    A creation may be sent again when no answer comes, because it leaves an existing object as it is. A change is sent
+    once: it would overwrite later changes of others, and recreate what they deleted. Read again before repeating one.
     """
 
     _transport: Transport
@@ -72,7 +71,8 @@ class AccountingCalls:
 
         Raises:
             Unreachable: slurmdbd, or its database, is away.
-            Malformed: something is missing that every slurmdbd has. Who believed it would make anew what others made.
+            Malformed: something is missing that every slurmdbd has. A caller that trusted it would recreate what others
+                made.
         """
         reply = await self._associations(cluster, _ITS_OWN)
         associations = [each.to_core() for each in reply.associations if not each.partition]
@@ -111,10 +111,10 @@ class AccountingCalls:
         ]
 
     async def put_qos(self, name: str, after: QosRecord, before: QosRecord | None = None) -> None:
-        """Make a QoS, or change it from what it was. Sent once: of two that make it the later counts.
+        """Make a QoS, or change it from what it was. Sent once: of two writers the later one wins.
 
         Raises:
-            Unreachable: nobody knows whether it was carried out.
+            Unreachable: it is not known whether it was carried out.
             Rejected: it preempts a QoS that is not there (2066), or itself (2067).
         """
         body = {"qos": [bodies.qos_body(name, after, before or QosRecord())]}
@@ -196,9 +196,11 @@ def _first(associations: Sequence[AssociationRecord]) -> str:
 
 
 def _some(what: str, listed: tuple[T, ...]) -> tuple[T, ...]:
-    """What slurmdbd lists, of which it always has something: its own QoS, root, cpus."""
+    """A list of slurmdbd that is never empty: it has its own QoS, root, cpus."""
     if not listed:
-        raise Malformed(f"read the {what} of slurmdbd", endpoint=f"slurmdb/{what}/", text="it tells of none at all")
+        raise Malformed(
+            f"read the {what} of slurmdbd", endpoint=f"slurmdb/{what}/", text="the answer lists none at all"
+        )
     return listed
 
 

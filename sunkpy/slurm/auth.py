@@ -1,7 +1,7 @@
 """Tokens for slurmrestd: minted from the cluster's HS256 key, or read from a file that something else rotates.
 
-Who has the key can ask as anybody: a token for a person makes slurmctld hold its rules against that person, as if they
-had asked. The seal says that it was not they who asked but this process: see charts/slurm/files/job_submit.lua.
+The key allows requests as any user: with a token for a person slurmctld applies that person's limits. The seal proves
+that the request came from this process, not from that person: see charts/slurm/files/job_submit.lua.
 
 slurmrestd takes a JWT in `X-SLURM-USER-TOKEN`; its claims are `iat`, `exp` and `sun`, the Slurm user
 (https://slurm.schedmd.com/jwt.html). A minted token lives five minutes and is renewed a minute before it ends, so a
@@ -37,18 +37,18 @@ class TokenSource(Protocol):
         """The token to send now, of the process's own user or another. Raises Unauthorized when there is none."""
 
     def seal(self) -> str:
-        """What shows slurmctld that a job comes from who has the key. Raises Unauthorized without it."""
+        """Proves to slurmctld that a job comes from a holder of the key. Raises Unauthorized without a key."""
 
     def renew(self) -> None:
         """The last token was refused: forget it."""
 
     def explain_refusal(self) -> str:
-        """What a person should do about a token that is refused again."""
+        """What a person should do when a renewed token is refused."""
 
 
 class MintedToken:
-    """Signs its own tokens with the key in `key_file`, the same file slurmctld has as `jwt_key`; as `user`, unless told
-    otherwise.
+    """Signs its own tokens with the key in `key_file`, the same file slurmctld has as `jwt_key`; for `user` by
+    default.
     """
 
     def __init__(self, key_file: Path, *, user: str, wall_clock: Callable[[], float] = time.time) -> None:
@@ -135,7 +135,7 @@ class TokenFile:
 
 
 def token_source(settings: SlurmSettings) -> TokenSource:
-    """Where these settings say that tokens come from."""
+    """The source of tokens by these settings."""
     if settings.jwt_key_file:
         return MintedToken(Path(settings.jwt_key_file), user=settings.user)
     return TokenFile(Path(settings.token_file))

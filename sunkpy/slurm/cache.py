@@ -1,7 +1,7 @@
-"""The nodes of a Slurm cluster as last read, with how old that is.
+"""The nodes of a Slurm cluster as last read, and the age of that read.
 
 One cache per process polls each second, slower when an answer costs slurmctld much (`sunkpy.slurm.pace`); an idle
-cluster answers 304 in a few milliseconds. A stale cache may be shown, never acted on: whoever acts takes
+cluster answers 304 in a few milliseconds. A stale cache may be shown, never acted on: a caller that acts takes
 `Observation`s, whose number grows with every *successful* read, changed or not, and compares two of them.
 """
 
@@ -32,7 +32,7 @@ _RETRY_S = 2.0
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """What one read told. `number` counts successful reads from 1, `at_s` is when the read was *sent* (monotonic).
+    """The result of one read. `number` counts successful reads from 1, `at_s` is when the read was *sent* (monotonic).
 
     `listing` is the number of the read since which the same names are listed.
     """
@@ -73,11 +73,11 @@ class NodeCache:
 
     @property
     def turn_s(self) -> float:
-        """Up to which age an answer is the newest there can be, at the pace that Slurm allows now."""
+        """How old the newest answer can be, at the pace that Slurm allows now."""
         return pace.turn_s(self._poll_s, self._cost)
 
     async def run(self) -> None:
-        """Poll until cancelled. A read that fails is told by `problem` and by `age_s`; the next is due within 2 s."""
+        """Poll until cancelled. A failed read shows in `problem` and `age_s`; the next is due within 2 s."""
         while True:
             started_s = self._clock()
             due_s = started_s + self._poll_s
@@ -117,7 +117,7 @@ class NodeCache:
         return await asyncio.shield(self._flight)
 
     async def _pause(self, due_s: float) -> None:
-        """Until the next poll is due, or somebody is in a hurry; but the pace is kept."""
+        """Wait until the next poll is due, or until `hasten`; the pace is kept."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, due_s - _SHORTEST_PAUSE_S - self._clock())):
                 await self._hastened.wait()
@@ -159,7 +159,7 @@ class NodeCache:
         return self.observation, _differences(old.nodes, answer.nodes)
 
     async def _ask_cost(self, sent_s: float) -> None:
-        """What the read cost slurmctld, which is asked only where that matters: a cheap one needs no pause."""
+        """Ask slurmctld what the read cost it; only for long reads, because a short one needs no pause."""
         cost = pace.Cost(took_s=self._cost.took_s)
         if cost.pause_s > max(self._poll_s, _CHEAP_PAUSE_S):
             cost = msgspec.structs.replace(cost, slurmctld_s=await self._slurmctld_s())
@@ -172,7 +172,7 @@ class NodeCache:
         try:
             self._reading_s = await self._slurm.reading_s()
         except SlurmError as error:
-            self._log.info("slurmctld does not say what reads of its nodes cost it", error=str(error))
+            self._log.info("slurmctld gives no statistics on reads of its nodes", error=str(error))
         if before_s is None or self._reading_s is None or self._reading_s < before_s:
             return None
         return self._reading_s - before_s

@@ -1,7 +1,7 @@
-"""One HTTP exchange with slurmrestd, without a word of what is asked there; see `sunkpy.slurm.transport`.
+"""One HTTP exchange with slurmrestd, independent of its content; see `sunkpy.slurm.transport`.
 
 aiohttp, because a burst of jobs is thousands of small requests: httpx takes four times the processor time for each of
-them, and from some twenty in flight on its pool takes most of that (decision 0048).
+them, and from some twenty in flight on its pool takes most of that.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class NoAnswer(Exception):
-    """Nobody answered, or not in time; the text says how. The request may have been carried out."""
+    """No answer, or not in time; the text says how. The request may have been carried out."""
 
 
 class Connection:
@@ -95,8 +95,8 @@ def _hears_once(loop: asyncio.AbstractEventLoop) -> ResponseHandler:
 class _FirstAnswer(ResponseHandler):
     """Hears nothing behind an answer with which slurmrestd closes the connection.
 
-    slurmrestd 26.05 sends each refusal twice, as JSON and then again as text, and closes. aiohttp would take both
-    together for a broken answer, and nobody would hear what Slurm has refused.
+    slurmrestd 26.05 sends each refusal twice, as JSON and then again as text, and closes. aiohttp would treat both
+    together as a broken answer, and the refusal would be lost.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

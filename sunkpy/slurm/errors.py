@@ -5,10 +5,10 @@
     ├── Unauthorized   the token was refused: a person has to act
     ├── NotFound       no such job or node
     ├── Busy           the node still has jobs, or the job is just changing state: ask again later
-    ├── AlreadyDone    the job has ended; what was asked for is moot
+    ├── AlreadyDone    the job has ended already
     ├── Rejected       Slurm understood and said no (bad partition, feature, transition…): change the request
-    ├── Malformed      the answer is not one this client can read
-    │   └── UnreadableJob  a part of a job is not: its lists of nodes, or what it has of them
+    ├── Malformed      the answer cannot be read by this client
+    │   └── UnreadableJob  a part of a job cannot be read: its nodes, or its share of them
     └── LeaseOver      not sent, for this process does not lead any more
 
 The HTTP status is not the result: slurmrestd answers 200 to a DELETE of an unknown job and 500 to a bad state string.
@@ -93,7 +93,7 @@ class Malformed(SlurmError):
 
 
 class UnreadableJob(Malformed):
-    """Where a job is cannot be read; `job` is the rest: it says whose it is, and never that it has nodes."""
+    """The nodes of a job cannot be read; `job` is the rest, without nodes."""
 
     def __init__(self, what: str, *, endpoint: str, text: str, job: SlurmJob) -> None:
         super().__init__(what, endpoint=endpoint, text=text)
@@ -101,7 +101,7 @@ class UnreadableJob(Malformed):
 
 
 class LeaseOver(SlurmError):
-    """A write after the lease has run out. It was not sent; the process is about to end."""
+    """A write after the lease has expired. It was not sent; the process is about to end."""
 
 
 _UNREACHABLE = frozenset({

@@ -9,10 +9,11 @@ from typing import Final
 import msgspec
 import structlog
 
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.slurm import errors, wire
 from sunkpy.slurm.request import Request
-from sunkpy.slurm.submission import JobSubmission, JobUpdate
+from sunkpy.slurm.submission import allocation_body, batch_body, change_body
 from sunkpy.slurm.transport import Transport
 
 _MANY: Final = 2_000
@@ -75,27 +76,28 @@ class JobCalls:
             raise errors.UnreadableJob(request.what, endpoint=request.label, text=str(error), job=job) from error
 
     def _note_unreadable(self, job_id: JobId, why: str) -> None:
-        """Once: whoever needs the job asks for it again and again."""
+        """Log it once: callers ask for the same job again and again."""
         if self._unreadable.get(job_id) != why:
             self._unreadable[job_id] = why
             log = structlog.get_logger("slurm-jobs")
-            log.warning("where a job is cannot be read: nothing follows from it", job=job_id, error=why)
+            log.warning("the nodes of a job cannot be read: ignored", job=job_id, error=why)
 
-    async def submit_job(self, submission: JobSubmission, *, user: str = "") -> Submitted:
+    async def submit_job(self, spec: JobSpec, *, user: str = "") -> Submitted:
         """Submit a batch job. Not idempotent, so never sent twice: after Unreachable look for its comment first.
 
-        `user`: whose it is, where it is not the process's own. It is sealed: slurmctld repeats its comment as the admin
-        comment, if it has the script of the chart. All about it is asked as that user too.
+        `user`: the owner of the job, if it is not the process's own user. The job is sealed: slurmctld copies its
+        comment to the admin comment, if it has the script of the chart. Later requests about the job go as that user
+        too.
 
         Raises:
             Rejected: bad partition (2000), feature (2029), account (2045)…
         """
         request = Request(
-            what=f"submit job {submission.name}{_as(user)}{_wishes(submission)}",
+            what=f"submit job {spec.name}{_as(user)}{_wishes(spec)}",
             method="POST",
             endpoint="job/submit",
             user=user,
-            body=submission.to_batch(seal=self._seal(user)),
+            body=batch_body(spec, seal=self._seal(user)),
             is_idempotent=False,
         )
         try:
@@ -111,7 +113,7 @@ class JobCalls:
             ) from error
         return Submitted(job_id=JobId(reply.job_id), warnings=tuple(warning.text for warning in reply.warnings))
 
-    async def allocate_now(self, submission: JobSubmission, *, user: str = "") -> Submitted | None:
+    async def allocate_now(self, spec: JobSpec, *, user: str = "") -> Submitted | None:
         """Allocate at once, without a script; None when Slurm will not, whatever its reason, and nothing waits then.
 
         Granted in 4–40 ms, where a batch job is looked at in slurmctld's next full second. Never sent twice, as
@@ -122,15 +124,15 @@ class JobCalls:
         `user` as in `submit_job`.
 
         Raises:
-            Unreachable, Malformed: nothing is known; look for its comment first.
+            Unreachable, Malformed: the outcome is not known; look for its comment first.
             Unauthorized, LeaseOver: it was not made.
         """
         request = Request(
-            what=f"allocate for job {submission.name}{_as(user)}",
+            what=f"allocate for job {spec.name}{_as(user)}",
             method="POST",
             endpoint="job/allocate",
             user=user,
-            body=submission.to_allocation(seal=self._seal(user)),
+            body=allocation_body(spec, seal=self._seal(user)),
             is_idempotent=False,
         )
         try:
@@ -149,13 +151,13 @@ class JobCalls:
         body = {"excluded_nodes": list(nodes) or [""]}
         await self._change(f"exclude nodes from job {job_id}{_as(user)}", job_id, body, user)
 
-    async def update_job(self, job_id: JobId, update: JobUpdate, *, user: str = "") -> None:
-        """Change a pending job. Idempotent. All of it, or nothing when Slurm refuses a part.
+    async def update_job(self, job_id: JobId, spec: JobSpec, fields: Iterable[str], *, user: str = "") -> None:
+        """Change these fields of a pending job. Idempotent. All of it, or nothing when Slurm refuses a part.
 
         Raises:
             AlreadyDone, NotFound, or Rejected.
         """
-        body = update.to_wire()
+        body = change_body(spec, fields)
         await self._change(f"change {', '.join(body)} of job {job_id}{_as(user)}", job_id, body, user)
 
     async def _change(self, what: str, job_id: JobId, body: Mapping[str, object], user: str) -> None:
@@ -208,16 +210,16 @@ def _as(user: str) -> str:
     return f" as {user}" if user else ""
 
 
-def _wishes(submission: JobSubmission) -> str:
-    """What of a submission Slurm may object to by name: ` (partition gpu, account chem)`."""
+def _wishes(spec: JobSpec) -> str:
+    """The parts of a job that Slurm may refuse by name: ` (partition gpu, account chem)`."""
     wishes = {
-        "partition": submission.partition,
-        "account": submission.account,
-        "qos": submission.qos,
-        "reservation": submission.reservation,
-        "constraints": submission.constraints,
-        "licenses": submission.licenses,
-        "dependency": submission.dependency,
+        "partition": spec.partition,
+        "account": spec.account,
+        "qos": spec.qos,
+        "reservation": spec.reservation,
+        "constraints": spec.constraint,
+        "licenses": spec.licenses,
+        "dependency": spec.dependency,
     }
     text = ", ".join(f"{name} {value}" for name, value in wishes.items() if value)
     return f" ({text})" if text else ""

@@ -111,10 +111,10 @@ class NodeCalls:
         return found.to_core()
 
     async def update_node(self, name: str, change: NodeChange) -> None:
-        """Change a node. Sent once: before it is sent again somebody has to look who changed the node meanwhile.
+        """Change a node. Sent once: read the node before a repetition, because others may have changed it.
 
         Raises:
-            Unreachable: nobody knows whether it was carried out.
+            Unreachable: it is not known whether it was carried out.
             Rejected: no such transition, e.g. UNDRAIN of a node that is not drained (2028, 2180 on 26.05).
             NotFound: Slurm has no such node.
         """

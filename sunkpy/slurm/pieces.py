@@ -1,4 +1,4 @@
-"""A long list in an answer, decoded in pieces, so that nobody waits long for the interpreter.
+"""A long list in an answer, decoded in pieces, so that other tasks do not wait long.
 
 msgspec does not let go of the interpreter while it decodes, whatever thread it runs in: 23 MB, 10,000 nodes, are 50 ms
 and more in one go. So the text is cut between entries of the list, each about `PIECE_BYTES`, and the pieces are decoded

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 
 class Recorder(Protocol):
-    """Told of every request that left this process."""
+    """Records every request that left this process."""
 
     def answered(self, endpoint: str, *, code: str, seconds: float) -> None:
         """`endpoint` is a template such as `node/{name}`; `code` is `ok` or the error's."""
@@ -41,15 +41,18 @@ class PrometheusRecorder:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
             "sunkpy_slurm_request_seconds",
-            "Time of one request to slurmrestd.",
+            "Time of one request to slurmrestd. Watch `code` other than `ok`",
             ["endpoint", "code"],
             registry=registry,
         )
         self._retries = Counter(
-            "sunkpy_slurm_retries", "Requests to slurmrestd sent again.", ["endpoint"], registry=registry
+            "sunkpy_slurm_retries", "Requests to slurmrestd that were sent again", ["endpoint"], registry=registry
         )
         self._bytes = Counter(
-            "sunkpy_slurm_bytes", "Bodies of requests to slurmrestd and of answers.", ["endpoint"], registry=registry
+            "sunkpy_slurm_bytes",
+            "Bytes of requests to slurmrestd and of answers, by `endpoint`",
+            ["endpoint"],
+            registry=registry,
         )
 
     def answered(self, endpoint: str, *, code: str, seconds: float) -> None:

@@ -15,9 +15,9 @@ Api = Literal["slurm", "slurmdb"]
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request.
 
-    `what` says to people what is tried, and on what. `endpoint` is a template below the version such as `node/{name}`,
+    `what` says in words what is tried, and on what. `endpoint` is a template below the version such as `node/{name}`,
     which `name` fills in. `user`: the Slurm user who asks, where it is not the process's own. Only an idempotent
-    request is sent again when nobody answers, `attempts` times in all where that is not left to the transport: for
+    request is sent again without an answer, `attempts` times in all where that is not left to the transport: for
     callers that are a loop themselves.
     """
 

@@ -2,7 +2,7 @@
 
 * Success is 2xx *and* no `errors`; anything else becomes an error of `sunkpy.slurm.errors`.
 * A refused token is renewed and the request sent once more, whatever its method: a refused request did nothing.
-* Only idempotent requests are sent again when nobody answered.
+* Only idempotent requests are sent again without an answer.
 * A write has no more time than its deadline leaves, each time that it is sent (see `sunkpy.runtime.deadline`).
 * A long answer is decoded in a thread (see `sunkpy.slurm.pieces`): the event loop goes on meanwhile.
 * The API version is found by asking for the newest known one first. slurmrestd answers 404 to versions it lacks; when
@@ -82,7 +82,7 @@ class Transport:
             return self._version
 
     def seal(self) -> str:
-        """What shows slurmctld that a job comes from this process.
+        """Proves to slurmctld that a job comes from this process.
 
         Raises:
             Unauthorized: there is no key.

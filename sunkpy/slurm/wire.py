@@ -12,9 +12,9 @@ from typing import Annotated, Self
 import msgspec
 
 from sunkpy.core.model import hostlist
+from sunkpy.core.model.capacity import Capacity
 from sunkpy.core.model.gres import Indices, gres_count, gres_counts, gres_indices
 from sunkpy.core.model.layout import Layout, Share, lay_out
-from sunkpy.core.model.room import Room
 from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode
 from sunkpy.slurm.pieces import decode_in_pieces
 
@@ -226,7 +226,7 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
         return {node.name: indices for node, text in pairs if (indices := gres_indices(text))}
 
     @property
-    def room(self) -> dict[str, Room]:
+    def capacity(self) -> dict[str, Capacity]:
         """How much it has of each node; empty before it has any. A job without GRES has no details at all."""
         allocation, details = self._allocation, self._details
         if self.gres_detail and not details:
@@ -234,7 +234,7 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
         else:
             gres = [gres_counts(text) for text in details] if details else [{} for _ in allocation]
         return {
-            each.name: Room(cpus=each.cpus.count, memory_mib=each.memory.allocated, gres=counts)
+            each.name: Capacity(cpus=each.cpus.count, memory_mib=each.memory.allocated, gres=counts)
             for each, counts in zip(allocation, gres, strict=True)
         }
 
@@ -268,13 +268,11 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             ValueError: a list of nodes is not in Slurm's range syntax, or what it has of a node cannot be read.
         """
-        for listed in (self.nodes or "", self.scheduled_nodes):
-            hostlist.expand(listed)
         return SlurmJob(
             id=JobId(self.job_id),
             name=self.name,
             state=frozenset(self.job_state),
-            state_reason=self.state_reason,
+            state_reason="" if self.state_reason == "None" else self.state_reason,
             comment=self.comment,
             admin_comment=self.admin_comment,
             user=self.user_name,
@@ -287,16 +285,15 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
             switches=self.required_switches,
             time_limit_min=0 if self.time_limit.infinite else self.time_limit.value or None,
             priority=self.priority.value,
-            nodes=self.nodes or "",
-            scheduled_nodes=self.scheduled_nodes,
+            nodes=tuple(hostlist.expand(self.nodes or "")),
+            scheduled_nodes=tuple(hostlist.expand(self.scheduled_nodes)),
             node_count=self.node_count.value,
             tasks=self.tasks.value,
-            cpus_per_task=self.cpus_per_task.value,
             layout=self.layout,
             devices=self.devices,
-            room=self.room,
+            capacity=self.capacity,
             required_nodes=tuple(hostlist.expand(self.required_nodes)),
-            excluded_nodes=tuple(hostlist.expand(self.excluded_nodes)),
+            excluded_nodes=tuple(sorted(hostlist.expand(self.excluded_nodes))),
             exit_code=self.exit_code.value,
             is_batch=self.batch_flag,
         )

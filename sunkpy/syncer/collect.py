@@ -1,7 +1,7 @@
-"""What is known of a name, from the watch of slurmd pods and the last answer of Slurm, as one `View`.
+"""Collects what is known of a name from the watch of slurmd pods and the last answer of Slurm: one `View`.
 
-An answer of Slurm is judged as a whole when it comes (`judge_answer`): one that misses too many registered nodes is
-not trusted for any name.
+Each answer of Slurm is judged as a whole when it comes (`judge_answer`). If too many registered nodes are missing in
+it, it is not trusted for any name.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def pod_selector(cluster: str) -> str:
     return f"{names.LABEL_CLUSTER}={cluster},{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
 
 
-def kept(pod: Pod) -> Pod:
-    """What the mirror reads of a pod; thousands are kept."""
+def trim_pod(pod: Pod) -> Pod:
+    """Only what the mirror reads of a pod; thousands are kept."""
     status = pod.status
     return msgspec.structs.replace(
         pod,
@@ -49,7 +49,7 @@ def kept(pod: Pod) -> Pod:
 
 
 class Collector:
-    """Views by name, and what was remembered of each name. A new leader remembers nothing, and needs nothing."""
+    """Views by name, and the memory of each name. A new leader starts without memory, which is safe."""
 
     def __init__(self, *, namespace: str, pods: Informer[Pod], nodes: NodeCache, metrics: SyncerMetrics) -> None:
         self._namespace = namespace
@@ -78,14 +78,14 @@ class Collector:
         )
 
     def names(self) -> set[str]:
-        """Those that either side knows."""
+        """The names that Slurm or Kubernetes knows."""
         observation = self._nodes.observation
         return {pod.name for pod in filter(is_slurmd, self._pods.values())} | set(
             observation.nodes if observation else ()
         )
 
-    def names_with_a_claim(self) -> list[str]:
-        """Those of which something was noted or promised that must not outlive the knowledge of Slurm."""
+    def names_with_a_finding(self) -> list[str]:
+        """The names with a finding or a promise on the pod, which must go when Slurm cannot be read."""
         noted = {name for name, memory in self._memories.items() if memory.drained or memory.deletable}
         return list(self._promising | noted)
 
@@ -96,7 +96,7 @@ class Collector:
         return len(observation.nodes) if observation else 0
 
     def remember(self, name: str, memory: Memory) -> None:
-        """What the next view of the name shall hold; forgotten when neither side knows the name any more."""
+        """Keep this memory for the next view of the name; drop it when neither side knows the name."""
         observation = self._nodes.observation
         is_known = observation is not None and name in observation.nodes
         if is_known or self._pod(name) is not None:
@@ -105,19 +105,20 @@ class Collector:
             self._memories.pop(name, None)
 
     def remember_writes(self, name: str, actions: Iterable[MirrorAction], now_s: float) -> None:
-        """Slurm was written to: older answers about the name count no more."""
+        """Slurm was written to: older answers about the name no longer count."""
         memory = self._memories.get(name, Memory())
         self._memories[name] = after_writing(memory, actions, now_s)
 
     def remember_jobs(self, name: str, question: Question, *, is_yes: bool, at_s: float) -> None:
-        """Slurm has answered what was asked at that time."""
+        """Slurm has answered the question about jobs that was sent at that time."""
         memory = self._memories.get(name, Memory())
         self._memories[name] = after_asking(memory, question, is_yes=is_yes, at_s=at_s)
 
     def judge_answer(self) -> bool:
-        """Is the newest answer to be believed? True when that has changed: then every name is to be looked at.
+        """Decide whether the newest answer is trusted. True when that has changed: then every name has to be decided
+        again.
 
-        Looked at only when Slurm lists other names, or other pods are expected there: both are rare.
+        Checked only when Slurm lists other names or other pods are expected there; both are rare.
         """
         observation = self._nodes.observation
         judged = (observation.listing if observation else 0, self._expectations)
@@ -133,7 +134,7 @@ class Collector:
             self._log.info("Slurm lists the registered nodes again")
         else:
             self._log.error(
-                "Slurm does not list registered nodes any more: nothing will be changed. Did slurmctld lose its state?",
+                "Slurm no longer lists registered nodes; nothing is changed until then. Did slurmctld lose its state?",
                 missing=len(vanished),
                 first=vanished[:5],
             )
@@ -141,11 +142,11 @@ class Collector:
 
     @property
     def is_trusted(self) -> bool:
-        """The newest answer is to be believed."""
+        """The newest answer is trusted."""
         return self._is_trusted
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Keep what would otherwise be looked for among all pods."""
+        """Keep an index, so that nothing has to be searched among all pods."""
         pod = new or old
         if pod is None:
             return
@@ -159,7 +160,7 @@ class Collector:
         self._expectations += before != after
 
     def _pod(self, name: str) -> Pod | None:
-        """The slurmd pod of that name; a pod that only carries the labels of one is none."""
+        """The slurmd pod of that name. A pod that only has the labels of one does not count."""
         pod = self._pods.get(self._namespace, name)
         return pod if pod is not None and is_slurmd(pod) else None
 

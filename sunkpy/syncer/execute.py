@@ -2,9 +2,8 @@
 
 The watch of pods may lag, so what would do harm (lifting a drain, draining or deleting for want of a pod) is checked
 with the apiserver itself. The poll of Slurm lags by up to a second, so the node is read again right before each write
-(`syncer.slurm_writer`), and before a pod is told that nothing runs there any more. What nobody announced comes out of a
-budget: a misread world does little harm. What was not done after all is given back to it, so refusals do not hold up
-what could be done.
+(`syncer.slurm_writer`) and before a receipt. Actions that nobody announced are limited by a budget, so a misread world
+does little harm. An action that was refused is given back to the budget.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ from sunkpy.syncer.slurm_writer import Outcome, SlurmWriter
 _REQUESTS_AT_ONCE = 16
 """To the apiserver, however many names are at work."""
 _LOOKS_AT_ONCE = 4
-"""At nodes whose pods are to be told that nothing runs there; a wave of them leaves connections for the poll."""
+"""Reads of nodes before their receipts, at once; the rest of the connections is for the poll."""
 
 
 class Executor:
-    """Writes to Slurm and to slurmd pods, and tells of them by log, metric and Event."""
+    """Writes to Slurm and to slurmd pods, and reports each write by log, metric and Event."""
 
     def __init__(
         self,
@@ -74,16 +73,16 @@ class Executor:
         self._log = structlog.get_logger("syncer")
 
     async def spend_budget(self, action: MirrorAction, pod: Pod | None, *, nodes: int) -> bool:
-        """May it be done now? What nobody announced is taken from the budget of so many Slurm nodes, or put off."""
+        """May it be done now? Actions that nobody announced are taken from the budget, or postponed."""
         if isinstance(action, PatchPod) or not _is_budgeted(action):
             return True
         self._budget, is_allowed = self._budget.spend(nodes=nodes, now_s=self._clock())
         if not is_allowed:
-            await self._tell_capped(action, pod)
+            await self._report_capped(action, pod)
         return is_allowed
 
     async def run(self, action: MirrorAction, pod: Pod | None) -> bool:
-        """Carry out one action; True when Slurm was written to, or is another than it was when this was decided.
+        """Carry out one action. True when Slurm was written to, or has changed since the decision.
 
         Raises:
             KubeError, SlurmError: not done; decide again later.
@@ -103,11 +102,11 @@ class Executor:
             if outcome is not Outcome.WRITTEN and _is_budgeted(action):
                 self._budget = self._budget.give_back()
         if outcome is Outcome.WRITTEN:
-            await self._tell_write(action, pod)
+            await self._report_write(action, pod)
         return outcome is not Outcome.REFUSED
 
     async def _has_consent(self, action: SlurmAction, pod: Pod | None) -> bool:
-        """The apiserver itself, which the watch may lag behind, has nothing against it."""
+        """The apiserver itself confirms it: the watch may lag."""
         match action:
             case DrainNode(name=name) if pod is None:
                 return await self._pod(name) is None
@@ -118,25 +117,25 @@ class Executor:
             case _:
                 return True
 
-    async def _tell_write(self, action: SlurmAction, pod: Pod | None) -> None:
+    async def _report_write(self, action: SlurmAction, pod: Pod | None) -> None:
         match action:
             case DrainNode(name=name, reason=reason):
-                await self._tell(action, pod, "SlurmNodeDrained", f"Slurm node {name} drained: {reason}")
+                await self._report(action, pod, "SlurmNodeDrained", f"Slurm node {name} drained: {reason}")
             case RestoreDrain(name=name, reason=reason):
-                note = f"Slurm lost its record of node {name} and with it this drain, which is put back: {reason}"
-                await self._tell(action, pod, "SlurmDrainRestored", note)
+                note = f"Slurm lost its record of node {name} and its drain, which is set again: {reason}"
+                await self._report(action, pod, "SlurmDrainRestored", note)
             case UndrainNode(name=name):
-                await self._tell(action, pod, "SlurmNodeUndrained", f"Slurm node {name} takes jobs again")
+                await self._report(action, pod, "SlurmNodeUndrained", f"Slurm node {name} takes jobs again")
             case SetComment(comment=comment):
-                await self._tell(action, None, "SlurmNodeOwned", comment)
+                await self._report(action, None, "SlurmNodeOwned", comment)
             case SetAddress(name=name, address=address):
                 note = f"Slurm looked for node {name} where an earlier pod was: its address is {address} now"
-                await self._tell(action, pod, "SlurmNodeReaddressed", note)
+                await self._report(action, pod, "SlurmNodeReaddressed", note)
             case DeleteSlurmNode(name=name):
-                await self._tell(action, None, "SlurmNodeDeleted", f"Slurm node {name} deleted: its pod is gone")
+                await self._report(action, None, "SlurmNodeDeleted", f"Slurm node {name} deleted: its pod is gone")
 
     async def _may_lift(self, name: str, decided_on: Pod) -> bool:
-        """The watch may lag: ask the apiserver whether nothing speaks for the drain any more."""
+        """The watch may lag: ask the apiserver whether no cause for the drain is left."""
         pod = await self._pod(name)
         return pod is not None and pod.uid == decided_on.uid and drain_cause(pod, unready_for_s=0).want is Want.LIFT
 
@@ -148,7 +147,9 @@ class Executor:
             return None
 
     async def _is_drained(self, name: str) -> bool:
-        """The node itself, for an answer about all nodes may be older than it seems: slurmctld compares its clock."""
+        """Read the node itself: an answer about all nodes may be older than it seems, because slurmctld compares its
+        clock.
+        """
         try:
             async with self._looks:
                 return (await self._slurm.node(name)).is_drained
@@ -172,16 +173,16 @@ class Executor:
             return
         self._metrics.actions.labels("PatchPod").inc()
 
-    async def _tell_capped(self, action: SlurmAction, pod: Pod | None) -> None:
+    async def _report_capped(self, action: SlurmAction, pod: Pod | None) -> None:
         kind = type(action).__name__
-        note = f"{kind} {action.name} put off: too many nodes lost their pods or their readiness within a minute"
+        note = f"{kind} {action.name} postponed: too many nodes lost their pods or their readiness within a minute"
         self._metrics.capped.labels(kind).inc()
         self._log.error(note)
         if pod is not None:
             async with self._requests:
                 await self._events.warning(pod, "Pod", reason="TooManyAtOnce", action=kind, note=note)
 
-    async def _tell(self, action: MirrorAction, pod: Pod | None, reason: str, note: str) -> None:
+    async def _report(self, action: MirrorAction, pod: Pod | None, reason: str, note: str) -> None:
         kind = type(action).__name__
         self._metrics.actions.labels(kind).inc()
         self._log.info(note, action=kind)
@@ -199,7 +200,7 @@ def _gives_receipt(action: PatchPod) -> bool:
 
 
 def _receipt_time(action: PatchPod) -> dict[str, str]:
-    """A receipt is as old as what Slurm said, not as its writing."""
+    """The time of Slurm's answer, not the time of the write."""
     if action.receipt_age_s is None:
         return {}
     return {action.receipt_time: rfc3339(utc_now() - timedelta(seconds=action.receipt_age_s))}

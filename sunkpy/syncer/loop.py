@@ -2,8 +2,8 @@
 
 Who puts a name into the queue: a change of its pod; a change of its node in an answer of Slurm; the next answer, for a
 name that waits for one; a deadline of its own; what Slurm said of jobs on its node, when it was asked. All names come
-at the start, and when Slurm's answers are trusted again; when they cease to be, or the last one has grown too old,
-those names come of which something was promised.
+at the start, and when Slurm's answers are trusted again. When they are no longer trusted, or the last one is too old,
+the names with a promise on their pod come, so that it is withdrawn.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from sunkpy.slurm import NodeCache
 from sunkpy.slurm.errors import NotFound, SlurmError, Unreachable
 from sunkpy.syncer.collect import Collector
 from sunkpy.syncer.execute import Executor
-from sunkpy.syncer.inquiry import Inquiry
 from sunkpy.syncer.outage import Outage
+from sunkpy.syncer.service_check import ServiceCheck
 
 _CAPPED_AGAIN_S = 10.0
 _FIRST_ANSWER_AGAIN_S = 0.5
 _AGE_EACH_S = 1.0
 _WORKERS = 1024
-"""How many names may wait for writes: none waits for a worker while a rack is drained and its Events are written."""
+"""So many that no name waits for a worker while a rack is drained and its Events are written."""
 _DECIDE_AT_ONCE = 8
 
 
@@ -42,7 +42,7 @@ class MirrorLoop:
         nodes: NodeCache,
         collector: Collector,
         executor: Executor,
-        inquiry: Inquiry,
+        service_check: ServiceCheck,
         outage: Outage,
         queue_metrics: QueueMetrics,
         clock: Callable[[], float] = time.monotonic,
@@ -51,7 +51,7 @@ class MirrorLoop:
         self._nodes = nodes
         self._collector = collector
         self._executor = executor
-        self._inquiry = inquiry
+        self._service_check = service_check
         self._outage = outage
         self._queue_metrics = queue_metrics
         self._clock = clock
@@ -62,7 +62,7 @@ class MirrorLoop:
         nodes.add_listener(self._on_answer)
 
     async def run(self) -> None:
-        """Mirror until cancelled. Starts when both sides are known, or Slurm has kept silent for too long."""
+        """Mirror until cancelled. Starts when both sides are known, or Slurm has not answered for too long."""
         await self._pods.synced.wait()
         await self._first_answer()
         self._enqueue(self._collector.names())
@@ -73,7 +73,7 @@ class MirrorLoop:
     async def reconcile(self, name: str) -> float | None:
         """One pass over one name: collect, decide, execute; after how many seconds to look again."""
         async with self._deciding:
-            await asyncio.sleep(0)  # when all names come at once, the rest of the process has its turn between them
+            await asyncio.sleep(0)  # when all names come at once, other tasks get a turn between them
             view = self._collector.view(name)
             decision = decide_mirror(view, self._clock())
             self._collector.remember(name, decision.memory)
@@ -101,17 +101,14 @@ class MirrorLoop:
         return any(wrote)
 
     def _read_back(self, name: str, actions: list[MirrorAction]) -> None:
-        """See soon what came of the writes, or what others have done: a deletion only a full read shows.
-
-        After all else a full read costs no more, and one that slurmctld would not give by its clock is had, too.
-        """
+        """Read the nodes again soon, to see the effect of writes. A deletion shows only in a full read."""
         self._collector.remember_writes(name, actions, self._clock())
         self._awaiting_answer.add(name)
         self._nodes.hasten(full=True)
 
     async def _ask(self, name: str, question: Question) -> None:
         at_s = self._clock()
-        is_yes = await self._inquiry.ask(question)
+        is_yes = await self._service_check.ask(question)
         self._collector.remember_jobs(name, question, is_yes=is_yes, at_s=at_s)
 
     # ------------------------------------------------------------------------------------------------ what changed
@@ -124,7 +121,7 @@ class MirrorLoop:
     def _on_answer(self, changed: frozenset[str]) -> None:
         if self._collector.judge_answer():
             is_trusted = self._collector.is_trusted
-            self._enqueue(self._collector.names() if is_trusted else self._collector.names_with_a_claim())
+            self._enqueue(self._collector.names() if is_trusted else self._collector.names_with_a_finding())
         due = changed | self._awaiting_answer
         self._awaiting_answer = set()
         self._enqueue(due)
@@ -134,7 +131,7 @@ class MirrorLoop:
             self._queue.add(name)
 
     async def _first_answer(self) -> None:
-        """A new leader says nothing about Slurm before it has asked: no pod flaps to Unknown."""
+        """A new leader writes nothing before the first answer of Slurm, so that no condition flaps to Unknown."""
         deadline_s = self._clock() + STALE_AFTER_S
         while self._nodes.observation is None and self._clock() < deadline_s:
             try:
@@ -143,17 +140,17 @@ class MirrorLoop:
                 await asyncio.sleep(_FIRST_ANSWER_AGAIN_S)
 
     async def _watch_age(self) -> None:
-        """An answer that grows old changes what may be said, and no event tells."""
+        """An answer that grows too old changes what may be written, and no event reports that."""
         was_stale = False
         while True:
             await asyncio.sleep(_AGE_EACH_S)
             is_stale = self._nodes.age_s > STALE_AFTER_S + self._nodes.turn_s
             if is_stale and not was_stale:
-                self._enqueue(self._collector.names_with_a_claim())
+                self._enqueue(self._collector.names_with_a_finding())
             was_stale = is_stale
             await self._outage.look(is_read=not is_stale, is_trusted=self._collector.is_trusted)
 
 
 def _pod_first(actions: Iterable[MirrorAction]) -> list[MirrorAction]:
-    """What is known is told even when Slurm then refuses a write."""
+    """Pods first: what is known is written on them even if Slurm then refuses a write."""
     return sorted(actions, key=lambda action: not isinstance(action, PatchPod))

@@ -1,4 +1,4 @@
-"""What the syncer tells Prometheus: the names of SUNK's syncer for nodes, our own for ourselves."""
+"""Metrics of the syncer: those of nodes have the names of SUNK's syncer."""
 
 from __future__ import annotations
 
@@ -29,19 +29,28 @@ _NODE_GAUGES: Mapping[str, Callable[[SlurmNode], bool]] = {
 
 
 class SyncerMetrics:
-    """What was done, what was put off, and whether Slurm is believed."""
+    """What was done, what was postponed, and whether Slurm is readable and plausible."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.actions = Counter("sunkpy_syncer_actions", "Actions carried out", ["action"], registry=registry)
+        self.actions = Counter(
+            "sunkpy_syncer_actions", "Actions carried out, by `action`", ["action"], registry=registry
+        )
         self.capped = Counter(
-            "sunkpy_syncer_capped", "Actions put off because too many were due at once", ["action"], registry=registry
+            "sunkpy_syncer_capped",
+            "Actions delayed because too many were due at once. Rising: see TooManyAtOnce",
+            ["action"],
+            registry=registry,
         )
         self.believed = Gauge(
-            "sunkpy_syncer_slurm_believed", "0 while Slurm's answer is too strange to act on", registry=registry
+            "sunkpy_syncer_slurm_believed",
+            "0: Slurm answers without its nodes, and nothing is written; see SlurmNotBelieved",
+            registry=registry,
         )
         self.believed.set(1)
         self.readable = Gauge(
-            "sunkpy_syncer_slurm_readable", "0 while Slurm's last answer is too old to act on", registry=registry
+            "sunkpy_syncer_slurm_readable",
+            "0: Slurm cannot be read, and pods keep their last known state",
+            registry=registry,
         )
         self.readable.set(1)
 
@@ -53,15 +62,20 @@ class NodeCollector(Collector):
         self._cache = cache
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Nothing but the age before Slurm has answered: no answer is not zero nodes."""
+        """Only the age until Slurm has answered: no answer is not the same as zero nodes."""
         yield GaugeMetricFamily(
-            "sunkpy_slurm_cache_age_seconds", "Age of the newest answer of Slurm", value=self._cache.age_s
+            "sunkpy_slurm_cache_age_seconds",
+            "Age of the newest answer of Slurm. Normal is below 2, in large busy clusters below 6. 5 s above that "
+            "nothing is written to Slurm, 10 s above that nothing is written to pods",
+            value=self._cache.age_s,
         )
         observation = self._cache.observation
         if observation is None:
             return
-        # All of it hangs on the state alone, and thousands of nodes are in few states.
+        # All of it depends on the state alone, and thousands of nodes are in few states.
         states = Counted(node.state for node in observation.nodes.values())
         for name, predicate in _NODE_GAUGES.items():
             count = sum(n for state, n in states.items() if predicate(SlurmNode(name="", state=state)))
-            yield GaugeMetricFamily(f"slurm_nodes_{name}", f"Slurm nodes: {name}", value=count)
+            yield GaugeMetricFamily(
+                f"slurm_nodes_{name}", f"Number of Slurm nodes: {name.replace('_', ' ')}", value=count
+            )

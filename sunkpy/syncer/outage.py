@@ -1,7 +1,7 @@
-"""That Slurm cannot be read, or is not believed, said once for the cluster and not on each of thousands of pods.
+"""Reports once for the cluster that Slurm cannot be read or is implausible, and not on each of thousands of pods.
 
-The pods keep what they were last told, so its age is one number: that of the last answer that was believed. It is told
-by Events on the NodeSets, at the beginning, every half hour, and at the end; and by the metrics
+The pods keep their last state, so its age is one number: that of the last trusted answer. It is reported by Events on
+the NodeSets, at the beginning, every half hour, and at the end; and by the metrics
 `sunkpy_slurm_cache_age_seconds`, `sunkpy_syncer_slurm_readable` and `sunkpy_syncer_slurm_believed`.
 """
 
@@ -20,11 +20,11 @@ from sunkpy.syncer.metrics import SyncerMetrics
 
 _AGAIN_AFTER = timedelta(minutes=30)
 _UNREADABLE = "Slurm cannot be read: nothing is changed until slurmrestd and slurmctld answer (see the syncer's log)"
-_STRANGE = "Slurm does not list its registered nodes any more: did slurmctld lose its state? Nothing is changed"
+_STRANGE = "Slurm no longer lists its registered nodes: did slurmctld lose its state? Nothing is changed"
 
 
 class Outage:
-    """Looks each second; remembers since when things are not as they should be."""
+    """Checked each second; remembers since when Slurm cannot be read or is implausible."""
 
     def __init__(
         self,
@@ -40,30 +40,32 @@ class Outage:
         self._now = now
         self._well_at: datetime | None = None
         self._begun_at = now()
-        self._told_at: datetime | None = None
+        self._reported_at: datetime | None = None
 
     async def look(self, *, is_read: bool, is_trusted: bool) -> None:
-        """Tell what has begun, what still lasts after a while, and what is over."""
+        """Report an outage that has begun, that lasts, or that is over."""
         now = self._now()
         self._metrics.readable.set(1 if is_read else 0)
         if is_read and is_trusted:
             self._well_at = now
-            if self._told_at is not None:
-                self._told_at = None
-                await self._tell("SlurmReadable", "Slurm is read and believed again", is_good=True)
-        elif self._told_at is None or now - self._told_at >= _AGAIN_AFTER:
-            self._told_at = now
+            if self._reported_at is not None:
+                self._reported_at = None
+                await self._report(
+                    "SlurmReadable", "Slurm can be read again, and its answers are plausible", is_good=True
+                )
+        elif self._reported_at is None or now - self._reported_at >= _AGAIN_AFTER:
+            self._reported_at = now
             what = _UNREADABLE if not is_read else _STRANGE
             reason = "SlurmUnreadable" if not is_read else "SlurmNotBelieved"
-            await self._tell(reason, f"{what}. {self._as_of()}", is_good=False)
+            await self._report(reason, f"{what}. {self._as_of()}", is_good=False)
 
     def _as_of(self) -> str:
-        """A new leader has not read what it finds on the pods."""
+        """From when the state on the pods is. A new leader knows only that it is older than itself."""
         if self._well_at is None:
-            return f"What pods and Nodes say of Slurm is from before {rfc3339(self._begun_at)}"
-        return f"What pods and Nodes say of Slurm is as of {rfc3339(self._well_at)}"
+            return f"Pods and Nodes show the state of Slurm from before {rfc3339(self._begun_at)}"
+        return f"Pods and Nodes show the state of Slurm as of {rfc3339(self._well_at)}"
 
-    async def _tell(self, reason: str, note: str, *, is_good: bool) -> None:
+    async def _report(self, reason: str, note: str, *, is_good: bool) -> None:
         say = self._events.normal if is_good else self._events.warning
         for nodeset in self._nodesets():
             await say(nodeset, "NodeSet", reason=reason, action="ReadSlurm", note=note)

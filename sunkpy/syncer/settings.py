@@ -9,10 +9,12 @@ class SyncerSettings(ProcessSettings, frozen=True, kw_only=True):
     """One syncer serves one Slurm cluster, whose slurmd pods all live in `namespace`.
 
     `cluster` is Slurm's ClusterName; `poll_seconds` how often the nodes are read (an idle cluster answers in 6 ms);
-    `scheduler_user` is the Slurm user of the scheduler, whose jobs nobody else has processes in.
+    `scheduler_user` is the Slurm user of the scheduler, which owns the allocations of pods.
+    `service_check_seconds` is how long Slurm may take to report the jobs of a node; that node waits meanwhile.
     """
 
     cluster: str
     slurm: SlurmSettings
     poll_seconds: float = 1.0
     scheduler_user: str = "k8s"
+    service_check_seconds: float = 5.0

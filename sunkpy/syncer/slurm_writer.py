@@ -1,13 +1,12 @@
-"""Writes to Slurm nodes: each node is read once more right before, and equal changes go as one list.
+"""Writes to Slurm nodes: each node is read again right before, and equal changes go as one list.
 
 A rack that is cordoned is dozens of drains with one reason. slurmctld takes its locks, saves its state and looks at all
 its reservations for each request, so they are sent together: while one list is being written the next one grows, up to
-`MOST_NAMES`; nobody waits for company that may not come. Each node of a list is read by itself and decided on again
-(`core.mirror.recheck`), and the list is short, so that what lies between that answer and the write stays a moment: some
-50 ms for a full list, the 3 ms of one answer for a single node. When one of them, or what the apiserver says of it, was
-long in coming, the others are old by then: each goes alone, read once more.
+`MOST_NAMES`; a single write goes at once. Each node of a list is read and decided on again (`core.mirror.recheck`). The
+list is short, so the time between that answer and the write is small: about 50 ms for a full list, 3 ms for a single
+node. If one answer comes late, the others are old by then: each node goes alone and is read again.
 
-Slurm carries out a list node by node, and one that it does not know ends the rest. So after a refusal each goes alone.
+Slurm carries out a list node by node and stops at an unknown one. So after a refusal each node goes alone.
 """
 
 from __future__ import annotations
@@ -39,20 +38,20 @@ from sunkpy.slurm.nodes import UNDRAIN, drain
 MOST_NAMES = 64
 _LISTED_AT_ONCE = 6
 _OWN_AT_ONCE = 3
-"""Together one less than the client has connections: the poll of all nodes never waits for one."""
+"""All together one less than the client has connections, so that the poll of all nodes never waits for one."""
 _LOOKS_HOLD_S = 1.0
-"""How old the first look at a node of a list may be when the list is written."""
+"""How old the first read of a list may be when the list is written."""
 
 Consent = Callable[[], Awaitable[bool]]
-"""Asks the apiserver whether it has anything against a write; asked when it is the write's turn, not before."""
+"""Asks the apiserver to confirm a write, right before the write."""
 
 
 class Outcome(enum.Enum):
-    """What became of a write."""
+    """The outcome of a write."""
 
     WRITTEN = "written"
-    CHANGED = "changed"  # somebody else was faster: the next answer is decided on
-    REFUSED = "refused"  # the apiserver has something against it
+    CHANGED = "changed"  # somebody else was faster: decide on the next answer
+    REFUSED = "refused"  # the apiserver did not confirm it
 
 
 class _Write(msgspec.Struct, frozen=True):
@@ -65,7 +64,7 @@ class _Write(msgspec.Struct, frozen=True):
 
 
 Results = dict[str, Outcome | Exception]
-"""By name: what became of it, or why it failed."""
+"""By name: the outcome of the write, or why it failed."""
 
 
 class _List(msgspec.Struct):
@@ -76,7 +75,7 @@ class _List(msgspec.Struct):
 
 
 class SlurmWriter:
-    """One list is written at a time. What is each node's own, as its comment, goes beside it and holds up no drain."""
+    """Writes one list at a time. A change of one node, such as its comment, goes beside it and delays no drain."""
 
     def __init__(self, slurm: Slurm, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._slurm = slurm
@@ -88,10 +87,10 @@ class SlurmWriter:
         self._log = structlog.get_logger("syncer")
 
     async def write(self, action: SlurmAction, consent: Consent) -> Outcome:
-        """Write it, with others of its kind.
+        """Write it, together with equal changes.
 
         Raises:
-            SlurmError, KubeError: not done, or nobody knows.
+            SlurmError, KubeError: not done, or it is not known.
         """
         write, change = _Write(action, consent), _shared_change(action)
         if change is None:
@@ -119,7 +118,7 @@ class SlurmWriter:
             mine.results.set_result(results)
         except Exception as error:
             mine.results.set_exception(error)
-            mine.results.exception()  # it is raised here, should nobody have joined
+            mine.results.exception()  # it is raised here, in case no other write joined
             raise
         finally:
             self._close(change, mine)
@@ -127,7 +126,7 @@ class SlurmWriter:
         return results
 
     def _close(self, change: NodeChange, done: _List) -> None:
-        """Nobody joins it any more; when it was full, another one has been begun since."""
+        """Take no more names. If the list was full, another one has been begun already."""
         if self._growing.get(change) is done:
             del self._growing[change]
 
@@ -143,7 +142,7 @@ class SlurmWriter:
             if agreed:
                 await self._slurm.update_nodes([write.name for write in agreed], change)
         except (NotFound, Rejected, Busy) as error:
-            self._log.info("a list of Slurm nodes was refused, each goes alone", error=str(error))
+            self._log.info("Slurm refused a list of nodes, each is written alone", error=str(error))
             results |= await self._each(self._repeat, agreed)
         return results
 
@@ -161,12 +160,12 @@ class SlurmWriter:
                 return write.name, error
 
     async def _recheck(self, write: _Write) -> Outcome:
-        """WRITTEN: nothing speaks against writing it now. The Slurm node is read last."""
+        """WRITTEN: it may be written now. The Slurm node is read last."""
         if not await write.consent():
             return Outcome.REFUSED
         if still_holds(write.action, await self._slurm.node(write.name)):
             return Outcome.WRITTEN
-        self._log.info("Slurm node has changed meanwhile, decided again", node=write.name)
+        self._log.info("Slurm node changed meanwhile, decided again", node=write.name)
         return Outcome.CHANGED
 
     async def _repeat(self, write: _Write) -> Outcome:
@@ -194,7 +193,7 @@ class SlurmWriter:
 
 
 def _shared_change(action: SlurmAction) -> NodeChange | None:
-    """What several nodes may be told at once; None for what is each node's own."""
+    """The change that several nodes may share; None for a change of one node alone."""
     match action:
         case DrainNode(reason=reason) | RestoreDrain(reason=reason):
             return drain(reason)

@@ -15,12 +15,12 @@ from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import BadSettings
 from sunkpy.slurm import NodeCache, Slurm
 from sunkpy.slurm.errors import SlurmError
-from sunkpy.syncer.collect import Collector, kept, pod_selector
+from sunkpy.syncer.collect import Collector, pod_selector, trim_pod
 from sunkpy.syncer.execute import Executor
-from sunkpy.syncer.inquiry import Inquiry
 from sunkpy.syncer.loop import MirrorLoop
 from sunkpy.syncer.metrics import SyncerMetrics
 from sunkpy.syncer.outage import Outage
+from sunkpy.syncer.service_check import ServiceCheck
 from sunkpy.syncer.settings import SyncerSettings
 
 
@@ -29,7 +29,7 @@ class WrongCluster(BadSettings):
 
 
 class Term:
-    """Made anew for each term. Only the clients, and the cache that metrics read, are older than it.
+    """Built for each term. Only the clients, and the cache that metrics read, outlive it.
 
     `clock` is that of `nodes`: monotonic, in seconds.
     """
@@ -51,7 +51,7 @@ class Term:
         self._nodes = nodes
         namespace = settings.namespace
         selector = pod_selector(settings.cluster)
-        self._pods = Informer(kube, paths.pods(namespace), Pod, label_selector=selector, keep=kept)
+        self._pods = Informer(kube, paths.pods(namespace), Pod, label_selector=selector, keep=trim_pod)
         events = EventRecorder(kube, component="syncer", instance=process.identity.name)
         self._loop = MirrorLoop(
             pods=self._pods,
@@ -59,7 +59,9 @@ class Term:
             collector=Collector(namespace=namespace, pods=self._pods, nodes=nodes, metrics=metrics),
             outage=Outage(pods=self._pods, events=events, metrics=metrics),
             executor=Executor(kube=kube, slurm=slurm, events=events, metrics=metrics, namespace=namespace, clock=clock),
-            inquiry=Inquiry(slurm, scheduler_user=settings.scheduler_user),
+            service_check=ServiceCheck(
+                slurm, scheduler_user=settings.scheduler_user, timeout_s=settings.service_check_seconds
+            ),
             queue_metrics=process.queue_metrics,
             clock=clock,
         )
@@ -81,7 +83,7 @@ class Term:
             group.create_task(self._loop.run())
 
     async def _check_cluster(self) -> None:
-        """Refuse to mirror into a cluster of another name. One that cannot be reached is not another one."""
+        """Refuse to mirror into a cluster of another name. An unreachable cluster is no mismatch."""
         try:
             ping = await self._slurm.ping()
         except SlurmError:

@@ -2,7 +2,7 @@
 
 etcd and the apiserver are real, as in `tests.bench.ground`; Slurm is the double of the unit tests, for a real
 slurmctld takes an hour to get that many jobs. So the time until hooks are answered is measured, and the time until all
-jobs are known is that of a slurmrestd in Python: see decision 0047 for what a real one takes to read a job.
+jobs are known is that of a slurmrestd in Python: docs/design/leader.md says what a real one takes to read a job.
 """
 
 from __future__ import annotations

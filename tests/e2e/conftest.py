@@ -34,16 +34,18 @@ def stack() -> Stack:
 
 @pytest.fixture(autouse=True)
 def clean(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail the test that leaves a pod, a job, a drain or a cordon behind; then clean up for the next one."""
+    """Fail the test that leaves a pod, a job, a drain or a cordon behind, and clean up after it."""
     yield
     if "stack" not in request.fixturenames or "test_story" in request.node.nodeid:
         return
     stack: Stack = request.getfixturevalue("stack")
     try:
         wait(lambda: nothing_left(stack), timeout_s=30, what="the cluster as the test found it")
-    finally:
+    except Exception:
         sweep(stack)
         story.reset(stack)
+        raise
+    story.restore(stack)
 
 
 def sweep(stack: Stack) -> None:

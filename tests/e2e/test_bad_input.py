@@ -39,15 +39,18 @@ def _pod(stack: Stack, name: str, **wish: object) -> Iterator[str]:
         wait_for_agreement(stack, timeout_s=60, after=f"the end of {name}")
 
 
-def _wait_for_event(stack: Stack, namespace: str, about: str, *words: str, timeout_s: float = 30) -> str:
+def _wait_for_event(stack: Stack, namespace: str, about: str, *words: str, kind: str = "pod") -> str:
+    """About this object: an earlier run may have left Events about one of its name."""
+    uid = stack.kubectl("get", kind, about, "-n", namespace, "-o", "jsonpath={.metadata.uid}")
+
     def said() -> str:
-        events = stack.events(namespace, about)
+        events = stack.events(namespace, about, uid=uid)
         for event in events:
             if all(word in event for word in words):
                 return event
         raise NotYet("\n".join(events) or "no Event")
 
-    return wait(said, timeout_s=timeout_s, what=f"an Event about {about} with {words}")
+    return wait(said, timeout_s=30, what=f"an Event about {about} with {words}")
 
 
 def test_a_nodeset_that_fits_no_node_says_why(stack: Stack) -> None:
@@ -67,7 +70,7 @@ def test_a_nodeset_that_fits_no_node_says_why(stack: Stack) -> None:
     }
     stack.kubectl.apply(nodeset)
     try:
-        event = _wait_for_event(stack, stack.namespace, "nowhere", "nodeSelector")
+        event = _wait_for_event(stack, stack.namespace, "nowhere", "nodeSelector", kind="nodeset")
         status = stack.kubectl.json("nodeset", "nowhere", "-n", stack.namespace)["status"]
         feasible = next(c for c in status["conditions"] if c["type"] == "Feasible")
         assert feasible["status"] == "False", event

@@ -112,7 +112,7 @@ def test_it_sleeps_until_its_person_comes_and_lasts_as_long_as_they_want(stack: 
 
     own.be_quick()
     code, told = own.said("restart-login")
-    assert (code, told[0]) == (255, "This pod ends, and your sessions with it. Come again with my-login.")
+    assert (code, told[0]) == (255, "This pod ends, and your sessions with it. Start it again with my-login.")
     assert own.said(f"sleep {IDLE_S + 6}; echo still here") == (0, ["still here"]), "it was ended while in use"
     after, annotations = own.uid_and_annotations()
     assert (after != before, annotations.get("changed")) == (True, "yes")

@@ -129,7 +129,7 @@ def _give_back(stack: Stack, pod: Pod) -> None:
 
 
 def _take_over(stack: Stack, pod: Pod, why: str) -> None:
-    """As docs/operations.md tells people to."""
+    """As docs/tasks/drain-and-cordon.md tells people to."""
     stack.kubectl("annotate", "--overwrite", "node", pod.spec.node_name, f"{names.ANNOTATION_DRAIN}={why}")
     stack.kubectl("cordon", pod.spec.node_name)
 

@@ -130,7 +130,7 @@ ALSO: Mapping[str, tuple[tuple[JobShape, ...], ...]] = {
     "scheduler-plugins/podgroup-replicaset.yaml": ((JobShape(6, 6, 3000),),),
     # The driver alone, in the job that holds the places of the next file.
     "yunikorn/spark-10-driver.shape.yaml": ((JobShape(1, 3, 6144),),),
-    # Equal slots that cover a smaller leader or launcher as well (docs/decisions/0026).
+    # Equal slots that cover a smaller leader or launcher as well (docs/design/gangs-and-shapes.md).
     "slurm-bridge/jobset-coordinator.yaml": ((JobShape(5, 10, 1000),),),
     "mpi-operator/horovod-tensorflow-mnist.yaml": ((JobShape(3, 6, 12288),),),
     "mpi-operator/tensorflow-benchmarks-gpu.yaml": ((JobShape(3, 4, 512, 2),),),

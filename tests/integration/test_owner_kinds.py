@@ -19,8 +19,9 @@ from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
 from sunkpy.kube.discovery import read_served
 from sunkpy.kube.informer import Together
-from sunkpy.scheduler import owner_kinds
-from sunkpy.scheduler.owner_watch import OwnerWatches
+from sunkpy.kube.kinds import KindTimes
+from sunkpy.scheduler.owners.watch import OwnerWatches
+from sunkpy.scheduler.settings import Times
 from tests.integration.apiserver import Apiserver, alone
 
 pytestmark = pytest.mark.integration
@@ -36,12 +37,6 @@ JOBS = "/apis/kubeflow.org/{}/namespaces/default/mpijobs"
 def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
     with alone(tmp_path_factory.mktemp("apiserver")) as apiserver:
         yield apiserver
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("AGAIN_S", 1.0), ("SURE_AFTER_S", 2.0), ("APART_S", 0.2)):
-        monkeypatch.setattr(owner_kinds, name, seconds)
 
 
 def versions(*served: str, stored: str) -> list[dict[str, object]]:
@@ -85,7 +80,8 @@ async def watching(kube: Kube) -> AsyncIterator[OwnerWatches]:
         raise AssertionError(f"{about}: {why}")
 
     pods: Together[Pod] = Together([])
-    watches = OwnerWatches(kube, reads=(MPI_JOB,), pods=pods, clock=time.monotonic, note_odd=odd)
+    soon = Times(kinds=KindTimes(again_s=1.0, sure_after_s=2.0, apart_s=0.2))
+    watches = OwnerWatches(kube, reads=(MPI_JOB,), pods=pods, clock=time.monotonic, on_unreadable=odd, times=soon)
     watches.follow(MPI_JOB)
     running = asyncio.ensure_future(watches.run())
     try:

@@ -10,6 +10,10 @@ import httpx
 import pytest
 
 from devcluster.waiting import wait_until
+from sunkpy.core import names
+from sunkpy.core.gang.binding_note import BindingNote
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.states import JobId
 from tests.integration.apiserver import Apiserver, alone
 from tests.unit.charts.rendering import render
 
@@ -20,8 +24,11 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 PODS = "/api/v1/namespaces/default/pods"
 USERS = {"tenant": "pods pods/status", "binder": "pods pods/status pods/binding"}
 SAYS = "only who may create pods/binding puts a pod of this scheduler on a node by spec.nodeName"
-SAYS_OF_NOTES = "only who may create pods/binding changes sunkpy.dev/job-id of a pod that is on its node"
-NOTE = "sunkpy.dev/job-id"
+SAYS_OF_NOTES = (
+    "only who may create pods/binding changes sunkpy.dev/job-id, gang-id, slurm-node, place, gpu-indices of a pod that "
+    "is on its node"
+)
+NOTE = names.ANNOTATION_JOB_ID
 ALIAS = "other-name"
 
 
@@ -73,7 +80,8 @@ def a_pod(name: str, annotations: dict[str, str], **spec: object) -> dict[str, o
 
 
 def make_pod(apiserver: Apiserver, name: str, **spec: object) -> None:
-    apiserver.make(PODS, a_pod(name, {NOTE: "7", "sunkpy.dev/gang": "g"}, **spec))
+    note = BindingNote(job=JobId(7), gang=GangId(namespace="default", name="g", uid="u"), seat="worker/0").annotations
+    apiserver.make(PODS, a_pod(name, note | {"sunkpy.dev/gang": "g"}, **spec))
 
 
 def annotated(
@@ -117,7 +125,20 @@ def bound(apiserver: Apiserver) -> str:
 
 
 @pytest.mark.parametrize("part", ["", "/status"])
-@pytest.mark.parametrize("annotations", [{NOTE: "8"}, {NOTE: None}, {NOTE: None, "sunkpy.dev/gang": "other"}, None])
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {NOTE: "8"},
+        {NOTE: None},
+        {NOTE: None, "sunkpy.dev/gang": "other"},
+        {names.ANNOTATION_GANG_ID: "k8s:default/other:o"},
+        {names.ANNOTATION_GANG_ID: None},
+        {names.ANNOTATION_PLACED_ON: "n2"},
+        {names.ANNOTATION_PLACE: "worker/1"},
+        {names.ANNOTATION_GPU_INDICES: "0,1,2,3"},
+        None,
+    ],
+)
 def test_nobody_takes_the_note_of_its_job_off_a_pod_that_is_on_its_node(
     apiserver: Apiserver, bound: str, annotations: dict[str, str | None] | None, part: str
 ) -> None:
@@ -127,13 +148,14 @@ def test_nobody_takes_the_note_of_its_job_off_a_pod_that_is_on_its_node(
 
 def test_nobody_writes_a_note_on_a_pod_that_has_none(apiserver: Apiserver) -> None:
     apiserver.make(PODS, a_pod("unnoted", {}, nodeName="n1"))
-    assert annotated(apiserver, "unnoted", {NOTE: "8"}).status_code == 403
+    for name in names.BINDING_NOTE:
+        assert annotated(apiserver, "unnoted", {name: "8"}).status_code == 403, name
     assert annotated(apiserver, "unnoted", {"other": "x"}).is_success
 
 
 def test_who_may_bind_pods_may_note_their_jobs(apiserver: Apiserver, bound: str) -> None:
     for user in ("binder", "admin"):
-        answer = annotated(apiserver, bound, {NOTE: "8"}, user)
+        answer = annotated(apiserver, bound, {NOTE: "8", names.ANNOTATION_GANG_ID: None}, user)
         assert answer.is_success, answer.text
 
 

@@ -6,10 +6,12 @@ A place that breaks a limit is named as file:line. Each rule is checked for itse
 from __future__ import annotations
 
 import ast
+import functools
+import graphlib
 import io
 import tokenize
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +26,11 @@ FUNCTION_LINES = 40
 PARAMETERS = 4
 WITHIN_PARAMETERS = 0.9
 EQUAL_LINES = 8
+FOLDER_FILES = 12
+FLOORS = 9
+
+PLAIN = ("scheduler", "core/gang", "core/placement")
+"""The folders of sunkpy whose folders are limited, but for the families of workloads, one file each."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 CONSTRUCTORS = ("__init__", "__new__")
@@ -53,10 +60,10 @@ def sources(folders: Iterable[str]) -> list[Path]:
     return [*found, *([ROOT / "slurm-images" / "build"] if "slurm-images" in folders else [])]
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
+@functools.cache
+def trees() -> Sequence[tuple[str, ast.Module]]:
     """Name and syntax tree of each file whose shape is limited."""
-    for path in sources(SHAPED):
-        yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
+    return [(str(path.relative_to(ROOT)), ast.parse(path.read_text())) for path in sources(SHAPED)]
 
 
 def length(node: ast.ClassDef | Function) -> int:
@@ -93,11 +100,8 @@ def code_lines(path: str, text: str) -> list[Line]:
         is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if is_text or isinstance(node, ast.Import | ast.ImportFrom):
             left_out |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    comments = {
-        t.start[0]: t.start[1]
-        for t in tokenize.generate_tokens(io.StringIO(text).readline)
-        if t.type == tokenize.COMMENT
-    }
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline) if "#" in text else ()
+    comments = {t.start[0]: t.start[1] for t in tokens if t.type == tokenize.COMMENT}
     kept = (
         Line(path, number, " ".join(line[: comments.get(number)].split()))
         for number, line in enumerate(lines, 1)
@@ -122,6 +126,45 @@ def equal_blocks(files: Mapping[str, str]) -> list[str]:
         for (path, at), (again, at_again) in pairs
         if ((path, at - 1), (again, at_again - 1)) not in pairs
     )
+
+
+def modules(folder: str) -> dict[str, str]:
+    """The text of each module below a folder of sunkpy, by its name."""
+    found = {}
+    for path in (ROOT / "sunkpy" / folder).rglob("*.py"):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        found[name] = path.read_text()
+    return found
+
+
+def imports(text: str, known: Container[str]) -> set[str]:
+    """Which of the known modules a text imports."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            named = (f"{node.module}.{alias.name}" for alias in node.names)
+            found |= {name if name in known else node.module for name in named}
+    return {name for name in found if name in known}
+
+
+def floors(texts: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """The longest chain of imports from each module down, itself first."""
+    below = {name: imports(text, texts) - {name} for name, text in texts.items()}
+    chains: dict[str, tuple[str, ...]] = {}
+    for name in graphlib.TopologicalSorter(below).static_order():
+        chains[name] = (name, *max((chains[each] for each in below[name]), key=len, default=()))
+    return chains
+
+
+def test_a_folder_has_a_dozen_files_at_most():
+    folders = {path.parent for folder in PLAIN for path in (ROOT / "sunkpy" / folder).rglob("*.py")}
+    counts = {str(path.relative_to(ROOT)): len([*path.glob("*.py")]) for path in folders if path.name != "families"}
+    assert {folder: count for folder, count in counts.items() if count > FOLDER_FILES} == {}
+
+
+def test_imports_of_the_scheduler_are_nine_floors_deep_at_most():
+    longest = max(floors(modules("scheduler")).values(), key=len)
+    assert len(longest) <= FLOORS, "\n".join(longest)
 
 
 def test_classes_and_functions_are_small():
@@ -200,3 +243,8 @@ def test_imports_docstrings_comments_and_fewer_lines_are_no_block():
     block = "\n".join(f"x{number} = {number}" for number in range(EQUAL_LINES - 1))
     rest = "\n".join(f"from a import b{number}" for number in range(9)) + '\n"""One\ntwo\nthree\n"""\n# four\n'
     assert equal_blocks({"a.py": rest + block, "b.py": rest + block + "\ny = 1"}) == []
+
+
+def test_the_longest_chain_of_imports_is_named_from_above():
+    texts = {"a": "from b import x", "b": "from c import d\nimport os", "c": "", "c.d": "from typing import Any"}
+    assert floors(texts)["a"] == ("a", "b", "c.d")

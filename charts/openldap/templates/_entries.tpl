@@ -5,7 +5,7 @@ contradicts itself is refused by name. */}}
 {{- $members := dict }}
 {{- range $group, $values := .Values.groups }}
 {{- $gid := int64 $values.gid | toString }}
-{{- with get $gids $gid }}{{ fail (printf "groups.%s: gid %s is that of %s" $group $gid .) }}{{ end }}
+{{- with get $gids $gid }}{{ fail (printf "groups.%s: gid %s is already used by %s" $group $gid .) }}{{ end }}
 {{- $_ := set $gids $gid $group }}
 {{- $_ := set $members $group list }}
 {{- end }}
@@ -13,13 +13,13 @@ contradicts itself is refused by name. */}}
 {{- $own := dict }}
 {{- range $name, $person := .Values.people }}
 {{- $uid := int64 $person.uid | toString }}
-{{- with get $uids $uid }}{{ fail (printf "people.%s: uid %s is that of %s" $name $uid .) }}{{ end }}
+{{- with get $uids $uid }}{{ fail (printf "people.%s: uid %s is already used by %s" $name $uid .) }}{{ end }}
 {{- $_ := set $uids $uid $name }}
 {{- if hasKey $members $name }}{{ fail (printf "people.%s: groups has a group of that name" $name) }}{{ end }}
 {{- if $person.group }}
 {{- if not (hasKey $members $person.group) }}{{ fail (printf "people.%s.group: groups has no %s" $name $person.group) }}{{ end }}
 {{- else }}
-{{- with get $gids $uid }}{{ fail (printf "people.%s: the group of each user has the uid as its gid, and %s is that of %s; give the user a group" $name $uid .) }}{{ end }}
+{{- with get $gids $uid }}{{ fail (printf "people.%s: each user's own group has the uid as gid, and gid %s is already used by %s; set the user's group" $name $uid .) }}{{ end }}
 {{- $_ := set $gids $uid $name }}
 {{- $_ := set $own $name $uid }}
 {{- end }}

@@ -1,9 +1,9 @@
-# Epilog of every job. The node stays COMPLETING, and so nobody else's, until this returns. Failing drains the node, which
-# is right when a pod or a process of the job may still be there.
+# Epilog of every job. Until it returns the node is COMPLETING, and no other job gets it. A failure drains the node, which is
+# right when a pod or a process of the job may still be there.
 hook=epilog
 
-# Processes of the job's user that carry the job's number. Without cgroups one that became a daemon has left Slurm's sight.
-# Other jobs of the same user carry another number. Root's are left alone: Slurm's own are among them.
+# Processes of the job's user with the job's id in their environment. Without cgroups Slurm loses sight of a process that
+# became a daemon. Processes of root are left alone: Slurm's own are among them.
 left_processes() {
   local file pid uid
   grep -lzsxF "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/[0-9]*/environ | while read -r file; do
@@ -13,8 +13,8 @@ left_processes() {
   done
 }
 
-# Processes of sshd that came in as a part of the job, and those that serve the connection: sessions carry the job's number,
-# but more of them can be opened over a connection that stays. Once the folder is gone nobody comes in any more.
+# Processes of sshd that belong to the job: its sessions, and the connections, over which further sessions could be opened.
+# Once the folder is gone no new session can join the job.
 left_connections() {
   local note sshd
   [ -d "$joined" ] || return 0
@@ -30,7 +30,7 @@ left_connections() {
   rmdir "$joined" 2> /dev/null || true
 }
 
-# SIGTERM, and SIGKILL when KillWait is over, as Slurm does with those that it sees.
+# SIGTERM, and SIGKILL after KillWait, as Slurm does itself.
 end_processes() {
   local signal=TERM pids
   SECONDS=0
@@ -47,16 +47,16 @@ end_processes() {
 }
 
 await_pods() {
-  # The comment may have been changed since the prolog, which left its mark.
+  # The comment may have been changed since the prolog, so the marker counts.
   is_placeholder || [ -e "$marker" ] || return 0
   read_settings || fail "no $settings_file, and pods may be here"
   [ -n "${SUNKPY_HOOKS_URL:-}" ] || return 0
-  # A slurmd that ends takes its scripts along: SIGTERM, and SIGKILL 10 ms later. What is asked here is asked again by the
-  # Prolog of the next job, as long as the marker stays; failing would drain a node at which nobody has to look.
+  # A slurmd that ends kills its scripts: SIGTERM, and SIGKILL 10 ms later. The Prolog of the next job asks again, as long as
+  # the marker stays. A failure would drain the node without need.
   trap '[ -z "$broken" ] && [ -e "$marker" ]; exit' TERM
   ask_until_done epilog "$SUNKPY_EPILOG_TIMEOUT_S" "$SUNKPY_EPILOG_TIMEOUT_S" || fail "$why"
   trap - TERM
-  # Kept: the job is over for Slurm, and pods stay.
+  # Kept: the job has ended in Slurm, and its pods stay.
   [[ $body =~ \"kept\":\ *true ]] || rm -f "$marker"
 }
 

@@ -8,27 +8,27 @@ settings_file=${SUNKPY_HOOKS_ENV:-/etc/sunkpy/hooks.env}
 markers=${SUNKPY_MARKERS:-/var/lib/sunkpy/markers}
 site=${SUNKPY_SITE:-/etc/sunkpy/site}
 marker=$markers/$SLURM_JOB_ID
-# Where there is an sshd beside slurmd (compute.ssh): a file for each of its processes that came in as a part of this job.
+# With sshd beside slurmd (compute.ssh): a file for each of its processes that belongs to this job.
 joined=${SUNKPY_JOINED:-/run/sunkpy-sshd}/$SLURM_JOB_ID
 
-# What Slurm gave to containers of jobs, in folders JOB-STEP (oci.conf).
+# Folders JOB-STEP of Slurm for containers of jobs (oci.conf).
 containers=${SUNKPY_CONTAINERS:-/var/spool/slurmd/containers}
 
 say() { echo "$hook of job $SLURM_JOB_ID: $*" >&2; }
 
 is_placeholder() { [[ ${SLURM_JOB_COMMENT:-} == k8s:* ]]; }
 
-# Whose job it is, with unit and generation: the only part of the comment that cannot end a text in JSON.
+# The gang of the job, with unit and generation: the only part of the comment that cannot end a string in JSON.
 gang=
 gang_form='^k8s:[a-z0-9-]+/[A-Za-z0-9._-]+:[A-Za-z0-9-]+(/[A-Za-z0-9._-]+)?(@[A-Za-z0-9._-]+)?'
 [[ ! ${SLURM_JOB_COMMENT:-} =~ $gang_form ]] || gang=${BASH_REMATCH[0]}
 
-# Without the file nobody knows whether there is a scheduler to ask.
+# Without the file it is not known whether there is a scheduler to ask.
 # shellcheck source=/dev/null
 read_settings() { [ -r "$settings_file" ] && . "$settings_file"; }
 
-# One question, $1, about this job, and what else to say: prints the body, and in a last line the HTTP status, 000 when nobody answered. The token goes through
-# a pipe: what is on a command line can be read by everybody in the pod.
+# Ask $1 about this job, with further JSON in $2. Prints the body, and in a last line the HTTP status, 000 without an answer.
+# The token goes through a pipe: everybody in the pod can read a command line.
 ask() {
   local token
   token=$(< "$token_file") || { echo 000; return; }
@@ -40,17 +40,17 @@ ask() {
     "$SUNKPY_HOOKS_URL/hooks/v1/$1" <<< "header = \"Authorization: Bearer $token\""
 }
 
-# Ask $1 until done, $2 seconds at most, of which at most $3 in a row without an answer; $4 is said as well. A refusal is believed when it
-# has lasted: the scheduler may not have seen this slurmd pod yet, and after a long outage of the apiserver the token has run
-# out, and the kubelet takes some three minutes to bring another. Leaves the last answer in `body`, and what was wrong in
-# `why`.
+# Ask $1 until done, at most $2 seconds, of these at most $3 in a row without an answer; $4 is sent as well. A refusal counts
+# only when it lasts: the scheduler may not have seen this slurmd pod yet, and after a long outage of the apiserver the token
+# has expired, and the kubelet takes some three minutes to bring another. Sets `body` to the last answer, and `why` to the
+# error.
 ask_until_done() {
   local question=$1 limit=$2 outage=$3 pause=0.1 status heard=0 refused=''
   SECONDS=0
   while :; do
     body=$(ask "$question" "${4:-}")
     status=${body##*$'\n'} body=${body%$'\n'*}
-    # An answer may be cut off, or that of somebody who has the leader's address by now.
+    # An answer may be cut off, or may come from another pod that has the leader's address now.
     [[ $status != 20[02] || $body =~ ^\{.*\"done\":\ *(true|false).*\}$ ]] || status+=", not the scheduler's words"
     case $status in
       200) return 0 ;;
@@ -73,8 +73,8 @@ ask_until_done() {
   return 1
 }
 
-# The scripts of the site for $1 (prolog, epilog) whose names match $2, by name, as root with Slurm's variables. Leaves in
-# `why` which one failed; those after it do not run.
+# The scripts of the site for $1 (prolog, epilog) whose names match $2, by name, as root with Slurm's variables. Sets
+# `why` to the one that failed; those after it do not run.
 run_site() {
   local script code
   for script in "$site/$1.d"/$2; do
@@ -89,8 +89,8 @@ run_site() {
 }
 first='[0-4]*' later='[5-9A-Za-z_]*'
 
-# Fail, which drains the node, under a reason of our own. Slurm would keep one that is there already, and the syncer
-# lifts those that start with "k8s: "; a drain that a person set stays as it is.
+# Fail, which drains the node, with our own reason. Slurm would keep an existing reason, and the syncer lifts drains that start
+# with "k8s: ". A drain that a person set stays as it is.
 fail() {
   local record
   say "$*"

@@ -1,10 +1,10 @@
--- Asked by slurmctld before a job is made or changed (https://slurm.schedmd.com/job_submit_plugins.html). Jobs that
--- stand for pods belong to people, who may change their own jobs: without this they could make one that looks like the
--- scheduler's, or take from one what its pods have.
+-- slurmctld calls this before a job is made or changed (https://slurm.schedmd.com/job_submit_plugins.html). Placeholder jobs
+-- belong to people, who may change their own jobs. Without this they could forge such a job, or change what its pods rely
+-- on.
 --
--- The scheduler sends the seal in the field `extra`, which is emptied here. A job that has shown it gets its comment as
--- admin comment as well, which its owner cannot write: that is what the scheduler believes. Jobs of the scheduler's own
--- user are known by their user, and nobody else's business.
+-- The scheduler sends the seal in the field `extra`, which is emptied here. A job with a valid seal gets its comment as admin
+-- comment too, which its owner cannot write: the scheduler trusts only that. Jobs of the scheduler's own user are
+-- recognised by their user.
 
 local OURS = "^k8s:"
 -- ESLURM_ACCESS_DENIED, ESLURM_USER_ID_UNKNOWN

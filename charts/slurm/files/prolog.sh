@@ -1,25 +1,25 @@
-# Prolog of every job. Nothing of the job runs before it has ended, so this is where the node is proved to be free of
-# the pods of jobs that are over, whatever became of their Epilogs.
+# Prolog of every job. Nothing of the job runs before it has ended. So here it is proved that the pods of ended jobs have left
+# the node, whatever happened to their Epilogs.
 hook=prolog
 
 run_site prolog "$first" || fail "$why"
 
-# start-slurmd has made it. In a pod that an older one started Slurm would, as the user's, and by its paths as root: so no
-# container starts there.
+# start-slurmd makes it. In a pod of an older image Slurm would make it, owned by the user, and use it as root: so no container
+# starts there.
 mkdir -p "$containers"
 
-# Before anything is asked: from here on pods may come.
+# Before any question: from here on pods may be bound.
 if is_placeholder; then
   read_settings || fail "no $settings_file; is start-slurmd of this chart?"
   if [ -n "${SUNKPY_HOOKS_URL:-}" ]; then
-    # A pod that an older chart made has no volume there: then it holds as long as the container.
+    # In a pod of an older chart there is no volume: then the marker lasts as long as the container.
     mkdir -p "$markers"
     : > "$marker" || fail "cannot write $marker, so no pod may come here"
   fi
 fi
 
-# Other jobs that are marked, as a list with commas. A node without has no pods, and asks nobody. A mark under the number
-# of a job that brings no pods is an older job's: Slurm counts anew when it has lost its state.
+# Other jobs with markers, separated by commas. Without any, the node has no pods, and nothing is asked. A marker with the id
+# of a job without pods belongs to an older job: Slurm begins again with its ids when it has lost its state.
 others='' own=''
 if is_placeholder; then own=$SLURM_JOB_ID; fi
 for found in "$markers"/*; do
@@ -27,7 +27,7 @@ for found in "$markers"/*; do
   [[ $own == "$job" || ! $job =~ ^[0-9]+$ ]] || others+=${others:+,}$job
 done
 
-# The scheduler names the jobs that are over and whose pods have left: their markers have done their work.
+# The scheduler names the ended jobs whose pods have left: their markers are removed.
 forget_those_over() {
   local job
   [[ $body =~ \"over\":\ *\[([0-9,\ ]*)\] ]] || return 0
@@ -36,10 +36,10 @@ forget_those_over() {
   done
 }
 
-# Slurm ends a Prolog at `scontrol reconfigure`, and forgets it: the job would hold its node and never begin. So one that
-# is cut short while it waits is requeued, by a process that Slurm does not know; an allocation, which Slurm cannot
-# requeue, is cancelled. Nothing of the job has run. One that outlives the reconfigure ends later, and nobody waits for it:
-# it stays as a zombie. Of a placeholder pods may be there once the gate is open, and its job does as it is.
+# Slurm ends a Prolog at `scontrol reconfigure`, and forgets it: the job would hold its node and never begin. So a job whose
+# Prolog is killed while it waits is requeued, by a process that Slurm does not know. An allocation, which Slurm cannot
+# requeue, is cancelled. Nothing of the job has run. A Prolog that outlives the reconfigure stays as a zombie. Pods of a
+# placeholder job may be there once the gate is open, so its job stays as it is.
 requeue_if_cut_short() {
   waiting=$(mktemp) || return 0
   trap 'rm -f "$waiting"' EXIT
@@ -81,7 +81,7 @@ if [ -n "$others" ]; then
   hook=prolog
 fi
 
-# The scheduler binds the pods; wait for it. Late is no failure: it also binds when it sees the job run.
+# Wait until the scheduler has bound the pods. A timeout is no failure: it also binds when it sees the job run.
 if is_placeholder && [ -n "${SUNKPY_HOOKS_URL:-}" ]; then
   ask_until_done prolog "$SUNKPY_PROLOG_TIMEOUT_S" "$SUNKPY_PROLOG_TIMEOUT_S"
 fi

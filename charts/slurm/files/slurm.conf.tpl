@@ -11,7 +11,8 @@ ClusterName={{ include "slurm.cluster" . }}
 SlurmctldHost={{ .Release.Name }}-slurmctld-0({{ .Release.Name }}-slurmctld)
 SlurmUser=slurm
 StateSaveLocation=/var/lib/slurm/state
-SlurmctldPidFile=/run/slurmctld/slurmctld.pid
+# A link that start-slurmctld makes: while it is there, slurmctld has not ended in order.
+SlurmctldPidFile=/var/lib/slurm/state/slurmctld.pid
 SlurmdSpoolDir=/var/spool/slurmd
 MailProg=/bin/true
 

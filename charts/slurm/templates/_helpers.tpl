@@ -57,7 +57,7 @@ priorityClassName: {{ . }}
 
 {{- /* Placement of what Slurm needs to work at all. Drains in Slurm cordon nodes, or taint them: what moves then must
 still find a place. Processes without a volume leave a dead node after a minute, unless values say otherwise; one
-with a volume ("stays" true) is not hurried, see docs/decisions. Call with (dict "root" $ "values" … ["stays" true]). */}}
+with a volume ("stays" true) is not hurried, see docs/design/slurmctld-crash.md. Call with (dict "root" $ "values" … ["stays" true]). */}}
 {{- define "slurm.controlPlacement" -}}
 {{- $own := .values.tolerations | default list }}
 {{- $said := list }}

@@ -190,12 +190,12 @@ defaults as a whole. */}}
 {{- if not (or (hasKey $people $person) $.Values.users.sssd.enabled) }}{{ fail (printf "%s: users.people has no %s" $path $person) }}{{ end }}
 {{- $word := $person }}
 {{- if not (regexMatch "^[a-z]([a-z0-9-]*[a-z0-9])?$" $person) }}
-{{- if not (hasKey $people $person) }}{{ fail (printf "%s: no pod can have that name; people of a directory want one of letters, digits and -" $path) }}{{ end }}
+{{- if not (hasKey $people $person) }}{{ fail (printf "%s: no pod can have that name: use letters, digits and - for people of a directory" $path) }}{{ end }}
 {{- $word = printf "uid-%d" (int64 (get $people $person).uid) }}
 {{- end }}
 {{- $name := printf "%s-login-%s" $.Release.Name $word }}
-{{- if gt (len $name) 52 }}{{ fail (printf "%s: %s is too long for a StatefulSet, 52 letters are the most" $path $name) }}{{ end }}
-{{- with get $names $name }}{{ fail (printf "%s: the pod of %s is called %s-0 as well" $path . $name) }}{{ end }}
+{{- if gt (len $name) 52 }}{{ fail (printf "%s: %s is too long for a StatefulSet: at most 52 characters" $path $name) }}{{ end }}
+{{- with get $names $name }}{{ fail (printf "%s: the pod of %s is also called %s-0" $path . $name) }}{{ end }}
 {{- $_ := set $names $name $person }}
 {{- $values := deepCopy $own.defaults }}
 {{- range $key, $value := $entry }}{{ $_ := set $values $key $value }}{{ end }}

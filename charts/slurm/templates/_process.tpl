@@ -40,7 +40,7 @@ gpuResources: {{ toJson .Values.scheduler.gpuResources }}
 {{- $longest := int .Values.hooks.longestGraceSeconds }}
 {{- $epilog := int .Values.hooks.epilogTimeoutSeconds }}
 {{- $most := sub $epilog (min 30 (div (add1 $epilog) 2)) }}
-{{- if gt $longest (int $most) }}{{ fail (printf "hooks.longestGraceSeconds: %d is too long, for the Epilog gives up after %d s, and a pod takes longer to be gone than to end: set %d at most, or hooks.epilogTimeoutSeconds to %d at least" $longest $epilog $most (add $longest 30)) }}{{ end }}
+{{- if gt $longest (int $most) }}{{ fail (printf "hooks.longestGraceSeconds: %d is too long: the Epilog gives up after %d s, and the kubelet needs time to remove a pod. Set at most %d, or hooks.epilogTimeoutSeconds to at least %d" $longest $epilog $most (add $longest 30)) }}{{ end }}
 hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ $epilog }}, longestGraceSeconds: {{ $longest }}}
 {{- end }}
 

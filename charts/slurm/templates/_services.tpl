@@ -17,7 +17,7 @@ first. Call with (dict "path" "compute.services" "services" …). */}}
 {{- end }}
 {{- end }}
 {{- range $name, $_ := $services }}
-{{- if not (has $name $placed) }}{{ fail (printf "%s.%s waits for itself, by way of its dependencies" $path $name) }}{{ end }}
+{{- if not (has $name $placed) }}{{ fail (printf "%s.%s depends on itself" $path $name) }}{{ end }}
 {{- end }}
 {{- range $name := $placed }}
 {{- $service := get $services $name }}

@@ -16,7 +16,7 @@ systemd-resolve systemd-timesync tape tty users utmp uucp video voice www-data _
 {{- range $group, $values := .Values.users.groups }}
 {{- if or (has $group $reserved) (eq $group "user1") }}{{ fail (printf "users.groups.%s: the system has a group of that name" $group) }}{{ end }}
 {{- $gid := int64 $values.gid | toString }}
-{{- with get $gids $gid }}{{ fail (printf "users.groups.%s: gid %s is that of %s" $group $gid .) }}{{ end }}
+{{- with get $gids $gid }}{{ fail (printf "users.groups.%s: gid %s is already used by %s" $group $gid .) }}{{ end }}
 {{- $_ := set $gids $gid $group }}
 {{- $_ := set $members $group list }}
 {{- end }}
@@ -27,8 +27,8 @@ systemd-resolve systemd-timesync tape tty users utmp uucp video voice www-data _
 {{- $path := printf "users.people.%s" $name }}
 {{- $uid := int64 $person.uid | toString }}
 {{- if has $name $reserved }}{{ fail (printf "%s: the system has a user of that name" $path) }}{{ end }}
-{{- if ne (eq $name "user1") (eq $uid "1001") }}{{ fail (printf "%s: in the images user1 has uid 1001, and nobody else has" $path) }}{{ end }}
-{{- with get $uids $uid }}{{ fail (printf "%s: uid %s is that of %s" $path $uid .) }}{{ end }}
+{{- if ne (eq $name "user1") (eq $uid "1001") }}{{ fail (printf "%s: user1 of the images has uid 1001, and only user1 may have it" $path) }}{{ end }}
+{{- with get $uids $uid }}{{ fail (printf "%s: uid %s is already used by %s" $path $uid .) }}{{ end }}
 {{- $_ := set $uids $uid $name }}
 {{- if hasKey $members $name }}{{ fail (printf "%s: users.groups has a group of that name" $path) }}{{ end }}
 {{- $gid := $uid }}
@@ -36,7 +36,7 @@ systemd-resolve systemd-timesync tape tty users utmp uucp video voice www-data _
 {{- if not (hasKey $.Values.users.groups .) }}{{ fail (printf "%s.group: users.groups has no %s" $path .) }}{{ end }}
 {{- $gid = get (get $.Values.users.groups .) "gid" | int64 | toString }}
 {{- else }}
-{{- with get $gids $uid }}{{ fail (printf "%s: the group of each user has the uid as its gid, and %s is that of %s; give the user a group" $path $uid .) }}{{ end }}
+{{- with get $gids $uid }}{{ fail (printf "%s: each user's own group has the uid as gid, and gid %s is already used by %s; set the user's group" $path $uid .) }}{{ end }}
 {{- $_ := set $gids $uid $name }}
 {{- if ne $name "user1" }}{{ $group = append $group (printf "%s:*:%s:" $name $uid) }}{{ end }}
 {{- end }}
@@ -85,7 +85,7 @@ pod, and kept running, by Kubernetes. */}}
 {{- define "slurm.sssdSecret" -}}
 {{- $sssd := .Values.users.sssd }}
 {{- if eq (empty $sssd.existingSecret) (empty $sssd.config) }}
-{{- fail "users.sssd wants one of existingSecret (with sssd.conf in it) and config" }}
+{{- fail "users.sssd needs one of existingSecret (with sssd.conf in it) and config" }}
 {{- end }}
 {{- $sssd.existingSecret | default (printf "%s-sssd" .Release.Name) }}
 {{- end }}

@@ -1,8 +1,8 @@
-"""Changes of users that one request can carry out together: slurmdbd needs as long for one alone as for ten together.
+"""Batches of changes of users, one request each: slurmdbd needs as long for one user as for ten.
 
-Together are new members who are the same in the same account, and changes of members, whatever they are. Of each user
-the order of a plan is kept, so that the first account that a new one is put into is still the default. All else goes
-alone, and so does the order between what is no member: accounts from the root down, QoS before those that preempt them.
+A batch has equal new members of one account, or changes of members of any kind. The order for each user is kept, so
+that the first account of a new user is still the default. All other changes go alone and in order: accounts from the
+root down, QoS before those that preempt them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import msgspec
 from sunkpy.core.accounts.changes import Change, ChangeAssociation, MakeMembership
 
 AT_MOST: Final = 100
-"""Half a second's work for slurmdbd, which keeps others waiting meanwhile."""
+"""Half a second of work for slurmdbd, in which others wait."""
 
 
 def in_batches(changes: Iterable[Change]) -> Iterator[tuple[Change, ...]]:
-    """The same changes in requests, each of one kind."""
+    """The same changes as batches, each of one kind."""
     waiting: dict[bytes, list[Change]] = {}
     users: set[str] = set()
     for change in changes:
@@ -36,7 +36,7 @@ def in_batches(changes: Iterable[Change]) -> Iterator[tuple[Change, ...]]:
 
 
 def _likeness(change: Change) -> bytes | None:
-    """Equal for changes that go together; None for what goes alone."""
+    """Equal for changes that go together; None for a change that goes alone."""
     match change:
         case MakeMembership():
             return msgspec.json.encode(msgspec.structs.replace(change.association, user=""), order="deterministic")

@@ -8,14 +8,14 @@ from sunkpy.core.accounts.records import AccountRecord, AssociationRecord, QosRe
 
 
 class MakeQos(msgspec.Struct, frozen=True, kw_only=True):
-    """A QoS that is not there."""
+    """A QoS that does not exist yet."""
 
     name: str
     after: QosRecord
 
 
 class ChangeQos(msgspec.Struct, frozen=True, kw_only=True):
-    """A QoS of ours that is another than wanted. `closes` it, and nothing else, when it is not wanted any more."""
+    """A QoS of ours that differs from the values. `closes`: it is only closed: the values no longer have it."""
 
     name: str
     after: QosRecord

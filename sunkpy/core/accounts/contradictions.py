@@ -1,7 +1,7 @@
-"""What cannot be in values for accounts, by name: found before anything is changed.
+"""Errors in the values for accounts, by name: found before anything is changed.
 
-slurmdbd takes almost anything and keeps silent about what it drops: a name with a quote, a default QoS that is not
-there, a TRES that it does not count. So it is asked for nothing that has not been looked through here.
+slurmdbd accepts almost anything and drops parts without an error: a name with a quote, a default QoS that does not
+exist, a TRES that it does not count. So all values are checked here first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
 
 def find_contradictions(tree: Tree) -> list[str]:
     """Everything that is wrong with these values in this slurmdbd, a sentence each; empty when they can be applied."""
-    parts = (_in_names, _in_capitals, _in_texts, _in_qos, _in_accounts, _in_users)
+    parts = (_in_names, _upper_case_twins, _in_texts, _in_qos, _in_accounts, _in_users)
     return list(chain.from_iterable(part(tree) for part in parts))
 
 
@@ -36,17 +36,17 @@ def _in_names(tree: Tree) -> Iterator[str]:
     ):
         for name in names:
             if not pattern.fullmatch(name):
-                yield f"{kind} {name!r}: a name is small letters, digits and any of _ . - within, at most 60"
+                yield f"{kind} {name!r}: a name has lower-case letters, digits and _ . - inside, at most 60 characters"
             elif name == ROOT and kind != "QoS":
-                yield f"{kind} root is Slurm's own"
+                yield f"{kind} root belongs to Slurm"
             elif name == CLOSED and kind == "QoS":
-                yield f"QoS {CLOSED} is for what is not wanted any more"
+                yield f"QoS {CLOSED} is reserved for what has been closed"
     if wanted.pods.account and wanted.pods.user in wanted.users:
-        yield f"user {wanted.pods.user} submits the jobs of pods and is in every account: not one of users"
+        yield f"user {wanted.pods.user} submits the jobs of pods and is in every account: remove it from users"
 
 
-def _in_capitals(tree: Tree) -> Iterator[str]:
-    """sacctmgr makes all letters small, but others may write to slurmdbd: what is wanted would be theirs."""
+def _upper_case_twins(tree: Tree) -> Iterator[str]:
+    """sacctmgr writes lower case, but others may write to slurmdbd: then the same name would be theirs."""
     wanted, now = tree.wanted, tree.now
     for kind, names, present in (
         ("account", wanted.accounts, now.accounts),
@@ -55,7 +55,7 @@ def _in_capitals(tree: Tree) -> Iterator[str]:
     ):
         for name in present:
             if name != name.lower() and name.lower() in names:
-                yield f"{kind} {name.lower()}: slurmdbd has {name}, which its database takes for the same"
+                yield f"{kind} {name.lower()}: slurmdbd has {name}, and its database ignores case"
 
 
 def _in_texts(tree: Tree) -> Iterator[str]:
@@ -65,7 +65,9 @@ def _in_texts(tree: Tree) -> Iterator[str]:
         texts[f"account {name}"] = account.description
         texts[f"organization of account {name}"] = account.organization
     yield from (
-        f"{what}: no line breaks and tabs in its text" for what, text in texts.items() if _UNPRINTABLE.search(text)
+        f"{what}: its text may not have line breaks or tabs"
+        for what, text in texts.items()
+        if _UNPRINTABLE.search(text)
     )
 
 
@@ -74,7 +76,7 @@ def _in_qos(tree: Tree) -> Iterator[str]:
     for name, qos in tree.wanted.qos.items():
         for other in qos.preempts:
             if other not in known:
-                yield f"QoS {name} preempts {other}, which is no QoS"
+                yield f"QoS {name} preempts {other}, which does not exist"
         circle = _preemption_circle(name, tree)
         if circle:
             yield f"QoS {name} preempts itself: {' > '.join(circle)}"
@@ -82,7 +84,7 @@ def _in_qos(tree: Tree) -> Iterator[str]:
 
 
 def _preemption_circle(start: str, tree: Tree) -> list[str]:
-    """The way from a QoS back to itself along what preempts what; empty when there is none."""
+    """A chain of preemption from a QoS back to itself; empty when there is none."""
     preempts: dict[str, Iterable[str]] = {name: qos.preempts for name, qos in tree.now.qos.items() if not qos.is_ours}
     preempts |= {name: qos.preempts for name, qos in tree.wanted.qos.items()}
     ways = [[start, other] for other in preempts.get(start, ())]
@@ -104,7 +106,7 @@ def _in_accounts(tree: Tree) -> Iterator[str]:
         if account.organization and account.organization not in wanted.organizations:
             yield f"account {name} is of organization {account.organization}, which is not among the organizations"
         if account.parent not in known:
-            yield f"account {name} is below {account.parent}, which is no account"
+            yield f"account {name} is below {account.parent}, which does not exist"
         elif ROOT not in (way := list(tree.above(name))):
             yield f"account {name} is below itself: {' < '.join([*way, tree.parents.get(way[-1], '')])}"
         yield from _in_own_qos(f"account {name}", account, tree.default_qos_of(name), tree)
@@ -141,7 +143,7 @@ def _in_own_qos(who: str, own: WantedAccount | Membership, default: str, tree: T
         return
     for qos in own.qos or ():
         if qos not in _known_qos(tree):
-            yield f"{who} has QoS {qos}, which is no QoS"
+            yield f"{who} has QoS {qos}, which does not exist"
     if own.default_qos not in ("", default):
         yield f"{who} has the default QoS {own.default_qos}, which is not one of its own"
     elif not default:
@@ -149,7 +151,7 @@ def _in_own_qos(who: str, own: WantedAccount | Membership, default: str, tree: T
 
 
 def _in_tres(who: str, tree: Tree, *limits: Ceiling) -> Iterator[str]:
-    """Slurm drops the limit of a TRES that it does not count, without a word."""
+    """Slurm drops the limit of a TRES that it does not count, without an error."""
     named: set[str] = set()
     for limit in limits:
         tables: list[Mapping[str, int]] = [limit.tres]
@@ -161,7 +163,7 @@ def _in_tres(who: str, tree: Tree, *limits: Ceiling) -> Iterator[str]:
 
 
 def _known_qos(tree: Tree) -> set[str]:
-    """Those of the values and of others; one that goes is not among them."""
+    """The QoS of the values and of others, without those that are being closed."""
     return {*tree.wanted.qos, *(name for name, qos in tree.now.qos.items() if not qos.is_ours)} - {CLOSED}
 
 

@@ -1,19 +1,19 @@
-"""From what values want and what slurmdbd has to what has to be changed.
+"""Plans the changes of slurmdbd from the values and from what slurmdbd has.
 
-Ours is what carries our mark: accounts and QoS in their description, users' associations in their comment. The mark
-lies with what it is about, so it is there as long as that is, also after a restore and for a reconciler that knows
-nothing. What others made is left alone, and named where it is in the way.
+Ours is what carries our mark: accounts and QoS in their description, users' associations in their comment. So the mark
+lasts as long as the object, also after a restore, and needs no memory here. What others made is left alone, and named
+if it is in the way.
 
-Nothing is deleted. Slurm forgets the usage of an association that is deleted, and with it who had used their share.
-What is not wanted any more is closed: nothing can be submitted there, running jobs go on, and usage counts on. When it
-is wanted again it is opened as it was. A limit on the association alone would not close it, for one of the same kind on
-the job's QoS takes its place; so all that is left to it is a QoS under which nothing can be submitted.
+Nothing is deleted. Slurm forgets the usage of a deleted association, and with it who had used their share. What is no
+longer in the values is closed: it takes no more jobs, running jobs continue, and usage still counts. When it is in the
+values again, it is opened as before. A limit on the association alone would not close it, because a limit on the job's
+QoS replaces it. So a closed association has only a QoS that takes no jobs.
 
-Each association gets its QoS and its default QoS written down, also those that it would inherit: Slurm refuses a change
-above that leaves one below without its default, and its API cannot take a list back.
+Each association gets its QoS and its default QoS explicitly, also inherited ones. Slurm refuses a change above that
+leaves an association below without its default, and its API cannot empty a list.
 
 Changes are in an order in which each is possible after those before it: QoS, those that others preempt first; accounts
-from the root down; users, all in their default accounts first, account by account. Who carries them out may stop
+from the root down; users, all in their default accounts first, account by account. The caller may stop
 anywhere and plan again.
 """
 
@@ -49,7 +49,7 @@ from sunkpy.core.accounts.tree import Tree, grow_tree
 from sunkpy.core.accounts.wanted import Membership, Wanted, count_shares, default_account
 
 COMMENT: Final = mark("values")
-"""On the association of a user in an account: given when it is made, and never changed, for Slurm's API cannot."""
+"""Comment of a user's association: set when it is made, because Slurm's API cannot change it."""
 
 _CLOSED_QOS: Final = QosRecord(
     description=mark("nothing can be submitted"), limits=Limits(submitted=0), per_user=Ceiling(submitted=0)
@@ -57,7 +57,9 @@ _CLOSED_QOS: Final = QosRecord(
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do. With `contradictions` nothing is done; `left_alone` says what somebody else has to do, or let be."""
+    """The changes. With `contradictions` nothing is done. `left_alone` is what others made and have to change
+    themselves.
+    """
 
     changes: tuple[Change, ...] = ()
     left_alone: tuple[str, ...] = ()
@@ -65,7 +67,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_accounts(wanted: Wanted, now: Accounting) -> Plan:
-    """What makes slurmdbd say what these values say."""
+    """Plan what brings slurmdbd in line with these values."""
     tree = grow_tree(wanted, now)
     contradictions = find_contradictions(tree)
     if contradictions:
@@ -191,9 +193,9 @@ def _wanted_membership(user: str, account: str, membership: Membership, tree: Tr
 
 
 def _defaults(tree: Tree) -> Iterator[Change | str]:
-    """Of users who are there: of a new one the first account is the default.
+    """Default accounts of users who exist; a new user's first account is the default.
 
-    One without an association that is told here is in that account by partitions, and so others made it.
+    A user without an association here is in that account by partitions, which others made.
     """
     for name, user in sorted(tree.wanted.members.items()):
         before, after = tree.now.default_accounts.get(name), default_account(user)
@@ -211,7 +213,7 @@ def _defaults(tree: Tree) -> Iterator[Change | str]:
 
 
 def _closing(tree: Tree) -> Iterator[Change | str]:
-    """What is ours and not wanted any more."""
+    """What is ours and no longer in the values."""
     wanted, now = tree.wanted, tree.now
     unwanted, closed = list(_unwanted(tree)), now.qos.get(CLOSED)
     if closed is None and unwanted:

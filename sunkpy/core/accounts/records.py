@@ -30,7 +30,7 @@ SHARES_OF_PARENT: Final = 2**31 - 1
 
 
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """How much at once: jobs running, jobs queued or running, TRES of the running ones."""
+    """Limits at one time: jobs running, jobs queued or running, TRES of the running ones."""
 
     jobs: Count | None = None
     submitted: Count | None = None
@@ -38,7 +38,7 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
 
 
 class Limits(Ceiling, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Of all below it together, over all time (`tres_minutes`), and of each single job (`job_tres`, `job_minutes`)."""
+    """Limits of all below it together (`tres_minutes`: over all time) and of each job (`job_tres`, `job_minutes`)."""
 
     tres_minutes: Tres = {}
     job_tres: Tres = {}
@@ -116,10 +116,10 @@ class Accounting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_marked(text: str) -> bool:
-    """Does this description or comment say that values made what it stands on?"""
+    """Does this description or comment say that values made its object?"""
     return text.startswith(names.REASON_PREFIX)
 
 
 def mark(text: str) -> str:
-    """The description or comment of something that values make: one line, as Slurm gives it back."""
+    """The description or comment of an object that values make: one line, as Slurm returns it."""
     return names.REASON_PREFIX + " ".join(text.split())

@@ -1,4 +1,4 @@
-"""The tree of accounts as it will be: that of the values, and what others made beside and above it."""
+"""The tree of accounts after the plan: the values, and what others made beside and above them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from sunkpy.core.accounts.records import ROOT, Accounting
 from sunkpy.core.accounts.wanted import Membership, Wanted
 
 QOS_OF_ROOT = ("normal",)
-"""What Slurm gives an account above which nobody says anything."""
+"""The QoS of an account when no account above it names any."""
 
 
 class Tree(msgspec.Struct, frozen=True, kw_only=True):
-    """`parents` by account, of values and of others; an account that goes is not among them."""
+    """`parents` by account, of the values and of others, without accounts that are being closed."""
 
     wanted: Wanted
     now: Accounting
     parents: Mapping[str, str]
 
     def above(self, account: str) -> Iterator[str]:
-        """The account and those above it up to the root, each once: a circle ends."""
+        """The account and those above it up to the root, each once, even in a circle."""
         seen: set[str] = set()
         while account and account not in seen:
             yield account
@@ -41,10 +41,9 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
         return QOS_OF_ROOT
 
     def default_qos_of(self, account: str, own: Membership | None = None) -> str:
-        """The QoS of jobs that name none: of the account, or of `own` below it. Empty when nobody says which.
+        """The QoS of jobs that name none: of the account, or of `own` below it. Empty when none is known.
 
-        What is said nearest, where it is one of those that it has; else what Slurm would take: `normal`, or the only
-        one.
+        The nearest one that is among its QoS; else what Slurm would take: `normal`, or the only one.
         """
         has = self.qos_below(account, own)
         said = own.default_qos if own is not None else ""
@@ -87,7 +86,7 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def grow_tree(wanted: Wanted, now: Accounting) -> Tree:
-    """The tree of these values in a slurmdbd that has this."""
+    """The tree of these values in this slurmdbd."""
     of_others = {
         association.account: association.parent
         for association in now.associations.values()

@@ -1,4 +1,4 @@
-"""Accounts, QoS and users as an administrator writes them in values: decoded as they stand, unknown keys refused."""
+"""Accounts, QoS and users as an administrator writes them in values: decoded as written; unknown keys are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from sunkpy.core.accounts.records import ROOT, SHARES_OF_PARENT, Ceiling, Count,
 Shares = Count | Literal["parent"]
 
 PreemptMode = Literal["", "CANCEL", "REQUEUE"]
-"""How jobs of a QoS give way; empty is what slurm.conf says. The others start the next job beside what is stopped."""
+"""How jobs of a QoS give way; empty is what slurm.conf says. The other modes of Slurm start the next job beside the
+stopped one.
+"""
 
 QosFlag = Literal[
     "DenyOnLimit", "EnforceUsageThreshold", "NoDecay", "NoReserve", "OverPartQOS", "PartitionMaxNodes",
@@ -100,5 +102,5 @@ def count_shares(shares: Shares) -> int:
 
 
 def default_account(user: WantedUser) -> str:
-    """The account of jobs that name none; empty when that is not said."""
+    """The account of jobs that name none; empty when it is not given."""
     return user.default_account or (next(iter(user.accounts)) if len(user.accounts) == 1 else "")

@@ -1,5 +1,5 @@
-"""What a person wants to know of a pod or gang, in words: made from the decisions, which stay the only rules.
+"""Explains a pod or gang to a person, by running the same decisions as the scheduler.
 
-`Facts` go in, an `Explanation` comes out. Why a gang waits is what `decide_gang` reports; here are only the words
-around it, and what a person can do about it.
+`Facts` go in, an `Explanation` comes out. `decide_gang` reports why a gang waits. Here are only the words around it,
+and what a person can do about it.
 """

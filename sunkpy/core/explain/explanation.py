@@ -10,14 +10,14 @@ _TITLE_WIDTH = 16
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """A few texts under one title."""
+    """Lines of text under one title."""
 
     title: str
     texts: tuple[str, ...]
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Of `subject`, how it stands in half a sentence, what there is to know, and what a person can do now.
+    """About `subject`: its state in half a sentence, the details, and what a person can do now.
 
     `is_absent`: there is no such thing to explain.
     """

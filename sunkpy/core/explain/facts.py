@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from sunkpy.core.gang.gang import Family
-from sunkpy.core.gang.request import Policy
-from sunkpy.core.gang.view import GangView
+from sunkpy.core.gang.job.request import Policy
+from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.placement.admission import Admission
 
@@ -20,13 +20,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         family: the one that took its pods.
         asked: name of the pod that the question is about; empty when it is about the gang.
         beyond: names of pods for which the gang has no place: jobs of their own.
-        states: Slurm node → its state as Slurm last told it.
+        states: Slurm node → its state by the last report of Slurm.
         admissions: what the kubelet of its node would say, by uid of a pod that is to be bound.
         unread: what could not be read, and why.
-        is_slurm_asked: Slurm itself told of the jobs; else they are as the scheduler noted them on the pods.
+        is_slurm_asked: the jobs are from Slurm itself; else from what the scheduler wrote on the pods.
     """
 
-    view: GangView
+    snapshot: Snapshot
     policy: Policy
     family: Family
     asked: str = ""
@@ -39,4 +39,4 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def pod(self) -> Pod | None:
         """The pod that the question is about, if it is about one."""
-        return next((pod for pod in self.view.pods if pod.name == self.asked), None)
+        return next((pod for pod in self.snapshot.pods if pod.name == self.asked), None)

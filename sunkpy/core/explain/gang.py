@@ -7,41 +7,43 @@ from collections.abc import Iterable, Mapping
 
 from sunkpy.core.explain.explanation import Explanation, Line
 from sunkpy.core.explain.facts import Facts
-from sunkpy.core.explain.told import said_of
-from sunkpy.core.explain.why import Moment, Why, why
+from sunkpy.core.explain.job_on_pods import last_message
+from sunkpy.core.explain.why import Stage, Why, why
 from sunkpy.core.explain.words import CURES, WORDS, pending_reason
 from sunkpy.core.gang.actions import WaitCause
-from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role, extra_pod, is_apart
-from sunkpy.core.gang.places import Seat
-from sunkpy.core.gang.view import GangView, JobView, is_over, is_running
+from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role, is_apart, solo_pod
+from sunkpy.core.gang.job.job import Job
+from sunkpy.core.gang.phases import is_over, is_running
+from sunkpy.core.gang.seating.seating import Seat
+from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.placement.volumes import has_claims
 
-_PAST = (Moment.OVER, Moment.ENDING, Moment.POD_OVER, Moment.HANDING_OVER)
+_PAST = (Stage.OVER, Stage.ENDING, Stage.POD_OVER, Stage.HANDING_OVER)
 
 _TO_ITS_CLAIMS = "See what its claims wait for: kubectl -n {namespace} describe pvc."
 
 MOST_MEMBERS = 16
-"""So many pods of a role are listed."""
+"""How many pods of a role are listed at most."""
 
 
 def explain_gang(facts: Facts) -> Explanation:
-    """In words, what is known of a gang and what to do about it."""
-    view, found = facts.view, why(facts)
+    """Explain a gang, or a pod of it, and what to do about it."""
+    snapshot, found = facts.snapshot, why(facts)
     words = WORDS[found.cause]
     lines: tuple[Line, ...] = ()
-    if view.gang is not None:
+    if snapshot.gang is not None:
         lines = (
             Line(title="because", texts=_because(facts, found)),
-            Line(title="recognised as", texts=_recognised(facts, view.gang)),
-            Line(title="members", texts=_members(view, view.gang)),
-            Line(title="beyond places", texts=_beyond(facts)),
+            Line(title="recognised as", texts=_recognised(facts, snapshot.gang)),
+            Line(title="members", texts=_members(snapshot, snapshot.gang)),
+            Line(title="solo gangs", texts=_beyond(facts)),
             Line(title="Slurm job", texts=_jobs(facts)),
-            Line(title="nodes", texts=_nodes(facts, view.gang)),
-            Line(title="preemption", texts=_preemption(view.gang)),
-            Line(title="problems", texts=tuple(p for p in map(str, view.gang.problems) if p not in found.text)),
+            Line(title="nodes", texts=_nodes(facts, snapshot.gang)),
+            Line(title="preemption", texts=_preemption(snapshot.gang)),
+            Line(title="problems", texts=tuple(p for p in map(str, snapshot.gang.problems) if p not in found.text)),
             Line(title="not read", texts=facts.unread),
         )
     else:
@@ -56,8 +58,8 @@ def explain_gang(facts: Facts) -> Explanation:
 
 def _subject(facts: Facts) -> str:
     if facts.asked:
-        return f"Pod {facts.view.id.namespace}/{facts.asked}"
-    kind = _kind(facts.view.gang) if facts.view.gang is not None else f"Gang {facts.view.id}"
+        return f"Pod {facts.snapshot.id.namespace}/{facts.asked}"
+    kind = _kind(facts.snapshot.gang) if facts.snapshot.gang is not None else f"Gang {facts.snapshot.id}"
     return kind[:1].upper() + kind[1:]
 
 
@@ -66,39 +68,41 @@ def _kind(gang: Gang) -> str:
 
 
 def _recognised(facts: Facts, gang: Gang) -> tuple[str, ...]:
-    if extra_pod(gang.id):
+    if solo_pod(gang.id):
         base = f"{gang.id.namespace}/{gang.id.name}"
-        where = "set apart from" if is_apart(gang.id) else "beyond the places of"
+        where = "no room in the job of" if is_apart(gang.id) else "beyond the seats of"
         return (_kind(gang), f"{where} gang {base} (family {facts.family.name}): a job of its own")
     return (_kind(gang), f"family {facts.family.name}: {facts.family.known_by}")
 
 
 def _because(facts: Facts, found: Why) -> tuple[str, ...]:
-    """The decision's words, what Slurm means by its reason, and what the scheduler said if that is something else."""
-    view = facts.view
-    passing = pending_reason(view.live_jobs[0].reason) if found.cause is WaitCause.IN_QUEUE else ""
+    """The reason of the decision, the meaning of Slurm's reason, and the scheduler's last message if it differs."""
+    snapshot = facts.snapshot
+    passing = pending_reason(snapshot.live_jobs[0].slurm.state_reason) if found.cause is WaitCause.IN_QUEUE else ""
     texts = [found.text + (f" ({passing})" if passing else "")]
-    said = said_of([facts.pod] if facts.pod is not None else [pod for pod in view.pods if not pod.spec.node_name])
+    said = last_message(
+        [facts.pod] if facts.pod is not None else [pod for pod in snapshot.pods if not pod.spec.node_name]
+    )
     if said and said != found.text and found.cause not in _PAST:
         texts.append(f"the scheduler said last: {said}")
     return tuple(filter(None, texts))
 
 
 def _what_to_do(facts: Facts, found: Why) -> str:
-    view, jobs = facts.view, facts.view.live_jobs or facts.view.jobs
+    snapshot, jobs = facts.snapshot, facts.snapshot.live_jobs or facts.snapshot.jobs
     text = WORDS[found.cause].what_to_do
     if found.cause is WaitCause.NEVER_STARTS:
-        text = CURES[jobs[0].reason]
+        text = CURES[jobs[0].slurm.state_reason]
         if "sunkpy.dev/" in text:
             text += " The job keeps what it was submitted with: then delete the pod."
-    if found.cause is WaitCause.NO_NODE and view.eligibility is not None and not view.eligibility.refused:
+    if found.cause is WaitCause.NO_NODE and snapshot.eligibility is not None and not snapshot.eligibility.refused:
         text = "See why no NodeSet has a node: kubectl get nodesets -A."
-    if found.cause is WaitCause.NO_NODE and view.eligibility is not None and "" in view.eligibility.refused:
-        text = _TO_ITS_CLAIMS if any(has_claims(pod.spec) for pod in view.pods) else text
-    pods = [facts.pod] if facts.pod is not None else view.pods
+    if found.cause is WaitCause.NO_NODE and snapshot.eligibility is not None and "" in snapshot.eligibility.refused:
+        text = _TO_ITS_CLAIMS if any(has_claims(pod.spec) for pod in snapshot.pods) else text
+    pods = [facts.pod] if facts.pod is not None else snapshot.pods
     return text.format(
-        kind=_kind(view.gang) if view.gang is not None else "",
-        namespace=view.id.namespace,
+        kind=_kind(snapshot.gang) if snapshot.gang is not None else "",
+        namespace=snapshot.id.namespace,
         pod=pods[0].name if pods else "",
         job=jobs[0].id if jobs else "JOB",
     )
@@ -107,15 +111,15 @@ def _what_to_do(facts: Facts, found: Why) -> str:
 # --------------------------------------------------------------------- members
 
 
-def _members(view: GangView, gang: Gang) -> tuple[str, ...]:
-    job = view.bound_job or next(iter(view.live_jobs), None)
-    seats = view.seats(job) if job is not None and (job.nodes or job.start_nodes) else {}
+def _members(snapshot: Snapshot, gang: Gang) -> tuple[str, ...]:
+    job = snapshot.bound_job or next(iter(snapshot.live_jobs), None)
+    seats = snapshot.seating(job).seats if job is not None and (job.nodes or job.start_nodes) else {}
     texts: list[str] = []
     for role in gang.roles:
         if gang.places > 1:
             texts.append(_role(role))
         shown = role.members[:MOST_MEMBERS]
-        texts += [_member(view, role, member, seats.get(member.pod.uid)) for member in shown]
+        texts += [_member(snapshot, role, member, seats.get(member.pod.uid)) for member in shown]
         if more := len(role.members) - len(shown):
             texts.append(f"… and {more} more")
     return tuple(texts)
@@ -128,14 +132,14 @@ def _beyond(facts: Facts) -> tuple[str, ...]:
 
 
 def _role(role: Role) -> str:
-    """`role worker: 1 of 3 places have a pod, none yet: worker/[1-2]; they come when others run`."""
+    """`role worker: 1 of 3 seats have a pod, none yet: worker/[1-2]; they come when others run`."""
     living = [member.index for member in role.members if not is_over(member.pod)]
     taken = {index for index in living if 0 <= index < role.places}
     is_numbered = ANY_PLACE not in living
     count = len(taken) if is_numbered else min(len(living), role.places)
     free = [f"{role.name}/{index}" for index in range(role.places) if index not in taken]
     none = f", none yet: {hostlist.compress(free)}" if is_numbered and free and role.places > 1 else ""
-    return f"role {role.name}: {count} of {role.places} places have a pod{none}; {_wave(role)}"
+    return f"role {role.name}: {count} of {role.places} seats have a pod{none}; {_wave(role)}"
 
 
 def _wave(role: Role) -> str:
@@ -144,14 +148,14 @@ def _wave(role: Role) -> str:
     return f"{'all' if role.first == role.places else role.first} must exist before the job is submitted"
 
 
-def _member(view: GangView, role: Role, member: Member, seat: Seat | None) -> str:
+def _member(snapshot: Snapshot, role: Role, member: Member, seat: Seat | None) -> str:
     pod, place = member.pod, ""
-    if view.gang is not None and view.gang.places > 1:
+    if snapshot.gang is not None and snapshot.gang.places > 1:
         index = f"{role.name}/{member.index} " if member.index != ANY_PLACE else ""
         place = f"{seat.note} " if seat is not None else index
     where = ""
     if pod.spec.node_name:
-        slurm_node = seat.node if seat is not None else view.placed.get(pod.uid, "")
+        slurm_node = seat.node if seat is not None else snapshot.placed.get(pod.uid, "")
         where = f", node {pod.spec.node_name}{f' (Slurm node {slurm_node})' if slurm_node else ''}"
     return f"{place}pod {pod.name}: {_how(pod)}{where}"
 
@@ -173,22 +177,22 @@ def _how(pod: Pod) -> str:
 
 
 def _jobs(facts: Facts) -> tuple[str, ...]:
-    source = "" if facts.is_slurm_asked else "; as the scheduler noted it on the pods"
-    return tuple(f"{_job(job)}{source}" for job in facts.view.jobs)
+    source = "" if facts.is_slurm_asked else "; as the scheduler wrote it on the pods"
+    return tuple(f"{_job(job)}{source}" for job in facts.snapshot.jobs)
 
 
-def _job(job: JobView) -> str:
+def _job(job: Job) -> str:
     state = "+".join(sorted(job.state)) or "state not known"
     if job.is_lost:
         state = f"{state}, lost" if job.state else "lost: Slurm does not know it"
-    reason = f", {job.reason}" if job.reason else ""
+    reason = f", {job.slurm.state_reason}" if job.slurm.state_reason else ""
     nodes = f" on {hostlist.compress(job.nodes)}" if job.nodes else ""
     return f"{job.id}: {state}{reason}{nodes}"
 
 
 def _nodes(facts: Facts, gang: Gang) -> tuple[str, ...]:
     """Where it may go, as long as some pod has no node yet."""
-    eligibility = facts.view.eligibility
+    eligibility = facts.snapshot.eligibility
     if gang.never_queues or eligibility is None or all(pod.spec.node_name or is_over(pod) for pod in gang.members):
         return ()
     texts = [f"may use {names}{_state(state)}" for state, names in _grouped(facts)]
@@ -200,7 +204,7 @@ def _nodes(facts: Facts, gang: Gang) -> tuple[str, ...]:
 
 
 def _state(text: str) -> str:
-    """As Slurm writes it, and what that means for a job that waits."""
+    """The state as Slurm writes it, and what it means for a waiting job."""
     if not text:
         return ""
     node = SlurmNode(name="", state=frozenset(text.split("+")))
@@ -208,8 +212,8 @@ def _state(text: str) -> str:
 
 
 def _grouped(facts: Facts) -> list[tuple[str, str]]:
-    assert facts.view.eligibility is not None
-    return _by_value({name: facts.states.get(name, "") for name in facts.view.eligibility.eligible})
+    assert facts.snapshot.eligibility is not None
+    return _by_value({name: facts.states.get(name, "") for name in facts.snapshot.eligibility.eligible})
 
 
 def _by_value(values: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -236,7 +240,7 @@ def _preemption(gang: Gang) -> tuple[str, ...]:
         field = ".".join(gang.suspension.path)
         return (f"suspends {owner.kind} {'/'.join(owner.key)} ({field}), which brings its pods back later",)
     takes = f"takes all {gang.places} pods together" if gang.places > 1 else "takes the pod"
-    if extra_pod(gang.id):
+    if solo_pod(gang.id):
         takes = "takes this pod, alone and before the others of its gang"
     if gang.final_because:
         return (f"{takes}, for good: {gang.final_because}",)

@@ -1,4 +1,4 @@
-"""The words for each cause: how the pod stands, and what a person can do about it."""
+"""The words for each cause: the state of the pod, and what a person can do about it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.explain.why import Cause, Moment
+from sunkpy.core.explain.why import Cause, Stage
 from sunkpy.core.gang.actions import WaitCause
 
 
 class Words(msgspec.Struct, frozen=True):
-    """Half a sentence, and a whole one. In braces: `kind` of the workload, `namespace`, `pod` (the first that is
-    concerned) and `job`.
+    """The state in half a sentence, and what to do. In braces: `kind` of the workload, `namespace`, `pod` (the first
+    one concerned) and `job`.
     """
 
     standing: str
@@ -25,7 +25,7 @@ WORDS: Final[dict[Cause, Words]] = {
         "Name its node in its node affinity (matchFields metadata.name), as the DaemonSet controller does.",
     ),
     WaitCause.REFUSED: Words(
-        "is held back: something that it asks for or declares cannot be done",
+        "is refused: something that it asks for or declares is not possible",
         "Change what the reason names, on the pod, its owner, or the object that declares its size; it is tried again "
         "at once.",
     ),
@@ -33,7 +33,7 @@ WORDS: Final[dict[Cause, Words]] = {
         "is not submitted: its owner wants no pods", "Scale {kind} to at least one pod, or delete this one."
     ),
     WaitCause.OTHERS_FIRST: Words(
-        "is not submitted: earlier pods of its owner are not gone",
+        "is not submitted: earlier pods of its owner are still there",
         "Nothing while those end; if one does not, look at it first: kubectl -n {namespace} get pods.",
     ),
     WaitCause.MEMBERS: Words(
@@ -42,7 +42,7 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     WaitCause.NOT_SUBMITTED: Words(
         "is not submitted: Slurm did not take its job",
-        "Change what Slurm's words name; it is tried again at least every 5 minutes, and at once when the pod's "
+        "Correct what Slurm's message says; it is tried again at least every 5 minutes, and at once when the pod's "
         "annotations change.",
     ),
     WaitCause.NO_NODE: Words(
@@ -58,65 +58,65 @@ WORDS: Final[dict[Cause, Words]] = {
         "stays in the queue of Slurm until somebody changes something", "Change what the reason names."
     ),
     WaitCause.PLACES_TAKEN: Words(
-        "waits for a place: the job of its gang has none left",
+        "waits for a seat: the job of its gang has none free",
         "Nothing if another pod of the gang is ending; otherwise delete it, there is one too many.",
     ),
     WaitCause.KUBELET: Words(
         "is not bound: the kubelet of its node would refuse it",
-        "Make room there, or leave it: its job is given back and another one looks for another node.",
+        "Make room there, or wait: its job is given back, and another job gets another node.",
     ),
-    Moment.GONE: Words("has no pods any more", "Nothing: its job, if there is one left, is cancelled."),
-    Moment.POD_OVER: Words("has ended; others of its gang have not", "Nothing: the job ends when all have ended."),
-    Moment.GATED: Words(
+    Stage.GONE: Words("has no pods any more", "Nothing: its job, if there is one left, is cancelled."),
+    Stage.POD_OVER: Words("has ended; others of its gang have not", "Nothing: the job ends when all have ended."),
+    Stage.GATED: Words(
         "is held by a scheduling gate",
-        "Nothing here: whoever set the gate has to take it away; for one of Kueue see its Workload.",
+        "Nothing here: whoever set the gate has to remove it; for a gate of Kueue see its Workload.",
     ),
-    Moment.DELETED: Words(
+    Stage.DELETED: Words(
         "was deleted before it was bound",
         "Nothing: its job is cancelled; if the pod stays, a finalizer of somebody else holds it.",
     ),
-    Moment.NODES_UNKNOWN: Words(
-        "waits, and it cannot be seen for what",
+    Stage.NODES_UNKNOWN: Words(
+        "waits, and the reason cannot be read",
         "Ask somebody who may read nodes and the pods of the Slurm cluster, or see that a scheduler leads: "
         "kubectl get leases -A.",
     ),
-    Moment.TO_SUBMIT: Words(
+    Stage.TO_SUBMIT: Words(
         "is about to be submitted to Slurm",
         "Nothing; if it stays so for a minute, see that a scheduler leads and what it logs: kubectl get leases -A.",
     ),
-    Moment.QUEUED: Words(
+    Stage.QUEUED: Words(
         "has a Slurm job that has not started, as far as is known",
         "Nothing yet; scontrol show job {job} says how it stands.",
     ),
-    Moment.STARTING: Words(
+    Stage.STARTING: Words(
         "is about to be bound: its Slurm job starts",
         "Nothing; if it stays so, a prolog waits: scontrol show job {job}, then the Events of pods on its nodes.",
     ),
-    Moment.MUST_WAIT: Words(
+    Stage.MUST_WAIT: Words(
         "is not bound yet: another pod on its node is ending",
         "Nothing for 30 seconds, after which another node is tried; if the other pod hangs, end it.",
     ),
-    Moment.TO_BIND: Words(
+    Stage.TO_BIND: Words(
         "is about to be bound",
         "Nothing; if it stays so for a minute, see that a scheduler leads and what it logs: kubectl get leases -A.",
     ),
-    Moment.DIRECT: Words("is on its own node, without a Slurm job", "Nothing."),
-    Moment.BOUND: Words(
+    Stage.DIRECT: Words("is on its own node, without a Slurm job", "Nothing."),
+    Stage.BOUND: Words(
         "is bound, and no container runs yet",
-        "Nothing; if it stays so it is the kubelet's to say why: kubectl -n {namespace} describe pod {pod}.",
+        "Nothing; if it stays so, the kubelet says why: kubectl -n {namespace} describe pod {pod}.",
     ),
-    Moment.RUNS: Words("runs", "Nothing."),
-    Moment.JOB_LOST: Words(
+    Stage.RUNS: Words("runs", "Nothing."),
+    Stage.JOB_LOST: Words(
         "has its node, and Slurm has lost its job",
         "Nothing: it keeps running and another job is submitted for its node; see why Slurm lost it: sinfo -R.",
     ),
-    Moment.HANDING_OVER: Words(
+    Stage.HANDING_OVER: Words(
         "has to leave its node",
         "Nothing: the next owner starts when it is gone; if a container does not end, look at its grace period and "
         "finalizers.",
     ),
-    Moment.ENDING: Words("has ended; its Slurm job ends too", "Nothing; if the job stays, scontrol show job {job}."),
-    Moment.OVER: Words("is over", "Nothing."),
+    Stage.ENDING: Words("has ended; its Slurm job ends too", "Nothing; if the job stays, scontrol show job {job}."),
+    Stage.OVER: Words("is over", "Nothing."),
 }
 
 CURES: Final = {
@@ -135,19 +135,19 @@ CURES: Final = {
     "JobHeldAdmin": "Ask an administrator of Slurm, who holds it: scontrol release {job}.",
     "JobHeldUser": "Release it: scontrol release {job}.",
 }
-"""What to do about each pending reason with which a job never starts. A job keeps what it was submitted with: after the
-annotation was changed the pod has to be made anew."""
+"""What to do about each pending reason with which a job never starts. A job keeps what it was submitted with: after a
+change of the annotation the pod has to be recreated."""
 
 PENDING_REASONS: Final = {
     "Resources": "the nodes that it may use are taken",
-    "Priority": "others come before it",
+    "Priority": "other jobs come first",
     "Licenses": "the licenses are taken",
     "Reservation": "its reservation has not begun",
     "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
     "Prolog": "a prolog runs, or waits for earlier pods to be gone",
-    "BeginTime": "its time has not come, or it was queued again a moment ago",
+    "BeginTime": "its begin time has not come, or it was requeued a moment ago",
     "Dependency": "a job that it depends on has not ended",
-    "Cleaning": "what is left of its first run is being cleaned up",
+    "Cleaning": "its first run is still being cleaned up",
 }
 """Reasons that pass by themselves (man squeue, JOB REASON CODES)."""
 

@@ -4,9 +4,9 @@ families/  whose gang is a pod, and what does the gang look like
 limits     what its pods want of each other: a constraint, or refused by name
 access     what its namespace may ask of Slurm
 request    the placeholder job that it becomes
-view       all that is known of it now, and the state that can be read from that
+snapshot       all that is known of it now, and the state that can be read from that
 decide     what to do about it: `actions`
 hooks      what prologs, epilogs and the gate wait for
 ends       why its job ended, and who the preemptor was
-lifecycle  the states, and what leads from one to the next
+phases     of pods and of gangs, and what is asked of them
 """

@@ -18,7 +18,8 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.gang.gang import Gang
-from sunkpy.core.gang.options import JobOptions, Problem, is_user
+from sunkpy.core.gang.job.options import Problem, is_user
+from sunkpy.core.model.job_spec import JobSpec
 
 ANY: Final = "*"
 
@@ -53,7 +54,7 @@ class Namespace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Kind(msgspec.Struct, frozen=True):
-    """Something that is allowed by name: field of JobOptions, of Rule, and whether a pod without it gets the first."""
+    """Something that is allowed by name: field of JobSpec, of Rule, and whether a pod without it gets the first."""
 
     option: str
     rule: str
@@ -110,7 +111,7 @@ def restricted(gang: Gang, rule: Rule, *, default_partition: str = "") -> Gang:
             problems.append(_refusal(gang, kind, refused, allowed))
         if refused or not asked:
             changes[kind.option] = allowed[0] if kind.has_default and allowed and allowed[0] != ANY else ""
-    options: JobOptions = msgspec.structs.replace(gang.options, **changes)
+    options: JobSpec = msgspec.structs.replace(gang.options, **changes)
     if options.user and not is_user(options.user):
         text = f"namespace {gang.id.namespace} is given to user {options.user!r}, which is not the name of a person"
         problems.append(Problem(text=text, fatal=True))
@@ -122,7 +123,7 @@ def unknown_namespace(gang: Gang) -> Gang:
     """The gang before it is known what its namespace may ask for: it asks for nothing, and is nobody's."""
     text = f"what namespace {gang.id.namespace} may ask of Slurm is not known yet"
     problems = (*gang.problems, Problem(text=text, fatal=True))
-    return msgspec.structs.replace(gang, options=JobOptions(), problems=problems)
+    return msgspec.structs.replace(gang, options=JobSpec(), problems=problems)
 
 
 def _refusal(gang: Gang, kind: _Kind, refused: list[str], allowed: tuple[str, ...]) -> Problem:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 import msgspec
 
 from sunkpy.core.gang.gang import Suspension
-from sunkpy.core.gang.request import JobRequest
-from sunkpy.core.gang.terms import Change
+from sunkpy.core.gang.job.terms import Change
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
 
@@ -16,7 +17,7 @@ from sunkpy.core.model.states import JobId
 class Submit(msgspec.Struct, frozen=True, kw_only=True):
     """Hand a job to Slurm, for these pods."""
 
-    request: JobRequest
+    request: JobSpec
     pods: tuple[Pod, ...]
 
 
@@ -67,7 +68,7 @@ class BindDirectly(msgspec.Struct, frozen=True, kw_only=True):
     node: str
 
 
-class Cover(msgspec.Struct, frozen=True, kw_only=True):
+class NoteJob(msgspec.Struct, frozen=True, kw_only=True):
     """Note on a pod that is bound already which job holds its node from now on."""
 
     pod: Pod
@@ -81,7 +82,7 @@ class NoteDevices(msgspec.Struct, frozen=True, kw_only=True):
     gpus: str
 
 
-class SetApart(msgspec.Struct, frozen=True, kw_only=True):
+class MakeSolo(msgspec.Struct, frozen=True, kw_only=True):
     """Make a pod a gang of its own: the job of its gang has no room for it, or does not have its node."""
 
     pod: Pod
@@ -136,17 +137,24 @@ class WaitCause(enum.Enum):
     BAD_QUANTITY = "a request is not a quantity"
     IN_QUEUE = "the job is in the queue"
     NEVER_STARTS = "the job stays in the queue until a person changes something"
-    PLACES_TAKEN = "no place of the job is left"
+    PLACES_TAKEN = "no seat of the job is left"
     KUBELET = "its kubelet would not have it"
 
 
+_PASSING: Final = frozenset({WaitCause.OTHERS_FIRST, WaitCause.MEMBERS, WaitCause.IN_QUEUE, WaitCause.PLACES_TAKEN})
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Say on the pod why it is not scheduled yet. `is_problem`: somebody has to change something."""
+    """Say on the pod why it is not scheduled yet."""
 
     pod: Pod
     message: str
-    is_problem: bool
     cause: WaitCause
+
+    @property
+    def is_problem(self) -> bool:
+        """Somebody has to change something."""
+        return self.cause not in _PASSING
 
 
 class Warn(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,8 +171,8 @@ GangAction = (
     | UpdateTerms
     | Bind
     | BindDirectly
-    | Cover
-    | SetApart
+    | NoteJob
+    | MakeSolo
     | NoteDevices
     | Finish
     | Cancel

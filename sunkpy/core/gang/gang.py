@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.options import JobOptions, Problem
+from sunkpy.core.gang.job.options import Problem
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import Key, Kind, Owner, Pod, PodSpec
 
 _EXTRA, _APART = "extra-", "apart-"
@@ -80,7 +81,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     id: GangId
     roles: tuple[Role, ...]
-    options: JobOptions = JobOptions()
+    options: JobSpec = JobSpec()
     problems: tuple[Problem, ...] = ()
     kind: str = ""
     one_per_node: bool = False
@@ -170,7 +171,7 @@ def apart_unit(pod: Pod) -> str:
     return f"{_APART}{pod.uid}"
 
 
-def extra_pod(id: GangId) -> str:
+def solo_pod(id: GangId) -> str:
     """Uid of the pod that is this gang, beyond the places of another or set apart; empty for all other gangs."""
     prefix = next((prefix for prefix in (_EXTRA, _APART) if id.unit.startswith(prefix)), "")
     return id.unit.removeprefix(prefix) if prefix else ""
@@ -181,7 +182,7 @@ def is_apart(id: GangId) -> bool:
     return id.unit.startswith(_APART)
 
 
-def solo(id: GangId, pod: Pod, options: JobOptions, problems: tuple[Problem, ...] = ()) -> Gang:
+def solo(id: GangId, pod: Pod, options: JobSpec, problems: tuple[Problem, ...] = ()) -> Gang:
     """A gang of one."""
     role = Role(name="pod", places=1, first=1, members=(Member(pod=pod, index=0),))
     return Gang(id=id, roles=(role,), options=options, problems=problems, kind=f"Pod {id}")

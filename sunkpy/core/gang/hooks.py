@@ -12,7 +12,9 @@ from collections.abc import Container, Mapping
 
 import msgspec
 
-from sunkpy.core.gang.view import GangView, has_left_node, has_node, is_over
+from sunkpy.core.gang.job.job import has_node
+from sunkpy.core.gang.phases import has_left_node, is_over
+from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
 
@@ -28,27 +30,22 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
         return self.on.get(slurm_node, self.anywhere)
 
 
-def prolog_waits_for(view: GangView, job: JobId, slurm_node: str) -> str | None:
-    """What the prolog of `job` on a node waits for; None when it may end."""
-    return prologs_wait_for(view, job).at(slurm_node)
-
-
-def prologs_wait_for(view: GangView, job: JobId) -> Waiting:
+def prologs_wait_for(snapshot: Snapshot, job: JobId) -> Waiting:
     """What the prologs of `job` wait for, all at once: to find out who sits where takes as long as the gang is large.
 
     Each waits for members of the first wave that are there and have their place on its node. A place without a pod
     keeps nobody: the pod that comes for it later finds the job running.
     """
-    own = next((known for known in view.jobs if known.id == job), None)
+    own = next((known for known in snapshot.jobs if known.id == job), None)
     if own is None or not own.is_live or own.is_let_go:
         return Waiting()
-    first = view.gang.first_wave if view.gang is not None else ()
+    first = snapshot.gang.first_wave if snapshot.gang is not None else ()
     waiting = [pod for pod in first if not is_over(pod) and not pod.spec.node_name and not pod.is_deleting]
     if not waiting:
         return Waiting()
-    if len(waiting) == 1 and (view.gang is None or view.gang.places <= 1):
+    if len(waiting) == 1 and (snapshot.gang is None or snapshot.gang.places <= 1):
         return Waiting(anywhere=_not_bound(waiting))
-    seats = view.seats(own)
+    seats = snapshot.seating(own).seats
     on: dict[str, list[Pod]] = {}
     for pod in waiting:
         if pod.uid in seats:
@@ -56,22 +53,22 @@ def prologs_wait_for(view: GangView, job: JobId) -> Waiting:
     return Waiting(on={node: _not_bound(pods) for node, pods in on.items()})
 
 
-def epilog_waits_for(view: GangView, job: JobId, slurm_node: str) -> str | None:
+def epilog_waits_for(snapshot: Snapshot, job: JobId, slurm_node: str) -> str | None:
     """What the epilog of `job` on a node waits for; None when it may end."""
-    if is_covered_by_another(view, job, slurm_node):
+    if is_covered_by_another(snapshot, job, slurm_node):
         return None
-    left = [pod for pod in view.pods if view.placed.get(pod.uid) == slurm_node and not has_left_node(pod)]
+    left = [pod for pod in snapshot.pods if snapshot.placed.get(pod.uid) == slurm_node and not has_left_node(pod)]
     return f"pod {_names(left)} is not gone yet" if left else None
 
 
-def epilog_keeps_pods(view: GangView, job: JobId) -> bool:
+def epilog_keeps_pods(snapshot: Snapshot, job: JobId) -> bool:
     """The job was lost and not ended: its pods stay on the node, and the gate must go on watching them."""
-    own = view.bound_job
+    own = snapshot.bound_job
     return own is not None and own.id == job and own.is_lost
 
 
 def gate_waits_for(
-    view: GangView, job: JobId, slurm_node: str, *, told_of: Container[JobId] | None = None, is_own: bool = True
+    snapshot: Snapshot, job: JobId, slurm_node: str, *, told_of: Container[JobId] | None = None, is_own: bool = True
 ) -> str | None:
     """What `job`, which has been given the node, waits for in one gang that has a pod there; None when nothing.
 
@@ -79,22 +76,22 @@ def gate_waits_for(
     `is_own`: the job says that it is the gang's. Another one under the number of the gang's job proves that Slurm has
     forgotten that one: it counts anew after it has lost what it was told in its last seconds.
     """
-    if view.gang is not None and view.gang.never_queues:
+    if snapshot.gang is not None and snapshot.gang.never_queues:
         return None
-    own = view.bound_job
+    own = snapshot.bound_job
     # Not one that Slurm forgot: then the caller may be somebody else under the same id.
-    if is_own and any(known.id == job and known.is_live for known in view.jobs):
+    if is_own and any(known.id == job and known.is_live for known in snapshot.jobs):
         return None
     is_told = own is not None and own.id != job and (told_of is None or own.id in told_of)
     if own is not None and is_told and not own.is_lost and has_node(own, slurm_node):
         return None
-    left = [pod for pod in view.pods if view.placed.get(pod.uid) == slurm_node and not has_left_node(pod)]
+    left = [pod for pod in snapshot.pods if snapshot.placed.get(pod.uid) == slurm_node and not has_left_node(pod)]
     return f"pod {_names(left)} of an earlier job is not gone yet" if left else None
 
 
-def is_covered_by_another(view: GangView, job: JobId, slurm_node: str) -> bool:
+def is_covered_by_another(snapshot: Snapshot, job: JobId, slurm_node: str) -> bool:
     """The pods run under a job other than `job`, and that one has this node."""
-    own = view.bound_job
+    own = snapshot.bound_job
     return own is not None and own.id != job and own.is_script_running and has_node(own, slurm_node)
 
 

@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.gang import Gang
-from sunkpy.core.gang.options import Problem
+from sunkpy.core.gang.job.options import Problem
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import (
@@ -107,12 +107,12 @@ def _nodes_of(spec: PodSpec) -> PodSpec:
 
 def looks_around(spec: PodSpec) -> bool:
     """Where a pod may go depends on where others are."""
-    return bool(_anti(spec) or _affinity(spec) or any(True for _ in _ports(spec)))
+    return bool(_anti(spec) or _affinity(spec) or _ports(spec))
 
 
 def keeps_away(pod: Pod) -> bool:
     """Where others may go may depend on where this pod is, whatever they say themselves."""
-    return bool(_anti(pod.spec) or any(True for _ in _ports(pod.spec)))
+    return bool(_anti(pod.spec) or _ports(pod.spec))
 
 
 def wants_to_be_alone(pods: Iterable[Pod], label: str) -> bool:
@@ -140,11 +140,12 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
     away, together = _unlike_terms(pods, _anti), _unlike_terms(pods, _affinity)
     others = _meant(around, [*away, *together], but) if away or together else []
     near = _Nearness(around.nodes)
-    with_ports = [pod.spec for pod in pods if any(True for _ in _ports(pod.spec))]
+    with_ports = [pod.spec for pod in pods if _ports(pod.spec)]
     avoided: dict[str, str] = {}
     for term, pod in away:
-        for other in _matching(term, pod.metadata, others):
-            _avoid(avoided, near.nodes(other, term), f"pod {'/'.join(other.key)} is in its anti-affinity")
+        for other in others:
+            if _selects(term, pod.metadata, other.metadata):
+                _avoid(avoided, near.nodes(other, term), f"pod {'/'.join(other.key)} is in its anti-affinity")
     for other in around.keeping_away:
         if _counts(other, but):
             for term in _anti(other.spec):
@@ -153,7 +154,8 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
             if taken := next((port for spec in with_ports if (port := _port_taken(spec, other.spec))), 0):
                 _avoid(avoided, (other.spec.node_name,), f"host port {taken} is taken")
     for term, pod in together:
-        there = {name for other in _matching(term, pod.metadata, others) for name in near.nodes(other, term)}
+        meant = (other for other in others if _selects(term, pod.metadata, other.metadata))
+        there = {name for other in meant for name in near.nodes(other, term)}
         # The first of pods that want to be together may go anywhere.
         if there or not _selects(term, pod.metadata, pod.metadata):
             _avoid(avoided, (name for name in around.nodes if name not in there), "no pod of its affinity is there")
@@ -253,7 +255,7 @@ def _ports_clash(gang: Gang) -> bool:
     """Two pods of the gang take the same port of a node."""
     taken: list[ContainerPort] = []
     for role in gang.roles:
-        ports = list(_ports(role.members[0].pod.spec)) if role.members else []
+        ports = _ports(role.members[0].pod.spec) if role.members else []
         if ports and (role.places > 1 or any(_same_port(one, other) for one in ports for other in taken)):
             return True
         taken += ports
@@ -261,14 +263,12 @@ def _ports_clash(gang: Gang) -> bool:
 
 
 def _port_taken(spec: PodSpec, other: PodSpec) -> int:
-    wanted = list(_ports(spec))
-    taken = list(_ports(other)) if wanted else []
-    return next((one.host_port for one in wanted for each in taken if _same_port(one, each)), 0)
+    return next((one.host_port for one in _ports(spec) for each in _ports(other) if _same_port(one, each)), 0)
 
 
-def _ports(spec: PodSpec) -> Iterable[ContainerPort]:
+def _ports(spec: PodSpec) -> list[ContainerPort]:
     # A pod in the host's network has the host port of each container port: the apiserver writes it there.
-    return (port for container in spec.containers for port in container.ports if port.host_port)
+    return [port for container in spec.containers for port in container.ports if port.host_port]
 
 
 def _same_port(one: ContainerPort, other: ContainerPort) -> bool:
@@ -284,10 +284,6 @@ def _anti(spec: PodSpec) -> tuple[PodAffinityTerm, ...]:
 def _affinity(spec: PodSpec) -> tuple[PodAffinityTerm, ...]:
     found = spec.affinity.pod_affinity if spec.affinity else None
     return found.required if found else ()
-
-
-def _matching(term: PodAffinityTerm, of: Meta, others: Iterable[Pod]) -> Iterable[Pod]:
-    return (other for other in others if _selects(term, of, other.metadata))
 
 
 class _Nearness:

@@ -43,8 +43,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 class Absence(enum.Enum):
     """Why an object is not at hand."""
 
-    UNKNOWN = "not seen yet"
-    GONE = "does not exist"
+    UNKNOWN = "which could not be read yet"
+    GONE = "which does not exist"
     UNREADABLE = "it or its kind cannot be read"
 
 
@@ -64,12 +64,8 @@ def explain_absence(above: Above, *, unreadable: str) -> str:
     """Why it is not known what stands above a pod; `unreadable`: what is in the way of reading that object."""
     if above.waits_for is None:
         return ""
-    belongs = f"it belongs to {above.waits_for}"
-    if above.absence is Absence.UNREADABLE:
-        return f"{belongs}, and {unreadable}"
-    if above.absence is Absence.GONE:
-        return f"{belongs}, which does not exist"
-    return f"{belongs}, which could not be read yet"
+    why = f"and {unreadable}" if above.absence is Absence.UNREADABLE else above.absence.value
+    return f"it belongs to {above.waits_for}, {why}"
 
 
 def kinds_read(families: Iterable[Family]) -> frozenset[Kind]:

@@ -1,8 +1,8 @@
-"""Login pods of one's own: `decide_login(LoginView)`, which are started, stopped and made anew; all values, no I/O."""
+"""Personal login pods: `decide_login(LoginView)` says whether one is started, stopped or recreated. No I/O."""
 
 from sunkpy.core.logins.actions import LoginAction, RenewPod, StartLogin, StopLogin
 from sunkpy.core.logins.decide import decide_login
-from sunkpy.core.logins.told import is_open, why_closed
+from sunkpy.core.logins.readiness import is_open, why_closed
 from sunkpy.core.logins.view import LoginView, StatefulSet
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What a decision about somebody's login pod asks the shell to do: plain data, run by one `match`."""
+"""What a decision about a person's login pod asks the shell to do: plain data, run by one `match`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from sunkpy.core.model.objects import Pod
 
 
 class StartLogin(msgspec.Struct, frozen=True):
-    """Scale the StatefulSet to 1, if it still is the one of that version."""
+    """Scale the StatefulSet to 1, if it still has that version."""
 
     name: str
     version: str
 
 
 class StopLogin(msgspec.Struct, frozen=True):
-    """Scale it to 0, for a reason that is told; if there still is that pod, unless none is meant."""
+    """Scale the StatefulSet to 0, for a reason that is logged; if the pod, when one is named, still exists."""
 
     name: str
     version: str
@@ -24,7 +24,7 @@ class StopLogin(msgspec.Struct, frozen=True):
 
 
 class RenewPod(msgspec.Struct, frozen=True):
-    """Delete the pod, if it still is as it was seen: the StatefulSet makes the next one as the values are now."""
+    """Delete the pod, if it is unchanged: the StatefulSet makes the next one from the current values."""
 
     pod: Pod
 

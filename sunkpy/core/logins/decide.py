@@ -1,4 +1,7 @@
-"""Whether somebody's login pod is to be started, stopped or made anew. Who reads this file top to bottom has it all."""
+"""Whether a person's login pod is to be started, stopped or recreated.
+
+Not who has access: the values and the directory say that, and sshd in the pod asks them.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ _NEVER_CHANGED = 1
 
 
 def decide_login(view: LoginView) -> LoginAction | None:
-    """The one thing to do now; what comes of it is seen by the watches.
+    """The one action to do now; the watches show its effect.
 
-    An idle pod stops also when it is asked for at this moment, for sshd has left it. The request lasts, and starts the
-    next one.
+    An idle pod stops even if it is asked for at this moment, because its sshd has ended. The request lasts, and starts
+    the next pod.
     """
     workload, pod = view.workload, view.pod
     if workload is None or workload.is_deleting:
@@ -20,16 +23,16 @@ def decide_login(view: LoginView) -> LoginAction | None:
     name, version = workload.name, workload.metadata.resource_version
     if workload.spec.replicas == 0:
         return StartLogin(name, version) if view.is_asked else None
-    # The chart does not say how many pods there are, or each upgrade would start them all; so Kubernetes begins with
-    # one. A spec that nobody has changed since is one that nobody has asked for; but its pod may have been found by
-    # another way while nobody looked, and then idleness ends it.
+    # The chart sets no number of replicas, or each upgrade would start all pods; so Kubernetes begins with one. If the
+    # spec was never changed, the pod was never asked for. A person may still have entered it before this process ran;
+    # then it stops when it is idle.
     is_unasked = view.stops and workload.metadata.generation == _NEVER_CHANGED and view.ended is None
     if is_unasked and view.is_surely_empty:
-        return StopLogin(name, version, "nobody has asked for it yet")
+        return StopLogin(name, version, "it has not been asked for")
     if pod is None or pod.is_deleting:
         return None
     if view.ended is Ended.IDLE and view.stops:
-        return StopLogin(name, version, "nobody uses it", pod)
+        return StopLogin(name, version, "it is unused", pod)
     # Idle in a pod that should run on: it was made while it still might stop.
     if view.ended is not None or (view.is_asked and view.is_stuck):
         return RenewPod(pod)

@@ -1,7 +1,7 @@
-"""What is known of somebody's own login pod, as one value.
+"""What is known of a person's login pod, as one value.
 
-Why its sshd has ended is said by nobody but the kubelet, who has it from the exit code: what runs in the pod has no
-right in Kubernetes, and needs none to be stopped or made anew.
+The exit code that the kubelet reports says why sshd has ended: processes in the pod have no rights in Kubernetes, and
+need none to be stopped or recreated.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from sunkpy.core.model.objects import ContainerStatus, KubeObject, Pod, Wire
 from sunkpy.core.model.times import parse_rfc3339
 
 SSHD: Final = "sshd"
-"""The container that people come to."""
+"""The container that people enter."""
 
 YOUNG_FOR: Final = timedelta(minutes=1)
-"""So long nobody is in a pod that nobody has asked for: who comes by `my-login` has asked."""
+"""In the first minute nobody is in a pod that was not asked for: `my-login` asks first."""
 
 _REVISION: Final = "controller-revision-hash"
 
 
 class Ended(enum.IntEnum):
-    """Exit codes of `start-sshd`. It does not come up again in a pod that it left with one of them."""
+    """Exit codes of `start-sshd`. With one of them it does not start again in that pod."""
 
     IDLE = 80
     RESTART = 81
 
 
 class StatefulSetSpec(Wire, frozen=True, kw_only=True):
-    """How many pods there should be."""
+    """How many pods are wanted."""
 
     replicas: int = 1
 
 
 class StatefulSetStatus(Wire, frozen=True, kw_only=True):
-    """What the next pod is made from, as of the spec of a generation."""
+    """The revision of the next pod, for a generation of the spec."""
 
     observed_generation: int = 0
     update_revision: str = ""
@@ -54,7 +54,7 @@ class StatefulSet(KubeObject, frozen=True, kw_only=True):
 class LoginView(msgspec.Struct, frozen=True, kw_only=True):
     """One person's pod now.
 
-    `stops`: it is stopped while nobody uses it. `is_asked`: its person asked for it a moment ago.
+    `stops`: it is stopped while unused. `is_asked`: its person asked for it recently.
     """
 
     now: datetime
@@ -65,7 +65,7 @@ class LoginView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> Ended | None:
-        """Why sshd left the pod; None while it did not, or for no reason of ours."""
+        """Why sshd ended in the pod; None while it runs, or when the reason is not ours."""
         for status in self._sshd:
             last = status.state.terminated or status.last_state.terminated
             if last is not None and last.exit_code in list(Ended):
@@ -74,7 +74,7 @@ class LoginView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_surely_empty(self) -> bool:
-        """Nobody can be in the pod: there is none, its sshd does not run, or it has only just been made."""
+        """Nobody can be in the pod: it does not exist, its sshd does not run, or it was made a moment ago."""
         if self.pod is None or not self._sshd_runs:
             return True
         made = self.pod.metadata.creation_timestamp
@@ -82,7 +82,7 @@ class LoginView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_stuck(self) -> bool:
-        """The pod has never run, and would not be made so any more."""
+        """The pod has never run, and was made from outdated values."""
         workload, pod = self.workload, self.pod
         if workload is None or pod is None or pod.status.phase != "Pending" or self._sshd_runs:
             return False

@@ -15,15 +15,15 @@ from sunkpy.core.mirror.recheck import is_in_effect, still_holds
 from sunkpy.core.mirror.report import promises
 from sunkpy.core.mirror.services import Question, are_services_alone, is_service
 from sunkpy.core.mirror.trust import Budget, find_vanished, is_expected
-from sunkpy.core.mirror.view import Answer, Claim, Memory, View
+from sunkpy.core.mirror.view import Answer, Finding, Memory, View
 
 __all__ = [
     "Answer",
     "Budget",
-    "Claim",
     "Decision",
     "DeleteSlurmNode",
     "DrainNode",
+    "Finding",
     "Memory",
     "MirrorAction",
     "PatchPod",

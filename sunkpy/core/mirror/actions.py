@@ -24,7 +24,7 @@ class UndrainNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RestoreDrain(msgspec.Struct, frozen=True, kw_only=True):
-    """Put back a drain that somebody else had set and that Slurm has lost, with its reason as it stood."""
+    """Set again a drain of somebody else that Slurm has lost, with the same reason."""
 
     name: str
     reason: str
@@ -38,14 +38,14 @@ class SetComment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell slurmctld where the slurmd of a node is: it looks for it where an earlier pod was, and nobody answers."""
+    """Tell slurmctld the address of the slurmd: it still has the address of an earlier pod."""
 
     name: str
     address: str
 
 
 class DeleteSlurmNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Make Slurm forget a node of ours, drained for `reason`, if the apiserver has no pod of that name either.
+    """Delete a Slurm node of ours, drained for `reason`, if the apiserver has no pod of that name either.
 
     `is_announced`: see DrainNode.
     """
@@ -58,8 +58,8 @@ class DeleteSlurmNode(msgspec.Struct, frozen=True, kw_only=True):
 class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
     """Annotations to set (None removes) and conditions that differ.
 
-    `receipt_age_s`: a receipt stands in the annotations, or stays there, and gets its time anew: Slurm was asked so
-    many seconds ago. `receipt_time` is the annotation of its time.
+    `receipt_age_s`: the annotations hold a receipt, which gets a new time: Slurm was asked so many seconds ago.
+    `receipt_time` is the annotation of its time.
     """
 
     pod: Pod
@@ -70,7 +70,7 @@ class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def renews_receipt(self) -> bool:
-        """The receipt gets its time anew."""
+        """The receipt gets a new time."""
         return self.receipt_age_s is not None
 
 

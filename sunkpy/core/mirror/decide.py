@@ -1,16 +1,17 @@
 """The mirror between slurmd pods and Slurm nodes: one decision per name, both directions.
 
-Ownership ends every loop. Kubernetes' causes become drains whose reason starts with `k8s: `; only those are ever
-changed or lifted. What anybody else has set, DRAIN, FAIL or DOWN, is told to the pod, and what the operator makes of it
-(a cordon of its own) is not told back. When Slurm loses it with its record of the node, it is put back (`lost_drain`).
+Ownership ends every loop. Causes of Kubernetes become drains whose reason starts with `k8s: `; only those are ever
+changed or lifted. A DRAIN, FAIL or DOWN of anybody else is shown on the pod. The operator's cordon for it is not sent
+back to Slurm. If Slurm loses such a drain with its record of the node, it is set again (`lost_drain`).
 
-Fail closed. When Slurm's answer is stale or not to be believed, nothing is written to Slurm, and what the pod was told
-stands as of then, but for what somebody could act on: a receipt, and that no job runs on a closed node. What cannot be
-undone (a pod that may go, a Slurm node that is forgotten) needs two answers of Slurm that agree, both asked for after
-the last write.
+Fail closed. With a stale or implausible answer nothing is written to Slurm, and the pod's status stays. Only two things
+are withdrawn, because others act on them: a receipt, and the statement that no job runs on a closed node. A step that
+cannot be undone (a pod may go, a Slurm node is deleted) needs two answers of Slurm that agree, both asked for after the
+last write.
 
-Jobs come and go by the dozen each second, and nobody decides by them while a node is open: the pod of an open node is
-told with a delay that keeps the writes of the whole cluster below `JOB_STATE_PER_S`, of a closed one at once.
+Dozens of jobs start and end each second, and nobody decides by them while a node is open. So the pod of an open node
+shows them with a delay that keeps the writes of the whole cluster below `JOB_STATE_PER_S`. A closed node shows them at
+once.
 """
 
 from __future__ import annotations
@@ -34,31 +35,31 @@ from sunkpy.core.mirror.actions import (
 )
 from sunkpy.core.mirror.drain_cause import UNREADY_GRACE_S, DrainCause, Want, drain_cause
 from sunkpy.core.mirror.lost_drain import lost_drain
-from sunkpy.core.mirror.view import Answer, Claim, Memory, View
+from sunkpy.core.mirror.view import Answer, Finding, Memory, View
 from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.states import NodeComment, SlurmNode
 
 STALE_AFTER_S = 10.0
-"""An answer that is so much older than it must be (`Answer.turn_s`) is no longer shown."""
+"""An answer this much older than `Answer.turn_s` is stale."""
 ACT_WITHIN_S = 5.0
-"""So much older than it must be an answer may be and still be acted on; each write reads its node once more."""
+"""An answer at most this much older than `Answer.turn_s` may be acted on; each write reads its node again."""
 JOB_STATE_HELD_S = 5.0
-"""How long a change of jobs on an open node is held back at least: short jobs are not told of at all."""
+"""The least delay of a change of jobs on an open node: short jobs are not shown at all."""
 JOB_STATE_PER_S = 20.0
-"""How many pods a second may be told of jobs on open nodes, in the whole cluster."""
+"""How many pods of open nodes are written a second because of jobs, in the whole cluster."""
 SILENCE_GRACE_S = 10.0
-"""Slurm sets NOT_RESPONDING for half a second after each UNDRAIN; only longer silence is told."""
+"""Slurm sets NOT_RESPONDING for half a second after each UNDRAIN; only longer silence is shown."""
 FOREIGN_DRAIN_KEPT_S = 600.0
 """How long a node that somebody else holds outlives its pod: a new pod on the same machine finds the drain again."""
 RENEW_RECEIPT_S = 10.0
-"""A receipt that stands is written anew with its time, so that the operator may disbelieve old ones."""
+"""A valid receipt is renewed with its time, so that the operator can ignore old ones."""
 
 REPEAT_AFTER_S = 2.0
-"""A write that Slurm took and does not show is not repeated sooner."""
+"""Pause before a write is repeated that Slurm took and does not show."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do, what to remember, and when to look again although nothing changes.
+    """What to do, what to remember, and when to decide again without a change.
 
     `wants_next_answer`: decide again with Slurm's next answer. `again_s`: decide again after so many seconds.
     `question`: ask Slurm this, remember the answer (`after_asking`), and decide again.
@@ -72,11 +73,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide_mirror(view: View, now_s: float) -> Decision:
-    """What to do about one name. Reads top to bottom: time, trust, towards the pod, towards Slurm."""
+    """Decide about one name, in this order: clocks, trust, the pod, Slurm."""
     memory = _note_times(view, now_s)
     answer = view.answer
     if answer is None or not answer.is_trusted or now_s - answer.at_s > STALE_AFTER_S + answer.turn_s:
-        return _say_nothing(view, memory)
+        return _withdraw(view, memory)
     if answer.at_s < memory.wrote_at_s:
         return Decision(actions=(), memory=memory, wants_next_answer=True)
     may_act = now_s - answer.at_s <= ACT_WITHIN_S + answer.turn_s
@@ -84,45 +85,45 @@ def decide_mirror(view: View, now_s: float) -> Decision:
     memory = _note_drained(view.pod, answer, memory)
     memory = _note_deletable(view, answer, memory, now_s)
     question = services.question_of(view.pod, answer.node)
-    memory = msgspec.structs.replace(memory, look=memory.look if question is not None else None)
+    memory = msgspec.structs.replace(memory, answered=memory.answered if question is not None else None)
     actions: list[MirrorAction] = []
     if view.pod is not None:
-        told = _tell_pod(view.pod, answer, memory, now_s)
-        memory = _note_jobs(view.pod, told, view.slurm_nodes, memory, now_s)
-        told = told if memory.untold_since_s is None else None
-        memory = _note_receipt(told, memory, now_s)
-        actions += [told] if told is not None else []
+        patch = _pod_patch(view.pod, answer, memory, now_s)
+        memory = _note_jobs(view.pod, patch, view.slurm_nodes, memory, now_s)
+        patch = patch if memory.unwritten_since_s is None else None
+        memory = _note_receipt(patch, memory, now_s)
+        actions += [patch] if patch is not None else []
     if may_act and answer.node is not None:
         may_delete = _is_proved(memory.deletable, answer.number)
-        actions += _tell_slurm(view, answer.node, cause, may_delete=may_delete)
+        actions += _slurm_actions(view, answer.node, cause, may_delete=may_delete)
     due = tuple(action for action in actions if not _is_repetition(action, memory, now_s))
-    look_in_s = services.due_in_s(memory.look, question, now_s) if question is not None and may_act else None
+    ask_in_s = services.due_in_s(memory.answered, question, now_s) if question is not None and may_act else None
     return Decision(
         actions=due,
         memory=memory,
         wants_next_answer=_is_open(memory, answer.number) or not may_act or not view.are_pods_known,
-        again_s=REPEAT_AFTER_S if len(due) < len(actions) else _next_deadline_s(view, memory, look_in_s, now_s),
-        question=question if look_in_s is not None and look_in_s <= 0 else None,
+        again_s=REPEAT_AFTER_S if len(due) < len(actions) else _next_deadline_s(view, memory, ask_in_s, now_s),
+        question=question if ask_in_s is not None and ask_in_s <= 0 else None,
     )
 
 
 def after_writing(memory: Memory, actions: Iterable[MirrorAction], now_s: float) -> Memory:
-    """The memory once the actions have been carried out. What was seen before that proves nothing any more."""
+    """The memory once the actions have been carried out. Findings from before prove nothing any more."""
     wrote = tuple(write for write in map(as_write, actions) if write is not None)
-    return msgspec.structs.replace(memory, wrote_at_s=now_s, wrote=wrote, drained=None, deletable=None, look=None)
+    return msgspec.structs.replace(memory, wrote_at_s=now_s, wrote=wrote, drained=None, deletable=None, answered=None)
 
 
 def after_asking(memory: Memory, question: services.Question, *, is_yes: bool, at_s: float) -> Memory:
     """The memory once Slurm has answered a question that was sent at this time."""
-    look = services.after_look(memory.look, question, is_yes=is_yes, at_s=at_s)
-    return msgspec.structs.replace(memory, look=look)
+    answered = services.after_answer(memory.answered, question, is_yes=is_yes, at_s=at_s)
+    return msgspec.structs.replace(memory, answered=answered)
 
 
 # ------------------------------------------------------------------------------------------------------------- memory
 
 
 def _note_times(view: View, now_s: float) -> Memory:
-    """Start the clocks of what has begun, stop those of what is over.
+    """Start the clocks of states that have begun, and stop those of states that have ended.
 
     A pod counts as unready only once Slurm has its node: before, it is starting, and there is nothing to drain.
     """
@@ -140,14 +141,14 @@ def _note_times(view: View, now_s: float) -> Memory:
 
 
 def _note_drained(pod: Pod | None, answer: Answer, memory: Memory) -> Memory:
-    """Claim that the token's node is empty and closed, or that there is none; drop the claim when it is not so."""
+    """Note the finding that the token's node is empty and closed, or gone; drop it when that no longer holds."""
     token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION) if pod else None
     holds = token is not None and (answer.node is None or answer.node.is_drained)
-    return msgspec.structs.replace(memory, drained=_claim(memory.drained, token or "", holds, answer.number))
+    return msgspec.structs.replace(memory, drained=_finding(memory.drained, token or "", holds, answer.number))
 
 
 def _note_deletable(view: View, answer: Answer, memory: Memory, now_s: float) -> Memory:
-    """Claim that the node is ours, its pod gone, and nothing on it."""
+    """Note the finding that the node is ours, its pod gone, and nothing on it."""
     node = answer.node
     owner = node.owner if node else None
     holds = (
@@ -160,31 +161,31 @@ def _note_deletable(view: View, answer: Answer, memory: Memory, now_s: float) ->
         and (node.is_drained_by_us or (node.is_held_by_others and _kept_long_enough(memory, now_s)))
     )
     uid = owner.uid if owner else ""
-    return msgspec.structs.replace(memory, deletable=_claim(memory.deletable, uid, holds, answer.number))
+    return msgspec.structs.replace(memory, deletable=_finding(memory.deletable, uid, holds, answer.number))
 
 
-def _note_jobs(pod: Pod, told: PatchPod | None, slurm_nodes: int, memory: Memory, now_s: float) -> Memory:
-    """Start the clock of what can wait; stop it when its time has come, or when something else is to be told too."""
-    since_s = memory.untold_since_s
-    if told is not None and not report.can_wait(pod, told):
+def _note_jobs(pod: Pod, patch: PatchPod | None, slurm_nodes: int, memory: Memory, now_s: float) -> Memory:
+    """Start the clock of a change that can wait. Stop it when it is due, or when the pod is written anyway."""
+    since_s = memory.unwritten_since_s
+    if patch is not None and not report.can_wait(pod, patch):
         since_s = None
     elif since_s is None:
-        since_s = now_s if told is not None else None
+        since_s = now_s if patch is not None else None
     elif now_s - since_s >= job_state_held_s(slurm_nodes):
         since_s = None
-    return msgspec.structs.replace(memory, untold_since_s=since_s)
+    return msgspec.structs.replace(memory, unwritten_since_s=since_s)
 
 
 def job_state_held_s(slurm_nodes: int) -> float:
     """How long a change of jobs on an open node is held back, in a cluster of so many nodes.
 
-    Each pod is told once in this time at most, so all of them together not more often than `JOB_STATE_PER_S`.
+    Each pod is written at most once in this time, and so all of them together at most `JOB_STATE_PER_S` times a second.
     """
     return max(JOB_STATE_HELD_S, slurm_nodes / JOB_STATE_PER_S)
 
 
-def _note_receipt(told: PatchPod | None, memory: Memory, now_s: float) -> Memory:
-    if told is None or not told.renews_receipt:
+def _note_receipt(patch: PatchPod | None, memory: Memory, now_s: float) -> Memory:
+    if patch is None or not patch.renews_receipt:
         return memory
     return msgspec.structs.replace(memory, receipt_at_s=now_s)
 
@@ -193,19 +194,19 @@ def _kept_long_enough(memory: Memory, now_s: float) -> bool:
     return _since(memory.podless_since_s, now_s) >= FOREIGN_DRAIN_KEPT_S
 
 
-def _claim(old: Claim | None, token: str, holds: bool, number: int) -> Claim | None:
+def _finding(old: Finding | None, token: str, holds: bool, number: int) -> Finding | None:
     if not holds:
         return None
-    return old if old is not None and old.token == token else Claim(token=token, number=number)
+    return old if old is not None and old.token == token else Finding(token=token, number=number)
 
 
-def _is_proved(claim: Claim | None, number: int) -> bool:
-    return claim is not None and number > claim.number
+def _is_proved(finding: Finding | None, number: int) -> bool:
+    return finding is not None and number > finding.number
 
 
 def _is_open(memory: Memory, number: int) -> bool:
-    """Some claim waits for another answer."""
-    return any(claim is not None and number <= claim.number for claim in (memory.drained, memory.deletable))
+    """Some finding waits for another answer."""
+    return any(finding is not None and number <= finding.number for finding in (memory.drained, memory.deletable))
 
 
 def _is_repetition(action: MirrorAction, memory: Memory, now_s: float) -> bool:
@@ -222,33 +223,33 @@ def _since(since_s: float | None, now_s: float) -> float:
     return 0.0 if since_s is None else now_s - since_s
 
 
-def _next_deadline_s(view: View, memory: Memory, look_in_s: float | None, now_s: float) -> float | None:
-    """Seconds until one of the running clocks makes a difference, or it is time to ask for jobs."""
+def _next_deadline_s(view: View, memory: Memory, ask_in_s: float | None, now_s: float) -> float | None:
+    """Seconds until a running clock changes the decision, or Slurm has to be asked for jobs."""
     node = view.answer.node if view.answer else None
     clocks = (
         (memory.silent_since_s, SILENCE_GRACE_S),
         (memory.unready_since_s, UNREADY_GRACE_S),
         (memory.podless_since_s if node is not None and node.is_held_by_others else None, FOREIGN_DRAIN_KEPT_S),
         (memory.receipt_at_s if memory.drained is not None else None, RENEW_RECEIPT_S),
-        (memory.untold_since_s, job_state_held_s(view.slurm_nodes)),
+        (memory.unwritten_since_s, job_state_held_s(view.slurm_nodes)),
     )
     left = [since_s + grace_s - now_s for since_s, grace_s in clocks if since_s is not None]
-    left += [look_in_s] if look_in_s is not None else []
+    left += [ask_in_s] if ask_in_s is not None else []
     return min((seconds for seconds in left if seconds > 0), default=None)
 
 
 # ------------------------------------------------------------------------------------------------------- towards Slurm
 
 
-def _tell_slurm(view: View, node: SlurmNode, cause: DrainCause, *, may_delete: bool) -> list[MirrorAction]:
+def _slurm_actions(view: View, node: SlurmNode, cause: DrainCause, *, may_delete: bool) -> list[MirrorAction]:
     """Restore, drain, lift, comment, readdress, delete: at most one change of the drain per pass.
 
-    The comment comes after a lost drain is put back, for it is what a new record is known by not having.
+    The comment comes after a lost drain is set again: a record without a comment is a new one.
     """
     if "FUTURE" in node.state:
         return []
     if view.pod is None:
-        return _tell_slurm_of_no_pod(view, node, cause, may_delete=may_delete)
+        return _slurm_actions_without_pod(view, node, cause, may_delete=may_delete)
     actions: list[MirrorAction] = []
     lost = lost_drain(view.pod, node)
     if lost is not None:
@@ -257,7 +258,7 @@ def _tell_slurm(view: View, node: SlurmNode, cause: DrainCause, *, may_delete: b
     is_free = not node.comment or node.owner is not None
     if view.pod.spec.node_name and node.is_registered and is_free and node.comment != comment:
         actions.append(SetComment(name=node.name, comment=comment))
-    if _is_sought_elsewhere(view.pod, node):
+    if _has_old_address(view.pod, node):
         actions.append(SetAddress(name=node.name, address=view.pod.status.pod_ip))
     if cause.want is Want.DRAIN and lost is None:
         actions += _drain(node, cause)
@@ -267,30 +268,32 @@ def _tell_slurm(view: View, node: SlurmNode, cause: DrainCause, *, may_delete: b
 
 
 def _may_open(view: View, node: SlurmNode) -> bool:
-    """A drain of ours, and the slurmd that is to take jobs is there: not only the record that the one before left."""
+    """The drain is ours, and the new slurmd is there: not only the record of the previous one."""
     is_there = view.pod is not None and report.is_of_pod(node, view.pod)
     return node.is_drained_by_us and view.are_pods_known and is_there
 
 
-def _is_sought_elsewhere(pod: Pod, node: SlurmNode) -> bool:
-    """Nobody answers slurmctld because it looks where an earlier pod was.
+def _has_old_address(pod: Pod, node: SlurmNode) -> bool:
+    """slurmctld has the address of an earlier pod, so it gets no answer.
 
-    slurmctld saves its state some seconds late: one that dies after a slurmd has registered forgets its address, and
-    slurmd registers once.
+    slurmctld saves its state some seconds late. If it dies after a slurmd has registered, the address is lost, and
+    slurmd registers only once.
     """
     is_there = bool(pod.status.pod_ip) and pod.is_condition_true("ContainersReady")
     is_missed = node.is_not_responding or node.is_down
     return is_there and is_missed and bool(node.address) and node.address != pod.status.pod_ip
 
 
-def _tell_slurm_of_no_pod(view: View, node: SlurmNode, cause: DrainCause, *, may_delete: bool) -> list[MirrorAction]:
+def _slurm_actions_without_pod(
+    view: View, node: SlurmNode, cause: DrainCause, *, may_delete: bool
+) -> list[MirrorAction]:
     owner = node.owner
     if owner is None or owner.namespace != view.namespace or not view.are_pods_known:
         return []
     if may_delete:
         return [DeleteSlurmNode(name=node.name, reason=node.reason, is_announced=_was_announced(node))]
     if node.is_drained_by_us and _was_announced(node):
-        return []  # keep the reason that tells why the pod went
+        return []  # keep the reason why the pod went
     return _drain(node, cause)
 
 
@@ -299,7 +302,7 @@ def _was_announced(node: SlurmNode) -> bool:
 
 
 def _drain(node: SlurmNode, cause: DrainCause) -> list[MirrorAction]:
-    """Nothing when it is drained for this cause already, or by others: their reason stays."""
+    """No action if the node is drained for this cause already, or by others: their reason stays."""
     if node.is_held_by_others or (node.is_drain and node.reason == cause.reason):
         return []
     is_announced = cause.is_announced or node.is_drain
@@ -319,14 +322,14 @@ def _comment(pod: Pod) -> NodeComment:
 # ----------------------------------------------------------------------------------------------------- towards the pod
 
 
-def _say_nothing(view: View, memory: Memory) -> Decision:
-    """Nothing is known: no claim survives, and the pod keeps no word that others act on.
+def _withdraw(view: View, memory: Memory) -> Decision:
+    """Slurm is not known: drop the findings, and withdraw from the pod what others act on.
 
-    That Slurm cannot be read is said once for the cluster (`sunkpy.syncer.outage`), not on each of its pods. The end of
-    distrust brings all names back, so only an answer that is late is waited for.
+    The outage is reported once for the cluster (`sunkpy.syncer.outage`), not on each pod. When answers are trusted
+    again all names are decided, so only a late answer is waited for.
     """
     memory = msgspec.structs.replace(
-        memory, drained=None, deletable=None, look=None, silent_since_s=None, untold_since_s=None
+        memory, drained=None, deletable=None, answered=None, silent_since_s=None, unwritten_since_s=None
     )
     is_late = view.answer is None or view.answer.is_trusted
     patch = None
@@ -335,7 +338,7 @@ def _say_nothing(view: View, memory: Memory) -> Decision:
     return Decision(actions=() if patch is None else (patch,), memory=memory, wants_next_answer=is_late)
 
 
-def _tell_pod(pod: Pod, answer: Answer, memory: Memory, now_s: float) -> PatchPod | None:
+def _pod_patch(pod: Pod, answer: Answer, memory: Memory, now_s: float) -> PatchPod | None:
     node = answer.node
     silent_for_s = _since(memory.silent_since_s, now_s)
     is_silent = memory.silent_since_s is not None and silent_for_s >= SILENCE_GRACE_S
@@ -368,14 +371,14 @@ class _Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _receipt(pod: Pod, answer: Answer, memory: Memory, now_s: float) -> _Receipt | None:
-    """Nothing runs there, or what runs there outlives its slurmd."""
-    claim, look = memory.drained, memory.look
-    if claim is not None and _is_proved(claim, answer.number):
+    """The receipt to write: nothing runs there, or what runs there outlives its slurmd."""
+    finding, answered = memory.drained, memory.answered
+    if finding is not None and _is_proved(finding, answer.number):
         key, time_key = names.ANNOTATION_DRAINED, names.ANNOTATION_DRAINED_AT
-        return _Receipt(key=key, time_key=time_key, token=claim.token, at_s=answer.at_s)
-    if look is not None and services.is_proved(look, services.question_of(pod, answer.node), now_s):
+        return _Receipt(key=key, time_key=time_key, token=finding.token, at_s=answer.at_s)
+    if answered is not None and services.is_proved(answered, services.question_of(pod, answer.node), now_s):
         key, time_key = names.ANNOTATION_REPLACEABLE, names.ANNOTATION_REPLACEABLE_AT
-        return _Receipt(key=key, time_key=time_key, token=look.question.token, at_s=look.at_s)
+        return _Receipt(key=key, time_key=time_key, token=answered.question.token, at_s=answered.at_s)
     return None
 
 

@@ -16,7 +16,7 @@ UNREADY_GRACE_S = 10.0
 
 
 class Want(enum.Enum):
-    """What Kubernetes wants of a drain whose reason is ours."""
+    """What Kubernetes asks of a drain with our reason."""
 
     DRAIN = "drain"
     HOLD = "hold"  # neither set nor lift it
@@ -34,10 +34,10 @@ class DrainCause(msgspec.Struct, frozen=True):
 def drain_cause(pod: Pod | None, *, unready_for_s: float) -> DrainCause:
     """The strongest cause, first match:
 
-    1. the pod is gone, or is to be deleted: nothing new may start where the ground is about to vanish;
+    1. the pod is gone, or is to be deleted: no new job may start there;
     2. its Node is cordoned;
-    3. its containers are not ready, for longer than the grace. Judged by ContainersReady: Ready itself depends on our
-       own readiness gate and would make a circle.
+    3. its containers are not ready, for longer than the grace. ContainersReady decides: Ready depends on our own
+       readiness gate, which would make a loop.
 
     A pod that is not ready yet never has a drain lifted, so a node comes back only when its slurmd does.
     """

@@ -1,7 +1,7 @@
 """A drain that somebody set in Slurm, and that Slurm has lost with its record of the node.
 
-The record goes when slurmctld loses its state, or when somebody deletes it; the machine is as bad as before. The pod
-remembers the reason (`sunkpy.dev/drain`), also while Slurm cannot be read. A record that is new has no comment yet: the
+The record is lost when slurmctld loses its state, or when somebody deletes it. The cause of the drain is still there.
+The pod keeps the reason (`sunkpy.dev/drain`), also while Slurm cannot be read. A new record has no comment yet: the
 syncer writes one to each node that registers.
 """
 
@@ -13,7 +13,7 @@ from sunkpy.core.model.states import SlurmNode
 
 
 def lost_drain(pod: Pod, node: SlurmNode | None) -> str | None:
-    """The reason as it stood, while Slurm has no record of the node, or a new one that is open; else None."""
+    """The lost reason, while Slurm has no record of the node or a new one that is open; else None."""
     reason = pod.annotations.get(names.ANNOTATION_DRAIN)
     if reason is None or reason.startswith(names.REASON_PREFIX):
         return None

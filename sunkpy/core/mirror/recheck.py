@@ -1,8 +1,7 @@
-"""Does a write still hold for the node as Slurm shows it at this moment?
+"""Is a write still right for the node as Slurm shows it now?
 
-Between the poll that a decision rests on and its write lies up to a second, and admins, health checks and Epilogs write
-too. So the executor reads the node once more right before each write. What it does not let through is decided again on
-the next answer.
+Up to a second passes between the poll and the write, and admins, health checks and Epilogs write too. So the executor
+reads the node again right before each write. A write that is no longer right is decided again on the next answer.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ SlurmAction = DrainNode | UndrainNode | RestoreDrain | SetComment | SetAddress |
 
 
 def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
-    """Nobody else's word is changed, and nothing is done twice."""
+    """The write changes nothing that others set, and is not done already."""
     match action:
         case DrainNode(reason=reason):
             return not node.is_held_by_others and not (node.is_drain and node.reason == reason)
@@ -31,7 +30,7 @@ def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
 
 
 def is_in_effect(action: SlurmAction, node: SlurmNode) -> bool:
-    """The node shows already what the write was for: of a list that was refused, a part may have been written."""
+    """The node already shows the effect: a part of a refused list may have been written."""
     match action:
         case DrainNode(reason=reason) | RestoreDrain(reason=reason):
             return node.is_drain and node.reason == reason

@@ -1,4 +1,4 @@
-"""What a slurmd pod is told of its Slurm node: annotations and conditions."""
+"""What a slurmd pod shows of its Slurm node: annotations and conditions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RECEIPTS = (names.ANNOTATION_DRAINED, names.ANNOTATION_REPLACEABLE)
 
 _NOISE = frozenset({"DYNAMIC_NORM", "PLANNED"})  # true of every node of ours, or changing with each scheduling cycle
 _CLOSING = (names.ANNOTATION_PENDING_DELETION, names.ANNOTATION_CORDON)  # somebody waits for the jobs to end
-_NO_NODE = "Slurm has no node of this name; should it stay so, delete this pod: slurmd registers when it starts"
+_NO_NODE = "Slurm has no node of this name; if that lasts, delete this pod: slurmd registers when it starts"
 
 
 def known_conditions(node: SlurmNode | None, *, is_silent: bool) -> tuple[Condition, ...]:
@@ -43,25 +43,25 @@ def known_conditions(node: SlurmNode | None, *, is_silent: bool) -> tuple[Condit
 
 
 def withdrawn_conditions(pod: Pod) -> tuple[Condition, ...]:
-    """What the pod must not go on saying while Slurm cannot be read: that no job runs on a node that is closed.
+    """Conditions to withdraw while Slurm cannot be read: that no job runs on a closed node.
 
-    `kubectl drain` may evict such a pod. All else stays as it was last known: no pod goes and no cordon ends by it.
+    `kubectl drain` may evict such a pod. All others stay: they remove no pod and end no cordon.
     """
     running = pod.condition(names.CONDITION_RUNNING)
     is_idle = running is not None and running.status == "False"
     if not is_idle or not pod.is_condition_true(names.CONDITION_DRAIN):
         return ()
-    why = "Slurm cannot be read, or what it says is not believed: see the Events of the NodeSet"
+    why = "Slurm cannot be read, or its answer is implausible: see the Events of the NodeSet"
     return (Condition(type=names.CONDITION_RUNNING, status="Unknown", reason="SlurmUnreadable", message=why),)
 
 
 def promises(pod: Pod) -> bool:
-    """The pod says something that must not stand while Slurm cannot be read: a receipt, or that it may be evicted."""
+    """The pod shows something that must go while Slurm cannot be read: a receipt, or that it may be evicted."""
     return any(receipt in pod.annotations for receipt in RECEIPTS) or bool(withdrawn_conditions(pod))
 
 
 def can_wait(pod: Pod, patch: PatchPod) -> bool:
-    """Only jobs came or went, on a node that is open and stays so: at most the order of removals hangs on that."""
+    """Only jobs came or went, on a node that is open and stays so: at most the order of removals depends on that."""
     is_of_jobs = (
         all(condition.type == names.CONDITION_RUNNING for condition in patch.conditions)
         and patch.annotations.keys() <= {names.ANNOTATION_SLURM_STATE}
@@ -80,15 +80,15 @@ def registered_condition(pod: Pod, node: SlurmNode | None) -> Condition:
     if not node.is_registered:
         return _condition(names.READINESS_GATE, False, "NotRegistered", f"Slurm says {shown_state(node)}")
     if not is_of_pod(node, pod):
-        return _condition(names.READINESS_GATE, False, "NotRegistered", "Slurm knows the slurmd of an earlier pod")
+        return _condition(names.READINESS_GATE, False, "NotRegistered", "Slurm still has the slurmd of an earlier pod")
     return _condition(names.READINESS_GATE, True, "Registered")
 
 
 def is_of_pod(node: SlurmNode, pod: Pod) -> bool:
-    """The slurmd that registered last is this pod's, not that of the pod before, as far as Slurm tells.
+    """The slurmd that registered last is this pod's, not that of an earlier pod, as far as Slurm shows.
 
-    The record of a node with jobs stays when its pod goes, and for minutes as if nothing had happened. Both times are
-    of the clock of the machine; should that have been set back in between, the address tells.
+    The record of a node with jobs stays when its pod goes, for minutes without any sign of that. Both times are from
+    the clock of the machine. If that was set back in between, the address decides.
     """
     if not node.slurmd_since_s:
         return True
@@ -99,7 +99,7 @@ def is_of_pod(node: SlurmNode, pod: Pod) -> bool:
 
 
 def shown_state(node: SlurmNode) -> str:
-    """The state as scontrol prints it, without flags that tell nothing."""
+    """The state as scontrol prints it, without flags that mean nothing here."""
     return SlurmNode(name=node.name, state=node.state - _NOISE).state_text
 
 
@@ -112,12 +112,12 @@ def slurm_annotations(node: SlurmNode | None) -> dict[str, str | None]:
 
 
 def differing(pod: Pod, conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    """Those that the pod does not have in this form yet."""
+    """Those that differ from what is on the pod."""
     return tuple(condition for condition in conditions if not says_the_same(pod.condition(condition.type), condition))
 
 
 def changed(pod: Pod, annotations: dict[str, str | None]) -> dict[str, str | None]:
-    """Those that the pod does not have in this form yet."""
+    """Those that differ from what is on the pod."""
     return {key: value for key, value in annotations.items() if pod.annotations.get(key) != value}
 
 

@@ -1,7 +1,7 @@
-"""When an answer as a whole is too strange to act on, and when too much would be done at once.
+"""When an answer of Slurm is too implausible to act on, and when too much would be done at once.
 
-`sunkpy.syncer.collect` asks `find_vanished` about each answer of Slurm. While it names somebody, no name's answer is
-trusted: `decide_mirror` writes nothing to Slurm, takes receipts back, and tells every pod that nothing is known.
+`sunkpy.syncer.collect` asks `find_vanished` about each answer of Slurm. While it finds any, no answer is
+trusted: `decide_mirror` writes nothing to Slurm and withdraws receipts.
 `sunkpy.syncer.execute` spends the `Budget`.
 """
 
@@ -21,7 +21,7 @@ WINDOW_S = 60.0
 
 
 def find_vanished(expected: Collection[str], slurm_nodes: Container[str]) -> tuple[str, ...]:
-    """Expected nodes (`is_expected`) that Slurm does not have, when they are too many to be an accident; else nothing.
+    """Expected nodes (`is_expected`) that Slurm does not have, if they are too many for an accident; else none.
 
     A Slurm node of ours goes after its pod, so this means that slurmctld lost its state or answers for another
     cluster. One is allowed (an admin may delete a node), and so is a fifth of them.
@@ -32,7 +32,7 @@ def find_vanished(expected: Collection[str], slurm_nodes: Container[str]) -> tup
 
 
 def is_expected(pod: Pod) -> bool:
-    """Slurm should have the node of this pod: it had it before, and the pod is to stay."""
+    """Slurm should have the node of this pod: it had it before, and the pod is not being removed."""
     return not pod.is_deleting and pod.is_condition_true(names.READINESS_GATE)
 
 
@@ -49,5 +49,5 @@ class Budget(msgspec.Struct, frozen=True):
         return Budget((*recent, now_s)), True
 
     def give_back(self) -> Budget:
-        """The budget as if the newest action had not been done: it was refused, or proved needless."""
+        """The budget without the newest action: it was refused, or was not needed."""
         return Budget(self.spent_at_s[:-1])

@@ -9,17 +9,17 @@ from __future__ import annotations
 import msgspec
 
 from sunkpy.core.mirror.actions import SlurmWrite
-from sunkpy.core.mirror.services import Look
+from sunkpy.core.mirror.services import ServiceAnswer
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What Slurm last said of the name; `node` is None when Slurm has no such node.
+    """Slurm's last answer about the name; `node` is None when Slurm has no such node.
 
-    `number` counts Slurm's answers, `at_s` is when this one was asked for. `turn_s`: up to which age it is the newest
-    there can be: large clusters take long to answer and are asked less often. `is_trusted` is False when the answer as
-    a whole, all names of it, cannot be believed (see `sunkpy.core.mirror.trust`).
+    `number` counts Slurm's answers, `at_s` is when this one was asked for. `turn_s`: how old the
+    newest answer can be: large clusters take long to answer and are asked less often. `is_trusted` is False when the
+    answer as a whole is implausible (see `sunkpy.core.mirror.trust`).
     """
 
     node: SlurmNode | None
@@ -29,7 +29,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     is_trusted: bool = True
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that held in answer `number`, about `token`; it is proved when a later answer agrees."""
 
     token: str
@@ -37,22 +37,22 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """What earlier passes saw. An empty one is always safe: it only delays.
+    """What earlier passes saw. An empty memory is always safe: it only delays.
 
     `silent_since_s`: Slurm says NOT_RESPONDING. `unready_since_s`: the pod's containers are not ready although Slurm
-    has the node. `podless_since_s`: there is no pod. `drained`, `deletable`: claims that wait for a second answer.
-    `look`: what the jobs on the node were found to be, when they were last asked for (`services`).
-    `untold_since_s`: jobs came or went that the pod was not told of. `receipt_at_s`: when the receipt was last written.
-    `wrote_at_s`, `wrote`: when Slurm was last written to, and what; older answers do not show it yet.
+    has the node. `podless_since_s`: there is no pod. `drained`, `deletable`: findings that wait for a second answer.
+    `answered`: the last answers about the jobs on the node (`services`). `unwritten_since_s`: jobs came or went that
+    the pod does not show yet. `receipt_at_s`: when the receipt was last written. `wrote_at_s`, `wrote`: when Slurm was
+    last written to, and what; older answers do not show it yet.
     """
 
     silent_since_s: float | None = None
     unready_since_s: float | None = None
     podless_since_s: float | None = None
-    drained: Claim | None = None
-    deletable: Claim | None = None
-    look: Look | None = None
-    untold_since_s: float | None = None
+    drained: Finding | None = None
+    deletable: Finding | None = None
+    answered: ServiceAnswer | None = None
+    unwritten_since_s: float | None = None
     receipt_at_s: float = float("-inf")
     wrote_at_s: float = float("-inf")
     wrote: tuple[SlurmWrite, ...] = ()

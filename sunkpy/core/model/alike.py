@@ -1,4 +1,6 @@
-"""One of each: the pods of a gang are made from a few templates, and what holds for a template is asked once."""
+"""One item of each kind: the pods of a gang come from a few templates, so a question is answered once for each
+template.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ _NOTHING: Final = object()
 
 
 def one_of_each(items: Iterable[T], trait: Callable[[T], object]) -> Iterator[T]:
-    """The first of all that have the same trait, a value as it comes from the wire.
+    """The first item of each trait; a trait is a value as it comes from the wire.
 
-    Neighbours are mostly alike, so each is compared with the one before; only where they differ the trait is encoded,
-    to be looked up among all that were found. So it takes as many steps as there are items.
+    Neighbours are mostly alike, so each is compared with the previous one. Only if they differ, the trait is encoded
+    and looked up. So the time is proportional to the number of items.
     """
     before: object = _NOTHING
     found: set[bytes] = set()

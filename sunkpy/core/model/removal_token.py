@@ -1,7 +1,7 @@
-"""The token of a removal: the operator's question on a slurmd pod, which the syncer answers by copying it.
+"""The token of a removal: the operator writes it on a slurmd pod, and the syncer answers by copying it.
 
-It stands in the annotation `sunkpy.dev/pending-deletion` as `<RFC 3339 time>/<cause>`. The time makes each question
-another one, so an answer to an earlier one never counts; the cause is for people, and becomes Slurm's drain reason.
+It is in the annotation `sunkpy.dev/pending-deletion` as `<RFC 3339 time>/<cause>`. The time makes each token
+unique, so an answer to an earlier one never counts; the cause is for people, and becomes Slurm's drain reason.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Token(msgspec.Struct, frozen=True):
 def token_of(pod: Pod) -> Token | None:
     """The removal that is under way, or None.
 
-    A text that is no token (somebody annotated by hand) asks for the removal all the same: the whole text is its
-    cause, and its time is long ago, so that a drain timeout is over.
+    A text that is no token (somebody annotated by hand) still asks for the removal: the whole text is its
+    cause, and its time is long ago, so any drain timeout has passed.
     """
     text = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
     if text is None:

@@ -1,7 +1,7 @@
 """Which pods are slurmd pods: those that a NodeSet controls.
 
-Labels are anybody's to write, in any namespace. An owner reference is written too, but the garbage collector deletes
-what names an owner that does not exist, and the operator, who knows the NodeSets, compares uids as well.
+Anybody can write labels, in any namespace. Anybody can write an owner reference too, but the garbage collector deletes
+a pod whose owner does not exist, and the operator compares uids as well.
 """
 
 from __future__ import annotations

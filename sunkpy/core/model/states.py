@@ -12,9 +12,9 @@ from typing import NewType
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.model.capacity import Capacity
 from sunkpy.core.model.gres import Indices
 from sunkpy.core.model.layout import Layout
-from sunkpy.core.model.room import Room
 
 JobId = NewType("JobId", int)
 
@@ -23,11 +23,11 @@ _UNUSABLE = frozenset({"DOWN", "FUTURE", "UNKNOWN", "ERROR", "INVALID", "INVALID
 
 
 _SLURM_ITSELF = frozenset({"Not responding", "Node unexpectedly rebooted"})
-"""What slurmctld writes when it gives a node up by itself, and no word more; nobody holds the node by it."""
+"""The exact reasons that slurmctld itself writes when it gives a node up; nobody holds the node then."""
 
 
 class NodeComment(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose Slurm node this is; the JSON in `Comment`."""
+    """The pod of a Slurm node: the JSON in `Comment`."""
 
     node: str
     namespace: str
@@ -72,7 +72,7 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_closed(self) -> bool:
-        """No new job may start, because somebody wants it so."""
+        """No new job may start: the node is drained, or somebody set FAIL or DOWN."""
         return self.is_drain or self.is_held_by_others
 
     @property
@@ -92,7 +92,7 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_invalid(self) -> bool:
-        """What slurmd told of the machine is not what Slurm has on record."""
+        """What slurmd reports of the machine differs from Slurm's record."""
         return bool(self.state & {"INVALID", "INVALID_REG"})
 
     @property
@@ -132,7 +132,7 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def owner(self) -> NodeComment | None:
-        """The pod that stands behind the node, if the comment says so; None for nodes that are not ours."""
+        """The pod of the node, by the comment; None for nodes that are not ours."""
         try:
             return msgspec.convert(json.loads(self.comment), NodeComment)
         except (ValueError, msgspec.ValidationError):
@@ -171,10 +171,10 @@ def holds_something(state: frozenset[str]) -> bool:
 
 
 class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as slurmctld reports it. `nodes` and `scheduled_nodes` in Slurm's range syntax.
+    """A job as slurmctld reports it. `state_reason` is empty when Slurm names none.
 
-    `tasks`, of `cpus_per_task` each, is what was asked for, 0 when Slurm does not say; `layout` how they lie on the
-    nodes, `devices` which GRES it has on each, `room` how much of all there is, once it has them. `time_limit_min`:
+    `tasks` is what was asked for, 0 when Slurm does not say; `layout` how they lie on the
+    nodes, `devices` which GRES it has on each, `capacity` how much of all there is, once it has them. `time_limit_min`:
     None when it is the partition's, 0 when there is none. Its owner may write the `comment`, nobody below an operator
     the `admin_comment`.
     `is_batch`: it has a script; one without is an allocation.
@@ -196,14 +196,13 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     switches: int = 0
     time_limit_min: int | None = None
     priority: int = 0
-    nodes: str = ""
-    scheduled_nodes: str = ""
+    nodes: tuple[str, ...] = ()
+    scheduled_nodes: tuple[str, ...] = ()
     node_count: int = 0
     tasks: int = 0
-    cpus_per_task: int = 0
     layout: Layout = ()
     devices: dict[str, Indices] = {}
-    room: dict[str, Room] = {}
+    capacity: dict[str, Capacity] = {}
     required_nodes: tuple[str, ...] = ()
     excluded_nodes: tuple[str, ...] = ()
     exit_code: int = 0

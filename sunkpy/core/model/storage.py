@@ -77,7 +77,7 @@ class StorageClass(KubeObject, frozen=True, kw_only=True):
 
     @property
     def waits_for_consumer(self) -> bool:
-        """A volume is chosen or made when it is known on which node it is wanted."""
+        """A volume is chosen or made only when the pod's node is known (WaitForFirstConsumer)."""
         return self.volume_binding_mode == _WAITS
 
     @property

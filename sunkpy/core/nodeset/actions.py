@@ -14,7 +14,7 @@ class AddFinalizer(msgspec.Struct, frozen=True):
 
 
 class RemoveFinalizer(msgspec.Struct, frozen=True):
-    """Let the NodeSet go: no pod of it is left."""
+    """Allow the deletion of the NodeSet: no pod of it is left."""
 
 
 class CreatePod(msgspec.Struct, frozen=True):
@@ -33,13 +33,13 @@ class MarkPending(msgspec.Struct, frozen=True):
 
 
 class CancelPending(msgspec.Struct, frozen=True):
-    """The reason to go is over: take the token away."""
+    """The pod need not go any more: remove the token."""
 
     pod: Pod
 
 
-class TellJobs(msgspec.Struct, frozen=True):
-    """Name the jobs of the pods on its node to the syncer, which asks Slurm whether they outlive the slurmd."""
+class AnnotateJobs(msgspec.Struct, frozen=True):
+    """Write the jobs of the pods on its node for the syncer, which asks Slurm whether they outlive the slurmd."""
 
     pod: Pod
     jobs: str
@@ -56,7 +56,7 @@ class DeletePod(msgspec.Struct, frozen=True):
     why: str
 
 
-RemovalStep = MarkPending | CancelPending | TellJobs | DeletePod
+RemovalStep = MarkPending | CancelPending | AnnotateJobs | DeletePod
 """What happens to a pod that has to go, or no longer has to."""
 
 FinalizerStep = AddFinalizer | RemoveFinalizer

@@ -1,9 +1,9 @@
 """From what is there to what has to be done next for one NodeSet.
 
 Each node and its pods are judged by themselves (`verdict`) and the verdicts summed up (`survey`). From the sums follows
-which pods are **wanted gone** and why (here), and from that the steps: what each of them needs to go, or to stay after
-all (`removal`), and which nodes get a pod (`creation`). Nothing is remembered between passes except what stands on the
-objects, so a pass may be lost or repeated; and a pass looks at no pod but those that may have a step.
+which pods are **wanted gone** and why (here), and from that the steps: what each of them needs to go, or to stay if the
+reason has ended (`removal`), and which nodes get a pod (`creation`). Nothing is remembered between passes except what
+stands on the objects, so a pass may be lost or repeated; and a pass looks at no pod but those that may have a step.
 
 A pod that is wanted gone is not deleted while a job runs on it: `removal` says what has to happen first.
 """
@@ -24,12 +24,12 @@ from sunkpy.core.nodeset.pod_state import RemovalOrder
 from sunkpy.core.nodeset.removal import RemovalCause, find_overdue, next_look_s, plan_removals
 from sunkpy.core.nodeset.rollout import choose_for_rollout, choose_replaceable, max_unavailable
 from sunkpy.core.nodeset.spec import NodeSet
-from sunkpy.core.nodeset.verdict import JudgedPod, Trait
+from sunkpy.core.nodeset.verdict import PodVerdict, Trait
 from sunkpy.core.nodeset.world import WAVE, World
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The steps, what they follow from, and when to look again although nothing happens.
+    """The steps, what they follow from, and when to look again without a change.
 
     `wanted_gone` is by uid; `held` would have to leave, but are more than `removal_cap`. `missing` is how many pods are
     to be created, now or later; `is_partial`: there are more steps than one pass does.
@@ -92,10 +92,11 @@ def _plan_teardown(world: World) -> Plan:
 
 
 def _hold_mass_removal(world: World) -> tuple[list[Pod], list[Pod], int]:
-    """Split those whose node is out, or has two of them, into leaving and held; and how many may leave unasked.
+    """Split those whose node is out, or has two of them, into leaving and held. Also how many may leave without
+    confirmation.
 
-    Nobody named these pods: a label that a controller stripped from every node would empty the set. So more than the
-    cap at once means that none is newly marked, until fewer want to go or a person raises the cap by annotation.
+    Nobody asked for these removals: a controller that strips a label from every node would empty the set. So if more
+    than the cap would leave at once, no further one is marked, until fewer would or a person raises the cap.
     Pods whose Node object is gone cannot be saved by waiting and are not counted.
     """
     survey, cap = world.survey, _removal_cap(world)
@@ -107,7 +108,7 @@ def _hold_mass_removal(world: World) -> tuple[list[Pod], list[Pod], int]:
     return [pod for pod in leavers if pod.uid not in kept], held, cap
 
 
-def _by_order(judged: JudgedPod) -> RemovalOrder:
+def _by_order(judged: PodVerdict) -> RemovalOrder:
     return judged.order
 
 
@@ -117,18 +118,18 @@ def _may_be_held(world: World, pod: Pod) -> bool:
 
 
 def _removal_cap(world: World) -> int:
-    said = said_cap(world.nodeset)
+    said = annotated_cap(world.nodeset)
     return said if said is not None else max(5, -(-len(world.survey.pods) // 5))
 
 
-def said_cap(nodeset: NodeSet) -> int | None:
-    """How many may leave at once as a person says; None when nobody does, or not by a number."""
+def annotated_cap(nodeset: NodeSet) -> int | None:
+    """How many may leave at once by the annotation; None without it, or when it is no number."""
     text = nodeset.annotations.get(names.ANNOTATION_REMOVAL_CAP, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def _choose_wanted_gone(world: World, leaving: Sequence[Pod], desired: int) -> dict[str, RemovalCause]:
-    """Uid → why the pod has to go. A pod that is already marked stays chosen rather than a fresh one."""
+    """Uid → why the pod has to go. A pod that is already marked is chosen before an unmarked one."""
     survey = world.survey
     gone = {pod.uid: RemovalCause.NODE_LEFT for pod in leaving}
     if world.nodeset.spec.replicas is not None:

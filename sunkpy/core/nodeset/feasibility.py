@@ -51,7 +51,8 @@ class Rule(enum.Enum):
 class Exclusion(msgspec.Struct, frozen=True):
     """A node is out by `rule`; `subject` names the resource, `detail` the numbers.
 
-    `may_stay` says that a pod which is already there need not leave (a NoSchedule taint, or others using up the room).
+    `may_stay` says that a pod which is already there need not leave (a NoSchedule taint, or resources that other pods
+    took).
     """
 
     rule: Rule
@@ -104,7 +105,7 @@ def decide_fit(node: Node, asked: Asked, *, occupants: Iterable[Pod], rival: str
 
 
 def _decide_emptied(node: Node) -> Exclusion | None:
-    """A pod that was evicted must not come back before the machine goes: whoever empties the node would never end."""
+    """An evicted pod must not come back while the node is being emptied: `kubectl drain` would never end."""
     if node.is_deleting:
         return Exclusion(Rule.EMPTIED, detail="it is being deleted", may_stay=True)
     last = next((taint.key for taint in node.spec.taints if taint.key in _LAST_TAINTS), None)

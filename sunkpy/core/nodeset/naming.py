@@ -59,7 +59,7 @@ def _by_age(node: Node) -> tuple[str, str]:
 
 
 def _candidates(nodeset: NodeSet, node: Node) -> Iterable[str]:
-    """Best name first; the last ones cannot collide."""
+    """Possible names, the best first; the last two cannot collide."""
     if nodeset.spec.naming == "InternalIP" and _IPV4.fullmatch(node.internal_ip):
         octets = [octet.zfill(3) for octet in node.internal_ip.split(".")]
         for count in (2, 3, 4):
@@ -70,7 +70,7 @@ def _candidates(nodeset: NodeSet, node: Node) -> Iterable[str]:
 
 
 def host_name(prefix: str, part: str) -> str:
-    """`<prefix>-<part>` as a DNS label; what is too long is cut and told apart by a digest."""
+    """`<prefix>-<part>` as a DNS label; a long name is cut and gets a digest."""
     name = re.sub(r"[^a-z0-9-]+", "-", f"{prefix}-{part}".lower()).strip("-")
     if len(name) <= _MAX_LENGTH:
         return name

@@ -1,13 +1,13 @@
-"""What a slurmd pod says of its Node, and what the Node says to the pod.
+"""What the slurmd pod shows on its Node, and what the Node shows on the pod.
 
 Ownership ends every loop. Pod → Node: labels, conditions, and a cordon that carries `cordoned-by: slurm`, or a taint
-(`marks`); what comes and goes with each job stays on the pod, for each change of a Node is told to every scheduler and
-controller there is. Node → Pod: the cordon that anybody else has set. A cordon of ours is never told to the pod, so it
-cannot come back as a Slurm drain; a cordon of others is never lifted.
+(`node_mark`). What comes and goes with each job stays on the pod: each change of a Node goes to every scheduler and
+controller there is. Node → Pod: the cordon that anybody else has set. A cordon of ours is never shown on the pod, so it
+cannot come back as a Slurm drain. A cordon of others is never lifted.
 
 When the pod is gone the labels and conditions go, but **our cordon stays**: it stands for a drain with a reason in
-Slurm ("bad GPU"), and a pod that is gone says nothing about the machine. The next slurmd pod on the node reports
-whether Slurm has lifted the drain; a node that never gets one is uncordoned by a person. Unknown lifts nothing either.
+Slurm ("bad GPU"), and the machine is no better when the pod is gone. The next slurmd pod on the node reports whether
+Slurm has lifted the drain; a node that never gets one is uncordoned by a person. An unknown state lifts nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.model.conditions import says_the_same
 from sunkpy.core.model.objects import Condition, Node, Pod, Taint
-from sunkpy.core.nodeset.marks import AS_EVER, Changes, Mark, Marking, decide_mark, foreign_cordon, with_taint
+from sunkpy.core.nodeset.node_mark import (
+    AS_EVER,
+    Changes,
+    MarkLimit,
+    NodeMark,
+    decide_node_mark,
+    foreign_cordon,
+    with_taint,
+)
 
 
 class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,9 +61,9 @@ class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.conditions or self.gone_conditions)
 
 
-def decide_node(node: Node, pod: Pod | None, marking: Marking = AS_EVER) -> NodePatch:
+def decide_node(node: Node, pod: Pod | None, marking: MarkLimit = AS_EVER) -> NodePatch:
     """Bring labels, conditions and our cordon or taint of `node` in line with its slurmd pod, if it has one."""
-    mark = decide_mark(node, pod, marking)
+    mark = decide_node_mark(node, pod, marking)
     remembered = {names.ANNOTATION_PLACED_ON: pod.name} if pod is not None else {}
     emptied = _decide_emptied(node, pod)
     conditions, gone = _decide_conditions(node, pod, mark)
@@ -103,14 +111,14 @@ def _labels(pod: Pod | None) -> Changes:
     }
 
 
-def _decide_conditions(node: Node, pod: Pod | None, mark: Mark) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
+def _decide_conditions(node: Node, pod: Pod | None, mark: NodeMark) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
     present = {type_: found for type_ in names.SLURM_CONDITIONS if (found := node.condition(type_)) is not None}
     if pod is None:
         return (), tuple(present)
     reported = {type_: _reported(pod, type_) for type_ in names.NODE_CONDITIONS}
     if mark.is_held:
         drain = reported[names.CONDITION_CORDON]
-        message = f"{drain.message} (left open, for too many Nodes are closed because of Slurm already)".strip()
+        message = f"{drain.message} (left open: too many Nodes are already closed because of Slurm)".strip()
         reported[names.CONDITION_CORDON] = msgspec.structs.replace(drain, reason="TooManyAtOnce", message=message)
     changed = [new for type_, new in reported.items() if not says_the_same(present.get(type_), new)]
     return tuple(changed), tuple(type_ for type_ in present if type_ not in reported)

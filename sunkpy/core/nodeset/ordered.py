@@ -1,7 +1,7 @@
 """Items in the order of a key, kept while they come and go.
 
-The order is made when somebody first asks for it: a thousand items that are put in at the start cost one sort, and
-those that nobody ever lists cost none. From then on one item that comes or goes costs a search and a shift of pointers.
+The order is made at the first listing: a thousand items that are put in at the start cost one sort, and a list that
+is never read costs none. From then on one item that comes or goes costs a search and a shift of pointers.
 """
 
 from __future__ import annotations

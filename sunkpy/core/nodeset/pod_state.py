@@ -1,4 +1,4 @@
-"""What is said of a slurmd pod by itself, and which of several goes first."""
+"""States of one slurmd pod, and which of several pods goes first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RemovalOrder = tuple[bool, int, float, str]
 
 
 def is_available(pod: Pod) -> bool:
-    """Ready (which includes: registered in Slurm) and to stay."""
+    """Ready (which includes: registered in Slurm) and not to be removed."""
     return pod.is_condition_true("Ready") and not pod.is_deleting and token_of(pod) is None
 
 
@@ -22,7 +22,7 @@ def is_answered(pod: Pod) -> bool:
 
 
 def is_marked_by_roll(pod: Pod) -> bool:
-    """It is to make room for a pod of the same node."""
+    """A roll has marked it: a new pod on the same node will replace it."""
     token = token_of(pod)
     return token is not None and token.cause == CAUSE_ROLLOUT
 
@@ -34,19 +34,19 @@ def is_replaceable(pod: Pod) -> bool:
 
 
 def is_updated(pod: Pod, wanted_hash: str) -> bool:
-    """Made from the template as it is now; what the node offered then does not count."""
+    """Made from the current template, whatever the node offered then."""
     return pod.labels.get(names.LABEL_TEMPLATE_HASH) == wanted_hash
 
 
 def is_on_the_way(pod: Pod, *, is_current: bool) -> bool:
-    """Between the old pod, already told to stop, and the new one, not yet ready."""
+    """The old pod is being deleted, or the new one is not ready yet."""
     return not is_available(pod) if is_current else pod.is_deleting
 
 
 def is_stranded(pod: Pod, node: Node | None) -> bool:
     """Not available, and no roll can change it: the kubelet is gone, or Slurm holds the node for somebody else.
 
-    What Slurm refuses as invalid may be the template's fault, and does not excuse it.
+    A node that Slurm rejects as invalid does not count: that may be the fault of the template.
     """
     if is_available(pod):
         return False
@@ -65,7 +65,7 @@ def removal_order(pod: Pod) -> RemovalOrder:
 def _rank(pod: Pod) -> int:
     """not-ready < idle < draining < running.
 
-    A pod that is not Ready but still runs a job ranks as running, and a Ready pod whose jobs nobody knows of too.
+    A pod that is not Ready but still runs a job ranks as running. So does a Ready pod whose jobs are unknown.
     """
     running = pod.condition(names.CONDITION_RUNNING)
     is_ready = pod.is_condition_true("Ready")

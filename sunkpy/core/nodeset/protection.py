@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
-from sunkpy.core.nodeset.marks import Changes
+from sunkpy.core.nodeset.node_mark import Changes
 from sunkpy.core.nodeset.slurmd_pod import Json
 from sunkpy.core.nodeset.spec import NodeSet
 

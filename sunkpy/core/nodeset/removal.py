@@ -1,18 +1,18 @@
 """How a slurmd pod goes, and why it does not go under a running job.
 
-The operator writes a token on the pod (`sunkpy.dev/pending-deletion: <time>/<cause>`). The syncer drains the Slurm
-node and, when Slurm has said "drained and idle" twice, copies the token letter by letter to `sunkpy.dev/drained`, and
-says with `sunkpy.dev/drained-at` when that was last so. Only a pod whose first two annotations are equal and whose
-third is young is deleted, and not while its condition `SlurmRunning` is True (`_live_step`).
-Taking the token away calls the removal off; a later token is another one, so an old answer never counts for a new
-question. The delete itself names uid and resourceVersion, so it fails when the pod has changed since.
+The operator writes a token on the pod (`sunkpy.dev/pending-deletion: <time>/<cause>`). The syncer drains the Slurm node
+and, when Slurm has said "drained and idle" twice, copies the token to `sunkpy.dev/drained`, with the time of that
+answer in `sunkpy.dev/drained-at`. A pod is deleted only if these two tokens are equal and the time is recent, and not
+while its condition `SlurmRunning` is True (`_live_step`). Removing the token cancels the removal. A later token
+differs, so an old answer never counts for a new token. The delete itself names uid and resourceVersion, so it fails if
+the pod has changed since.
 
-One cause is answered sooner: a roll makes room for a pod of the same Slurm node, and what runs there may outlive the
-slurmd in between. Then the syncer copies the token to `sunkpy.dev/replaceable`, which counts for nothing else
-(`core.mirror.services`, `rollout.choose_replaceable`). For that it is told which jobs the pods on the node have.
+One cause is answered sooner: a roll replaces the pod by one of the same Slurm node, and services may outlive the slurmd
+in between. Then the syncer copies the token to `sunkpy.dev/replaceable`, which counts for rolls only
+(`core.mirror.services`, `rollout.choose_replaceable`). For that the operator writes the jobs of the node on the pod.
 
-So a pod that stays although it was to go waits for its jobs, for the syncer's answer, or for both: compare the two
-annotations. The operator's one way around is `drainTimeoutPolicy: Force`, which somebody has to write.
+So a marked pod that stays waits for its jobs, for the syncer's answer, or for both: compare the two annotations. The
+only way around is `drainTimeoutPolicy: Force`, which a person has to set.
 
 A finished pod (Failed, Succeeded) runs nothing and is deleted without being drained: at once, or, when pods on its node
 fail one after the other, after a pause that grows with each.
@@ -29,14 +29,14 @@ from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.removal_token import CAUSE_ROLLOUT, Token, token_of
 from sunkpy.core.model.times import backoff_s, parse_rfc3339
-from sunkpy.core.nodeset.actions import CancelPending, DeletePod, MarkPending, RemovalStep, TellJobs
+from sunkpy.core.nodeset.actions import AnnotateJobs, CancelPending, DeletePod, MarkPending, RemovalStep
 from sunkpy.core.nodeset.pod_state import is_answered, is_replaceable
 from sunkpy.core.nodeset.slurmd_pod import node_of
 from sunkpy.core.nodeset.verdict import Trait
 from sunkpy.core.nodeset.world import WAVE, World
 
 RECEIPT_HOLDS_S = 30.0
-"""How long a receipt is believed. The syncer renews one that stands every 10 s; the rest is for clocks that differ.
+"""How long a receipt counts. The syncer renews a valid one every 10 s; the rest is for clocks that differ.
 
 From a clock that is ahead by more it is not believed either: it would stand for as long as that clock is ahead.
 """
@@ -56,10 +56,10 @@ class RemovalCause(enum.StrEnum):
 def plan_removals(
     world: World, wanted_gone: Mapping[str, RemovalCause], replaceable: Collection[str] = ()
 ) -> list[RemovalStep]:
-    """Steps of pods that are to go, and of those that are to stay after all: a wave, and one more if there are more.
+    """Steps of pods that are to go, or no longer to go: a wave, and one more if there are more.
 
-    What keeps a pod, and what gives its node back, comes before what begins another removal. `replaceable` are uids of
-    pods that a roll may take from under what runs there.
+    Steps that keep a pod or delete one come before steps that begin another removal. `replaceable` are uids of pods
+    that a roll may replace under running services.
     """
     steps = (
         DeletePod(pod, "replaced") if pod.uid in replaceable else _next_step(world, pod, wanted_gone.get(pod.uid))
@@ -69,7 +69,7 @@ def plan_removals(
 
 
 def _in_question(world: World, wanted_gone: Mapping[str, RemovalCause]) -> Iterator[Pod]:
-    """The pods that may have a step. One that is marked and not answered has none, however many there are of these."""
+    """The pods that may have a step. A marked pod without an answer has none."""
     survey = world.survey
     marked, finished = survey.those(Trait.MARKED), survey.those(Trait.FINISHED)
     called_off = marked.keys() - wanted_gone.keys()
@@ -105,7 +105,7 @@ def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalSte
     if _is_overdue(world, pod) and world.nodeset.spec.drain_timeout_policy == "Force":
         return DeletePod(pod, "drain-timeout")
     untold = world.survey.those(Trait.UNTOLD).get(pod.uid)
-    return TellJobs(pod, untold.jobs) if untold is not None and cause is RemovalCause.ROLLOUT else None
+    return AnnotateJobs(pod, untold.jobs) if untold is not None and cause is RemovalCause.ROLLOUT else None
 
 
 def is_cleared(pod: Pod, now: datetime) -> bool:
@@ -160,7 +160,7 @@ def _pause_left_s(world: World, pod: Pod) -> float:
 
 
 def next_look_s(world: World) -> float | None:
-    """The soonest moment at which time alone changes the decision."""
+    """The soonest time at which the decision changes without an event."""
     finished = world.survey.those(Trait.FINISHED)
     timed = world.survey.those(Trait.MARKED) if world.nodeset.spec.drain_timeout_seconds is not None else {}
     waits = [left_s for judged in timed.values() if (left_s := _timeout_left_s(world, judged.pod)) is not None]

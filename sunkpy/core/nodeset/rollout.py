@@ -6,7 +6,7 @@ they were in before: so a template that never becomes ready stops after `maxUnav
 in which every pod is unavailable, does not let the roll mark the whole set.
 
 A pod that *cannot* move (`is_stranded`: its machine is dead, or somebody holds it DOWN in Slurm) would use up both for
-ever. Such pods are set aside, up to a fifth of the set or one; more than that is no accident, and they count.
+ever. So such pods do not count, up to a fifth of the set or one; more than that is no accident, and then they do.
 
 Services outlive their slurmd, but not for ever: a slurmd that is not back within `SlurmdTimeout` costs them their node.
 So a template that has not yet shown an available pod takes one pod from under services, and waits for the next.
@@ -36,7 +36,7 @@ def max_unavailable(strategy: UpdateStrategy, total: int) -> int:
 
 
 def choose_for_rollout(survey: Survey, gone: Collection[str], *, total: int, limit: int) -> list[str]:
-    """Uids of the pods that the roll wants gone: those it has already marked, and the next ones within `limit`.
+    """Uids of the pods that the roll wants to replace: those it has already marked, and the next ones within `limit`.
 
     Args:
         survey: all nodes and pods.
@@ -46,7 +46,7 @@ def choose_for_rollout(survey: Survey, gone: Collection[str], *, total: int, lim
     """
     if not len(survey.outdated):
         return []
-    aside = _set_aside(survey, total)
+    aside = _not_counted(survey, total)
     marked = [pod.uid for pod in _marked_by_roll(survey) if pod.uid not in gone]
     moving = [uid for uid in marked if uid not in aside][:limit]
     chosen = [uid for uid in marked if uid in aside] + moving
@@ -93,8 +93,8 @@ def _is_one_under_way(survey: Survey) -> bool:
     return len(survey.free) > 0 or survey.counts[Trait.ON_THE_WAY] > stranded
 
 
-def _set_aside(survey: Survey, total: int) -> frozenset[str]:
-    """The pods that cannot move and are forgiven. Those of them that the roll has marked stay marked."""
+def _not_counted(survey: Survey, total: int) -> frozenset[str]:
+    """The pods that cannot move and do not count. Those that the roll has marked stay marked."""
     stranded = sorted(survey.those(Trait.STRANDED).values(), key=lambda judged: judged.pod.name)
     return frozenset(judged.pod.uid for judged in stranded[: max(1, -(-total // 5))])
 

@@ -1,4 +1,4 @@
-"""What a roll looks at before it passes under services: which jobs are there, and whether the same Slurm node follows.
+"""Before a roll replaces a slurmd under services: which jobs are there, and whether the same Slurm node comes back.
 
 The syncer proves that they outlive their slurmd (`core.mirror.services`), `rollout.choose_replaceable` takes the pod.
 """
@@ -17,9 +17,8 @@ from sunkpy.core.nodeset.spec import NodeSet
 def has_successor(nodeset: NodeSet, node: Node | None, pod: Pod) -> bool:
     """A pod made now on this node, if it fits, would be the same Slurm node as this one, of the same size and features.
 
-    While jobs are on a node Slurm neither changes its record nor lets it be made anew, and of a slurmd that is smaller
-    than its record it says INVALID_REG. An emptied node that is cordoned gets no pod back. A pod without the
-    annotations is of an older operator.
+    While a node has jobs, Slurm keeps its record, and rejects a slurmd smaller than the record with INVALID_REG. An
+    emptied node that is cordoned gets no pod back. A pod without the annotations is of an older operator.
     """
     if node is None or not node.is_ready or node.spec.unschedulable or pod.is_deleting or pod.is_finished:
         return False
@@ -32,6 +31,6 @@ def has_successor(nodeset: NodeSet, node: Node | None, pod: Pod) -> bool:
 
 
 def jobs_of_pods(occupants: Iterable[Pod]) -> str:
-    """As the pods on a node note them: a hint, which the syncer proves. `12,15`, or empty."""
+    """The jobs in the annotations of the pods on a node, `12,15` or empty: a hint, which the syncer proves."""
     notes = {pod.annotations.get(names.ANNOTATION_JOB_ID, "") for pod in occupants if not pod.is_finished}
     return ",".join(sorted(note for note in notes if note.isascii() and note.isdecimal()))

@@ -1,4 +1,4 @@
-"""The slurmd pod of one node: the NodeSet's template, pinned to the node and told what to advertise to Slurm."""
+"""The slurmd pod of one node: the NodeSet's template, pinned to the node, with what slurmd offers to Slurm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sunkpy.core import names
 from sunkpy.core.model import quantity
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.feasibility import OUR_TOLERATIONS
-from sunkpy.core.nodeset.marks import foreign_cordon, start_drained
+from sunkpy.core.nodeset.node_mark import foreign_cordon, start_drained
 from sunkpy.core.nodeset.spec import NodeSet, Reserved
 
 Json = dict[str, object]
@@ -45,7 +45,7 @@ def build_pod(nodeset: NodeSet, node: Node, name: str) -> Json:
         **_child(metadata, "annotations"),
         names.ANNOTATION_OFFERED: offer(nodeset, node),
         names.ANNOTATION_FEATURES: features(nodeset),
-        **_told_at_birth(node),
+        **_cordon_at_start(node),
     }
     spec["hostname"] = name
     spec["affinity"] = _pinned(spec.get("affinity"), node.name)
@@ -62,14 +62,14 @@ def build_pod(nodeset: NodeSet, node: Node, name: str) -> Json:
     }
 
 
-def _told_at_birth(node: Node) -> Json:
-    """Why the Node is cordoned: on the pod before its slurmd registers drained, or the syncer would lift that."""
+def _cordon_at_start(node: Node) -> Json:
+    """Why the Node is cordoned, on the pod from the start: else the syncer would lift the drain of its slurmd."""
     why = foreign_cordon(node)
     return {names.ANNOTATION_CORDON: why} if why is not None else {}
 
 
 def _metadata(nodeset: NodeSet, template: Json, name: str) -> Json:
-    """Labels and annotations of the template are kept; of the same label, ours counts."""
+    """Labels and annotations of the template are kept; ours replace those of the same name."""
     return {
         "name": name,
         "namespace": nodeset.metadata.namespace,
@@ -127,7 +127,7 @@ def memory_offered_mib(node: Node, reserved: Reserved) -> int:
 
 
 def offer(nodeset: NodeSet, node: Node) -> str:
-    """All that a node tells Slurm through the pod, as one text: `cpus=8 memory=32256 gres=gpu:h100:8`."""
+    """All that a node offers to Slurm through the pod, as one text: `cpus=8 memory=32256 gres=gpu:h100:8`."""
     cpus, memory = cpus_offered(node, nodeset.spec.reserved), memory_offered_mib(node, nodeset.spec.reserved)
     return f"cpus={cpus} memory={memory} gres={gres_offered(nodeset, node)}"
 
@@ -188,7 +188,7 @@ def _missing_tolerations(spec: Json) -> Iterator[Json]:
 
 
 def _merged_env(container: Json, ours: list[Json]) -> list[Json]:
-    """Ours first, so that people's variables may refer to them; a variable of the same name is replaced."""
+    """Our variables first, so that others may refer to them; ours replace those of the same name."""
     reserved = {variable["name"] for variable in ours}
     return [*ours, *(variable for variable in _items(container, "env") if variable.get("name") not in reserved)]
 

@@ -1,4 +1,4 @@
-"""What a NodeSet reports of itself: numbers, conditions, and the Events that go with a condition that changed.
+"""The status of a NodeSet: numbers, conditions, and an Event for each condition that changed.
 
 Conditions: `Available` (no more than maxUnavailable are missing), `Progressing` (False: nothing left to do, or stuck,
 the reason says which), `Feasible` (the nodes can carry what is wanted; else the rule that excludes how many), and, only
@@ -18,7 +18,7 @@ from sunkpy.core.model.conditions import says_the_same, stamped
 from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.times import rfc3339
 from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod
-from sunkpy.core.nodeset.decide import Plan, said_cap
+from sunkpy.core.nodeset.decide import Plan, annotated_cap
 from sunkpy.core.nodeset.feasibility import explain_exclusions
 from sunkpy.core.nodeset.removal import RemovalCause
 from sunkpy.core.nodeset.rollout import max_unavailable
@@ -48,8 +48,8 @@ def report(world: World, plan: Plan) -> tuple[NodeSetStatus, list[Notice]]:
 
 
 def report_unreadable(nodeset: NodeSet, problem: str, now: datetime) -> tuple[NodeSetStatus, list[Notice]]:
-    """The schema lets through what it cannot check inside the template: say it, and leave all else as it stands."""
-    message = f"{problem}; nothing is changed until the NodeSet is mended"
+    """The status for a template that the schema let through and that cannot be read; all else stays."""
+    message = f"{problem}; nothing is changed until the NodeSet is corrected"
     condition = Condition(
         type="Progressing",
         status="False",
@@ -111,7 +111,7 @@ def _available(world: World, plan: Plan) -> Condition:
     target = min(plan.desired, world.survey.possible)
     available = world.survey.counts[Trait.STAYING_AVAILABLE]
     limit = max_unavailable(world.nodeset.spec.update_strategy, target)
-    message = f"{available} of {target} pods are ready and to stay"
+    message = f"{available} of {target} pods are ready and not being removed"
     if target == 0:
         return Condition(type="Available", status="False", reason="NoPods", message="no pod is wanted or possible")
     if target - available > limit:
@@ -143,7 +143,7 @@ def _progressing(world: World, plan: Plan) -> Condition:
 
 def _at_rest(world: World) -> Condition:
     outdated = _pods(world, Trait.OLD_TEMPLATE)
-    reason, message = "Complete", "all pods are ready and of the present template"
+    reason, message = "Complete", "all pods are ready and match the template"
     if outdated:
         reason = "Paused" if world.nodeset.spec.paused else "OnDelete"
         message = f"{_range(outdated)} of an older template stay until the roll is resumed or they are deleted"
@@ -200,13 +200,13 @@ def _removal_held(world: World, plan: Plan) -> Condition | None:
     if not held:
         return None
     message = (
-        f"the nodes of {_range(held)} no longer fit: {explain_exclusions(world.survey.exclusions)}. More than "
-        f"{plan.removal_cap} at once are not removed unasked: restore the nodes' labels or the template, or "
+        f"the nodes of {_range(held)} no longer fit: {explain_exclusions(world.survey.exclusions)}. At most "
+        f"{plan.removal_cap} are removed at once without confirmation: restore the nodes' labels or the template, or "
         f"confirm with: kubectl annotate nodeset … {names.ANNOTATION_REMOVAL_CAP}={len(held)}"
     )
     said = world.nodeset.annotations.get(names.ANNOTATION_REMOVAL_CAP)
-    if said is not None and said_cap(world.nodeset) is None:
-        message += f"; {said[:40]!r}, which stands there, is not a number of pods"
+    if said is not None and annotated_cap(world.nodeset) is None:
+        message += f"; {said[:40]!r}, its value now, is not a number of pods"
     return Condition(type="RemovalHeld", status="True", reason="TooManyAtOnce", message=message)
 
 
@@ -214,7 +214,7 @@ def _drain_timeout(world: World, plan: Plan) -> Condition | None:
     if not plan.overdue:
         return None
     limit_s, policy = world.nodeset.spec.drain_timeout_seconds, world.nodeset.spec.drain_timeout_policy
-    what = "are deleted now" if policy == "Force" else "wait on for their jobs (drainTimeoutPolicy: Wait)"
+    what = "are deleted now" if policy == "Force" else "keep waiting for their jobs (drainTimeoutPolicy: Wait)"
     message = f"{_range(plan.overdue)} not drained after {limit_s} s; they {what}"
     return Condition(type="DrainTimeout", status="True", reason="DrainTimeout", message=message)
 

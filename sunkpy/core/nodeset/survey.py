@@ -1,11 +1,11 @@
-"""The sums of all verdicts, kept while single ones change: counts, candidates in order, the few pods that stand out.
+"""The sums of all verdicts, updated one verdict at a time: counts, candidates in order, exceptional pods.
 
 An event is about one node: its verdict is taken out of the sums and the new one put in, which costs the same among ten
-nodes and ten thousand. Whatever the course of changes, the sums are those of the verdicts that stand now; a test holds
-that for any course. So a survey is a value that grows by parts: `decide` reads it and changes nothing.
+nodes and ten thousand. After any sequence of changes the sums are those of the current verdicts; a test holds
+that. `decide` reads a survey and does not change it.
 
-A pod that was pinned to one node may be bound to another: then both have changed, and either may be looked at first.
-Until the other is looked at too, it is where it was seen last, and counted twice.
+A pod that was pinned to one node may be bound to another: then both have changed, and either may be judged
+first. Until the other is judged too, the pod counts on both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sunkpy.core.model.objects import Node
 from sunkpy.core.nodeset.feasibility import Exclusion
 from sunkpy.core.nodeset.naming import remembered_name
 from sunkpy.core.nodeset.ordered import Ordered, SortKey
-from sunkpy.core.nodeset.verdict import JudgedPod, NodeView, Trait, Verdict, judge
+from sunkpy.core.nodeset.verdict import NodeView, PodVerdict, Trait, Verdict, judge
 from sunkpy.core.nodeset.wanted import Wanted
 
 H = TypeVar("H", bound=Hashable)
@@ -42,7 +42,7 @@ _FOUND_AGAIN = frozenset(
 
 
 class Survey:
-    """What is so of all nodes and pods together, for one NodeSet.
+    """The sums over all nodes and pods, for one NodeSet.
 
     `pods` are its slurmd pods by uid. In the order in which they would be taken: `staying` pods if there are too many,
     `outdated` ones by a roll, `free` nodes, which fit and have no pod. `taken_names` are those of all slurmd pods that
@@ -53,28 +53,28 @@ class Survey:
         self.wanted = wanted
         self.nodes = 0
         self.possible = 0
-        self.pods: dict[str, JudgedPod] = {}
+        self.pods: dict[str, PodVerdict] = {}
         self.counts: Counter[Trait] = Counter()
         self.exclusions: Counter[Exclusion] = Counter()
-        self.staying: Ordered[JudgedPod] = Ordered()
-        self.outdated: Ordered[JudgedPod] = Ordered()
+        self.staying: Ordered[PodVerdict] = Ordered()
+        self.outdated: Ordered[PodVerdict] = Ordered()
         self.free: Ordered[Node] = Ordered()
         self.taken_names: Counter[str] = Counter()
         self.reserved_names: Counter[str] = Counter()
         self._verdicts: dict[str, Verdict] = {}
-        self._found: dict[Trait, dict[str, JudgedPod]] = {trait: {} for trait in _FOUND_AGAIN}
+        self._found: dict[Trait, dict[str, PodVerdict]] = {trait: {} for trait in _FOUND_AGAIN}
 
-    def those(self, trait: Trait) -> Mapping[str, JudgedPod]:
-        """Uid → pod, of those of which this is true."""
+    def those(self, trait: Trait) -> Mapping[str, PodVerdict]:
+        """Uid → pod, of the pods with this trait."""
         return self._found[trait]
 
     @property
     def judged(self) -> Set[str]:
-        """The nodes of which something is in the sums."""
+        """The nodes that are in the sums."""
         return self._verdicts.keys()
 
     def look(self, view: NodeView) -> None:
-        """Judge one node anew.
+        """Judge one node again.
 
         Raises:
             quantity.BadQuantity: a quantity of the NodeSet or of the node cannot be read; its old verdict stands.
@@ -89,7 +89,7 @@ class Survey:
         self._count(verdict, 1)
         for judged in verdict.pods:
             uid = judged.pod.uid
-            self._let_go(self.pods.get(uid))
+            self._forget_pod(self.pods.get(uid))
             self.pods[uid] = judged
             for trait in judged.traits & _FOUND_AGAIN:
                 self._found[trait][uid] = judged
@@ -108,11 +108,11 @@ class Survey:
         for judged in verdict.pods:
             # It may have been seen on another node meanwhile.
             if self.pods.get(judged.pod.uid) is judged:
-                self._let_go(judged)
+                self._forget_pod(judged)
         self.free.drop(name)
 
-    def _let_go(self, judged: JudgedPod | None) -> None:
-        """A pod is no longer as it was judged, or where."""
+    def _forget_pod(self, judged: PodVerdict | None) -> None:
+        """Take a pod out of the sums: it has changed, or is on another node."""
         if judged is None:
             return
         uid = judged.pod.uid
@@ -156,14 +156,14 @@ def make_survey(wanted: Wanted, views: Iterable[NodeView]) -> Survey:
     return survey
 
 
-def _surplus_order(judged: JudgedPod) -> SortKey:
+def _surplus_order(judged: PodVerdict) -> SortKey:
     """As `removal_order`, but of two unmarked pods the one on a node that no longer fits goes first."""
     unmarked, *rest = judged.order
     return (unmarked, judged.fits, *rest)
 
 
 def _add(counts: Counter[H], keys: Iterable[H], by: int) -> None:
-    """Count up or down; what is not there at all has no entry."""
+    """Count up or down; a count of zero has no entry."""
     for key in keys:
         counts[key] += by
         if not counts[key]:

@@ -1,8 +1,8 @@
-"""The first half of a decision: one node and its pods, judged by themselves.
+"""The first half of a decision: each node and its pods are judged alone.
 
-May the node carry a slurmd pod, may the pod that is there stay, and what is there to count? Nothing here looks at
-another node or at the clock, so a verdict stands until its own node or a pod on it changes. What holds for all nodes
-together (how many, which first, not too many at once) is decided on the sums of the verdicts (`survey`, `decide`).
+May the node carry a slurmd pod, may its pod stay, and what does it count as? A verdict reads no other node and no
+clock, so it holds until its own node or a pod on it changes. The second half (how many, which first, how many at once)
+is decided on the sums of the verdicts (`survey`, `decide`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sunkpy.core.nodeset.wanted import Wanted
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a verdict looks at.
+    """Everything that a verdict reads.
 
     `node` is None when there is no such Node (any more). `slurmd_pods` are those on it, or pinned to it, of all
     NodeSets, `occupants` all pods on it. `lasting_offers`: uids of slurmd pods whose node has offered something else
@@ -64,12 +64,12 @@ class Trait(enum.IntEnum):
     STAYING_UNREADY = enum.auto()
     PROVEN = enum.auto()  # staying and available, as a pod would be made now
     REPLACEABLE = enum.auto()  # staying; what runs there outlives it, and the next pod is the same Slurm node
-    UNTOLD = enum.auto()  # staying; the jobs of pods on its node are others than it says
+    UNTOLD = enum.auto()  # staying; its annotation of jobs is out of date
     ON_THE_WAY = enum.auto()  # staying, between the old template and the new
     STRANDED = enum.auto()  # staying, and no roll can move it
     OUTDATED = enum.auto()  # staying, made from another template or for another offer
     OLD_TEMPLATE = enum.auto()  # staying, made from another template
-    LEAVING = enum.auto()  # its node is out, or has another pod
+    LEAVING = enum.auto()  # its node is excluded, or has another pod
     LEAVING_LOST = enum.auto()  # its Node object is gone
     OTHER_OFFER = enum.auto()  # its node offers something else than it was made for
     MARKED = enum.auto()
@@ -78,10 +78,10 @@ class Trait(enum.IntEnum):
     DELETING = enum.auto()
 
 
-class JudgedPod(msgspec.Struct, frozen=True, kw_only=True):
+class PodVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """A slurmd pod of the NodeSet; `order` says which of several goes first, `offer` what its node offers by now.
 
-    `jobs` are those of the pods on its node, told while a roll waits for them.
+    `jobs` are those of the pods on its node, known while a roll waits for them.
     """
 
     pod: Pod
@@ -93,7 +93,7 @@ class JudgedPod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows from one node and its pods alone.
+    """What one node and its pods mean for a NodeSet.
 
     `fits`: the node may carry a pod. `foreign_names` are names of slurmd pods of other NodeSets that cannot be given
     again.
@@ -102,12 +102,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     node: Node | None
     fits: bool = False
     exclusion: Exclusion | None = None
-    pods: tuple[JudgedPod, ...]
+    pods: tuple[PodVerdict, ...]
     foreign_names: tuple[str, ...] = ()
 
 
 def judge(wanted: Wanted, view: NodeView) -> Verdict:
-    """What is to be said of one node for one NodeSet.
+    """Judge one node for one NodeSet.
 
     Raises:
         quantity.BadQuantity: a quantity of the NodeSet or of the node cannot be read.
@@ -115,7 +115,7 @@ def judge(wanted: Wanted, view: NodeView) -> Verdict:
     nodeset = wanted.nodeset
     own = sorted(filter(nodeset.owns, view.slurmd_pods), key=_primary_order)
     if nodeset.is_deleting:
-        # Nobody judges nodes any more: none is offered, and what is there counts as scheduled.
+        # The NodeSet is being deleted: no node is offered, and existing pods count as scheduled.
         return Verdict(node=view.node, pods=tuple(_judge_leaver(wanted, view, pod, fits=True) for pod in own))
     foreign = [pod for pod in view.slurmd_pods if not nodeset.owns(pod)]
     exclusion = _exclude(wanted, view, own, foreign)
@@ -135,7 +135,7 @@ def judge(wanted: Wanted, view: NodeView) -> Verdict:
 
 
 def _exclude(wanted: Wanted, view: NodeView, own: Sequence[Pod], foreign: Sequence[Pod]) -> Exclusion | None:
-    """Why the node is out. Where a pod of ours is, the room is ours already."""
+    """Why the node is excluded. If our pod is there already, its resources are not missing."""
     if view.node is None:
         return None
     others = () if own else [pod for pod in view.occupants if not wanted.nodeset.owns(pod)]
@@ -166,7 +166,7 @@ def _shares_names(wanted: Wanted, pod: Pod) -> bool:
     return same_cluster or pod.metadata.namespace == wanted.nodeset.metadata.namespace
 
 
-def _judge_stayer(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> JudgedPod:
+def _judge_stayer(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> PodVerdict:
     other_offer = changed_offer(wanted.nodeset, view.node, pod)
     is_of_template = is_updated(pod, wanted.hash)
     is_current = is_of_template and not (other_offer and pod.uid in view.lasting_offers)
@@ -187,7 +187,7 @@ def _judge_stayer(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> Ju
         Trait.OLD_TEMPLATE: not is_of_template,
         Trait.OTHER_OFFER: bool(other_offer),
     }
-    return JudgedPod(
+    return PodVerdict(
         pod=pod,
         traits=_interned(found | _traits_of_any(wanted, pod, fits=fits)),
         order=removal_order(pod),
@@ -198,18 +198,18 @@ def _judge_stayer(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> Ju
 
 
 def _is_followed(wanted: Wanted, view: NodeView, pod: Pod) -> bool:
-    """Were the pod gone, the next one would be made here, beside all that is on the node, and be the same Slurm node.
+    """If the pod went, the next one would be made here, would fit, and would be the same Slurm node.
 
-    A template may ask for more than the one before, of a node that others have filled meanwhile.
+    It may not fit: the template may ask for more, and others may have filled the node.
     """
     is_alone = all(other.uid == pod.uid for other in view.slurmd_pods)
     return is_alone and _exclude(wanted, view, (), ()) is None and has_successor(wanted.nodeset, view.node, pod)
 
 
-def _judge_leaver(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> JudgedPod:
+def _judge_leaver(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> PodVerdict:
     found = {Trait.LEAVING: True, Trait.LEAVING_LOST: view.node is None}
     traits = _interned(found | _traits_of_any(wanted, pod, fits=fits))
-    return JudgedPod(pod=pod, traits=traits, order=removal_order(pod), fits=fits)
+    return PodVerdict(pod=pod, traits=traits, order=removal_order(pod), fits=fits)
 
 
 def _traits_of_any(wanted: Wanted, pod: Pod, *, fits: bool) -> dict[Trait, bool]:

@@ -1,4 +1,4 @@
-"""What a NodeSet wants of each node: read off its spec once, not once for each node."""
+"""What a NodeSet asks of each node: read from its spec once, not once for each node."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sunkpy.core.nodeset.spec import NodeSet
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """The NodeSet, what its template asks, and the fingerprint of a pod that is made from it now.
 
-    Of `nodeset` only what shapes a verdict may be read here: uid, name, namespace, spec and whether it is being
-    deleted. Its status and version are those of the moment in which it was read.
+    Verdicts may read of `nodeset` only uid, name, namespace, spec and whether it is being deleted. Its status and
+    version may be old.
     """
 
     nodeset: NodeSet
@@ -32,12 +32,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             quantity.BadQuantity: a quantity of the template cannot be read.
         """
         gpu = nodeset.spec.gpu
-        # One that is being deleted has to go however its template looks.
+        # A NodeSet that is being deleted can go whatever its template is.
         spec = PodSpec() if nodeset.is_deleting else nodeset.pod_spec
         asked = Asked.read(spec, gpu.resource if gpu else None)
         return cls(nodeset=nodeset, asked=asked, hash=template_hash(nodeset))
 
     def is_still_of(self, nodeset: NodeSet) -> bool:
-        """No verdict would be another one for what has changed of the NodeSet."""
+        """The NodeSet has not changed in anything that a verdict reads."""
         mine = self.nodeset
         return (mine.uid, mine.is_deleting, mine.spec) == (nodeset.uid, nodeset.is_deleting, nodeset.spec)

@@ -15,10 +15,10 @@ WAVE = 250
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a pass looks at; of the survey, what it is while the pass lasts.
+    """Everything that a pass reads. The survey must not change during the pass.
 
     `failures` counts by node how often its pod has failed in a row; `create_error` is what the apiserver said when it
-    last refused a pod of the present template, tried or only asked about. `offers_settle_in_s` is when a node's other
+    last refused a pod of the current template, created or in a dry run. `offers_settle_in_s` is when a node's other
     offer may have lasted; `room_to_create` how many pods may be created now.
     """
 

@@ -119,6 +119,18 @@ class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
         return min((times for times in fitting if times), default=0)
 
 
+def nowhere(why: str) -> Eligibility:
+    """No node at all, for a reason that is none of the nodes'."""
+    return Eligibility(eligible=(), refused={"": why})
+
+
+class TemplateEligibility(msgspec.Struct, frozen=True, kw_only=True):
+    """Of all pods that ask alike, which is what `key` says; empty when what they ask cannot be read."""
+
+    key: bytes
+    eligibility: Eligibility
+
+
 def eligible_nodes(spec: PodSpec, candidates: Iterable[Candidate], *, gpu_resources: Mapping[str, str]) -> Eligibility:
     """Sort the candidates into those that the pod may use and the others.
 
@@ -157,7 +169,8 @@ def in_common(eligibilities: Sequence[Eligibility | None]) -> Eligibility | None
         refused = dict(sorted((each.refused | common.refused).items()))
         common = msgspec.structs.replace(
             common,
-            eligible=tuple(n for n in common.eligible if n not in refused),
+            # Where one has no node at all the reason names none.
+            eligible=tuple(n for n in common.eligible if n not in refused) if each.eligible else (),
             refused=refused,
             sizes=common.sizes & each.sizes,
         )

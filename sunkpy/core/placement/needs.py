@@ -1,7 +1,8 @@
 """What pods need, in Slurm's units.
 
 Slurm counts whole CPUs and MiB, so requests are rounded up. A pod without requests is not free: it costs one CPU and
-`MINIMUM_MEMORY_MIB`, the least that Slurm can hold for it.
+`MINIMUM_MEMORY_MIB`, the least that Slurm can hold for it. The devices that Slurm gives for `gres` are read in
+`core.model.gres`, and shared among the pods of a job in `core.gang.seating.devices`.
 """
 
 from __future__ import annotations
@@ -20,9 +21,14 @@ def whole_cpus(needs: Mapping[str, int]) -> int:
 
 def gres(needs: Mapping[str, int], *, gpu_resources: Mapping[str, str], gpu_type: str = "") -> str:
     """`tres_per_node` for the extended resources that Slurm knows: `gres/gpu:h100:2`, or empty."""
-    counts: dict[str, int] = {}
-    for resource, gres_name in gpu_resources.items():
-        if needs.get(resource, 0) > 0:
-            counts[gres_name] = counts.get(gres_name, 0) + needs[resource]
+    counts = count_gres(needs, gpu_resources)
     typed = {name: f"{name}:{gpu_type}" if gpu_type and name == "gpu" else name for name in counts}
-    return ",".join(f"gres/{typed[name]}:{count}" for name, count in sorted(counts.items()))
+    return ",".join(f"gres/{typed[name]}:{count}" for name, count in sorted(counts.items()) if count > 0)
+
+
+def count_gres(needs: Mapping[str, int], gpu_resources: Mapping[str, str]) -> dict[str, int]:
+    """How many of each GRES: extended resources by the name that Slurm knows."""
+    counts = dict.fromkeys(gpu_resources.values(), 0)
+    for resource, name in gpu_resources.items():
+        counts[name] += needs.get(resource, 0)
+    return counts

@@ -21,7 +21,7 @@ import msgspec
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Key, Node, NodeSelector, NodeSelectorTerm, Pod, PodSpec, SelectorRequirement
 from sunkpy.core.model.storage import Claim, StorageClass, Volume
-from sunkpy.core.placement.eligibility import Candidate, Eligibility, minus
+from sunkpy.core.placement.eligibility import Candidate, Eligibility, minus, nowhere
 
 _ZONE_LABELS: Final = (
     "topology.kubernetes.io/zone",
@@ -61,7 +61,7 @@ def within_reach(
         for name in _claim_names(pod):
             found = _bounds(pod, name, storage)
             if isinstance(found, str):
-                return Eligibility(eligible=(), refused={"": found})
+                return nowhere(found)
             for bound in found:
                 bounds.setdefault(bound.nodes, bound)
     if not bounds:
@@ -118,8 +118,8 @@ def _bounds(pod: Pod, name: str, storage: Storage) -> list[_Bound] | str:
         return [_on_node(claim.selected_node, name)]
     if not found.makes_volumes:
         return (
-            f"{whose} waits for its first consumer, and nobody makes volumes of class {found.name}: "
-            "name one of those that there are in its spec.volumeName"
+            f"{whose} waits for its first consumer, and no provisioner makes volumes of class {found.name}: "
+            "name an existing one in its spec.volumeName"
         )
     return _of_class(found, name)
 

@@ -1,4 +1,4 @@
-"""What an administrator has to do by hand after slurmctld was killed, as docs/operations.md says, and how often."""
+"""What an administrator does by hand after slurmctld was killed, as docs/troubleshooting.md says, and how often."""
 
 from __future__ import annotations
 

@@ -10,14 +10,15 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.gang.request import PLACEHOLDER_SCRIPT
+from sunkpy.core.gang.job.request import PLACEHOLDER_SCRIPT
 from sunkpy.core.model import states
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
-from sunkpy.slurm import JobSubmission, Slurm
+from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import AlreadyDone, NotFound
 from tests.bench.burst.ground import POOL, WORKLOADS
 from tests.bench.pod_watch import PodWatch
@@ -64,11 +65,11 @@ class Wave(msgspec.Struct, frozen=True, kw_only=True):
         return {"metadata": metadata, "spec": spec}
 
     @property
-    def jobs(self) -> list[JobSubmission]:
+    def jobs(self) -> list[JobSpec]:
         """The same to Slurm: what the scheduler submits for them."""
         memory = {"memory_mib_per_cpu": MEMORY_MIB} if self.gang > 1 else {"memory_mib_per_node": MEMORY_MIB}
         return [
-            JobSubmission(
+            JobSpec(
                 name=f"plain-{number}",
                 script=PLACEHOLDER_SCRIPT,
                 comment="plain",
@@ -161,11 +162,11 @@ async def in_flight(limit: int, calls: Iterable[Callable[[], Awaitable[object]]]
             group.create_task(work())
 
 
-async def submit_plain(slurm: Slurm, jobs: Iterable[JobSubmission], *, at_once: bool = False) -> list[JobId]:
+async def submit_plain(slurm: Slurm, jobs: Iterable[JobSpec], *, at_once: bool = False) -> list[JobId]:
     """Submit with ten in flight, as batch jobs or as allocations `at_once`; the ids."""
     ids: list[JobId] = []
 
-    async def submit(job: JobSubmission) -> None:
+    async def submit(job: JobSpec) -> None:
         made = await (slurm.allocate_now(job) if at_once else slurm.submit_job(job))
         if made is None:
             raise ValueError(f"Slurm has no room for {job.name} at once")

@@ -20,11 +20,12 @@ from pathlib import Path
 
 import msgspec
 
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import settle_garbage_collector
-from sunkpy.slurm import JobSubmission, Slurm
+from sunkpy.slurm import Slurm
 from tests.bench import census, report
 from tests.bench.burst import load
 from tests.bench.burst.ground import Pool, furnish, slurm_of, token_of
@@ -304,7 +305,7 @@ async def _plain(ground: Ground, wave: Wave) -> Used:
 
 
 async def _make_old_jobs(slurm: Slurm, count: int) -> None:
-    job = JobSubmission(name="old", script="#!/bin/sh\n", comment="plain", hold=True)
+    job = JobSpec(name="old", script="#!/bin/sh\n", comment="plain", hold=True)
     await load.submit_plain(slurm, [job] * count)
     await load.end_all(slurm, timeout_s=_PATIENCE_S)
 
@@ -462,7 +463,7 @@ async def _evictions_during(ground: Ground, nodes: Sequence[str], burst: int) ->
 
 async def _evictions_at_once(ground: Ground, nodes: Sequence[str], queued: int) -> list[report.Figure]:
     """One job preempts a pod on each of many nodes while others wait in the queue."""
-    waiting = JobSubmission(name="queued", script="#!/bin/sh\n", comment="plain", hold=True)
+    waiting = JobSpec(name="queued", script="#!/bin/sh\n", comment="plain", hold=True)
     await load.submit_plain(ground.slurm, [waiting] * queued)
     await _occupy(ground, nodes)
     jobs = {node: ground.pods.job_of(_victim(node)) for node in nodes}
@@ -510,8 +511,8 @@ def _victim(node: str) -> str:
     return f"victim-{node}"
 
 
-def _preemptor(nodes: Sequence[str]) -> JobSubmission:
-    return JobSubmission(
+def _preemptor(nodes: Sequence[str]) -> JobSpec:
+    return JobSpec(
         name="preemptor",
         script="#!/bin/sh\n",
         comment="plain",

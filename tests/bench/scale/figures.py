@@ -19,7 +19,7 @@ _MEMORY_MIB = 400
 _OF_SLURMCTLD = 10.0
 _FAILED_PER_S = 0.5
 _SHARE = "% of a core"
-_PACE = f"{CREATED_PER_S} pods/s at most, by decision 0030; slurmctld takes in fewer"
+_PACE = f"{CREATED_PER_S} pods/s at most, by design; slurmctld takes in fewer"
 UNLIMITED, STOCK = "against DaemonSet without a rate limit", "against DaemonSet"
 PEERS = {
     UNLIMITED: "DaemonSet controller, its limit of 20 requests/s lifted",

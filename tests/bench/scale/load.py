@@ -7,12 +7,13 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 
-from sunkpy.slurm import JobSubmission, Slurm
+from sunkpy.core.model.job_spec import JobSpec
+from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import AlreadyDone, NotFound, SlurmError
 
 STARTS_PER_S = 20
 _RUNS_S = 10.0
-_JOB = JobSubmission(name="load", script="#!/bin/sh\n", comment="plain", memory_mib_per_node=64)
+_JOB = JobSpec(name="load", script="#!/bin/sh\n", comment="plain", memory_mib_per_node=64)
 
 
 class Starts:

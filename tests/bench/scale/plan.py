@@ -56,9 +56,9 @@ def needed_mib(size: int) -> int:
     return int(_ALONE_MIB + _EACH_NODE_MIB * size)
 
 
-def free_mib(meminfo: Path = Path("/proc/meminfo")) -> int:
+def free_mib() -> int:
     """What new programs may take."""
-    found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text())
+    found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
     assert found is not None
     return int(found[1]) // 1024
 

@@ -166,11 +166,12 @@ class LoginPod:
         return time.monotonic() - start
 
     def kill(self) -> None:
-        """Every process goes with its namespace."""
+        """Every process goes with its namespace, a moment after the one that was started."""
         for process in self._processes:
             process.kill()
             process.wait()
         self._processes = []
+        assert wait_until(lambda: not listens(self.port), timeout_s=60, every_s=0.05), self.log()
 
     def stop(self) -> None:
         """Nothing is left."""

@@ -151,9 +151,9 @@ def _runs(own: LoginPod, command: str) -> bool:
 
 def test_in_a_shared_pod_nothing_can_be_restarted(shared: LoginPod, keys: dict[str, Key]):
     code, output = shared.said("ann", keys["ann"], "restart-login", options=QUIET)
-    assert (code, output) == (1, "restart-login: this is no login pod of your own\n")
+    assert (code, output) == (1, "restart-login: this is not a login pod of your own\n")
     assert shared.said("ann", keys["ann"], "my-login", options=QUIET) == (
-        1, "my-login: nobody has a login pod of their own here\n",
+        1, "my-login: personal login pods are not enabled here\n",
     )  # fmt: skip
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
 from sunkpy.runtime.settings import SlurmSettings
-from sunkpy.slurm import JobSubmission, Slurm, errors
+from sunkpy.slurm import Slurm, errors
 from tests.integration.slurm.daemons import NODE, RealSlurm
 from tests.polling import until
 
@@ -24,14 +25,14 @@ async def happens(real: RealSlurm, check: Callable[[], Awaitable[bool]]) -> None
         raise AssertionError(f"{error}:\n{real.logs()}") from None
 
 
-async def granted(real: RealSlurm, slurm: Slurm, job: JobSubmission) -> JobId:
+async def granted(real: RealSlurm, slurm: Slurm, job: JobSpec) -> JobId:
     """An allocation that Slurm has room for, past its Prolog."""
     allocation = await slurm.allocate_now(job)
     assert allocation is not None, real.logs()
 
     async def runs() -> bool:
         seen = await slurm.job(allocation.job_id)
-        return seen.is_running and seen.state_reason == "None"
+        return seen.is_running and not seen.state_reason
 
     await happens(real, runs)
     return allocation.job_id

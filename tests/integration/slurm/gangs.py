@@ -15,29 +15,28 @@ from typing import Final
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from sunkpy.core import names
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, identify
 from sunkpy.core.gang.gang import Gang, Suspension
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.request import Policy
-from sunkpy.core.gang.view import GangView
+from sunkpy.core.gang.job.request import Policy
+from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
 from sunkpy.core.placement.eligibility import Eligibility, Size
-from sunkpy.runtime.queue import WorkQueue
-from sunkpy.scheduler.claims import Claims
-from sunkpy.scheduler.entries import GangEntry
-from sunkpy.scheduler.job_poll import JobPoller
-from sunkpy.scheduler.job_search import JobSearch
+from sunkpy.scheduler.hooks.proof import HookProof
+from sunkpy.scheduler.jobs.poll import JobPoller
+from sunkpy.scheduler.jobs.search import JobSearch
+from sunkpy.scheduler.jobs.writer import JobWriter
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.metrics import SchedulerMetrics
-from sunkpy.scheduler.submit import JobWriter
+from sunkpy.scheduler.record import Record
 from sunkpy.slurm import Slurm
 from tests.integration.slurm.daemons import Machines, free_ports
 from tests.unit.core.gang.families import workload
 from tests.unit.core.gang.pods import make_pod
+from tests.unit.core.gang.simulator import Pods
 
 NODES: Final = ("n1", "n2", "n3", "n4", "n5")
 CPUS: Final = 2
@@ -118,24 +117,34 @@ class Ring:
         marks |= {f"sunkpy.dev/{key.replace('_', '-')}": text for key, text in annotations.items()}
         same = {"annotations": marks, "restart_policy": restarts}
         pods = [(f"{name}-{number}", requests) for number, requests in enumerate(asks)]
-        self.pods = [make_pod(pod, uid=pod, requests=requests, **same) for pod, requests in pods]
+        self._known = Pods(make_pod(pod, uid=pod, requests=requests, **same) for pod, requests in pods)
         self._sizes = frozenset([size] if size is not None else [])
         self.id: GangId = identify(self.pods[0])
-        self.placed: dict[str, str] = {}
         self.states: list[frozenset[str]] = []
         self._nodes = nodes
         self._clock = clock
         self.owner = workload.owner({"kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": name}})
         ledger = Ledger(clock)
         metrics = SchedulerMetrics(CollectorRegistry())
-        self._claims = Claims(slurm=slurm, user="k8s", ledger=ledger, clock=clock)
+        self._proof = HookProof(slurm=slurm, user="k8s", ledger=ledger, clock=clock)
         search = JobSearch(slurm, user="k8s", ledger=ledger, clock=clock)
-        queue: WorkQueue[GangId] = WorkQueue("gangs")
-        self._writer = JobWriter(
-            slurm=slurm, user="k8s", search=search, ledger=ledger, queue=queue, metrics=metrics, clock=clock
-        )
-        self._poller = JobPoller(slurm, ledger, metrics, user="k8s", poll_s=1.0, clock=clock, on_change=lambda _: None)
-        self.entry: GangEntry = ledger.ensure(self.id)
+        self._writer = JobWriter(slurm=slurm, user="k8s", search=search, ledger=ledger, metrics=metrics, clock=clock)
+        self._poller = JobPoller(slurm, ledger, metrics, user="k8s", poll_s=1.0, clock=clock)
+        self.record: Record = ledger.ensure(self.id)
+
+    @property
+    def pods(self) -> list[Pod]:
+        """As they are now."""
+        return list(self._known.pods.values())
+
+    def take_pods_away(self) -> None:
+        """All are gone."""
+        self._known.pods.clear()
+
+    @property
+    def placed(self) -> dict[str, str]:
+        """The Slurm node of each pod that was bound."""
+        return self._known.placed
 
     @property
     def gang(self) -> Gang | None:
@@ -148,26 +157,26 @@ class Ring:
     @property
     def job(self) -> JobId:
         """Under which it was submitted last."""
-        return max(self.entry.jobs)
+        return max(self.record.jobs)
 
-    def view(self) -> GangView:
+    def snapshot(self) -> Snapshot:
         """What is known now."""
         refused = {node: "is another test's" for node in NODES if node not in self._nodes}
-        view = self.entry.view(self.gang, placed=self.placed, now=self._clock())
+        snapshot = self.record.snapshot(self.gang, placed=self.placed, now=self._clock())
         eligibility = Eligibility(eligible=tuple(self._nodes), refused=refused, sizes=self._sizes)
-        return msgspec.structs.replace(view, eligibility=eligibility)
+        return msgspec.structs.replace(snapshot, eligibility=eligibility)
 
     async def look(self) -> list[act.GangAction]:
         """Ask Slurm, and decide."""
         await self._poller.poll()
-        for known in self.entry.jobs.values():
+        for known in self.record.jobs.values():
             if known.state and known.state not in self.states[-1:]:
                 self.states.append(known.state)
-        return decide_gang(self.view(), POLICY)
+        return decide_gang(self.snapshot(), POLICY)
 
     async def epilog_called(self) -> bool:
         """As when an epilog calls: Slurm is asked in full. Does the job run on?"""
-        return await self._claims.still_runs(self.entry, self.entry.jobs[self.job])
+        return await self._proof.still_runs(self.record, self.job)
 
     async def step(self) -> list[act.GangAction]:
         """Ask Slurm, decide, and do it."""
@@ -186,43 +195,23 @@ class Ring:
                         return actions
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            raise AssertionError(f"no {kind.__name__}; states seen: {self.states}; now {self.view()}") from None
+            raise AssertionError(f"no {kind.__name__}; states seen: {self.states}; now {self.snapshot()}") from None
 
     async def _do(self, action: act.GangAction) -> None:
         match action:
             case act.Submit(request=request):
-                await self._writer.submit(self.entry, request)
+                await self._writer.submit(self.record, request)
             case act.Bind(job=job, bindings=bindings):
-                self.entry.now_under(job)
+                self.record.now_under(job)
+                self._known.apply(self.id, action)
                 for binding in bindings:
-                    self.placed[binding.pod.uid] = binding.slurm_node
-                    self._replace(make_bound(binding.pod, binding.slurm_node, gpus=binding.gpus))
-            case act.NoteDevices(pod=pod, gpus=gpus):
-                self._replace(noted(pod, gpus))
-            case act.Cover(job=job):
-                self.entry.now_under(job)
+                    self._known.enter(binding.pod, "Running", runs=True)
+            case act.NoteJob(job=job):
+                self.record.now_under(job)
+                self._known.apply(self.id, action)
             case act.Cancel(job=job, why=why):
-                await self._writer.cancel(self.entry, job, why=why)
+                await self._writer.cancel(self.record, job, why=why)
             case act.Finish():
-                await self._writer.finish(self.entry, action)
-            case act.Evict(pod=pod):
-                gone = msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-11-21T00:00:00Z")
-                self._replace(msgspec.structs.replace(pod, metadata=gone))
-
-    def _replace(self, pod: Pod) -> None:
-        self.pods = [pod if pod.uid == each.uid else each for each in self.pods]
-
-
-def make_bound(pod: Pod, slurm_node: str, *, gpus: str = "") -> Pod:
-    """The pod, running on the Kubernetes node that stands behind a Slurm node."""
-    running = make_pod(running=True, phase="Running").status
-    spec = msgspec.structs.replace(pod.spec, node_name=f"k-{slurm_node}")
-    return noted(msgspec.structs.replace(pod, spec=spec, status=running), gpus)
-
-
-def noted(pod: Pod, gpus: str) -> Pod:
-    """The pod with a note of its devices."""
-    if not gpus:
-        return pod
-    annotations = pod.annotations | {names.ANNOTATION_GPU_INDICES: gpus}
-    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
+                await self._writer.finish(self.record, action)
+            case act.Evict() | act.NoteDevices():
+                self._known.apply(self.id, action)

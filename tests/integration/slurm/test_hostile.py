@@ -8,8 +8,9 @@ import re
 import pytest
 
 from sunkpy.core.gang.identity import GangId, gang_of
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
-from sunkpy.slurm import JobSubmission, Slurm, errors
+from sunkpy.slurm import Slurm, errors
 from tests.integration.slurm.site import Site
 from tests.polling import until
 
@@ -31,14 +32,14 @@ HOSTILE = (
 )
 
 
-def pods_job(**changes: object) -> JobSubmission:
+def pods_job(**changes: object) -> JobSpec:
     fields = {"name": "web", "script": "#!/bin/bash\nsleep 60\n", "comment": FORGED, "memory_mib_per_node": 10}
-    return JobSubmission(**{**fields, **changes})  # type: ignore[arg-type]
+    return JobSpec(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", HOSTILE)
 @pytest.mark.parametrize(
-    "field", ["partition", "account", "qos", "reservation", "constraints", "licenses", "dependency"]
+    "field", ["partition", "account", "qos", "reservation", "constraint", "licenses", "dependency"]
 )
 async def test_a_hostile_value_is_refused_by_slurm_and_run_by_nobody(
     site: Site, scheduler: Slurm, field: str, value: str

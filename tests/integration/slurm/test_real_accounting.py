@@ -15,10 +15,11 @@ from sunkpy.accounts.execute import execute
 from sunkpy.accounts.loop import AccountsLoop
 from sunkpy.accounts.metrics import AccountsMetrics
 from sunkpy.accounts.settings import AccountsSettings
-from sunkpy.core.accounts import Wanted, tell_plan
+from sunkpy.core.accounts import Wanted, describe_plan
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
 from sunkpy.runtime.settings import SlurmSettings
-from sunkpy.slurm import JobSubmission, Slurm, errors
+from sunkpy.slurm import Slurm, errors
 from tests.integration.slurm.daemons import RealAccounting, RealSlurm
 from tests.polling import until
 
@@ -107,13 +108,13 @@ async def settle(slurm: Slurm, values: Wanted) -> AccountsLoop:
     unused = SlurmSettings(url="http://nowhere", jwt_key_file="/nowhere")
     settings = AccountsSettings(cluster=CLUSTER, slurm=unused, wanted=values)
     loop = AccountsLoop(slurm=slurm, settings=settings, metrics=AccountsMetrics(CollectorRegistry()))
-    assert await loop.settle(), tell_plan(await plan_now(slurm, values, cluster=CLUSTER))
+    assert await loop.settle(), describe_plan(await plan_now(slurm, values, cluster=CLUSTER))
     return loop
 
 
-def job(**changes: object) -> JobSubmission:
+def job(**changes: object) -> JobSpec:
     fields = {"name": "j", "script": "#!/bin/sh\nsleep 0.2\n", "comment": "k8s:a/b:uid", "memory_mib_per_node": 10}
-    return JobSubmission(**{**fields, **changes})  # type: ignore[arg-type]
+    return JobSpec(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 async def is_closed(running: Running, slurm: Slurm, account: str) -> None:
@@ -141,7 +142,7 @@ async def test_values_come_true_in_one_pass_and_a_second_finds_nothing_to_do(run
         await admin.submit_job(job(account="chem"))
     loop = await settle(admin, wanted())
     assert loop.problem is None
-    assert tell_plan(await plan_now(admin, wanted(), cluster=CLUSTER)) == "Nothing to change."
+    assert describe_plan(await plan_now(admin, wanted(), cluster=CLUSTER)) == "Nothing to change."
     shown = running.accounting.sacctmgr(
         "show", "assoc", "format=account,parentname,user,share,defaultqos,grptres,maxtres"
     )
@@ -174,7 +175,7 @@ async def test_changed_and_lifted_values_come_true_too(running: Running, admin: 
     pods: {account: chem}
     """
     await settle(admin, wanted(other))
-    assert tell_plan(await plan_now(admin, wanted(other), cluster=CLUSTER)) == "Nothing to change."
+    assert describe_plan(await plan_now(admin, wanted(other), cluster=CLUSTER)) == "Nothing to change."
     await settle(admin, wanted())
 
 
@@ -207,7 +208,7 @@ async def test_what_somebody_else_made_is_left_alone(running: Running, admin: Sl
     users = {**values.users, "ann": msgspec.convert({"accounts": {"theirs": {"shares": 1}}}, type(values.users["zoe"]))}
     claimed = msgspec.structs.replace(values, accounts=accounts, users=users)
     await settle(admin, claimed)
-    told = tell_plan(await plan_now(admin, claimed, cluster=CLUSTER))
+    told = describe_plan(await plan_now(admin, claimed, cluster=CLUSTER))
     assert "! account theirs was made by somebody else" in told
     assert "! user ann in account theirs was made by somebody else" in told
     await settle(admin, values)
@@ -216,7 +217,7 @@ async def test_what_somebody_else_made_is_left_alone(running: Running, admin: Sl
     # As the message says.
     sacctmgr("modify", "account", "theirs", "set", "description=k8s: theirs")
     sacctmgr("modify", "user", "ann", "where", "account=theirs", "set", "comment=k8s: values")
-    told = tell_plan(await plan_now(admin, claimed, cluster=CLUSTER))
+    told = describe_plan(await plan_now(admin, claimed, cluster=CLUSTER))
     assert "somebody else" not in told
     assert "~ user ann in account theirs: shares 5 -> 1" in told
 

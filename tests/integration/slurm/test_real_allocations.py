@@ -10,15 +10,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.request import JobRequest
+from sunkpy.core.gang.job.request import PLACEHOLDER_SCRIPT
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
-from sunkpy.runtime.queue import WorkQueue
-from sunkpy.scheduler.entries import GangEntry
-from sunkpy.scheduler.job_search import JobSearch
+from sunkpy.scheduler.jobs.search import JobSearch
+from sunkpy.scheduler.jobs.writer import JobWriter, NotSubmitted
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.metrics import SchedulerMetrics
-from sunkpy.scheduler.submit import JobWriter, NotSubmitted
-from sunkpy.slurm import JobSubmission, NodesSnapshot, Slurm, errors
+from sunkpy.scheduler.record import Record
+from sunkpy.slurm import NodesSnapshot, Slurm, errors
 from tests.integration.slurm.asking import connect, granted, happens, is_usable
 from tests.integration.slurm.daemons import NODE, RealSlurm
 
@@ -28,9 +28,9 @@ GANG = GangId(namespace="default", name="web-0", uid="uid")
 WAITING = "#!/bin/bash\nsleep infinity\n"
 
 
-def job(**changes: object) -> JobSubmission:
+def job(**changes: object) -> JobSpec:
     fields = {"name": "web-0", "script": WAITING, "comment": GANG.comment(), "memory_mib_per_node": 10}
-    return JobSubmission(**{**fields, **changes})  # type: ignore[arg-type]
+    return JobSpec(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ async def test_an_allocation_runs_at_once_on_a_free_node(real: RealSlurm, submit
     allocation = await submitter.allocate_now(job())
     assert allocation is not None
     seen = await submitter.job(allocation.job_id)
-    assert (seen.is_running, seen.nodes, seen.is_batch, seen.user) == (True, NODE, False, "k8s")
+    assert (seen.is_running, seen.nodes, seen.is_batch, seen.user) == (True, (NODE,), False, "k8s")
     assert (seen.comment, seen.tasks, seen.layout) == (GANG.comment(), 1, ((NODE, 1),))
 
 
@@ -112,7 +112,7 @@ async def test_it_outlives_the_daemons(
     real.send(signal, daemon)
     await happens(real, is_back)
     seen = await submitter.job(job_id)
-    assert (seen.is_running, seen.nodes, seen.is_batch, seen.comment) == (True, NODE, False, GANG.comment())
+    assert (seen.is_running, seen.nodes, seen.is_batch, seen.comment) == (True, (NODE,), False, GANG.comment())
     await submitter.cancel_job(job_id)
     await ends_as(real, submitter, job_id, "CANCELLED")
     await happens(real, lambda: _has_epilog(real, job_id))
@@ -123,15 +123,15 @@ async def test_one_whose_answer_was_lost_is_found_and_not_made_twice(real: RealS
     async with losing_answers(real) as (url, is_lost):
         slurm = connect(real, "k8s", url)
         await slurm.ping()
-        writer, entry = make_writer(slurm)
+        writer, record = make_writer(slurm)
         is_lost.set()
         with pytest.raises(NotSubmitted):
-            await writer.submit(entry, request())
+            await writer.submit(record, request())
         is_lost.clear()
         await asyncio.sleep(1.1)  # a late one would be there by now
-        assert await writer.submit(entry, request()) is None
+        assert await writer.submit(record, request()) is None
         await slurm.close()
-    (known,) = entry.jobs.values()
+    (known,) = record.jobs.values()
     assert known.is_allocation
     own = [
         seen
@@ -143,33 +143,32 @@ async def test_one_whose_answer_was_lost_is_found_and_not_made_twice(real: RealS
 
 async def test_what_finds_no_room_waits_as_a_batch_job(real: RealSlurm, admin: Slurm, submitter: Slurm) -> None:
     in_the_way = await allocate(real, submitter, cpus_per_task=2, comment="")
-    writer, entry = make_writer(submitter)
-    job_id = await writer.submit(entry, request())
+    writer, record = make_writer(submitter)
+    job_id = await writer.submit(record, request())
     assert job_id is not None
     seen = await admin.job(job_id)
-    assert (seen.is_pending, seen.is_batch, entry.jobs[job_id].is_allocation) == (True, True, False)
+    assert (seen.is_pending, seen.is_batch, record.jobs[job_id].is_allocation) == (True, True, False)
     tried = len(await admin.jobs_state())
-    other = GangEntry(id=GangId(namespace="default", name="web-1", uid="uid-1"), seen_at=0)
+    other = Record(id=GangId(namespace="default", name="web-1", uid="uid-1"), seen_at=0)
     assert await writer.submit(other, request()) is not None
     assert len(await admin.jobs_state()) == tried + 1, "nothing was tried, for it would not have been the first"
     await submitter.cancel_job(in_the_way)
     await happens(real, lambda: _is_running(submitter, job_id))
 
 
-def make_writer(slurm: Slurm) -> tuple[JobWriter, GangEntry]:
+def make_writer(slurm: Slurm) -> tuple[JobWriter, Record]:
     clock = asyncio.get_running_loop().time
     ledger = Ledger(clock)
-    queue: WorkQueue[GangId] = WorkQueue("gangs")
     search = JobSearch(slurm, user="k8s", ledger=ledger, clock=clock)
     metrics = SchedulerMetrics(CollectorRegistry())
-    parts = {"search": search, "ledger": ledger, "queue": queue, "metrics": metrics, "clock": clock}
+    parts = {"search": search, "ledger": ledger, "metrics": metrics, "clock": clock}
     writer = JobWriter(slurm=slurm, user="k8s", **parts)
     return writer, ledger.ensure(GANG)
 
 
-def request() -> JobRequest:
+def request() -> JobSpec:
     """A service of one pod."""
-    return JobRequest(
+    return JobSpec(
         name="web-0",
         comment=GANG.comment(),
         tasks=1,
@@ -177,6 +176,7 @@ def request() -> JobRequest:
         minimum_nodes=1,
         maximum_nodes=1,
         memory_mib_per_node=10,
+        script=PLACEHOLDER_SCRIPT,
         at_once=True,
     )
 

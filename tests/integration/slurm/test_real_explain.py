@@ -16,8 +16,9 @@ from devcluster import Cluster
 from devcluster.binaries import KUBERNETES
 from sunkpy.core import names
 from sunkpy.core.gang.access import Rule
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
-from sunkpy.slurm import JobSubmission, Slurm
+from sunkpy.slurm import Slurm
 from sunkpy.slurm.auth import MintedToken
 from tests.integration.slurm.daemons import ROOT, RealSlurm
 from tests.integration.slurm.gangs import CPUS, NODES
@@ -64,7 +65,7 @@ async def scheduling(world: World, slurm: RealSlurm, folder: Path, rule: Rule = 
 
 async def filled(slurm: Slurm) -> JobId:
     """A job that has all nodes for itself."""
-    job = JobSubmission(
+    job = JobSpec(
         name="filled", script="#!/bin/bash\nsleep 300\n", comment="", required_nodes=NODES, minimum_nodes=len(NODES),
         maximum_nodes=len(NODES), tasks=len(NODES), cpus_per_task=CPUS, memory_mib_per_node=10,
     )  # fmt: skip
@@ -118,7 +119,7 @@ async def test_what_a_pod_waits_for_is_told_in_slurms_word_and_in_plain_ones(
         assert "nodes           may use n[1-5]\n" in said
         assert said.endswith(f"squeue --start -j {first} says when Slurm expects that.\n")
         said = await says(person, "second", "PENDING, Priority")
-        assert f"because         Slurm job {second} waits: Priority (others come before it)\n" in said
+        assert f"because         Slurm job {second} waits: Priority (other jobs come first)\n" in said
 
 
 @pytest.mark.parametrize(
@@ -174,10 +175,10 @@ async def test_without_slurm_the_scheduler_has_said_it_on_the_pod(
         (job,) = await waiting(world, keeper, "web")
         await world.until(lambda: "Resources" in str(world.pod("web")["status"].get("conditions")))
         code, said = await person.explains("pod", "web", asks_slurm=False)
-        assert (code, f"{job}: PENDING, Resources; as the scheduler noted it on the pods\n" in said) == (0, True)
+        assert (code, f"{job}: PENDING, Resources; as the scheduler wrote it on the pods\n" in said) == (0, True)
         person.has_token("SLURM_JWT=nonsense")
         code, said = await person.explains("pod", "web")
-        assert (code, f"{job}: PENDING, Resources; as the scheduler noted it on the pods\n" in said) == (3, True)
+        assert (code, f"{job}: PENDING, Resources; as the scheduler wrote it on the pods\n" in said) == (3, True)
         assert f"not read        Slurm's side: read job {job}: " in said
         assert "is not one of this cluster: write a fresh one there (scontrol token)" in said
 

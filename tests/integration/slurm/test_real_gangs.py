@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from sunkpy.core.gang.actions import Bind, Cancel, Cover, Evict, GangAction, Report, SetApart, Submit, WaitCause, Warn
-from sunkpy.core.gang.ends import EndCause, describe
-from sunkpy.core.gang.lifecycle import State
-from sunkpy.core.model.room import Room
+from sunkpy.core.gang.actions import Bind, Cancel, Evict, GangAction, MakeSolo, NoteJob, Report, Submit, WaitCause, Warn
+from sunkpy.core.gang.job.ends import EndCause, describe
+from sunkpy.core.gang.phases import State
+from sunkpy.core.model.capacity import Capacity
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
 from sunkpy.core.placement.needs import MINIMUM_MEMORY_MIB
-from sunkpy.scheduler.end_causes import EndCauses
-from sunkpy.slurm import JobSubmission, Slurm
+from sunkpy.scheduler.jobs.end_causes import EndCauses
+from sunkpy.slurm import Slurm
 from tests.doubles.apiserver import Body
 from tests.integration.slurm.asking import happens
 from tests.integration.slurm.daemons import RealSlurm
@@ -46,7 +47,7 @@ async def running(slurm: Slurm, name: str, *, nodes: Sequence[str] = NODES[:3], 
 
 async def cause_of(slurm: Slurm, ring: Ring) -> EndCause:
     """Why its pods are told to go, as they are told."""
-    return await EndCauses(slurm).of(ring.job, known=ring.entry.jobs[ring.job].state)
+    return await EndCauses(slurm).of(ring.job, known=ring.record.jobs[ring.job].state)
 
 
 async def ended(pool: RealSlurm, slurm: Slurm, job_id: JobId, state: str) -> None:
@@ -84,12 +85,12 @@ async def test_a_gang_starts_whole_in_the_order_of_its_job(keeper: Slurm, own: S
     ring = Ring(own, "starts")
     (bind,) = await ring.until(Bind)
     assert isinstance(bind, Bind)
-    job = ring.entry.jobs[ring.job]
-    assert (sorted(job.nodes), job.tasks) == (["n1", "n2", "n3"], 3)
+    job = ring.record.jobs[ring.job]
+    assert (sorted(job.nodes), job.slurm.tasks) == (["n1", "n2", "n3"], 3)
     # Slurm's order is here that in which the nodes came.
     seats = [(each.pod.name, each.slurm_node, each.place) for each in bind.bindings]
-    assert seats == [(f"starts-{rank}", node, f"pod/{rank}") for rank, (node, _) in enumerate(job.layout)]
-    assert job.room == dict.fromkeys(job.nodes, Room(cpus=CPUS, memory_mib=MINIMUM_MEMORY_MIB, gres={}))
+    assert seats == [(f"starts-{rank}", node, f"pod/{rank}") for rank, (node, _) in enumerate(job.slurm.layout)]
+    assert job.slurm.capacity == dict.fromkeys(job.nodes, Capacity(cpus=CPUS, memory_mib=MINIMUM_MEMORY_MIB, gres={}))
     assert await ring.step() == []
 
 
@@ -111,7 +112,7 @@ async def test_a_job_that_wants_one_of_its_nodes_preempts_all_of_it(pool: RealSl
 
 async def wanted(slurm: Slurm, *nodes: str, excluded_nodes: tuple[str, ...] = ()) -> JobId:
     """A job that preempts whoever has this node, or any that it does not exclude."""
-    job = JobSubmission(
+    job = JobSpec(
         name="above", script="#!/bin/bash\nsleep 100\n", comment="", partition="high", cpus_per_task=CPUS,
         required_nodes=nodes, excluded_nodes=excluded_nodes, memory_mib_per_node=10,
     )  # fmt: skip
@@ -131,9 +132,9 @@ async def test_a_pod_beyond_the_places_goes_before_the_gang(pool: RealSlurm, kee
 
 async def over(ring: Ring) -> None:
     """Nothing is left to be done when its pods are gone."""
-    ring.pods = []
+    ring.take_pods_away()
     assert await ring.step() == []
-    assert ring.view().state is State.DONE
+    assert ring.snapshot().state is State.DONE
 
 
 Takes = Callable[[RealSlurm, Ring], str]
@@ -185,7 +186,7 @@ async def test_what_an_administrator_does_to_the_job_takes_all_its_pods_and_ends
     assert set(epilogs(pool, ring.job)) == {"n1", "n2", "n3"}
     await ring.step()
     await over(ring)
-    assert len(ring.entry.jobs) == 1
+    assert len(ring.record.jobs) == 1
 
 
 async def test_slurm_counts_the_age_of_a_job_that_it_queues_again_from_then(
@@ -252,10 +253,10 @@ async def test_of_a_running_job_that_is_made_smaller_the_others_stay_and_one_get
 
     await happens(pool, has_called)
     assert await ring.epilog_called()
-    (gone,) = set(NODES[:3]) - set(ring.entry.jobs[ring.job].nodes)
+    (gone,) = set(NODES[:3]) - set(ring.record.jobs[ring.job].nodes)
     assert epilogs(pool, ring.job) == [gone]
     (apart,) = await ring.look()
-    assert isinstance(apart, SetApart)
+    assert isinstance(apart, MakeSolo)
     assert ring.placed[apart.pod.uid] == gone
 
 
@@ -292,9 +293,9 @@ async def test_when_one_node_fails_the_gang_stays_and_one_job_covers_all_of_it(
     if how == "set down":
         # A slurmd that has registered meanwhile has ended it already (ReturnToService=2).
         assert scontrol(pool, "update", "nodename=n2", "state=resume") in ("", NOT_DOWN)
-    actions = await ring.until(Cover, timeout_s=90)
-    assert kinds(actions) == [Cover] * 3
-    assert (ring.job > first, ring.entry.bound_to) == (True, ring.job)
+    actions = await ring.until(NoteJob, timeout_s=90)
+    assert kinds(actions) == [NoteJob] * 3
+    assert (ring.job > first, ring.record.bound_to) == (True, ring.job)
     assert await ring.step() == []
 
 

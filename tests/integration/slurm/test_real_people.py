@@ -11,9 +11,10 @@ import pytest
 
 from devcluster.waiting import wait_until
 from sunkpy.core.gang.identity import GangId, gang_of
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
 from sunkpy.runtime.settings import SlurmSettings
-from sunkpy.slurm import JobSubmission, JobUpdate, Slurm, errors
+from sunkpy.slurm import Slurm, errors
 from tests.integration.slurm.daemons import NODE, TELL_BEGUN, RealAccounting, RealSlurm
 from tests.polling import until
 
@@ -68,9 +69,9 @@ async def scheduler(slurm: RealSlurm) -> AsyncIterator[Slurm]:
     await client.close()
 
 
-def pods_job(**changes: object) -> JobSubmission:
+def pods_job(**changes: object) -> JobSpec:
     fields = {"name": "web", "script": SCRIPT, "comment": GANG.comment("text"), "memory_mib_per_node": 10}
-    return JobSubmission(**{**fields, **changes})  # type: ignore[arg-type]
+    return JobSpec(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 async def submitted(scheduler: Slurm, user: str = "ann", **changes: object) -> JobId:
@@ -226,9 +227,9 @@ async def test_its_owner_takes_nothing_from_a_job_that_its_pods_rely_on(slurm: R
 async def test_the_scheduler_changes_it_as_its_owner_within_what_they_may(scheduler: Slurm) -> None:
     job_id = await submitted(scheduler, hold=True)
     await scheduler.exclude_nodes(job_id, [NODE], user="ann")
-    await scheduler.update_job(job_id, JobUpdate(comment=GANG.comment("other text")), user="ann")
+    await scheduler.update_job(job_id, JobSpec(comment=GANG.comment("other text")), ["comment"], user="ann")
     with pytest.raises(errors.Rejected):
-        await scheduler.update_job(job_id, JobUpdate(qos="fast"), user="ann")
+        await scheduler.update_job(job_id, JobSpec(qos="fast"), ["qos"], user="ann")
     job = await scheduler.job(job_id)
     assert (job.excluded_nodes, job.comment) == ((NODE,), GANG.comment("other text"))
     assert gang_of(job, scheduler="k8s") == GANG
@@ -252,7 +253,7 @@ async def test_jobs_of_the_schedulers_own_user_are_as_they_were(scheduler: Slurm
     job_id = (await scheduler.submit_job(pods_job(hold=True))).job_id
     job = await scheduler.job(job_id)
     assert (job.user, job.admin_comment, gang_of(job, scheduler="k8s")) == ("k8s", "", GANG)
-    await scheduler.update_job(job_id, JobUpdate(comment=GANG.comment("other text")))
+    await scheduler.update_job(job_id, JobSpec(comment=GANG.comment("other text")), ["comment"])
     await scheduler.exclude_nodes(job_id, [NODE])
     await scheduler.cancel_job(job_id)
 

@@ -15,10 +15,11 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.mirror.services import Question, question_of
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import Meta, Pod
 from sunkpy.core.model.states import JobId, SlurmNode
-from sunkpy.slurm import JobSubmission, NodesSnapshot, Slurm
-from sunkpy.syncer.inquiry import Inquiry
+from sunkpy.slurm import NodesSnapshot, Slurm
+from sunkpy.syncer.service_check import ServiceCheck
 from tests.integration.slurm.asking import connect, granted, happens, is_usable
 from tests.integration.slurm.daemons import NODE, ONE_SLURMD, TELL_BEGUN, Machines, RealSlurm
 
@@ -100,7 +101,7 @@ async def test_so_do_services_that_have_a_step(real: RealSlurm, admin: Slurm, su
 
 async def _outlives(real: RealSlurm, admin: Slurm, submitter: Slurm, web: JobId) -> None:
     question = await _close(real, admin, web)
-    assert await Inquiry(admin, scheduler_user="k8s").ask(question)
+    assert await ServiceCheck(admin, scheduler_user="k8s", timeout_s=5.0).ask(question)
     before = await _node(admin)
     await _leaves(real)
     away = await _node(admin)
@@ -111,11 +112,11 @@ async def _outlives(real: RealSlurm, admin: Slurm, submitter: Slurm, web: JobId)
     assert (await submitter.job(web)).is_running
     await _comes_back(real)
     after, node = await submitter.job(web), await _node(admin)
-    assert (after.is_running, after.state_reason, after.nodes, after.comment) == (True, "None", NODE, COMMENT)
+    assert (after.is_running, after.state_reason, after.nodes, after.comment) == (True, "", (NODE,), COMMENT)
     assert node is not None
     assert (node.is_drained_by_us, node.is_registered, node.alloc_cpus) == (True, True, question.cpus)
     assert node.slurmd_since_s > before.slurmd_since_s
-    assert await Inquiry(admin, scheduler_user="k8s").ask(question)
+    assert await ServiceCheck(admin, scheduler_user="k8s", timeout_s=5.0).ask(question)
     await admin.undrain_node(NODE)
     await happens(real, lambda: is_usable(admin))
     await submitter.cancel_job(web)
@@ -151,12 +152,12 @@ async def test_a_batch_job_beside_a_service_is_seen(
         assert question.cpus == 2, "Slurm takes the cpus from what is suspended"
     if beside == "shares its cpus":
         assert question.cpus == 4, "Slurm counts once what is shared"
-    assert not await Inquiry(admin, scheduler_user="k8s").ask(question)
+    assert not await ServiceCheck(admin, scheduler_user="k8s", timeout_s=5.0).ask(question)
 
 
 async def test_an_allocation_of_a_person_is_none_of_pods(real: RealSlurm, admin: Slurm, ada: Slurm) -> None:
     question = await _close(real, admin, await _allocate(real, ada, comment=""))
-    assert not await Inquiry(admin, scheduler_user="k8s").ask(question)
+    assert not await ServiceCheck(admin, scheduler_user="k8s", timeout_s=5.0).ask(question)
 
 
 @pytest.mark.parametrize("user", [2001, 0], ids=["a person", "root"])
@@ -248,9 +249,9 @@ async def _run_batch(real: RealSlurm, submitter: Slurm, **changes: object) -> Jo
     return job
 
 
-def _job(**changes: object) -> JobSubmission:
+def _job(**changes: object) -> JobSpec:
     fields = {"name": "web-0", "script": "", "comment": COMMENT, "memory_mib_per_node": 10}
-    return JobSubmission(**{**fields, **changes})  # type: ignore[arg-type]
+    return JobSpec(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 def _rolled(*noted: JobId) -> Pod:

@@ -14,12 +14,13 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.gang.actions import Bind, Report
-from sunkpy.core.gang.terms import with_features
-from sunkpy.core.gang.view import along_switches
+from sunkpy.core.gang.job.job import along_switches
+from sunkpy.core.gang.job.terms import with_features
 from sunkpy.core.model import matching
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.core.placement.needs import MINIMUM_MEMORY_MIB
-from sunkpy.slurm import JobSubmission, JobUpdate, NodesSnapshot, Slurm, errors
+from sunkpy.slurm import NodesSnapshot, Slurm, errors
 from tests.integration.slurm.asking import happens
 from tests.integration.slurm.daemons import RealSlurm
 from tests.integration.slurm.gangs import NODES, Ring, five_nodes
@@ -80,9 +81,9 @@ async def in_order(slurm: Slurm) -> tuple[str, ...]:
 async def sbatch(slurm: Slurm, *nodes: str, cpus: int = 1, gpus: int = 0) -> SlurmJob:
     """Somebody's job on a node, or on any, once it runs."""
     tres = f"gres/gpu:{gpus}" if gpus else ""
-    job = JobSubmission(
+    job = JobSpec(
         name="other", script="#!/bin/bash\nsleep 100\n", comment="", cpus_per_task=cpus, required_nodes=nodes,
-        memory_mib_per_node=10, tres_per_node=tres,
+        memory_mib_per_node=10, gres_per_node=tres,
     )  # fmt: skip
     return await running(slurm, (await slurm.submit_job(job)).job_id)
 
@@ -158,7 +159,7 @@ async def test_equal_pods_hold_what_they_ask_on_each_node_and_no_more(
         job = await keeper.job(ring.job)
         requests = matching.pod_requests(ring.pods[0].spec)
         cpus, memory_mib = -(-requests.get("cpu", 1) // 1000), requests.get("memory", 0) // 2**20
-        for node, room in job.room.items():
+        for node, room in job.capacity.items():
             here = list(ring.placed.values()).count(node)
             assert room.cpus == here * cpus
             assert 0 <= room.memory_mib - here * max(memory_mib, MINIMUM_MEMORY_MIB) <= extra_mib * room.cpus
@@ -172,7 +173,7 @@ async def test_a_launcher_and_its_workers_hold_no_less_than_they_ask(
     asks = [{"cpu": "2", "memory": "100Mi"}, *[{"cpu": "1", "memory": "900Mi", GPU: "2"}] * 4]
     ring = await started(own, "launcher", asks)
     job = await keeper.job(ring.job)
-    for node, room in job.room.items():
+    for node, room in job.capacity.items():
         total: matching.Amounts = {}
         for pod in ring.pods:
             if ring.placed[pod.uid] == node:
@@ -188,7 +189,7 @@ async def test_a_gang_that_wants_its_nodes_alone_starts_where_its_memory_is_more
     ring = await started(own, "alone", [{"cpu": "1", "memory": "1800Mi"}] * 5, exclusive="true")
     job = await keeper.job(ring.job)
     assert sorted(count for _, count in job.layout) == [1, 2, 2]
-    assert {room.cpus for room in job.room.values()} == {CPUS}
+    assert {room.cpus for room in job.capacity.values()} == {CPUS}
     assert max(list(ring.placed.values()).count(node) for node in order) == 2
     other = Ring(own, "beside", nodes=[node for node, _ in job.layout], asks=[{"cpu": "1", "memory": "10Mi"}])
     await other.until(Report)
@@ -201,16 +202,16 @@ async def test_a_job_has_nodes_of_several_nodesets_and_of_no_other(keeper: Slurm
     seen = await keeper.nodes()
     assert isinstance(seen, NodesSnapshot)
     assert [seen.nodes[name].features for name in NODES] == [frozenset(text.split(",")) for text in FEATURES]
-    asked = JobSubmission(
+    asked = JobSpec(
         name="features", script="#!/bin/bash\nsleep 100\n", comment="", minimum_nodes=2, maximum_nodes=2, tasks=2,
-        cpus_per_task=CPUS, memory_mib_per_node=10, constraints=with_features("ib", ("huge", "large")),
+        cpus_per_task=CPUS, memory_mib_per_node=10, constraint=with_features("ib", ("huge", "large")),
     )  # fmt: skip
     job = await running(keeper, (await keeper.submit_job(asked)).job_id)
     assert {node for node, _ in job.layout} == {"n3", "n5"}
     assert job.constraint == "ib&(huge|large)"
-    other = JobSubmission(name="more", script="#!/bin/bash\nsleep 100\n", comment="", constraints="huge")
+    other = JobSpec(name="more", script="#!/bin/bash\nsleep 100\n", comment="", constraint="huge")
     waits = (await keeper.submit_job(other)).job_id
-    await keeper.update_job(waits, JobUpdate(constraints="huge|small"))
+    await keeper.update_job(waits, JobSpec(constraint="huge|small"), ["constraint"])
     assert {node for node, _ in (await running(keeper, waits)).layout} <= {"n1", "n2"}
 
 
@@ -225,10 +226,10 @@ async def test_ranks_follow_the_order_of_slurm_and_where_switches_are_told_those
     by_rank = [ring.placed[pod.uid] for pod in ring.pods]
     assert by_rank == [node for node in order for _ in range(2)]
     switches = {node: f"s{at % 2}" for at, node in enumerate(order)}
-    (job,) = ring.view().jobs
+    (job,) = ring.snapshot().jobs
     told = along_switches(job, lambda node: switches[node])
     assert told.nodes == (*order[::2], *order[1::2])
-    assert told.layout == tuple((node, 2) for node in told.nodes)
+    assert told.slurm.layout == tuple((node, 2) for node in told.nodes)
 
 
 async def test_a_gang_that_asks_for_one_switch_has_its_nodes_there_or_waits(

@@ -7,9 +7,10 @@ import contextlib
 
 import pytest
 
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId, NodeComment
 from sunkpy.runtime.settings import SlurmSettings
-from sunkpy.slurm import JobSubmission, NodeCache, NodeChange, NodesSnapshot, NotModified, Slurm, errors
+from sunkpy.slurm import NodeCache, NodeChange, NodesSnapshot, NotModified, Slurm, errors
 from sunkpy.slurm.nodes import UNDRAIN, drain
 from tests.integration.slurm.asking import happens, is_usable
 from tests.integration.slurm.daemons import NODE, TELL_BEGUN, RealSlurm
@@ -19,9 +20,9 @@ pytestmark = pytest.mark.integration
 PLACEHOLDER = f"#!/bin/bash\ntrap 'exit 0' USR1\ntrap 'exit 1' USR2\n{TELL_BEGUN}sleep infinity & wait $!\n"
 
 
-def job(**changes: object) -> JobSubmission:
+def job(**changes: object) -> JobSpec:
     fields = {"name": "web-0", "script": PLACEHOLDER, "comment": "k8s:default/web-0:uid", "memory_mib_per_node": 10}
-    return JobSubmission(**{**fields, **changes})  # type: ignore[arg-type]
+    return JobSpec(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 async def test_the_newest_common_version_is_found(admin: Slurm) -> None:
@@ -125,7 +126,7 @@ async def test_a_pending_job_is_seen_and_cancelled(submitter: Slurm) -> None:
     assert (await submitter.jobs_state())[job_id] == {"CANCELLED"}
 
 
-@pytest.mark.parametrize("changes", [{"partition": "nope"}, {"constraints": "nope"}, {"excluded_nodes": ("nope",)}])
+@pytest.mark.parametrize("changes", [{"partition": "nope"}, {"constraint": "nope"}, {"excluded_nodes": ("nope",)}])
 async def test_a_bad_job_is_rejected(submitter: Slurm, changes: dict[str, object]) -> None:
     with pytest.raises(errors.Rejected):
         await submitter.submit_job(job(**changes))

@@ -11,9 +11,10 @@ from itertools import count
 import pytest
 
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.request import PLACEHOLDER_SCRIPT
+from sunkpy.core.gang.job.request import PLACEHOLDER_SCRIPT
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId, SlurmJob
-from sunkpy.slurm import JobSubmission, JobUpdate, Slurm, errors
+from sunkpy.slurm import Slurm, errors
 from tests.integration.slurm.site import VALUES, Site
 from tests.polling import until
 
@@ -23,10 +24,10 @@ _numbers = count(1)
 BY_QOS = VALUES | {"slurmConfig": VALUES["slurmConfig"] | {"extra": "PreemptType=preempt/qos"}}
 
 
-def pods_job(**changes: object) -> JobSubmission:
+def pods_job(**changes: object) -> JobSpec:
     gang = GangId(namespace="chem", name=f"pod-{next(_numbers)}", uid="u")
     fields = {"name": gang.name, "script": PLACEHOLDER_SCRIPT, "comment": gang.comment(), "memory_mib_per_node": 10}
-    return JobSubmission(**{**fields, **changes})  # type: ignore[arg-type]
+    return JobSpec(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 async def submitted(scheduler: Slurm, user: str, **changes: object) -> JobId:
@@ -101,7 +102,7 @@ async def test_a_reservation_is_for_the_pods_of_those_who_have_it(site: Site, sc
     try:
         pods = await submitted(scheduler, "ann", reservation="anns")
         await runs(scheduler, pods)
-        assert (await scheduler.job(pods)).nodes == "c3"
+        assert (await scheduler.job(pods)).nodes == ("c3",)
         outside = await submitted(scheduler, "bob", required_nodes=("c3",))
         await waits_for(scheduler, outside, "ReqNodeNotAvail")
         with pytest.raises(errors.Rejected) as refused:
@@ -113,12 +114,12 @@ async def test_a_reservation_is_for_the_pods_of_those_who_have_it(site: Site, sc
 
 
 async def test_a_short_pod_runs_before_a_wide_job_that_waits(site: Site, scheduler: Slurm) -> None:
-    first = await submitted(scheduler, "ann", shared="none", required_nodes=("c1",), time_limit_minutes=60)
+    first = await submitted(scheduler, "ann", shared="none", required_nodes=("c1",), time_limit_min=60)
     await runs(scheduler, first)
     wide = sbatch(site, "ann", "--nodes=3", "--exclusive", "--qos=urgent", "--time=10")
     await waits_for(scheduler, wide, "Resources")
-    long = await submitted(scheduler, "bob", time_limit_minutes=600)
-    short = await submitted(scheduler, "bob", time_limit_minutes=5)
+    long = await submitted(scheduler, "bob", time_limit_min=600)
+    short = await submitted(scheduler, "bob", time_limit_min=5)
     await runs(scheduler, short)
     waiting = await scheduler.job(long)
     assert (waiting.is_pending, waiting.state_reason) == (True, "Priority")
@@ -172,7 +173,7 @@ async def test_pods_wait_for_the_end_of_a_job(site: Site, scheduler: Slurm) -> N
     await runs(scheduler, either)
     for job_id, dependency in ((changed, f"afternotok:{failing}"), (freed, "")):
         assert (await scheduler.job(job_id)).is_pending
-        await scheduler.update_job(job_id, JobUpdate(dependency=dependency), user="ann")
+        await scheduler.update_job(job_id, JobSpec(dependency=dependency), ["dependency"], user="ann")
         await runs(scheduler, job_id)
     assert (await scheduler.job(pods)).state_reason == "Dependency"
     await scheduler.cancel_job(before, user="bob")

@@ -84,7 +84,7 @@ def written(rest: Rest) -> list[str]:
 async def test_what_is_as_wanted_is_read_once_and_ready(rest: Rest) -> None:
     rest.say(*recorded(*READ))
     loop = loop_for(rest, values(VALUES))
-    assert loop.problem == "slurmdbd was not read yet"
+    assert loop.problem == "slurmdbd has not been read yet"
     assert await loop.settle()
     assert (loop.problem, written(rest)) == (None, [])
 
@@ -174,7 +174,7 @@ async def test_a_contradiction_changes_nothing_and_is_why_it_is_not_ready(rest: 
     rest.say(*recorded(*READ))
     loop = loop_for(rest, values(VALUES.replace("parent: chem", "parent: bio")))
     assert await loop.settle()
-    assert (loop.problem, written(rest)) == ("account cells is below bio, which is no account", [])
+    assert (loop.problem, written(rest)) == ("account cells is below bio, which does not exist", [])
 
 
 async def test_slurmdbd_that_is_away_is_asked_again_soon(rest: Rest) -> None:

@@ -1,10 +1,6 @@
-import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
-
-import pytest
 
 from devcluster.waiting import wait
 from tests.bench import census
@@ -23,13 +19,3 @@ def test_the_daemons_of_slurm_are_found_below_the_process_that_started_them(tmp_
             assert census.slurm_daemons_of(found["slurmctld"]) == {}
         finally:
             subprocess.run(["pkill", "-KILL", "-P", str(parent.pid)], check=False)
-
-
-def test_what_a_process_used_is_told_under_its_name():
-    before = census.take({"me": os.getpid()})
-    until = time.process_time() + 0.1
-    while time.process_time() < until:
-        pass
-    after = census.take({"me": os.getpid()})
-    assert after.cpu_s["me"] - before.cpu_s["me"] == pytest.approx(0.1, abs=0.05)
-    assert after.busiest_since(before, cores=2).endswith(f"me {after.shares_since(before)['me']:.2f}")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from sunkpy.accounts.settings import AccountsSettings
-from sunkpy.core.accounts import Accounting, plan_accounts, tell_plan
+from sunkpy.core.accounts import Accounting, describe_plan, plan_accounts
 from tests.unit.charts.rendering import Manifest, Refused, of_kind, render
 
 EXTERNAL = {
@@ -145,7 +145,7 @@ def test_slurmctld_starts_when_slurmdbd_is_there_and_slurmrestd_asks_both():
 def test_by_default_everybody_of_the_images_has_an_account_so_that_jobs_start():
     every = frozenset({"cpu", "mem", "node", "gres/gpu"})
     plan = plan_accounts(_wanted().wanted, Accounting(tres=every))
-    assert tell_plan(plan).splitlines() == [
+    assert describe_plan(plan).splitlines() == [
         "+ account default: parent root, shares 1, QoS normal, default QoS normal, "
         "description k8s: Everybody, organization default",
         "+ user k8s in account default: shares parent, QoS normal, default QoS normal",

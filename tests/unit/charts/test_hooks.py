@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.waiting import wait_until_equal
+from devcluster.waiting import wait, wait_until_equal
 from sunkpy.core.gang.identity import GangId, parse_comment
 from tests.unit.charts.rendering import of_kind, render
 
@@ -393,6 +392,24 @@ def requeued(hooks: Hooks) -> list[str]:
     return told.read_text().splitlines() if told.exists() else []
 
 
+def guards(hooks: Hooks) -> list[str]:
+    """The processes that requeue the job of a Prolog that is cut short."""
+    return [path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if is_guard(path, hooks)]
+
+
+def is_guard(cmdline: Path, hooks: Hooks) -> bool:
+    try:
+        words = cmdline.read_text().split("\0")
+    except OSError:  # it has ended meanwhile
+        return False
+    return "sunkpy-prolog" in words and any(word.startswith(f"{hooks.folder}/") for word in words)
+
+
+def is_zombie(pid: int) -> bool:
+    """It has ended, and nobody has taken its end."""
+    return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+
+
 @pytest.mark.parametrize(
     ("state", "calls"),
     [
@@ -438,7 +455,7 @@ def test_the_pods_of_a_placeholder_whose_prolog_outlives_its_slurmd_are_left_alo
     hooks.mark(7)
     hooks.set_up()
     prolog = hooks.start("prolog")
-    time.sleep(8)
+    wait(lambda: is_zombie(prolog.pid) and not guards(hooks), timeout_s=30, what="nobody looks after the ended Prolog")
     assert requeued(hooks) == []
     assert finished(prolog).returncode == 0
 
@@ -450,7 +467,7 @@ def test_a_gate_that_opened_or_failed_requeues_nothing(hooks: Hooks, scheduler: 
     scheduler.answers = [503]
     assert hooks.run("prolog", comment="", SUNKPY_OUTAGE_TIMEOUT_S="0").returncode == 1
     assert not list(hooks.folder.glob("tmp.*"))
-    time.sleep(1.5)
+    wait(lambda: not guards(hooks), timeout_s=30, what="nobody looks after the ended Prologs")
     assert requeued(hooks) == []
 
 

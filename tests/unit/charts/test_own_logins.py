@@ -179,7 +179,7 @@ def test_a_hostile_name_is_refused():
 @pytest.mark.parametrize(
     ("wanted", "told"),
     [
-        (values(users={"ann": {}}) | {"users": {"people": {"ann": {"uid": 2001}}}}, "login.perUser: nobody comes"),
+        (values(users={"ann": {}}) | {"users": {"people": {"ann": {"uid": 2001}}}}, "login.perUser needs ssh"),
         (values(users={"eve": {}}), "login.perUser.users.eve: users.people has no eve"),
         (values(users={"ann": {"command": ["sh"]}}), "additional properties 'command' not allowed"),
         (values(users={"ann": {"securityContext": {}}}), "additional properties 'securityContext' not allowed"),
@@ -187,7 +187,7 @@ def test_a_hostile_name_is_refused():
         (values(users={"ann": {"image": "a b"}}), "/login/perUser/users/ann/image"),
         (
             values(everybody=True) | {"users": {"people": TWICE}},
-            "login.perUser.users.uid-7000: the pod of a_ is called demo-login-uid-7000-0 as well",
+            "login.perUser.users.uid-7000: the pod of a_ is also called demo-login-uid-7000-0",
         ),
     ],
 )  # fmt: skip

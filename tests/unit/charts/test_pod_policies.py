@@ -1,5 +1,5 @@
-"""The policies for pods, that none skips the queue by naming its node and none loses the note of its job: whom they are
-for, and where they are left out.
+"""The policies for pods, that none skips the queue by naming its node and none loses the note of its binding: whom they
+are for, and where they are left out.
 """
 
 import json
@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from sunkpy.core import names
 from tests.unit.charts.rendering import of_kind, render
 
 NODE_NAMES = "research-demo-node-names"
@@ -20,13 +21,13 @@ def policy(name, /, **scheduler):
 
 @BOTH
 @pytest.mark.parametrize(
-    ("scheduler", "names"),
+    ("scheduler", "expected"),
     [({}, ["demo"]), ({"name": "slurm-a", "aliases": ["slurm-b", "slurm-a"]}, ["slurm-a", "slurm-b"])],
 )
-def test_it_is_for_pods_that_name_this_scheduler_by_any_of_its_names(name, scheduler, names):
+def test_it_is_for_pods_that_name_this_scheduler_by_any_of_its_names(name, scheduler, expected):
     expression = policy(name, **scheduler)["spec"]["matchConditions"][0]["expression"]
     (listed,) = re.findall(r"in (\[.*?\])", expression)
-    assert json.loads(listed) == names
+    assert json.loads(listed) == expected
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,18 @@ def test_it_refuses_and_asks_for_a_right_that_kubernetes_has(name, operations, r
     assert "subresource('binding')" in spec["validations"][0]["expression"]
     binding = of_kind(render("slurm"), "ValidatingAdmissionPolicyBinding")[name]
     assert binding["spec"] == {"policyName": name, "validationActions": ["Deny"]}
+
+
+def test_it_keeps_all_that_a_leader_reads_in_the_note_of_a_binding():
+    spec = policy(JOB_NOTES)["spec"]
+    expression = spec["matchConditions"][1]["expression"]
+    of_each = (
+        f"oldObject.metadata.?annotations[?'{name}'] != object.metadata.?annotations[?'{name}']"
+        for name in names.BINDING_NOTE
+    )
+    assert " ".join(expression.split()) == " || ".join(of_each)
+    said = spec["validations"][0]["message"]
+    assert ", ".join(names.BINDING_NOTE).replace(", sunkpy.dev/", ", ") in said
 
 
 @pytest.mark.parametrize(

@@ -62,9 +62,9 @@ def test_a_changed_service_rolls_the_pods():
         ({"a": {"script": SCRIPT, "dependencies": ["b"]}}, "services.a.dependencies: there is no service b"),
         (
             {"a": {"script": SCRIPT, "dependencies": ["b"]}, "b": {"script": SCRIPT, "dependencies": ["a"]}},
-            "services.a waits for itself",
+            "services.a depends on itself",
         ),
-        ({"a": {"script": SCRIPT, "dependencies": ["a"]}}, "services.a waits for itself"),
+        ({"a": {"script": SCRIPT, "dependencies": ["a"]}}, "services.a depends on itself"),
     ],
 )
 def test_what_could_never_start_is_refused(services: Mapping[str, object], why: str):

@@ -140,12 +140,12 @@ def test_a_number_of_the_system_is_refused():
 @pytest.mark.parametrize(
     ("people", "groups", "why"),
     [
-        ({"ann": {"uid": 2001}, "bob": {"uid": 2001}}, {}, "users.people.bob: uid 2001 is that of ann"),
-        ({"ann": {"uid": 1001}}, {}, "user1 has uid 1001, and nobody else has"),
-        ({"user1": {"uid": 2001}}, {}, "user1 has uid 1001"),
+        ({"ann": {"uid": 2001}, "bob": {"uid": 2001}}, {}, "users.people.bob: uid 2001 is already used by ann"),
+        ({"ann": {"uid": 1001}}, {}, "user1 of the images has uid 1001, and only user1 may have it"),
+        ({"user1": {"uid": 2001}}, {}, "user1 of the images has uid 1001"),
         ({"ann": {"uid": 2001}}, {"ann": {"gid": 5001}}, "users.people.ann: users.groups has a group of that name"),
-        ({"ann": {"uid": 5001}}, {"chem": {"gid": 5001}}, "5001 is that of chem"),
-        ({}, {"chem": {"gid": 5001}, "gpu": {"gid": 5001}}, "users.groups.gpu: gid 5001 is that of chem"),
+        ({"ann": {"uid": 5001}}, {"chem": {"gid": 5001}}, "5001 is already used by chem"),
+        ({}, {"chem": {"gid": 5001}, "gpu": {"gid": 5001}}, "users.groups.gpu: gid 5001 is already used by chem"),
         ({"ann": {"uid": 2001, "groups": ["gpu"]}}, {}, "users.people.ann.groups: users.groups has no gpu"),
         ({"ann": {"uid": 2001, "group": "gpu"}}, {}, "users.people.ann.group: users.groups has no gpu"),
         ({"ann": {"uid": 2001, "groups": ["sudo"]}}, {}, "users.groups has no sudo"),
@@ -188,13 +188,13 @@ def test_a_thousand_people_fit_and_too_many_keys_are_refused_with_a_word_of_what
     assert len(maps["demo-ssh-keys"]) == len(maps["demo-people"]["passwd"].splitlines()) == 1000
     for person in crowd.values():
         person["sshKeys"] = ["ssh-rsa AAAA" + "A" * 532]
-    with pytest.raises(Refused, match="the keys are 548890 bytes, and 450000 are what helm can keep: use a directory"):
+    with pytest.raises(Refused, match="the keys are 548890 bytes, and helm can keep 450000: use a directory"):
         render("slurm", _values(crowd, {"chem": {"gid": 5001}}))
 
 
 def test_more_accounts_than_fit_are_refused_with_a_word_of_what_to_do():
     wanted = {"users": {f"p{number}": {"accounts": {"default": {}}} for number in range(28000)}}
-    with pytest.raises(Refused, match=r"accounts.wanted is \d+ bytes, and Kubernetes takes a million: keep some of it"):
+    with pytest.raises(Refused, match=r"accounts.wanted is \d+ bytes, and Kubernetes takes at most a million: manage"):
         render("slurm", {"accounts": {"wanted": wanted}})
 
 
@@ -238,4 +238,4 @@ def test_people_of_a_directory_come_by_ssh_and_their_secret_may_be_the_sites_own
 
 @pytest.mark.parametrize("more", [{}, {"existingSecret": "a", "config": "b"}])
 def test_a_directory_without_a_configuration_or_with_two_is_refused(more: Mapping[str, str]):
-    assert "users.sssd wants one of existingSecret" in _refusal({"users": {"sssd": {"enabled": True} | more}})
+    assert "users.sssd needs one of existingSecret" in _refusal({"users": {"sssd": {"enabled": True} | more}})

@@ -61,7 +61,7 @@ async def test_a_pod_in_the_queue_is_explained_from_what_was_written_on_it(world
     say(world, "web", "Slurm job 7 waits: Priority", **{"sunkpy.dev/job-id": "7"})
     text = await of_pod(world, tmp_path)
     assert text.startswith("Pod default/web waits in the queue of Slurm\n")
-    assert "Slurm job       7: PENDING, Priority; as the scheduler noted it on the pods" in text
+    assert "Slurm job       7: PENDING, Priority; as the scheduler wrote it on the pods" in text
     assert "nodes           may use n1\n                not n2: lacks cpu: needs 3, has 2" in text
     assert text.endswith("Nothing: it starts in its turn; squeue --start -j 7 says when Slurm expects that.")
 
@@ -187,7 +187,7 @@ async def test_a_pod_whose_gang_cannot_be_told_waits_for_its_owner(world, tmp_pa
     configure(world)
     world.add_pod(labels={"scheduling.x-k8s.io/pod-group": "ring"})
     text = await of_pod(world, tmp_path)
-    assert text.startswith("Pod default/web waits: it is not known which pods it starts with\n")
+    assert text.startswith("Pod default/web waits: its gang is not known\n")
     assert "the apiserver knows no kind PodGroup of scheduling.x-k8s.io: its CRD is not installed" in text
     async with explainer(world, tmp_path) as found:
         assert [render(each) for each in await found.gangs("ring")] == [text]
@@ -243,9 +243,9 @@ async def test_a_gang_and_the_pod_beyond_its_places(world, tmp_path):
     async with explainer(world, tmp_path) as found:
         (gang,) = await found.gangs("ring")
         assert (gang.subject, gang.standing) == ("Gang default/ring", "is about to be submitted to Slurm")
-        assert "beyond places   ring-2: a job of its own for each" in render(gang)
+        assert "solo gangs      ring-2: a job of its own for each" in render(gang)
         text = render(await found.pod("ring-2"))
-    assert "beyond the places of gang default/ring (family annotated gang): a job of its own" in text
+    assert "beyond the seats of gang default/ring (family annotated gang): a job of its own" in text
     assert "preemption      takes this pod, alone and before the others of its gang" in text
 
 
@@ -257,7 +257,7 @@ async def test_a_member_for_which_the_job_of_its_gang_has_no_room_waits_for_its_
     say(world, "ring-1", "Slurm job 8 waits: Resources")
     text = await of_pod(world, tmp_path, "ring-1")
     assert text.startswith("Pod default/ring-1 waits in the queue of Slurm\n")
-    assert "set apart from gang default/ring (family annotated gang): a job of its own" in text
+    assert "no room in the job of gang default/ring (family annotated gang): a job of its own" in text
     assert "7" not in text.split("Slurm job       ")[1].splitlines()[0]
 
 
@@ -291,7 +291,7 @@ async def test_when_slurm_does_not_answer_what_the_scheduler_noted_is_told_and_t
     say(world, "web", "Slurm job 7 waits: Priority", **{"sunkpy.dev/job-id": "7"})
     text = await of_pod(world, tmp_path, asks_slurm=True)
     assert text.startswith("Pod default/web waits in the queue of Slurm\n")
-    assert "7: PENDING, Priority; as the scheduler noted it on the pods" in text
+    assert "7: PENDING, Priority; as the scheduler wrote it on the pods" in text
     assert "not read        Slurm's side: read job 7: " in text
 
 

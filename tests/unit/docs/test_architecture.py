@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import operator
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -61,9 +59,3 @@ def test_what_a_table_explains_is_in_its_picture_and_in_the_code(heading, sectio
 def test_every_name_of_sunkpy_on_an_object_is_one_of_the_code():
     known = source.names_on_objects() | {names.READINESS_GATE}
     assert set(re.findall(r"sunkpy\.dev/[a-z-]+", TEXT)) - known == set()
-
-
-def test_the_life_cycle_is_drawn_from_the_table_of_moves():
-    tool = str(ROOT / "tools" / "draw-lifecycle")
-    drawn = subprocess.run([sys.executable, tool], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert drawn == TEXT, "run tools/draw-lifecycle --write"

@@ -1,6 +1,6 @@
 from sunkpy.core.model.removal_token import Token
-from sunkpy.core.nodeset.actions import AddFinalizer, CancelPending, CreatePod, DeletePod, MarkPending, TellJobs
-from sunkpy.operator.execute import Said, group_removals
+from sunkpy.core.nodeset.actions import AddFinalizer, AnnotateJobs, CancelPending, CreatePod, DeletePod, MarkPending
+from sunkpy.operator.execute import PodEvent, group_removals
 from tests.unit.core.nodeset.build import NOW, make_nodeset, make_pod
 
 NODESET = make_nodeset()
@@ -20,14 +20,14 @@ def test_pods_that_go_for_one_reason_are_told_together():
         DeletePod(pod(5), "drained"),
         DeletePod(pod(6), "failed"),
         DeletePod(pod(8), "replaced"),
-        TellJobs(pod(9), "12"),
+        AnnotateJobs(pod(9), "12"),
         CreatePod("n7", "gpu-012-007", {}),
     ]
     assert group_removals(actions) == {
-        Said("PodsDraining", "to be removed (rollout) once drained"): ["gpu-012-001", "gpu-012-003"],
-        Said("PodsDraining", "to be removed (scale-down) once drained"): ["gpu-012-002"],
-        Said("RemovalCancelled", "stays after all"): ["gpu-012-004"],
-        Said("PodsDeleted", "deleted (drained)"): ["gpu-012-005"],
-        Said("PodsDeleted", "deleted (failed)"): ["gpu-012-006"],
-        Said("PodsDeleted", "deleted (replaced)"): ["gpu-012-008"],
+        PodEvent("PodsDraining", "to be removed (rollout) once drained"): ["gpu-012-001", "gpu-012-003"],
+        PodEvent("PodsDraining", "to be removed (scale-down) once drained"): ["gpu-012-002"],
+        PodEvent("RemovalCancelled", "no longer to be removed"): ["gpu-012-004"],
+        PodEvent("PodsDeleted", "deleted (drained)"): ["gpu-012-005"],
+        PodEvent("PodsDeleted", "deleted (failed)"): ["gpu-012-006"],
+        PodEvent("PodsDeleted", "deleted (replaced)"): ["gpu-012-008"],
     }

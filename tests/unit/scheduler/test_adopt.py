@@ -5,10 +5,6 @@ import asyncio
 import pytest
 
 from sunkpy.core import names
-from sunkpy.scheduler import gate as gate_module
-from sunkpy.scheduler import submit as submit_module
-from sunkpy.scheduler.noted_jobs import noted_job
-from tests.unit.core.gang.pods import make_pod
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading
 
@@ -37,7 +33,7 @@ def let_read(world):
 
 
 def add_bound(world, name, number, *, note=None, running=True):
-    """A pod that an earlier leader bound, and its job."""
+    """A pod that a leader of an older sunkpy bound, and its job."""
     job_id = world.add_job({"metadata": {"namespace": "default", "name": name, "uid": f"uid-{name}"}}, "RUNNING")
     world.set_job(job_id, "RUNNING", nodes=f"n{number}")
     noted = str(job_id) if note is None else note
@@ -94,8 +90,8 @@ async def test_a_prolog_shows_the_job_that_nobody_has_noted(world, tmp_path, unr
 
 
 @pytest.mark.parametrize("note", ["", "4711", "none", "of another"])
-async def test_a_wrong_note_costs_nobody_anything_and_waits_for_all_jobs(world, tmp_path, unread, monkeypatch, note):
-    monkeypatch.setattr(gate_module, "COVER_PATIENCE_S", 0.05)
+async def test_a_wrong_note_costs_nobody_anything_and_waits_for_all_jobs(world, tmp_path, unread, note):
+    world.hasten(displace_after_s=0.05)
     other = add_bound(world, "other", 1)
     job_id = add_bound(world, "web", 2, note=str(other) if note == "of another" else note)
     world.set_job(job_id, "PREEMPTED", "COMPLETING", nodes="n2")
@@ -148,9 +144,10 @@ async def test_a_pod_whose_gang_is_written_otherwise_stays_under_its_job_when_an
         assert len(world.submissions) == 1
 
 
+@pytest.mark.parametrize("forged", [(names.ANNOTATION_JOB_ID,), (names.ANNOTATION_JOB_ID, names.ANNOTATION_GANG_ID)])
 @pytest.mark.parametrize("number", [1, 3])
 async def test_a_pod_with_the_note_of_a_gang_beside_it_stays_under_its_own_job_when_another_leads(
-    world, tmp_path, number
+    world, tmp_path, number, forged
 ):
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         job_id = await bound_gang(world, call, cpu="1")
@@ -161,9 +158,11 @@ async def test_a_pod_with_the_note_of_a_gang_beside_it_stays_under_its_own_job_w
         await call("prolog", own, node=number)
         await world.until(lambda: ("web", f"node-{number}") in world.bindings)
         world.pod_runs("web")
-    world.api.change("pods", "default", "web", {"metadata": {"annotations": {names.ANNOTATION_JOB_ID: str(job_id)}}})
+    note = {name: world.pod("a")["metadata"]["annotations"][name] for name in forged}
+    assert note[names.ANNOTATION_JOB_ID] == str(job_id)
+    world.api.change("pods", "default", "web", {"metadata": {"annotations": note}})
     async with leading(world, tmp_path) as server, hook_client(server) as call:
-        await world.until(lambda: world.term._ledger.is_whole)
+        await world.until(lambda: world.term._ledger.all_jobs_known)
         assert (await call("prolog", own, node=number))[0] == 200
         await asyncio.sleep(0.5)
         assert (world.cancelled, world.deleted, len(world.submissions)) == ([], [], 2)
@@ -173,13 +172,15 @@ async def test_a_pod_with_the_note_of_a_gang_beside_it_stays_under_its_own_job_w
 
 @pytest.mark.parametrize("unit", ["extra", "apart"])
 @pytest.mark.parametrize("now_of", [{}, {names.ANNOTATION_GANG: "other", names.ANNOTATION_GANG_SIZE: "2"}])
+@pytest.mark.parametrize("note", ["gang and job", "job alone"])
 async def test_a_pod_beyond_the_places_of_its_gang_stays_under_its_job_whatever_it_says_when_another_leads(
-    world, tmp_path, unit, now_of
+    world, tmp_path, unit, now_of, note
 ):
     job_id = add_bound(world, "web", 1)
     uid = world.pod()["metadata"]["uid"]
-    world.jobs[job_id]["comment"] = f"k8s:default/train:uid-train/{unit}-{uid}"
-    world.api.change("pods", "default", "web", {"metadata": {"annotations": now_of}})
+    world.jobs[job_id]["comment"] = gang = f"k8s:default/train:uid-train/{unit}-{uid}"
+    noted = {names.ANNOTATION_GANG_ID: gang} if note == "gang and job" else {}
+    world.api.change("pods", "default", "web", {"metadata": {"annotations": now_of | noted}})
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         world.set_job(job_id, "PREEMPTED", "COMPLETING", nodes="n1")
         epilog = asyncio.ensure_future(call("epilog", job_id))
@@ -202,7 +203,7 @@ async def test_a_pod_that_says_to_be_of_a_gang_beside_it_stays_under_the_job_tha
         world.jobs[own]["comment"] = f"k8s:default/former:uid-former/{unit}-{uid}"
     world.api.change("pods", "default", "web", {"metadata": {"annotations": OF_GANG}})
     async with leading(world, tmp_path) as server, hook_client(server) as call:
-        await world.until(lambda: world.term._ledger.is_whole)
+        await world.until(lambda: world.term._ledger.all_jobs_known)
         assert (await call("prolog", own))[0] == 200
         await asyncio.sleep(0.3)
         assert (world.cancelled, world.signals, world.deleted, len(world.submissions)) == ([], [], [], 1)
@@ -212,6 +213,36 @@ async def test_a_pod_that_says_to_be_of_a_gang_beside_it_stays_under_the_job_tha
         assert not epilog.done()
         world.pod_is_gone()
         assert await epilog == (200, {"done": True})
+
+
+async def test_pods_stay_in_the_gang_that_is_noted_when_slurm_has_forgotten_its_job_and_another_leads(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_gang(world, call)
+    for name, now_of in (("a", {}), ("b", {names.ANNOTATION_GANG: "other", names.ANNOTATION_GANG_SIZE: "1"})):
+        world.api.change("pods", "default", name, {"metadata": {"annotations": dict.fromkeys(OF_GANG) | now_of}})
+    del world.jobs[job_id]
+    async with leading(world, tmp_path):
+        await world.until(lambda: world.term._ledger.all_jobs_known)
+        ids = {world.term._members.find_id(pod) for pod in world.term._cluster.pods.values()}
+        assert {id.name for id in ids} == {"train"}
+        assert world.deleted == []
+
+
+async def test_the_note_of_a_job_that_slurm_does_not_know_takes_no_pod_from_under_the_job_of_its_gang(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_gang(world, call)
+    forged = {names.ANNOTATION_JOB_ID: "4711", names.ANNOTATION_GANG_ID: "k8s:default/other:uid-other"}
+    world.api.change("pods", "default", "b", {"metadata": {"annotations": forged}})
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        await world.until(lambda: world.term._ledger.all_jobs_known)
+        world.set_job(job_id, "PREEMPTED", "COMPLETING", nodes="n[1-2]")
+        epilogs = [asyncio.ensure_future(call("epilog", job_id, node=number)) for number in (1, 2)]
+        await world.until(lambda: set(world.deleted) == {"a", "b"}, within_s=5.0)
+        assert [epilog.done() for epilog in epilogs] == [False, False]
+        assert len(world.submissions) == 1
+        for name in ("a", "b"):
+            world.pod_is_gone(name)
+        assert await asyncio.gather(*epilogs) == [(200, {"done": True})] * 2
 
 
 async def test_pods_that_say_to_be_of_a_gang_on_the_same_nodes_stay_under_their_job_when_another_leads(world, tmp_path):
@@ -229,7 +260,7 @@ async def test_pods_that_say_to_be_of_a_gang_on_the_same_nodes_stay_under_their_
     for name in ("c", "d"):
         world.api.change("pods", "default", name, {"metadata": {"annotations": OF_GANG}})
     async with leading(world, tmp_path) as server, hook_client(server) as call:
-        await world.until(lambda: world.term._ledger.is_whole)
+        await world.until(lambda: world.term._ledger.all_jobs_known)
         for job_id in (first, second):
             assert (await call("prolog", job_id))[0] == 200
         await asyncio.sleep(0.3)
@@ -238,13 +269,33 @@ async def test_pods_that_say_to_be_of_a_gang_on_the_same_nodes_stay_under_their_
         await world.until(lambda: set(world.deleted) == {"c", "d"}, within_s=5.0)
 
 
+@pytest.mark.parametrize("unit", ["", "/extra-{uid}"])
+@pytest.mark.parametrize("namespace", ["default", "elsewhere"])
+async def test_no_job_takes_a_pod_that_says_and_notes_otherwise_whatever_uid_is_in_its_comment(
+    world, tmp_path, unit, namespace
+):
+    own = add_bound(world, "web", 1)
+    gang = world.jobs[own]["comment"] = "k8s:default/train:uid-train"
+    world.api.change("pods", "default", "web", {"metadata": {"annotations": {names.ANNOTATION_GANG_ID: gang}}})
+    uid = world.pod()["metadata"]["uid"]
+    forged = f"k8s:{namespace}/web:{uid}" if not unit else f"k8s:{namespace}/other:uid-other{unit.format(uid=uid)}"
+    world.slurm.add_job("RUNNING", comment=forged, nodes="n1")
+    if namespace == "default" and not unit:
+        world.api.change("pods", "default", "web", {"metadata": {"annotations": OF_GANG}})
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        await world.until(lambda: world.term._ledger.all_jobs_known)
+        assert (await call("prolog", own))[0] == 200
+        (pod,) = [pod for pod in world.term._cluster.pods.values() if pod.name == "web"]
+        assert world.term._members.find_id(pod).uid == "uid-train"
+
+
 @pytest.mark.parametrize("of", ["extra-uid-of-nobody", "apart-uid-of-nobody"])
 async def test_the_job_of_one_pod_beyond_the_places_of_a_gang_is_not_anothers_by_its_note(world, tmp_path, of):
     other = add_bound(world, "other", 1)
     world.jobs[other]["comment"] = f"k8s:default/train:uid-train/{of}"
     own = add_bound(world, "web", 1, note=str(other))
     async with leading(world, tmp_path) as server, hook_client(server) as call:
-        await world.until(lambda: world.term._ledger.is_whole)
+        await world.until(lambda: world.term._ledger.all_jobs_known)
         assert (await call("prolog", own))[0] == 200
         world.set_job(own, "PREEMPTED", "COMPLETING", nodes="n1")
         await world.until(lambda: "web" in world.deleted, within_s=5.0)
@@ -317,8 +368,8 @@ async def test_while_slurm_is_away_a_new_leader_tries_again_and_pods_stay(world,
         assert world.deleted == []
 
 
-async def test_a_prolog_that_is_faster_than_the_search_for_a_lost_answer_shows_the_job(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(submit_module, "_LATE_SUBMIT_S", 0.05)
+async def test_a_prolog_that_is_faster_than_the_search_for_a_lost_answer_shows_the_job(world, tmp_path):
+    world.hasten(late_submit_s=0.05)
     world.lose_next_answer = True
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         world.add_pod()
@@ -331,21 +382,3 @@ async def test_a_prolog_that_is_faster_than_the_search_for_a_lost_answer_shows_t
         let_read(world)
         await world.until(lambda: world.bindings == [("web", "node-1")])
         assert len(world.submissions) == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "job"),
-    [
-        ("7", 7),
-        ("2147483647", 2147483647),
-        ("2147483648", None),
-        ("4294967294", None),
-        ("9999999999", None),
-        ("-1", None),
-        ("", None),
-    ],
-)
-def test_a_note_that_is_no_number_of_a_job_is_none(text, job):
-    """slurmrestd refuses to read it, so it would be asked for each second for ever."""
-    pod = make_pod(annotations={"sunkpy.dev/job-id": text})
-    assert noted_job(pod) == job

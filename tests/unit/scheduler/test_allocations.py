@@ -3,7 +3,6 @@
 import pytest
 
 from sunkpy.core import names
-from sunkpy.scheduler import submit
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading
 
@@ -57,8 +56,8 @@ async def test_a_service_for_which_there_is_no_room_waits_in_the_queue(world, tm
         assert (world.bindings, len(world.allocations), len(world.submissions)) == ([("web", "node-1")], 1, 1)
 
 
-async def test_nothing_is_tried_while_one_of_ours_waits_in_that_partition(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(submit, "_REFUSED_FOR_S", 0.0)
+async def test_nothing_is_tried_while_one_of_ours_waits_in_that_partition(world, tmp_path):
+    world.hasten(allocation_refused_s=0.0)
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         add_service(world, "first")
         await world.until(lambda: len(world.submissions) == 1)
@@ -118,9 +117,9 @@ async def test_it_can_be_turned_off(world, tmp_path):
 
 
 @pytest.mark.parametrize("is_heard", [True, False])
-async def test_an_allocation_whose_answer_was_lost_is_found_and_not_repeated(world, tmp_path, monkeypatch, is_heard):
+async def test_an_allocation_whose_answer_was_lost_is_found_and_not_repeated(world, tmp_path, is_heard):
     """By its prolog, or by its comment when the scheduler may try again."""
-    monkeypatch.setattr(submit, "_LATE_SUBMIT_S", 0.05)
+    world.hasten(late_submit_s=0.05)
     world.lose_next_answer, world.slurm.room = True, "n1"
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         add_service(world)
@@ -133,8 +132,8 @@ async def test_an_allocation_whose_answer_was_lost_is_found_and_not_repeated(wor
         assert (len(world.jobs), len(world.allocations), world.submissions) == (1, 1, [])
 
 
-async def test_a_refusal_whose_answer_was_lost_is_not_taken_for_the_job(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(submit, "_LATE_SUBMIT_S", 0.05)
+async def test_a_refusal_whose_answer_was_lost_is_not_taken_for_the_job(world, tmp_path):
+    world.hasten(late_submit_s=0.05)
     world.lose_next_answer = True  # of the submit that follows the refusal
     async with leading(world, tmp_path):
         add_service(world)

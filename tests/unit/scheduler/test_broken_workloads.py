@@ -11,7 +11,7 @@ import pytest
 
 from sunkpy.core.gang.access import Rule
 from sunkpy.core.gang.identity import parse_comment
-from sunkpy.scheduler import looks, members, membership, owner_watch
+from sunkpy.scheduler.pods import index as members
 from tests.unit.scheduler import world as world_module
 from tests.unit.scheduler.test_owners import add
 from tests.unit.scheduler.world import World, leading
@@ -38,13 +38,11 @@ PASSES = 12
 
 @pytest.fixture
 def world(monkeypatch):
-    monkeypatch.setattr(owner_watch, "PATIENCE_S", 0.05)
-    monkeypatch.setattr(membership, "TELL_AFTER_S", 0.4)
     monkeypatch.setattr(members, "LEFT_OUT_S", 0.05)
-    monkeypatch.setattr(membership, "LEFT_OUT_S", 0.06)
     allowed = Rule(namespaces=("*",), partitions=("low", "ghost"), accounts=("*",), qos=("*",))
     monkeypatch.setattr(world_module, "OPEN", allowed)
     world = World()
+    world.hasten(owner_patience_s=0.05, unidentified_told_after_s=0.4)
     for version, kind, plural in KINDS:
         world.api.define(version, kind, plural)
     for number in (1, 2, 3):
@@ -260,11 +258,11 @@ CASES = {
     ),
     "role-of-none": (
         annotated(roles="a=1", role="z"),
-        "annotation sunkpy.dev/gang-role: pod role-of-none says 'z': write one of a",
+        "annotation sunkpy.dev/gang-role: pod role-of-none has the role 'z', which is not declared: use one of a",
     ),
     "role-unsaid": (
         annotated(roles="a=1"),
-        "annotation sunkpy.dev/gang-role: pod role-unsaid says nothing: write one of a",
+        "annotation sunkpy.dev/gang-role: pod role-unsaid has no role: use one of a",
     ),
     "fits-nowhere": (
         asks(cpu="64"),
@@ -469,8 +467,8 @@ async def settled(world, cases):
     return now
 
 
-async def test_what_cannot_be_is_told_once_and_costs_the_others_nothing(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(looks, "_SPREAD_S", 0.0)
+async def test_what_cannot_be_is_told_once_and_costs_the_others_nothing(world, tmp_path):
+    world.hasten(recheck_spread_s=0.0)
     expected = {case: note for case, (_, note) in CASES.items()}
     async with leading(world, tmp_path):
         for case, (build, _) in CASES.items():

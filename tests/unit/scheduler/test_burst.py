@@ -7,9 +7,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from sunkpy.core.gang.identity import GangId
-from sunkpy.scheduler import due_jobs, job_poll, looks
+from sunkpy.core.model.states import SlurmJob
 from sunkpy.scheduler.collect import Collector
-from sunkpy.scheduler.job_poll import JobPoller
+from sunkpy.scheduler.jobs import due as due_jobs
+from sunkpy.scheduler.jobs import poll as job_poll
+from sunkpy.scheduler.jobs.poll import JobPoller
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
@@ -95,13 +97,13 @@ async def test_a_job_that_preempts_many_is_looked_for_once(world, tmp_path):
 
 async def test_only_gangs_to_which_a_change_of_a_node_matters_are_looked_at(world, tmp_path, monkeypatch):
     looked_at: list[str] = []
-    collect = Collector.view
+    collect = Collector.snapshot
 
-    def view(self, entry):
-        looked_at.append(entry.id.name)
-        return collect(self, entry)
+    def snapshot(self, record):
+        looked_at.append(record.id.name)
+        return collect(self, record)
 
-    monkeypatch.setattr(Collector, "view", view)
+    monkeypatch.setattr(Collector, "snapshot", snapshot)
     async with leading(world, tmp_path):
         for number in range(10):
             world.add_pod(f"never-{number}", nodeSelector={"color": "red"})
@@ -114,8 +116,8 @@ async def test_only_gangs_to_which_a_change_of_a_node_matters_are_looked_at(worl
         assert set(looked_at) == {"picky"}, looked_at
 
 
-async def test_a_change_of_a_node_while_all_are_looked_at_is_seen_too(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(looks, "_LOOKS_S", 0.0)  # one at a time
+async def test_a_change_of_a_node_while_all_are_looked_at_is_seen_too(world, tmp_path):
+    world.hasten(recheck_turn_s=0.0)  # one at a time
     async with leading(world, tmp_path):
         for number in range(40):
             world.add_pod(f"never-{number}", nodeSelector={"color": f"red-{number}"})
@@ -128,8 +130,8 @@ async def test_a_change_of_a_node_while_all_are_looked_at_is_seen_too(world, tmp
         await world.until(lambda: len(world.submissions) == 3)
 
 
-async def test_a_look_at_who_waits_that_fails_does_not_end_all_others(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(looks, "_LOOKS_S", 0.0)  # one at a time
+async def test_a_look_at_who_waits_that_fails_does_not_end_all_others(world, tmp_path):
+    world.hasten(recheck_turn_s=0.0)  # one at a time
     failures: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["message"]))
     async with leading(world, tmp_path) as server:
@@ -152,8 +154,7 @@ async def test_one_poll_tells_where_all_jobs_run_that_have_started(world, tmp_pa
         for number in range(2 * MANY):
             gang = GangId(namespace="default", name=f"web-{number}", uid=f"uid-{number}")
             job = world.slurm.add_job("RUNNING", comment=gang.comment(), nodes="n1")
-            ledger.add_job(ledger.ensure(gang), job, user="k8s")
-        changed: set[str] = set()
+            ledger.add_job(ledger.ensure(gang), SlurmJob(id=job, user="k8s"))
         poller = JobPoller(
             slurm,
             ledger,
@@ -161,11 +162,10 @@ async def test_one_poll_tells_where_all_jobs_run_that_have_started(world, tmp_pa
             user="k8s",
             poll_s=1.0,
             clock=time.monotonic,
-            on_change=lambda entry: changed.add(entry.id.name),
         )
         await poller.poll()
-        assert all(job.nodes == ("n1",) for entry in ledger for job in entry.jobs.values())
-        assert len(changed) == 2 * MANY
+        assert all(job.nodes == ("n1",) for record in ledger for job in record.jobs.values())
+        assert len(ledger.queue) == 2 * MANY
 
 
 async def test_pods_that_are_being_bound_count_though_the_apiserver_does_not_list_them_yet(world, tmp_path):
@@ -190,8 +190,8 @@ async def test_a_job_that_starts_soon_after_it_was_submitted_is_seen_long_before
         await world.until(lambda: world.bindings)
 
 
-async def test_a_job_that_waits_longer_is_polled_as_all_others(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(job_poll, "YOUNG_S", 0.1)
+async def test_a_job_that_waits_longer_is_polled_as_all_others(world, tmp_path):
+    world.hasten(young_s=0.1)
     async with leading(world, tmp_path, poll_seconds=3600.0):
         world.add_pod("web")
         await world.until(lambda: world.submissions)
@@ -201,8 +201,8 @@ async def test_a_job_that_waits_longer_is_polled_as_all_others(world, tmp_path, 
         assert world.slurm.states_read == read
 
 
-async def test_jobs_are_not_taken_for_lost_sooner_because_another_was_submitted(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(job_poll, "YOUNG_S", 3600.0)
+async def test_jobs_are_not_taken_for_lost_sooner_because_another_was_submitted(world, tmp_path):
+    world.hasten(young_s=3600.0)
     async with leading(world, tmp_path, poll_seconds=3600.0) as server, hook_client(server) as call:
         job = await bound_pod(world, call)
         del world.jobs[job]
@@ -214,7 +214,7 @@ async def test_jobs_are_not_taken_for_lost_sooner_because_another_was_submitted(
 
 
 async def test_why_jobs_wait_is_not_asked_more_often_because_another_was_submitted(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(job_poll, "YOUNG_S", 3600.0)
+    world.hasten(young_s=3600.0)
     monkeypatch.setattr(due_jobs, "_FIRST_REASON_S", 0.0)
     monkeypatch.setattr(due_jobs, "_REASON_EACH_S", 0.01)
     async with leading(world, tmp_path, poll_seconds=3600.0):

@@ -7,13 +7,14 @@ from collections import Counter
 
 import hypothesis
 import hypothesis.strategies as st
+import msgspec
 import pytest
 
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.states import SlurmJob
-from sunkpy.scheduler.due_jobs import DueJobs, details_due_at
-from sunkpy.scheduler.entries import JobEntry
+from sunkpy.scheduler.jobs.due import DueJobs, details_due_at
 from sunkpy.scheduler.ledger import Ledger
+from tests.unit.core.gang.jobs import make_job
 
 RUNNING, PENDING, REQUEUED = frozenset({"RUNNING"}), frozenset({"PENDING"}), frozenset({"PENDING", "COMPLETING"})
 COMPLETED = frozenset({"COMPLETED"})
@@ -33,36 +34,38 @@ class Course:
         self.ledger = Ledger(lambda: self.now)
 
     def jobs(self):
-        return [(entry, job) for entry in self.ledger for job in entry.jobs.values()]
+        return [(record, job) for record in self.ledger for job in record.jobs.values()]
 
     def happen(self, what, number, detail):
         id = number + 1
-        entry = self.ledger.by_job(id)
-        job = entry.jobs.get(id) if entry is not None else None
+        record = self.ledger.by_job(id)
+        job = record.jobs.get(id) if record is not None else None
         match what, job:
             case "pass", _:
                 self.now += (0.0, 0.5, 2.0, 5.0, 30.0)[detail]
             case "submit", _:
-                self.ledger.add_job(self.ledger.ensure(gang_id((number + detail) % 3)), id, user="k8s")
+                self.ledger.add_job(self.ledger.ensure(gang_id((number + detail) % 3)), SlurmJob(id=id, user="k8s"))
             case _, None:
                 pass
             case "poll", _:
-                job.observe(STATES[detail], asked_at=self.now)
+                self.ledger.observe_job(record, id, STATES[detail], asked_at=self.now)
             case "read", _:
-                reason, nodes = ("Prolog", NODES) if detail % 2 else ("None", NODES[:detail])
-                found = SlurmJob(id=id, state=STATES[detail] or RUNNING, state_reason=reason)
-                job.read(found, nodes=nodes, at=self.now)
+                reason, nodes = ("Prolog", NODES) if detail % 2 else ("", NODES[:detail])
+                found = SlurmJob(id=id, state=STATES[detail] or RUNNING, state_reason=reason, nodes=nodes)
+                self.ledger.change_job(record, id, lambda job: job.read(found, at=self.now))
             case "ask", _:
-                job.note_read(at=self.now)
+                self.ask(record, id)
             case "prolog", _:
-                job.prologs[NODES[detail % 2]] = self.now
-                job.epilogs.pop(NODES[detail % 2], None)
+                self.ledger.change_job(record, id, lambda job: job.began(NODES[detail % 2], at=self.now))
             case "epilog", _:
-                job.epilogs[NODES[detail % 2]] = self.now
+                self.ledger.change_job(record, id, lambda job: job.ended(NODES[detail % 2], at=self.now))
             case "drop", _:
-                self.ledger.drop_job(entry, id)
+                self.ledger.drop_job(record, id)
             case "forget", _:
-                self.ledger.forget(entry)
+                self.ledger.forget(record)
+
+    def ask(self, record, id):
+        self.ledger.change_job(record, id, lambda job: msgspec.structs.replace(job, read_at=self.now))
 
     def walked(self):
         """The jobs that are due, by a look at each: those that have started, then the others."""
@@ -108,16 +111,16 @@ async def test_of_jobs_that_wait_those_are_read_first_that_were_read_longest_ago
     for _ in range(6 // limit):
         for job in (await it.taken(0, limit))[1]:
             seen.append(job.id)
-            job.note_read(at=it.now)
+            it.ask(it.ledger.by_job(job.id), job.id)
         it.now += 5.0
     assert sorted(seen) == [1, 2, 3, 4, 5, 6]
 
 
 async def test_a_poll_of_tens_of_thousands_of_jobs_looks_at_few_of_them():
-    entry, looks = Ledger().ensure(gang_id(0)), []
-    due = DueJobs(lambda job: looks.append(job) or entry)
+    record, looks = Ledger().ensure(gang_id(0)), []
+    due = DueJobs(lambda id: looks.append(id) or record)
     for number in range(20_000):
-        due.file(JobEntry(id=number, known_at=0.0, state=PENDING))
+        due.file(make_job("PENDING", id=number, known_at=0.0))
     for _ in range(2):
         looks.clear()
         assert len(await due.take(10.0, started=500, waiting=50)) == 50

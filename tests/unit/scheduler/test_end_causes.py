@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from sunkpy.scheduler.end_causes import EndCauses
+from sunkpy.scheduler.jobs.end_causes import EndCauses
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, connections, leading
 

@@ -14,7 +14,6 @@ import asyncio
 import pytest
 
 from sunkpy.core.gang.families import jobset, lws
-from sunkpy.scheduler import loop
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading
 
@@ -24,9 +23,9 @@ SIZE = 3
 
 
 @pytest.fixture
-def world(monkeypatch):
-    monkeypatch.setattr(loop, "_FICKLE_AGAIN_S", 0.05)
+def world():
     world = World()
+    world.hasten(other_pods_again_s=0.05)
     for number, rack in RACKS.items():
         world.add_node(number, cpu="16")
         name = f"node-{number}"

@@ -9,7 +9,10 @@ from sunkpy.core.gang.families import FAMILIES
 from sunkpy.core.gang.gang import Family, Gang, ranked
 from sunkpy.core.gang.gang import Role as RoleOf
 from sunkpy.core.gang.identity import GangId
-from sunkpy.scheduler import bind, due_jobs, gate, loop, members, membership
+from sunkpy.scheduler import loop
+from sunkpy.scheduler.hooks import gate
+from sunkpy.scheduler.jobs import due as due_jobs
+from sunkpy.scheduler.pods import index as members
 from tests.unit.core.gang.trio import WITH_BAND, WITH_TRIO, band_labels, labels
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading
@@ -47,7 +50,7 @@ async def test_a_gang_becomes_one_job_and_is_bound_whole_in_rank_order(world, tm
     async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
         await start(world, call)
         (job,) = world.submissions
-        assert (job["minimum_nodes"], job["comment"]) == (3, "k8s:default/band:uid-of-band")
+        assert (job["minimum_nodes"], job["comment"]) == (3, "k8s:default/band:uid-of-band +whole")
         await world.until(lambda: len(world.bindings) == 3)  # a prolog is answered when its binding was sent
         assert dict(world.bindings) == {"leader-1": "node-1", "worker-1": "node-2", "worker-2": "node-3"}
 
@@ -89,7 +92,7 @@ async def test_a_member_on_a_node_that_its_job_has_given_up_stays_under_a_job_of
         status, answer = await call("epilog", job_id, node=3)
         assert (status, answer["done"], answer["kept"]) == (200, True, True)
         await world.until(lambda: len(world.submissions) == 2)
-        comment = f"k8s:default/band:uid-of-band/apart-{world.pod('worker-2')['metadata']['uid']}"
+        comment = f"k8s:default/band:uid-of-band/apart-{world.pod('worker-2')['metadata']['uid']} +whole"
         assert (world.submissions[1]["comment"], world.submissions[1]["required_nodes"]) == (comment, ["n3"])
         assert (world.deleted, world.cancelled) == ([], [])
 
@@ -97,7 +100,7 @@ async def test_a_member_on_a_node_that_its_job_has_given_up_stays_under_a_job_of
 async def test_the_gate_is_shut_on_a_node_that_a_running_job_has_given_up_though_no_epilog_told(
     world, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(gate, "_LONG_POLL_S", 0.1)
+    monkeypatch.setattr(gate, "LONG_POLL_S", 0.1)
     async with leading(world, tmp_path, families=WITH_TRIO, poll_seconds=3600.0) as server, hook_client(server) as call:
         job_id = await start(world, call)
         await world.until(lambda: len(world.bindings) == 3)
@@ -154,8 +157,8 @@ async def test_when_one_member_is_refused_the_others_are_not_bound_under_the_job
         assert world.bindings == []
 
 
-async def test_who_was_displaced_once_is_forgotten_when_the_gang_is_bound_anew(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(gate, "COVER_PATIENCE_S", 0.0)
+async def test_who_was_displaced_once_is_forgotten_when_the_gang_is_bound_anew(world, tmp_path):
+    world.hasten(displace_after_s=0.0)
     async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
         lost = await start(world, call)
         world.set_job(lost, "NODE_FAIL", nodes="n[1-3]")
@@ -186,8 +189,8 @@ async def test_a_new_leader_finds_a_gang_under_its_job(world, tmp_path):
     assert world.deleted == []
 
 
-async def test_no_member_is_bound_before_all_would_be_admitted(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(bind, "_PATIENCE_S", 0.5)
+async def test_no_member_is_bound_before_all_would_be_admitted(world, tmp_path):
+    world.hasten(admission_patience_s=0.5)
     async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
         for role, number in (("worker", 1), ("leader", 1), ("worker", 2)):
             add_member(world, role, number)
@@ -277,7 +280,7 @@ async def test_places_are_held_before_their_pods_are_there_and_taken_in_the_orde
         assert dict(world.bindings) == {"leader-0": "node-2", "worker-0": "node-2", "worker-1": "node-1"}
         assert world.pod("worker-1")["metadata"]["annotations"][names.ANNOTATION_PLACE] == "worker/1"
         assert world.notes("PreemptionIsFinal") == [
-            "if Slurm takes the nodes back the pods are not made again: nobody restarts a band"
+            "if Slurm takes the nodes back, no pods are made in their place: nobody restarts a band"
         ]
         assert world.submissions == [job]
 
@@ -290,8 +293,8 @@ async def test_pods_that_are_made_anew_again_and_again_are_not_remembered_for_ev
             add_band(world, "worker", 1, f"worker-1-{number}")
             await world.until(lambda number=number: len(world.bindings) == number + 2)
             world.pod_is_gone(f"worker-1-{number}")
-        entry = server.hooks._ledger.by_job(job_id)
-        await world.until(lambda: len(entry.members) <= 4)
+        record = server.hooks._ledger.by_job(job_id)
+        await world.until(lambda: len(record.members) <= 4)
         assert (world.cancelled, len(world.submissions)) == ([], 1)
 
 
@@ -305,7 +308,7 @@ async def test_a_replacement_takes_the_place_again_once_the_pod_before_it_is_gon
         world.put("pods", old | {"metadata": old["metadata"] | {"deletionTimestamp": "2026-11-21T00:00:00Z"}})
         add_band(world, "worker", 1, "worker-1-again")
         await world.until(lambda: world.notes("WaitingForSlurm"))
-        assert "all its places in Slurm job" in world.notes("WaitingForSlurm")[-1]
+        assert "all its seats in Slurm job" in world.notes("WaitingForSlurm")[-1]
         assert len(world.bindings) == 2
         world.pod_is_gone("worker-1")
         await world.until(lambda: world.bindings[-1] == ("worker-1-again", "node-1"))
@@ -383,8 +386,8 @@ async def test_a_new_leader_knows_who_sits_where(world, tmp_path):
     assert len(world.submissions) == 1
 
 
-async def test_a_member_that_comes_late_and_is_refused_costs_the_others_nothing(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "_REFUSED_AGAIN_S", 0.05)
+async def test_a_member_that_comes_late_and_is_refused_costs_the_others_nothing(world, tmp_path):
+    world.hasten(refused_again_s=0.05)
     async with leading(world, tmp_path, families=WITH_BAND) as server, hook_client(server) as call:
         await start_band(world, call, ("n2", 2), ("n1", 1))
         full = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "4"}}}]}
@@ -416,8 +419,8 @@ def trio_with(**fields):
     return (Family(name="duo", known_by="label example.com/band", identify=identify, assemble=assemble), *FAMILIES)
 
 
-async def test_members_of_one_node_are_admitted_together(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(bind, "_PATIENCE_S", 0.3)
+async def test_members_of_one_node_are_admitted_together(world, tmp_path):
+    world.hasten(admission_patience_s=0.3)
     async with leading(world, tmp_path, families=trio_with()) as server, hook_client(server) as call:
         for role, index in (("leader", 0), ("worker", 0), ("worker", 1)):
             add_band(world, role, index)
@@ -452,7 +455,7 @@ async def test_a_later_generation_waits_until_the_one_before_it_is_gone(world, t
             world.pod_is_gone(f"g1-{role}-{index}")
         await world.until(lambda: world.cancelled == [first])
         await world.until(lambda: len(world.submissions) == 2)
-        assert world.submissions[1]["comment"] == "k8s:default/band:uid@2"
+        assert world.submissions[1]["comment"] == "k8s:default/band:uid@2 +whole"
 
 
 async def test_a_pod_that_never_queues_goes_straight_to_its_node_and_counts_there(world, tmp_path):
@@ -531,7 +534,6 @@ async def test_gpus_that_the_job_of_a_running_pod_does_not_have_are_noted_anew(t
 
 async def test_under_the_policy_basic_each_pod_is_a_job(tmp_path, monkeypatch):
     monkeypatch.setattr(members, "LEFT_OUT_S", 0.05)
-    monkeypatch.setattr(membership, "LEFT_OUT_S", 0.06)
     world = World()
     world.add_node(1)
     world.api.define("scheduling.k8s.io/v1alpha2", "PodGroup", "podgroups")

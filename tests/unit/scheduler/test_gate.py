@@ -6,7 +6,8 @@ import time
 import pytest
 
 from sunkpy.core import names
-from sunkpy.scheduler import gate, hooks, vanished
+from sunkpy.scheduler.hooks import answers as hooks
+from sunkpy.scheduler.hooks import gate
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
 
@@ -23,11 +24,10 @@ def world():
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch):
+def impatient(world, monkeypatch):
     """The gate waits for nothing: what it does after its patience is seen at once."""
-    monkeypatch.setattr(gate, "COVER_PATIENCE_S", 0.0)
-    monkeypatch.setattr(gate, "_LONG_POLL_S", 0.3)
-    monkeypatch.setattr(gate, "_LOOK_AGAIN_S", 0.02)
+    monkeypatch.setattr(gate, "LONG_POLL_S", 0.3)
+    world.hasten(displace_after_s=0.0, gate_again_s=0.02)
 
 
 async def test_the_gate_believes_slurm_and_not_the_last_poll(world, tmp_path):
@@ -126,7 +126,7 @@ async def test_a_pod_that_was_put_on_the_node_by_hand_keeps_nobody_from_it(world
 async def test_a_pod_that_was_deleted_by_force_is_waited_for_as_long_as_its_containers_may_take(
     world, tmp_path, monkeypatch, hook
 ):
-    monkeypatch.setattr(vanished, "TEARDOWN_S", 1.5)
+    world.hasten(teardown_s=1.5)
     monkeypatch.setattr(hooks, "LONG_POLL_S", 0.3)
     async with leading(world, tmp_path, poll_seconds=NEVER_S) as server, hook_client(server) as call:
         job_id = await bound_pod(world, call, terminationGracePeriodSeconds=1)

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from sunkpy.core.model.times import rfc3339, utc_now
-from sunkpy.scheduler import hooks, vanished
+from sunkpy.scheduler.hooks import answers as hooks
 from sunkpy.scheduler.settings import HooksSettings
 from tests.doubles.apiserver import KUBELET
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
@@ -44,7 +44,7 @@ async def test_a_pod_that_its_owner_told_to_go_in_a_day_goes_in_time_when_its_jo
         world.api.change("pods", "default", "web", {"metadata": told})
         world.set_job(job_id, "CANCELLED", nodes="n1")
         await world.until(lambda: grace_s(world) == 60)
-        note = "its job has lost the node: of the 86400 s that it was given to end it has 60 s"
+        note = "its job has lost the node: its grace period is 60 s now, not 86400 s"
         await world.until(lambda: world.notes("GraceShortened") == [note])
         assert world.deleted == ["web"]
 
@@ -80,7 +80,7 @@ async def test_a_finalizer_under_a_pod_that_was_deleted_by_force_opens_no_epilog
     world, tmp_path, monkeypatch
 ):
     """Its grace period is none from the beginning, and proves nothing of the kubelet."""
-    monkeypatch.setattr(vanished, "TEARDOWN_S", 3600.0)
+    world.hasten(teardown_s=3600.0)
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         job_id = await bound_pod(world, call)
         monkeypatch.setattr(hooks, "LONG_POLL_S", 0.05)
@@ -97,9 +97,9 @@ async def test_a_finalizer_under_a_pod_that_was_deleted_by_force_opens_no_epilog
 
 
 async def test_a_pod_that_was_told_to_go_and_then_deleted_by_force_is_waited_for_as_long_as_it_was_given(
-    world, tmp_path, monkeypatch
+    world, tmp_path
 ):
-    monkeypatch.setattr(vanished, "TEARDOWN_S", 0.0)
+    world.hasten(teardown_s=0.0)
     settings = HooksSettings(longest_grace_seconds=1)
     async with leading(world, tmp_path, hooks=settings) as server, hook_client(server) as call:
         job_id = await bound_pod(world, call, terminationGracePeriodSeconds=A_DAY_S)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sunkpy.core import names
-from sunkpy.scheduler import gate
+from sunkpy.scheduler.hooks import gate
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
 
@@ -19,11 +19,10 @@ def world():
 
 
 @pytest.fixture
-def impatient(monkeypatch):
+def impatient(world, monkeypatch):
     """The gate waits for nothing: what it does after its patience is seen at once."""
-    monkeypatch.setattr(gate, "COVER_PATIENCE_S", 0.0)
-    monkeypatch.setattr(gate, "_LONG_POLL_S", 0.3)
-    monkeypatch.setattr(gate, "_LOOK_AGAIN_S", 0.02)
+    monkeypatch.setattr(gate, "LONG_POLL_S", 0.3)
+    world.hasten(displace_after_s=0.0, gate_again_s=0.02)
 
 
 async def test_a_node_cannot_get_a_pod_by_a_prolog_for_a_job_that_slurm_gave_to_nobody(world, tmp_path):
@@ -64,7 +63,7 @@ async def test_an_epilog_of_a_job_whose_start_slurm_has_forgotten_does_not_fail_
 
 
 async def test_an_epilog_of_a_job_that_runs_is_not_believed(world, tmp_path, monkeypatch):
-    monkeypatch.setattr("sunkpy.scheduler.hooks._LATE_STATE_S", 0.01)
+    monkeypatch.setattr("sunkpy.scheduler.hooks.answers._LATE_STATE_S", 0.01)
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         job_id = await bound_pod(world, call)
         status, answer = await call("epilog", job_id)

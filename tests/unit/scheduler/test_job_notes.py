@@ -3,7 +3,6 @@
 import pytest
 
 from sunkpy.core import names
-from sunkpy.scheduler import job_notes
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
 
@@ -27,8 +26,8 @@ async def test_a_pod_that_is_bound_soon_is_noted_by_its_binding_alone(world, tmp
         assert "web" not in world.api.patched
 
 
-async def test_a_pod_that_waits_is_noted_after_a_while(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(job_notes, "NOTED_AFTER_S", 0.05)
+async def test_a_pod_that_waits_is_noted_after_a_while(world, tmp_path):
+    world.hasten(noted_after_s=0.05)
     async with leading(world, tmp_path):
         world.add_pod()
         await world.until(lambda: noted(world))
@@ -36,8 +35,8 @@ async def test_a_pod_that_waits_is_noted_after_a_while(world, tmp_path, monkeypa
         assert world.bindings == []
 
 
-async def test_a_pod_of_the_same_name_is_not_noted_with_the_job_of_the_one_before(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(job_notes, "NOTED_AFTER_S", 0.3)
+async def test_a_pod_of_the_same_name_is_not_noted_with_the_job_of_the_one_before(world, tmp_path):
+    world.hasten(noted_after_s=0.3)
     async with leading(world, tmp_path):
         world.add_pod()
         await world.until(lambda: world.submissions)

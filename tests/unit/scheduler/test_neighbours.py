@@ -2,7 +2,6 @@
 
 import pytest
 
-from sunkpy.scheduler import loop
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading
 
@@ -10,9 +9,9 @@ HOST, RACK = "kubernetes.io/hostname", "example.com/rack"
 
 
 @pytest.fixture
-def world(monkeypatch):
-    monkeypatch.setattr(loop, "_FICKLE_AGAIN_S", 0.05)
+def world():
     world = World()
+    world.hasten(other_pods_again_s=0.05)
     for number, rack in ((1, "a"), (2, "b"), (3, "b")):
         world.add_node(number)
         labels = {HOST: f"node-{number}", RACK: rack}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from sunkpy.scheduler.neighbours import Neighbours
-from sunkpy.scheduler.occupancy import Occupancy
+from sunkpy.scheduler.nodes.occupancy import Occupancy
+from sunkpy.scheduler.pods.neighbours import Neighbours
 from tests.unit.scheduler.world import World, connections
 
 OURS = ("slurm",)

@@ -6,7 +6,7 @@ import pytest
 
 from sunkpy.core.gang.identity import GangId
 from sunkpy.runtime.election import Identity
-from sunkpy.scheduler.hook_server import other_leader
+from sunkpy.scheduler.hooks.server import other_leader
 from sunkpy.scheduler.ledger import Ledger
 
 ME, OTHER = Identity(name="a", address="10.0.0.1"), Identity(name="b", address="10.0.0.2")
@@ -16,9 +16,9 @@ def test_a_submit_that_was_not_answered_is_tried_at_once_when_slurm_answers_agai
     ledger = Ledger()
     silent, rejected = (ledger.ensure(GangId(namespace="default", name=uid, uid=uid)) for uid in ("silent", "rejected"))
     silent.uncertain_since = 5.0
-    for entry in (silent, rejected):
+    for record in (silent, rejected):
         for _ in range(6):
-            entry.back_off("no", now=10.0)
+            record.back_off("no", now=10.0)
     assert ledger.forgive_silence() == [silent]
     assert silent.retry_at == 0.0
     assert rejected.retry_at > 60.0

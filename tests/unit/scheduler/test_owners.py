@@ -12,14 +12,15 @@ from sunkpy.core.gang import families
 from sunkpy.core.gang.families import FAMILIES
 from sunkpy.core.gang.gang import Family, Gang, Reference, Role, by_seniority
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.options import read_options
+from sunkpy.core.gang.job.options import read_options
 from sunkpy.core.gang.owners import Link
 from sunkpy.core.model.objects import Kind, Pod
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Together
-from sunkpy.scheduler import kind_needs, members, membership, owner_kinds, owner_watch
-from sunkpy.scheduler.owner_watch import OwnerWatches
-from sunkpy.scheduler.owners import Owners
+from sunkpy.kube.kinds import KIND_TIMES, KindTimes
+from sunkpy.scheduler.owners.index import Owners
+from sunkpy.scheduler.owners.watch import OwnerWatches
+from sunkpy.scheduler.pods import index as members
 from tests.doubles.serving import answering
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading, reference
@@ -60,11 +61,9 @@ KNOWN = (
 
 @pytest.fixture
 def world(monkeypatch):
-    monkeypatch.setattr(owner_watch, "PATIENCE_S", 0.05)
     monkeypatch.setattr(members, "LEFT_OUT_S", 0.05)
-    monkeypatch.setattr(membership, "LEFT_OUT_S", 0.06)
-    monkeypatch.setattr(membership, "TELL_AFTER_S", 0.05)
     world = World()
+    world.hasten(owner_patience_s=0.05, unidentified_told_after_s=0.05)
     for number in (1, 2, 3):
         world.add_node(number)
     world.api.define("example.com/v1", "Crew", "crews")
@@ -141,10 +140,9 @@ async def test_a_pod_waits_for_a_kind_that_its_family_needs_and_says_which_right
 
 
 @pytest.fixture
-def soon(monkeypatch):
+def soon(world):
     """Kinds are looked for often."""
-    for name, seconds in (("AGAIN_S", 0.1), ("SURE_AFTER_S", 0.05), ("APART_S", 0.01)):
-        monkeypatch.setattr(owner_kinds, name, seconds)
+    world.hasten(kinds=KindTimes(again_s=0.1, sure_after_s=0.05, apart_s=0.01))
 
 
 @pytest.mark.usefixtures("soon")
@@ -178,16 +176,16 @@ async def test_a_kind_that_comes_back_in_another_version_is_found_without_a_rest
             await world.until(lambda: len(world.submissions) == 2)
             assert comments(world)[1] == f"k8s:default/choir:{crew['metadata']['uid']}"
             assert world.api.asked["/apis/example.com/v1/crews"] == asked
-    warnings = [log for log in logs if log["log_level"] == "warning"]
+    volcano = "scheduling.volcano.sh"  # is not installed here
+    warnings = [log for log in logs if log["log_level"] == "warning" and log.get("group") != volcano]
     assert [log["event"] for log in warnings] == ["kind cannot be read"], warnings
     assert world.cancelled == []
 
 
 async def test_while_an_apiserver_that_has_just_started_does_not_know_a_kind_no_pod_below_it_is_taken_for_its_own(
-    world, tmp_path, monkeypatch
+    world, tmp_path
 ):
-    monkeypatch.setattr(owner_kinds, "AGAIN_S", 0.1)
-    monkeypatch.setattr(owner_kinds, "APART_S", 0.01)
+    world.hasten(kinds=KindTimes(again_s=0.1, apart_s=0.01))
     crew = add_crew(world, size=2)
     unneeded = add(world, "deployments", "Deployment", "apps/v1", "web", annotations={"sunkpy.dev/partition": "high"})
     async with leading(world, tmp_path, families=KNOWN):
@@ -266,7 +264,7 @@ async def test_a_pod_whose_place_is_another_ones_who_was_set_apart_becomes_a_gan
         world.set_job(job, "RUNNING", nodes="n1", tasks={"set": True, "number": 1})
         await call("epilog", job, node=2)
         await world.until(lambda: len(world.submissions) == 2)
-        assert world.submissions[1]["comment"].endswith(f"/apart-{world.pod(on['node-2'])['metadata']['uid']}")
+        assert world.submissions[1]["comment"].endswith(f"/apart-{world.pod(on['node-2'])['metadata']['uid']} +whole")
         world.set_job(max(world.jobs), "RUNNING", nodes="n2", required_nodes="n2")
         world.add_pod("c", owner=crew)
         await world.until(lambda: len(world.submissions) == 3)
@@ -296,7 +294,7 @@ async def test_an_extra_whose_job_slurm_forgot_while_nobody_led_is_covered_and_n
         await world.until(lambda: len(world.submissions) == 3)
         uid = next(world.pod(name)["metadata"]["uid"] for name, node in world.bindings if node == "node-2")
         cover = world.submissions[2]
-        assert cover["comment"].endswith(f"/apart-{uid}")
+        assert cover["comment"].endswith(f"/extra-{uid} +whole")
         assert cover["required_nodes"] == ["n2"]
         world.set_job(max(world.jobs), "RUNNING", nodes="n2", required_nodes="n2")
         noted = lambda: [  # noqa: E731
@@ -334,10 +332,10 @@ async def test_a_pod_that_comes_while_somebody_asks_what_stands_above_it_is_foll
     pod = msgspec.convert(world.add_pod("a", owner=crew), Pod)
     async with answering(world.api.handle, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
         watches = OwnerWatches(
-            kube, reads=(CREW,), pods=Together([]), clock=time.monotonic, note_odd=lambda *_: None
+            kube, reads=(CREW,), pods=Together([]), clock=time.monotonic, on_unreadable=lambda *_: None
         )  # fmt: skip
         owners, changed = Owners(watches, KNOWN), []
-        owners.on_change = lambda uid, _: changed.append(uid)
+        owners.add_listener(lambda uid, _: changed.append(uid))
         running = asyncio.ensure_future(watches.run())
         asked = asyncio.ensure_future(owners.wait_for(pod, within_s=20))
         await world.until(lambda: world.api.watched >= {"crews"})
@@ -355,10 +353,10 @@ async def test_a_pod_that_comes_while_somebody_asks_what_stands_above_it_is_foll
 class Climbing:
     """What stands above pods, by watches of their own; the test says what time it is."""
 
-    def __init__(self, kube):
+    def __init__(self, kube, times):
         self.now = 0.0
         self.watches = OwnerWatches(
-            kube, reads=(CREW,), pods=Together([]), clock=lambda: self.now, note_odd=lambda *_: None
+            kube, reads=(CREW,), pods=Together([]), clock=lambda: self.now, on_unreadable=lambda *_: None, times=times
         )
         self.owners = Owners(self.watches, KNOWN)
 
@@ -375,7 +373,7 @@ class Climbing:
 @contextlib.asynccontextmanager
 async def climbing(world, folder):
     async with answering(world.api.handle, folder) as kubeconfig, await Kube.connect(kubeconfig) as kube:
-        climbing = Climbing(kube)
+        climbing = Climbing(kube, world.times)
         running = asyncio.ensure_future(climbing.watches.run())
         yield climbing
         assert not running.done()
@@ -384,9 +382,9 @@ async def climbing(world, folder):
 
 
 @pytest.fixture
-def often(monkeypatch):
+def often(world):
     """It is looked often whether kinds are needed."""
-    monkeypatch.setattr(kind_needs, "LOOK_EACH_S", 0.01)
+    world.hasten(kinds_dropped_each_s=0.01)
 
 
 @pytest.mark.usefixtures("often", "soon")
@@ -398,17 +396,17 @@ async def test_a_kind_that_no_pod_needs_for_a_while_is_not_watched_any_more_and_
         pod = world.add_pod("a", owner=crew)
         assert await above.find(world, pod) == [2]
         await world.until(lambda: world.api.watches_of("crews") == 1)
-        above.now += 10 * kind_needs.UNNEEDED_S
+        above.now += 10 * KIND_TIMES.unneeded_s
         await asyncio.sleep(0.1)
         assert world.api.watches_of("crews") == 1
         above.forget(pod)
         await asyncio.sleep(0.1)
-        above.now += 0.9 * kind_needs.UNNEEDED_S
+        above.now += 0.9 * KIND_TIMES.unneeded_s
         await asyncio.sleep(0.1)
         assert world.api.watches_of("crews") == 1
         copy = above.watches._watches[CREW].informer
         assert len(copy) == 1
-        above.now += 0.2 * kind_needs.UNNEEDED_S
+        above.now += 0.2 * KIND_TIMES.unneeded_s
         await world.until(lambda: not world.api.watches_of("crews"))
         assert len(copy) == 0
         link = Link(kind=CREW, namespace="default", name="band", uid=crew["metadata"]["uid"])
@@ -435,7 +433,7 @@ async def test_kinds_that_pods_invented_are_not_looked_for_when_the_pods_are_gon
         for name in ("p0", "p1", "p2"):
             assert await above.find(world, world.pod(name)) == []
             above.forget(world.pod(name))
-        above.now += 1.1 * kind_needs.UNNEEDED_S
+        above.now += 1.1 * KIND_TIMES.unneeded_s
         unknown = [
             Link(kind=Kind(group="ghosts.example.com", kind=f"Ghost{n}"), namespace="", name="") for n in (0, 1, 2)
         ]
@@ -454,7 +452,7 @@ async def test_a_kind_that_is_followed_for_itself_is_watched_though_no_pod_needs
         assert await above.find(world, pod) == [2]
         await world.until(lambda: world.api.watches_of("crews") == 1)
         above.forget(pod)
-        above.now += 10 * kind_needs.UNNEEDED_S
+        above.now += 10 * KIND_TIMES.unneeded_s
         await asyncio.sleep(0.1)
         assert world.api.watches_of("crews") == 1
 
@@ -469,16 +467,14 @@ async def test_a_kind_that_is_forgotten_at_any_moment_costs_no_other_pod_its_own
             above.owners.of(msgspec.convert(pod, Pod))
             await asyncio.sleep(0.003 * (number % 10))
             above.forget(pod)
-            above.now += 10 * kind_needs.UNNEEDED_S
+            above.now += 10 * KIND_TIMES.unneeded_s
             await asyncio.sleep(0.004 * (number % 7))
         assert await above.find(world, world.add_pod("last", owner=crew)) == [2]
 
 
 @pytest.mark.usefixtures("often", "soon")
-async def test_a_pod_of_a_kind_whose_watch_was_dropped_is_submitted_with_what_its_owner_says_now(
-    world, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(kind_needs, "UNNEEDED_S", 0.2)
+async def test_a_pod_of_a_kind_whose_watch_was_dropped_is_submitted_with_what_its_owner_says_now(world, tmp_path):
+    world.hasten(kinds=KindTimes(again_s=0.1, sure_after_s=0.05, apart_s=0.01, unneeded_s=0.2))
     crew = add_crew(world, size=1, annotations={"sunkpy.dev/qos": "first"})
     async with leading(world, tmp_path, families=KNOWN, suspend_owners=False):
         world.add_pod("a", owner=crew)

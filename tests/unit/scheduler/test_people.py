@@ -90,6 +90,21 @@ async def test_the_job_of_a_user_who_is_gone_is_ended_all_the_same(world, tmp_pa
         assert world.slurm.ended_by == [(job_id, "slurm")]
 
 
+async def test_a_job_under_the_id_of_a_pods_job_that_is_not_the_pods_is_not_ended_with_the_rights_of_slurm(
+    world, tmp_path
+):
+    async with leading(world, tmp_path, access=ANNS, poll_seconds=3600.0):
+        world.add_pod()
+        await world.until(lambda: world.submissions)
+        (job_id,) = world.jobs
+        world.slurm.unknown_users.add("ann")
+        world.set_job(job_id, "PENDING", comment="", admin_comment="", user_name="bob")
+        asked = world.slurm.asked.count(f"job {job_id}")
+        world.pod_is_gone()
+        await world.until(lambda: world.slurm.asked.count(f"job {job_id}") > asked)
+        assert (world.cancelled, world.slurm.ended_by) == ([], [])
+
+
 async def test_a_new_leader_finds_the_jobs_of_people_whatever_they_wrote_into_the_comments(world, tmp_path):
     pod = world.add_pod(node="node-1", running=True)
     job_id = world.add_job(pod, "RUNNING", user="ann", nodes="n1", comment="mine", admin_comment=comment_of(pod))
@@ -129,7 +144,7 @@ async def test_a_job_that_somebody_made_look_like_a_placeholder_is_none(world, t
 async def test_without_the_script_of_the_chart_no_job_of_a_person_gets_a_pod(
     world, tmp_path, monkeypatch, restart_policy
 ):
-    monkeypatch.setattr("sunkpy.scheduler.due_jobs._FIRST_REASON_S", 0.0)
+    monkeypatch.setattr("sunkpy.scheduler.jobs.due._FIRST_REASON_S", 0.0)
     world.slurm.seals, world.slurm.room = False, "n1"
     async with leading(world, tmp_path, access=ANNS):
         world.add_pod(restartPolicy=restart_policy)
@@ -141,7 +156,7 @@ async def test_without_the_script_of_the_chart_no_job_of_a_person_gets_a_pod(
 
 
 async def test_an_allocation_that_was_not_sealed_and_has_ended_keeps_nobody_from_the_next(world, tmp_path, monkeypatch):
-    monkeypatch.setattr("sunkpy.scheduler.entries._BACKOFF_FIRST_S", 0.01)
+    monkeypatch.setattr("sunkpy.scheduler.record._BACKOFF_FIRST_S", 0.01)
     world.slurm.seals, world.slurm.room = False, "n1"
     async with leading(world, tmp_path, access=ANNS):
         world.add_pod(restartPolicy="Always")

@@ -1,57 +1,32 @@
-"""Phases of pod groups, kept against a small apiserver; the rule is a made-up one."""
+"""Phases of pod groups, kept against a small apiserver."""
 
 import asyncio
 import contextlib
 
-import msgspec
 import pytest
 
+from sunkpy.core.gang.families import volcano
 from sunkpy.core.model.objects import Kind, Pod
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer, Together
-from sunkpy.scheduler.owner_watch import OwnerWatches
-from sunkpy.scheduler.pod_groups import PhaseRule, PodGroups
+from sunkpy.scheduler.owners.pod_groups import PodGroups
+from sunkpy.scheduler.owners.watch import OwnerWatches
 from tests.doubles.apiserver import Apiserver
 from tests.doubles.serving import answering
 from tests.unit.scheduler.world import reference
 
-GROUP = Kind(group="groups.example.com", kind="Group")
+GROUP = "scheduling.volcano.sh/v1beta1"
 CREW = Kind(group="example.com", kind="Crew")
-
-
-class Spec(msgspec.Struct, rename="camel"):
-    """Of a crew or of its group."""
-
-    scheduler_name: str = ""
-    least: int = 1
-
-
-class Status(msgspec.Struct):
-    """Of a group."""
-
-    phase: str = ""
-
-
-def phase_wanted(group, bound):
-    wanted = "Running" if bound >= group.spec_as(Spec).least else "Inqueue"
-    return wanted if wanted != group.status_as(Status).phase else None
-
-
-RULE = PhaseRule(
-    kind=GROUP,
-    annotation="example.com/group",
-    names_scheduler=lambda owner, schedulers: owner.spec_as(Spec).scheduler_name in schedulers,
-    phase_wanted=phase_wanted,
-)
 
 
 @contextlib.asynccontextmanager
 async def keeping(api, folder):
     async with answering(api.handle, folder) as kubeconfig, await Kube.connect(kubeconfig) as kube:
         pods = Together([Informer(kube, paths.ALL_PODS, Pod)])
-        watches = OwnerWatches(kube, reads=(GROUP, CREW), pods=pods, clock=lambda: 0.0, note_odd=lambda *_: None)
-        groups = PodGroups(kube, RULE, watches=watches, pods=pods, schedulers=("slurm",))
+        reads = (volcano.POD_GROUP, CREW)
+        watches = OwnerWatches(kube, reads=reads, pods=pods, clock=lambda: 0.0, on_unreadable=lambda *_: None)
+        groups = PodGroups(kube, watches=watches, pods=pods, schedulers=("slurm",))
         tasks = [asyncio.ensure_future(each.run()) for each in (pods.parts[0], watches, groups)]
         yield
         for task in tasks:
@@ -62,7 +37,7 @@ async def keeping(api, folder):
 @pytest.fixture
 def api():
     api = Apiserver()
-    api.define("groups.example.com/v1", "Group", "groups")
+    api.define(GROUP, "PodGroup", "podgroups")
     api.define("example.com/v1", "Crew", "crews")
     return api
 
@@ -71,12 +46,12 @@ def add_group(api, name, *, scheduler="slurm"):
     spec = {"schedulerName": scheduler}
     crew = {"apiVersion": "example.com/v1", "kind": "Crew", "metadata": {"name": name, "namespace": "d"}, "spec": spec}
     meta = {"name": name, "namespace": "d", "ownerReferences": [reference(api.put("crews", crew))]}
-    body = {"apiVersion": "groups.example.com/v1", "kind": "Group", "metadata": meta, "spec": {"least": 1}}
-    return api.put("groups", body)
+    body = {"apiVersion": GROUP, "kind": "PodGroup", "metadata": meta, "spec": {"minMember": 1}}
+    return api.put("podgroups", body)
 
 
 def phase(api, name):
-    return api.objects["groups", "d", name].get("status", {}).get("phase")
+    return api.objects["podgroups", "d", name].get("status", {}).get("phase")
 
 
 async def test_a_group_whose_pods_will_be_ours_is_let_through_and_runs_when_they_are_bound(api, tmp_path):
@@ -84,7 +59,7 @@ async def test_a_group_whose_pods_will_be_ours_is_let_through_and_runs_when_they
         add_group(api, "others", scheduler="volcano")
         add_group(api, "band")
         await api.until(lambda: phase(api, "band") == "Inqueue")
-        meta = {"name": "p", "namespace": "d", "annotations": {"example.com/group": "band"}}
+        meta = {"name": "p", "namespace": "d", "annotations": {volcano.GROUP_NAME: "band"}}
         api.put("pods", {"metadata": meta, "spec": {"schedulerName": "slurm"}})
         api.change("pods", "d", "p", {"spec": {"nodeName": "n1"}})
         await api.until(lambda: phase(api, "band") == "Running")
@@ -92,7 +67,7 @@ async def test_a_group_whose_pods_will_be_ours_is_let_through_and_runs_when_they
 
 
 async def test_a_group_whose_crd_has_no_status_subresource_gets_its_phase_as_well(api, tmp_path):
-    api.undivided.add("groups")
+    api.undivided.add("podgroups")
     async with keeping(api, tmp_path):
         add_group(api, "band")
         await api.until(lambda: phase(api, "band") == "Inqueue")
@@ -102,7 +77,7 @@ async def test_a_group_that_is_made_anew_begins_again(api, tmp_path):
     async with keeping(api, tmp_path):
         add_group(api, "band")
         await api.until(lambda: phase(api, "band") == "Inqueue")
-        api.remove("groups", "d", "band")
+        api.remove("podgroups", "d", "band")
         add_group(api, "band")
         assert phase(api, "band") is None
         await api.until(lambda: phase(api, "band") == "Inqueue")
@@ -111,7 +86,7 @@ async def test_a_group_that_is_made_anew_begins_again(api, tmp_path):
 async def test_a_group_that_nobody_owns_is_left_alone(api, tmp_path):
     async with keeping(api, tmp_path):
         meta = {"name": "alone", "namespace": "d"}
-        api.put("groups", {"apiVersion": "groups.example.com/v1", "kind": "Group", "metadata": meta})
+        api.put("podgroups", {"apiVersion": GROUP, "kind": "PodGroup", "metadata": meta})
         add_group(api, "band")
         await api.until(lambda: phase(api, "band") == "Inqueue")
         assert phase(api, "alone") is None

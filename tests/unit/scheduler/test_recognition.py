@@ -6,7 +6,6 @@ import pytest
 from sunkpy.core.gang.families import FAMILIES
 from sunkpy.core.gang.gang import Family, Gang, Role, by_seniority
 from sunkpy.core.gang.identity import GangId
-from sunkpy.scheduler import membership, owner_watch
 from tests.doubles.apiserver import DEEP
 from tests.unit.scheduler.test_owners import KNOWN, add, add_crew
 from tests.unit.scheduler.test_scheduler import hook_client
@@ -14,10 +13,9 @@ from tests.unit.scheduler.world import World, leading
 
 
 @pytest.fixture
-def world(monkeypatch):
-    monkeypatch.setattr(owner_watch, "PATIENCE_S", 0.05)
-    monkeypatch.setattr(membership, "TELL_AFTER_S", 0.05)
+def world():
     world = World()
+    world.hasten(owner_patience_s=0.05, unidentified_told_after_s=0.05)
     for number in (1, 2, 3):
         world.add_node(number)
     world.api.define("example.com/v1", "Crew", "crews")
@@ -119,7 +117,7 @@ async def test_a_pod_over_which_a_family_fails_waits_and_all_others_go_on(world,
         await world.until(lambda: names(world) == ["good"] and world.notes(reason) and world.notes("OddObject"))
         why = f"the scheduler cannot cope with it (ZeroDivisionError: {where}): please report this"
         assert world.notes(reason) == [f"not scheduled yet: {why}" if reason == "OwnerUnknown" else why]
-        assert world.notes("OddObject") == [f"it is left as it is: {why}"]
+        assert world.notes("OddObject") == [f"left alone: {why}"]
         world.add_pod("better")
         await world.until(lambda: names(world) == ["better", "good"])
         world.api.change("pods", "default", "odd", {"metadata": {"labels": {"example.com/fails": "no"}}})
@@ -140,7 +138,7 @@ async def test_a_pod_of_another_form_is_told_and_costs_no_other(world, tmp_path)
         world.add_pod("good")
         await world.until(lambda: names(world) == ["good"] and world.notes("OddObject"))
         assert world.notes("OddObject") == [
-            "it is left as it is: Expected `int | null`, got `str` - at `$.spec.activeDeadlineSeconds`"
+            "left alone: Expected `int | null`, got `str` - at `$.spec.activeDeadlineSeconds`"
         ]
         world.put("pods", msgspec.json.decode(msgspec.json.encode(odd)) | {"spec": {"schedulerName": "slurm"}})
         await world.until(lambda: names(world) == ["good", "odd"])

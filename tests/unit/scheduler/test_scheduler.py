@@ -8,7 +8,7 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.runtime.election import Identity
-from sunkpy.scheduler import hooks as hooks_module
+from sunkpy.scheduler.hooks import answers as hooks_module
 from tests.unit.scheduler.world import World, leading, serving, token_of_slurmd
 
 
@@ -52,8 +52,10 @@ async def test_a_pod_becomes_a_job_and_is_bound_when_the_prolog_calls(world, tmp
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         job_id = await bound_pod(world, call)
         assert world.bindings == [("web", "node-1")]
-        assert world.pod()["metadata"]["annotations"] == {
+        meta = world.pod()["metadata"]
+        assert meta["annotations"] == {
             names.ANNOTATION_JOB_ID: str(job_id),
+            names.ANNOTATION_GANG_ID: f"k8s:default/web:{meta['uid']}",
             names.ANNOTATION_PLACED_ON: "n1",
         }
         assert len(world.submissions) == 1

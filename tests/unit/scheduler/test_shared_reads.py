@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from sunkpy.core import names
-from sunkpy.scheduler.shared_reads import SharedReads
+from sunkpy.runtime.fresh_answer import FreshAnswers
 from sunkpy.slurm.errors import NotFound
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, connections, leading
@@ -20,8 +20,8 @@ async def test_whoever_asks_gets_an_answer_to_a_question_that_was_sent_afterward
     job_id = world.slurm.add_job("RUNNING", comment="", nodes="n1")
     world.slurm.unreadable = {job_id, NOBODYS}
     async with connections(world, tmp_path) as (_, slurm, _):
-        reads = SharedReads(slurm, clock=lambda: float(next(moments)))
-        asking = [asyncio.ensure_future(reads.job(id)) for id in (job_id, NOBODYS) for _ in range(NODES)]
+        reads = FreshAnswers(slurm.job, clock=lambda: float(next(moments)))
+        asking = [asyncio.ensure_future(reads.get(id)) for id in (job_id, NOBODYS) for _ in range(NODES)]
         await world.until(lambda: world.slurm.reading == 2)
         world.slurm.unreadable = set()
         world.set_job(job_id, "COMPLETING")
@@ -30,14 +30,14 @@ async def test_whoever_asks_gets_an_answer_to_a_question_that_was_sent_afterward
         assert all(isinstance(answer, NotFound) for answer in answers[NODES:])
         assert sorted(world.slurm.asked) == [f"job {job_id}"] * 2 + [f"job {NOBODYS}"] * 2
         with pytest.raises(NotFound):
-            await reads.job(NOBODYS)
+            await reads.get(NOBODYS)
         assert len(world.slurm.asked) == 5
 
 
 async def test_gates_of_all_nodes_of_a_gang_read_its_job_together_and_wait_for_their_own_pod_alone(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("sunkpy.scheduler.gate._LONG_POLL_S", 0.05)
+    monkeypatch.setattr("sunkpy.scheduler.hooks.gate.LONG_POLL_S", 0.05)
     world = World()
     for number in range(1, NODES + 1):
         world.add_node(number)

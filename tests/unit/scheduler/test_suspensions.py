@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from sunkpy.scheduler import execute, loop, suspensions
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
 
@@ -13,9 +12,9 @@ NOTE = "sunkpy.dev/suspended-by"
 
 
 @pytest.fixture
-def world(monkeypatch):
-    monkeypatch.setattr(suspensions, "_LOOK_AGAIN_S", 0.05)
+def world():
     world = World()
+    world.hasten(resume_again_s=0.05)
     world.add_node(1)
     world.api.define("batch/v1", "Job", "jobs")
     return world
@@ -57,9 +56,8 @@ async def test_the_owner_is_suspended_and_resumed_when_its_pods_are_gone(world, 
         assert note(world) is None
 
 
-async def test_pods_that_the_owner_does_not_take_back_are_evicted(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(execute, "EVICT_AGAIN_S", 0.2)
-    monkeypatch.setattr(loop, "_HAND_OVER_AGAIN_S", 0.1)
+async def test_pods_that_the_owner_does_not_take_back_are_evicted(world, tmp_path):
+    world.hasten(evict_again_s=0.2, hand_over_again_s=0.1)
     async with leading(world, tmp_path, suspend_owners=True) as server, hook_client(server) as call:
         job_id = await start(world, call)
         world.set_job(job_id, "PREEMPTED", "COMPLETING")

@@ -3,14 +3,14 @@
 import pytest
 
 from sunkpy.core import names
-from sunkpy.scheduler import job_notes
 from tests.unit.scheduler.world import NODESET_REFERENCE, World, leading
 
 
 @pytest.fixture
-def world(monkeypatch):
-    monkeypatch.setattr(job_notes, "NOTED_AFTER_S", 0.01)
-    return World()
+def world():
+    world = World()
+    world.hasten(noted_after_s=0.01)
+    return world
 
 
 def noted(world, name="web"):

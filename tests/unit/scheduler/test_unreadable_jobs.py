@@ -76,7 +76,7 @@ async def test_a_job_that_cannot_be_read_is_cancelled_when_its_pod_is_gone(world
     odd = add_bound(world, "web", 1)
     world.set_job(odd, "RUNNING", nodes=ODD)
     async with leading(world, tmp_path):
-        await world.until(lambda: world.term._ledger.is_whole)
+        await world.until(lambda: world.term._ledger.all_jobs_known)
         world.pod_is_gone()
         await world.until(lambda: odd in world.cancelled, within_s=5.0)
 

@@ -1,7 +1,8 @@
 """Pods that were deleted by force are remembered as long as their containers may run."""
 
 from sunkpy.core.model.objects import Meta, Pod, PodSpec
-from sunkpy.scheduler.vanished import TEARDOWN_S, Vanished
+from sunkpy.scheduler.pods.vanished import Vanished
+from sunkpy.scheduler.settings import TIMES
 
 
 def deleted_by_force(vanished, name, node):
@@ -17,7 +18,7 @@ def test_pods_on_nodes_that_nobody_asks_about_any_more_are_forgotten():
         deleted_by_force(vanished, f"web-{number}", f"node-{number}")
     assert len(vanished) == 4
     assert vanished.keeps("node-99") == "pod default/web-99 was deleted by force: its containers have 40 s to end"
-    assert vanished.left_s("node-97") == 30.0 + TEARDOWN_S - 20.0
+    assert vanished.left_s("node-97") == 30.0 + TIMES.teardown_s - 20.0
     assert (vanished.keeps("node-0"), vanished.left_s("node-0")) == (None, float("inf"))
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.gang.identity import GangId
-from sunkpy.scheduler import job_notes, occupancy, term
-from sunkpy.scheduler.alone import extra_id
+from sunkpy.scheduler.pods.solo_gangs import extra_id
 from tests.unit.core.gang.pods import make_pod
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading
@@ -127,10 +126,8 @@ LIVES = [ends, is_preempted, leaves_the_queue, bears_the_note_of_another, comes_
 
 
 @pytest.mark.parametrize("live", LIVES)
-async def test_of_pods_that_came_and_went_nothing_is_remembered(world, tmp_path, monkeypatch, live):
-    monkeypatch.setattr(job_notes, "NOTED_AFTER_S", 0.05)
-    monkeypatch.setattr(occupancy, "_EACH_S", 0.1)
-    monkeypatch.setattr(term, "_NODES_EACH_S", 0.1)
+async def test_of_pods_that_came_and_went_nothing_is_remembered(world, tmp_path, live):
+    world.hasten(noted_after_s=0.05, occupancy_each_s=0.1, nodes_each_s=0.1)
     async with leading(world, tmp_path, sweep_seconds=0.2) as server, hook_client(server) as call:
 
         async def live_and_be_forgotten(number):
@@ -160,8 +157,8 @@ async def test_whose_the_jobs_are_that_an_earlier_leader_noted_is_forgotten_with
         annotations = {names.ANNOTATION_JOB_ID: str(jobs[name])}
         world.put("pods", pod | {"metadata": pod["metadata"] | {"annotations": annotations}})
     async with leading(world, tmp_path, sweep_seconds=0.2) as server, hook_client(server) as call:
-        noted = world.term._adoption._noted
-        await world.until(lambda: world.term._ledger.is_whole)
+        noted = world.term._takeover._jobs
+        await world.until(lambda: world.term._ledger.all_jobs_known)
         assert len(noted.whose) == MANY
         for name in pods[1:]:
             world.pod_is_gone(name)
@@ -202,4 +199,4 @@ async def test_an_extra_that_was_gone_before_its_job_was_found_is_forgotten_with
         await world.until(lambda: set(world.cancelled) == set(jobs))
         world.jobs.clear()
         await world.until(lambda: not len(world.term._ledger))
-        await world.until(lambda: not world.term._members._alone._known, within_s=1.0)
+        await world.until(lambda: not world.term._members._solo._known, within_s=1.0)

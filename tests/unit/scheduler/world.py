@@ -16,9 +16,9 @@ from sunkpy.core.gang.families import FAMILIES
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import SlurmSettings
-from sunkpy.scheduler.hook_server import HookServer
+from sunkpy.scheduler.hooks.server import HookServer
 from sunkpy.scheduler.metrics import SchedulerMetrics
-from sunkpy.scheduler.settings import SchedulerSettings
+from sunkpy.scheduler.settings import TIMES, SchedulerSettings
 from sunkpy.scheduler.term import Term
 from sunkpy.slurm import Slurm
 from tests.doubles.apiserver import KUBELET, Apiserver, token_of
@@ -54,9 +54,14 @@ class World:
         self.changes = Changes()
         self.api = Apiserver(self.changes)
         self.slurm = Slurmrestd(self.changes)
+        self.times = TIMES
         self.term = None  # the latest
 
     # ------------------------------------------------------------ for tests
+
+    def hasten(self, **times):
+        """Have the next scheduler wait for other times."""
+        self.times = msgspec.structs.replace(self.times, **times)
 
     async def until(self, condition, *, within_s=20.0):
         """Wait until `condition()` is true."""
@@ -229,7 +234,9 @@ async def connections(world, tmp_path):
         slurm_settings = SlurmSettings(
             url=f"http://127.0.0.1:{slurm_port}", version="v0.0.42", user="k8s", jwt_key_file=str(tmp_path / "key")
         )
-        settings = SchedulerSettings(cluster="test", namespace="slurm", slurm=slurm_settings, access=(OPEN,))
+        settings = SchedulerSettings(
+            cluster="test", namespace="slurm", slurm=slurm_settings, access=(OPEN,), times=world.times
+        )
         slurm = Slurm.connect(slurm_settings)
         try:
             async with await Kube.connect(kubeconfig) as kube:
@@ -239,11 +246,11 @@ async def connections(world, tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def leading(world, tmp_path, *, poll_seconds=0.02, families=FAMILIES, phases=None, **changes):
+async def leading(world, tmp_path, *, poll_seconds=0.02, families=FAMILIES, **changes):
     """A scheduler that leads on the world, with changed settings; gives its hook server."""
     async with connections(world, tmp_path) as (kube, slurm, settings):
         settings = msgspec.structs.replace(settings, poll_seconds=poll_seconds, **changes)
-        async with term(world, kube, slurm, settings, families=families, phases=phases) as server:
+        async with term(world, kube, slurm, settings, families=families) as server:
             yield server
 
 
@@ -255,7 +262,7 @@ async def term(world, kube, slurm, settings, **parts):
     server = HookServer(port=0, metrics=metrics)
     parts |= {"kube": kube, "slurm": slurm, "settings": settings, "process": process, "metrics": metrics}
     world.term = Term(**{"families": FAMILIES} | parts)
-    task = asyncio.ensure_future(world.term.run(server))
+    task = asyncio.ensure_future(world.term.run(server.answer_by))
     try:
         await world.until(lambda: server.hooks is not None or task.done())
         if task.done():

@@ -27,7 +27,6 @@ NOBODY = "http://127.0.0.1:1"
 class Recording(msgspec.Struct):
     request: str
     status: int
-    content_type: str
     body: msgspec.Raw
 
     def to_answer(self) -> Answer:

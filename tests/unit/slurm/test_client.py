@@ -3,10 +3,12 @@ import json
 import msgspec
 import pytest
 
-from sunkpy.core.model.room import Room
+from sunkpy.core.model.capacity import Capacity
+from sunkpy.core.model.job_spec import JobSpec, Switches
 from sunkpy.core.model.states import JobId
-from sunkpy.slurm import JobSubmission, JobUpdate, NodesSnapshot, NotModified, errors, wire
+from sunkpy.slurm import NodesSnapshot, NotModified, errors, wire
 from sunkpy.slurm.connection import Answer
+from sunkpy.slurm.submission import batch_body
 from tests.unit.slurm.answers import NOBODY, SERVERS, Rest, answer, slurm_errors
 
 NODE = "gpu-000-002"
@@ -77,10 +79,10 @@ async def test_a_running_and_a_failed_job_are_read(rest: Rest, slurm: str, api: 
     rest.say(answer(slurm, api, "job-running"), answer(slurm, api, "job-failed"))
     slurm_client = rest.client(api)
     running = await slurm_client.job(JobId(1))
-    assert (running.tasks, running.layout) == (1, ((running.nodes, 1),))
-    assert running.room == {running.nodes: Room(cpus=1, memory_mib=100, gres={})}
+    assert (running.tasks, running.layout) == (1, ((running.nodes[0], 1),))
+    assert running.capacity == {running.nodes[0]: Capacity(cpus=1, memory_mib=100, gres={})}
     assert running.is_running
-    assert (running.user, running.comment, running.nodes) == ("k8s", "k8s:default/web-0:uid-1", NODE)
+    assert (running.user, running.comment, running.nodes) == ("k8s", "k8s:default/web-0:uid-1", (NODE,))
     failed = await slurm_client.job(JobId(1))
     assert failed.is_ended
     assert failed.exit_code == 1
@@ -91,7 +93,7 @@ async def test_an_array_is_one_entry_with_the_states_of_its_tasks(rest: Rest, sl
     rest.say(answer(slurm, api, "jobs-state"), answer(slurm, api, "submit"))
     slurm_client = rest.client(api)
     states = await slurm_client.jobs_state()
-    job_id = (await slurm_client.submit_job(JobSubmission(name="a", script="#!/bin/sh", comment="c"))).job_id
+    job_id = (await slurm_client.submit_job(JobSpec(name="a", script="#!/bin/sh", comment="c"))).job_id
     assert states[job_id] == {"RUNNING"}
     assert states[JobId(job_id + 1)] == {"PENDING"}
 
@@ -135,7 +137,7 @@ async def test_what_slurm_refuses_is_classified_by_number(rest, slurm, api, name
 )
 async def test_a_bad_job_says_what_to_change(rest, slurm, api, name, number, hint) -> None:
     rest.say(answer(slurm, api, name))
-    job = JobSubmission(name="web-0", script="#!/bin/sh", comment="c", partition="nope")
+    job = JobSpec(name="web-0", script="#!/bin/sh", comment="c", partition="nope")
     with pytest.raises(errors.Rejected, match=hint) as caught:
         await rest.client(api).submit_job(job)
     assert caught.value.error_number == number
@@ -154,7 +156,7 @@ async def test_a_bad_job_says_what_to_change(rest, slurm, api, name, number, hin
 async def test_what_slurm_refuses_a_person_is_said_with_their_name(rest, slurm, api, name, numbers, says) -> None:
     rest.say(answer(slurm, api, name))
     with pytest.raises(errors.Rejected, match=says) as caught:
-        await rest.client(api).submit_job(JobSubmission(name="web", script="#!/bin/sh", comment="c"), user="ann")
+        await rest.client(api).submit_job(JobSpec(name="web", script="#!/bin/sh", comment="c"), user="ann")
     assert caught.value.error_number in numbers
     assert "submit job web as ann" in str(caught.value)
 
@@ -171,13 +173,13 @@ async def test_a_sealed_job_of_a_person_is_read(rest: Rest, slurm: str, api: str
 async def test_what_an_owner_may_not_change_is_rejected(rest: Rest, slurm: str, api: str) -> None:
     rest.say(answer(slurm, api, "update-sealed"))
     with pytest.raises(errors.Rejected, match="denied"):
-        await rest.client(api).update_job(JobId(1), JobUpdate(comment="mine"), user="ann")
+        await rest.client(api).update_job(JobId(1), JobSpec(comment="mine"), ["comment"], user="ann")
 
 
 async def test_a_job_of_a_person_is_asked_for_with_their_token_and_the_seal(rest: Rest) -> None:
     rest.say(*(answer("26.05", "v0.0.45", name) for name in ("submit", "signal", "signal")))
     slurm = rest.client("v0.0.45")
-    await slurm.submit_job(JobSubmission(name="a", script="#!/bin/sh", comment="c"), user="ann")
+    await slurm.submit_job(JobSpec(name="a", script="#!/bin/sh", comment="c"), user="ann")
     await slurm.cancel_job(JobId(7), user="ann")
     await slurm.cancel_job(JobId(7))
     submit, theirs, own = rest.asked
@@ -189,7 +191,7 @@ async def test_a_job_of_a_person_is_asked_for_with_their_token_and_the_seal(rest
 
 async def test_the_processs_own_jobs_have_no_seal(rest: Rest) -> None:
     rest.say(answer("26.05", "v0.0.45", "submit"))
-    await rest.client("v0.0.45").submit_job(JobSubmission(name="a", script="#!/bin/sh", comment="c"))
+    await rest.client("v0.0.45").submit_job(JobSpec(name="a", script="#!/bin/sh", comment="c"))
     assert "extra" not in json.loads(rest.asked[0].content)["job"]
 
 
@@ -211,7 +213,7 @@ async def test_partitions_are_read_with_their_tier(rest: Rest, slurm: str, api: 
 async def test_a_submission_is_never_sent_twice(rest: Rest) -> None:
     rest.hang_up()
     with pytest.raises(errors.Unreachable):
-        await rest.client("v0.0.42").submit_job(JobSubmission(name="a", script="#!/bin/sh", comment="c"))
+        await rest.client("v0.0.42").submit_job(JobSpec(name="a", script="#!/bin/sh", comment="c"))
     assert len(rest.asked) == 1
 
 
@@ -227,14 +229,14 @@ async def test_a_submission_that_names_an_unknown_node_is_rejected_not_missing(r
     rest.say(slurm_errors(422, 2018))
     with pytest.raises(errors.Rejected, match="does not know"):
         await rest.client("v0.0.42").submit_job(
-            JobSubmission(name="a", script="#!/bin/sh", comment="c", excluded_nodes=("nope",))
+            JobSpec(name="a", script="#!/bin/sh", comment="c", excluded_nodes=("nope",))
         )
 
 
 @every_server
 async def test_an_allocation_is_granted_at_once_and_has_no_script(rest: Rest, slurm: str, api: str) -> None:
     rest.say(answer(slurm, api, "allocate"), answer(slurm, api, "job-allocation"))
-    granted = await rest.client(api).allocate_now(JobSubmission(name="web-0", script="#!/bin/sh", comment="c"))
+    granted = await rest.client(api).allocate_now(JobSpec(name="web-0", script="#!/bin/sh", comment="c"))
     assert granted is not None
     job = json.loads(rest.asked[-1].content)["job"]
     assert (job["immediate"], job["requeue"]) == (True, False)
@@ -242,23 +244,23 @@ async def test_an_allocation_is_granted_at_once_and_has_no_script(rest: Rest, sl
     seen = await rest.client(api).job(granted.job_id)
     assert (seen.id, seen.is_running, seen.is_batch) == (granted.job_id, True, False)
     assert seen.comment == "k8s:default/web-0:uid-1"
-    assert seen.room == {seen.nodes: Room(cpus=1, memory_mib=10, gres={})}
+    assert seen.capacity == {seen.nodes[0]: Capacity(cpus=1, memory_mib=10, gres={})}
 
 
 @every_server
 @pytest.mark.parametrize("name", ["allocate-busy", "allocate-not-first", "allocate-bad-partition"])
 async def test_what_cannot_start_at_once_is_left_to_the_queue(rest, slurm, api, name) -> None:
     rest.say(answer(slurm, api, name))
-    assert await rest.client(api).allocate_now(JobSubmission(name="web-0", script="", comment="c")) is None
+    assert await rest.client(api).allocate_now(JobSpec(name="web-0", script="", comment="c")) is None
 
 
 async def test_an_allocation_that_was_not_answered_may_be_there_and_is_not_asked_for_again(rest: Rest) -> None:
     rest.hang_up()
     with pytest.raises(errors.Unreachable):
-        await rest.client("v0.0.42").allocate_now(JobSubmission(name="a", script="", comment="c"))
+        await rest.client("v0.0.42").allocate_now(JobSpec(name="a", script="", comment="c"))
     assert len(rest.asked) == 1
     with pytest.raises(errors.Unreachable):
-        await rest.client("v0.0.42", url=NOBODY).allocate_now(JobSubmission(name="a", script="", comment="c"))
+        await rest.client("v0.0.42", url=NOBODY).allocate_now(JobSpec(name="a", script="", comment="c"))
 
 
 @every_server
@@ -268,7 +270,7 @@ async def test_a_batch_job_is_told_from_an_allocation(rest: Rest, slurm: str, ap
 
 
 def test_a_submission_names_only_what_was_asked_for() -> None:
-    job = JobSubmission(name="a", script="#!/bin/sh", comment="c", tres_per_node="gres/gpu:2").to_batch()["job"]
+    job = batch_body(JobSpec(name="a", script="#!/bin/sh", comment="c", gres_per_node="gres/gpu:2"))["job"]
     assert isinstance(job, dict)
     assert job["tres_per_node"] == "gres/gpu:2"
     assert job["requeue"] is False
@@ -276,8 +278,8 @@ def test_a_submission_names_only_what_was_asked_for() -> None:
 
 
 def test_tasks_may_share_nodes() -> None:
-    asked = JobSubmission(name="a", script="", comment="", tasks=5, maximum_nodes=5, memory_mib_per_cpu=64)
-    job = msgspec.structs.replace(asked, tres_per_task="gres/gpu:1").to_batch()["job"]
+    asked = JobSpec(name="a", script="", comment="", tasks=5, maximum_nodes=5, memory_mib_per_cpu=64)
+    job = batch_body(msgspec.structs.replace(asked, gres_per_task="gres/gpu:1"))["job"]
     assert isinstance(job, dict)
     assert (job["tasks"], job["minimum_nodes"], job["maximum_nodes"]) == (5, 1, 5)
     assert job["memory_per_cpu"] == {"set": True, "infinite": False, "number": 64}
@@ -286,7 +288,7 @@ def test_tasks_may_share_nodes() -> None:
 
 
 def test_switches_are_asked_for_with_the_time_to_wait_for_them() -> None:
-    job = JobSubmission(name="a", script="", comment="", switches=1, switches_wait_s=600, wckey="k").to_batch()["job"]
+    job = batch_body(JobSpec(name="a", script="", comment="", switches=Switches(count=1, wait_s=600), wckey="k"))["job"]
     assert isinstance(job, dict)
     assert job["required_switches"] == {"set": True, "infinite": False, "number": 1}
     assert (job["wait_for_switch"], job["wckey"]) == (600, "k")
@@ -306,6 +308,6 @@ def test_how_the_tasks_lie_is_read_in_the_order_of_the_job() -> None:
     job = msgspec.convert(body, wire.WireJob).to_core()
     assert job.layout == (("n11", 2), ("n13", 2), ("n12", 1))
     assert job.devices == {"n11": {"gpu": (0, 1)}, "n13": {"gpu": (0, 1)}, "n12": {"gpu": (0,)}}
-    assert [room.gres for room in job.room.values()] == [{"gpu": 2}, {"gpu": 2}, {"gpu": 1}]
+    assert [room.gres for room in job.capacity.values()] == [{"gpu": 2}, {"gpu": 2}, {"gpu": 1}]
     partly = msgspec.convert(body | {"gres_detail": ["gpu:2"]}, wire.WireJob).to_core()
-    assert [room.gres for room in partly.room.values()] == [None] * 3
+    assert [room.gres for room in partly.capacity.values()] == [None] * 3

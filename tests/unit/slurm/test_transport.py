@@ -4,8 +4,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 from prometheus_client import CollectorRegistry
 
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
-from sunkpy.slurm import JobSubmission, PrometheusRecorder, Slurm, errors
+from sunkpy.slurm import PrometheusRecorder, Slurm, errors
 from sunkpy.slurm.connection import Answer
 from sunkpy.slurm.request import Request
 from sunkpy.slurm.wire import Reply
@@ -127,7 +128,7 @@ async def test_every_request_is_counted_with_its_outcome(rest: Rest) -> None:
 
 Write = Callable[[Slurm], Awaitable[object]]
 WRITES: dict[str, Write] = {
-    "submit": lambda slurm: slurm.submit_job(JobSubmission(name="j", script="#!/bin/sh", comment="c")),
+    "submit": lambda slurm: slurm.submit_job(JobSpec(name="j", script="#!/bin/sh", comment="c")),
     "exclude": lambda slurm: slurm.exclude_nodes(JobId(1), ["n1"]),
     "signal": lambda slurm: slurm.signal_job(JobId(1), "USR1"),
     "cancel": lambda slurm: slurm.cancel_job(JobId(1)),
@@ -142,7 +143,7 @@ def leading(rest: Rest, left_s: float) -> Slurm:
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
 async def test_a_write_after_the_lease_is_not_sent_and_says_why(rest: Rest, write: Write) -> None:
-    with pytest.raises(errors.LeaseOver, match="the lease has run out"):
+    with pytest.raises(errors.LeaseOver, match="the lease has expired"):
         await write(leading(rest, 0.0))
     assert rest.asked == []
 

@@ -117,8 +117,8 @@ def test_a_name_that_is_not_known_yet_is_tried_again(tmp_path: Path, sshd: int):
 @pytest.mark.parametrize(
     ("server", "told"),
     [
-        ("", "nobody has a login pod of their own here"),
-        ("http://127.0.0.1:1", "nobody answers who could start it; that may be over soon\nmy-login: it did not come"),
+        ("", "personal login pods are not enabled here"),
+        ("http://127.0.0.1:1", "nothing answers that could start it; trying again\nmy-login: it did not start in time"),
     ],
 )
 def test_who_cannot_have_one_is_told_so(tmp_path: Path, server: str, told: str):
@@ -135,14 +135,14 @@ def test_who_has_none_is_told_so(tmp_path: Path):
 def test_a_pod_that_does_not_come_is_given_up(tmp_path: Path):
     with running(Logins([(202, "it waits for room: 0/3 nodes are available")])) as port:
         done = my_login(tmp_path, f"http://127.0.0.1:{port}", wait_s="1")
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "my-login: it did not come")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "my-login: it did not start in time")
 
 
 def test_in_the_pod_itself_it_says_so(tmp_path: Path):
     (tmp_path / "own-login").write_text("ann\n")
     env = {"PATH": "/usr/bin:/bin", "SUNKPY_OWN_LOGIN": str(tmp_path / "own-login")}
     done = subprocess.run([BIN / "my-login"], env=env, capture_output=True, text=True, check=False, timeout=30)
-    assert (done.returncode, done.stderr) == (1, "my-login: this is it\n")
+    assert (done.returncode, done.stderr) == (1, "my-login: you are in it\n")
 
 
 def restart(own_login: Path) -> subprocess.CompletedProcess[str]:
@@ -152,8 +152,8 @@ def restart(own_login: Path) -> subprocess.CompletedProcess[str]:
 
 def test_only_a_pod_of_ones_own_can_be_restarted(tmp_path: Path):
     done = restart(tmp_path / "own-login")
-    assert (done.returncode, done.stderr) == (1, "restart-login: this is no login pod of your own\n")
+    assert (done.returncode, done.stderr) == (1, "restart-login: this is not a login pod of your own\n")
     (tmp_path / "own-login").write_text("ann\n")
     done = restart(tmp_path / "own-login")
     assert done.stdout.startswith("This pod ends, and your sessions with it.")
-    assert (done.returncode, "nothing happened" in done.stderr) == (1, True)
+    assert (done.returncode, "was not restarted" in done.stderr) == (1, True)

@@ -115,7 +115,7 @@ def test_one_that_does_not_go_down_is_killed_with_all_that_it_started(services: 
     services.add("stubborn", "longrun", "trap '' TERM; sleep 300 & tell child $!; tell up; wait", down_s=1)
     process = services.start("sleep 0.5")
     services.hears("up")
-    assert "stubborn was killed, it was not down after 1 s" in ended(process)[1]
+    assert "stubborn was killed: it had not stopped after 1 s" in ended(process)[1]
     (child,) = (line.split()[1] for line in services.told if line.startswith("child"))
     assert wait_until(lambda: not Path(f"/proc/{child}/cmdline").exists() or _is_zombie(child), timeout_s=10)
 

@@ -18,7 +18,6 @@ from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import NodeCache, Slurm
 from sunkpy.slurm.errors import SlurmError
-from sunkpy.syncer import inquiry
 from sunkpy.syncer.execute import Executor
 from sunkpy.syncer.metrics import NodeCollector, SyncerMetrics
 from sunkpy.syncer.settings import SyncerSettings
@@ -56,7 +55,10 @@ class World:
         self.kube: Kube
         self.client: Slurm
         self.nodes: NodeCache
-        self.process = Process("syncer", settings())
+        self.settings = SyncerSettings(
+            cluster="c1", namespace="slurm", slurm=SlurmSettings(url="http://slurmrestd", jwt_key_file="jwt.key")
+        )
+        self.process = Process("syncer", self.settings)
         self.metrics = SyncerMetrics(self.process.registry)
 
     def add_pod(self, name: str = NAME, *, start_time: str | None = None, **annotations: str) -> None:
@@ -112,7 +114,7 @@ class World:
             kube=self.kube,
             slurm=self.client,
             nodes=self.nodes,
-            settings=settings(),
+            settings=self.settings,
             process=self.process,
             metrics=self.metrics,
         )
@@ -128,12 +130,6 @@ class World:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-
-
-def settings() -> SyncerSettings:
-    return SyncerSettings(
-        cluster="c1", namespace="slurm", slurm=SlurmSettings(url="http://slurmrestd", jwt_key_file="jwt.key")
-    )
 
 
 @pytest.fixture
@@ -260,8 +256,8 @@ async def test_a_roll_is_told_nothing_while_somebody_else_is_on_the_node(world: 
     assert world.slurm.asked.count(f"job {web}") == 1, "what was no stays so for a while"
 
 
-async def test_an_answer_about_jobs_that_does_not_come_holds_nothing_up(world: World, monkeypatch) -> None:
-    monkeypatch.setattr(inquiry, "ANSWERED_WITHIN_S", 0.2)
+async def test_an_answer_about_jobs_that_does_not_come_holds_nothing_up(world: World) -> None:
+    world.settings = msgspec.structs.replace(world.settings, service_check_seconds=0.2)
     web = world.slurm.add_job("RUNNING", **SERVICE)
     world.slurm.unreadable.add(web)
     world.add_pod(start_time=LONG_AGO, **{names.ANNOTATION_JOBS: str(web), names.ANNOTATION_PENDING_DELETION: ROLL})

@@ -38,8 +38,8 @@ from sunkpy.core.gang.families.belonging import top
 from sunkpy.core.gang.families.declaration import BadDeclaration, unsized
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, apart_unit, extra_unit
 from sunkpy.core.gang.identity import GangId, legible
-from sunkpy.core.gang.options import Problem
-from sunkpy.core.gang.places import explain_missing
+from sunkpy.core.gang.job.options import Problem
+from sunkpy.core.gang.seating.seating import explain_missing
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import OddOwner, Pod
 from sunkpy.core.model.quantity import BadQuantity
@@ -70,7 +70,7 @@ FAMILIES: Final[Families] = (
 )
 _FIRST: Final = FAMILIES.index(annotated.FAMILY) + 1
 
-_BEYOND: Final = "beyond its places"
+_BEYOND: Final = "beyond its seats"
 """Role of pods that run although their gang is declared smaller now."""
 
 
@@ -149,10 +149,10 @@ def _is_same(said: GangId, id: GangId) -> bool:
 
 
 def _check_shapes(gang: Gang) -> None:
-    """No apiserver has looked at the quantities in the templates of a custom resource.
+    """Check the quantities in templates of custom resources, because the apiserver does not.
 
     Raises:
-        BadQuantity: one of them is none.
+        BadQuantity: one of them is not a valid quantity.
     """
     for role in gang.roles:
         if role.shape is not None:

@@ -99,8 +99,8 @@ def _by_role(pods: Sequence[Pod], places: Mapping[str, int]) -> Mapping[str, lis
     for pod in pods:
         name = pod.annotations.get(names.ANNOTATION_GANG_ROLE, "").strip()
         if name not in found:
-            said = f"says {name[:40]!r}" if name else "says nothing"
-            text = f"pod {pod.name} {said}: write one of {', '.join(places)}"
+            said = f"the role {name[:40]!r}, which is not declared" if name else "no role"
+            text = f"pod {pod.name} has {said}: use one of {', '.join(places)}"
             raise BadDeclaration(text, annotation=names.ANNOTATION_GANG_ROLE)
         found[name].append(pod)
     return found

@@ -1,8 +1,8 @@
 """A gang of Armada: bare pods, one per Armada job, with `armadaproject.io/gangId` and `gangCardinality`.
 
 Gang ids are the user's and unique within an Armada queue. Armada leases all pods of a gang together and makes them one
-by one, each with a nodeSelector for the node that it has chosen (`sunkpy.core.gang.pins`). `gangNodeUniformityLabel`
-names a node label of which all of them must have the same value; Armada's nodes have.
+by one, each with a nodeSelector for the node that it has chosen (`sunkpy.core.gang.seating.named_nodes`).
+`gangNodeUniformityLabel` names a node label of which all of them must have the same value; Armada's nodes have.
 
 Source: armada internal/common/constants, internal/executor/util/kubernetes_object.go, docs/scheduling.md.
 """

@@ -94,9 +94,9 @@ def _action_on_disruption(spec: _Spec) -> str:
 
 
 def suspension(pod: Pod, owners: Owners, places: int) -> Suspension | None:
-    """The Job as something to suspend, where that takes the pods of this gang and no others, and nobody else decides.
+    """The Job, if to suspend it ends the pods of this gang and no others, and no other controller would resume it.
 
-    A CronJob does not mind; any other owner of a Job would undo it.
+    A CronJob does not resume its Jobs; any other owner of a Job may.
     """
     job = job_of(pod, owners)
     if job is None or job.spec_as(_Spec).parallelism > places:

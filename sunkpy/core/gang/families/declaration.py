@@ -16,8 +16,9 @@ import msgspec
 from sunkpy.core.gang.families.belonging import maker, nearest
 from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Owners, Role, Suspension, by_seniority, ranked
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.options import JobOptions, Problem, read_gang_options
+from sunkpy.core.gang.job.options import Problem, read_gang_options
 from sunkpy.core.gang.owners import controller_of
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import Condition, Kind, Owner, Pod, PodSpec, Wire
 
 T = TypeVar("T")
@@ -232,12 +233,12 @@ def make(gang: Gang, owners: Owners) -> Gang:
     return msgspec.structs.replace(gang, options=options, problems=(*gang.problems, *problems))
 
 
-def options_of(pods: Iterable[Pod], owners: Owners) -> tuple[JobOptions, tuple[Problem, ...]]:
+def options_of(pods: Iterable[Pod], owners: Owners) -> tuple[JobSpec, tuple[Problem, ...]]:
     """Options of a gang: of its pods, the oldest first, then of the owners."""
     return _options(sorted(current(pods), key=lambda pod: (pod.metadata.creation_timestamp, pod.name)), owners)
 
 
-def _options(pods: Iterable[Pod], owners: Owners) -> tuple[JobOptions, tuple[Problem, ...]]:
+def _options(pods: Iterable[Pod], owners: Owners) -> tuple[JobSpec, tuple[Problem, ...]]:
     return read_gang_options(((pod.name, pod.annotations) for pod in pods), [owner.annotations for owner in owners])
 
 

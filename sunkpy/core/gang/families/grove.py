@@ -33,7 +33,7 @@ from sunkpy.core.gang.families.belonging import made_by, named_id
 from sunkpy.core.gang.families.declaration import BadDeclaration
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Reference, Role, by_seniority
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.options import Problem
+from sunkpy.core.gang.job.options import Problem
 from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
 
 POD_CLIQUE_SET: Final = Kind(group="grove.io", kind="PodCliqueSet")

@@ -19,7 +19,7 @@ from sunkpy.core.gang.families.belonging import made_by, nearest
 from sunkpy.core.gang.families.declaration import BadDeclaration, ordinal
 from sunkpy.core.gang.gang import Family, Gang, Owners, Reference, Role
 from sunkpy.core.gang.identity import GangId, token
-from sunkpy.core.gang.options import Problem
+from sunkpy.core.gang.job.options import Problem
 from sunkpy.core.model.objects import Kind, Pod, Wire
 
 LWS: Final = Kind(group="leaderworkerset.x-k8s.io", kind="LeaderWorkerSet")

@@ -16,7 +16,7 @@ from sunkpy.core import names
 from sunkpy.core.gang.families.belonging import top
 from sunkpy.core.gang.gang import Family, Gang, Owners, solo
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.options import Problem, read_options
+from sunkpy.core.gang.job.options import Problem, read_options
 from sunkpy.core.model.objects import Pod
 
 BARE: Final = "nothing makes a bare pod again"

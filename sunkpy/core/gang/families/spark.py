@@ -32,7 +32,7 @@ from sunkpy.core.gang.families.belonging import nearest, reference_to
 from sunkpy.core.gang.families.declaration import BadDeclaration, Template, about, at_least, make, required
 from sunkpy.core.gang.gang import Family, Gang, Owners, Reference, Role, Suspension, by_seniority, solo
 from sunkpy.core.gang.identity import GangId, token
-from sunkpy.core.gang.options import read_options
+from sunkpy.core.gang.job.options import read_options
 from sunkpy.core.model import quantity
 from sunkpy.core.model.objects import Container, Kind, Pod, PodSpec, Resources, Wire
 

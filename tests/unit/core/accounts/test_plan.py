@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from sunkpy.core.accounts import Accounting, plan_accounts, tell_plan
+from sunkpy.core.accounts import Accounting, describe_plan, plan_accounts
 from sunkpy.core.accounts.changes import MakeAccount, MakeMembership, MakeQos
 from sunkpy.core.accounts.records import CLOSED, AccountRecord, AssociationRecord, Limits, QosRecord
 from tests.unit.core.accounts.build import EMPTY, settled, values
@@ -23,7 +23,7 @@ pods: {account: chem}
 
 
 def told(text: str, now: Accounting = EMPTY) -> list[str]:
-    return tell_plan(plan_accounts(values(text), now)).splitlines()
+    return describe_plan(plan_accounts(values(text), now)).splitlines()
 
 
 def test_each_change_is_possible_after_those_before_it():
@@ -84,8 +84,8 @@ def test_a_changed_value_is_the_only_change(old: str, new: str, says: str):
 def test_a_user_who_is_not_wanted_any_more_is_closed_once_and_opened_again():
     before = settled(values(VALUES))
     without = values(VALUES.replace("  bob:", "  ann:"))
-    lines = tell_plan(plan_accounts(without, before)).splitlines()
-    closed = "closed: nothing more can be submitted, what ran stays counted"
+    lines = describe_plan(plan_accounts(without, before)).splitlines()
+    closed = "closed: takes no more jobs and keeps its usage"
     assert [line for line in lines if "bob" in line] == [
         f"- user bob in account cells: {closed}",
         f"- user bob in account chem: {closed}",
@@ -114,7 +114,7 @@ def test_a_qos_that_is_not_wanted_any_more_takes_no_more_jobs():
 def test_the_last_qos_that_another_preempts_is_left_to_a_person():
     before = settled(values("qos: {x: {preempts: [normal]}}"))
     wanted = values("qos: {x: {priority: 3}}")
-    (line, change) = tell_plan(plan_accounts(wanted, before)).splitlines()
+    (line, change) = describe_plan(plan_accounts(wanted, before)).splitlines()
     assert line.startswith("! QoS x preempts normal still: Slurm's API cannot take the last one away. sacctmgr modify")
     assert change == "~ QoS x: priority 0 -> 3"
     assert plan_accounts(wanted, settled(wanted, before)).changes == ()
@@ -152,7 +152,7 @@ THEIRS = msgspec.structs.replace(
 def test_what_somebody_else_made_is_left_as_it_is_and_told_with_the_command_that_hands_it_over(text: str, says: str):
     wanted = values(text)
     plan = plan_accounts(wanted, THEIRS)
-    assert [line for line in tell_plan(plan).splitlines() if line.startswith(says)]
+    assert [line for line in describe_plan(plan).splitlines() if line.startswith(says)]
     after = settled(wanted, THEIRS)
     assert {key: after.associations[key] for key in THEIRS.associations} == THEIRS.associations
     assert (after.qos["x"], after.accounts["a"]) == (THEIRS.qos["x"], THEIRS.accounts["a"])
@@ -161,7 +161,7 @@ def test_what_somebody_else_made_is_left_as_it_is_and_told_with_the_command_that
 def test_the_default_account_of_a_user_whom_others_put_into_partitions_alone_is_left_as_it_is():
     now = msgspec.structs.replace(THEIRS, default_accounts={**THEIRS.default_accounts, "eve": "a"})
     wanted = values("accounts: {b: {}}\nusers: {eve: {accounts: {b: {}}}}")
-    told = [line for line in tell_plan(plan_accounts(wanted, now)).splitlines() if "default account" in line]
+    told = [line for line in describe_plan(plan_accounts(wanted, now)).splitlines() if "default account" in line]
     assert [line.partition(" was ")[0] for line in told] == ["! default account a of user eve"]
     assert settled(wanted, now).default_accounts["eve"] == "a"
 
@@ -170,7 +170,7 @@ def test_the_default_account_of_a_user_whom_others_put_into_partitions_alone_is_
 def test_what_is_closed_stays_closed_when_somebody_opens_the_qos_for_that(spoilt: QosRecord):
     closed = settled(values("{}"), settled(values("accounts: {a: {}}\nusers: {ann: {accounts: {a: {}}}}")))
     now = msgspec.structs.replace(closed, qos={**closed.qos, CLOSED: spoilt})
-    after, lines = settled(values("{}"), now), tell_plan(plan_accounts(values("{}"), now)).splitlines()
+    after, lines = settled(values("{}"), now), describe_plan(plan_accounts(values("{}"), now)).splitlines()
     if spoilt.is_ours:
         assert after == closed
     else:

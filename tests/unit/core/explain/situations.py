@@ -7,18 +7,19 @@ import msgspec
 from sunkpy.core.explain.explanation import Explanation
 from sunkpy.core.explain.facts import Facts
 from sunkpy.core.explain.gang import explain_gang
-from sunkpy.core.explain.outside import absent, foreign, unplaced
+from sunkpy.core.explain.no_gang import absent, foreign, unplaced
 from sunkpy.core.gang.access import Rule, restricted
 from sunkpy.core.gang.families import assemble, family_of, identify, plain_pod
 from sunkpy.core.gang.families.jobset import JOB_SET
 from sunkpy.core.gang.gang import Suspension, extra_unit
+from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.owners import Above, Absence, Link
-from sunkpy.core.gang.request import Policy
-from sunkpy.core.gang.view import GangView, JobView
+from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import Condition, PodSpec, SchedulingGate, Taint
 from sunkpy.core.placement.admission import Admission, Verdict
 from sunkpy.core.placement.eligibility import Candidate, eligible_nodes
 from tests.unit.core.gang.families import workload
+from tests.unit.core.gang.jobs import make_job
 from tests.unit.core.gang.pods import make_node, make_pod
 from tests.unit.core.gang.trio import WITH_BAND, band_labels
 
@@ -33,7 +34,7 @@ OWNER = {"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": "we
 
 
 def job(*state, id=7, **fields):
-    return JobView(id=id, state=frozenset(state), **fields)
+    return make_job(*state, id=id, **fields)
 
 
 def with_condition(pod, type_, status, reason, message):
@@ -51,7 +52,7 @@ def eligibility(pods, nodes=NODES):
 
 
 def explained(
-    pods, *jobs, owners=(), nodes=NODES, asked=None, families=WITH_BAND, rule=None, id=None, admissions=None, **view
+    pods, *jobs, owners=(), nodes=NODES, asked=None, families=WITH_BAND, rule=None, id=None, admissions=None, **snapshot
 ) -> Explanation:
     id = id or identify(pods[0], owners, families=families)
     gang = assemble(id, pods, owners, families=families)
@@ -68,7 +69,7 @@ def explained(
     }
     return explain_gang(
         Facts(
-            view=GangView(**(known | view)),
+            snapshot=Snapshot(**(known | snapshot)),
             policy=POLICY,
             family=family_of(pods[0], owners, families=families),
             asked=pods[0].name if asked is None else asked,
@@ -161,17 +162,21 @@ def _suspended_instead():
 def _not_read():
     pod = make_pod()
     id = identify(pod)
-    view = GangView(id=id, gang=assemble(id, [pod]))
+    snapshot = Snapshot(id=id, gang=assemble(id, [pod]))
     return explain_gang(
         Facts(
-            view=view, policy=POLICY, family=plain_pod.FAMILY, asked="web-1", unread=("nodes: you may not list them",)
+            snapshot=snapshot,
+            policy=POLICY,
+            family=plain_pod.FAMILY,
+            asked="web-1",
+            unread=("nodes: you may not list them",),
         )
     )
 
 
 def _gone():
-    view = GangView(id=identify(make_pod()), gang=None, jobs=(job("RUNNING", nodes=("n-a",)),))
-    return explain_gang(Facts(view=view, policy=POLICY, family=plain_pod.FAMILY, is_slurm_asked=True))
+    snapshot = Snapshot(id=identify(make_pod()), gang=None, jobs=(job("RUNNING", nodes=("n-a",)),))
+    return explain_gang(Facts(snapshot=snapshot, policy=POLICY, family=plain_pod.FAMILY, is_slurm_asked=True))
 
 
 def _owner_unknown(absence, unreadable=""):
@@ -200,11 +205,11 @@ def _in_the_docs():
     )
     id = identify(pods[0], [owner])
     queued = job("PENDING", id=812, reason="PartitionTimeLimit", tasks=2, excluded=tuple(sorted(fits.refused)))
-    view = GangView(id=id, gang=assemble(id, pods, [owner]), jobs=(queued,), eligibility=fits)
+    snapshot = Snapshot(id=id, gang=assemble(id, pods, [owner]), jobs=(queued,), eligibility=fits)
     states = {f"gpu-{number:03}": "IDLE" for number in range(1, 4)} | {"gpu-004": "MIXED+DRAIN"}
     return explain_gang(
         Facts(
-            view=view,
+            snapshot=snapshot,
             policy=POLICY,
             family=family_of(pods[0], [owner]),
             asked="solver-1",

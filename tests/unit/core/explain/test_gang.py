@@ -25,7 +25,7 @@ def test_each_file_stands_for_a_situation():
     assert {file.stem for file in GOLDEN.iterdir()} == set(SITUATIONS)
 
 
-def test_operations_shows_what_is_really_said():
-    page = (Path(__file__).resolve().parents[4] / "docs" / "operations.md").read_text()
+def test_troubleshooting_shows_what_is_really_said():
+    page = (Path(__file__).resolve().parents[4] / "docs" / "troubleshooting.md").read_text()
     shown = "".join(f"    {line}\n" if line else "\n" for line in (GOLDEN / "in-the-docs.txt").read_text().splitlines())
     assert shown in page

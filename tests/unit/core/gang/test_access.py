@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sunkpy.core.gang.access import Namespace, Rule, restricted, rule_for, unknown_namespace
-from sunkpy.core.gang.options import NEVER_USERS, JobOptions, is_user
+from sunkpy.core.gang.job.options import NEVER_USERS, is_user
+from sunkpy.core.model.job_spec import JobSpec
 from tests.unit.core.gang.pods import make_gang
 
 CHEMISTS = Rule(namespaces=("chem",), partitions=("low", "gpu"), accounts=("chem",), qos=("*",))
@@ -66,9 +67,9 @@ def test_of_several_partitions_each_must_be_allowed():
 def test_what_is_refused_is_not_kept_for_a_pod_that_has_a_node_gets_a_job_all_the_same():
     asked = {"user": "zoe", "partition": "low,high", "account": "physics", "qos": "urgent", "reservation": "night"}
     gang = ask(Rule(users=("ann",), accounts=("chem",)), **asked)
-    assert gang.options == JobOptions(user="ann", partition="low", account="chem")
+    assert gang.options == JobSpec(user="ann", partition="low", account="chem")
     assert len(gang.problems) == 5
-    assert unknown_namespace(make_gang(annotations={"sunkpy.dev/user": "zoe"})).options == JobOptions()
+    assert unknown_namespace(make_gang(annotations={"sunkpy.dev/user": "zoe"})).options == JobSpec()
     assert ask(Rule(users=("root",))).options.user == ""
 
 

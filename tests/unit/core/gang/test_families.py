@@ -13,21 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sunkpy.core.gang import families
-from sunkpy.core.gang.actions import Bind, Cancel, Evict, Finish, Report, SetApart, Submit
+from sunkpy.core.gang.actions import Bind, Cancel, Evict, Finish, MakeSolo, Report, Submit
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import FAMILIES, assemble, assemble_beside, family_of, identify
 from sunkpy.core.gang.gang import Family, Member, Role
-from sunkpy.core.gang.hooks import epilog_waits_for, gate_waits_for, prolog_waits_for, prologs_wait_for
+from sunkpy.core.gang.hooks import epilog_waits_for, gate_waits_for, prologs_wait_for
 from sunkpy.core.gang.identity import GangId, parse_comment
+from sunkpy.core.gang.job.options import Problem
+from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.limits import within_limits
-from sunkpy.core.gang.options import Problem
-from sunkpy.core.gang.places import explain_missing
-from sunkpy.core.gang.request import Policy
-from sunkpy.core.gang.view import GangView, JobView
+from sunkpy.core.gang.seating.seating import explain_missing
+from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import OddOwner, Owner, OwnerReference, Pod, SchedulingGroup, WorkloadReference
 from sunkpy.core.placement.eligibility import Eligibility
 from sunkpy.kube.decoding import Decoder, Unreadable
 from tests.unit.core.gang.families.ensembles import ALONE_OR_ABOVE, ENSEMBLES
+from tests.unit.core.gang.jobs import change_job, make_job
 from tests.unit.core.gang.pods import make_pod
 from tests.unit.core.gang.trio import WITH_BAND, WITH_TRIO, band_labels, labels
 
@@ -56,10 +57,10 @@ def trio(**pod):
     return [member("worker", 2, **pod), member("leader", 1, **pod), member("worker", 1, **pod)]
 
 
-def view(pods, *jobs, placed=None, **fields):
+def snapshot(pods, *jobs, placed=None, **fields):
     id = identify(pods[0], families=WITH_TRIO)
     gang = assemble(id, pods, families=WITH_TRIO)
-    return GangView(id=id, gang=gang, jobs=jobs, placed=placed or {}, eligibility=FITS, **fields)
+    return Snapshot(id=id, gang=gang, jobs=jobs, placed=placed or {}, eligibility=FITS, **fields)
 
 
 def bound(**pod):
@@ -198,44 +199,44 @@ def test_no_owner_of_whatever_form_breaks_a_family(name, data):
     assert parse_comment(id.comment()) == id
     assert {pod.uid for pod in gang.members} <= {pod.uid for pod in pods}
     assert gang.refused if not gang.is_sized or isinstance(odd, OddOwner) else gang.places >= 0
-    actions = decide_gang(GangView(id=id, gang=gang, eligibility=FITS), POLICY)
+    actions = decide_gang(Snapshot(id=id, gang=gang, eligibility=FITS), POLICY)
     assert not gang.refused or not any(isinstance(action, Submit) for action in actions)
 
 
 def test_members_stand_in_rank_order():
-    assert [pod.name for pod in view(trio()).pods] == ["leader-1", "worker-1", "worker-2"]
+    assert [pod.name for pod in snapshot(trio()).pods] == ["leader-1", "worker-1", "worker-2"]
 
 
 def test_nothing_is_submitted_before_all_are_there():
-    actions = decide_gang(view(trio()[:2]), POLICY)
+    actions = decide_gang(snapshot(trio()[:2]), POLICY)
     assert [(type(a), a.message, a.is_problem) for a in actions] == [
         (Report, "waits for 1 of 3 pods (worker 1 of 2)", False)
     ] * 2
-    (submit,) = decide_gang(view(trio()), POLICY)
+    (submit,) = decide_gang(snapshot(trio()), POLICY)
     assert isinstance(submit, Submit)
-    assert (submit.request.minimum_nodes, submit.request.comment) == (3, "k8s:default/band:uid-of-band")
+    assert (submit.request.minimum_nodes, submit.request.comment) == (3, "k8s:default/band:uid-of-band +whole")
     assert len(submit.pods) == 3
 
 
 def test_nobody_is_bound_before_the_job_has_all_its_nodes():
-    begun = JobView(id=7, state=frozenset({"RUNNING", "CONFIGURING"}), prologs=frozenset({"n1", "n2"}))
-    assert decide_gang(view(trio(), begun), POLICY) == []
-    started = JobView(id=7, state=frozenset({"RUNNING"}), prologs=frozenset(ALL_NODES))
-    (bind,) = decide_gang(view(trio(), started), POLICY)
+    begun = make_job("RUNNING", "CONFIGURING", prologs=frozenset({"n1", "n2"}))
+    assert decide_gang(snapshot(trio(), begun), POLICY) == []
+    started = make_job("RUNNING", prologs=frozenset(ALL_NODES))
+    (bind,) = decide_gang(snapshot(trio(), started), POLICY)
     placed = {binding.pod.name: (binding.slurm_node, binding.place) for binding in bind.bindings}
     assert placed == {"leader-1": ("n1", "leader/0"), "worker-1": ("n2", "worker/0"), "worker-2": ("n3", "worker/1")}
 
 
 def test_rank_goes_along_the_nodes_in_the_order_of_the_job():
-    started = JobView(id=7, state=frozenset({"RUNNING"}), nodes=("n3", "n1", "n2"), prologs=frozenset(ALL_NODES))
-    (bind,) = decide_gang(view(trio(), started), POLICY)
+    started = make_job("RUNNING", nodes=("n3", "n1", "n2"), prologs=frozenset(ALL_NODES))
+    (bind,) = decide_gang(snapshot(trio(), started), POLICY)
     assert [binding.slurm_node for binding in bind.bindings] == ["n3", "n1", "n2"]
 
 
 def test_a_gang_that_was_bound_in_part_gets_its_other_nodes():
     pods = [member("leader", 1, node="k"), member("worker", 1), member("worker", 2, node="k")]
-    running = JobView(id=7, state=frozenset({"RUNNING"}), prologs=frozenset(ALL_NODES))
-    seen = view(pods, running, placed={"leader-1": "n2", "worker-2": "n1"}, bound_to=7)
+    running = make_job("RUNNING", prologs=frozenset(ALL_NODES))
+    seen = snapshot(pods, running, placed={"leader-1": "n2", "worker-2": "n1"}, bound_to=7)
     (bind,) = decide_gang(seen, POLICY)
     assert isinstance(bind, Bind)
     (binding,) = bind.bindings
@@ -243,12 +244,12 @@ def test_a_gang_that_was_bound_in_part_gets_its_other_nodes():
 
 
 def test_a_prolog_waits_for_the_members_that_go_to_its_node():
-    started = JobView(id=7, state=frozenset({"RUNNING"}), nodes=ALL_NODES, prologs=frozenset(ALL_NODES))
+    started = make_job("RUNNING", nodes=ALL_NODES, prologs=frozenset(ALL_NODES))
     pods, placed = bound()
-    seen = view([*pods[:2], member("worker", 1)], started, placed=placed, bound_to=7)
-    assert prolog_waits_for(seen, 7, "n2") == "pod default/worker-1 is not bound yet"
-    assert prolog_waits_for(seen, 7, "n1") is None
-    assert prolog_waits_for(view(pods, started, placed=placed, bound_to=7), 7, "n2") is None
+    seen = snapshot([*pods[:2], member("worker", 1)], started, placed=placed, bound_to=7)
+    assert prologs_wait_for(seen, 7).at("n2") == "pod default/worker-1 is not bound yet"
+    assert prologs_wait_for(seen, 7).at("n1") is None
+    assert prologs_wait_for(snapshot(pods, started, placed=placed, bound_to=7), 7).at("n2") is None
 
 
 def many(size, **pod):
@@ -257,10 +258,10 @@ def many(size, **pod):
     pods = [make_pod(f"p-{number}", uid=f"p-{number}", annotations=notes, **pod) for number in range(size)]
     nodes = tuple(f"n{number}" for number in range(size))
     layout = tuple((node, 1) for node in nodes)
-    runs = JobView(id=7, state=frozenset({"RUNNING"}), nodes=nodes, tasks=size, layout=layout)
+    runs = make_job("RUNNING", nodes=nodes, tasks=size, layout=layout)
     placed = {pod.uid: node for pod, node in zip(pods, nodes, strict=True) if pod.spec.node_name}
     id = identify(pods[0])
-    return GangView(id=id, gang=assemble(id, pods), jobs=(runs,), placed=placed, bound_to=7 if placed else None)
+    return Snapshot(id=id, gang=assemble(id, pods), jobs=(runs,), placed=placed, bound_to=7 if placed else None)
 
 
 def steps_of(work):
@@ -295,12 +296,12 @@ def test_twice_as_large_a_gang_takes_about_twice_as_long(work, bound):
 
 def test_a_gang_goes_as_one_and_each_epilog_waits_for_its_own_node():
     pods, placed = bound(running=True)
-    preempted = JobView(id=7, state=frozenset({"PREEMPTED", "COMPLETING"}))
-    seen = view(pods, preempted, placed=placed, bound_to=7)
+    preempted = make_job("PREEMPTED", "COMPLETING")
+    seen = snapshot(pods, preempted, placed=placed, bound_to=7)
     actions = decide_gang(seen, POLICY)
     assert [type(action) for action in actions] == [Evict, Evict, Evict]
     assert epilog_waits_for(seen, 7, "n1") == "pod default/leader-1 is not gone yet"
-    without_leader = view([pod for pod in pods if pod.name != "leader-1"], preempted, placed=placed, bound_to=7)
+    without_leader = snapshot([pod for pod in pods if pod.name != "leader-1"], preempted, placed=placed, bound_to=7)
     assert epilog_waits_for(without_leader, 7, "n1") is None
     assert epilog_waits_for(without_leader, 7, "n3") == "pod default/worker-2 is not gone yet"
 
@@ -309,10 +310,10 @@ def test_a_gang_goes_as_one_and_each_epilog_waits_for_its_own_node():
 def test_the_job_ends_with_the_exit_code_of_all(phases, exit_code):
     names = (("leader", 1), ("worker", 1), ("worker", 2))
     pods = [member(*name, node="k", phase=phase) for name, phase in zip(names, phases, strict=True)]
-    running = JobView(id=7, state=frozenset({"RUNNING"}))
-    assert decide_gang(view(pods, running, bound_to=7), POLICY) == [Finish(job=7, exit_code=exit_code)]
+    running = make_job("RUNNING")
+    assert decide_gang(snapshot(pods, running, bound_to=7), POLICY) == [Finish(job=7, exit_code=exit_code)]
     still = [*pods[:2], member("worker", 2, node="k", phase="Running", running=True)]
-    assert decide_gang(view(still, running, bound_to=7), POLICY) == []
+    assert decide_gang(snapshot(still, running, bound_to=7), POLICY) == []
 
 
 # --------------------------------------------------------------------- what becomes of places without pods
@@ -330,10 +331,10 @@ def _band_meta(pod, role, index):
 
 
 def band_view(gang, *jobs, **fields):
-    return GangView(id=gang.id, gang=gang, jobs=jobs, eligibility=FITS, **fields)
+    return Snapshot(id=gang.id, gang=gang, jobs=jobs, eligibility=FITS, **fields)
 
 
-RUNS = JobView(id=7, state=frozenset({"RUNNING"}), nodes=("n1", "n2"), tasks=3, layout=(("n1", 2), ("n2", 1)))
+RUNS = make_job("RUNNING", nodes=("n1", "n2"), tasks=3, layout=(("n1", 2), ("n2", 1)))
 
 
 @pytest.mark.parametrize(("idle_s", "expected"), [(0.0, []), (119.0, []), (120.0, [Finish(job=7, exit_code=0)])])
@@ -352,9 +353,9 @@ def test_a_pod_that_comes_while_the_job_is_kept_has_its_place():
 def test_a_pod_that_comes_when_the_job_was_told_to_end_waits_for_the_next():
     over, late = make_pod(node="k1", phase="Succeeded"), make_pod("late", uid="late")
     gang, _ = band(("leader", 0, over), ("worker", 1, late))
-    told = msgspec.structs.replace(RUNS, told_s_ago=1.0)
+    told = change_job(RUNS, told_s_ago=1.0)
     assert decide_gang(band_view(gang, told, bound_to=7), POLICY) == []
-    deaf = msgspec.structs.replace(RUNS, told_s_ago=16.0)
+    deaf = change_job(RUNS, told_s_ago=16.0)
     assert decide_gang(band_view(gang, deaf, bound_to=7), POLICY) == [
         Cancel(job=7, why="the placeholder did not end when it was told")
     ]
@@ -370,11 +371,11 @@ def test_nodes_are_not_held_for_ever_for_pods_that_do_not_come(idle_s, kind):
 
 def test_a_gang_that_was_declared_anew_while_it_queued_is_submitted_anew():
     gang, _ = band(("leader", 0, make_pod()))
-    queued = JobView(id=7, state=frozenset({"PENDING"}), tasks=5)
+    queued = make_job("PENDING", tasks=5)
     assert decide_gang(band_view(gang, queued), POLICY) == [
         Cancel(job=7, why="its owner wants 3 pods now, and the job has 5 slots")
     ]
-    assert decide_gang(band_view(gang, msgspec.structs.replace(queued, tasks=3)), POLICY) == []
+    assert decide_gang(band_view(gang, change_job(queued, tasks=3)), POLICY) == []
 
 
 def test_what_slurm_cannot_give_is_said_on_every_pod_and_nothing_is_submitted():
@@ -394,7 +395,7 @@ def unsized(*pods):
 
 
 def test_the_job_of_a_gang_whose_size_cannot_be_told_waits_on_in_the_queue():
-    queued = JobView(id=7, state=frozenset({"PENDING"}), tasks=3, reason="Priority")
+    queued = make_job("PENDING", tasks=3, reason="Priority")
     gang = unsized(("leader", 0, make_pod()))
     (report,) = decide_gang(band_view(gang, queued), POLICY)
     assert (report.message, report.is_problem) == ("Band default/band cannot be read", True)
@@ -409,7 +410,7 @@ def test_nobody_is_bound_while_it_cannot_be_told_who_belongs_where(idle_s, kind)
 
 
 def test_the_nodes_that_a_job_may_have_stay_as_they_are_while_it_cannot_be_told_what_keeps_the_gang_together():
-    queued = JobView(id=7, state=frozenset({"PENDING"}), tasks=3, excluded=("n2", "n3"))
+    queued = make_job("PENDING", tasks=3, excluded=("n2", "n3"))
     gang = unsized(("leader", 0, make_pod()))
     assert {type(action) for action in decide_gang(band_view(gang, queued), POLICY)} == {Report}
 
@@ -451,7 +452,7 @@ def test_when_all_members_of_a_lost_job_stay_the_cover_holds_what_is_most_on_any
     pods = [("leader", 0), ("worker", 0), ("worker", 1)]
     gang, _ = band(*((r, i, make_pod(f"{r}{i}", uid=f"{r}{i}", node="k", running=True)) for r, i in pods))
     placed = {"leader0": "n1", "worker0": "n1", "worker1": "n2"}
-    lost = msgspec.structs.replace(RUNS, missing=2)
+    lost = change_job(RUNS, missing=2)
     warn, submit = decide_gang(band_view(gang, lost, placed=placed, bound_to=7), POLICY)
     assert warn.note.endswith("a new job is submitted for n1, n2")
     request = submit.request
@@ -471,30 +472,30 @@ def test_a_cover_that_waits_for_a_node_without_pods_makes_room_for_another():
     made = ((r, i, make_pod(f"{r}{i}", uid=f"{r}{i}", node="k", running=True, deleting=going)) for r, i, going in pods)
     gang, _ = band(*made)
     placed = {"leader0": "n1", "worker0": "n2", "worker1": "n3"}
-    lost = msgspec.structs.replace(RUNS, missing=2)
+    lost = change_job(RUNS, missing=2)
     seen = band_view(gang, lost, placed=placed, bound_to=7)
     assert decide_gang(seen, POLICY)[1].request.required_nodes == ("n1", "n2")
-    cover = JobView(id=8, state=frozenset({"PENDING"}), tasks=3, required=("n1", "n2", "n3"))
+    cover = make_job("PENDING", id=8, tasks=3, required=("n1", "n2", "n3"))
     (cancel,) = decide_gang(msgspec.structs.replace(seen, jobs=(lost, cover)), POLICY)
     assert (cancel.job, cancel.why) == (8, "it waits for a node on which no pod of the gang is any more")
 
 
 def test_a_job_of_another_shape_than_the_gang_has_now_starts_nothing():
     gang, _ = band(("leader", 0, make_pod()))
-    cover = msgspec.structs.replace(RUNS, tasks=2, layout=(("n1", 1), ("n2", 1)))
+    cover = change_job(RUNS, tasks=2, layout=(("n1", 1), ("n2", 1)))
     (cancel,) = decide_gang(band_view(gang, cover), POLICY)
     assert (cancel.job, cancel.why) == (7, "its owner wants 3 pods now, and the job has 2 slots")
 
 
-COVER = JobView(id=8, state=frozenset({"RUNNING"}), nodes=("n1",), tasks=1, layout=(("n1", 1),), required=("n1",))
+COVER = make_job("RUNNING", id=8, nodes=("n1",), tasks=1, layout=(("n1", 1),), required=("n1",))
 
 
 def test_a_member_for_which_a_cover_has_no_room_is_set_apart_and_those_that_run_stay():
     gang, (_, late) = band(
         ("leader", 0, make_pod(node="k1", running=True)), ("worker", 1, make_pod("late", uid="late"))
     )
-    assert decide_gang(band_view(gang, COVER, placed={"uid-1": "n1"}, bound_to=8), POLICY) == [SetApart(pod=late)]
-    unread = msgspec.structs.replace(COVER, tasks=0)
+    assert decide_gang(band_view(gang, COVER, placed={"uid-1": "n1"}, bound_to=8), POLICY) == [MakeSolo(pod=late)]
+    unread = change_job(COVER, tasks=0)
     (told,) = decide_gang(band_view(gang, unread, placed={"uid-1": "n1"}, bound_to=8), POLICY)
     assert isinstance(told, Report)
 
@@ -502,13 +503,13 @@ def test_a_member_for_which_a_cover_has_no_room_is_set_apart_and_those_that_run_
 @pytest.mark.parametrize("leaves", [False, True])
 def test_a_member_for_which_the_job_has_no_slot_since_its_owner_wants_more_is_set_apart(leaves):
     """Or since the job was made smaller; while a pod is leaving, its place may be the one."""
-    fewer = msgspec.structs.replace(RUNS, tasks=2, layout=(("n1", 1), ("n2", 1)))
+    fewer = change_job(RUNS, tasks=2, layout=(("n1", 1), ("n2", 1)))
     runs = make_pod(node="k1", running=True)
     other = make_pod("other", uid="other", node="k2", running=True, deleting=leaves)
     late = make_pod("late", uid="late")
     gang, (_, _, late) = band(("leader", 0, runs), ("worker", 0, other), ("worker", 1, late), one_per_node=True)
     actions = decide_gang(band_view(gang, fewer, placed={"uid-1": "n1", "other": "n2"}, bound_to=7), POLICY)
-    assert [type(action) for action in actions] == ([Report] if leaves else [SetApart])
+    assert [type(action) for action in actions] == ([Report] if leaves else [MakeSolo])
     assert actions[0].pod == late
 
 
@@ -516,7 +517,7 @@ def test_a_member_for_which_the_job_has_no_slot_since_its_owner_wants_more_is_se
 def test_a_cover_whose_pods_have_ended_is_not_for_those_that_come(phase):
     late = make_pod("late", uid="late")
     gang, _ = band(("leader", 0, make_pod(node="k1", phase=phase)), ("worker", 1, late))
-    cancel = Cancel(job=8, why="the pods that it covered have ended, and it has no room for others")
+    cancel = Cancel(job=8, why="the pods that it was made for have ended, and it has no slots for others")
     assert decide_gang(band_view(gang, COVER, bound_to=8), POLICY) == [cancel]
     assert decide_gang(band_view(gang, COVER), POLICY) == [cancel]
 
@@ -528,12 +529,12 @@ def test_a_cover_whose_pods_have_ended_is_not_for_those_that_come(phase):
 def test_a_pod_on_a_node_that_the_job_does_not_have_is_set_apart(node, state, is_stray):
     other = make_pod("stray", uid="stray", node="k", running=True)
     pods = ("leader", 0, make_pod(node="k1", running=True)), ("worker", 1, other)
-    job = msgspec.structs.replace(RUNS, state=frozenset({"RUNNING", state}))
+    job = change_job(RUNS, state=frozenset({"RUNNING", state}))
     gang, (_, stray) = band(*pods)
     # Also while nobody can tell how large the gang is: no pod may run on a node that no job holds.
     for each in (gang, unsized(*pods), unsized(pods[1])):
         seen = band_view(each, job, placed={"uid-1": "n1", "stray": node}, bound_to=7)
-        assert decide_gang(seen, POLICY) == ([SetApart(pod=stray)] if is_stray else [])
+        assert decide_gang(seen, POLICY) == ([MakeSolo(pod=stray)] if is_stray else [])
 
 
 @pytest.mark.parametrize("bound_to", [8, None])

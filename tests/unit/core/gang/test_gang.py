@@ -11,17 +11,18 @@ from sunkpy.core.gang.actions import Evict, Report
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, identify, speaks_for
 from sunkpy.core.gang.identity import GangId, gang_of, is_anothers, legible, parse_comment
-from sunkpy.core.gang.request import Policy
-from sunkpy.core.gang.view import GangView, JobView
+from sunkpy.core.gang.job.request import Policy
+from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model import quantity
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.families.workload import owner, pod
+from tests.unit.core.gang.jobs import change_job, make_job
 
 POLICY = Policy(gpu_resources={})
 FITS = Eligibility(eligible=("n1", "n2", "n3"))
-RUNS = JobView(id=1, state=frozenset({"RUNNING"}), nodes=("n1", "n2", "n3"), tasks=3)
+RUNS = make_job("RUNNING", id=1, nodes=("n1", "n2", "n3"), tasks=3)
 GROUP = "scheduling.x-k8s.io/pod-group"
 
 
@@ -123,8 +124,8 @@ def test_a_number_is_another_jobs_when_nothing_that_the_job_says_leads_to_the_ga
 def test_a_place_that_anybody_wrote_is_no_place(place):
     pods = [member(1, node="k1", annotations={"sunkpy.dev/place": f"pod/{place}"}), member(2)]
     gang = assemble(identify(pods[0]), pods, (pod_group(2),))
-    view = GangView(id=gang.id, gang=gang, jobs=(RUNS,), bound_to=1, placed={"uid-of-p1": "n1"}, eligibility=FITS)
-    assert {uid: seat.place for uid, seat in view.seats(RUNS).items()} == {
+    snapshot = Snapshot(id=gang.id, gang=gang, jobs=(RUNS,), bound_to=1, placed={"uid-of-p1": "n1"}, eligibility=FITS)
+    assert {uid: seat.id for uid, seat in snapshot.seating(RUNS).seats.items()} == {
         "uid-of-p1": ("pod", 0),
         "uid-of-p2": ("pod", 1),
     }
@@ -162,16 +163,16 @@ DEEP = b'{"replicatedJobs":[{"name":"w","x":' + b'{"a":' * 5000 + b"1" + b"}" * 
 def test_an_owner_that_cannot_be_read_says_so_at_every_stage_of_its_gang(spec, says):
     one, owners = jobset(spec)
     gang = assemble(identify(one, owners), [one], owners)
-    waiting = GangView(id=gang.id, gang=gang, eligibility=FITS)
+    waiting = Snapshot(id=gang.id, gang=gang, eligibility=FITS)
     (report,) = decide_gang(waiting, POLICY)
     assert isinstance(report, Report)
     assert report.message.startswith(says)
-    pending = JobView(id=1, state=frozenset({"PENDING"}), tasks=2)
+    pending = make_job("PENDING", id=1, tasks=2)
     for job in (RUNS, pending):
-        view = msgspec.structs.replace(waiting, jobs=(job,))
-        decide_gang(view, POLICY)
-        assert view.seats(job) is not None
-        assert view.has_started(job) is (job is RUNS)
+        snapshot = msgspec.structs.replace(waiting, jobs=(job,))
+        decide_gang(snapshot, POLICY)
+        assert snapshot.seating(job).seats is not None
+        assert snapshot.has_started(job) is (job is RUNS)
 
 
 def test_pods_that_run_go_with_their_job_though_their_gang_is_declared_smaller_now():
@@ -180,13 +181,17 @@ def test_pods_that_run_go_with_their_job_though_their_gang_is_declared_smaller_n
     assert {pod.name for pod in gang.members} == {"p1", "p2", "p3"}
     assert gang.places == 2
     placed = {f"uid-of-p{number}": f"n{number}" for number in (1, 2, 3)}
-    ended = msgspec.structs.replace(RUNS, state=frozenset({"PREEMPTED", "COMPLETING"}))
-    view = GangView(id=gang.id, gang=gang, jobs=(ended,), bound_to=1, placed=placed, eligibility=FITS)
-    assert {action.pod.name for action in decide_gang(view, POLICY) if isinstance(action, Evict)} == {"p1", "p2", "p3"}
+    ended = change_job(RUNS, state=frozenset({"PREEMPTED", "COMPLETING"}))
+    snapshot = Snapshot(id=gang.id, gang=gang, jobs=(ended,), bound_to=1, placed=placed, eligibility=FITS)
+    assert {action.pod.name for action in decide_gang(snapshot, POLICY) if isinstance(action, Evict)} == {
+        "p1",
+        "p2",
+        "p3",
+    }
     late = member(4)
     gang = assemble(gang.id, [*pods[1:], late], (pod_group(2),))
-    view = GangView(id=gang.id, gang=gang, jobs=(RUNS,), bound_to=1, placed=placed, eligibility=FITS)
-    assert set(view.seats(RUNS)) == {"uid-of-p2", "uid-of-p3"}
+    snapshot = Snapshot(id=gang.id, gang=gang, jobs=(RUNS,), bound_to=1, placed=placed, eligibility=FITS)
+    assert set(snapshot.seating(RUNS).seats) == {"uid-of-p2", "uid-of-p3"}
 
 
 def test_a_pod_whose_label_was_taken_away_does_not_make_the_gang_another_one():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sunkpy.core.gang.families import FAMILIES
 from sunkpy.core.gang.gang import Family, Gang, Member, Role, ranked
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.options import read_options
+from sunkpy.core.gang.job.options import read_options
 
 PLACES = {"leader": 1, "worker": 2}
 

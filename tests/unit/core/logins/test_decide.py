@@ -15,7 +15,7 @@ RUNNING = make_workload()
 NEW = make_workload(generation=1)
 READY = make_pod()
 YOUNG = make_pod(age_s=5)
-UNUSED = StopLogin(NAME, "7", "nobody has asked for it yet")
+UNUSED = StopLogin(NAME, "7", "it has not been asked for")
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ UNUSED = StopLogin(NAME, "7", "nobody has asked for it yet")
         (make_view(RUNNING, READY), None),
         (make_view(RUNNING, READY, is_asked=True), None),
         (make_view(RUNNING, None, is_asked=True), None),
-        (make_view(RUNNING, make_pod(code=80)), StopLogin(NAME, "7", "nobody uses it", make_pod(code=80))),
+        (make_view(RUNNING, make_pod(code=80)), StopLogin(NAME, "7", "it is unused", make_pod(code=80))),
         (make_view(RUNNING, make_pod(code=81)), RenewPod(make_pod(code=81))),
         (make_view(RUNNING, make_pod(code=81, is_deleting=True)), None),
         (
@@ -59,7 +59,7 @@ def test_what_is_done(view: LoginView, expected: object):
 def test_an_idle_pod_stops_also_when_it_is_asked_for_since_sshd_has_left_it(is_up_again: bool):
     left = make_pod(code=80, is_up_again=is_up_again)
     view = make_view(RUNNING, left, is_asked=True)
-    assert decide_login(view) == StopLogin(NAME, "7", "nobody uses it", left)
+    assert decide_login(view) == StopLogin(NAME, "7", "it is unused", left)
 
 
 def test_a_pod_that_is_asked_for_before_it_was_ever_changed_stops_first_and_then_starts_for_good():

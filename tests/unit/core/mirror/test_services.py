@@ -27,13 +27,13 @@ from sunkpy.core.mirror.services import (
     PROVED_FOR_S,
     REFUSED_AFTER_S,
     RENEW_AFTER_S,
-    Look,
-    after_look,
+    ServiceAnswer,
+    after_answer,
     due_in_s,
     is_proved,
     question_of,
 )
-from sunkpy.core.model.room import Room
+from sunkpy.core.model.capacity import Capacity
 from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode
 from tests.unit.core.mirror.build import NAME, NAMESPACE, NOW_S, STARTED, STARTED_S, make_node, make_pod
 
@@ -50,7 +50,7 @@ def make_job(number: int = 12, *, cpus: int = 2, memory_mib: int = 20, node: str
         user="k8s",
         comment=COMMENT,
         is_batch=False,
-        room={node: Room(cpus=cpus, memory_mib=memory_mib)},
+        capacity={node: Capacity(cpus=cpus, memory_mib=memory_mib)},
     )
     return msgspec.structs.replace(service, **changes)
 
@@ -168,12 +168,12 @@ OTHER = msgspec.structs.replace(QUESTION, cpus=3)
     ("look", "due_s"),
     [
         (None, 0.0),
-        (Look(question=QUESTION, at_s=NOW_S, agreed=1), AGREE_AFTER_S),
-        (Look(question=QUESTION, at_s=NOW_S, agreed=2), RENEW_AFTER_S),
-        (Look(question=QUESTION, at_s=NOW_S, agreed=7), RENEW_AFTER_S),
-        (Look(question=QUESTION, at_s=NOW_S, agreed=0), REFUSED_AFTER_S),
-        (Look(question=OTHER, at_s=NOW_S, agreed=0), ANOTHER_AFTER_S),
-        (Look(question=OTHER, at_s=NOW_S, agreed=2), ANOTHER_AFTER_S),
+        (ServiceAnswer(question=QUESTION, at_s=NOW_S, agreed=1), AGREE_AFTER_S),
+        (ServiceAnswer(question=QUESTION, at_s=NOW_S, agreed=2), RENEW_AFTER_S),
+        (ServiceAnswer(question=QUESTION, at_s=NOW_S, agreed=7), RENEW_AFTER_S),
+        (ServiceAnswer(question=QUESTION, at_s=NOW_S, agreed=0), REFUSED_AFTER_S),
+        (ServiceAnswer(question=OTHER, at_s=NOW_S, agreed=0), ANOTHER_AFTER_S),
+        (ServiceAnswer(question=OTHER, at_s=NOW_S, agreed=2), ANOTHER_AFTER_S),
     ],
 )
 def test_slurm_is_asked_quickly_only_where_that_leads_somewhere(look, due_s):
@@ -181,14 +181,14 @@ def test_slurm_is_asked_quickly_only_where_that_leads_somewhere(look, due_s):
 
 
 def test_two_looks_at_one_question_prove_it_for_a_while():
-    first = after_look(None, QUESTION, is_yes=True, at_s=0)
-    second = after_look(first, QUESTION, is_yes=True, at_s=2)
+    first = after_answer(None, QUESTION, is_yes=True, at_s=0)
+    second = after_answer(first, QUESTION, is_yes=True, at_s=2)
     assert [is_proved(look, QUESTION, 2) for look in (None, first, second)] == [False, False, True]
     assert is_proved(second, QUESTION, 2 + PROVED_FOR_S)
     assert not is_proved(second, QUESTION, 3 + PROVED_FOR_S)
     assert not is_proved(second, OTHER, 2)
-    assert not is_proved(after_look(second, OTHER, is_yes=True, at_s=4), OTHER, 4)
-    assert not is_proved(after_look(second, QUESTION, is_yes=False, at_s=4), QUESTION, 4)
+    assert not is_proved(after_answer(second, OTHER, is_yes=True, at_s=4), OTHER, 4)
+    assert not is_proved(after_answer(second, QUESTION, is_yes=False, at_s=4), QUESTION, 4)
 
 
 class World:
@@ -272,8 +272,8 @@ class World:
     def _poll(self) -> Answer:
         self.number += 1
         running = [job for job in self.jobs.values() if job.is_running]
-        cpus = sum(room.cpus for job in running for room in job.room.values())
-        memory_mib = sum(room.memory_mib for job in self.jobs.values() for room in job.room.values())
+        cpus = sum(room.cpus for job in running for room in job.capacity.values())
+        memory_mib = sum(room.memory_mib for job in self.jobs.values() for room in job.capacity.values())
         state = ("MIXED" if cpus else "IDLE") + ("" if self.is_open else "+DRAIN")
         node = closed(state, cpus=cpus, memory_mib=memory_mib, reason="" if self.is_open else REASON)
         return Answer(node=node, number=self.number, at_s=self.now_s)
@@ -332,4 +332,4 @@ def test_it_is_withdrawn_when_slurm_cannot_be_read():
     world.now_s += 60
     world.decide([])
     assert not world.is_told
-    assert world.memory.look is None
+    assert world.memory.answered is None

@@ -5,7 +5,7 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Container, Meta, Pod, PodSpec, PodStatus, Resources
-from sunkpy.core.nodeset.actions import CancelPending, DeletePod, MarkPending, TellJobs
+from sunkpy.core.nodeset.actions import AnnotateJobs, CancelPending, DeletePod, MarkPending
 from sunkpy.core.nodeset.decide import decide_nodeset
 from sunkpy.core.nodeset.services import has_successor
 from sunkpy.core.nodeset.slurmd_pod import features, offer
@@ -114,7 +114,7 @@ def test_the_next_pod_must_fit_beside_what_is_on_the_node(cpu, takes):
     old, proven = pod(1), make_pod(bigger, 2, annotations={names.ANNOTATION_OFFERED: offer(bigger, node(2))})
     assert replaced([old, proven], nodeset=bigger, occupants={"n1": [web, old]}) == takes
     told_of = plan([old, proven], nodeset=bigger, occupants={"n1": [web, old]}).actions
-    assert [step.jobs for step in told_of if isinstance(step, TellJobs)] == ([] if takes else [""])
+    assert [step.jobs for step in told_of if isinstance(step, AnnotateJobs)] == ([] if takes else [""])
 
 
 def asks(cpu):
@@ -159,7 +159,7 @@ def test_where_a_template_before_brought_no_slurmd_the_next_one_comes_first(brok
 
 def told(pods, occupants, **kwargs):
     steps = plan(pods, occupants=occupants, **kwargs).actions
-    return [action.jobs for action in steps if isinstance(action, TellJobs)]
+    return [action.jobs for action in steps if isinstance(action, AnnotateJobs)]
 
 
 @pytest.mark.parametrize(

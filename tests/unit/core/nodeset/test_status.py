@@ -112,8 +112,8 @@ def test_held_removals_say_how_to_go_on():
     assert said(status, "RemovalHeld") == ("True", "TooManyAtOnce")
     text = status.condition("RemovalHeld").message
     assert text == (
-        "the nodes of gpu-012-[001-007] no longer fit: 7 do not match nodeSelector. More than 5 at once are not "
-        "removed unasked: restore the nodes' labels or the template, or confirm with: "
+        "the nodes of gpu-012-[001-007] no longer fit: 7 do not match nodeSelector. At most 5 are removed at "
+        "once without confirmation: restore the nodes' labels or the template, or confirm with: "
         "kubectl annotate nodeset … sunkpy.dev/removal-cap=7"
     )
     assert ("TooManyAtOnce", text) in {(notice.reason, notice.message) for notice in notices}
@@ -128,14 +128,14 @@ def test_held_removals_say_that_the_cap_cannot_be_read(cap, told):
     nodes = [make_node(n) for n in range(1, 8)]
     status, _ = status_of(make_world(nodeset, nodes, [make_pod(nodeset, n) for n in range(1, 8)]))
     text = status.condition("RemovalHeld").message
-    assert text.endswith(f"; {cap[:40]!r}, which stands there, is not a number of pods") == told
+    assert text.endswith(f"; {cap[:40]!r}, its value now, is not a number of pods") == told
 
 
 def test_an_overdue_drain_is_told():
     nodeset = make_nodeset(replicas=0, drain_timeout_s=60)
     status, notices = status_of(make_world(nodeset, [make_node(1)], [make_pod(nodeset, 1, token=TOKEN)]))
     assert said(status, "DrainTimeout") == ("True", "DrainTimeout")
-    text = "gpu-012-001 not drained after 60 s; they wait on for their jobs (drainTimeoutPolicy: Wait)"
+    text = "gpu-012-001 not drained after 60 s; they keep waiting for their jobs (drainTimeoutPolicy: Wait)"
     assert ("DrainTimeout", text) in {(notice.reason, notice.message) for notice in notices}
 
 

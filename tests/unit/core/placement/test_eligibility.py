@@ -19,6 +19,7 @@ from sunkpy.core.placement.eligibility import (
     excluded,
     explain_eligibility,
     in_common,
+    nowhere,
     without,
 )
 from tests.unit.core.gang.pods import make_node, make_pod
@@ -186,6 +187,14 @@ def test_features_and_names_together_leave_the_nodes_that_will_do_and_no_others(
             continue
         has = {c.slurm_node for c in pool if not found.features or c.slurm.features & set(found.features)}
         assert has - set(excluded(found)) == set(found.eligible)
+
+
+def test_where_one_of_several_pods_fits_nowhere_none_of_them_goes():
+    fits, none = judge(make_pod(), make_node(name="a")), nowhere("a request is not a quantity")
+    for of_each in ([fits, none], [none, fits]):
+        common = in_common(of_each)
+        assert not common.eligible
+        assert "a request is not a quantity" in explain_eligibility(common)
 
 
 POD = st.sampled_from([make_pod(), make_pod(node_selector={"zone": "a"}), make_pod(requests={"cpu": "3"})])

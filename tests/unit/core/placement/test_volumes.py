@@ -144,8 +144,8 @@ def test_a_claim_that_a_volume_of_the_pod_makes_has_the_name_of_both():
         ([claim(volume_name="pv")], "claim data of pod web is not bound to a volume yet"),
         (
             [claim(class_name="static")],
-            "claim data of pod web waits for its first consumer, and nobody makes volumes of class static: "
-            "name one of those that there are in its spec.volumeName",
+            "claim data of pod web waits for its first consumer, and no provisioner makes volumes of class static: "
+            "name an existing one in its spec.volumeName",
         ),
     ],
 )

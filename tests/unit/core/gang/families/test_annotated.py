@@ -104,8 +104,11 @@ def test_a_name_may_be_any_text_and_two_texts_never_meet():
             {"gang_roles": "a=1,b=2", "gang_size": "4", "gang_role": "a"},
             "gang-size: is 4, but sunkpy.dev/gang-roles adds up to 3",
         ),
-        ({"gang_roles": "a=1,b=2"}, "gang-role: pod p says nothing: write one of a, b"),
-        ({"gang_roles": "a=1,b=2", "gang_role": "c"}, "gang-role: pod p says 'c': write one of a, b"),
+        ({"gang_roles": "a=1,b=2"}, "gang-role: pod p has no role: use one of a, b"),
+        (
+            {"gang_roles": "a=1,b=2", "gang_role": "c"},
+            "gang-role: pod p has the role 'c', which is not declared: use one of a, b",
+        ),
     ],
 )
 def test_a_broken_declaration_is_named_and_nothing_is_submitted(annotations, problem):

@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, identify
-from sunkpy.core.gang.lifecycle import State
-from sunkpy.core.gang.view import GangView
-from tests.unit.core.gang.families.courses import FITS, POLICY, Course
+from sunkpy.core.gang.phases import State
+from sunkpy.core.gang.snapshot import Snapshot
+from tests.unit.core.gang.families.courses import Course
 from tests.unit.core.gang.families.ensembles import ENSEMBLES, OF_ONE, OF_THE_LEADER
+from tests.unit.core.gang.simulator import FITS, World
 
 EVENTS = (
     "all",
@@ -32,7 +33,7 @@ EVENTS = (
     "fail",
     "succeed",
     "restart",
-    "new_leader",
+    "take_over",
 )
 ODDITIES = ("odd", "mended")
 SLURMS = ("preempt", "lose", "fewer nodes", "ended", "suspend", "resume", "requeue", "shrink")
@@ -62,7 +63,7 @@ MADE_AGAIN = {
     "Ray, a head alone": [("preempt", 0), ("look", 0), ("gone", 0), ("look", 0), ("create", 0), ("look", 0)],
     "LeaderWorkerSet": [
         *[("delete", 0), ("preempt", 0), ("gone", 0), ("gone", 1), ("gone", 2)],
-        *[("new_leader", 0), ("look", 0), ("odd", 0), ("late", 1), ("look", 0)],
+        *[("take_over", 0), ("look", 0), ("odd", 0), ("late", 1), ("look", 0)],
     ],
 }
 
@@ -103,10 +104,10 @@ def test_another_generation_waits_until_the_job_of_the_one_before_it_is_gone():
         course.play(event, 0)
     before, after = course.units
     assert before.generation != after.generation
-    assert course.view(after).waits_for == (
+    assert course.snapshot(after).waits_for == (
         f"generation {before.generation} of default/it (group-0) to end: Slurm job 1 is not over"
     )
-    assert (course.submitted, course.view(after).state) == (1, State.WAITING)
+    assert (course.submitted, course.snapshot(after).state) == (1, State.WAITING)
     course.play("ended", 0)
     course.look()
     assert course.submitted == 2
@@ -173,4 +174,4 @@ def test_pods_that_lose_labels_and_annotations_stop_no_gang(name, data):
     for order in data.draw(st.permutations(changed)), changed:
         gang = assemble(id, order, owners)
         assert {pod.uid for pod in changed if pod.spec.node_name} <= {pod.uid for pod in gang.members}
-        decide_gang(GangView(id=id, gang=gang, eligibility=FITS), POLICY)
+        decide_gang(Snapshot(id=id, gang=gang, eligibility=FITS), World.policy)

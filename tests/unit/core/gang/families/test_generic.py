@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import msgspec
@@ -141,7 +140,7 @@ def with_role(**fields):
 
 
 @pytest.mark.parametrize(
-    ("entry", "why"),
+    ("record", "why"),
     [
         ({}, "Object missing required field `name` - at `$[0]`"),
         (FARM | {"rolez": []}, "Object contains unknown field `rolez` - at `$[0]`"),
@@ -178,16 +177,15 @@ def with_role(**fields):
         ),
     ],
 )
-def test_a_table_that_cannot_be_used_says_why(entry, why):
+def test_a_table_that_cannot_be_used_says_why(record, why):
     with pytest.raises(msgspec.ValidationError) as error:
-        read_table([entry])
+        read_table([record])
     assert str(error.value) == why
 
 
 def test_the_example_of_the_manual_is_valid():
-    page = (Path(__file__).resolve().parents[5] / "docs" / "workloads.md").read_text()
-    (block,) = re.findall(r"```yaml\n(scheduler:\n  workloads:.*?)```", page, flags=re.DOTALL)
-    (rule,) = read_table(yaml.safe_load(block)["scheduler"]["workloads"])
+    example = Path(__file__).resolve().parents[5] / "docs" / "examples" / "own-kind.yaml"
+    (rule,) = read_table(yaml.safe_load(example.read_text())["scheduler"]["workloads"])
     assert [role.name for role in rule.roles] == ["master", "worker"]
 
 

@@ -13,8 +13,8 @@ from sunkpy.core.gang.actions import Submit
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, grove
 from sunkpy.core.gang.gang import extra_unit
-from sunkpy.core.gang.request import Policy
-from sunkpy.core.gang.view import GangView
+from sunkpy.core.gang.job.request import Policy
+from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import SchedulingGate
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.families.expected import asked, problems, template_of
@@ -182,8 +182,10 @@ def gated(pods):
 
 def submitted(world, pods):
     one = world.gang(BASE, pods)
-    view = GangView(id=one.id, gang=one, eligibility=Eligibility(eligible=tuple(f"n{number}" for number in range(9))))
-    actions = decide_gang(view, Policy(gpu_resources={"nvidia.com/gpu": "gpu"}))
+    snapshot = Snapshot(
+        id=one.id, gang=one, eligibility=Eligibility(eligible=tuple(f"n{number}" for number in range(9)))
+    )
+    actions = decide_gang(snapshot, Policy(gpu_resources={"nvidia.com/gpu": "gpu"}))
     return [len(action.pods) for action in actions if isinstance(action, Submit)]
 
 

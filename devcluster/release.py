@@ -1,0 +1,113 @@
+"""Programs as their makers released them: one archive, fetched over HTTP and held against a pinned sum.
+
+The sum comes from the change log of the release, not from the server of the archive. So it protects against a broken
+download, a proxy that answers something else, and another archive on the server. What does not match is not unpacked.
+"""
+
+import hashlib
+import os
+import platform
+import shutil
+import tarfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping
+from http.client import HTTPException
+from pathlib import Path
+
+import msgspec
+
+from devcluster.errors import DevclusterError
+
+MIB = 1 << 20
+ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
+"""What Linux calls a processor, and what Go and release archives do."""
+
+
+class Release(msgspec.Struct, frozen=True):
+    """An archive below an address; `{arch}` in its name is a key of `sha512`. The programs lie in its `folder`.
+
+    The address is that of the environment variable `setting`, if it is set.
+    """
+
+    address: str
+    setting: str
+    archive: str
+    folder: str
+    sha512: Mapping[str, str]
+
+    @property
+    def url(self) -> str:
+        """The archive for this machine."""
+        address = os.environ.get(self.setting) or self.address
+        return f"{address.rstrip('/')}/{self.archive.format(arch=_architecture())}"
+
+
+class Unavailable(DevclusterError):
+    """The programs cannot be had from the release."""
+
+
+def fetch(
+    release: Release,
+    programs: Iterable[str],
+    *,
+    into: Path,
+    progress: Callable[[str], None],
+    silence_s: float = 10,
+    limit_s: float = 600,
+) -> None:
+    """Put the programs into a folder.
+
+    Raises:
+        Unavailable: there is no archive for this machine, the server cannot be reached or said nothing for `silence_s`,
+            the archive did not come within `limit_s`, or it is not the one that was pinned.
+    """
+    pinned, url, archive = release.sha512.get(_architecture()), release.url, into / "archive"
+    if pinned is None:
+        raise Unavailable(f"{url} is not released for this machine")
+    try:
+        found = _download(url, archive, progress=progress, silence_s=silence_s, limit_s=limit_s)
+        if found != pinned:
+            raise Unavailable(f"{url} is refused: its SHA-512 is {found[:12]}…, and {pinned[:12]}… is pinned")
+        with tarfile.open(archive) as contents:
+            for program in programs:
+                _unpack(contents, f"{release.folder}/{program}", into / program)
+    except (OSError, HTTPException, ValueError) as error:
+        raise Unavailable(f"{url} cannot be downloaded: {error}") from error
+    finally:
+        archive.unlink(missing_ok=True)
+
+
+def _architecture() -> str:
+    machine = platform.machine()
+    return ARCHITECTURES.get(machine, machine)
+
+
+def _download(
+    url: str, target: Path, *, progress: Callable[[str], None], silence_s: float, limit_s: float, every_s: float = 10
+) -> str:
+    """Write the answer to a file; its SHA-512."""
+    begin = told = time.monotonic()
+    sha512 = hashlib.sha512()
+    with urllib.request.urlopen(url, timeout=silence_s) as answer, target.open("wb") as file:
+        size, so_far = int(answer.headers.get("Content-Length") or 0), "nothing"
+        while piece := answer.read1(MIB):
+            sha512.update(piece)
+            file.write(piece)
+            so_far, now = f"{file.tell() // MIB} of {size // MIB} MiB", time.monotonic()
+            if now - begin > limit_s:
+                raise TimeoutError(f"only {so_far} came in {limit_s:g} s")
+            if now - told > every_s:
+                told = now
+                progress(f"downloading {url}: {so_far}")
+        if file.tell() < size:
+            raise ConnectionError(f"it ended after {so_far}")
+    return sha512.hexdigest()
+
+
+def _unpack(contents: tarfile.TarFile, name: str, target: Path) -> None:
+    program = contents.extractfile(name)
+    assert program is not None
+    with program, target.open("wb") as file:
+        shutil.copyfileobj(program, file)
+    target.chmod(0o755)

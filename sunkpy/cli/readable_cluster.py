@@ -1,0 +1,252 @@
+"""The scheduler's settings, nodes, other pods and volumes, as far as the person who asks may read them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Iterable
+from typing import Final, TypeVar
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.gang.access import Namespace, restricted, rule_for
+from sunkpy.core.gang.families import FAMILIES, Families, with_workloads
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.job.request import Policy
+from sunkpy.core.gang.limits import deciding_specs
+from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes, find_named_nodes
+from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
+from sunkpy.core.model.quantity import BadQuantity
+from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.core.model.storage import Claim, StorageClass, Volume
+from sunkpy.core.placement.domains import HOSTNAME
+from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes, in_common
+from sunkpy.core.placement.occupancy import taken_by_others
+from sunkpy.core.placement.volumes import Storage, has_claims, within_reach
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.errors import Forbidden, NotFound
+from sunkpy.scheduler.settings import SchedulerSettings
+
+T = TypeVar("T")
+
+_CONFIG_MAPS: Final = "/api/v1/configmaps"
+_OF_SCHEDULERS: Final = "app.kubernetes.io/name=slurm,app.kubernetes.io/component=scheduler"
+_GPUS: Final = {"nvidia.com/gpu": "gpu"}
+
+
+class _ConfigMap(KubeObject, frozen=True, kw_only=True):
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of the scheduler, nodes and their slurmd pods, pods of other schedulers, and volumes if pods have any.
+
+    None: could not be read; `unread` says what and why. `known_names`: of all schedulers whose settings could be read.
+    """
+
+    settings: SchedulerSettings | None = None
+    known_names: frozenset[str] = frozenset()
+    nodes: tuple[Node, ...] | None = None
+    slurmd_pods: tuple[Pod, ...] | None = None
+    others: tuple[Pod, ...] = ()
+    namespace: Namespace | None = None
+    storage: Storage | None = None
+    unread: tuple[str, ...] = ()
+
+    @property
+    def families(self) -> Families:
+        """The families that the scheduler knows."""
+        return with_workloads(self.settings.workloads) if self.settings is not None else FAMILIES
+
+    @property
+    def policy(self) -> Policy:
+        """The settings that decisions need; the defaults of the chart when they could not be read."""
+        if self.settings is None:
+            return Policy(gpu_resources=_GPUS)
+        return Policy(
+            gpu_resources=self.settings.gpu_resources,
+            default_partition=self.settings.default_partition,
+            longest_grace_s=self.settings.hooks.longest_grace_s,
+        )
+
+    @property
+    def states(self) -> dict[str, str]:
+        """Slurm node → its state, as the syncer wrote it on the slurmd pod."""
+        pods = self.slurmd_pods or ()
+        return {_slurm_node(pod): pod.annotations.get(names.ANNOTATION_SLURM_STATE, "") for pod in pods}
+
+    def slurm_node_of(self, pod: Pod) -> str:
+        """The Slurm node on whose Kubernetes node a pod is; where that cannot be read, as the pod itself says."""
+        on_node = (each for each in self.slurmd_pods or () if each.spec.node_name == pod.spec.node_name)
+        return next(map(_slurm_node, on_node), pod.annotations.get(names.ANNOTATION_PLACED_ON, ""))
+
+    def slurm_node_at(self, hostname: str) -> str:
+        """The Slurm node on the Kubernetes node with this label `kubernetes.io/hostname`; empty when there is none."""
+        hosts = {node.name for node in self.nodes or () if node.labels.get(HOSTNAME) == hostname}
+        return next((_slurm_node(pod) for pod in self.slurmd_pods or () if pod.spec.node_name in hosts), "")
+
+    def node_behind(self, slurm_node: str) -> Node | None:
+        """The Kubernetes node of a Slurm node."""
+        hosts = {pod.spec.node_name for pod in self.slurmd_pods or () if _slurm_node(pod) == slurm_node}
+        return next((node for node in self.nodes or () if node.name in hosts), None)
+
+    def switch_of(self, slurm_node: str) -> str:
+        """By the label that the scheduler looks at; empty without one."""
+        label = self.settings.switch_label if self.settings is not None else ""
+        node = self.node_behind(slurm_node) if label else None
+        return node.labels.get(label, "") if node is not None else ""
+
+    def restricted(self, gang: Gang) -> Gang:
+        """As the scheduler sees it, with what its namespace may ask for, as far as that is known."""
+        if self.settings is None or self.namespace is None:
+            return gang
+        rule = rule_for(self.settings.access, self.namespace, annotated=self.settings.annotated_access)
+        return restricted(gang, rule, default_partition=self.settings.default_partition)
+
+    def eligibility(self, specs: Iterable[PodSpec]) -> Eligibility | None:
+        """Where pods that ask for all of this may go; None when nodes or slurmd pods could not be read."""
+        if self.nodes is None or self.slurmd_pods is None:
+            return None
+        candidates = self._candidates()
+        unlike = {msgspec.json.encode(msgspec.structs.replace(spec, node_name="")): spec for spec in specs}
+        try:
+            each = (
+                eligible_nodes(spec, candidates, gpu_resources=self.policy.gpu_resources) for spec in unlike.values()
+            )
+            return in_common(tuple(each))
+        except BadQuantity as error:
+            return Eligibility(eligible=(), refused={c.slurm_node: str(error) for c in candidates})
+
+    def eligibility_of(self, gang: Gang) -> Eligibility | None:
+        """Where the job of a gang may go, as far as it could be read."""
+        found, pods = self.eligibility(deciding_specs(gang)), [p for p in gang.first_wave if has_claims(p.spec)]
+        if found is None or self.storage is None or not pods:
+            return found
+        return within_reach(found, pods, self._candidates(), self.storage)
+
+    def named_nodes(self, gang: Gang) -> tuple[dict[str, str], Eligibility | None]:
+        """The nodes that the pods name, and whether they may go there; none and None when they name none."""
+        named = find_named_nodes(gang, self.slurm_node_at)
+        each = {pod.uid: where for pod in gang.members if (where := self.eligibility([pod.spec])) is not None}
+        is_known = bool(named) and each.keys() == named.keys()
+        return (named, eligible_named_nodes(gang, named, each)) if is_known else ({}, None)
+
+    def _candidates(self) -> list[Candidate]:
+        own = self.settings.scheduler_names if self.settings is not None else ()
+        on_node: defaultdict[str, list[Pod]] = defaultdict(list)
+        for pod in self.others:
+            on_node[pod.spec.node_name].append(pod)
+        by_name = {node.name: node for node in self.nodes or ()}
+        return [
+            Candidate(
+                slurm_node=_slurm_node(pod), node=node, taken=taken_by_others(on_node[node.name], scheduler_names=own)
+            )
+            for pod in self.slurmd_pods or ()
+            if (node := by_name.get(pod.spec.node_name)) is not None
+        ]
+
+
+class ClusterReader:
+    """Reads the cluster, and records what it may not read. `settings` of the scheduler, if they are known."""
+
+    def __init__(self, kube: Kube, settings: SchedulerSettings | None = None) -> None:
+        self._kube = kube
+        self._at_hand = settings
+        self._unread: list[str] = []
+
+    async def around(self, namespace: str, scheduler: str, pods: Iterable[Pod]) -> ReadableCluster:
+        """Of the pods in a namespace that name a scheduler.
+
+        Args:
+            namespace: its name.
+            scheduler: the name on the pods.
+            pods: those of the namespace.
+
+        Raises:
+            KubeError: the apiserver did not answer.
+        """
+        known = await self._settings()
+        settings = next((each for each in known if scheduler in each.scheduler_names), None)
+        if known and settings is None:
+            return ReadableCluster(known_names=frozenset(name for each in known for name in each.scheduler_names))
+        nodes = await self._or_not("nodes", self._kube.list_objects(paths.NODES, Node))
+        slurmd = await self._slurmd_pods(settings)
+        not_ours = f"spec.schedulerName!={scheduler},status.phase!=Succeeded,status.phase!=Failed"
+        others = await self._or_not(
+            "what pods of others take of the nodes",
+            self._kube.list_objects(paths.ALL_PODS, Pod, field_selector=not_ours),
+        )
+        return ReadableCluster(
+            settings=settings,
+            known_names=frozenset(settings.scheduler_names if settings is not None else (scheduler,)),
+            nodes=_tuple(nodes),
+            slurmd_pods=_tuple(slurmd),
+            others=_tuple(others) or (),
+            namespace=await self._namespace(namespace, settings),
+            storage=await self._storage(namespace) if any(has_claims(pod.spec) for pod in pods) else None,
+            unread=tuple(self._unread),
+        )
+
+    async def _settings(self) -> list[SchedulerSettings]:
+        if self._at_hand is not None:
+            return [self._at_hand]
+        listing = self._kube.list_objects(_CONFIG_MAPS, _ConfigMap, label_selector=_OF_SCHEDULERS)
+        found = []
+        listed = await self._or_not("settings of the scheduler (its names, access, workloads)", listing)
+        if listed == []:
+            self._unread.append(f"settings of the scheduler: no ConfigMap has the labels {_OF_SCHEDULERS}")
+        for each in listed or ():
+            try:
+                found.append(msgspec.yaml.decode(each.data.get("config.yaml", ""), type=SchedulerSettings))
+            except (msgspec.DecodeError, ValueError) as error:
+                self._unread.append(f"settings of the scheduler in {'/'.join(each.key)}: {error}")
+        return found
+
+    async def _slurmd_pods(self, settings: SchedulerSettings | None) -> list[Pod] | None:
+        labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
+        if settings is not None:
+            labels += f",{names.LABEL_CLUSTER}={settings.cluster}"
+        where = paths.pods(settings.namespace) if settings is not None else paths.ALL_PODS
+        found = await self._or_not("slurmd pods", self._kube.list_objects(where, Pod, label_selector=labels))
+        return [pod for pod in found if is_slurmd(pod)] if found is not None else None
+
+    async def _storage(self, namespace: str) -> Storage | None:
+        """None when some of it may not be read: then volumes are not explained."""
+        claims = await self._or_not("claims", self._kube.list_objects(paths.claims(namespace), Claim))
+        volumes = await self._or_not("volumes", self._kube.list_objects(paths.VOLUMES, Volume))
+        classes = await self._or_not("storage classes", self._kube.list_objects(paths.STORAGE_CLASSES, StorageClass))
+        if claims is None or volumes is None or classes is None:
+            return None
+        return Storage(
+            claim={each.key: each for each in claims}.get,
+            volume={each.name: each for each in volumes}.get,
+            storage_class={each.name: each for each in classes}.get,
+        )
+
+    async def _namespace(self, name: str, settings: SchedulerSettings | None) -> Namespace | None:
+        """Listed, as the scheduler does, who may not get a namespace."""
+        if settings is None or not settings.reads_namespaces:
+            return Namespace(name=name)
+        listing = self._kube.list_objects(paths.NAMESPACES, KubeObject, field_selector=f"metadata.name={name}")
+        found = await self._or_not(f"labels and annotations of namespace {name}", listing)
+        if found is None:
+            return None
+        known = (Namespace(name=name, labels=each.labels, annotations=each.annotations) for each in found)
+        return next(known, Namespace(name=name))
+
+    async def _or_not(self, what: str, answer: Awaitable[T]) -> T | None:
+        """The answer; None, and a line in `unread`, when the person may not read it."""
+        try:
+            return await answer
+        except (Forbidden, NotFound) as error:
+            self._unread.append(f"{what}: {error.message}")
+            return None
+
+
+def _slurm_node(pod: Pod) -> str:
+    return pod.labels.get(names.LABEL_SLURM_NODE, "")
+
+
+def _tuple(found: list[T] | None) -> tuple[T, ...] | None:
+    return tuple(found) if found is not None else None

@@ -1,0 +1,73 @@
+"""The job of a gang as its pods show it, for people who cannot ask Slurm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.binding_note import noted_job
+from sunkpy.core.gang.job.ends import flag_of
+from sunkpy.core.gang.job.job import Job
+from sunkpy.core.gang.phases import is_over
+from sunkpy.core.model.objects import Condition, Pod
+from sunkpy.core.model.states import JobId, SlurmJob
+
+_SCHEDULED: Final = "PodScheduled"
+_DISRUPTED: Final = "DisruptionTarget"
+_QUEUED: Final = re.compile(r"Slurm job ([0-9]{1,10}) waits: (\w+)")
+_NOT_TAKEN: Final = re.compile(r"submit job |Slurm job \d+ ended before its pod was bound")
+
+
+class JobOnPods(msgspec.Struct, frozen=True, kw_only=True):
+    """The job of a gang as its pods show it; `refused`: why there is none, in Slurm's words."""
+
+    job: Job | None = None
+    is_bound: bool = False
+    refused: str = ""
+
+
+def read_job(pods: Sequence[Pod], *, placed: Iterable[str]) -> JobOnPods:
+    """What the pods alone show of the job; `placed`: the Slurm nodes that they are on.
+
+    A queued job has Slurm's last reason. A job with nodes still has them, unless its pods were evicted. Of any other
+    job only the id is known.
+    """
+    living = [pod for pod in pods if not is_over(pod)]
+    bound = [(pod, job) for pod in living if pod.spec.node_name and (job := noted_job(pod))]
+    if bound:
+        evicted = next(filter(None, (_condition(pod, _DISRUPTED) for pod, _ in bound)), None)
+        flag = flag_of(evicted.reason) if evicted is not None else "RUNNING"
+        state = frozenset({flag} - {""})
+        nodes = tuple(dict.fromkeys(filter(None, placed)))
+        return JobOnPods(job=Job(slurm=SlurmJob(id=bound[0][1], state=state, nodes=nodes)), is_bound=True)
+    said = last_message(living)
+    if queued := _QUEUED.match(said):
+        return JobOnPods(job=_waits(JobId(int(queued[1])), queued[2]))
+    if _NOT_TAKEN.match(said):
+        return JobOnPods(refused=said)
+    job = next(filter(None, map(noted_job, living)), None)
+    return JobOnPods(job=Job(slurm=SlurmJob(id=job)) if job is not None else None)
+
+
+def _waits(job: JobId, reason: str) -> Job:
+    return Job(slurm=SlurmJob(id=job, state=frozenset({"PENDING"}), state_reason=reason))
+
+
+def last_message(pods: Iterable[Pod]) -> str:
+    """What the pods wait for, by the scheduler's last message."""
+    conditions = filter(None, (_condition(pod, _SCHEDULED, status="False") for pod in pods))
+    return next((each.message for each in conditions if each.message), "")
+
+
+def eviction_message(pod: Pod) -> str:
+    """Why the pod was evicted, by its condition."""
+    evicted = _condition(pod, _DISRUPTED)
+    return evicted.message if evicted is not None else ""
+
+
+def _condition(pod: Pod, type_: str, *, status: str = "True") -> Condition | None:
+    found = pod.condition(type_)
+    return found if found is not None and found.status == status else None

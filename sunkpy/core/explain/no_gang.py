@@ -1,0 +1,50 @@
+"""Explains pods that are in no gang of this scheduler, or whose gang is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sunkpy.core.explain.explanation import Explanation, Line
+from sunkpy.core.gang.owners import Above, Absence, explain_absence
+from sunkpy.core.model.objects import Pod
+
+
+def absent(kind: str, namespace: str, name: str) -> Explanation:
+    """There is no object of that name; `kind`: Pod or Gang."""
+    return Explanation(
+        subject=f"{kind} {namespace}/{name}",
+        standing="does not exist",
+        what_to_do=f"See what there is: kubectl -n {namespace} get pods.",
+        is_absent=True,
+    )
+
+
+def foreign(pod: Pod, scheduler_names: Collection[str]) -> Explanation:
+    """The pod names another scheduler."""
+    other = pod.spec.scheduler_name or "default-scheduler"
+    ours = " or ".join(sorted(scheduler_names))
+    return Explanation(
+        subject=_subject(pod),
+        standing="is not for Slurm",
+        lines=(Line(title="scheduler", texts=(other,)),),
+        what_to_do=f"For Slurm to schedule it, set schedulerName: {ours} in its template; a pod keeps its scheduler.",
+    )
+
+
+def unplaced(pod: Pod, above: Above, *, unreadable: str = "") -> Explanation:
+    """The gang of the pod is not known; `unreadable`: why its owner's kind cannot be read."""
+    cures = {
+        Absence.UNREADABLE: "Install the CRD, or give the right: scheduler.extraRules of the Slurm cluster.",
+        Absence.GONE: "Make the object that it names, or delete the pod.",
+        Absence.UNKNOWN: "Nothing; it is looked up again automatically.",
+    }
+    return Explanation(
+        subject=_subject(pod),
+        standing="waits: its gang is not known",
+        lines=(Line(title="because", texts=(explain_absence(above, unreadable=unreadable),)),),
+        what_to_do=cures[above.absence],
+    )
+
+
+def _subject(pod: Pod) -> str:
+    return f"Pod {'/'.join(pod.key)}"

@@ -1,0 +1,102 @@
+"""What the scheduler writes on a pod with its binding, and the next leader believes: gang, job, node, seat and devices.
+
+Labels, annotations and owners of a pod may change at any time. An admission policy of the chart keeps this note as the
+scheduler wrote it (`scheduler.protectJobNotes`). Where there is no such policy anybody who may edit the pod can forge
+it. So it counts only as far as the job agrees: see `gang_noted`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.gang.gang import solo_pod
+from sunkpy.core.gang.identity import GangId, parse_comment
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId
+
+_DIGITS: Final = 10
+"""Anybody who may edit a pod can write more, and Python reads no more than some thousands."""
+
+_NO_JOB: Final = 2**31
+"""Slurm counts to 2**26. Above this, slurmrestd takes some numbers for no number at all (slurm.h, NO_VAL)."""
+
+
+class BindingNote(msgspec.Struct, frozen=True, kw_only=True):
+    """The note on one bound pod.
+
+    `gang` is None when an older sunkpy wrote it. `seat` is `<role>/<index>` of a member of a gang of several. `devices`
+    are the GPUs of the node that the job holds for the pod, as `0,1`.
+    """
+
+    job: JobId
+    gang: GangId | None
+    slurm_node: str = ""
+    seat: str = ""
+    devices: str = ""
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """The note as it stands on the pod."""
+        texts = {
+            names.ANNOTATION_JOB_ID: str(self.job),
+            names.ANNOTATION_GANG_ID: self.gang.comment() if self.gang is not None else "",
+            names.ANNOTATION_PLACED_ON: self.slurm_node,
+            names.ANNOTATION_PLACE: self.seat,
+            names.ANNOTATION_GPU_INDICES: self.devices,
+        }
+        return {name: text for name, text in texts.items() if text}
+
+
+def read_note(pod: Pod) -> BindingNote | None:
+    """What is noted on a pod, whoever wrote it; None where no job is. A pod that waits has no more than its job."""
+    job = noted_job(pod)
+    if job is None:
+        return None
+    noted = pod.annotations
+    return BindingNote(
+        job=job,
+        gang=parse_comment(noted.get(names.ANNOTATION_GANG_ID, "")),
+        slurm_node=noted.get(names.ANNOTATION_PLACED_ON, ""),
+        seat=noted.get(names.ANNOTATION_PLACE, ""),
+        devices=noted.get(names.ANNOTATION_GPU_INDICES, ""),
+    )
+
+
+def noted_job(pod: Pod) -> JobId | None:
+    """The job that is noted on a pod, whoever wrote it."""
+    text = pod.annotations.get(names.ANNOTATION_JOB_ID, "")
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
+    return JobId(int(text)) if is_number and int(text) < _NO_JOB else None
+
+
+class JobProof(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job proves by itself: whose it is by its own comment, and whether it has, or had, the node of the pod."""
+
+    gang: GangId | None
+    has_node: bool
+
+
+def gang_noted(pod: Pod, note: BindingNote, job: JobProof | None) -> GangId | None:
+    """The gang that the note on a bound pod proves; None when it proves none.
+
+    A job that Slurm knows must be that gang's and have the node. One that Slurm has forgotten (None) contradicts
+    nothing. A note counts in the namespace of its pod alone.
+    """
+    gang = note.gang
+    if job is not None:
+        said = note.gang if note.gang is not None else _gang_of_an_older_note(job)
+        gang = said if job.has_node and said == job.gang else None
+    return gang if gang is not None and gang.namespace == pod.metadata.namespace else None
+
+
+def _gang_of_an_older_note(job: JobProof) -> GangId | None:
+    """An older sunkpy noted the job alone. For one release the job says whose the pod is; then this function goes."""
+    return job.gang
+
+
+def names_pod(id: GangId, pod: Pod) -> bool:
+    """The gang is this pod alone: of no other pod does its job say so."""
+    return pod.uid == solo_pod(id) or id == GangId(namespace=id.namespace, name=pod.name, uid=pod.uid)

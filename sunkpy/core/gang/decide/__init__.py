@@ -1,0 +1,51 @@
+"""What to do about a gang now. Pure: the same snapshot gives the same actions, and doing them twice does no harm.
+
+Fail closed: a job that could not be read is neither running nor over, and nothing follows from it. A job that Slurm
+has proved not to know does not cost a running pod its life either: `lost`.
+
+1. Pods that never queue go to the node that they name, without a job.
+2. `ending`: the pods are gone or finished, so their job ends.
+3. `bound`: some pods have nodes, and Slurm knows their job. They stay as long as the job holds these nodes, and are
+   evicted when it loses them. Other members come one by one.
+4. `lost`: some pods have nodes, and Slurm has lost their job. Another one is submitted for these nodes.
+5. `queued`: no pod has a node. A job is submitted, tended while it waits, and its pods are bound when it has started.
+"""
+
+from __future__ import annotations
+
+from sunkpy.core.gang.actions import GangAction
+from sunkpy.core.gang.decide.bound import decide_bound
+from sunkpy.core.gang.decide.ending import cancel_all, end_jobs
+from sunkpy.core.gang.decide.lost import decide_lost
+from sunkpy.core.gang.decide.members import bind_directly
+from sunkpy.core.gang.decide.queued import decide_queued
+from sunkpy.core.gang.job.request import Policy
+from sunkpy.core.gang.phases import is_over
+from sunkpy.core.gang.snapshot import Snapshot
+
+_RUNS_AGAIN = "it had ended on a node, and slurmctld has forgotten that"
+
+
+def decide_gang(snapshot: Snapshot, policy: Policy) -> list[GangAction]:
+    """The actions for a gang, in the order in which to do them."""
+    gang = snapshot.gang
+    # 1. Pods that never queue.
+    if gang is not None and gang.never_queues:
+        return bind_directly(gang)
+    # Whatever becomes of the pods: nobody else ends a job that Slurm takes for running where nothing of it is.
+    actions = cancel_all([job for job in snapshot.jobs if job.runs_again], _RUNS_AGAIN)
+    # 2. The pods are gone or finished: what is left is to end the job.
+    if gang is None or all(is_over(pod) for pod in gang.members):
+        return actions + end_jobs(snapshot)
+    if snapshot.is_bound:
+        job = snapshot.bound_job
+        # 3. Their job is there.
+        if job is not None and not job.is_lost:
+            return actions + decide_bound(snapshot, gang, job, policy)
+        # 4. Their job was lost.
+        return actions + decide_lost(snapshot, gang, policy)
+    # Deleted before they were bound: the job in the queue goes at once.
+    if all(pod.is_deleting or is_over(pod) for pod in gang.members):
+        return actions + cancel_all(snapshot.live_jobs, "the pod was deleted")
+    # 5. No pod has a node.
+    return actions + decide_queued(snapshot, gang, policy)

@@ -1,0 +1,101 @@
+"""Some members have nodes, and Slurm still knows their job.
+
+While the job holds its nodes, the pods stay, and members without a node take its free slots. A job that has lost its
+nodes was preempted, requeued, suspended or cancelled, or its time is up: then the pods are evicted.
+"""
+
+from __future__ import annotations
+
+from sunkpy.core.gang.actions import Bind, Cancel, Evict, GangAction, MakeSolo, NoteDevices, Report, WaitCause
+from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, NO_SLOTS_LEFT, cancel_all, evict_all
+from sunkpy.core.gang.decide.members import bindings, hold, outgrown_by, start_over, suspension_of, too_large, waiting
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.job.job import Job, holds_its_node
+from sunkpy.core.gang.job.phases import STOPPED
+from sunkpy.core.gang.job.request import Policy
+from sunkpy.core.gang.phases import PodPhase, pod_phase
+from sunkpy.core.gang.seating.devices import assign_devices, noted_on
+from sunkpy.core.gang.snapshot import Snapshot
+
+
+def decide_bound(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
+    """What to do about pods that have nodes under a job."""
+    others = [other for other in snapshot.live_jobs if other.id != job.id]
+    actions = cancel_all(others, f"the pod was bound by job {job.id}")
+    if not holds_its_node(job):
+        return actions + _hand_over(snapshot, gang, job, policy)
+    if job.cancelled_at is not None:
+        # Slurm may have missed it. The pods that are bound go when it has ended.
+        return [*actions, Cancel(job=job.id, why=CANCELLED_BEFORE)]
+    if not snapshot.holding and job.slurm.tasks and snapshot.is_replacement(job):
+        return [*actions, Cancel(job=job.id, why=NO_SLOTS_LEFT)]
+    strays, devices = _strays(snapshot, gang, job), _note_devices(snapshot, gang, job, policy)
+    return [*actions, *strays, *devices, *_take_seats(snapshot, gang, job, policy)]
+
+
+def _hand_over(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
+    """The job has lost its nodes: the pods are evicted."""
+    suspension = suspension_of(gang, policy)
+    actions = evict_all([Evict(pod=pod, job=job.id, suspension=suspension) for pod in snapshot.staying], policy)
+    # A suspended or requeued job would run no epilog for these pods, or start a second time without them.
+    if job.phase in STOPPED:
+        actions.append(Cancel(job=job.id, why="its pods cannot be suspended or queued again"))
+    return actions
+
+
+def _strays(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
+    """Members on nodes that their gang's job does not have: it gave them up, or each had a job of its own, which Slurm
+    has forgotten.
+    """
+    if not snapshot.is_several or not job.is_script_running or not job.nodes:
+        return []
+    holding, theirs = snapshot.holding, {"", *job.nodes}
+    return [MakeSolo(pod=pod) for pod in gang.members if holding.get(pod.uid, "") not in theirs]
+
+
+def _note_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
+    """On members that run: Slurm may tell late, and a replacement may have other devices."""
+    holding = snapshot.holding
+    bound = [pod for pod in gang.members if holding.get(pod.uid) in job.slurm.devices and not pod.is_deleting]
+    if not bound:
+        return []
+    seats = snapshot.seating(job).seats
+    gpus = assign_devices(gang, seats, job.slurm.devices, gpu_resources=policy.gpu_resources)
+    right = ((pod, gpus.get(pod.uid, "")) for pod in bound if pod.uid in seats)
+    return [NoteDevices(pod=pod, gpus=text) for pod, text in right if text != noted_on(pod)]
+
+
+def _take_seats(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
+    """Members of later waves, and those that came in the stead of others, one by one: the nodes are the job's."""
+    if not gang.is_sized:
+        return hold(snapshot, gang, job)
+    late = waiting(gang)
+    if not late:
+        return []
+    binds, actions = bindings(snapshot, gang, job, policy), list[GangAction]()
+    # As long as the first wave is not whole, one that is refused gives everything back.
+    is_whole = not snapshot.is_half_bound
+    outgrown = outgrown_by(snapshot, gang, job, policy)
+    if outgrown and not (is_whole and snapshot.holding):
+        return start_over(gang, job, outgrown)
+    gets_no_seat = bool(job.slurm.tasks) and _gets_no_seat(snapshot, gang, job)
+    for pod in late:
+        if pod.uid in outgrown:
+            actions += [MakeSolo(pod=pod), too_large(pod, job, f"{outgrown[pod.uid]}: it gets a job of its own")]
+        elif binding := binds.get(pod.uid):
+            actions.append(Bind(job=job.id, bindings=(binding,), gives_back=not is_whole))
+        elif gets_no_seat:
+            actions.append(MakeSolo(pod=pod))
+        else:
+            message = f"all its seats in Slurm job {job.id} are taken: it waits until one is left"
+            actions.append(Report(pod=pod, message=message, cause=WaitCause.PLACES_TAKEN))
+    return actions
+
+
+def _gets_no_seat(snapshot: Snapshot, gang: Gang, job: Job) -> bool:
+    """Who has no seat will not have one: the job was made for others, or has fewer slots than there are seats now."""
+    if snapshot.is_replacement(job):
+        return True
+    has_fewer = job.slurm.tasks < gang.places and not all(snapshot.seating(job).nodes.values())
+    # A seat may soon be free.
+    return has_fewer and not any(pod_phase(pod) is PodPhase.STOPPING for pod in gang.members)

@@ -1,0 +1,62 @@
+"""How a job ends once its pods are done, and how pods are evicted. Which pods are evicted: see `bound` and `lost`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sunkpy.core.gang.actions import Cancel, Evict, Finish, GangAction
+from sunkpy.core.gang.decide.grace import bounded
+from sunkpy.core.gang.job.job import Job
+from sunkpy.core.gang.job.outcome import has_succeeded
+from sunkpy.core.gang.job.request import Policy
+from sunkpy.core.gang.snapshot import Snapshot
+
+NO_ANSWER = "the placeholder did not end when it was told"
+CANCELLED_BEFORE = "it was cancelled before, and Slurm has not ended it yet"
+NO_SLOTS_LEFT = "the pods that it was made for have ended, and it has no slots for others"
+_NO_SCRIPT = "its pods have ended, and an allocation has no script that could end by itself"
+
+IDLE_PATIENCE_S = 120.0
+"""How long a job holds its nodes for pods that do not come."""
+
+TOLD_PATIENCE_S = 15.0
+"""How long a placeholder may take to end by itself after it was told, before it is cancelled."""
+
+
+def end_jobs(snapshot: Snapshot) -> list[GangAction]:
+    """All pods are gone or finished."""
+    return [action for job in snapshot.live_jobs for action in _end_job(snapshot, job)]
+
+
+def _end_job(snapshot: Snapshot, job: Job) -> list[GangAction]:
+    if snapshot.gang is None:
+        return [Cancel(job=job.id, why="the pods are gone")]
+    # Only the job that the pods ran under ends with their exit code.
+    if job.id != snapshot.bound_to:
+        return [Cancel(job=job.id, why="the pods finished under another job")]
+    if is_unanswered(snapshot, job):
+        return [Cancel(job=job.id, why=NO_ANSWER)]
+    # Its owner will make more pods for these seats.
+    if snapshot.gang.expects_more and not job.is_let_go and snapshot.idle_s < IDLE_PATIENCE_S:
+        return []
+    if job.is_allocation:
+        return [Cancel(job=job.id, why=_NO_SCRIPT)]
+    if not job.is_script_running:
+        return []
+    return [Finish(job=job.id, exit_code=0 if has_succeeded(snapshot.gang) else 1)]
+
+
+def is_unanswered(snapshot: Snapshot, job: Job) -> bool:
+    """It was told to end, and did not in time."""
+    return (job.told_s_ago(snapshot.now) or 0.0) > TOLD_PATIENCE_S
+
+
+def evict_all(evictions: Iterable[Evict], policy: Policy) -> list[GangAction]:
+    """Each with a bounded grace; first those that go already, so that the others are told together."""
+    bounded_ones = [bounded(eviction, policy.longest_grace_s) for eviction in evictions]
+    return sorted(bounded_ones, key=lambda action: isinstance(action, Evict))
+
+
+def cancel_all(jobs: Iterable[Job], why: str) -> list[GangAction]:
+    """Cancel each of them, for the same reason."""
+    return [Cancel(job=job.id, why=why) for job in jobs]

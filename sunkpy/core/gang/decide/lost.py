@@ -1,0 +1,70 @@
+"""Slurm has forgotten the job of running pods, or lost it with its node: the pods stay, and it gets a replacement.
+
+The pods hold their nodes in any case, and only a job makes Slurm see that: so the replacement is submitted for these
+nodes. Members that have no node then get jobs of their own. A job that Slurm knows and that lost its nodes is not lost:
+`bound`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+
+from sunkpy.core.gang.actions import Evict, GangAction, NoteJob, Submit, Warn
+from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, cancel_all, evict_all
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.job.job import Job
+from sunkpy.core.gang.job.phases import JobPhase
+from sunkpy.core.gang.job.request import Policy, plan_for_nodes
+from sunkpy.core.gang.snapshot import Snapshot
+
+
+def decide_lost(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
+    """What to do about pods that have nodes and no job."""
+    # 1. Slurm has given one of the nodes to another job: the gang goes together.
+    if any(node in snapshot.displaced for node in snapshot.holding.values()):
+        return _evict_for_another(snapshot, policy)
+    # A single pod that goes needs no job any more; of several one may go while the others stay.
+    staying = [pod for pod in snapshot.staying if not pod.is_deleting]
+    nodes = {pod.uid: snapshot.holding[pod.uid] for pod in staying}
+    # 2. There is no other job yet.
+    if not snapshot.live_jobs:
+        return _submit(snapshot, gang, nodes, policy)
+    replacement, *others = snapshot.live_jobs
+    # 3. There is one, and it cannot be the replacement.
+    if why := _why_unfit(snapshot, replacement, nodes.values()):
+        return cancel_all(snapshot.live_jobs, why)
+    # 4. It is the replacement, of each pod as soon as it has started on the node of the pod.
+    started = [pod for pod in snapshot.staying if snapshot.placed.get(pod.uid) in replacement.start_nodes]
+    noted = [NoteJob(pod=pod, job=replacement.id) for pod in started]
+    return [*noted, *cancel_all(others, "one job is enough")]
+
+
+def _evict_for_another(snapshot: Snapshot, policy: Policy) -> list[GangAction]:
+    node = next(node for node in snapshot.holding.values() if node in snapshot.displaced)
+    evict = partial(Evict, job=snapshot.bound_to, displaced_by=snapshot.displaced[node], given_away=node)
+    return evict_all([evict(pod=pod) for pod in snapshot.staying], policy)
+
+
+def _why_unfit(snapshot: Snapshot, job: Job, nodes: Collection[str]) -> str:
+    """Why the job cannot hold the nodes of the pods; empty when it may. `nodes`: of those that stay."""
+    held = set(snapshot.holding.values())
+    if job.cancelled_at is not None:
+        return CANCELLED_BEFORE
+    if job.phase is JobPhase.SUSPENDED:
+        return "it was suspended before it held the nodes of its pods"
+    if job.phase is JobPhase.PENDING and nodes and set(job.slurm.required_nodes) - set(nodes):
+        return "it waits for a node on which no pod of the gang is any more"
+    if job.nodes and "" not in held and not held & set(job.nodes):
+        return "it has none of the nodes on which pods of the gang are"
+    return ""
+
+
+def _submit(snapshot: Snapshot, gang: Gang, nodes: dict[str, str], policy: Policy) -> list[GangAction]:
+    if not snapshot.may_submit or not nodes or not all(nodes.values()):
+        return []
+    request = plan_for_nodes(gang, policy, nodes)
+    where = ", ".join(request.required_nodes)
+    note = f"Slurm has lost the job of this pod; the pod keeps running and a new job is submitted for {where}"
+    first, *_ = snapshot.staying
+    return [Warn(pod=first, reason="SlurmJobLost", note=note), Submit(request=request, pods=snapshot.staying)]

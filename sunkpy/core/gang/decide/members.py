@@ -1,0 +1,96 @@
+"""Members that wait for a node: who they are, what they are told, and where they are bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sunkpy.core.gang.actions import (
+    BindDirectly,
+    Binding,
+    Cancel,
+    GangAction,
+    Report,
+    WaitCause,
+    Warn,
+)
+from sunkpy.core.gang.decide.ending import IDLE_PATIENCE_S
+from sunkpy.core.gang.gang import Gang, Suspension
+from sunkpy.core.gang.job.job import Job
+from sunkpy.core.gang.job.request import Policy
+from sunkpy.core.gang.phases import PodPhase, pod_phase
+from sunkpy.core.gang.seating.devices import assign_devices
+from sunkpy.core.gang.seating.fits import find_outgrown
+from sunkpy.core.gang.snapshot import Snapshot
+from sunkpy.core.model import matching
+from sunkpy.core.model.objects import Pod
+
+
+def waiting(gang: Gang) -> list[Pod]:
+    """Members that may be given a node: none is on its way out, or held behind a scheduling gate."""
+    return [pod for pod in gang.members if pod_phase(pod) is PodPhase.WAITING and not pod.spec.scheduling_gates]
+
+
+def report_all(gang: Gang, message: str, cause: WaitCause) -> list[GangAction]:
+    """Say on each member that waits why it does."""
+    return [Report(pod=pod, message=message, cause=cause) for pod in waiting(gang)]
+
+
+def bind_directly(gang: Gang) -> list[GangAction]:
+    """Each pod onto the node that its affinity names: Slurm has no say in it."""
+    actions: list[GangAction] = []
+    for pod in waiting(gang):
+        node = matching.named_node(pod.spec)
+        if node:
+            actions.append(BindDirectly(pod=pod, node=node))
+        else:
+            why = "its node affinity names no node (matchFields metadata.name), so it cannot be bound without a job"
+            actions.append(Report(pod=pod, message=why, cause=WaitCause.NO_NAMED_NODE))
+    return actions
+
+
+def bindings(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> dict[str, Binding]:
+    """For each member that has a seat, by uid."""
+    seats = snapshot.seating(job).seats
+    gpus = assign_devices(gang, seats, job.slurm.devices, gpu_resources=policy.gpu_resources)
+    return {
+        pod.uid: Binding(
+            pod=pod,
+            slurm_node=seats[pod.uid].node,
+            place=seats[pod.uid].note if gang.places > 1 else "",
+            gpus=gpus.get(pod.uid, ""),
+        )
+        for pod in gang.members
+        if pod.uid in seats
+    }
+
+
+def outgrown_by(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> dict[str, str]:
+    """Members that wait and ask for more than the job has at their seats, by uid, and what is lacking."""
+    if not job.slurm.capacity or not waiting(gang):
+        return {}
+    return find_outgrown(gang, snapshot.seating(job), job.slurm.capacity, gpu_resources=policy.gpu_resources)
+
+
+def start_over(gang: Gang, job: Job, outgrown: Mapping[str, str]) -> list[GangAction]:
+    """Give the job back: nobody depends on it, and the next one is made for the pods as they are now."""
+    pod = next(pod for pod in gang.members if pod.uid in outgrown)
+    why = f"{outgrown[pod.uid]}: it is cancelled, and another one is submitted"
+    return [Cancel(job=job.id, why=f"pod {pod.name} {outgrown[pod.uid]}"), too_large(pod, job, why)]
+
+
+def too_large(pod: Pod, job: Job, why: str) -> Warn:
+    """Tell a pod that the job was made for a smaller one."""
+    note = f"it asks for more than its seat in Slurm job {job.id} was made for, and {why}"
+    return Warn(pod=pod, reason="AsksForMore", note=note)
+
+
+def hold(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
+    """Nobody can tell now who belongs on its nodes; for a while it keeps them."""
+    if snapshot.idle_s >= IDLE_PATIENCE_S:
+        return [Cancel(job=job.id, why=f"for {IDLE_PATIENCE_S:.0f} s nobody could tell whom it is for: {gang.refused}")]
+    return report_all(gang, gang.refused, WaitCause.REFUSED)
+
+
+def suspension_of(gang: Gang, policy: Policy) -> Suspension | None:
+    """How the owner is suspended when the gang is preempted, if that is wished, possible and allowed."""
+    return gang.suspension if policy.suspend_owners and gang.options.on_preemption == "suspend" else None

@@ -1,0 +1,159 @@
+"""No member has a node: a job is submitted, tended while it waits, and its pods are bound when it has started."""
+
+from __future__ import annotations
+
+import msgspec
+
+from sunkpy.core.gang.actions import Bind, Cancel, GangAction, Submit, UpdateExcluded, UpdateTerms, WaitCause, Warn
+from sunkpy.core.gang.decide.ending import (
+    CANCELLED_BEFORE,
+    IDLE_PATIENCE_S,
+    NO_ANSWER,
+    NO_SLOTS_LEFT,
+    cancel_all,
+    is_unanswered,
+)
+from sunkpy.core.gang.decide.grace import warn_of_grace
+from sunkpy.core.gang.decide.members import bindings, hold, outgrown_by, report_all, start_over, suspension_of, waiting
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.job.job import Job
+from sunkpy.core.gang.job.phases import JobPhase
+from sunkpy.core.gang.job.request import Policy, plan_for_nodes, plan_job, plan_terms
+from sunkpy.core.gang.job.terms import find_change
+from sunkpy.core.gang.seating.seating import explain_missing
+from sunkpy.core.gang.snapshot import Snapshot
+from sunkpy.core.model.quantity import BadQuantity
+from sunkpy.core.placement.eligibility import excluded, explain_eligibility
+
+_UNPROVED = "nothing proves that it is this pod's: its comment was changed, or slurmctld has not sealed it"
+
+NEVER_STARTS = {
+    "BadConstraints": "no node has the features, cpus, memory and GPUs that the pod asks for",
+    "PartitionConfig": "the pod asks for more nodes or time than its partition allows",
+    "PartitionNodeLimit": "the pod asks for more nodes than its partition allows",
+    "PartitionTimeLimit": "the time limit is above that of the partition",
+    "PartitionDown": "the partition is down",
+    "PartitionInactive": "the partition is inactive",
+    "AccountNotAllowed": "the account may not use the partition",
+    "QOSNotAllowed": "the QoS may not be used in the partition",
+    "InvalidAccount": "the account does not exist or may not be used",
+    "InvalidQOS": "the QoS does not exist or may not be used",
+    "ReservationDeleted": "the reservation no longer exists",
+    "DependencyNeverSatisfied": "a job that it depends on has not ended as it should",
+    "JobHeldAdmin": "an administrator holds the job",
+    "JobHeldUser": "the job is held; release it with scontrol release",
+}
+"""Pending reasons (man squeue, JOB REASON CODES) that go away only when a person changes something."""
+
+
+def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
+    """What to do about pods of which none has a node."""
+    warnings: list[GangAction] = [
+        Warn(pod=gang.members[0], reason="UnknownAnnotation", note=str(problem))
+        for problem in gang.problems
+        if not problem.fatal
+    ]
+    warnings += [warning for pod in gang.members if (warning := warn_of_grace(pod, policy.longest_grace_s))][:1]
+    jobs = snapshot.live_jobs
+    if not jobs:
+        return warnings + _submit(snapshot, gang, policy)
+    if jobs[0].cancelled_at is not None:
+        return warnings + cancel_all(jobs, CANCELLED_BEFORE)
+    # It was told to end when its pods had ended, and others have come since.
+    if jobs[0].is_let_go:
+        return warnings + cancel_all([job for job in jobs if is_unanswered(snapshot, job)], NO_ANSWER)
+    # Two jobs for one gang can come of an answer that was lost: the one that runs, else the oldest, stays.
+    actions = warnings + cancel_all(jobs[1:], f"job {jobs[0].id} is for the same pods")
+    job = jobs[0]
+    if job.is_unproved:
+        return [*actions, Cancel(job=job.id, why=_UNPROVED)]
+    if job.slurm.tasks and snapshot.is_replacement(job):
+        return [*actions, Cancel(job=job.id, why=NO_SLOTS_LEFT)]
+    if job.start_nodes:
+        return actions + _start(snapshot, gang, job, policy)
+    if job.phase is JobPhase.SUSPENDED:
+        return [*actions, Cancel(job=job.id, why="it was suspended before its pods started")]
+    if job.phase is JobPhase.PENDING:
+        actions += _tend_pending(snapshot, gang, job, policy)
+    return actions
+
+
+def _start(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
+    """All members of the first wave at once, when the job has begun on all its nodes."""
+    if not snapshot.has_started(job):
+        return []
+    if not gang.is_sized:
+        return hold(snapshot, gang, job)
+    if not snapshot.is_for(job):
+        return [Cancel(job=job.id, why=_why_not_for(gang, job))]
+    if missing := explain_missing(gang):
+        if snapshot.idle_s >= IDLE_PATIENCE_S:
+            return [Cancel(job=job.id, why=f"it waited {IDLE_PATIENCE_S:.0f} s for {missing}")]
+        return report_all(gang, f"Slurm job {job.id} runs and waits for {missing}", WaitCause.MEMBERS)
+    binds = bindings(snapshot, gang, job, policy)
+    first = {pod.uid for pod in gang.first_wave}
+    first_wave = tuple(binds[pod.uid] for pod in waiting(gang) if pod.uid in binds and pod.uid in first)
+    if not first_wave or any(pod.spec.scheduling_gates for pod in gang.members):
+        return []
+    if outgrown := outgrown_by(snapshot, gang, job, policy):
+        return start_over(gang, job, outgrown)
+    final_because = "" if suspension_of(gang, policy) else gang.final_because
+    return [Bind(job=job.id, bindings=first_wave, final_because=final_because)]
+
+
+def _submit(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
+    if any(pod.spec.scheduling_gates for pod in gang.members):
+        return []
+    if gang.refused:
+        return report_all(gang, gang.refused, WaitCause.REFUSED)
+    if not gang.places:
+        return report_all(gang, "its owner declares no pods", WaitCause.NO_PLACES)
+    if snapshot.waits_for:
+        return report_all(gang, f"waits for {snapshot.waits_for}", WaitCause.OTHERS_FIRST)
+    if missing := explain_missing(gang):
+        return report_all(gang, f"waits for {missing}", WaitCause.MEMBERS)
+    if not snapshot.may_submit:
+        return report_all(gang, snapshot.refused, WaitCause.NOT_SUBMITTED) if snapshot.refused else []
+    if snapshot.eligibility is None:
+        return []
+    if not snapshot.eligibility.eligible:
+        return report_all(gang, explain_eligibility(snapshot.eligibility), WaitCause.NO_NODE)
+    try:
+        request = (
+            plan_for_nodes(gang, policy, snapshot.named_nodes, is_named=True)
+            if snapshot.named_nodes
+            else plan_job(gang, policy, snapshot.eligibility)
+        )
+    except BadQuantity as error:
+        return report_all(gang, str(error), WaitCause.BAD_QUANTITY)
+    return [Submit(request=request, pods=gang.members)]
+
+
+def _why_not_for(gang: Gang, job: Job) -> str:
+    return f"its owner wants {gang.places} pods now, and the job has {job.slurm.tasks} slots"
+
+
+def _tend_pending(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
+    if gang.is_sized and not snapshot.is_for(job):
+        return [Cancel(job=job.id, why=_why_not_for(gang, job))]
+    actions: list[GangAction] = []
+    where = snapshot.eligibility if snapshot.eligibility is not None and snapshot.eligibility.eligible else None
+    # What keeps a gang in one place is not known either while nobody can tell what it looks like.
+    if gang.is_sized and where is not None:
+        wanted = excluded(where)
+        if wanted != job.slurm.excluded_nodes:
+            actions.append(UpdateExcluded(job=job.id, excluded=wanted))
+    # What was asked for since cannot be used: the job waits on, as it was.
+    if gang.refused:
+        return [*actions, *report_all(gang, gang.refused, WaitCause.REFUSED)]
+    wants = plan_terms(gang, policy, where, kind=job.kind)
+    if where is None and job.spec is not None:  # nor is it known which features its nodes must have
+        wants = msgspec.structs.replace(wants, constraint=job.spec.constraint)
+    change = find_change(job.spec, wants) if job.spec is not None and wants != job.refused else None
+    if change is not None:
+        actions.append(UpdateTerms(job=job.id, pod=gang.members[0], change=change))
+    if job.slurm.state_reason:
+        cure = NEVER_STARTS.get(job.slurm.state_reason)
+        message = f"Slurm job {job.id} waits: {job.slurm.state_reason}" + (f" ({cure})" if cure else "")
+        actions += report_all(gang, message, WaitCause.NEVER_STARTS if cure else WaitCause.IN_QUEUE)
+    return actions

@@ -1,0 +1,131 @@
+"""Why a job ended, in the words that a pod's owner reads, and which job took its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.model.states import JobId, SlurmJob, is_job_running
+
+NEWEST_PENDING: Final = 50
+"""The preemptor is looked for among this many of the newest pending jobs: each costs one request."""
+
+
+_ENDED: Final = "SlurmJobEnded"
+
+
+class EndCause(msgspec.Struct, frozen=True, kw_only=True):
+    """Reason of the DisruptionTarget condition, and the sentence for condition and Event."""
+
+    reason: str
+    message: str
+
+    @property
+    def is_preemption(self) -> bool:
+        """The job gave way to another."""
+        return self.reason == "PreemptionByScheduler"
+
+    @property
+    def is_vague(self) -> bool:
+        """It says that the job ended, and not how."""
+        return self.reason == _ENDED
+
+
+# KEP-3329 reserves PreemptionByScheduler for what the scheduler does on behalf of a higher priority.
+_BY_FLAG: Final = (
+    ("PREEMPTED", "PreemptionByScheduler", "was preempted"),
+    ("TIMEOUT", "SlurmJobTimeout", "reached its time limit"),
+    ("DEADLINE", "SlurmJobDeadline", "reached its deadline"),
+    ("NODE_FAIL", "SlurmNodeFail", "lost its node"),
+    ("CANCELLED", "SlurmJobCancelled", "was cancelled"),
+    ("SUSPENDED", "SlurmJobSuspended", "was suspended, which pods cannot be"),
+    ("PENDING", "SlurmJobRequeued", "was queued again"),
+    ("REQUEUED", "SlurmJobRequeued", "was queued again"),
+    ("OUT_OF_MEMORY", "SlurmJobFailed", "ran out of memory"),
+    ("BOOT_FAIL", "SlurmJobFailed", "failed to boot its node"),
+    ("FAILED", "SlurmJobFailed", "failed"),
+)
+
+
+def cause_of_end(job: JobId, state: frozenset[str]) -> EndCause:
+    """What ended a job that is in `state`."""
+    for flag, reason, text in _BY_FLAG:
+        if flag in state:
+            return EndCause(reason=reason, message=f"Slurm job {job} {text}")
+    return EndCause(reason=_ENDED, message=f"Slurm job {job} ended")
+
+
+def named(cause: EndCause, preemptor: SlurmJob | None) -> EndCause:
+    """The cause of a preemption with the job that preempted, when it was found."""
+    if preemptor is None or not cause.is_preemption:
+        return cause
+    return EndCause(reason=cause.reason, message=f"{cause.message} by {describe(preemptor)}")
+
+
+def flag_of(reason: str) -> str:
+    """The state of a job whose pods were told to go for this reason; empty when the reason is not one of ours."""
+    return next((flag for flag, known, _ in _BY_FLAG if known == reason), "")
+
+
+def displaced(job: JobId | None, *, node: str, by: JobId | None) -> EndCause:
+    """A pod outlived the loss of its job, until Slurm gave its node away."""
+    lost = f"Slurm lost job {job}" if job is not None else "Slurm lost the job of this pod"
+    to = f" to Slurm job {by}" if by is not None else ""
+    return EndCause(reason="SlurmJobLost", message=f"{lost} and gave {node}{to}")
+
+
+def describe(job: SlurmJob) -> str:
+    """`Slurm job 57 (user alice, partition high)`."""
+    return f"Slurm job {job.id} (user {job.user or 'unknown'}, partition {job.partition or 'unknown'})"
+
+
+def pending_to_look_at(states: Mapping[JobId, frozenset[str]]) -> tuple[JobId, ...]:
+    """The newest pending jobs, newest first: among them is the one that preempts now."""
+    pending = (job for job, state in states.items() if "PENDING" in state)
+    return tuple(sorted(pending, reverse=True)[:NEWEST_PENDING])
+
+
+def begun_to_look_at(states: Mapping[JobId, frozenset[str]], waited: Iterable[JobId]) -> tuple[JobId, ...]:
+    """Those that waited and hold nodes now, newest first, at most as many as of those that wait."""
+    begun = (job for job in waited if is_job_running(states.get(job, frozenset())))
+    return tuple(sorted(begun, reverse=True)[:NEWEST_PENDING])
+
+
+def choose_preemptor(
+    candidates: Iterable[SlurmJob],
+    *,
+    node: str,
+    preempted: SlurmJob,
+    tiers: Mapping[str, int],
+    named: Mapping[JobId, frozenset[str]],
+) -> SlurmJob | None:
+    """The job for which Slurm makes room on `node`: planned there if Slurm says so, else the first in line.
+
+    One that has the node by now is the one: the candidates waited when they were chosen. Of several it is not known.
+    Only a job of a higher tier than that of the `preempted` one can be meant (preempt/partition_prio).
+
+    Args:
+        tiers: priority tier of each partition that has the node; Slurm orders by tier, then priority, then age.
+        named: the nodes for which each job was named lately; one that has all its nodes needs no more.
+    """
+    above = _tier(preempted, tiers)
+    higher = [job for job in candidates if _tier(job, tiers) > above]
+    begun = [job for job in higher if job.is_running and node in job.nodes]
+    if begun:
+        return begun[0] if len(begun) == 1 else None
+    usable = [job for job in higher if job.is_pending and _may_use(job, node, tiers, named)]
+    planned = [job for job in usable if node in job.scheduled_nodes or node in job.required_nodes]
+    return min(planned or usable, key=lambda job: (-_tier(job, tiers), -job.priority, job.id), default=None)
+
+
+def _tier(job: SlurmJob, tiers: Mapping[str, int]) -> int:
+    return max((tiers.get(name, 0) for name in job.partition.split(",")), default=0)
+
+
+def _may_use(job: SlurmJob, node: str, tiers: Mapping[str, int], named: Mapping[JobId, frozenset[str]]) -> bool:
+    nodes = named.get(job.id, frozenset()) | {node}
+    fits = node not in job.excluded_nodes and any(name in tiers for name in job.partition.split(","))
+    places = len(nodes | set(job.required_nodes))
+    return fits and places <= max(job.node_count, 1)

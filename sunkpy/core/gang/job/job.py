@@ -1,0 +1,272 @@
+"""One placeholder job of a gang, as its leader knows it: what was asked, what Slurm said last, what hooks told.
+
+The record of a gang and the snapshot of a decision hold the same objects. What becomes known makes another Job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.gang.job.kind import JobKind, kind_in
+from sunkpy.core.gang.job.phases import HOLDING, LIVE, LOST, OVER, SETTLED, JobPhase, job_phase
+from sunkpy.core.gang.job.terms import Asked, Change, last_asked, spec_of
+from sunkpy.core.model import states as slurm_states
+from sunkpy.core.model.job_spec import JobSpec
+from sunkpy.core.model.layout import grouped
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId, SlurmJob
+
+MISSING_OBSERVATIONS: Final = 2
+"""So many fresh answers of Slurm without the job prove that it does not know it."""
+
+WAITS_FOR_PROLOG: Final = "Prolog"
+"""Reason of a job whose prologs still run (man squeue, JOB REASON CODES)."""
+
+_BEFORE_SCRIPT: Final = frozenset({"CONFIGURING", "POWER_UP_NODE", "STAGE_OUT"})
+_NEVER: Final = float("-inf")
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A placeholder job. Times are of the leader's monotonic clock, in seconds.
+
+    `slurm`: what Slurm said last; its state is empty until it is told once, its nodes until the job is read in full.
+    `spec`: as it was submitted or changed last, else as Slurm has it; `turn`: how often it was changed;
+    `refused`: another that Slurm would not have.
+    `prologs`, `epilogs`: the Slurm nodes whose hook has called for this job, and when; `proved`: those of which Slurm
+    itself has said that the job has them. `missing`: so many fresh answers of Slurm, one after another, did not contain
+    the job. `runs_again`: Slurm says that it runs since an epilog proved that it ended: slurmctld was killed and has
+    forgotten the end.
+    `is_unproved`: Slurm has it without what shows that the scheduler submitted it. `is_anothers`: the id is that of a
+    job which is not this gang's, so nothing that Slurm says of the id counts.
+    `known_at`: since when it is known; `read_at`: when it was last asked for in full; `as_of`: when the newest answer
+    was asked for. `told_at`, `heard_at`: when it was first told to end, and when Slurm answered. `cancelled_at`:
+    Slurm has taken our order to end it, which its state may not show yet. `is_end_counted`: a pass has seen its end.
+    """
+
+    slurm: SlurmJob
+    spec: JobSpec | None = None
+    turn: int = 0
+    refused: JobSpec | None = None
+    prologs: Mapping[str, float] = {}
+    epilogs: Mapping[str, float] = {}
+    proved: frozenset[str] = frozenset()
+    missing: int = 0
+    runs_again: bool = False
+    is_unproved: bool = False
+    is_anothers: bool = False
+    known_at: float = _NEVER
+    read_at: float = _NEVER
+    as_of: float = _NEVER
+    told_at: float | None = None
+    last_told_at: float = _NEVER
+    heard_at: float | None = None
+    cancelled_at: float | None = None
+    is_end_counted: bool = False
+
+    @property
+    def id(self) -> JobId:
+        """Its id."""
+        return self.slurm.id
+
+    @property
+    def state(self) -> frozenset[str]:
+        """Its state, by Slurm's last word."""
+        return self.slurm.state
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Its Slurm nodes, by Slurm's last word."""
+        return self.slurm.nodes
+
+    # ------------------------------------------------------------- what becomes known
+
+    def observed(self, state: frozenset[str] | None, *, asked_at: float) -> Job:
+        """After an answer of Slurm to a question sent at `asked_at`; None: it did not know the job."""
+        is_same = bool(state) and state == self.slurm.state and not self.missing
+        if is_same and not (
+            state and "PENDING" in state and (self.prologs or self.epilogs or self.nodes or self.proved)
+        ):
+            # Nothing new: so with nearly all of tens of thousands in each poll.
+            return self
+        if self.is_anothers or asked_at < max(self.known_at, *self.prologs.values(), *self.epilogs.values(), 0.0):
+            # The answer is not about this job, or older than what a hook has told since.
+            return self
+        if state is None:
+            return _with(self, missing=self.missing + 1)
+        runs_again = bool(self.epilogs) and slurm_states.is_job_running(state)
+        job = _with(self, slurm=_with(self.slurm, state=state), missing=0, runs_again=runs_again)
+        return job._queued_again() if "PENDING" in state else job
+
+    def _queued_again(self) -> Job:
+        """The hooks of its first run are over, and so are its nodes once none of its epilogs runs."""
+        job = _with(self, prologs={}, epilogs={})
+        if "COMPLETING" in self.state:
+            return job
+        # One of its nodes may speak for it again only when Slurm gives it anew.
+        return _with(job, proved=frozenset(), slurm=_with(self.slurm, nodes=(), layout=(), devices={}, capacity={}))
+
+    def read(self, slurm: SlurmJob, *, at: float) -> Job:
+        """After it was read in full, as it was at `at`, unless it is known as it was later."""
+        if at < self.as_of:
+            return self
+        known = _with(
+            self,
+            slurm=_with(slurm, state=self.state),
+            spec=self.spec or spec_of(slurm),
+            is_unproved=False,
+            is_anothers=False,
+            read_at=at,
+            as_of=at,
+        )
+        return known.observed(slurm.state, asked_at=at)
+
+    def began(self, node: str, *, at: float) -> Job:
+        """The prolog of a node has called."""
+        return _with(self, prologs={**self.prologs, node: at}, epilogs=_without(self.epilogs, node))
+
+    def ended(self, node: str, *, at: float) -> Job:
+        """The epilog of a node has called."""
+        return _with(self, prologs=_without(self.prologs, node), epilogs={**self.epilogs, node: at})
+
+    def excluding(self, nodes: tuple[str, ...]) -> Job:
+        """It may not go to these nodes, and to all others."""
+        return _with(self, slurm=_with(self.slurm, excluded_nodes=nodes))
+
+    def changed(self, change: Change) -> Job:
+        """Slurm has taken a change of its terms."""
+        refused = change.asked if change.fixed else None
+        return _with(self, spec=change.to, refused=refused, turn=self.turn + 1)
+
+    def told(self, *, at: float) -> Job:
+        """It is about to be told how its pods ended."""
+        return _with(self, told_at=at if self.told_at is None else self.told_at, last_told_at=at)
+
+    # ------------------------------------------------------------- what follows
+
+    @property
+    def asked(self) -> Asked:
+        """What is noted on pods."""
+        return Asked(job=self.id, turn=self.turn, terms=self.spec or JobSpec())
+
+    @property
+    def has_started(self) -> bool:
+        """It has nodes, or had some: no pass over it may wait for those that are only queued."""
+        # An allocation has its nodes before anybody has read its state.
+        is_known = self.is_allocation or bool(self.state)
+        return bool(self.prologs or self.epilogs) or (is_known and not slurm_states.is_job_pending(self.state))
+
+    @property
+    def is_allocation(self) -> bool:
+        """It has no script."""
+        return not self.slurm.is_batch
+
+    def told_s_ago(self, now: float) -> float | None:
+        """Since when it has been told to end, if it was: 0 until Slurm has answered."""
+        return None if self.told_at is None else now - (now if self.heard_at is None else self.heard_at)
+
+    @property
+    def phase(self) -> JobPhase:
+        """Where it is in its life."""
+        return job_phase(
+            self.state,
+            has_prolog=bool(self.prologs),
+            has_epilog=bool(self.epilogs),
+            missing=self.missing,
+            is_forgotten=self.missing >= MISSING_OBSERVATIONS or self.is_anothers,
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """It has ended, or ends now: an epilog runs. Never true for a job that was lost or only could not be read."""
+        return self.phase in OVER
+
+    @property
+    def is_lost(self) -> bool:
+        """It ended without anybody wanting it: its node fell silent or was set DOWN, or Slurm has forgotten it.
+
+        Forgotten: several answers did not contain it, or its id is another job's, and nothing told of its end.
+        """
+        return self.phase in LOST
+
+    @property
+    def is_live(self) -> bool:
+        """It holds or may come to hold resources, as far as is known."""
+        return self.phase in LIVE
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing is left to be told to it."""
+        return self.phase in SETTLED
+
+    @property
+    def kind(self) -> JobKind | None:
+        """What it was asked for, as its comment says; None: it does not, or is not known yet."""
+        return kind_in(self.spec.comment) if self.spec is not None else None
+
+    @property
+    def is_script_running(self) -> bool:
+        """The prologs are through, and a script that there is can be signalled."""
+        return slurm_states.is_job_running(self.state) and not self.state & _BEFORE_SCRIPT
+
+    @property
+    def is_let_go(self) -> bool:
+        """We have told it to end, one way or the other: no pod comes to it any more."""
+        return self.cancelled_at is not None or self.told_at is not None
+
+    @property
+    def start_nodes(self) -> tuple[str, ...]:
+        """The nodes on which pods may come, in the job's order, once it has started there; empty before."""
+        if not self.is_live or self.phase is JobPhase.SUSPENDED or self.is_let_go:
+            return ()
+        # A prolog that waits at the gate has not asked for the pods yet, and they must not come before it does. When
+        # all are through, those that nobody heard count too: another leader did, or the call was lost.
+        if self.nodes and self.is_script_running and self.slurm.state_reason != WAITS_FOR_PROLOG:
+            return self.nodes
+        return tuple(node for node in self.nodes or sorted(self.prologs) if node in self.prologs)
+
+
+def recall(job: Job, pods: Iterable[Pod]) -> Job:
+    """The job with what an earlier leader has noted on the pods of the gang, where only Slurm's word is known."""
+    if job.spec is None or not job.spec.by_slurm:
+        return job
+    asked = last_asked(job.id, job.spec, (pod.annotations.get(names.ANNOTATION_ASKED, "") for pod in pods))
+    return job if asked is None else _with(job, spec=asked.terms, turn=asked.turn)
+
+
+def is_news(job: Job, before: Job) -> bool:
+    """A decision may be another one than before Slurm said this."""
+    known, was = ((each.state, each.missing, each.is_unproved, each.is_anothers, each.spec) for each in (job, before))
+    return known != was or (job.slurm is not before.slurm and _what_counts(job.slurm) != _what_counts(before.slurm))
+
+
+def along_switches(job: Job, switch_of: Callable[[str], str]) -> Job:
+    """The job with its nodes in an order in which those of one switch are neighbours, and so are ranks on them."""
+    nodes, tasks = grouped(job.nodes, switch_of), dict(job.slurm.layout)
+    layout = tuple((node, tasks[node]) for node in grouped(tasks, switch_of))
+    return _with(job, slurm=_with(job.slurm, nodes=nodes, layout=layout))
+
+
+def holds_its_node(job: Job) -> bool:
+    """The job keeps its node for pods that are bound: it neither ended, nor was suspended or queued again."""
+    return job.phase in HOLDING
+
+
+def has_node(job: Job, slurm_node: str) -> bool:
+    """The job keeps this node for pods that are bound there: one that runs on may have given it up, or never had it."""
+    return holds_its_node(job) and slurm_node in (job.nodes or (slurm_node,))
+
+
+def _what_counts(slurm: SlurmJob) -> SlurmJob:
+    """What of Slurm's word a decision looks at."""
+    return _with(slurm, priority=0, scheduled_nodes=(), admin_comment="")
+
+
+def _without(calls: Mapping[str, float], node: str) -> Mapping[str, float]:
+    return {name: at for name, at in calls.items() if name != node} if node in calls else calls
+
+
+_with = msgspec.structs.replace

@@ -1,0 +1,403 @@
+"""Annotations with which a workload says how Slurm shall treat it.
+
+Ours are `sunkpy.dev/<name>`; the names of SUNK (`sunk.coreweave.com/`) and slurm-bridge
+(`slurmjob.slinky.slurm.net/`) are read as aliases, so that a manifest moves here unchanged. When several are set,
+ours wins; a pod's own annotation wins over that of its owner. What they know and we do not do is answered by name.
+
+The pods of a gang are one Slurm job, so what one of them asks for is asked for all: those that say nothing follow. Two
+that ask for different things contradict each other, and neither is guessed. Name and comment are the exception, where
+the first in rank speaks, and the time limit, where the longest holds: roles may end at different times.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.model.job_spec import JobSpec, Switches
+
+SUNK: Final = "sunk.coreweave.com/"
+SLINKY: Final = "slurmjob.slinky.slurm.net/"
+
+UNLIMITED: Final = "UNLIMITED"
+
+LONGEST: Final = 1024
+"""Characters of a value. Kubernetes takes 256 KiB, which no name in Slurm needs, and which would end up in messages."""
+
+_MOST_UNKNOWN: Final = 10
+_MOST_VOICES: Final = 3
+_MAY_DIFFER: Final = frozenset({"name", "comment", "time_limit_min"})
+_PREFIXES: Final = (names.PREFIX, SUNK, SLINKY)
+_MOST_MINUTES: Final = 10 * 365 * 24 * 60
+
+
+class BadOption(ValueError):
+    """The value of an annotation cannot be used; the text says what to write instead."""
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a person should know; a fatal one keeps the gang from being submitted.
+
+    It is about an annotation, or about what an owner declares; `annotation` is empty then.
+    """
+
+    annotation: str = ""
+    text: str
+    fatal: bool
+
+    def __str__(self) -> str:
+        return f"annotation {self.annotation}: {self.text}" if self.annotation else self.text
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One annotation: the field of JobSpec that it sets, how its text is read, its meaning, and its names elsewhere."""
+
+    field: str
+    read: Callable[[str], object]
+    means: str
+    aliases: tuple[str, ...] = ()
+
+
+def read_options(layers: Iterable[Mapping[str, str]]) -> tuple[JobSpec, tuple[Problem, ...]]:
+    """The options in the annotations of a pod and its owners, nearest first, and what is wrong with them."""
+    layers = tuple(layers)
+    values: dict[str, object] = {}
+    problems: list[Problem] = []
+    for name, option in OPTIONS.items():
+        said = _said(layers, name)
+        if said is not None and said.wrong:
+            problems.append(Problem(annotation=said.annotation, text=said.wrong, fatal=True))
+        elif said is not None:
+            values[option.field] = said.value
+    problems += _unknown(layers)
+    options: JobSpec = msgspec.structs.replace(JobSpec(), **values)
+    return options, tuple(problems)
+
+
+def read_gang_options(
+    pods: Iterable[tuple[str, Mapping[str, str]]], above: Iterable[Mapping[str, str]]
+) -> tuple[JobSpec, tuple[Problem, ...]]:
+    """The options of a gang, and what is wrong with them.
+
+    Args:
+        pods: name and annotations of each member, the first speaker first.
+        above: annotations of what stands above them, nearest first.
+    """
+    saying: dict[frozenset[tuple[str, str]], list[str]] = {}
+    for name, written in pods:
+        saying.setdefault(frozenset(_own(written).items()), []).append(name)
+    layers = [dict(said) for said in saying]
+    options, problems = read_options([*layers, *above])
+    contradictions: list[Problem] = []
+    if len(saying) > 1:
+        options = msgspec.structs.replace(options, time_limit_min=_longest(layers, options.time_limit_min))
+        contradictions = _contradictions([(dict(said), names) for said, names in saying.items()])
+    return options, (*problems, *contradictions)
+
+
+def _own(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Those that may be options; what the scheduler notes differs from pod to pod."""
+    return {key: text for key, text in annotations.items() if key.startswith(_PREFIXES) and key not in _NOT_OPTIONS}
+
+
+def _longest(layers: Iterable[Mapping[str, str]], first: int | None) -> int | None:
+    """Of the time limits that can be read; 0 is unlimited."""
+    said = (_said((layer,), "time-limit") for layer in layers)
+    limits = [each.value for each in said if each is not None and isinstance(each.value, int)]
+    limits += [first] if first is not None else []
+    return 0 if 0 in limits else max(limits, default=None)
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """What stands in an annotation, and what it means. A text with something `wrong` stands for itself."""
+
+    annotation: str
+    text: str
+    value: object
+    wrong: str = ""
+
+
+def _said(layers: Iterable[Mapping[str, str]], name: str) -> _Said | None:
+    """What the first layer that has the option says, under the first of its names there."""
+    for layer in layers:
+        for annotation in _spellings(name):
+            text = layer.get(annotation, "")
+            if text[: 2 * LONGEST].strip():
+                read = _READ_OTHERWISE.get(annotation, OPTIONS[name].read)
+                try:
+                    return _Said(annotation, text.strip(), read(_bounded(text)))
+                except BadOption as error:
+                    return _Said(annotation, text.strip(), text.strip(), str(error))
+    return None
+
+
+def _contradictions(saying: Sequence[tuple[Mapping[str, str], Sequence[str]]]) -> list[Problem]:
+    """Options for which pods of a gang ask differently; each with who says what."""
+    problems: list[Problem] = []
+    for name, option in OPTIONS.items():
+        if option.field in _MAY_DIFFER:
+            continue
+        voices: dict[object, tuple[str, list[str]]] = {}
+        for layer, pods in saying:
+            if said := _said((layer,), name):
+                voices.setdefault(said.value, (said.text, []))[1].extend(pods)
+        if len(voices) > 1:
+            who = ", ".join(_who_says(text, pods) for text, pods in [*voices.values()][:_MOST_VOICES])
+            text = f"the pods of a gang are one Slurm job and must agree: {who}"
+            problems.append(Problem(annotation=names.PREFIX + name, text=text, fatal=True))
+    return problems
+
+
+def _who_says(text: str, pods: Sequence[str]) -> str:
+    others = f" and {len(pods) - 1} more say" if len(pods) > 1 else " says"
+    return f"{pods[0]}{others} {text[:40]!r}"
+
+
+def _bounded(text: str) -> str:
+    if len(text) > LONGEST:
+        raise BadOption(f"it has {len(text)} characters; {LONGEST} are the most")
+    return text.strip()
+
+
+def time_limit_min(text: str) -> int:
+    """Slurm's time formats (man sbatch, --time) and `90s`, `30m`, `2h`, `1d` → minutes, rounded up; 0 is unlimited.
+
+    Raises:
+        BadOption: the text is none of them.
+    """
+    if text.upper() in (UNLIMITED, "INFINITE"):
+        return 0
+    seconds = _duration_s(text)
+    if not seconds:
+        raise BadOption(
+            f"{text!r} is not a time limit: write minutes, hours:minutes:seconds, days-hours:minutes, "
+            f"30m, 2h or {UNLIMITED}"
+        )
+    return _within_reason(-(-seconds // 60), text)
+
+
+def _within_reason(minutes: int, text: str) -> int:
+    if minutes > _MOST_MINUTES:
+        raise BadOption(f"{text!r} is more than ten years: write {UNLIMITED}")
+    return minutes
+
+
+_SUFFIXED: Final = re.compile(r"^([0-9]+)([smhd])$")
+_SUFFIX_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_SLURM_TIME: Final = re.compile(r"^(?:([0-9]+)-)?([0-9]+(?::[0-9]+){0,2})$")
+
+
+def _duration_s(text: str) -> int | None:
+    if suffixed := _SUFFIXED.match(text):
+        return int(suffixed[1]) * _SUFFIX_S[suffixed[2]]
+    match = _SLURM_TIME.match(text)
+    if match is None:
+        return None
+    days, clock = match.groups()
+    parts = [int(part) for part in clock.split(":")]
+    if days is not None:
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+    elif len(parts) == 3:
+        hours, minutes, seconds = parts
+    else:
+        hours, minutes, seconds = 0, parts[0], parts[1] if len(parts) == 2 else 0
+    return int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
+
+
+_NUMBER: Final = re.compile(r"^[0-9]+$")
+
+
+def _seconds(text: str) -> int:
+    if not _NUMBER.match(text) or int(text) == 0:
+        raise BadOption(f"{text!r} is not a number of seconds above zero")
+    return _within_reason(-(-int(text) // 60), text)
+
+
+def _minutes(text: str) -> int:
+    if _NUMBER.match(text) and int(text) == 0:
+        return 0
+    return time_limit_min(text)
+
+
+_SHARED: Final = {
+    "none": "none", "true": "none", "node": "none",
+    "user": "user", "mcs": "mcs", "topo": "topo",
+    "ok": "", "false": "",
+}  # fmt: skip
+
+
+def _exclusive(text: str) -> str:
+    if text.lower() not in _SHARED:
+        raise BadOption(f"{text!r} is not one of {', '.join(sorted(_SHARED))}")
+    return _SHARED[text.lower()]
+
+
+_WORD: Final = re.compile(r"^[A-Za-z0-9_.@:-]+$")
+
+
+def _word(text: str) -> str:
+    if not _WORD.match(text):
+        raise BadOption(f"{text!r} is not a name: letters, digits and _ . @ : - only")
+    return text
+
+
+def _words(text: str) -> str:
+    parts = [part.strip() for part in text.split(",")]
+    return ",".join(_word(part) for part in parts)
+
+
+_USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,254}\$?")
+NEVER_USERS: Final = frozenset({"root", "slurm", "slurmrestd", "nobody"})
+"""Nobody's pods are theirs: the first two may do everything in Slurm."""
+
+
+def is_user(text: str) -> bool:
+    """A name that a person may have. Digits are none: Slurm would take them for a uid, and 0 is root's."""
+    return _USER.fullmatch(text) is not None and text not in NEVER_USERS
+
+
+def _user(text: str) -> str:
+    if not is_user(text):
+        raise BadOption(f"{text!r} is not the name of a person: a letter, then letters, digits and _ . @ - only")
+    return text
+
+
+def _line(text: str) -> str:
+    if not text.isprintable():
+        raise BadOption("only printable characters on one line are allowed")
+    return text
+
+
+def _switches(text: str) -> Switches:
+    """`count[@time]`, as sbatch reads it."""
+    count, at, wait = text.partition("@")
+    seconds = _duration_s(wait) if at else None
+    if not _NUMBER.match(count) or not 0 < int(count) < 2**16 or (at and not seconds):
+        raise BadOption(f"{text!r} is not a number of switches: write 1, or 1@30:00 to wait 30 minutes for it")
+    if seconds is not None:
+        _within_reason(-(-seconds // 60), wait)
+    return Switches(count=int(count), wait_s=seconds)
+
+
+_JOB: Final = "[1-9][0-9]{0,9}(?:_[0-9]{1,9})?"
+_EVENT: Final = rf"(?:after(?:any|notok|ok):{_JOB}(?::{_JOB})*|after:{_JOB}(?:\+[0-9]{{1,5}})?|singleton)"
+_DEPENDENCY: Final = re.compile(rf"{_EVENT}(?:(?:,{_EVENT})*|(?:\?{_EVENT})*)")
+
+
+def _dependency(text: str) -> str:
+    """What of sbatch --dependency makes sense for a job that is not an array."""
+    if not _DEPENDENCY.fullmatch(text):
+        raise BadOption(
+            f"{text!r} is not a dependency: write afterok:123, afterany:123:124, afternotok:123, after:123+10 or "
+            "singleton; several with , for all of them or ? for any"
+        )
+    return text
+
+
+_ON_PREEMPTION: Final = ("evict", "suspend")
+
+
+def _on_preemption(text: str) -> str:
+    if text not in _ON_PREEMPTION:
+        raise BadOption(f"{text!r} is not one of {', '.join(_ON_PREEMPTION)}")
+    return text
+
+
+def _both(name: str) -> tuple[str, ...]:
+    return (SUNK + name, SLINKY + name)
+
+
+OPTIONS: Final[dict[str, Option]] = {
+    "user": Option(
+        "user", _user, "Slurm user who owns the job. `scheduler.access` says which ones a namespace may name."
+    ),
+    "account": Option("account", _word, "Account that the job is charged to.", _both("account")),
+    "partition": Option("partition", _words, "Partition, or several with commas.", _both("partition")),
+    "qos": Option("qos", _word, "QoS.", _both("qos")),
+    "reservation": Option("reservation", _words, "Reservation, or several with commas.", _both("reservation")),
+    "time-limit": Option(
+        "time_limit_min",
+        time_limit_min,
+        "Minutes, `hours:minutes:seconds`, `days-hours:minutes`, `30m`, `2h` or `UNLIMITED`. `timeout` has seconds.",
+        (SUNK + "timeout", SLINKY + "timelimit"),
+    ),
+    "comment": Option("comment", _line, "Text for the comment of the job.", (SUNK + "comment",)),
+    "constraint": Option(
+        "constraint", _line, "Features of nodes, as `sbatch --constraint`.", (SLINKY + "constraints",)
+    ),
+    "exclusive": Option(
+        "shared",
+        _exclusive,
+        "`true` or `node`: whole nodes; `user`, `mcs`, `topo`: as `sbatch --exclusive`; `false`: shared nodes.",
+        _both("exclusive"),
+    ),
+    "licenses": Option("licenses", _line, "Licenses, as `sbatch --licenses`.", (SLINKY + "licenses",)),
+    "dependency": Option("dependency", _dependency, "Other jobs that come before, as `sbatch --dependency`."),
+    "gpu-type": Option("gpu_type", _word, "Type of the GPUs, as in `gpu:h100`."),
+    "job-name": Option("name", _word, "Name of the job.", (SLINKY + "job-name",)),
+    "wckey": Option("wckey", _word, "Workload characterization key.", (SLINKY + "wckey",)),
+    "switches": Option("switches", _switches, "Most switches, and how long to wait for them, as `sbatch --switches`."),
+    "on-preemption": Option(
+        "on_preemption", _on_preemption, "`evict` the pods, or `suspend` their owner, with `scheduler.suspendOwners`."
+    ),
+}
+"""What the annotation `sunkpy.dev/<name>` asks; `tools/make-reference` makes docs/reference/annotations.md of it."""
+
+_READ_OTHERWISE: Final = {SUNK + "timeout": _seconds, SLINKY + "timelimit": _minutes}
+"""Aliases whose text has another form than that of our annotation."""
+
+_NOT_OPTIONS: Final = frozenset({
+    *names.BINDING_NOTE,
+    names.ANNOTATION_ASKED,
+    names.ANNOTATION_SUSPENDED_BY,
+    names.ANNOTATION_GANG,
+    names.ANNOTATION_GANG_SIZE,
+    names.ANNOTATION_GANG_ROLES,
+    names.ANNOTATION_GANG_ROLE,
+})  # fmt: skip
+_BY_NAME: Final = f"ignored: {names.PREFIX}user says by name whose job it is, and its group is that of the user"
+_OWN_SIZE: Final = "ignored: the size of a job comes from the requests and the number of its pods"
+_ANSWERS: Final = {
+    SUNK + "user-id": _BY_NAME,
+    SUNK + "group-id": _BY_NAME,
+    SLINKY + "user-id": _BY_NAME,
+    SLINKY + "group-id": _BY_NAME,
+    SLINKY + "min-nodes": _OWN_SIZE,
+    SLINKY + "max-nodes": _OWN_SIZE,
+    SLINKY + "cpu-per-task": _OWN_SIZE,
+    SLINKY + "mem-per-node": _OWN_SIZE,
+    SLINKY + "gres": f"ignored: GPUs come from the requests of the pods; {names.PREFIX}gpu-type says which kind",
+    SLINKY + "priority": "ignored: the priority of a job comes from its partition, account and QoS",
+}
+"""What others have and we do not do, and why."""
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    return (names.PREFIX + name, *OPTIONS[name].aliases)
+
+
+_KNOWN: Final = _NOT_OPTIONS.union(*map(_spellings, OPTIONS))
+
+
+def _unknown(layers: tuple[Mapping[str, str], ...]) -> list[Problem]:
+    """Annotations that nobody reads; of many, the first few."""
+    keys = {key for layer in layers for key in layer if key.startswith((names.PREFIX, SLINKY)) or key in _ANSWERS}
+    unknown = sorted(keys - _KNOWN)
+    problems = [
+        Problem(annotation=annotation, text=_ANSWERS.get(annotation) or _suggest(annotation), fatal=False)
+        for annotation in unknown[:_MOST_UNKNOWN]
+    ]
+    if len(unknown) > _MOST_UNKNOWN:
+        more = f"not known and ignored, and so are {len(unknown) - _MOST_UNKNOWN - 1} more"
+        problems.append(Problem(annotation=unknown[_MOST_UNKNOWN], text=more, fatal=False))
+    return problems
+
+
+def _suggest(annotation: str) -> str:
+    close = difflib.get_close_matches(annotation, sorted(_KNOWN - _NOT_OPTIONS), n=1, cutoff=0.75)
+    return f"not known and ignored; did you mean {close[0]}?" if close else "not known and ignored"

@@ -1,0 +1,77 @@
+"""The phases of a job: derived, never stored, in one function. What is asked of a job is a set of phases.
+
+`docs/reference/phases.md` has the table, which `tools/make-reference` makes from here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sunkpy.core.gang.phases import Phase
+from sunkpy.core.model.states import is_job_completing, is_job_ended, is_job_pending
+
+
+class JobPhase(Phase):
+    """How far a job is."""
+
+    SUBMITTED = ("submitted", "nothing is known of it yet")
+    PENDING = ("pending", "it waits in the queue")
+    RUNNING = ("running", "it has nodes: Slurm says so, or a prolog has called")
+    SUSPENDED = ("suspended", "Slurm has stopped it, and may give its CPUs to others")
+    TAKEN_BACK = ("taken back", "it has lost a node, and is queued again or suspended")
+    ENDING = ("ending", "it has ended or an epilog has called, and epilogs hold nodes")
+    ENDED = ("ended", "it has ended, or has lost a node and Slurm knows it no more")
+    LOSING = ("losing", "it ended because a node failed, and epilogs hold others")
+    LOST = ("lost", "it ended because a node failed, or Slurm has forgotten it")
+
+
+OVER: Final = frozenset({JobPhase.TAKEN_BACK, JobPhase.ENDING, JobPhase.ENDED})
+LOST: Final = frozenset({JobPhase.LOSING, JobPhase.LOST})
+LIVE: Final = frozenset(JobPhase) - OVER - LOST
+SETTLED: Final = frozenset({JobPhase.ENDED, JobPhase.LOST})
+WAITING: Final = frozenset({JobPhase.SUBMITTED, JobPhase.PENDING})
+STOPPED: Final = frozenset({JobPhase.PENDING, JobPhase.SUSPENDED, JobPhase.TAKEN_BACK})
+HOLDING: Final = frozenset({JobPhase.SUBMITTED, JobPhase.RUNNING}) | LOST
+
+JOB_PREDICATES: Final = {
+    "is live": LIVE,
+    "is over": OVER,
+    "is lost": LOST,
+    "is settled": SETTLED,
+    "may wait": WAITING,
+    "holds its node": HOLDING,
+    "was stopped": STOPPED,
+}
+"""What is asked of jobs. Each is live, over or lost. Settled: nothing is left to be told to it.
+
+A lost job holds its node for its pods, since nobody wanted it to end. One that was stopped after it had begun would run
+no epilog for its pods, or start a second time without them.
+"""
+
+
+def job_phase(
+    state: frozenset[str], *, has_prolog: bool, has_epilog: bool, missing: int, is_forgotten: bool
+) -> JobPhase:
+    """The phase of a job.
+
+    Args:
+        state: by Slurm's last word; empty before it is told once.
+        has_prolog: the prolog of a node that it has not lost has called.
+        has_epilog: the epilog of a node has called.
+        missing: so many fresh answers, one after another, did not contain it.
+        is_forgotten: Slurm does not know it, by that many answers or because its id is another job's.
+    """
+    is_pending, is_suspended, is_completing = is_job_pending(state), "SUSPENDED" in state, is_job_completing(state)
+    if "NODE_FAIL" in state:
+        return JobPhase.LOSING if is_completing and not is_forgotten else JobPhase.LOST
+    if is_job_ended(state) or is_completing or (has_epilog and not is_pending):
+        if is_forgotten or (is_job_ended(state) and not is_completing):
+            return JobPhase.ENDED
+        return JobPhase.TAKEN_BACK if is_pending or is_suspended else JobPhase.ENDING
+    if is_forgotten:
+        return JobPhase.LOST
+    if is_suspended:
+        return JobPhase.SUSPENDED
+    if is_pending and not has_prolog:
+        return JobPhase.PENDING
+    return JobPhase.RUNNING if state or has_prolog or missing else JobPhase.SUBMITTED

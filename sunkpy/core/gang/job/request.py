@@ -1,0 +1,169 @@
+"""The placeholder job of a gang: what it asks of Slurm so that its pods fit where it runs.
+
+Amounts are rounded as `sunkpy.core.placement.needs` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.job.kind import NAMED, REPLACEMENT, WHOLE, JobKind, make_comment
+from sunkpy.core.gang.job.outcome import has_exit_code
+from sunkpy.core.gang.job.terms import with_features
+from sunkpy.core.gang.seating.slots import Slots, largest, needs_together, plan_slots, rounded
+from sunkpy.core.model import matching, quantity
+from sunkpy.core.model.job_spec import JobSpec
+from sunkpy.core.placement.domains import HOSTNAME
+from sunkpy.core.placement.eligibility import Eligibility, excluded
+from sunkpy.core.placement.needs import gres, whole_cpus
+
+PLACEHOLDER_SCRIPT: Final = """\
+#!/bin/bash
+# Holds resources for Kubernetes pods. USR1: they succeeded. USR2: they failed. TERM: make room at once.
+trap 'kill "$held"; exit 0' USR1
+trap 'kill "$held"; exit 1' USR2
+trap 'kill "$held"; exit 143' TERM
+sleep infinity &
+held=$!
+wait "$held"
+"""
+
+
+WHOLE_NODES: Final = "none"
+"""Who else may use the nodes of a job, if nobody."""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings that decisions need. `gpu_resources`: extended resource → GRES name, as {"nvidia.com/gpu": "gpu"}.
+
+    `longest_grace_s`: what a pod is given to end at most once its job has lost the node. `suspend_owners`: owners that
+    ask for it are suspended when their gang is preempted. `immediate_allocation`: a service is asked for as an
+    allocation that starts at once, before it is queued.
+    """
+
+    gpu_resources: Mapping[str, str]
+    default_partition: str = ""
+    longest_grace_s: int = 3240
+    suspend_owners: bool = False
+    immediate_allocation: bool = True
+
+
+def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None) -> JobSpec:
+    """The job for a gang.
+
+    Its slots may lie on any number of nodes, unless the gang wants one node for each member. Slurm knows memory per
+    cpu or per node: where slots share nodes it is asked per cpu, rounded up to MiB. Of whole nodes a job has all cpus,
+    and would need that much memory for each of them.
+
+    Raises:
+        quantity.BadQuantity: a request is not a quantity.
+    """
+    slots = plan_slots(gang, eligibility)
+    request = _request(gang, policy, slots, eligibility, has_own_nodes=gang.one_per_node or slots.count == 1)
+    if gang.one_domain == HOSTNAME:
+        request = _on_one_node(request, gang, policy)
+    elif request.shared == WHOLE_NODES and request.memory_mib_per_cpu and eligibility is not None:
+        request = _on_whole_nodes(request, slots, eligibility, policy)
+    if eligibility is None:
+        return request
+    return msgspec.structs.replace(request, excluded_nodes=excluded(eligibility))
+
+
+def plan_for_nodes(gang: Gang, policy: Policy, placed: Mapping[str, str], *, is_named: bool = False) -> JobSpec:
+    """The job for the nodes that members have already, or name (`is_named`); `placed`: uid → Slurm node.
+
+    Tasks are alike, so each node is asked for what is most on any of them.
+
+    Raises:
+        quantity.BadQuantity: a request is not a quantity.
+    """
+    on_node: dict[str, matching.Amounts] = {}
+    for pod in gang.members:
+        if node := placed.get(pod.uid):
+            on_node[node] = matching.added(on_node.get(node, {}), rounded(matching.pod_requests(pod.spec)))
+    kind = NAMED if is_named else WHOLE if len(on_node) == gang.places else REPLACEMENT
+    slots = Slots(count=len(on_node), needs=largest(on_node.values()), kind=kind)
+    request = _request(gang, policy, slots, has_own_nodes=True)
+    return msgspec.structs.replace(request, required_nodes=tuple(sorted(on_node)))
+
+
+def plan_terms(
+    gang: Gang, policy: Policy, eligibility: Eligibility | None = None, *, kind: JobKind | None = None
+) -> JobSpec:
+    """What is asked of a job of that kind, but for its size."""
+    options = gang.options
+    return msgspec.structs.replace(
+        options,
+        name=options.name or gang.id.name,
+        comment=make_comment(gang.id, kind, options.comment),
+        partition=options.partition or policy.default_partition,
+        constraint=with_features(options.constraint, eligibility.features if eligibility is not None else ()),
+        time_limit_min=_time_limit_min(gang),
+        script=PLACEHOLDER_SCRIPT,
+    )
+
+
+def _request(
+    gang: Gang, policy: Policy, slots: Slots, eligibility: Eligibility | None = None, *, has_own_nodes: bool
+) -> JobSpec:
+    terms = plan_terms(gang, policy, eligibility, kind=slots.kind)
+    cpus, memory_mib = whole_cpus(slots.needs), quantity.mib_up(slots.needs.get("memory", 0))
+    request = msgspec.structs.replace(
+        terms,
+        tasks=slots.count,
+        cpus_per_task=cpus,
+        minimum_nodes=1,
+        maximum_nodes=slots.count,
+        memory_mib_per_cpu=-(-memory_mib // cpus),
+        gres_per_task=gres(slots.needs, gpu_resources=policy.gpu_resources, gpu_type=terms.gpu_type),
+        # An allocation has no script, so nothing that could end with the exit code of pods. What waits for another job
+        # would only be refused.
+        at_once=policy.immediate_allocation and not terms.dependency and not has_exit_code(gang),
+    )
+    return _per_node(request, slots.needs, policy, nodes=slots.count) if has_own_nodes else request
+
+
+def _per_node(request: JobSpec, here: Mapping[str, int], policy: Policy, *, nodes: int) -> JobSpec:
+    """On so many nodes; each is asked for what is `here`."""
+    return msgspec.structs.replace(
+        request,
+        minimum_nodes=nodes,
+        maximum_nodes=nodes,
+        memory_mib_per_node=quantity.mib_up(here.get("memory", 0)),
+        memory_mib_per_cpu=0,
+        gres_per_node=gres(here, gpu_resources=policy.gpu_resources, gpu_type=request.gpu_type),
+        gres_per_task="",
+    )
+
+
+def _on_one_node(request: JobSpec, gang: Gang, policy: Policy) -> JobSpec:
+    """The sum of what the pods need, however uneven they are; the number of tasks says for how many it was asked."""
+    together = needs_together(gang)
+    request = msgspec.structs.replace(request, cpus_per_task=-(-whole_cpus(together) // request.tasks))
+    return _per_node(request, together, policy, nodes=1)
+
+
+def _on_whole_nodes(request: JobSpec, slots: Slots, eligibility: Eligibility, policy: Policy) -> JobSpec:
+    """On as few nodes as the smallest of those that hold a slot allows; each is asked for what lies there at most."""
+    fitting = eligibility.slots_on_smallest(slots.needs)
+    if not fitting:
+        return request
+    nodes = -(-slots.count // fitting)
+    here = {name: amount * -(-slots.count // nodes) for name, amount in slots.needs.items()}
+    return _per_node(request, here, policy, nodes=nodes)
+
+
+def _time_limit_min(gang: Gang) -> int | None:
+    if gang.options.time_limit_min is not None:
+        return gang.options.time_limit_min
+    shapes = [role.shape for role in gang.roles if role.shape is not None and len(role.members) < role.places]
+    specs = [*(pod.spec for pod in gang.members), *shapes]
+    deadlines = [deadline for spec in specs if (deadline := spec.active_deadline_seconds)]
+    # Whoever has no deadline may run on when the others have ended.
+    longest_s = max(deadlines, default=None) if len(deadlines) == len(specs) else None
+    # One minute more, so that the kubelet ends the pod by its own rule before Slurm ends the job.
+    return None if longest_s is None else -(-longest_s // 60) + 1

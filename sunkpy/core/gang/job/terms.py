@@ -1,0 +1,166 @@
+"""What can change about a job in the queue, and what to send to Slurm when the annotations of its pods have changed.
+
+Only what the annotations changed is sent: Slurm, its plugins and admins may have changed the rest of the job since.
+Source: slurmctld, job_mgr.c, _update_job, which job_desc_msg of POST job/{id} leads to. The size of a job follows from
+its pods. Its user cannot change wckey, exclusive and the user of the job: an Event on the pod says so.
+
+The last request is noted on the pods, so that a new leader can tell our values from those that others have changed.
+Anybody who may edit the pod can write the note. Whatever it says, only what the job may have now is requested.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from sunkpy.core.model.job_spec import JobSpec, Switches
+from sunkpy.core.model.states import JobId, SlurmJob
+
+_LONGEST_NOTE: Final = 16384
+_LAST_TURN: Final = 10**9
+"""Who notes more has not counted: of numbers without end the next one may be too long to write down."""
+
+
+_FIXED: Final = {
+    "shared": "exclusive: only an administrator of Slurm may change who shares the nodes of a job",
+    "wckey": "wckey: only an administrator of Slurm may change that of a job",
+    "gpu_type": "gpu-type: the GPUs of a job are part of its size",
+    "user": "user: a job stays that of the user who submitted it",
+}
+"""What cannot be changed, under the name of its annotation, and why."""
+
+_FIELDS: Final = (
+    "name", "comment", "partition", "account", "qos", "reservation", "constraint", "licenses", "dependency", "switches",
+    "time_limit_min",
+)  # fmt: skip
+_NOTED: Final = (*(field for field in _FIELDS if field not in ("name", "comment")), *_FIXED)
+"""A job never lacks a name and a comment."""
+
+_PLAIN: Final = re.compile(r"[\w.:-]+(?:&[\w.:-]+)*")
+"""Features that a node must have all of."""
+
+_CAN_BE_EMPTIED: Final = frozenset({"comment", "reservation", "constraint", "licenses", "dependency"})
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A note on a pod: for what its job was asked, the last time. Of several the one with the highest `turn` counts."""
+
+    job: int
+    turn: Annotated[int, msgspec.Meta(ge=0, le=_LAST_TURN)] = 0
+    terms: JobSpec = JobSpec()
+
+    def __str__(self) -> str:
+        bare = JobSpec(**_only(_NOTED, self.terms))
+        return msgspec.json.encode(msgspec.structs.replace(self, terms=bare)).decode()
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """To what a job is changed, and what was `asked` for.
+
+    `fields` are to be sent. `kept` is gone from the annotations and stays: a job has a partition, an account, a QoS and
+    a time limit in any case, so there is nothing to go back to. `fixed` is asked for otherwise now, and cannot be so.
+    """
+
+    to: JobSpec
+    asked: JobSpec
+    fields: tuple[str, ...]
+    kept: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+
+    @property
+    def refusal(self) -> str:
+        """Why some of what is asked for cannot be; empty when all can."""
+        if not self.fixed:
+            return ""
+        why = "; ".join(_FIXED[field] for field in self.fixed)
+        return f"{why}. Who wants it otherwise deletes the pods, and the next ones are submitted so"
+
+    def __str__(self) -> str:
+        changed = [f"{_words(field)} {getattr(self.to, field) or 'none'}" for field in self.fields]
+        kept = [f"its {_words(field)} stays, for a job in the queue cannot be without" for field in self.kept]
+        return "; ".join([*([", ".join(changed)] if changed else []), *kept])
+
+
+def takes_features(constraint: str) -> bool:
+    """Features can be put beside what somebody asks for: Slurm has no brackets within brackets."""
+    return not constraint or _PLAIN.fullmatch(constraint) is not None
+
+
+def with_features(constraint: str, features: Sequence[str]) -> str:
+    """What was asked for, on nodes that have one of the features (man sbatch, --constraint)."""
+    if not features:
+        return constraint
+    any_of = "|".join(features)
+    if not constraint:
+        return any_of
+    return f"{constraint}&({any_of})" if len(features) > 1 else f"{constraint}&{any_of}"
+
+
+def spec_of(job: SlurmJob) -> JobSpec:
+    """What a job was asked for, by Slurm's word; not its size."""
+    return JobSpec(
+        name=job.name,
+        comment=job.comment,
+        partition=job.partition,
+        account=job.account,
+        qos=job.qos,
+        reservation=job.reservation,
+        constraint=job.constraint,
+        licenses=job.licenses,
+        switches=Switches(count=job.switches) if job.switches else None,
+        time_limit_min=job.time_limit_min,
+        by_slurm=True,
+    )
+
+
+def last_asked(job: JobId, by_slurm: JobSpec, notes: Iterable[str]) -> Asked | None:
+    """For what an earlier leader has asked last, by what it noted on pods; None when nothing readable is noted."""
+    asked = [found for text in notes if (found := _read_note(text)) is not None and found.job == job]
+    newest = max(asked, key=lambda each: each.turn, default=None)
+    if newest is None:
+        return None
+    spec = msgspec.structs.replace(by_slurm, by_slurm=False, **_only(_NOTED, newest.terms))
+    return msgspec.structs.replace(newest, terms=spec)
+
+
+def _read_note(text: str) -> Asked | None:
+    with contextlib.suppress(msgspec.DecodeError, RecursionError):
+        return msgspec.json.decode(text, type=Asked) if 0 < len(text) <= _LONGEST_NOTE else None
+    return None
+
+
+def find_change(has: JobSpec, wants: JobSpec) -> Change | None:
+    """What to change in a job; None when it is as its annotations say."""
+    unlike = [field for field in _FIELDS if _is_unlike(field, has, wants)]
+    # What nobody asks for may be Slurm's own choice.
+    given = [field for field in unlike if getattr(wants, field) not in ("", None)]
+    gone = [field for field in unlike if field not in given and not has.by_slurm]
+    fields = (*given, *(field for field in gone if field in _CAN_BE_EMPTIED))
+    kept = tuple(field for field in gone if field not in _CAN_BE_EMPTIED)
+    # Of a job that an earlier leader submitted nobody knows them: it has what is asked for now.
+    fixed = () if has.by_slurm else tuple(field for field in _FIXED if _is_unlike(field, has, wants))
+    if not fields and not kept and not fixed:
+        return None
+    taken = (*_FIELDS, *_FIXED) if has.by_slurm else _FIELDS
+    to = msgspec.structs.replace(has, by_slurm=False, **_only(taken, wants))
+    return Change(to=to, asked=wants, fields=fields, kept=kept, fixed=fixed)
+
+
+def _is_unlike(field: str, has: JobSpec, wants: JobSpec) -> bool:
+    if field == "dependency" and has.by_slurm:
+        return False  # Slurm tells in its own words what is left of it
+    if field == "switches" and has.by_slurm and has.switches is not None and wants.switches is not None:
+        return has.switches.count != wants.switches.count  # how long it waits for them is not told
+    return bool(getattr(has, field) != getattr(wants, field))
+
+
+def _only(fields: Iterable[str], spec: JobSpec) -> dict[str, Any]:
+    return {field: getattr(spec, field) for field in fields}
+
+
+def _words(field: str) -> str:
+    return field.removesuffix("_min").replace("_", " ")

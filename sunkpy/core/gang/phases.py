@@ -1,0 +1,94 @@
+"""The phases of a pod and the states of a gang: derived, never stored, each in one function.
+
+What is asked of a pod is a set of phases (`POD_PREDICATES`). `docs/reference/phases.md` has the table, which
+`tools/make-reference` makes from here.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, Self
+
+from sunkpy.core.model.objects import Pod
+
+
+class Phase(enum.Enum):
+    """How far something is: `value` names it, `means` says when it holds."""
+
+    means: str
+
+    def __new__(cls, value: str, means: str) -> Self:
+        """A member of that value."""
+        member = object.__new__(cls)
+        member._value_, member.means = value, means
+        return member
+
+
+class PodPhase(Phase):
+    """How far a pod is."""
+
+    WAITING = ("waiting", "it has no node")
+    BOUND = ("bound", "it has a node, and no container runs")
+    RUNNING = ("running", "a container runs")
+    STOPPING = ("stopping", "it is being deleted, and has not finished")
+    OVER = ("over", "it has finished and is being deleted: the kubelet may still free what it had")
+    GONE = ("gone", "it has finished, and nothing of it is left on its node")
+
+
+OVER: Final = frozenset({PodPhase.OVER, PodPhase.GONE})
+HOLDS_NODE: Final = frozenset(PodPhase) - OVER - {PodPhase.WAITING}
+
+POD_PREDICATES: Final = {
+    "may be bound": frozenset({PodPhase.WAITING}),
+    "holds its node": HOLDS_NODE,
+    "is leaving": frozenset({PodPhase.STOPPING}),
+    "is over": OVER,
+    "has left its node": frozenset({PodPhase.GONE}),
+}
+"""What is asked of pods. One that is deleted before it has a node is `stopping`, and holds none."""
+
+
+def pod_phase(pod: Pod) -> PodPhase:
+    """The phase of a pod.
+
+    Of a pod that is being deleted the kubelet reports the containers' end first, then frees sandbox, cgroups and
+    volumes, and last deletes the object with grace period 0. Only a finalizer of somebody else can keep it after that.
+    """
+    if pod.is_finished and not is_running(pod):
+        meta = pod.metadata
+        is_freed = meta.deletion_grace_period_seconds == 0 and bool(meta.finalizers)
+        return PodPhase.GONE if is_freed or not pod.is_deleting else PodPhase.OVER
+    if pod.is_deleting:
+        return PodPhase.STOPPING
+    if not pod.spec.node_name and not pod.is_finished:
+        return PodPhase.WAITING
+    return PodPhase.RUNNING if is_running(pod) else PodPhase.BOUND
+
+
+def is_running(pod: Pod) -> bool:
+    """A container of the pod runs."""
+    statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    return any(status.state.running is not None for status in statuses)
+
+
+def is_over(pod: Pod) -> bool:
+    """The pod holds nothing any more: it finished and no container is left running."""
+    return pod_phase(pod) in OVER
+
+
+def has_left_node(pod: Pod) -> bool:
+    """Nothing of the pod is left on its node: stricter than `is_over` for a pod that is being deleted."""
+    return pod_phase(pod) is PodPhase.GONE
+
+
+class State(Phase):
+    """Where a gang is, read off its pods and its job: `Snapshot.state`."""
+
+    WAITING = ("waiting", "no job: not complete, not valid, no node fits, or Slurm refused it")
+    SUBMITTED = ("submitted", "its job is in Slurm's queue")
+    STARTED = ("started", "Slurm has given it nodes; the pods are not bound yet")
+    BOUND = ("bound", "a pod has a node; no container runs")
+    RUNNING = ("running", "containers run")
+    ENDING = ("ending", "the pods are over; the job has not ended yet")
+    HANDING_OVER = ("handing-over", "the job has lost its nodes; pods are still there, the epilog waits")
+    DONE = ("done", "pods and job are over")

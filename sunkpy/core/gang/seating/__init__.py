@@ -1,0 +1,1 @@
+"""Which member of a gang sits on which node of its job."""

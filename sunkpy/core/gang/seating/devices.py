@@ -1,0 +1,80 @@
+"""Which of the devices that a job has on a node are whose: noted on each member when it is bound.
+
+Slurm tells the indices of each node for the whole job. The members there share them in seat order, as many as each asks
+for, and no index is given twice: what is noted on a member that holds its node stays so, if the job has these devices
+there. A job that took the place of a lost one may have others. The device plugin hands out devices by itself, and may
+choose otherwise; the note says what Slurm counts. The request is made in `core.placement.needs:gres`; Slurm's answer is
+read in `core.model.gres`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from sunkpy.core import names
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.seating.seating import Seat
+from sunkpy.core.gang.seating.slots import seats_of
+from sunkpy.core.model import matching
+from sunkpy.core.model.gres import Indices
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.placement.needs import count_gres
+
+_GPU: Final = "gpu"
+
+
+def assign_devices(
+    gang: Gang,
+    seats: Mapping[str, Seat],
+    devices: Mapping[str, Indices],
+    *,
+    gpu_resources: Mapping[str, str],
+) -> dict[str, str]:
+    """By uid, what should be noted on each seated member: `0,1`; of a GRES other than `gpu` with its name: `nic:0`.
+
+    Of members on nodes of which Slurm has told. One has no note when it asks for none, or when Slurm has not told as
+    many as it asks for.
+
+    Args:
+        devices: those of the job, by Slurm node.
+        gpu_resources: extended resource → GRES name.
+    """
+    if not devices:
+        return {}
+    order = {seat: at for at, seat in enumerate(seats_of(gang))}
+    seated = [pod for pod in gang.members if pod.uid in seats and seats[pod.uid].node in devices]
+    seated.sort(key=lambda pod: order.get(seats[pod.uid].id, 0))
+    wanted = {pod.uid: _counts(pod, gpu_resources) for pod in seated}
+    free = {node: set(_words(indices)) for node, indices in devices.items()}
+    notes: dict[str, str] = {}
+    for pod in (each for each in seated if each.spec.node_name):
+        noted, left = noted_on(pod).split(","), free[seats[pod.uid].node]
+        if len(set(noted)) == sum(wanted[pod.uid].values()) and left.issuperset(noted):
+            left.difference_update(noted)
+            notes[pod.uid] = noted_on(pod)
+    for pod in (each for each in seated if each.uid not in notes):
+        node = seats[pod.uid].node
+        words = [word for gres, n in wanted[pod.uid].items() for word in _take(devices[node], gres, n, free[node])]
+        if words and len(words) == sum(wanted[pod.uid].values()):
+            free[node].difference_update(words)
+            notes[pod.uid] = ",".join(words)
+    return notes
+
+
+def noted_on(pod: Pod) -> str:
+    """What stands on the pod."""
+    return pod.annotations.get(names.ANNOTATION_GPU_INDICES, "")
+
+
+def _counts(pod: Pod, gpu_resources: Mapping[str, str]) -> dict[str, int]:
+    gpus_first = dict(sorted(gpu_resources.items(), key=lambda item: (item[1] != _GPU, item)))
+    return count_gres(matching.pod_requests(pod.spec), gpus_first)
+
+
+def _take(indices: Indices, gres: str, count: int, free: set[str]) -> list[str]:
+    return [word for word in _words({gres: indices.get(gres, ())}) if word in free][:count]
+
+
+def _words(indices: Indices) -> Iterable[str]:
+    return (str(at) if gres == _GPU else f"{gres}:{at}" for gres, several in indices.items() for at in several)

@@ -1,0 +1,223 @@
+"""Who sits where: the members of a gang on the seats that its job holds.
+
+The slots of the job lie on its nodes in Slurm's own order, switch by switch where it is known which node is at which,
+and the seats in the slots in rank order: rank 0 is on the first node, neighbours in rank are neighbours there. Who has
+a node keeps it, so the same seating comes out again when a new leader knows nothing but the bindings.
+
+A finished member has left its seat. One that is being deleted holds it until it is gone, and the pod that was made in
+its stead waits for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role
+from sunkpy.core.gang.job.job import Job
+from sunkpy.core.gang.phases import PodPhase, pod_phase
+from sunkpy.core.gang.seating.slots import SeatId, plan_slots, slot_of_each_seat
+from sunkpy.core.model.layout import Layout, spread
+
+
+class Seat(msgspec.Struct, frozen=True):
+    """The seat of a member, and the Slurm node where the job holds it."""
+
+    id: SeatId
+    node: str
+
+    @property
+    def note(self) -> str:
+        """As it stands on the pod: `worker/3`."""
+        return f"{self.id[0]}/{self.id[1]}"
+
+
+class Seating(msgspec.Struct, frozen=True, kw_only=True):
+    """Who sits where under one job, by uid.
+
+    Args:
+        seats: of members that have nodes, and of those that may take a seat now. Who finds none that is free and for
+            which the job has a node has none.
+        nodes: the node of each seat that is declared, whether there is a pod for it or not; empty where the job has
+            none.
+        holding: the node of each member that has one and has not ended; empty where it is not known.
+    """
+
+    seats: Mapping[str, Seat]
+    nodes: Mapping[SeatId, str]
+    holding: Mapping[str, str]
+
+
+def seat(
+    gang: Gang,
+    job: Job,
+    *,
+    holding: Mapping[str, str],
+    named_nodes: Mapping[str, str] | None = None,
+    only_holders: bool = False,
+) -> Seating:
+    """The seating of a gang under a job.
+
+    Args:
+        holding: as in `Seating`.
+        named_nodes: the Slurm node that each member names, by uid (`seating.named_nodes`).
+        only_holders: the job has no slots for others.
+    """
+    layout = _layout(gang, job)
+    slots, has = slot_of_each_seat(gang, sum(count for _, count in layout), job.kind), {node for node, _ in layout}
+    named = {m.pod.uid for role in gang.roles for m in role.members if pod_phase(m.pod) is PodPhase.WAITING}
+    there = {uid: node for uid, node in (named_nodes or {}).items() if uid in named and node in has} | dict(holding)
+    taken = _held(gang, slots, layout, there)
+    nodes = _nodes(slots, layout, taken, there)
+    all_nodes = {seat: nodes.get(slot, "") for seat, slot in slots.items()}
+    for role in () if only_holders else gang.roles:
+        free = (seat for seat in _seats_of(role) if all_nodes[seat] and seat not in taken)
+        for member in _waiting(role, there):
+            found = _seat_wanted(role, member, taken, nodes=all_nodes, free=free)
+            if found is not None:
+                taken[found] = member
+    uids = {member.pod.uid: found for found, member in taken.items()}
+    seats = {uid: Seat(found, there.get(uid, all_nodes[found])) for uid, found in uids.items()}
+    if only_holders:
+        seats = {uid: each for uid, each in seats.items() if uid in holding}
+    return Seating(seats=seats, nodes=all_nodes, holding=holding)
+
+
+def explain_missing(gang: Gang) -> str:
+    """Which pods of the first wave are not there: `2 of 4 pods (worker 1 of 3)`; empty when all are.
+
+    Those that succeeded have done their part, as have those that have a job of their own; those that are on their way
+    out have not.
+    """
+    have = {role.name: min(_present(role), role.first) for role in gang.roles}
+    lacking = [role for role in gang.roles if have[role.name] < role.first]
+    if not lacking:
+        return ""
+    total = sum(role.first for role in gang.roles)
+    roles = ", ".join(f"{role.name} {have[role.name]} of {role.first}" for role in lacking)
+    return f"{total - sum(have.values())} of {total} pods ({roles})"
+
+
+def _present(role: Role) -> int:
+    there = [m for m in (*role.members, *role.elsewhere) if not m.pod.is_deleting and m.pod.status.phase != "Failed"]
+    numbered = {member.index for member in there if member.index != ANY_PLACE}
+    return len(numbered) + sum(member.index == ANY_PLACE for member in there)
+
+
+def _layout(gang: Gang, job: Job) -> Layout:
+    """How the job lies on its nodes; evenly while Slurm has not said."""
+    if job.slurm.layout and {node for node, _ in job.slurm.layout} == set(job.nodes):
+        return job.slurm.layout
+    return spread(job.nodes or job.start_nodes, job.slurm.tasks or plan_slots(gang).count)
+
+
+def _held(gang: Gang, slots: Mapping[SeatId, int], layout: Layout, holding: Mapping[str, str]) -> dict[SeatId, Member]:
+    """The seats of the members that have nodes: first of those whose seat is known."""
+    planned = dict(enumerate(_expanded(layout)))
+    taken: dict[SeatId, Member] = {}
+    for role in gang.roles:
+        held = [member for member in role.members if member.pod.uid in holding]
+        for member in sorted(held, key=lambda m: (m.index == ANY_PLACE, _noted(role, m) is None, *_seniority(m))):
+            found = _seat_held(role, member, taken, nodes=planned, slots=slots, node=holding[member.pod.uid])
+            if found is not None:
+                taken[found] = member
+    return taken
+
+
+def _waiting(role: Role, holding: Mapping[str, str]) -> list[Member]:
+    """Members that may take a seat, in rank order."""
+    waiting = (m for m in role.members if m.pod.uid not in holding and pod_phase(m.pod) is PodPhase.WAITING)
+    return sorted(waiting, key=_seniority)
+
+
+def _seniority(member: Member) -> tuple[int, str, str]:
+    return (member.index, member.pod.metadata.creation_timestamp, member.pod.name)
+
+
+def _noted(role: Role, member: Member) -> SeatId | None:
+    """The seat that the pod's annotation names, if it is one."""
+    name, _, text = member.pod.annotations.get(names.ANNOTATION_PLACE, "").rpartition("/")
+    # Anybody who may edit the pod can write it.
+    index = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else ANY_PLACE
+    return (name, index) if name == role.name and 0 <= index < role.places else None
+
+
+def _seat_held(
+    role: Role,
+    member: Member,
+    taken: Mapping[SeatId, Member],
+    *,
+    nodes: Mapping[int, str],
+    slots: Mapping[SeatId, int],
+    node: str,
+) -> SeatId | None:
+    """The seat of a member that has a node: its number, what was noted, else one that would be on that node."""
+    if member.index != ANY_PLACE:
+        return _own(role, member, taken)
+    noted = _noted(role, member)
+    if noted is not None and noted not in taken:
+        return noted
+    free = [seat for seat in _seats_of(role) if seat not in taken]
+    return next((seat for seat in free if nodes.get(slots[seat], "") == node), free[0] if free else None)
+
+
+def _seat_wanted(
+    role: Role,
+    member: Member,
+    taken: Mapping[SeatId, Member],
+    *,
+    nodes: Mapping[SeatId, str],
+    free: Iterator[SeatId],
+) -> SeatId | None:
+    """The seat for a member that has no node, if it is free and the job has a node for it.
+
+    `free`: the free ones that the job has nodes for, each once: a gang of hundreds is seated for each of its prologs.
+    """
+    if member.index != ANY_PLACE:
+        own = _own(role, member, taken)
+        return own if own is not None and nodes[own] else None
+    return next(free, None)
+
+
+def _own(role: Role, member: Member, taken: Mapping[SeatId, Member]) -> SeatId | None:
+    own = (role.name, member.index)
+    return own if 0 <= member.index < role.places and own not in taken else None
+
+
+def _seats_of(role: Role) -> Iterable[SeatId]:
+    return ((role.name, index) for index in range(role.places))
+
+
+def _nodes(
+    slots: Mapping[SeatId, int], layout: Layout, taken: Mapping[SeatId, Member], holding: Mapping[str, str]
+) -> dict[int, str]:
+    """The node of each slot: where its members are, and for the others what is left, in order.
+
+    Members may have no seat any more, because the gang is declared smaller now, and be there. Others may be on a node
+    that the job gave up: that is the node of no slot.
+    """
+    nodes: dict[int, str] = {}
+    left = dict(layout)
+    used: set[tuple[int, str]] = set()
+    for found, member in taken.items():
+        node = holding[member.pod.uid]
+        if not node or node in left:
+            nodes.setdefault(slots[found], node)
+            used.add((slots[found], node))
+    seated = {member.pod.uid for member in taken.values()}
+    standing = [node for uid, node in holding.items() if uid not in seated]
+    # Seats of one slot, on two nodes: the job was made for another shape, and each of them has a slot there.
+    for node in (*(node for _, node in used), *standing):
+        left[node] = left.get(node, 0) - 1
+    free = iter(_expanded((node, left[node]) for node, _ in layout))
+    for slot in sorted(set(slots.values())):
+        if slot not in nodes and (node := next(free, "")):
+            nodes[slot] = node
+    return nodes
+
+
+def _expanded(layout: Iterable[tuple[str, int]]) -> list[str]:
+    """The node of each slot in order."""
+    return [node for node, count in layout for _ in range(count)]

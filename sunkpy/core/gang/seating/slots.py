@@ -1,0 +1,203 @@
+"""The shape of a gang's job: equal *slots*, each with room for one place or several.
+
+Slurm's tasks are all alike, and a heterogeneous job, which has them of several kinds, is started by backfill alone. So
+uneven members get a *covering* shape, one of two:
+
+* a slot for each place, as large as the largest member, resource by resource;
+* a slot for each place of the heaviest role, with the others packed into them in turn: a launcher joins worker 0.
+
+A shape whose slots fit a node is preferred. Among these the one that asks for least is taken: GPUs count before cpus,
+cpus before memory. A gang with one role, or with one node per member, always gets the first, which is exact when all
+members are alike. Each pod is rounded up alone, to whole cpus and MiB, as `sunkpy.core.placement.needs` says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+
+import msgspec
+
+from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role
+from sunkpy.core.gang.job.kind import WHOLE, JobKind, role_word, shared_kind
+from sunkpy.core.model import matching, quantity
+from sunkpy.core.model.objects import PodSpec
+from sunkpy.core.placement.eligibility import Eligibility, size_of
+from sunkpy.core.placement.needs import MINIMUM_MEMORY_MIB, whole_cpus
+
+SeatId = tuple[str, int]
+"""Role and index in it."""
+
+_MIB = 2**20
+
+
+class Slots(msgspec.Struct, frozen=True, kw_only=True):
+    """`count` slots of `needs` each (millicores, bytes, counts).
+
+    `kind`: what the job says about it; None where it can only be one.
+    """
+
+    count: int
+    needs: matching.Amounts
+    kind: JobKind | None = None
+
+    @property
+    def ask(self) -> tuple[int, int, int]:
+        """What all slots ask together, as it is compared: devices, cpus, memory."""
+        devices, cpus, memory = size_of(self.needs)
+        return (self.count * devices, self.count * cpus, self.count * memory)
+
+
+def plan_slots(gang: Gang, eligibility: Eligibility | None = None) -> Slots:
+    """The shape that asks for least, of those whose slots fit a node.
+
+    Raises:
+        quantity.BadQuantity: a request is not a quantity.
+    """
+
+    def rank(slots: Slots) -> tuple[bool, bool, tuple[int, int, int]]:
+        if eligibility is None:
+            return (False, False, slots.ask)
+        # Rounded up to whole cpus, and daemons take a part of one: a node may be too small by that alone.
+        less = {**slots.needs, "cpu": slots.needs["cpu"] - 999}
+        return (not eligibility.has_room_for(slots.needs), not eligibility.has_room_for(less), slots.ask)
+
+    return min(_shapes(gang), key=rank)
+
+
+def slot_of_each_seat(gang: Gang, tasks: int, kind: JobKind | None) -> dict[SeatId, int]:
+    """In which slot each place is under a job of so many slots; one that has none is numbered beyond them.
+
+    The gang may be another than the job was made for. Who has no slot there that was asked for has none.
+    """
+    if 0 < tasks < gang.places and not gang.one_per_node:
+        kind = kind or _inferred(gang, tasks)
+        if kind is not None and kind.seats:
+            return _as_shared(gang, kind.seats)
+    return {place: at for at, place in enumerate(seats_of(gang))}
+
+
+def is_for_as_many(gang: Gang, tasks: int, kind: JobKind | None) -> bool:
+    """A job of so many slots is one for the gang as it is declared now."""
+    return tasks == gang.places or set(slot_of_each_seat(gang, tasks, kind).values()) == set(range(tasks))
+
+
+def _as_shared(gang: Gang, asked: Sequence[tuple[str, int]]) -> dict[SeatId, int]:
+    """A slot for each place of the first role; the others are put into these in turn."""
+    (first, count), *others = asked
+    seats, before = dict(asked), {first: 0}
+    for (word, _), total in zip(others, accumulate((places for _, places in others), initial=0), strict=False):
+        before[word] = total
+    slots: dict[SeatId, int] = {}
+    for at, (role, index) in enumerate(seats_of(gang)):
+        word = role_word(role)
+        slots[role, index] = (before[word] + index) % count if index < seats.get(word, 0) else count + at
+    return slots
+
+
+def _inferred(gang: Gang, tasks: int) -> JobKind | None:
+    """The kind of a job of several roles that does not say it: as it would be asked for now, if in so many slots.
+
+    Only jobs of the release before do not say it: this goes with the next one.
+    """
+    with contextlib.suppress(quantity.BadQuantity):
+        plan = plan_slots(gang)
+        return plan.kind if plan.count == tasks else None
+    return None
+
+
+def seats_of(gang: Gang) -> list[SeatId]:
+    """All places in rank order."""
+    return [(role.name, index) for role in gang.roles for index in range(role.places)]
+
+
+def rounded(needs: Mapping[str, int]) -> matching.Amounts:
+    """What Slurm holds for one pod: whole cpus, whole MiB, at least the minimum of both."""
+    memory_mib = max(MINIMUM_MEMORY_MIB, quantity.mib_up(needs.get("memory", 0)))
+    return {**needs, "cpu": whole_cpus(needs) * 1000, "memory": memory_mib * _MIB}
+
+
+def largest(several: Iterable[Mapping[str, int]]) -> matching.Amounts:
+    """Resource by resource, and not less than what a pod without requests takes."""
+    largest = rounded({})
+    for needs in several:
+        largest = {name: max(largest.get(name, 0), needs.get(name, 0)) for name in {**largest, **needs}}
+    return largest
+
+
+def needs_by_seat(gang: Gang) -> dict[SeatId, matching.Amounts]:
+    """What each place must have room for, rounded up alone.
+
+    A place whose pod is there: as that pod asks. One without: as the owner's template says, and not less than the
+    other pods of its role, to which something may have been added on their way.
+    """
+    needs: dict[SeatId, matching.Amounts] = {}
+    for role in gang.roles:
+        numbered, others = _needs_of(role, _rounded_needs(role))
+        needs |= {(role.name, index): numbered.get(index, others) for index in range(role.places)}
+    return needs
+
+
+def needs_together(gang: Gang) -> matching.Amounts:
+    """What all places need on one node, where it makes no difference which pod has which.
+
+    Raises:
+        quantity.BadQuantity: a request is not a quantity.
+    """
+    total: matching.Amounts = {}
+    for role in gang.roles:
+        of_member = _rounded_needs(role)
+        numbered, others = _needs_of(role, of_member)
+        held = [needs for index, needs in numbered.items() if index < role.places]
+        free = [member.pod for member in role.members if member.index == ANY_PLACE and not member.pod.is_finished]
+        held += sorted((of_member[pod.uid] for pod in free), key=size_of, reverse=True)
+        for needs in [*held, *[others] * role.places][: role.places]:
+            total = matching.added(total, needs)
+    return total
+
+
+def _needs_of(
+    role: Role, of_member: Mapping[str, matching.Amounts]
+) -> tuple[dict[int, matching.Amounts], matching.Amounts]:
+    """What the pods need that have a number, by it, and what any other place needs."""
+    numbered = {member.index: of_member[member.pod.uid] for member in _latest_last(role) if member.index != ANY_PLACE}
+    return numbered, largest([*of_member.values(), *_shape(role.shape)])
+
+
+def _rounded_needs(role: Role) -> dict[str, matching.Amounts]:
+    """By uid. Pods of one template ask alike, and are looked at once."""
+    needs: dict[str, matching.Amounts] = {}
+    before: tuple[object, ...] = ()
+    amounts: matching.Amounts = {}
+    for pod in (member.pod for member in role.members):
+        spec = pod.spec
+        asks = (spec.containers, spec.init_containers, spec.overhead, spec.resources)
+        if asks != before:
+            before, amounts = asks, rounded(matching.pod_requests(spec))
+        needs[pod.uid] = amounts
+    return needs
+
+
+def _shapes(gang: Gang) -> list[Slots]:
+    needs, roles = needs_by_seat(gang), [role for role in gang.roles if role.places]
+    alone = Slots(count=len(needs), needs=largest(needs.values()), kind=WHOLE if len(roles) > 1 else None)
+    if gang.one_per_node or len(roles) < 2:
+        return [alone]
+    heaviest, _ = max(needs, key=lambda place: size_of(needs[place]))
+    kind = shared_kind(sorted(((role.name, role.places) for role in roles), key=lambda each: each[0] != heaviest))
+    if kind is None:
+        return [alone]
+    sums: dict[int, matching.Amounts] = {}
+    for place, slot in _as_shared(gang, kind.seats).items():
+        sums[slot] = matching.added(sums.get(slot, {}), needs[place])
+    return [alone, Slots(count=len(sums), needs=largest(sums.values()), kind=kind)]
+
+
+def _shape(spec: PodSpec | None) -> list[matching.Amounts]:
+    return [rounded(matching.pod_requests(spec))] if spec is not None else []
+
+
+def _latest_last(role: Role) -> list[Member]:
+    """Of several pods of one place the youngest counts, and any that lives before one that has ended."""
+    return sorted(role.members, key=lambda m: (not m.pod.is_finished, m.pod.metadata.creation_timestamp))

@@ -1,0 +1,179 @@
+"""What is known of one gang at one moment: the input of `decide`, and the states that can be read from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import msgspec
+
+from sunkpy.core.gang.gang import Gang, solo_pod
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.job.job import Job, holds_its_node
+from sunkpy.core.gang.job.kind import REPLACEMENT
+from sunkpy.core.gang.job.phases import JobPhase
+from sunkpy.core.gang.phases import State, is_over, is_running
+from sunkpy.core.gang.seating.seating import Seating, explain_missing, seat
+from sunkpy.core.gang.seating.slots import is_for_as_many, plan_slots
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId
+from sunkpy.core.placement.eligibility import Eligibility
+
+DEFAULT_GRACE_S = 30.0
+"""What the apiserver gives a pod that does not say."""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """A gang, its jobs and what the scheduler remembers of it.
+
+    `gang` is None when all its pods are gone. `eligibility` holds for every member; None while Slurm's nodes are not
+    known, and when members have nodes. `depends_on_other_pods`: it changes with pods that no watch shows. `bound_to`
+    is the job under which the members were bound, `placed` the Slurm node of each bound member by its uid: both from
+    the scheduler's own knowledge, for the owner of a pod can write any annotation.
+    `displaced`: Slurm nodes that other jobs were given while the job of the pods there was lost, with those jobs.
+    `may_submit` is False until a failed or refused submit may be tried again, and while the gang may have a job that
+    nobody knows. `waits_for`: in words, whom the owner has to get rid of first. `idle_s`: for so long a job has held
+    nodes for the gang and no member has been there. `is_half_bound`: some members of the first wave could not be bound
+    together with the others. `named_nodes`: the Slurm node that each member names, by uid, where they name different
+    ones (`sunkpy.core.gang.seating.named_nodes`). `now`: when this was, on the leader's monotonic clock, in seconds.
+    """
+
+    id: GangId
+    gang: Gang | None
+    jobs: tuple[Job, ...] = ()
+    bound_to: JobId | None = None
+    placed: dict[str, str] = {}
+    displaced: dict[str, JobId] = {}
+    eligibility: Eligibility | None = None
+    may_submit: bool = True
+    refused: str = ""
+    waits_for: str = ""
+    idle_s: float = 0.0
+    is_half_bound: bool = False
+    depends_on_other_pods: bool = False
+    named_nodes: dict[str, str] = {}
+    now: float = 0.0
+
+    @cached_property
+    def pods(self) -> tuple[Pod, ...]:
+        """The members that are there."""
+        return self.gang.members if self.gang is not None else ()
+
+    @property
+    def is_several(self) -> bool:
+        """It can have several pods, at once or one after another: it is not that of one pod, whose uid it bears."""
+        if self.gang is None:
+            return False
+        own = (self.id.uid, solo_pod(self.id))
+        return self.gang.places > 1 or any(pod.uid not in own for pod in self.pods)
+
+    @cached_property
+    def live_jobs(self) -> tuple[Job, ...]:
+        """Jobs that hold or may come to hold resources: running first, then oldest first; last those that we end."""
+        return tuple(
+            sorted((j for j in self.jobs if j.is_live), key=lambda j: (j.is_let_go, j.phase is JobPhase.PENDING, j.id))
+        )
+
+    @cached_property
+    def holding(self) -> dict[str, str]:
+        """The Slurm node of each member that has a node and has not ended."""
+        return {pod.uid: self.placed.get(pod.uid, "") for pod in self.pods if pod.spec.node_name and not is_over(pod)}
+
+    @cached_property
+    def staying(self) -> tuple[Pod, ...]:
+        """Members that have a node and have not ended."""
+        return tuple(pod for pod in self.pods if pod.uid in self.holding)
+
+    @cached_property
+    def is_bound(self) -> bool:
+        """Some member has a node, or had one that the job holds on for others."""
+        return bool(self.holding) or self._is_kept
+
+    @property
+    def _is_kept(self) -> bool:
+        job = self.bound_job if self.bound_to is not None else None
+        had_nodes = any(pod.spec.node_name for pod in self.pods)
+        return had_nodes and job is not None and not job.is_lost and holds_its_node(job) and not job.is_let_go
+
+    def seating(self, job: Job) -> Seating:
+        """Who sits where under one of the jobs; worked out once."""
+        if job.id not in self._seatings:
+            gang, only_holders = self.gang or Gang(id=self.id, roles=()), self.is_replacement(job)
+            self._seatings[job.id] = seat(
+                gang, job, holding=self.holding, named_nodes=self.named_nodes, only_holders=only_holders
+            )
+        return self._seatings[job.id]
+
+    @cached_property
+    def _seatings(self) -> dict[JobId, Seating]:
+        return {}
+
+    def is_replacement(self, job: Job) -> bool:
+        """The job was made for the members that had nodes then: others have no slot there."""
+        if job.kind is not None:
+            return job.kind == REPLACEMENT
+        # Only jobs of the release before do not say it: this goes with the next one.
+        is_for_nodes = bool(job.slurm.required_nodes) and set(job.slurm.required_nodes) != set(
+            self.named_nodes.values()
+        )
+        return is_for_nodes and (self.gang is None or (self.gang.is_sized and job.slurm.tasks != self.gang.places))
+
+    def is_for(self, job: Job) -> bool:
+        """The job has as many slots as the gang wants now, as far as Slurm has told."""
+        if self.gang is None or not job.slurm.tasks:
+            return True
+        if self.named_nodes:
+            return bool(explain_missing(self.gang)) or job.slurm.tasks == len(set(self.named_nodes.values()))
+        return is_for_as_many(self.gang, job.slurm.tasks, job.kind)
+
+    def has_started(self, job: Job) -> bool:
+        """The job has begun on all its nodes; while it is not known which they are, on as many as it may have."""
+        if not job.start_nodes or self.gang is None:
+            return False
+        if not job.nodes:
+            return len(job.start_nodes) >= (len(set(self.named_nodes.values())) or plan_slots(self.gang).count)
+        return len(job.start_nodes) >= len(job.nodes)
+
+    @cached_property
+    def bound_job(self) -> Job | None:
+        """The job under which the members were bound, if it is still known.
+
+        When it is not known which one that was, an epilog proves it: its job had the node that a member is on.
+        """
+        if self.bound_to is not None:
+            return next((job for job in self.jobs if job.id == self.bound_to), None)
+        return next((job for job in self.jobs if job.epilogs.keys() & set(self.placed.values())), None)
+
+    @property
+    def state(self) -> State:
+        """Where the gang is, as observed."""
+        if all(is_over(pod) for pod in self.pods):
+            return State.DONE if all(job.is_settled for job in self.jobs) else State.ENDING
+        if self.is_bound:
+            return self._state_when_bound()
+        jobs = self.live_jobs
+        if not jobs or jobs[0].is_let_go:
+            return State.WAITING
+        return State.STARTED if jobs[0].start_nodes else State.SUBMITTED
+
+    def _state_when_bound(self) -> State:
+        job = self.bound_job
+        if job is not None and not job.is_lost and not holds_its_node(job):
+            return State.HANDING_OVER
+        return State.RUNNING if any(is_running(pod) for pod in self.pods) else State.BOUND
+
+
+def explain_generation(other: GangId, jobs: Iterable[Job], pods: Iterable[Pod]) -> str:
+    """What is left of another generation of the owner's pods, in words; empty when it is over."""
+    which = f"generation {other.generation or 'without number'} of {other} to end: "
+    if job := next((job for job in jobs if not job.is_settled), None):
+        return f"{which}Slurm job {job.id} is not over"
+    if pod := next((pod for pod in pods if pod.spec.node_name and not is_over(pod)), None):
+        return f"{which}pod {pod.name} is not gone"
+    return ""
+
+
+def grace_s(pod: Pod) -> float:
+    """Seconds that the kubelet gives the pod's containers to end."""
+    of_spec = pod.spec.termination_grace_period_seconds
+    return DEFAULT_GRACE_S if of_spec is None else of_spec

@@ -1,0 +1,25 @@
+"""Whether a person can enter their login pod, and if not, what they are told."""
+
+from __future__ import annotations
+
+from sunkpy.core.logins.view import LoginView
+
+
+def is_open(view: LoginView) -> bool:
+    """The person can enter the pod, and it is not being stopped."""
+    return not why_closed(view)
+
+
+def why_closed(view: LoginView) -> str:
+    """What the person waits for; empty when the pod is open."""
+    pod = view.pod
+    if view.workload is None or view.workload.spec.replicas == 0 or pod is None:
+        return "it is being started"
+    if pod.is_deleting or view.ended is not None:
+        return "the previous one is ending"
+    if pod.is_condition_true("Ready") and pod.status.pod_ip:
+        return ""
+    scheduled = pod.condition("PodScheduled")
+    if scheduled is not None and scheduled.status == "False":
+        return f"it waits for room: {scheduled.message}"
+    return "it is starting"

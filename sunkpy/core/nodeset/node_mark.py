@@ -1,0 +1,165 @@
+"""How a drain from Slurm's side shows on its Node, who owns a cordon, and what is remembered when the pod is gone.
+
+Four annotations of the Node hold this:
+
+* `sunkpy.dev/slurm-drain`: Slurm's drain as last reported, whatever the policy. It stays while there is no report (no
+  pod, no Slurm node, an outage), so that the next slurmd pod starts drained for the same reason.
+* `sunkpy.dev/slurm-refused`: the same, for a slurmd that Slurm refuses. The next slurmd may start open.
+* `sunkpy.dev/cordoned-by: slurm`: the cordon is ours, and is lifted with the drain.
+* `sunkpy.dev/drain`: the reason of the cordon. A person takes over our cordon by writing another reason: a Node cannot
+  be cordoned twice, but the text can be changed.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.model.drain_reason import cordon_reason
+from sunkpy.core.model.objects import Node, Pod, Taint
+
+Changes = Mapping[str, str | None]
+"""Key → new value, or None to remove it."""
+
+DEFAULT_CORDON_REASON = "node cordoned"
+DRAIN_TAINT = Taint(key=names.TAINT_DRAIN, effect="NoSchedule")
+
+_RELEASED: Changes = {names.ANNOTATION_CORDONED_BY: None, names.ANNOTATION_DRAIN: None}
+_UNTOLD: Changes = {names.ANNOTATION_SLURM_DRAIN: None, names.ANNOTATION_SLURM_REFUSED: None}
+
+
+class DrainPolicy(enum.StrEnum):
+    """What a drain from Slurm's side does to its Node, beside the condition `SlurmCordon`."""
+
+    CORDON = "cordon"
+    CONDITION = "condition"  # nothing
+    TAINT = "taint"
+
+
+class MarkLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """The policy, and whether one more Node may be cordoned or tainted: a drain of all nodes cordons only some."""
+
+    policy: DrainPolicy = DrainPolicy.CORDON
+    has_room: bool = True
+
+
+AS_EVER = MarkLimit()
+
+
+class NodeMark(msgspec.Struct, frozen=True, kw_only=True):
+    """What to set on the Node: annotations, cordon and taint (None: leave it). `is_held`: the cap did not allow it."""
+
+    annotations: Changes = {}
+    unschedulable: bool | None = None
+    is_tainted: bool | None = None
+    is_held: bool = False
+
+
+def decide_node_mark(node: Node, pod: Pod | None, marking: MarkLimit) -> NodeMark:
+    """Decide by the pod's condition: drained in Slurm by others, not drained, or not known."""
+    condition = pod.condition(names.CONDITION_CORDON) if pod is not None else None
+    match condition.status if condition else "Unknown":
+        case "True":
+            reason = (condition.message if condition else "") or "drained in Slurm"
+            # If Slurm refuses one slurmd, the next one may still start open.
+            is_refused = condition is not None and condition.reason == names.REASON_INVALID
+            told = names.ANNOTATION_SLURM_REFUSED if is_refused else names.ANNOTATION_SLURM_DRAIN
+            return _mark(node, reason, {**_UNTOLD, told: reason}, marking)
+        case "False":
+            return _unmark(node, _UNTOLD)
+        case _:
+            return _keep(node)
+
+
+def foreign_cordon(node: Node) -> str | None:
+    """The reason of a cordon that sunkpy did not set, or that a person took over; None without one."""
+    if not node.spec.unschedulable or (_is_ours(node) and not _is_wanted_by_a_person(node)):
+        return None
+    return node.annotations.get(names.ANNOTATION_DRAIN) or DEFAULT_CORDON_REASON
+
+
+def start_drained(node: Node) -> str | None:
+    """With which reason a slurmd on this Node has to register drained; None: open.
+
+    A drain from Slurm's side comes first, as it stood; for a cordon the reason is the one the syncer would write.
+    """
+    remembered = _remembered(node)
+    if remembered is not None:
+        return remembered
+    why = foreign_cordon(node)
+    return cordon_reason(why) if why is not None else None
+
+
+def is_marked(node: Node) -> bool:
+    """Cordoned or tainted by us: it counts towards the cap."""
+    return (node.spec.unschedulable and _is_ours(node)) or _has_taint(node)
+
+
+def with_taint(taints: tuple[Taint, ...], is_tainted: bool) -> tuple[Taint, ...]:
+    """The Node's taints with or without ours."""
+    others = tuple(taint for taint in taints if taint.key != DRAIN_TAINT.key)
+    return (*others, DRAIN_TAINT) if is_tainted else others
+
+
+def _mark(node: Node, reason: str, told: Changes, marking: MarkLimit) -> NodeMark:
+    if marking.policy is DrainPolicy.CORDON:
+        return _cordon(node, reason, told, has_room=marking.has_room)
+    is_wanted = marking.policy is DrainPolicy.TAINT
+    lifted = _unmark(node, told)
+    is_tainted = is_wanted and (marking.has_room or _has_taint(node))
+    return msgspec.structs.replace(lifted, is_tainted=is_tainted, is_held=is_wanted and not is_tainted)
+
+
+def _cordon(node: Node, reason: str, told: Changes, *, has_room: bool) -> NodeMark:
+    ours: Changes = {**told, names.ANNOTATION_CORDONED_BY: names.CORDONED_BY_SLURM, names.ANNOTATION_DRAIN: reason}
+    if _is_wanted_by_a_person(node):
+        return NodeMark(annotations={**told, names.ANNOTATION_CORDONED_BY: None}, is_tainted=False)
+    if node.spec.unschedulable:
+        return NodeMark(annotations=ours if _is_ours(node) else told, is_tainted=False)
+    if has_room:
+        return NodeMark(annotations=ours, unschedulable=True, is_tainted=False)
+    return NodeMark(annotations={**(_RELEASED if _is_ours(node) else {}), **told}, is_tainted=False, is_held=True)
+
+
+def _unmark(node: Node, told: Changes) -> NodeMark:
+    """Remove our cordon and taint, and nothing of others."""
+    if _is_wanted_by_a_person(node):
+        return NodeMark(annotations={**told, names.ANNOTATION_CORDONED_BY: None}, is_tainted=False)
+    if not _is_ours(node):
+        return NodeMark(annotations=told, is_tainted=False)
+    unschedulable = False if node.spec.unschedulable else None
+    return NodeMark(annotations={**_RELEASED, **told}, unschedulable=unschedulable, is_tainted=False)
+
+
+def _keep(node: Node) -> NodeMark:
+    """An unknown state lifts nothing. A person may take over our cordon, or lift it; then it is forgotten."""
+    if _is_wanted_by_a_person(node):
+        return NodeMark(annotations={names.ANNOTATION_CORDONED_BY: None})
+    if _is_ours(node) and not node.spec.unschedulable:
+        return NodeMark(annotations={**_RELEASED, **_UNTOLD})
+    return NodeMark()
+
+
+def _is_ours(node: Node) -> bool:
+    return node.annotations.get(names.ANNOTATION_CORDONED_BY) == names.CORDONED_BY_SLURM
+
+
+def _is_wanted_by_a_person(node: Node) -> bool:
+    """Our cordon, whose reason is no longer the one that we wrote."""
+    told = (names.ANNOTATION_SLURM_DRAIN, names.ANNOTATION_SLURM_REFUSED)
+    wrote = next((node.annotations[key] for key in told if key in node.annotations), None)
+    reads = node.annotations.get(names.ANNOTATION_DRAIN)
+    return node.spec.unschedulable and _is_ours(node) and None not in (wrote, reads) and wrote != reads
+
+
+def _remembered(node: Node) -> str | None:
+    if _is_ours(node) and not node.spec.unschedulable:
+        return None  # a person has lifted our cordon while the state was unknown
+    return node.annotations.get(names.ANNOTATION_SLURM_DRAIN)
+
+
+def _has_taint(node: Node) -> bool:
+    return any(taint.key == DRAIN_TAINT.key for taint in node.spec.taints)

@@ -1,0 +1,265 @@
+"""Which kinds of owners can be watched, and where: of all kinds that are followed, together.
+
+One answer of the apiserver tells of all, so what it costs to look depends neither on how many are followed nor on how
+many are missing. It is asked again while a kind is missing, and when a watch hears that nothing is there any more. A
+CRD that is installed later is found so, and so is one that comes back in another version.
+
+One answer proves nothing, for an apiserver that has just started does not know its CRDs yet: a kind is taken for absent
+when answers have lacked it for a while. Until then nothing is decided of the pods that need it, and where it was found
+is kept in any case. Of the kinds that may not be read one at a time is tried again, in turn.
+
+A kind is needed as long as an object of it stands above a pod that is known, and when somebody looks for one. It may be
+needed again a moment later, as by a CronJob or a roll: so it is followed for much longer than it takes to list it anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+import structlog
+
+from sunkpy.core.model.objects import Kind
+from sunkpy.core.model.times import backoff_s
+from sunkpy.kube import errors
+from sunkpy.kube.client import Kube
+from sunkpy.kube.discovery import Resource, Served, explain_absent, read_served
+
+_RETRY_FIRST_S: Final = 0.2
+
+
+class KindTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """In seconds.
+
+    * `again_s`: kinds are looked for again while one is missing, and one that may not be read is tried again.
+    * `sure_after_s`: answers lack a kind for so long, two at least, before it is taken for absent.
+    * `apart_s`: kinds are asked for by whoever may make pods: no two looks are closer to each other.
+    * `unneeded_s`: a kind is followed for so long after it was last needed.
+    """
+
+    again_s: float = 15.0
+    sure_after_s: float = 10.0
+    apart_s: float = 1.0
+    unneeded_s: float = 600.0
+
+
+KIND_TIMES: Final = KindTimes()
+
+
+@dataclass(slots=True, eq=False)
+class _Known:
+    """What is known of a kind.
+
+    `resource`: where it was last read. `missing_since`: when the first of the answers came that, one after another,
+    lacked it. `problem`: what a person has to change. `refused_at`: when a right to read it was last missing.
+    `needed_until`: until then it is followed.
+    """
+
+    resource: Resource | None = None
+    missing_since: float | None = None
+    problem: str = ""
+    refused_at: float = float("-inf")
+    needed_until: float = float("-inf")
+    found: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_well(self) -> bool:
+        """It is served and may be read, as far as is known."""
+        return self.resource is not None and self.missing_since is None and not self.problem
+
+
+class OwnerKinds:
+    """Follows kinds. `on_change` is called with one that is found, missing, or cannot be read; must not block."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        *,
+        clock: Callable[[], float],
+        on_change: Callable[[Kind], None],
+        times: KindTimes = KIND_TIMES,
+    ) -> None:
+        self._kube = kube
+        self._times = times
+        self._clock = clock
+        self._on_change = on_change
+        self._known: dict[Kind, _Known] = {}
+        self._served: Served | None = None
+        self._failures = 0
+        self._wanted = asyncio.Event()
+        self._to_try: asyncio.Queue[tuple[Kind, Resource]] = asyncio.Queue()
+        self._log = structlog.get_logger("owners")
+
+    # ------------------------------------------------------------- questions
+
+    def where(self, kind: Kind) -> Resource | None:
+        """Where the kind was last read; None while that was nowhere."""
+        return self._known[kind].resource if kind in self._known else None
+
+    def is_missing(self, kind: Kind) -> bool:
+        """The apiserver does not serve the kind now: for a moment, or until somebody installs it."""
+        return kind in self._known and self._known[kind].missing_since is not None
+
+    def problem(self, kind: Kind) -> str:
+        """What a person has to change before the kind can be read; empty when nothing is known of that."""
+        return self._known[kind].problem if kind in self._known else ""
+
+    # ------------------------------------------------------------- following
+
+    def follow(self, kind: Kind, *, for_good: bool = False) -> None:
+        """Somebody needs the kind, now or for good: find it, now and whenever it moves."""
+        if kind not in self._known:
+            self._known[kind] = _Known()
+            place = self._served.find(kind) if self._served is not None else None
+            if place is not None:
+                self._to_try.put_nowait((kind, place))
+            else:
+                self._wanted.set()
+        known = self._known[kind]
+        until = float("inf") if for_good else self._clock() + self._times.unneeded_s
+        known.needed_until = max(known.needed_until, until)
+
+    def drop_unneeded(self, in_use: Iterable[Kind]) -> list[Kind]:
+        """The kinds that nobody has needed for a while: they are followed no more; `in_use` are needed now.
+
+        What is just being asked about one of them finds nobody to tell.
+        """
+        for kind in in_use:
+            self.follow(kind)
+        now = self._clock()
+        unneeded = [kind for kind, known in self._known.items() if known.needed_until <= now]
+        for kind in unneeded:
+            del self._known[kind]
+        return unneeded
+
+    def follows(self, kind: Kind) -> bool:
+        """Somebody needs the kind."""
+        return kind in self._known
+
+    def doubt(self, kind: Kind) -> None:
+        """Somebody has heard that there is nothing where the kind was: it is missing until it is found."""
+        if kind in self._known:
+            self._miss(kind)
+            self._wanted.set()
+
+    async def until_served(self, kind: Kind) -> None:
+        """As `doubt`, and returns when it is there again. If it is found elsewhere, `on_change` is called instead."""
+        known = self._known.get(kind)
+        if known is None:
+            return  # forgotten: who waits here is about to be cancelled
+        place = known.resource
+        self.doubt(kind)
+        while known.missing_since is not None or known.resource != place:
+            await known.found.wait()
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep_looking())
+            while True:
+                group.create_task(self._try(*await self._to_try.get()))
+
+    async def _keep_looking(self) -> None:
+        while True:
+            self._wanted.clear()
+            await self._look()
+            await asyncio.sleep(self._times.apart_s)
+            await self._until_needed()
+
+    async def _until_needed(self) -> None:
+        """Wait until a caller wants an answer at once, or until the pause is over and something is wrong."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._times.again_s):
+                    await self._wanted.wait()
+                return
+            if not all(known.is_well for known in self._known.values()):
+                return
+
+    async def _look(self) -> None:
+        try:
+            self._served = await read_served(self._kube)
+        except errors.KubeError as error:
+            if not self._failures:
+                self._log.warning("kinds cannot be asked for: tried again until they can", error=str(error))
+            await asyncio.sleep(backoff_s(self._failures, first_s=_RETRY_FIRST_S, last_s=self._times.again_s))
+            self._failures += 1
+            self._wanted.set()
+            return
+        self._failures = 0
+        for kind in tuple(self._known):
+            self._compare(kind, self._served)
+        self._try_next_refused(self._served)
+
+    def _compare(self, kind: Kind, served: Served) -> None:
+        """What a new answer says of a kind."""
+        known = self._known[kind]
+        place = served.find(kind, rather=known.resource)
+        if place is None:
+            if kind.group not in served.uncertain:
+                self._miss(kind)
+        elif known.missing_since is not None or (place != known.resource and not known.problem):
+            self._to_try.put_nowait((kind, place))
+
+    def _try_next_refused(self, served: Served) -> None:
+        """Who gives a right does not tell us. One at a time: what this costs does not grow with their number."""
+        refused = [kind for kind, known in self._known.items() if known.problem and known.missing_since is None]
+        kind = min(refused, key=lambda each: self._known[each].refused_at, default=None)
+        place = served.find(kind) if kind is not None else None
+        if kind is not None and place is not None:
+            self._to_try.put_nowait((kind, place))
+
+    async def _try(self, kind: Kind, place: Resource) -> None:
+        """Is it there, and may it be read?"""
+        if kind not in self._known:
+            return
+        try:
+            await self._kube.request("GET", place.collection, params={"limit": "1"})
+        except errors.Forbidden as error:
+            self._note_refused(kind, f"the scheduler may not read {place.title}: {error.message}")
+        except errors.NotFound:
+            self.doubt(kind)
+        except errors.KubeError as error:
+            self._log.warning("kind not found out", kind=kind.kind, group=kind.group, error=str(error))
+        else:
+            self._note_found(kind, place)
+
+    # ----------------------------------------------------- what is known now
+
+    def _miss(self, kind: Kind) -> None:
+        """It is not there, says one answer."""
+        known, now = self._known[kind], self._clock()
+        if known.missing_since is None:
+            known.missing_since = now
+            self._on_change(kind)
+        elif now - known.missing_since >= self._times.sure_after_s:
+            self._note_problem(kind, explain_absent(kind))
+
+    def _note_refused(self, kind: Kind, problem: str) -> None:
+        """A right to read it is missing."""
+        if (known := self._known.get(kind)) is not None:
+            known.missing_since, known.refused_at = None, self._clock()
+            self._note_problem(kind, problem)
+
+    def _note_problem(self, kind: Kind, problem: str) -> None:
+        """Told once, to the log and to whoever waits for the kind."""
+        known = self._known[kind]
+        if known.problem != problem:
+            self._log.warning("kind cannot be read", kind=kind.kind, group=kind.group, problem=problem)
+            known.problem = problem
+            self._on_change(kind)
+
+    def _note_found(self, kind: Kind, place: Resource) -> None:
+        known = self._known.get(kind)
+        if known is None or (known.is_well and known.resource == place):
+            return
+        if known.resource is not None:
+            self._log.info("kind is back", kind=kind.kind, group=kind.group, at=place.collection)
+        known.resource, known.missing_since, known.problem = place, None, ""
+        known.found.set()
+        known.found = asyncio.Event()
+        self._on_change(kind)

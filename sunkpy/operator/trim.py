@@ -1,0 +1,144 @@
+"""Trims Nodes and Pods for the watch caches: keeps only what the operator reads, and shares equal parts.
+
+The watch caches are most of the operator's memory. A typed decode has dropped most of an object already (images,
+managed fields, volumes). This drops annotations and conditions of others. Of a pod that is no slurmd pod only its
+requests and its job stay. Pods of one template have equal requests, so they share one value.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Mapping
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.model.objects import (
+    Condition,
+    Container,
+    Meta,
+    Node,
+    NodeStatus,
+    OwnerReference,
+    Pod,
+    PodSpec,
+    PodStatus,
+)
+from sunkpy.core.model.slurmd import is_slurmd
+
+_READ_CONDITIONS = frozenset({"Ready", "DisruptionTarget", *names.SLURM_CONDITIONS})
+_KINDS = 4096  # of pods by their requests, of conditions by their content
+
+
+def trim_node(node: Node) -> Node:
+    """The Node with what the operator reads. All labels stay: a template may select by any."""
+    meta, status = node.metadata, node.status
+    return msgspec.structs.replace(
+        node,
+        metadata=Meta(
+            name=meta.name,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+            creation_timestamp=meta.creation_timestamp,
+            deletion_timestamp=meta.deletion_timestamp,
+            labels=_interned(meta.labels),
+            annotations=_ours(meta.annotations),
+        ),
+        status=NodeStatus(
+            allocatable=_interned(status.allocatable),
+            conditions=_read(status.conditions),
+            addresses=tuple(address for address in status.addresses if address.type == "InternalIP"),
+        ),
+    )
+
+
+def is_heartbeat(old: Node, new: Node) -> bool:
+    """Between these two trimmed Nodes nothing has changed but the resource version."""
+    same_version = msgspec.structs.replace(new.metadata, resource_version=old.metadata.resource_version)
+    return (old.metadata, old.spec, old.status) == (same_version, new.spec, new.status)
+
+
+def trim_pod(pod: Pod) -> Pod:
+    """Of a slurmd pod what decisions read; of any other pod its requests and the job in its annotation."""
+    meta, status = pod.metadata, pod.status
+    spec = msgspec.structs.replace(
+        _room(msgspec.json.encode(_asked(pod.spec))), node_name=sys.intern(pod.spec.node_name)
+    )
+    if not is_slurmd(pod):
+        job = meta.annotations.get(names.ANNOTATION_JOB_ID)
+        kept = Meta(
+            name=meta.name,
+            namespace=meta.namespace,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+            annotations={names.ANNOTATION_JOB_ID: job} if job is not None else {},
+        )
+        return Pod(metadata=kept, spec=spec, status=PodStatus(phase=sys.intern(status.phase)))
+    return Pod(
+        metadata=Meta(
+            name=meta.name,
+            namespace=meta.namespace,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+            creation_timestamp=meta.creation_timestamp,
+            deletion_timestamp=meta.deletion_timestamp,
+            labels=_interned(_ours(meta.labels)),
+            annotations=_ours(meta.annotations),
+            owner_references=_one_owner(meta.owner_references),
+        ),
+        # Its node is in the affinity as long as no scheduler has bound it.
+        spec=spec if spec.node_name else msgspec.structs.replace(spec, affinity=pod.spec.affinity),
+        status=PodStatus(
+            phase=sys.intern(status.phase),
+            reason=status.reason,
+            message=status.message,
+            conditions=_one_state(tuple(map(_undated, _read(status.conditions)))),
+        ),
+    )
+
+
+def _read(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    return tuple(condition for condition in conditions if condition.type in _READ_CONDITIONS)
+
+
+def _undated(condition: Condition) -> Condition:
+    """The time of a pod's condition is never read; its Node gets a time of its own."""
+    return msgspec.structs.replace(condition, last_transition_time=None)
+
+
+def _asked(spec: PodSpec) -> PodSpec:
+    """The fields that give the requests of a pod (`core.model.matching.pod_requests`)."""
+    return PodSpec(
+        containers=tuple(map(_resources, spec.containers)),
+        init_containers=tuple(map(_resources, spec.init_containers)),
+        overhead=spec.overhead,
+        resources=spec.resources,
+    )
+
+
+def _resources(container: Container) -> Container:
+    return Container(resources=container.resources, restart_policy=container.restart_policy)
+
+
+@functools.lru_cache(maxsize=_KINDS)
+def _room(asked: bytes) -> PodSpec:
+    return msgspec.json.decode(asked, type=PodSpec)
+
+
+@functools.lru_cache(maxsize=_KINDS)
+def _one_state(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    return conditions
+
+
+@functools.lru_cache(maxsize=_KINDS)
+def _one_owner(owners: tuple[OwnerReference, ...]) -> tuple[OwnerReference, ...]:
+    return owners
+
+
+def _ours(texts: Mapping[str, str]) -> dict[str, str]:
+    return {sys.intern(key): text for key, text in texts.items() if key.startswith(names.PREFIX)}
+
+
+def _interned(texts: Mapping[str, str]) -> dict[str, str]:
+    return {sys.intern(key): sys.intern(text) for key, text in texts.items()}

@@ -1,0 +1,69 @@
+"""Answers to questions that were sent after somebody came, shared by all who came before the question was sent.
+
+Many ask the same at once: the hooks of a gang call from each of its nodes. Who comes while a question is on its way
+waits for the next one, for the answer to this one may be older than what they have just seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
+from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+class FreshAnswer(Generic[T]):
+    """One question that is asked again and again; `clock` is monotonic, in seconds."""
+
+    def __init__(self, ask: Callable[[], Awaitable[T]], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._asked_at = float("-inf")
+        self._answer: T | BaseException = LookupError("not asked yet")
+
+    async def get(self, *, sent_after: float | None = None) -> tuple[T, float]:
+        """The answer to a question sent after this call, or after an earlier moment; and when it was sent.
+
+        Raises:
+            Exception: whatever the question raised; all who share the answer get it, and nobody who comes later.
+        """
+        came_at = self._clock()
+        since = came_at if sent_after is None else sent_after
+        async with self._lock:
+            if not self._has_answer(since, came_at):
+                asked_at = self._clock()
+                (answer,) = await asyncio.gather(self._ask(), return_exceptions=True)
+                self._answer, self._asked_at = answer, asked_at
+            answer, asked_at = self._answer, self._asked_at
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer, asked_at
+
+    def _has_answer(self, since: float, came_at: float) -> bool:
+        return self._asked_at > (came_at if isinstance(self._answer, BaseException) else since)
+
+
+class FreshAnswers(Generic[K, T]):
+    """The same for a question about each of many keys; what was answered is kept while somebody waits for it."""
+
+    def __init__(self, ask: Callable[[K], Awaitable[T]], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._answers: WeakValueDictionary[K, FreshAnswer[T]] = WeakValueDictionary()
+
+    async def get(self, key: K) -> tuple[T, float]:
+        """The answer about one key to a question sent after this call, and when it was sent.
+
+        Raises:
+            Exception: whatever the question raised; all who share the answer get it.
+        """
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = self._answers[key] = FreshAnswer(partial(self._ask, key), clock=self._clock)
+        return await answer.get()

@@ -1,0 +1,1 @@
+"""What prologs, epilogs and the gate ask over HTTP, and how they are answered."""

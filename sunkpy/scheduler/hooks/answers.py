@@ -1,0 +1,216 @@
+"""What prologs and epilogs ask: a call is recorded, wakes its gang, and is answered when the gang's snapshot allows.
+
+A prolog proves that its job has the node, an epilog that it has lost it: once Slurm itself has said that the job is one
+of ours and has this node. What they wait for is decided in `sunkpy.core.gang.hooks`. A call waits `LONG_POLL_S` at
+most; then its node asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from sunkpy.core.gang.binding_note import noted_job
+from sunkpy.core.gang.hooks import epilog_keeps_pods, epilog_waits_for, gate_waits_for, is_covered_by_another
+from sunkpy.core.gang.job.job import Job
+from sunkpy.core.gang.phases import has_left_node
+from sunkpy.core.model.objects import Pod
+from sunkpy.scheduler.collect import Collector
+from sunkpy.scheduler.hooks.messages import (
+    ELSEWHERE,
+    FORGOTTEN,
+    GIVEN_UP,
+    LONG_POLL_S,
+    LOST,
+    NOT_OURS,
+    PARTED,
+    Forgotten,
+    HookAnswer,
+    HookCall,
+    NotThere,
+)
+from sunkpy.scheduler.hooks.node_auth import NodeAuth
+from sunkpy.scheduler.hooks.proof import HookProof
+from sunkpy.scheduler.hooks.snapshots import HookSnapshot, HookSnapshots
+from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.scheduler.pods.index import PodIndex
+from sunkpy.scheduler.pods.vanished import Vanished
+from sunkpy.scheduler.pods.writer import PodWriter
+from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.takeover import Takeover
+
+_LATE_STATE_S = 1.0
+
+Ask = Callable[[HookCall, Pod], Awaitable[HookAnswer]]
+"""Answers the call of a slurmd pod."""
+
+
+class Hooks:
+    """Prologs and epilogs of one leader."""
+
+    def __init__(
+        self,
+        auth: NodeAuth,
+        proof: HookProof,
+        ask_gate: Ask,
+        takeover: Takeover,
+        pods: PodWriter,
+        ledger: Ledger,
+        collector: Collector,
+        members: PodIndex,
+        vanished: Vanished,
+        metrics: SchedulerMetrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self.auth = auth
+        self._takeover = takeover
+        self._proof = proof
+        self._pods = pods
+        self._ledger = ledger
+        self._collector = collector
+        self._snapshots = HookSnapshots(collector.snapshot)
+        self._members = members
+        self._metrics = metrics
+        self._vanished = vanished
+        self._clock = clock
+        self._log = structlog.get_logger("hooks")
+        self._asks: dict[str, Ask] = {"prolog": self.prolog, "epilog": self.epilog, "gate": ask_gate}
+
+    async def answer(self, hook: str, call: HookCall, caller: Pod) -> HookAnswer:
+        """The answer to `prolog`, `epilog` or `gate`.
+
+        Raises:
+            Denied: the node may not say this.
+            SlurmError, KubeError: what has to be known could not be read.
+        """
+        try:
+            return await self._asks[hook](call, caller)
+        except Forgotten:
+            return FORGOTTEN
+        except NotThere:
+            if hook != "epilog":
+                raise
+            # A slurmctld that was killed and forgot the start has the job in the queue, or elsewhere. Nothing follows
+            # from the call: as long as the mark stays, the gate looks for pods.
+            return ELSEWHERE
+
+    async def prolog(self, call: HookCall, caller: Pod) -> HookAnswer:
+        """Note that the job has this node, and wait until its pods are bound."""
+        proved = await self._proof.of(call)
+        if proved is None:
+            return NOT_OURS
+        record, job = proved
+        self._takeover.hurry(record)
+        if job.is_over:
+            return HookAnswer(done=True, why="the job has ended")
+        if call.node not in job.prologs:
+            self._log.info("prolog", job=call.job_id, node=call.node, gang=str(record.id))
+            now = self._clock()
+            self._ledger.change_job(record, job.id, lambda known: known.began(call.node, at=now))
+            self._ledger.queue.add(record.id)
+
+        async def waits_for(seen: HookSnapshot) -> str | None:
+            return self._takeover.why_unknown(record) or seen.prolog_waits_for(call.job_id, call.node)
+
+        return await self._until_nothing(record, caller, waits_for)
+
+    async def epilog(self, call: HookCall, caller: Pod) -> HookAnswer:
+        """Note that the job has lost this node, and wait until its pods are gone from it."""
+        proved = await self._proof.of(call)
+        if proved is None:
+            return NOT_OURS
+        record, job = proved
+        self._takeover.hurry(record)
+        if call.node not in job.epilogs and await self._proof.still_runs(record, job.id):
+            nodes = record.jobs[job.id].nodes if job.id in record.jobs else ()
+            if nodes and call.node not in nodes:
+                self._ledger.queue.add(record.id)
+                return GIVEN_UP
+            await record.wait_for_change(since=record.changes, timeout_s=_LATE_STATE_S)
+            return HookAnswer(done=False, why=f"Slurm says that job {job.id} runs: it has lost no node")
+        first_at = self._note_epilog(record, record.jobs.get(job.id, job), call.node)
+
+        async def waits_for(seen: HookSnapshot) -> str | None:
+            if unknown := self._takeover.why_unknown(record) or self._unknown_on(caller.spec.node_name, record, job):
+                return unknown
+            snapshot = seen.snapshot
+            if epilog_keeps_pods(snapshot, call.job_id):
+                return None
+            binding = "a binding is under way" if record.is_binding_open else None
+            if why := epilog_waits_for(snapshot, call.job_id, call.node) or binding:
+                return why
+            if is_covered_by_another(snapshot, call.job_id, call.node):
+                return None
+            if why := self._vanished.keeps(caller.spec.node_name, call.job_id):
+                return why
+            return await self._left_on(record, caller)
+
+        answer = await self._until_nothing(record, caller, waits_for)
+        if answer.done:
+            self._metrics.handover_seconds.observe(self._clock() - first_at)
+            return self._kept(record, call, caller) or answer
+        return answer
+
+    def _note_epilog(self, record: Record, job: Job, node: str) -> float:
+        """Note that the job has lost this node; when its epilog called first."""
+        if node in job.epilogs:
+            return job.epilogs[node]
+        now = self._clock()
+        self._log.info("epilog", job=job.id, node=node, gang=str(record.id))
+        self._ledger.change_job(record, job.id, lambda known: known.ended(node, at=now))
+        self._ledger.queue.add(record.id)
+        return now
+
+    def _kept(self, record: Record, call: HookCall, caller: Pod) -> HookAnswer | None:
+        """Why the mark of the job stays although its epilog may end; None: it goes."""
+        if epilog_keeps_pods(self._collector.snapshot(record), call.job_id):
+            return LOST
+        return PARTED if self._apart_on(caller.spec.node_name, record, call) else None
+
+    def _apart_on(self, node: str, record: Record, call: HookCall) -> bool:
+        """Pods that were set apart from this gang are there, and no job of theirs has the node."""
+        ids = {id for pod in self._members.on_node(node) if (id := self._members.find_id(pod)) is not None}
+        apart = (self._ledger.get(id) for id in ids if id != record.id and id.uid == record.id.uid)
+        snapshots = (self._collector.snapshot(other) for other in apart if other is not None)
+        return any(gate_waits_for(snapshot, call.job_id, call.node) for snapshot in snapshots)
+
+    def _unknown_on(self, node: str, record: Record, job: Job) -> str | None:
+        """A pod there notes this job, and it is not known yet to which gang it belongs."""
+        for pod in self._members.on_node(node):
+            is_meant = pod.metadata.namespace == record.id.namespace and noted_job(pod) == job.id
+            if is_meant and self._members.unidentified(pod.uid) is not None and not has_left_node(pod):
+                return f"pod {'/'.join(pod.key)} is on the node and its gang is not known yet"
+        return None
+
+    async def _left_on(self, record: Record, caller: Pod) -> str | None:
+        """The gang's pods on the caller's node, by the apiserver's own answer, for a watch may lag.
+
+        A pod never changes its node: those that were seen elsewhere are not asked for, or the requests of a gang's
+        epilogs would grow with the square of its size.
+        """
+        known = self._members.pods_of(record.id)
+        elsewhere = {pod.uid for pod in known if pod.spec.node_name not in ("", caller.spec.node_name)}
+        found = await self._pods.left_of(record, id_of=self._members.resolve, but=elsewhere)
+        record.prune()
+        left = [
+            "/".join(pod.key) for pod in found if pod.spec.node_name == caller.spec.node_name and not has_left_node(pod)
+        ]
+        return f"pod {', '.join(left)} is not gone yet" if left else None
+
+    async def _until_nothing(
+        self, record: Record, caller: Pod, waits_for: Callable[[HookSnapshot], Awaitable[str | None]]
+    ) -> HookAnswer:
+        deadline = self._clock() + LONG_POLL_S
+        seen = self._snapshots.new(record)
+        while True:
+            why = await waits_for(seen)
+            if why is None:
+                return HookAnswer(done=True)
+            left_s = deadline - self._clock()
+            if left_s <= 0:
+                return HookAnswer(done=False, why=why)
+            timeout_s = min(left_s, self._vanished.left_s(caller.spec.node_name))
+            await record.wait_for_change(since=seen.changes, timeout_s=timeout_s)
+            seen = self._snapshots.shared(record)

@@ -1,0 +1,213 @@
+"""The gate: the prolog of a job, whoever made it, asks whether pods of earlier jobs have left its node.
+
+It is asked only on nodes where a placeholder job has left a mark, for Slurm forgets an epilog that was cut short. A pod
+whose own job was lost, not ended, stays as long as its node is free. When another job gets the node, and no replacement
+covers the pod in time, the pod is evicted.
+
+What the ledger remembers may be as old as the last poll or an outage of Slurm, and the watch may not show a binding
+yet. So before the gate opens, Slurm is asked for the states of the jobs that have a mark or a pod there, and for the
+nodes of those that run: a state does not tell that a node was taken from a job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import structlog
+from msgspec.structs import replace
+
+from sunkpy.core.gang.binding_note import noted_job
+from sunkpy.core.gang.hooks import gate_waits_for
+from sunkpy.core.gang.identity import parse_comment
+from sunkpy.core.gang.job.job import is_news
+from sunkpy.core.gang.phases import has_left_node
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId, is_job_ended, is_job_running
+from sunkpy.runtime.fan_out import fan_out
+from sunkpy.scheduler.collect import Collector
+from sunkpy.scheduler.hooks.messages import LONG_POLL_S, HookAnswer, HookCall
+from sunkpy.scheduler.hooks.proof import HookProof
+from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.pods.index import PodIndex
+from sunkpy.scheduler.pods.vanished import Vanished
+from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.settings import Times
+from sunkpy.scheduler.takeover import Takeover
+from sunkpy.slurm import Slurm
+from sunkpy.slurm.errors import NotFound
+
+States = Mapping[JobId, frozenset[str]]
+
+
+class Gate:
+    """Answers for all nodes of the cluster."""
+
+    def __init__(
+        self,
+        slurm: Slurm,
+        proof: HookProof,
+        takeover: Takeover,
+        collector: Collector,
+        members: PodIndex,
+        ledger: Ledger,
+        vanished: Vanished,
+        clock: Callable[[], float],
+        times: Times,
+    ) -> None:
+        self._times = times
+        self._slurm = slurm
+        self._proof = proof
+        self._takeover = takeover
+        self._collector = collector
+        self._members = members
+        self._ledger = ledger
+        self._vanished = vanished
+        self._clock = clock
+        self._log = structlog.get_logger("gate")
+
+    async def ask(self, call: HookCall, caller: Pod) -> HookAnswer:
+        """Open, or what it waits for; when it opens, which of the marks on the node mean nothing any more.
+
+        Raises:
+            SlurmError: Slurm could not be asked about a mark whose job is not known here.
+        """
+        node, began = caller.spec.node_name, self._clock()
+        known_since = began
+        for record in self._near(call, node):
+            self._takeover.hurry(record)
+        while True:
+            # 1. What is known here keeps it shut, or else what Slurm says now.
+            blocked = self._blocked(call, node)
+            states: States = {}
+            if blocked is None:
+                states = await self._states(call, node)
+                blocked = self._blocked(call, node, states)
+            # 2. Nothing does: open it.
+            if blocked is None:
+                return HookAnswer(done=True, over=self._over(call.marked, states))
+            # 3. A gang that keeps the node has had its time for a replacement: its pods have to go.
+            gang, why = blocked
+            now = self._clock()
+            if gang is None:
+                known_since = now
+            elif now - known_since >= self._times.displace_after_s:
+                await self._displace(gang, call)
+            # 4. Wait for a change of the gang.
+            if now - began >= LONG_POLL_S:
+                return HookAnswer(done=False, why=why)
+            if gang is None:
+                await asyncio.sleep(self._times.gate_again_s)
+            else:
+                await gang.wait_for_change(since=gang.changes, timeout_s=self._times.gate_again_s)
+
+    def _blocked(self, call: HookCall, node: str, states: States | None = None) -> tuple[Record | None, str] | None:
+        """The first gang that keeps the gate shut, None if it is not known yet, and why; `states`: Slurm's answer just
+        now, if it was asked.
+        """
+        if (why := self._vanished.keeps(node)) is not None:
+            return None, why
+        for pod in self._members.on_node(node):
+            is_unknown = self._ledger.get(self._members.find_id(pod)) is None
+            if is_unknown and self._is_marked(call, pod) and not has_left_node(pod):
+                return None, f"pod {'/'.join(pod.key)} is on the node and its gang is not known yet"
+        for record in self._near(call, node):
+            if (why := self._takeover.why_unknown(record)) is not None:
+                return None, why
+            snapshot = self._collector.on_node(record, node)
+            is_own = parse_comment(call.gang) == record.id
+            why = gate_waits_for(snapshot, call.job_id, call.node, told_of=states, is_own=is_own)
+            if why is not None and (
+                snapshot.bound_to is not None or snapshot.bound_job or self._has_mark(call, node, record)
+            ):
+                return record, why
+        return None
+
+    def _has_mark(self, call: HookCall, node: str, record: Record) -> bool:
+        there = (pod for pod in self._members.on_node(node) if self._members.find_id(pod) == record.id)
+        return any(self._is_marked(call, pod) for pod in there)
+
+    def _is_marked(self, call: HookCall, pod: Pod) -> bool:
+        """The pod's note names a job that has a mark on the node, and nothing known contradicts it.
+
+        Whoever may create pods may bind one to any node by its name. Such a pod is no job's, as pods of other
+        schedulers are not, and keeps no gate shut.
+        """
+        job = noted_job(pod)
+        if job is None or job not in call.marked:
+            return False
+        whose, id = self._ledger.by_job(job), self._members.find_id(pod)
+        if whose is None or id is None:
+            return whose is None or whose.id.namespace == pod.metadata.namespace
+        return whose.id.uid == id.uid
+
+    def _near(self, call: HookCall, node: str) -> list[Record]:
+        """Gangs that have a pod on the node, as far as the watch shows, or a mark there."""
+        on_node = (self._ledger.get(self._members.find_id(pod)) for pod in self._members.on_node(node))
+        marked = (self._ledger.by_job(job) for job in call.marked)
+        return list({record.id: record for record in (*on_node, *marked) if record is not None}.values())
+
+    async def _states(self, call: HookCall, node: str) -> States:
+        """What Slurm says now of the jobs that have a mark or a pod on the node; the ledger takes it in."""
+        near = self._near(call, node)
+        asked_for = set(call.marked) | {record.bound_to for record in near if record.bound_to is not None}
+        if not asked_for:
+            return {}
+        asked_at = self._clock()
+        states = await self._slurm.jobs_state(sorted(asked_for))
+        for job, state in states.items():
+            record = self._ledger.by_job(job)
+            if record is not None and self._ledger.observe_job(record, job, state, asked_at=asked_at):
+                self._ledger.queue.add(record.id)
+        others: set[JobId] = set()
+        await fan_out(partial(self._read_again, record, states, others) for record in near)
+        return {job: state for job, state in states.items() if job not in others}
+
+    async def _read_again(self, record: Record, states: States, others: set[JobId]) -> None:
+        """An administrator may take nodes from a running job, or its Epilog there was cut short.
+
+        Ids that are another job's go to `others`.
+        """
+        job = record.jobs.get(record.bound_to) if record.bound_to is not None else None
+        if job is None or not is_job_running(job.state):
+            return
+        try:
+            await self._proof.read_again(record, job.id)
+        except NotFound:
+            if job.id in states:
+                others.add(job.id)
+                self._ledger.change_job(record, job.id, lambda known: replace(known, is_anothers=True))
+        if (now := record.jobs.get(job.id)) is not None and is_news(now, job):
+            self._ledger.queue.add(record.id)
+
+    async def _displace(self, record: Record, call: HookCall) -> None:
+        """Slurm has given the node to this job: evict the pods there of a gang whose job was lost."""
+        own = self._collector.snapshot(record).bound_job
+        if (own is not None and not own.is_lost) or call.node in record.displaced or not await self._has_node(call):
+            return
+        self._log.warning("displaced", gang=str(record.id), node=call.node, by=call.job_id)
+        record.displaced[call.node] = call.job_id
+        self._ledger.queue.add(record.id)
+
+    async def _has_node(self, call: HookCall) -> bool:
+        """Slurm itself says that the job that asks has the node, and has not ended."""
+        try:
+            job = await self._slurm.job(call.job_id)
+        except NotFound:
+            return False
+        return not job.is_ended and call.node in job.nodes
+
+    def _over(self, marked: tuple[JobId, ...], states: States) -> tuple[JobId, ...]:
+        """The marks of jobs that hold nothing: they have ended, or Slurm does not know them."""
+        ended = (job for job in marked if job not in states or is_job_ended(states[job]))
+        return tuple(job for job in ended if not self._holds(job))
+
+    def _holds(self, job: JobId) -> bool:
+        """A gang has the job, or was bound under it and is still there; before all jobs are known, any may be one."""
+        record = self._ledger.by_job(job)
+        if record is None:
+            return not self._ledger.all_jobs_known
+        snapshot = self._collector.snapshot(record)
+        is_live = any(known.id == job and known.is_live for known in snapshot.jobs)
+        return is_live or (snapshot.bound_to == job and not all(has_left_node(pod) for pod in snapshot.pods))

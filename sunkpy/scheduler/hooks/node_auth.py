@@ -1,0 +1,107 @@
+"""Who calls a hook: the root user of a slurmd pod, proved by that pod's projected service-account token.
+
+Anybody in the cluster may send anything. So the apiserver reviews a token only if it names the slurmd pod of the Slurm
+node in the request. `review_limits` bounds these reviews, except for tokens that were accepted before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable
+
+import cachetools
+
+from sunkpy.core import names
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.kube.client import Kube
+from sunkpy.kube.tokens import BoundTo, read_unproved
+from sunkpy.scheduler.hooks.messages import Denied
+from sunkpy.scheduler.hooks.review_limits import ReviewLimits
+from sunkpy.scheduler.nodes.cluster import Cluster
+
+_TOKEN_TTL_S = 60.0
+_REFUSAL_TTL_S = 1.0
+_LONGEST_LIFE_S = 86400.0
+_REMEMBERED = 20_000
+
+
+class NodeAuth:
+    """Does this token belong to the slurmd pod of that Slurm node? Yes is remembered for a minute, no for a second: the
+    apiserver may not have seen that pod yet.
+    """
+
+    def __init__(
+        self, kube: Kube, cluster: Cluster, *, audience: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._kube = kube
+        self._cluster = cluster
+        self._audience = audience
+        self._limits = ReviewLimits(clock=clock)
+        self._known: cachetools.TTLCache[bytes, BoundTo] = cachetools.TTLCache(_REMEMBERED, _TOKEN_TTL_S, clock)
+        self._accepted: cachetools.TTLCache[bytes, bool] = cachetools.TTLCache(_REMEMBERED, _LONGEST_LIFE_S, clock)
+        self._refused: cachetools.TTLCache[bytes, Denied] = cachetools.TTLCache(_REMEMBERED, _REFUSAL_TTL_S, clock)
+        self._under_way: dict[bytes, asyncio.Task[BoundTo]] = {}
+
+    async def check(self, authorization: str, slurm_node: str, *, peer: str) -> Pod:
+        """The slurmd pod that calls, from the address `peer`.
+
+        Raises:
+            Denied: no token, a token that is not accepted, one of another node, or too many of them.
+            KubeError: the apiserver could not be asked.
+        """
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise Denied(401, "send the pod's projected token: Authorization: Bearer …")
+        digest = hashlib.sha256(token.encode()).digest()
+        bound = self._known.get(digest)
+        if bound is None:
+            says = read_unproved(token, audience=self._audience)
+            if says is None:
+                raise Denied(401, "the token is not accepted: no service account's, wrong audience or expired")
+            self._slurmd(says, slurm_node)
+            bound = await self._review(token, digest, peer=peer, says=says)
+        return self._slurmd(bound, slurm_node)
+
+    def _slurmd(self, bound: BoundTo, slurm_node: str) -> Pod:
+        name = bound.name
+        pod = self._cluster.slurmd_pods.get(self._cluster.namespace, name)
+        if pod is None or pod.uid != bound.uid or not is_slurmd(pod):
+            raise Denied(403, f"the token belongs to pod {name or '(none)'}, which is no slurmd pod of this cluster")
+        own = pod.labels.get(names.LABEL_SLURM_NODE, "")
+        if own != slurm_node:
+            raise Denied(403, f"pod {name} is Slurm node {own} and may not speak for {slurm_node}")
+        return pod
+
+    async def _review(self, token: str, digest: bytes, *, peer: str, says: BoundTo) -> BoundTo:
+        """One question for all who send the same token at the same time."""
+        if (refusal := self._refused.get(digest)) is not None:
+            raise Denied(refusal.status, str(refusal))
+        if digest not in self._under_way:
+            if digest not in self._accepted and not self._limits.may_ask(peer, says.uid):
+                raise Denied(429, "too many tokens that were not accepted come from there: ask again later")
+            task = asyncio.create_task(self._ask(token, digest, peer))
+            self._under_way[digest] = task
+            task.add_done_callback(lambda _: self._under_way.pop(digest, None))
+        return await asyncio.shield(self._under_way[digest])
+
+    async def _ask(self, token: str, digest: bytes, peer: str) -> BoundTo:
+        review = await self._kube.review_token(token, audience=self._audience)
+        refusal: Denied | None = None
+        expected = f"system:serviceaccount:{self._cluster.namespace}:"
+        if not review.authenticated:
+            refusal = Denied(401, f"the token is not accepted: {review.error or 'wrong audience or expired'}")
+        elif not review.user.username.startswith(expected):
+            refusal = Denied(403, f"{review.user.username} is not from namespace {self._cluster.namespace}")
+        if refusal is not None:
+            self._refused[digest] = refusal
+            self._limits.was_refused(peer)
+            raise refusal
+        if digest not in self._accepted:
+            self._accepted[digest] = True
+            self._limits.was_accepted(peer)
+        bound = BoundTo(name=review.user.bound_to("pod-name"), uid=review.user.bound_to("pod-uid"))
+        self._known[digest] = bound
+        return bound

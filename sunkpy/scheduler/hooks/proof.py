@@ -1,0 +1,95 @@
+"""Is what a node says of a job true? Slurm is asked once for each job and node, before anything follows from a call.
+
+The job must be proved to stand for a gang (`sunkpy.core.gang.identity.gang_of`), and have that node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from sunkpy.core.gang.identity import gang_of, is_anothers, parse_comment
+from sunkpy.core.gang.job.job import Job
+from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.runtime.fresh_answer import FreshAnswers
+from sunkpy.scheduler.hooks.messages import Forgotten, HookCall, NotThere
+from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.record import Record
+from sunkpy.slurm import Slurm
+from sunkpy.slurm.errors import NotFound
+
+
+class HookProof:
+    """What calls say, checked against Slurm. `user` is the scheduler's own Slurm user."""
+
+    def __init__(self, *, slurm: Slurm, user: str, ledger: Ledger, clock: Callable[[], float]) -> None:
+        self._reads = FreshAnswers(slurm.job, clock=clock)
+        self._user = user
+        self._ledger = ledger
+
+    async def of(self, call: HookCall) -> tuple[Record, Job] | None:
+        """The gang and the job that a call is about; None when it is not the job of a pod.
+
+        Raises:
+            Forgotten: neither Slurm nor the ledger knows that job, or its id is another job's.
+            NotThere: Slurm has not given that job to that node.
+            SlurmError: Slurm could not be asked.
+        """
+        meant = parse_comment(call.gang)
+        record = self._ledger.by_job(call.job_id)
+        known = record.jobs.get(call.job_id) if record is not None else None
+        is_meant = record is not None and meant in (None, record.id)
+        if record is not None and known is not None and is_meant and call.node in known.proved:
+            return record, known
+        try:
+            job, asked_at = await self._reads.get(call.job_id)
+        except NotFound:
+            # What it said of its nodes before it was forgotten still holds.
+            known = record.jobs.get(call.job_id) if record is not None else None
+            if record is not None and known is not None and is_meant and call.node in known.nodes:
+                return record, known
+            raise Forgotten from None
+        gang = gang_of(job, scheduler=self._user)
+        if gang is None and meant in (None, parse_comment(job.comment)):
+            return None  # at most it looks like one
+        if gang is None or meant not in (None, gang):
+            raise Forgotten
+        if call.node not in job.nodes:
+            raise NotThere(f"Slurm has not given job {job.id} to {call.node}: it is {_where(job)}")
+        record = self._ledger.ensure(gang)
+        self._ledger.take_job(record, job, asked_at=asked_at)
+        self._ledger.change_job(record, job.id, lambda own: replace(own, proved=own.proved | {call.node}))
+        return record, record.jobs[job.id]
+
+    async def still_runs(self, record: Record, id: JobId) -> bool:
+        """Slurm itself says now that the job has not lost its nodes.
+
+        Raises:
+            Forgotten: it does not know a job of which it never said that it ended: then it orders nodes to end it.
+            SlurmError: Slurm could not be asked.
+        """
+        try:
+            found = await self.read_again(record, id)
+        except NotFound as error:
+            if (job := record.jobs.get(id)) is not None and job.is_over:
+                return False
+            raise Forgotten from error
+        return found.is_running
+
+    async def read_again(self, record: Record, id: JobId) -> SlurmJob:
+        """A job of the gang as it is now; the ledger learns it.
+
+        Raises:
+            NotFound: Slurm does not know it, or its id is another job's.
+            SlurmError: it could not be asked.
+        """
+        found, asked_at = await self._reads.get(id)
+        if is_anothers(found, record.id, scheduler=self._user):
+            raise NotFound(f"read job {id} of {record.id}", text="its id is another job's")
+        self._ledger.change_job(record, id, lambda job: job.read(found, at=max(asked_at, job.known_at)))
+        return found
+
+
+def _where(job: SlurmJob) -> str:
+    return f"{'+'.join(sorted(job.state))} on {','.join(job.nodes)}" if job.nodes else "on no node"

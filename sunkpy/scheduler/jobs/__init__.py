@@ -1,0 +1,1 @@
+"""Placeholder jobs in Slurm: submitted, polled, searched for."""

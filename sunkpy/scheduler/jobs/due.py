@@ -1,0 +1,98 @@
+"""Which jobs are to be read in full, kept as they change, so that no poll walks over all.
+
+A job is filed by when it is due; one that is due waits in its lane, behind those that were read longer ago. Whatever
+changes about a job files it anew, and what was filed of it before counts no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Final
+
+from sunkpy.core.gang.job.job import WAITS_FOR_PROLOG, Job
+from sunkpy.core.model.states import JobId
+from sunkpy.scheduler.record import Record
+
+_FIRST_REASON_S: Final = 2.0
+_REASON_EACH_S: Final = 5.0
+_A_TURN: Final = 250
+
+_Filed = tuple[float, int, Job]
+"""By what it is sorted, its number, and the job. It counts while the job has this number."""
+
+
+class DueJobs:
+    """`gang_of`: the gang of a job; None when it is forgotten."""
+
+    def __init__(self, gang_of: Callable[[JobId], Record | None]) -> None:
+        self._gang_of = gang_of
+        self._numbers: dict[JobId, int] = {}
+        self._later: list[_Filed] = []
+        self._started: list[_Filed] = []
+        self._waiting: list[_Filed] = []
+        self._number = 0
+        self._steps = 0
+
+    def file(self, job: Job) -> None:
+        """The job is new, or something about it has changed."""
+        self._number += 1
+        self._numbers[job.id] = self._number
+        if (due_at := details_due_at(job)) is not None:
+            heappush(self._later, (due_at, self._number, job))
+
+    def forget(self, job: JobId) -> None:
+        """It is nobody's any more."""
+        self._numbers.pop(job, None)
+        if not self._numbers:  # no poll comes that would throw them away
+            self._later, self._started, self._waiting = [], [], []
+
+    async def take(self, now: float, *, started: int, waiting: int) -> list[tuple[Record, Job]]:
+        """The jobs to read: those that have started, for pods wait to hear where; then why others wait.
+
+        At most so many of each, those first that were read longest ago. They stay due until they are filed anew.
+        """
+        while self._later and self._later[0][0] <= now:
+            _, number, job = heappop(self._later)
+            if self._numbers.get(job.id) == number:
+                heappush(self._started if job.has_started else self._waiting, (job.read_at, number, job))
+            await self._step()
+        return await self._first(self._started, started) + await self._first(self._waiting, waiting)
+
+    async def _first(self, lane: list[_Filed], limit: int) -> list[tuple[Record, Job]]:
+        taken: list[_Filed] = []
+        found: list[tuple[Record, Job]] = []
+        try:
+            while lane and len(found) < limit:
+                filed = heappop(lane)
+                _, number, job = filed
+                record = self._gang_of(job.id)
+                if self._numbers.get(job.id) == number and record is not None:
+                    taken.append(filed)
+                    found.append((record, job))
+                await self._step()
+        finally:
+            for filed in taken:
+                heappush(lane, filed)
+        return found
+
+    async def _step(self) -> None:
+        self._steps += 1
+        if self._steps % _A_TURN == 0:
+            await asyncio.sleep(0)
+
+
+def details_due_at(job: Job) -> float | None:
+    """When to read it: why it waits, now and then; where it runs, when not all prologs have told. None: not before it
+    changes.
+    """
+    if job.is_anothers:
+        return None
+    if "PENDING" in job.state:
+        return max(job.known_at + _FIRST_REASON_S, job.read_at + _REASON_EACH_S)
+    if "RUNNING" not in job.state or (job.nodes and job.prologs.keys() | job.epilogs.keys() >= set(job.nodes)):
+        return None
+    if not job.nodes:
+        return float("-inf")
+    return job.read_at + _REASON_EACH_S if job.slurm.state_reason == WAITS_FOR_PROLOG else None

@@ -1,0 +1,131 @@
+"""Asks Slurm why jobs ended and, when they were preempted, which jobs took their places.
+
+Pods are told to go by what is known already, and at once: their node waits for them. Which job took the place is asked
+afterwards, for all that were told meanwhile together, for a job that preempts many is looked for once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+
+import cachetools
+import msgspec
+
+from sunkpy.core.gang.job import ends
+from sunkpy.core.gang.job.ends import EndCause
+from sunkpy.core.model.hostlist import BadHostlist, expand
+from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.slurm import Partition, Slurm
+from sunkpy.slurm.errors import NotFound, SlurmError, UnreadableJob
+
+_IN_FLIGHT = 4
+_WITHIN_S = 1.0
+_NAMED_WITHIN_S = 10.0
+_NAMED_S = 300.0
+_REMEMBERED = 4096
+
+States = Mapping[JobId, frozenset[str]]
+
+
+class _Candidates(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs among which preemptors are, and the partitions that say who may preempt whom. `begun`: those that hold
+    nodes and waited when one of the preempted was seen to be so.
+    """
+
+    jobs: Sequence[SlurmJob]
+    begun: Sequence[SlurmJob]
+    partitions: Sequence[Partition]
+
+    def tiers(self, node: str) -> dict[str, int]:
+        """Priority tier of each partition that has the node; of all where none names it: as ALL, or by a NodeSet."""
+        own = {p.name: p.priority_tier for p in self.partitions if _has(p, node)}
+        return own or {p.name: p.priority_tier for p in self.partitions}
+
+
+class EndCauses:
+    """Remembers for a while which job was named for which nodes: a job that has all its nodes preempts no more.
+
+    And which jobs waited when a job was seen to be preempted: its preemptor may have begun before Slurm is asked.
+    """
+
+    def __init__(self, slurm: Slurm) -> None:
+        self._slurm = slurm
+        self._states: States = {}
+        self._waiting: tuple[JobId, ...] | None = None
+        self._waited: cachetools.TTLCache[JobId, tuple[JobId, ...]] = cachetools.TTLCache(_REMEMBERED, ttl=_NAMED_S)
+        self._limit = asyncio.Semaphore(_IN_FLIGHT)
+        self._named: cachetools.TTLCache[JobId, frozenset[str]] = cachetools.TTLCache(maxsize=1024, ttl=_NAMED_S)
+
+    def saw(self, states: States) -> None:
+        """The states of all jobs were read."""
+        self._states, self._waiting = states, None
+
+    async def of(self, job: JobId, *, known: frozenset[str]) -> EndCause:
+        """Why a job ended, not by whom; `known` is the state that it had last, and Slurm is asked if that says nothing.
+
+        Takes a second at most; less is known then.
+        """
+        cause = ends.cause_of_end(job, known)
+        # Whoever waits in an answer that is older than the preemption may have begun beside the job.
+        seen = ends.cause_of_end(job, self._states.get(job, frozenset()))
+        if cause.is_preemption and seen.is_preemption and job not in self._waited:
+            if self._waiting is None:
+                self._waiting = ends.pending_to_look_at(self._states)
+            self._waited[job] = self._waiting
+        if not cause.is_vague:
+            return cause
+        try:
+            async with asyncio.timeout(_WITHIN_S):
+                return ends.cause_of_end(job, (await self._slurm.job(job)).state)
+        except (SlurmError, TimeoutError):
+            return cause
+
+    async def by_whom(self, preempted: Mapping[JobId, str]) -> dict[JobId, SlurmJob]:
+        """Which job took the place of each of these, a node of each being told; without those for which none is found.
+
+        Takes seconds at most; what is not known by then stays unknown.
+        """
+        found: dict[JobId, SlurmJob] = {}
+        try:
+            async with asyncio.timeout(_NAMED_WITHIN_S):
+                candidates = await self._candidates(preempted)
+                for job, node in preempted.items():
+                    if (own := await self._read(job)) is not None:
+                        preemptor = self._choose(own, node, candidates)
+                        found |= {job: preemptor} if preemptor is not None else {}
+        except (SlurmError, TimeoutError):
+            pass
+        return found
+
+    async def _candidates(self, preempted: Iterable[JobId]) -> _Candidates:
+        waited = {id for job in preempted for id in self._waited.get(job, ())}
+        states, partitions = await asyncio.gather(self._slurm.jobs_state(), self._slurm.partitions())
+        jobs = await self._read_all(ends.pending_to_look_at(states))
+        begun = await self._read_all(ends.begun_to_look_at(states, waited))
+        return _Candidates(jobs=jobs, begun=begun, partitions=partitions)
+
+    async def _read_all(self, jobs: Iterable[JobId]) -> list[SlurmJob]:
+        return [job for job in await asyncio.gather(*map(self._read, jobs)) if job is not None]
+
+    async def _read(self, job: JobId) -> SlurmJob | None:
+        async with self._limit:
+            try:
+                return await self._slurm.job(job)
+            except (NotFound, UnreadableJob):
+                return None
+
+    def _choose(self, preempted: SlurmJob, node: str, candidates: _Candidates) -> SlurmJob | None:
+        tiers, waited = candidates.tiers(node), self._waited.get(preempted.id, ())
+        jobs = [*candidates.jobs, *(job for job in candidates.begun if job.id in waited)]
+        preemptor = ends.choose_preemptor(jobs, node=node, preempted=preempted, tiers=tiers, named=self._named)
+        if preemptor is not None:
+            self._named[preemptor.id] = self._named.get(preemptor.id, frozenset()) | {node}
+        return preemptor
+
+
+def _has(partition: Partition, node: str) -> bool:
+    try:
+        return node in expand(partition.nodes)
+    except BadHostlist:
+        return False

@@ -1,0 +1,166 @@
+"""The states of all jobs, read each second while there is a job of ours, and the details of those that need them.
+
+Most jobs that find room start within the second in which they are submitted, and where no Prolog tells of it, as on
+nodes that are EXTERNAL, only this does: for a while after a submission states are read more often. What is read sooner
+than others would be tells only of jobs that have changed: that a job is not there counts once in each interval, and why
+jobs wait is asked as often as otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import structlog
+from msgspec.structs import replace
+
+from sunkpy.core.gang.identity import gang_of, is_anothers, parse_comment
+from sunkpy.core.gang.job.job import Job
+from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.runtime.turns import in_turns
+from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.settings import TIMES
+from sunkpy.slurm import Slurm, pace
+from sunkpy.slurm.errors import SlurmError
+
+NOT_SEALED = (
+    "slurm.conf needs JobSubmitPlugins=lua and the job_submit.lua of the chart; "
+    "slurmctld needs the same jwt.key as the scheduler"
+)
+_WAITING_PER_POLL = 50
+_STARTED_PER_POLL = 500
+_DETAILS_IN_FLIGHT = 8
+SOON_S = 0.2
+
+
+class JobPoller:
+    """Reads the states of all jobs each second while there is a job of ours, tells the ledger, and enqueues the gangs
+    whose jobs have changed.
+
+    `user` is the scheduler's own Slurm user. `on_states` is called with each answer, before anything follows from it.
+    """
+
+    def __init__(
+        self,
+        slurm: Slurm,
+        ledger: Ledger,
+        metrics: SchedulerMetrics,
+        *,
+        user: str,
+        poll_s: float,
+        clock: Callable[[], float],
+        on_states: Callable[[Mapping[JobId, frozenset[str]]], None] = lambda _: None,
+        young_s: float = TIMES.young_s,
+    ) -> None:
+        self._young_s = young_s
+        self._slurm = slurm
+        self._ledger = ledger
+        self._user = user
+        self._poll_s = poll_s
+        self._clock = clock
+        self._on_states = on_states
+        self._log = structlog.get_logger("jobs")
+        self._read_at = clock()
+        self._took_s = 0.0
+        self._young_until = self._whole_at = float("-inf")
+        self._hurried = asyncio.Event()
+        self._is_away = False
+        metrics.poll_age_seconds.set_function(lambda: clock() - self._read_at)
+
+    async def run(self) -> None:
+        """Poll until cancelled. What cannot be read changes nothing."""
+        while True:
+            is_early = time.monotonic() - self._whole_at < self._poll_s
+            try:
+                if any(record.jobs for record in self._ledger):
+                    await self.poll(is_early=is_early)
+                if self._is_away:
+                    self._log.info("the states of jobs can be read again")
+                self._is_away = False
+            except SlurmError as error:
+                if not self._is_away:
+                    self._log.warning("the states of jobs cannot be read: nothing follows from that", error=str(error))
+                self._is_away = True
+            await self._pause()
+
+    def hurry(self) -> None:
+        """A job was submitted: look soon whether it has started."""
+        self._young_until = time.monotonic() + self._young_s
+        self._hurried.set()
+
+    async def _pause(self) -> None:
+        """Until the next poll. That is soon while a job is young, but states are not read for more than a share."""
+        since = time.monotonic()
+        soon_s = min(max(SOON_S, pace.SHARE * self._took_s), self._poll_s)
+        while True:
+            self._hurried.clear()
+            now = time.monotonic()
+            left_s = since + (soon_s if now < self._young_until else self._poll_s) - now
+            if left_s <= 0:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._hurried.wait()
+
+    async def poll(self, *, is_early: bool = False) -> None:
+        """One reading of all states, and of the jobs of which more must be known; `is_early`: the last is young."""
+        asked_at, began_s = self._clock(), time.monotonic()
+        states = await self._slurm.jobs_state()
+        self._took_s = time.monotonic() - began_s
+        if not is_early:
+            self._whole_at = began_s
+        self._read_at = asked_at
+        self._on_states(states)
+        changed = await self._ledger.observe(states, asked_at=asked_at, is_early=is_early)
+        waiting = 0 if is_early else _WAITING_PER_POLL
+        wanted = await self._ledger.due.take(asked_at, started=_STARTED_PER_POLL, waiting=waiting)
+        # Of a job that has started nothing follows before it is known where.
+        told_later = {record.id for record, job in wanted if job.has_started and len(record.jobs) == 1}
+        async for record in in_turns(changed):
+            if record.id not in told_later:
+                self._ledger.queue.add(record.id)
+        told_later &= {record.id for record in changed}
+        limit = asyncio.Semaphore(_DETAILS_IN_FLIGHT)
+
+        async def read(record: Record, job: Job) -> None:
+            async with limit:
+                is_new = await self._read(record, job.id)
+            if is_new or record.id in told_later:
+                self._ledger.queue.add(record.id)
+
+        async with asyncio.TaskGroup() as group:
+            for record, job in wanted:
+                group.create_task(read(record, job))
+
+    async def _read(self, record: Record, id: JobId) -> bool:
+        """Whether it told anything new."""
+        asked_at, change = self._clock(), partial(self._ledger.change_job, record, id)
+        change(lambda job: replace(job, read_at=asked_at))
+        try:
+            found = await self._slurm.job(id)
+        except SlurmError as error:
+            self._log.debug("job not read", job=id, error=str(error))
+            return False
+        if gang_of(found, scheduler=self._user) == record.id:
+            return change(lambda job: job.read(found, at=asked_at))
+        if is_anothers(found, record.id, scheduler=self._user):
+            return change(lambda job: replace(job, is_anothers=True))
+        is_ended = change(lambda job: job.observed(found.state, asked_at=asked_at))
+        return self._unproved(record, found) or is_ended
+
+    def _unproved(self, record: Record, job: SlurmJob) -> bool:
+        """slurmctld lacks the chart's script, or the comment was changed since: is that new?"""
+        if not self._ledger.change_job(record, job.id, lambda known: replace(known, is_unproved=True)):
+            return False
+        self._log.warning("a job does not prove whose it is", gang=str(record.id), job=job.id, comment=job.comment)
+        if parse_comment(job.comment) == record.id and not job.admin_comment:
+            why = f"slurmctld has not sealed Slurm job {job.id}: {NOT_SEALED}"
+        else:
+            why = f"somebody has changed the comment of Slurm job {job.id}, by which it is known to be this pod's"
+        record.back_off(why, now=self._clock())
+        return True

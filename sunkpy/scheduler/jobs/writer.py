@@ -1,0 +1,217 @@
+"""What the scheduler does to placeholder jobs in Slurm: submit, update, tell how the pods ended, cancel.
+
+A service is asked for as an allocation first, which Slurm grants at once or never; what it refuses is queued as a batch
+job. Slurm keeps a FAILED job on record for a refusal, so nothing is tried for a while where one was refused, nor while
+one of our own jobs waits there: Slurm would let nothing pass that one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import structlog
+from msgspec.structs import replace
+
+from sunkpy.core.gang import actions as act
+from sunkpy.core.gang.identity import is_anothers
+from sunkpy.core.gang.job.phases import WAITING
+from sunkpy.core.model.job_spec import JobSpec
+from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.scheduler.jobs.search import JobSearch
+from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.settings import TIMES, Times
+from sunkpy.slurm import Slurm, errors
+
+TELL_AGAIN_S = 3.0
+CANCEL_AGAIN_S = 30.0
+_REJECTED_FIRST_S = 15.0
+_SLURM_USER = "slurm"
+_QUEUING_AT_ONCE = 10
+"""Requests about jobs that only queue: slurmctld takes no more jobs per second from more, and others want an answer."""
+
+
+class NotSubmitted(Exception):
+    """Slurm refused the job, or did not answer; the gang waits before the next try."""
+
+
+class JobWriter:
+    """Each write may be repeated: what Slurm has done already is no error.
+
+    All that is done to a job is done as its owner, so that Slurm allows no more than it allows them. `user` is the
+    scheduler's own Slurm user. `on_submitted` is called after each new job.
+    """
+
+    def __init__(
+        self,
+        *,
+        slurm: Slurm,
+        user: str,
+        search: JobSearch,
+        ledger: Ledger,
+        metrics: SchedulerMetrics,
+        clock: Callable[[], float],
+        on_submitted: Callable[[], None] = lambda: None,
+        times: Times = TIMES,
+    ) -> None:
+        self._times = times
+        self._slurm = slurm
+        self._user = user
+        self._search = search
+        self._ledger = ledger
+        self._metrics = metrics
+        self._clock = clock
+        self._on_submitted = on_submitted
+        self._last_queued: dict[str, JobId] = {}
+        self._refused_at: dict[str, float] = {}
+        self._queuing = asyncio.Semaphore(_QUEUING_AT_ONCE)
+        self._log = structlog.get_logger("jobs")
+
+    async def submit(self, record: Record, spec: JobSpec) -> JobId | None:
+        """Hand a job to Slurm; None when the gang has one: an earlier submit, whose answer was lost, made it.
+
+        Raises:
+            NotSubmitted: with Slurm's words.
+        """
+        if record.uncertain_since is not None and await self._find_lost_answer(record):
+            return None
+        try:
+            async with self._queuing:
+                if any(job.is_live for job in record.jobs.values()):
+                    return None  # its prolog was faster than this
+                job = await self._hand_over(record, spec)
+        except (errors.Unreachable, errors.Malformed) as error:
+            record.uncertain_since = self._clock()
+            raise self._failed(record, error, first_s=self._times.late_submit_s) from error
+        except errors.SlurmError as error:
+            raise self._failed(record, error, first_s=_REJECTED_FIRST_S) from error
+        record.refused = ""
+        self._ledger.change_job(record, job, lambda known: replace(known, spec=spec))
+        return job
+
+    async def _hand_over(self, record: Record, spec: JobSpec) -> JobId:
+        """The one place where jobs come from. Whatever it raises, Slurm has made one job at most."""
+        partition, user = spec.partition, self._as(spec.user)
+        granted = None
+        if spec.at_once and self._may_have_room(partition):
+            granted = await self._slurm.allocate_now(spec, user=user)
+            if granted is None:
+                self._refused_at[partition] = self._clock()
+        submitted = granted or await self._slurm.submit_job(spec, user=user)
+        if granted is None:
+            self._last_queued[partition] = submitted.job_id
+        result = "queued" if granted is None else "at once"
+        self._metrics.submits.labels(result).inc()
+        self._log.info("submitted", gang=str(record.id), job=submitted.job_id, to=result, warnings=submitted.warnings)
+        job = SlurmJob(
+            id=submitted.job_id,
+            user=user or self._user,
+            is_batch=granted is None,
+            excluded_nodes=spec.excluded_nodes,
+            required_nodes=spec.required_nodes,
+        )
+        self._ledger.add_job(record, job)
+        self._on_submitted()
+        return submitted.job_id
+
+    def _may_have_room(self, partition: str) -> bool:
+        """Nothing was refused there lately, and the last job of ours that was queued there does not wait any more."""
+        if self._clock() - self._refused_at.get(partition, float("-inf")) < self._times.allocation_refused_s:
+            return False
+        last = self._last_queued.get(partition)
+        record = self._ledger.by_job(last) if last is not None else None
+        job = record.jobs.get(last) if record is not None and last is not None else None
+        return job is None or job.phase not in WAITING
+
+    async def _find_lost_answer(self, record: Record) -> bool:
+        """After a submit without an answer: was there a job after all? A late one is found by its prolog."""
+        assert record.uncertain_since is not None
+        found = await self._search.all(sent_after=record.uncertain_since + self._times.late_submit_s / 2)
+        record.uncertain_since = None
+        live = [job for job in found.get(record.id, ()) if not job.is_ended]
+        for job in live:
+            self._ledger.adopt_job(record, job)
+        self._ledger.queue.add(record.id)
+        return bool(live)
+
+    def _as(self, user: str) -> str:
+        """Whose token a request needs; empty for the scheduler's own."""
+        return user if user != self._user else ""
+
+    def _failed(self, record: Record, error: errors.SlurmError, *, first_s: float) -> NotSubmitted:
+        self._metrics.submits.labels("failed").inc()
+        delay_s = record.back_off(error.message, now=self._clock(), first_s=first_s)
+        self._log.warning("not submitted", gang=str(record.id), error=error.message, retry_in_s=round(delay_s, 1))
+        return NotSubmitted(error.message)
+
+    async def exclude(self, record: Record, action: act.UpdateExcluded) -> None:
+        """Replace the nodes that a pending job must not use."""
+        user = self._as(record.jobs[action.job].slurm.user)
+        try:
+            async with self._queuing:
+                await self._slurm.exclude_nodes(action.job, action.excluded, user=user)
+        except (errors.AlreadyDone, errors.NotFound, errors.Rejected) as error:
+            self._log.warning("job not updated", job=action.job, error=error.message)
+        self._ledger.change_job(record, action.job, lambda job: job.excluding(action.excluded))
+
+    async def change(self, record: Record, action: act.UpdateTerms) -> str | None:
+        """Change a pending job; Slurm's words when it refuses, and the job stays as it is; None: it is not there."""
+        user, change = self._as(record.jobs[action.job].slurm.user), action.change
+        try:
+            if change.fields:
+                await self._slurm.update_job(action.job, change.to, change.fields, user=user)
+        except (errors.AlreadyDone, errors.NotFound):
+            return None  # the poll tells
+        except errors.Rejected as error:
+            self._ledger.change_job(record, action.job, lambda job: replace(job, refused=change.asked))
+            return error.message
+        self._ledger.change_job(record, action.job, lambda job: job.changed(change))
+        self._log.info("job changed", gang=str(record.id), job=action.job, change=str(change))
+        return ""
+
+    async def finish(self, record: Record, action: act.Finish) -> None:
+        """Tell a placeholder to end with the exit code of its pods; again every few seconds."""
+        job, now = record.jobs[action.job], self._clock()
+        if now - job.last_told_at < TELL_AGAIN_S:
+            return
+        self._ledger.change_job(record, job.id, lambda job: job.told(at=now))
+        try:
+            signal = "USR2" if action.exit_code else "USR1"
+            await self._slurm.signal_job(job.id, signal, user=self._as(job.slurm.user))
+        except (errors.AlreadyDone, errors.NotFound, errors.Busy, errors.Rejected) as error:
+            self._log.info("placeholder not told", job=job.id, error=error.message)
+        # Not before: one that Slurm could not be asked about is not deaf.
+        self._ledger.change_job(record, job.id, lambda job: replace(job, heard_at=job.heard_at or self._clock()))
+
+    async def cancel(self, record: Record, id: JobId, *, why: str) -> None:
+        """Cancel a job; again after a while, should Slurm have missed it."""
+        job, now = record.jobs[id], self._clock()
+        if job.cancelled_at is not None and now - job.cancelled_at < CANCEL_AGAIN_S:
+            return
+        self._log.info("cancelling", gang=str(record.id), job=id, why=why)
+        # The poll tells of a job that has ended already.
+        with contextlib.suppress(errors.AlreadyDone, errors.NotFound):
+            await self._cancel_as(self._as(job.slurm.user), record, id)
+        self._ledger.change_job(record, id, lambda job: replace(job, cancelled_at=now))
+
+    async def _cancel_as(self, user: str, record: Record, job: JobId) -> None:
+        """As SlurmUser when the owner may not, for Slurm does not know them any more: the job would stay for ever.
+
+        SlurmUser may cancel any job, so Slurm is asked first whose this one is.
+        """
+        try:
+            await self._slurm.cancel_job(job, user=user)
+        except (errors.Rejected, errors.Unauthorized) as error:
+            if is_anothers(await self._search.look_at(job), record.id, scheduler=self._user):
+                self._log.warning("not cancelled: its id is another job's", gang=str(record.id), job=job)
+                self._ledger.change_job(record, job, lambda known: replace(known, is_anothers=True))
+                self._ledger.queue.add(record.id)
+                return
+            if not user:
+                raise
+            self._log.warning("not cancelled by its owner", job=job, user=user, error=error.message)
+            await self._slurm.cancel_job(job, user=_SLURM_USER)
+        self._metrics.cancels.inc()

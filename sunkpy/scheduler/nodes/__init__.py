@@ -1,0 +1,1 @@
+"""The nodes as the scheduler watches them, and which of them a pod may use."""

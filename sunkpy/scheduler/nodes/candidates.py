@@ -1,0 +1,90 @@
+"""The nodes that Slurm knows, as candidates for pods: by lasting facts, and as Slurm says now.
+
+Candidates are kept as long as nothing about them changes, for they know their sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.core.model.states import SlurmNode
+from sunkpy.core.placement.eligibility import Candidate
+from sunkpy.kube.informer import Informer
+from sunkpy.scheduler.nodes.occupancy import Occupancy
+from sunkpy.scheduler.nodes.slurmd_pods import slurm_node_of
+from sunkpy.slurm import NodeCache
+
+
+class Candidates:
+    """None while Slurm's nodes have not been read."""
+
+    def __init__(
+        self, slurm_nodes: NodeCache, nodes: Informer[Node], slurmd_pods: Informer[Pod], occupancy: Occupancy
+    ) -> None:
+        self._slurm_nodes = slurm_nodes
+        self._nodes = nodes
+        self._slurmd_pods = slurmd_pods
+        self._occupancy = occupancy
+        self._lasting: list[Candidate] = []
+        self._is_fresh = False
+        self._now: list[Candidate] = []
+
+    def now(self) -> list[Candidate]:
+        """With what Slurm says of them now."""
+        observation = self._slurm_nodes.observation
+        if observation is None:
+            return []
+        found = (_as_now(c, observation.nodes.get(c.slurm_node)) for c in self.lasting())
+        self._now = _reused(found, self._now)
+        return self._now
+
+    def lasting(self) -> list[Candidate]:
+        """With what Slurm said of them when they last changed lastingly."""
+        if self._slurm_nodes.observation is None:
+            return []
+        if not self._is_fresh:
+            known = self._slurm_nodes.observation.nodes
+            found = (self._candidate(pod, known) for pod in filter(is_slurmd, self._slurmd_pods.values()))
+            self._lasting = _reused((c for c in found if c is not None), self._lasting)
+            self._is_fresh = True
+        return self._lasting
+
+    def invalidate(self) -> None:
+        """Something that lasts has changed."""
+        self._is_fresh = False
+
+    def differ(self, changed: Iterable[str]) -> bool:
+        """Slurm says something else now of what lasts about one of these nodes."""
+        observation = self._slurm_nodes.observation
+        if observation is None:
+            return False
+        known = {candidate.slurm_node: candidate.slurm for candidate in (self._lasting if self._is_fresh else ())}
+        return any(_size(observation.nodes.get(name)) != _size(known.get(name)) for name in changed)
+
+    def _candidate(self, pod: Pod, known: dict[str, SlurmNode]) -> Candidate | None:
+        """Only nodes that Slurm knows: it refuses a job that excludes an unknown one."""
+        name = slurm_node_of(pod)
+        node, slurm = self._nodes.get("", pod.spec.node_name), known.get(name)
+        if node is None or slurm is None:
+            return None
+        nodeset, taken = pod.labels.get(names.LABEL_NODESET, ""), self._occupancy.taken(node.name)
+        return Candidate(slurm_node=name, node=node, slurm=slurm, taken=taken, nodeset=nodeset)
+
+
+def _as_now(candidate: Candidate, slurm: SlurmNode | None) -> Candidate:
+    return candidate if slurm is candidate.slurm else msgspec.structs.replace(candidate, slurm=slurm)
+
+
+def _reused(found: Iterable[Candidate], before: Iterable[Candidate]) -> list[Candidate]:
+    """Where nothing has changed the candidate of before, which knows its sums already."""
+    known = {candidate.slurm_node: candidate for candidate in before}
+    return [old if (old := known.get(new.slurm_node)) is not None and old == new else new for new in found]
+
+
+def _size(node: SlurmNode | None) -> tuple[object, ...]:
+    return () if node is None else (node.cpus, node.memory_mib, node.gres, node.features)

@@ -1,0 +1,169 @@
+"""The cluster as the scheduler watches it: its own pods, the nodes, and the slurmd pods that join them to Slurm."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from sunkpy.core import names
+from sunkpy.core.gang.access import Namespace
+from sunkpy.core.gang.limits import Surroundings
+from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
+from sunkpy.core.placement.domains import HOSTNAME
+from sunkpy.core.placement.eligibility import TemplateEligibility
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.informer import Informer, Together
+from sunkpy.scheduler.nodes.candidates import Candidates
+from sunkpy.scheduler.nodes.eligibility_cache import EligibilityCache
+from sunkpy.scheduler.nodes.occupancy import Occupancy
+from sunkpy.scheduler.nodes.slurmd_pods import SlurmdIndex
+from sunkpy.scheduler.nodes.volumes import Volumes
+from sunkpy.scheduler.owners.watch import OnUnreadable
+from sunkpy.scheduler.pods.neighbours import Neighbours, PodsOn
+from sunkpy.scheduler.settings import SchedulerSettings
+from sunkpy.slurm import NodeCache
+
+Changed = Callable[[], None]
+
+
+class Cluster:
+    """Informers of one leader. `on_nodes` is called when the nodes that pods may use have changed, `on_namespace` with
+    a namespace whose labels or annotations have.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        slurm_nodes: NodeCache,
+        settings: SchedulerSettings,
+        *,
+        on_nodes: Changed,
+        on_namespace: Callable[[str], None],
+        on_unreadable: OnUnreadable,
+    ) -> None:
+        self._settings, self.namespace = settings, settings.namespace
+        self._slurm_nodes = slurm_nodes
+        self._on_nodes, self._on_namespace = on_nodes, on_namespace
+        self._slurmd = SlurmdIndex()
+        self._by_name: dict[str, Node] | None = None
+        self._by_hostname: dict[str, str] | None = None
+        by_name = (f"spec.schedulerName={name}" for name in settings.scheduler_names)
+        on_pod = partial(on_unreadable, "Pod")
+        self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=ours, tell=on_pod) for ours in by_name)
+        self.neighbours = Neighbours(own=self.pods.values, scheduler_names=settings.scheduler_names)
+        self.pods.add_handler(self.neighbours.update)
+        self.occupancy = Occupancy(
+            kube,
+            scheduler_names=settings.scheduler_names,
+            own=self.pods.values,
+            neighbours=self.neighbours,
+            on_change=self._invalidate,
+            each_s=settings.times.occupancy_each_s,
+        )
+        self.volumes = Volumes(kube, on_change=on_nodes, on_unreadable=on_unreadable)
+        self.nodes = Informer(kube, paths.NODES, Node, tell=partial(on_unreadable, "Node"))
+        labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
+        self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels, tell=on_pod)
+        self.candidates = Candidates(slurm_nodes, self.nodes, self.slurmd_pods, self.occupancy)
+        self._eligibility = EligibilityCache(self.candidates.lasting, gpu_resources=settings.gpu_resources)
+        self._namespaces = Informer(kube, paths.NAMESPACES, KubeObject, tell=partial(on_unreadable, "Namespace"))
+        self._listen()
+
+    def _listen(self) -> None:
+        self.nodes.add_handler(self._node_changed)
+        self.slurmd_pods.add_handler(self._slurmd_changed)
+        self._namespaces.add_handler(self._namespace_changed)
+        self._slurm_nodes.add_listener(self._slurm_nodes_changed)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for informer in self._watched():
+                group.create_task(informer.run())
+            group.create_task(self._slurm_nodes.run())
+            group.create_task(self.occupancy.run())
+            group.create_task(self.volumes.run())
+
+    async def synced(self) -> None:
+        """Wait until every collection has been listed once."""
+        for informer in self._watched():
+            await informer.synced.wait()
+
+    def _watched(self) -> Iterable[Informer[Pod] | Informer[Node] | Informer[KubeObject]]:
+        """Namespaces only if `scheduler.access` looks at their labels or annotations."""
+        yield from self.pods.parts
+        yield from (self.nodes, self.slurmd_pods)
+        if self._settings.reads_namespaces:
+            yield self._namespaces
+
+    def namespace_of(self, name: str) -> Namespace | None:
+        """What `scheduler.access` looks at; None when a pod was seen before its namespace."""
+        if not self._settings.reads_namespaces:
+            return Namespace(name=name)
+        found = self._namespaces.get("", name)
+        return Namespace(name=name, labels=found.labels, annotations=found.annotations) if found is not None else None
+
+    def node_behind(self, slurm_node: str) -> Node | None:
+        """The Kubernetes node on which the slurmd of a Slurm node runs."""
+        pod = self._slurmd.pod_of(slurm_node)
+        return self.nodes.get("", pod.spec.node_name) if pod is not None and pod.spec.node_name else None
+
+    def slurm_node_on(self, node: str) -> str:
+        """The Slurm node whose slurmd runs on a Kubernetes node; empty when there is none."""
+        return self._slurmd.slurm_node_on(node)
+
+    def slurm_node_at(self, hostname: str) -> str:
+        """The Slurm node on the Kubernetes node with this label `kubernetes.io/hostname`; empty when there is none."""
+        if self._by_hostname is None:
+            self._by_hostname = {node.labels.get(HOSTNAME, ""): node.name for node in self.nodes.values()}
+        return self.slurm_node_on(self._by_hostname.get(hostname, ""))
+
+    def eligibility(self, spec: PodSpec) -> TemplateEligibility | None:
+        """Where a pod may run; None while Slurm's nodes have not been read."""
+        return self._eligibility.of(spec) if self._slurm_nodes.observation is not None else None
+
+    def is_current(self, eligibility: TemplateEligibility) -> bool:
+        """Nothing has changed for pods that ask so."""
+        return self._slurm_nodes.observation is not None and self._eligibility.is_current(eligibility)
+
+    def surroundings(self, *, listed: PodsOn | None = None) -> Surroundings:
+        """Who is on which node; `listed`: all pods of some nodes, as they were just read."""
+        if self._by_name is None:
+            self._by_name = {node.name: node for node in self.nodes.values()}
+        return self.neighbours.around(self._by_name, listed=listed)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        self._by_name = self._by_hostname = None
+        if old is None or new is None or _facts(old) != _facts(new):
+            self._invalidate()
+
+    def _namespace_changed(self, old: KubeObject | None, new: KubeObject | None) -> None:
+        is_same = old is not None and new is not None and (old.labels, old.annotations) == (new.labels, new.annotations)
+        if new is not None and not is_same:
+            self._on_namespace(new.name)
+
+    def _slurmd_changed(self, old: Pod | None, new: Pod | None) -> None:
+        self._slurmd.update(old, new)
+        if _is_registered(old) != _is_registered(new):
+            self._slurm_nodes.hasten()
+        if old is None or new is None or old.spec.node_name != new.spec.node_name:
+            self._invalidate()
+
+    def _slurm_nodes_changed(self, changed: frozenset[str]) -> None:
+        if self.candidates.differ(changed):
+            self._invalidate()
+
+    def _invalidate(self) -> None:
+        self.candidates.invalidate()
+        self._eligibility.nodes_changed()
+        self._on_nodes()
+
+
+def _is_registered(pod: Pod | None) -> bool:
+    return pod is not None and pod.is_condition_true(names.READINESS_GATE)
+
+
+def _facts(node: Node) -> tuple[object, ...]:
+    return (node.labels, node.spec.taints, node.status.allocatable)

@@ -1,0 +1,49 @@
+"""Which slurmd pod runs which Slurm node, on which Kubernetes node."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from sunkpy.core import names
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.slurmd import is_slurmd
+
+
+class SlurmdIndex:
+    """Slurmd pods by both of their nodes. `update` is a handler of their informer."""
+
+    def __init__(self) -> None:
+        self._by_slurm_node: dict[str, dict[str, Pod]] = defaultdict(dict)
+        self._by_node: dict[str, dict[str, Pod]] = defaultdict(dict)
+
+    def update(self, old: Pod | None, new: Pod | None) -> None:
+        """Follow one change of the watch."""
+        for pod, is_there in ((old, False), (new, True)):
+            if pod is None:
+                continue
+            for index, key in ((self._by_slurm_node, slurm_node_of(pod)), (self._by_node, pod.spec.node_name)):
+                if is_there and is_slurmd(pod):
+                    index[key][pod.uid] = pod
+                else:
+                    index[key].pop(pod.uid, None)
+                if not index[key]:
+                    del index[key]
+
+    def pod_of(self, slurm_node: str) -> Pod | None:
+        """The slurmd pod of a Slurm node; of several, one that is not ending."""
+        return _best(self._by_slurm_node.get(slurm_node, {}).values())
+
+    def slurm_node_on(self, node: str) -> str:
+        """The Slurm node whose slurmd runs on a Kubernetes node; empty when there is none."""
+        pod = _best(self._by_node.get(node, {}).values())
+        return slurm_node_of(pod) if pod is not None else ""
+
+
+def slurm_node_of(pod: Pod) -> str:
+    """The Slurm node that a slurmd pod runs; empty when it names none."""
+    return pod.labels.get(names.LABEL_SLURM_NODE, "")
+
+
+def _best(pods: Iterable[Pod]) -> Pod | None:
+    return min(pods, key=lambda pod: (pod.is_finished, pod.is_deleting), default=None)

@@ -1,0 +1,91 @@
+"""Claims, volumes and storage classes as the scheduler watches them, and the node that it writes on claims.
+
+A claim whose class waits for the first consumer gets no volume before a scheduler has named the node of its pod. The
+kubelet waits for that volume, so the pod is bound at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from sunkpy.core.model.objects import KubeObject, Node, Pod
+from sunkpy.core.model.storage import SELECTED_NODE, Claim, StorageClass, Volume
+from sunkpy.core.placement.volumes import Storage, claims_to_place, why_out_of_reach
+from sunkpy.kube import errors, paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.informer import Informer
+from sunkpy.scheduler.owners.watch import OnUnreadable
+
+
+class Volumes:
+    """`on_change` is called when pods that wait may reach their volumes now, or from other nodes."""
+
+    def __init__(self, kube: Kube, *, on_change: Callable[[], None], on_unreadable: OnUnreadable) -> None:
+        self._kube = kube
+        self._on_change = on_change
+        self._chosen: dict[str, str] = {}
+        self._claims = Informer(kube, paths.ALL_CLAIMS, Claim, tell=partial(on_unreadable, "PersistentVolumeClaim"))
+        self._volumes = Informer(kube, paths.VOLUMES, Volume, tell=partial(on_unreadable, "PersistentVolume"))
+        self._classes = Informer(kube, paths.STORAGE_CLASSES, StorageClass, tell=partial(on_unreadable, "StorageClass"))
+        for informer in (self._claims, self._volumes, self._classes):
+            informer.add_handler(self._changed)
+        self._storage = Storage(
+            claim=lambda key: self._claims.get(*key),
+            volume=lambda name: self._volumes.get("", name),
+            storage_class=lambda name: self._classes.get("", name),
+        )
+
+    @property
+    def storage(self) -> Storage | None:
+        """What exists; None before all of it has been listed. Only pods with claims wait for that."""
+        is_listed = all(each.synced.is_set() for each in (self._claims, self._volumes, self._classes))
+        return self._storage if is_listed else None
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for informer in (self._claims, self._volumes, self._classes):
+                group.create_task(informer.run())
+            for informer in (self._claims, self._volumes, self._classes):
+                await informer.synced.wait()
+            self._on_change()
+
+    def why_not_on(self, pod: Pod, node: Node) -> str:
+        """Why the pod cannot reach its volumes from this node; empty when it can, as far as is known."""
+        return why_out_of_reach(pod, node, self._storage) if self.storage is not None else ""
+
+    async def choose_node(self, pod: Pod, node: str) -> None:
+        """Name the node of the pod on its claims whose volumes wait for that.
+
+        Raises:
+            KubeError: a claim was not written; it may be written again.
+        """
+        for claim in claims_to_place(pod, self._storage):
+            # Pods of one gang may share a claim, and the watch shows the choice later.
+            if claim.uid in self._chosen:
+                continue
+            self._chosen[claim.uid] = node
+            body = {"metadata": {"uid": claim.uid, "annotations": {SELECTED_NODE: node}}}
+            try:
+                await self._kube.patch(paths.claim(*claim.key), body)
+            except errors.NotFound:
+                pass  # the kubelet says so
+            except errors.KubeError:
+                del self._chosen[claim.uid]
+                raise
+
+    def _changed(self, old: KubeObject | None, new: KubeObject | None) -> None:
+        for each in (old, new):
+            if each is not None and (new is None or each.uid != new.uid or SELECTED_NODE in each.annotations):
+                self._chosen.pop(each.uid, None)
+        if self.storage is not None and (old is None or new is None or _facts(old) != _facts(new)):
+            self._on_change()
+
+
+def _facts(found: KubeObject) -> object:
+    """Of a claim, what decisions read; of volumes and classes, all."""
+    if isinstance(found, Claim):
+        return (found.uid, found.is_deleting, found.is_bound, found.selected_node, found.spec)
+    return found

@@ -1,0 +1,1 @@
+"""What stands above pods: watched, read and suspended."""

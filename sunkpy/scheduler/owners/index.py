@@ -1,0 +1,146 @@
+"""What stands above each pod, and which pods are below an object that changes.
+
+A pod's way up is found once and then stays: what an owner says is always its newest word, and of one that was deleted
+the last, for as long as a pod below it is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from sunkpy.core.gang import gang
+from sunkpy.core.gang.families import FAMILIES, Families
+from sunkpy.core.gang.owners import Above, Absence, Link, climb, explain_absence
+from sunkpy.core.model.objects import Key, Kind, Owner, Pod
+from sunkpy.scheduler.owners.watch import OwnerWatches
+
+
+class Owners:
+    """Of the pods that were asked for."""
+
+    def __init__(self, watches: OwnerWatches, families: Families = FAMILIES) -> None:
+        self._watches = watches
+        self._families = families
+        self._above: dict[str, Above] = {}
+        self._below: dict[Link, set[str]] = {}
+        self._links: dict[tuple[Kind, str], set[Link]] = {}
+        self._last: dict[Link, Owner] = {}
+        self._watched: set[str] = set()
+        self._change = asyncio.Event()
+        self._listeners: list[Callable[[str, bool], None]] = []
+        watches.add_listener(self._changed)
+        watches.in_use = lambda: {kind for kind, _ in self._links}
+
+    def add_listener(self, listener: Callable[[str, bool], None]) -> None:
+        """Hear of changes above pods: the uid, and whether more has changed than the status of an owner."""
+        self._listeners.append(listener)
+
+    def of(self, pod: Pod) -> gang.Owners | None:
+        """What stands above a pod that is watched; None while that is not known."""
+        self._watched.add(pod.uid)
+        return self._find(pod)
+
+    def _find(self, pod: Pod) -> gang.Owners | None:
+        above = self._above.get(pod.uid)
+        if above is None or above.waits_for is not None:
+            above = self._climb(pod)
+        if above.waits_for is not None:
+            return None
+        return tuple(self._newest(link) for link in above.links)
+
+    async def wait_for(self, pod: Pod, *, within_s: float) -> gang.Owners | None:
+        """As `of`, of a pod that may not be watched, or only from some time on; None when it was not known in time."""
+        try:
+            async with asyncio.timeout(within_s):
+                while (found := self._find(pod)) is None:
+                    await self.changed()
+                return found
+        except TimeoutError:
+            return None
+        finally:
+            if pod.uid not in self._watched:
+                self.forget(pod.uid)
+
+    def is_looking(self, uid: str) -> bool:
+        """What stands above the pod is not known yet, and will be without anybody's help."""
+        above = self._above.get(uid)
+        if above is None or above.waits_for is None or self._watches.is_missing(above.waits_for.kind):
+            return False
+        return above.absence is Absence.UNKNOWN
+
+    async def changed(self) -> None:
+        """Return when something has changed above some pod."""
+        await self._change.wait()
+
+    def why_unknown(self, uid: str) -> str:
+        """In words for people, why it is not known what stands above a pod; empty when it is."""
+        above = self._above.get(uid)
+        if above is None or above.waits_for is None:
+            return ""
+        return explain_absence(above, unreadable=self._watches.why_unreadable(above.waits_for))
+
+    def below(self, owner: Owner) -> set[str]:
+        """Uids of the pods that are known to be below an object."""
+        links = (link for link in self._links.get((owner.is_a, owner.name), ()) if link.leads_to(owner))
+        return {uid for link in links if link.namespace == owner.key[0] for uid in self._below[link]}
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._watched.discard(uid)
+        above = self._above.pop(uid, None)
+        if above is not None:
+            self._let_go(uid, above.links)
+
+    def _climb(self, pod: Pod) -> Above:
+        before = self._above.get(pod.uid)
+        above = climb(pod, self._families, self._watches.look)
+        self._above[pod.uid] = above
+        for link in above.links:
+            self._below.setdefault(link, set()).add(pod.uid)
+            self._links.setdefault((link.kind, link.name), set()).add(link)
+        for link, owner in zip(above.links, above.owners, strict=False):
+            self._last[link] = owner
+        if before is not None:
+            self._let_go(pod.uid, set(before.links) - set(above.links))
+        return above
+
+    def _let_go(self, uid: str, links: Iterable[Link]) -> None:
+        """The pod is not below these objects any more; what nobody is below is forgotten."""
+        for link in links:
+            self._below[link].discard(uid)
+            if self._below[link]:
+                continue
+            del self._below[link]
+            self._last.pop(link, None)
+            self._watches.forget(link)
+            named = self._links[link.kind, link.name]
+            named.discard(link)
+            if not named:
+                del self._links[link.kind, link.name]
+
+    def _newest(self, link: Link) -> Owner:
+        return self._watches.seen(link) or self._last[link]
+
+    def _changed(self, kind: Kind, key: Key | None) -> None:
+        if key is None:
+            links = {link for link in self._below if link.kind == kind}
+        else:
+            links = self._links.get((kind, key[1]), set())
+        if not links:
+            return
+        for link in tuple(links):
+            owner, before = self._watches.seen(link), self._last.get(link)
+            if owner is not None:
+                self._last[link] = owner
+            is_wish = owner is not None and before is not None and _wishes(owner) != _wishes(before)
+            for uid in tuple(self._below.get(link, ())):
+                for listener in self._listeners:
+                    listener(uid, is_wish)
+        self._change.set()
+        self._change = asyncio.Event()
+
+
+def _wishes(owner: Owner) -> tuple[object, ...]:
+    """What people change about an owner. Of most kinds the spec is not kept, and its generation tells."""
+    return (owner.annotations, owner.metadata.generation, owner.spec)

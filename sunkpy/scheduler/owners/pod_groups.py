@@ -1,0 +1,98 @@
+"""Phases of Volcano's PodGroups, which its scheduler would write, where that is not installed.
+
+Some operators make no pod before the phase of their group has left Pending, and wait for the scheduler that they know
+to write it. If the pods will name our scheduler, we write it. Which phase, and for which groups, is a pure rule of the
+family (`core.gang.families.volcano`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+
+import structlog
+
+from sunkpy.core.gang.families import volcano
+from sunkpy.core.gang.owners import Absence, Link, controller_of
+from sunkpy.core.model.objects import Key, Kind, OddOwner, Owner, Pod
+from sunkpy.kube import errors, paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.informer import Together
+from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
+from sunkpy.scheduler.owners.watch import OwnerWatches
+
+_LOOK_AGAIN_S = 1.0
+
+
+class PodGroups:
+    """Writes the phases of groups whose pods name our scheduler, or will."""
+
+    def __init__(self, kube: Kube, *, watches: OwnerWatches, pods: Together[Pod], schedulers: Collection[str]) -> None:
+        self._kube = kube
+        self._watches = watches
+        self._schedulers = schedulers
+        self._queue: WorkQueue[Key] = WorkQueue("pod-groups")
+        self._bound: dict[Key, set[str]] = {}
+        self._log = structlog.get_logger("pod-groups")
+        watches.add_listener(self._group_changed)
+        pods.add_handler(self._pod_changed)
+
+    async def run(self, metrics: QueueMetrics | None = None) -> None:
+        """Work until cancelled."""
+        self._watches.follow(volcano.POD_GROUP)
+        await run_workers(self._queue, self._reconcile, workers=2, metrics=metrics)
+
+    async def _reconcile(self, key: Key) -> float | None:
+        """Write the phase that the group should have.
+
+        Raises:
+            KubeError: not done; decide again later.
+        """
+        group = self._watches.seen(Link(kind=volcano.POD_GROUP, namespace=key[0], name=key[1]))
+        if (
+            group is None
+            or isinstance(group, OddOwner)
+            or group.is_deleting
+            or (reference := controller_of(group)) is None
+        ):
+            return None
+        owner = self._watches.look(Link.to(reference, key[0]))
+        if owner is Absence.UNKNOWN:
+            return _LOOK_AGAIN_S
+        if not isinstance(owner, Owner) or isinstance(owner, OddOwner):
+            return None
+        if not volcano.names_scheduler(owner, self._schedulers):
+            return None
+        phase = volcano.phase_wanted(group, bound=len(self._bound.get(key, ())))
+        if phase is not None:
+            await self._write(group, phase)
+        return None
+
+    async def _write(self, group: Owner, phase: str) -> None:
+        """To the status subresource, or, where a CRD has none (Volcano's), to the object."""
+        guard = {"uid": group.uid, "resourceVersion": group.metadata.resource_version}
+        body = {"metadata": guard, "status": {"phase": phase}}
+        path = self._watches.path(group)
+        for place in (paths.status(path), path):
+            with contextlib.suppress(errors.NotFound):
+                await self._kube.patch(place, body)
+                self._log.info("phase", group="/".join(group.key), phase=phase)
+                return
+
+    def _group_changed(self, kind: Kind, key: Key | None) -> None:
+        if kind == volcano.POD_GROUP and key is not None:
+            self._queue.add(key)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        for pod, is_there in ((old, False), (new, True)):
+            name = pod.annotations.get(volcano.GROUP_NAME, "") if pod is not None else ""
+            if pod is None or not name:
+                continue
+            key = (pod.metadata.namespace, name)
+            bound = self._bound.setdefault(key, set())
+            bound.discard(pod.uid)
+            if is_there and pod.spec.node_name and not pod.is_finished:
+                bound.add(pod.uid)
+            if not bound:
+                del self._bound[key]
+            self._queue.add(key)

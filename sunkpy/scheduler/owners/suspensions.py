@@ -1,0 +1,98 @@
+"""Suspends owners of gangs that were preempted, and resumes them when their pods are gone: then they queue again.
+
+What was done is written on the owners, and nothing else remembers it: see `sunkpy.core.gang.suspending`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+import structlog
+
+from sunkpy.core.gang.gang import Suspension
+from sunkpy.core.gang.owners import Link
+from sunkpy.core.gang.suspending import Step, forget, is_suspended, next_step, path_noted, resume, suspend
+from sunkpy.core.model.objects import Key, Kind, Owner
+from sunkpy.kube import errors
+from sunkpy.kube.client import Kube
+from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
+from sunkpy.scheduler.owners.watch import OwnerWatches
+
+
+class Suspensions:
+    """Of one leader. `kinds`: of the owners that an earlier leader may have suspended. `has_pods`: whether an owner has
+    pods that have not ended; `again_s`: when that is asked again.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        *,
+        kinds: Iterable[Kind],
+        watches: OwnerWatches,
+        has_pods: Callable[[Owner], bool],
+        scheduler: str,
+        again_s: float,
+    ) -> None:
+        self._kube = kube
+        self._again_s = again_s
+        self._kinds = kinds
+        self._watches = watches
+        self._has_pods = has_pods
+        self._scheduler = scheduler
+        self._queue: WorkQueue[Link] = WorkQueue("suspensions")
+        self._log = structlog.get_logger("suspensions")
+        watches.add_listener(self._owner_changed)
+
+    async def run(self, metrics: QueueMetrics | None = None) -> None:
+        """Resume until cancelled."""
+        for kind in self._kinds:
+            self._watches.follow(kind)
+        await run_workers(self._queue, self._reconcile, workers=1, metrics=metrics)
+
+    async def suspend(self, suspension: Suspension) -> bool:
+        """Suspend an owner, so that it deletes its pods; False when that failed, or a person has suspended it."""
+        owner = suspension.owner
+        if self._watches.seen(Link(kind=owner.is_a, namespace=owner.key[0], name=owner.name, uid=owner.uid)) is None:
+            return False
+        path = self._watches.path(owner)
+        try:
+            now = await self._kube.get(path, Owner)
+            if now.uid != owner.uid or is_suspended(now, suspension.path):
+                return now.uid == owner.uid and bool(path_noted(now, self._scheduler))
+            await self._kube.patch(path, suspend(msgspec.structs.replace(suspension, owner=now), self._scheduler))
+        except (errors.KubeError, RecursionError) as error:
+            # RecursionError: it is nested too deep to find the field. Its pods are evicted instead.
+            self._log.warning("not suspended", owner="/".join(owner.key), kind=owner.kind, error=str(error))
+            return False
+        self._log.info("suspended", owner="/".join(owner.key), kind=owner.kind)
+        return True
+
+    async def _reconcile(self, link: Link) -> float | None:
+        """Resume an owner when its pods are gone.
+
+        Raises:
+            KubeError: not done; look again later.
+        """
+        seen = self._watches.seen(link)
+        if seen is None or not path_noted(seen, self._scheduler):
+            return None
+        path = self._watches.path(seen)
+        try:
+            owner = await self._kube.get(path, Owner)
+            step = next_step(owner, self._scheduler, has_pods=self._has_pods(seen))
+            if step is Step.NOTHING:
+                return self._again_s
+            await self._kube.patch(path, resume(owner, self._scheduler) if step is Step.RESUME else forget(owner))
+        except (errors.NotFound, errors.Conflict):
+            return self._again_s
+        self._log.info("resumed", owner="/".join(owner.key), kind=seen.kind, by_others=step is Step.FORGET)
+        return None
+
+    def _owner_changed(self, kind: Kind, key: Key | None) -> None:
+        if key is not None:
+            link = Link(kind=kind, namespace=key[0], name=key[1])
+            owner = self._watches.seen(link)
+            if owner is not None and path_noted(owner, self._scheduler):
+                self._queue.add(link)

@@ -1,0 +1,271 @@
+"""Watches of the objects that stand above pods: one for each kind, from the first pod below it on, until no pod has
+needed it for a while.
+
+Kinds are found by asking the apiserver (`kube.kinds`), so those of people's own CRDs are watched like
+the others. What nobody reads is not kept: of most kinds metadata is enough.
+
+What a watch has shown stays until it, or one in its place, shows that it is gone: not while its kind is not served, and
+not when the kind is served in another version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.owners import Absence, Link
+from sunkpy.core.model.objects import Key, Kind, KubeObject, OddOwner, Owner, Pod
+from sunkpy.kube import errors
+from sunkpy.kube.client import Kube
+from sunkpy.kube.decoding import Unreadable
+from sunkpy.kube.discovery import Resource
+from sunkpy.kube.informer import Informer, Together
+from sunkpy.kube.kinds import OwnerKinds
+from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
+from sunkpy.scheduler.settings import TIMES, Times
+
+POD: Final = Kind(group="", kind="Pod")
+_PODS: Final = Resource(kind=POD, api_version="v1", plural="pods", namespaced=True)
+_SYNC_AGAIN_S = 0.2
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_MOST_STATUS_BYTES: Final = 65536
+_NOTHING: Final = msgspec.Raw(b"{}")
+
+OnUnreadable = Callable[[str, KubeObject, str], None]
+"""Called with the kind of an object that could not be read, what is known of it, and why; must not block."""
+
+Changed = Callable[[Kind, Key | None], None]
+"""Called with kind and key of an object that came, changed or went; None when that may be any of the kind."""
+
+
+@dataclass(slots=True, eq=False)
+class _KindWatch:
+    """The watch of a kind in the place where it was found; `before`: the one elsewhere, until this one has synced."""
+
+    resource: Resource
+    informer: Informer[Owner]
+    before: Informer[Owner] | None = None
+    task: asyncio.Task[None] | None = None
+
+    def end(self) -> None:
+        """Nobody needs it any more. What it shows is let go of at once: references may outlive a task for long."""
+        if self.task is not None:
+            self.task.cancel()
+            self.task.add_done_callback(lambda _: self.informer.clear())
+        if self.before is not None:
+            self.before.clear()
+
+    def get(self, link: Link) -> Owner | None:
+        """As last seen."""
+        key = (link.namespace if self.resource.namespaced else "", link.name)
+        found = self.informer.get(*key)
+        return self.before.get(*key) if found is None and self.before is not None else found
+
+
+class OwnerWatches:
+    """Objects by kind and name, as far as they are known. `reads`: kinds of which more than metadata is kept."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        *,
+        reads: Container[Kind],
+        pods: Together[Pod],
+        clock: Callable[[], float],
+        on_unreadable: OnUnreadable,
+        metrics: QueueMetrics | None = None,
+        times: Times = TIMES,
+    ) -> None:
+        self._kube = kube
+        self._times = times
+        self._on_unreadable = on_unreadable
+        self._reads = reads
+        self._pods = pods
+        self._kinds = OwnerKinds(kube, clock=clock, on_change=self._kind_changed, times=times.kinds)
+        self._metrics = metrics
+        self._watches: dict[Kind, _KindWatch] = {}
+        self._to_watch: asyncio.Queue[Kind] = asyncio.Queue()
+        self._to_read: WorkQueue[Link] = WorkQueue("owners")
+        self._read: dict[Link, Owner | Absence] = {}
+        self._listeners: list[Changed] = []
+        self.in_use: Callable[[], Iterable[Kind]] = tuple
+        """Tells which kinds stand above pods that are known; must not block."""
+
+    def add_listener(self, listener: Changed) -> None:
+        """Hear of each change; must not block."""
+        self._listeners.append(listener)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._kinds.run())
+            group.create_task(self._keep_forgetting())
+            group.create_task(run_workers(self._to_read, self._read_one, workers=2, metrics=self._metrics))
+            while True:
+                kind = await self._to_watch.get()
+                if (watch := self._watches.get(kind)) is not None:
+                    watch.task = watch.task or group.create_task(self._watch(kind, watch))
+
+    def seen(self, link: Link) -> Owner | None:
+        """The object as last seen in a watch."""
+        if link.kind == POD:
+            pod = self._pods.get(link.namespace, link.name)
+            return _pod_as_owner(pod) if pod is not None and link.leads_to(pod) else None
+        watch = self._watches.get(link.kind)
+        owner = watch.get(link) if watch is not None else None
+        return owner if owner is not None and link.leads_to(owner) else None
+
+    def look(self, link: Link) -> Owner | Absence:
+        """The object, or why it is not at hand; what is not known yet will be, and listeners are told."""
+        owner = self.seen(link)
+        if owner is not None:
+            return owner
+        if link.kind != POD:
+            self._kinds.follow(link.kind)
+            if self._kinds.problem(link.kind):
+                return Absence.UNREADABLE
+            if self.is_missing(link.kind):
+                return Absence.UNKNOWN  # listeners are told when it is there
+        if link in self._read:
+            return self._read[link]
+        self._to_read.add_after(link, self._times.owner_patience_s)
+        return Absence.UNKNOWN
+
+    def follow(self, kind: Kind) -> None:
+        """Watch a kind, from now on and for good, though no pod is known to be below it."""
+        self._kinds.follow(kind, for_good=True)
+
+    def path(self, owner: Owner) -> str:
+        """Where an object is that a watch has shown."""
+        return self._watches[owner.is_a].resource.path(*owner.key)
+
+    def is_missing(self, kind: Kind) -> bool:
+        """The apiserver does not serve the kind now: nobody knows which objects of it there are."""
+        return self._kinds.is_missing(kind)
+
+    def why_unreadable(self, link: Link) -> str:
+        """What a person has to change before the object, or any of its kind, can be read."""
+        owner = self.seen(link)
+        return f"that cannot be read: {owner.why}" if isinstance(owner, OddOwner) else self._kinds.problem(link.kind)
+
+    def forget(self, link: Link) -> None:
+        """No pod is below it any more."""
+        self._read.pop(link, None)
+
+    def _kind_changed(self, kind: Kind) -> None:
+        resource, watch = self._kinds.where(kind), self._watches.get(kind)
+        if resource is not None and (watch is None or watch.resource != resource):
+            if watch is not None and watch.task is not None:
+                watch.task.cancel()
+            before = (watch.before or watch.informer) if watch is not None else None
+            self._watches[kind] = _KindWatch(resource, self._informer(resource), before)
+            self._to_watch.put_nowait(kind)
+        self._tell(kind, None)
+
+    async def _keep_forgetting(self) -> None:
+        while True:
+            await asyncio.sleep(self._times.kinds_dropped_each_s)
+            for kind in self._kinds.drop_unneeded(self.in_use()):
+                # As if no pod had ever needed it: the next one that does finds its owner as the first one did.
+                if (watch := self._watches.pop(kind, None)) is not None:
+                    watch.end()
+                self._read = {link: found for link, found in self._read.items() if link.kind != kind}
+
+    def _informer(self, resource: Resource) -> Informer[Owner]:
+        kind = resource.kind
+        informer = Informer(
+            self._kube,
+            resource.collection,
+            Owner,
+            keep=lambda owner: self._kept(owner, resource),
+            rescue=lambda found: self._kept(_rescued(found), resource),
+            tell=partial(self._on_unreadable, kind.kind),
+            until_served=partial(self._kinds.until_served, kind),
+        )
+        informer.add_handler(partial(self._changed, kind))
+        return informer
+
+    async def _watch(self, kind: Kind, watch: _KindWatch) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(watch.informer.run())
+            await watch.informer.synced.wait()
+            if watch.before is not None:  # what only that one has shown is gone
+                watch.before = None
+                self._tell(kind, None)
+
+    def _kept(self, owner: Owner, resource: Resource) -> Owner:
+        """Without what takes room, and with the kind, which items of lists do not bear.
+
+        Its raw parts are copied: they would keep the whole answer alive in which they came.
+        """
+        is_read = resource.kind in self._reads
+        annotations = {key: value for key, value in owner.annotations.items() if key != _LAST_APPLIED}
+        return msgspec.structs.replace(
+            owner,
+            api_version=resource.api_version,
+            kind=resource.kind.kind,
+            metadata=msgspec.structs.replace(owner.metadata, annotations=annotations),
+            spec=owner.spec.copy() if is_read else _NOTHING,
+            status=owner.status.copy()
+            if is_read and memoryview(owner.status).nbytes <= _MOST_STATUS_BYTES
+            else _NOTHING,
+        )
+
+    def _changed(self, kind: Kind, old: Owner | None, new: Owner | None) -> None:
+        known = new or old
+        if known is not None and (old is None or new is None or _matter(old) != _matter(new)):
+            self._tell(kind, known.key)
+
+    def _tell(self, kind: Kind, key: Key | None) -> None:
+        for listener in self._listeners:
+            listener(kind, key)
+
+    async def _read_one(self, link: Link) -> float | None:
+        """Ask for one object that no watch has shown, though it is time.
+
+        Raises:
+            KubeError: it could not be asked for.
+        """
+        if self.seen(link) is not None or link in self._read:
+            return None
+        if self.is_missing(link.kind) or self._kinds.problem(link.kind):
+            return None  # listeners are told when that changes
+        if link.kind != POD and not self._kinds.follows(link.kind):
+            return None  # no pod needs it any more
+        watch = self._watches.get(link.kind)
+        if link.kind != POD and (watch is None or not watch.informer.synced.is_set()):
+            return _SYNC_AGAIN_S
+        resource = watch.resource if watch is not None else _PODS
+        try:
+            found = await self._kube.get(resource.path(link.namespace, link.name), Owner)
+        except errors.NotServed:
+            self._kinds.doubt(link.kind)  # an apiserver that does not know the kind yet says nothing of its objects
+            return _SYNC_AGAIN_S
+        except errors.NotFound:
+            found = None
+        except errors.Unreadable:
+            return _SYNC_AGAIN_S  # the watch will say what is known of it
+        kept = self._kept(found, resource) if found is not None and link.leads_to(found) else None
+        self._read[link] = kept if kept is not None else Absence.GONE
+        self._tell(link.kind, (link.namespace, link.name))
+        return None
+
+
+def _rescued(found: Unreadable) -> Owner:
+    """Its metadata, which is all that counts of most kinds."""
+    return OddOwner(metadata=found.object.metadata, why=found.why)
+
+
+def _pod_as_owner(pod: Pod) -> Owner:
+    return Owner(api_version="v1", kind=POD.kind, metadata=pod.metadata)
+
+
+def _matter(owner: Owner) -> tuple[object, ...]:
+    """All of it but its version, which changes with fields that are not kept."""
+    odd = owner.why if isinstance(owner, OddOwner) else ""
+    return (msgspec.structs.replace(owner.metadata, resource_version=""), owner.spec, owner.status, odd)

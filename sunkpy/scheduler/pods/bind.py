@@ -1,0 +1,264 @@
+"""Binds pods to the nodes that Slurm gave to their job, if the kubelets would admit them.
+
+Pods that are bound together are all bound or none: no binding is sent before the kubelets would admit all. A binding is
+*assumed* as soon as it is sent, because the watch shows it later. If the apiserver did not answer, it is asked what
+became of the binding before anything else is decided about the gang.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from sunkpy.core.gang import actions as act
+from sunkpy.core.gang.binding_note import BindingNote
+from sunkpy.core.gang.limits import Surroundings, avoid_nodes, without_ending
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.placement.admission import Admission, Verdict, would_kubelet_admit
+from sunkpy.kube import errors
+from sunkpy.runtime.fan_out import fan_out
+from sunkpy.scheduler.events.outbox import Outbox
+from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.scheduler.nodes.cluster import Cluster
+from sunkpy.scheduler.pods.writer import PodWriter
+from sunkpy.scheduler.record import MemberRecord, Record, SentBinding
+
+Placed = tuple[Pod, Node]
+"""A pod, and the Kubernetes node on which it is to run."""
+
+
+class Refused(Exception):
+    """The kubelet would refuse `pod`, or has had no room for it for too long; the text says why."""
+
+    def __init__(self, pod: Pod, why: str) -> None:
+        super().__init__(why)
+        self.pod = pod
+
+
+class Binder:
+    """Of one leader. It binds to a node one gang at a time, so that no two pods count on the same room."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        pods: PodWriter,
+        outbox: Outbox,
+        metrics: SchedulerMetrics,
+        clock: Callable[[], float],
+        patience_s: float,
+    ) -> None:
+        self._cluster = cluster
+        self._patience_s = patience_s
+        self._pods = pods
+        self._outbox = outbox
+        self._metrics = metrics
+        self._clock = clock
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def bind(self, record: Record, action: act.Bind) -> None:
+        """Bind all, or wait for pods that are ending on one of the nodes.
+
+        Raises:
+            Refused: the nodes have to be given back.
+            KubeError: not bound, or not all; decide again.
+        """
+        placed, sent = [], []
+        for binding in action.bindings:
+            node = self._cluster.node_behind(binding.slurm_node)
+            if node is None:
+                raise Refused(binding.pod, f"Slurm node {binding.slurm_node} has no Kubernetes node behind it")
+            placed.append((binding.pod, node))
+            note = BindingNote(
+                job=action.job,
+                gang=record.id,
+                slurm_node=binding.slurm_node,
+                seat=binding.place,
+                devices=binding.gpus,
+            )
+            sent.append((binding.pod, SentBinding(node=node.name, note=note)))
+        async with self._locked(node.name for _, node in placed):
+            await self._outbox.withdraw(pod for pod, _ in placed)
+            if await self._are_admitted(record, placed):
+                job = record.jobs[action.job]
+                # Otherwise an epilog or a poll came first, or another member was refused.
+                if job.is_live and not job.is_let_go:
+                    await self._send_all(record, sent)
+
+    async def bind_directly(self, record: Record, action: act.BindDirectly) -> None:
+        """Bind a pod that has no job to its own node.
+
+        Raises:
+            Refused: not now; nothing has to be given back.
+            KubeError: not bound; decide again.
+        """
+        node = self._cluster.nodes.get("", action.node)
+        if node is None:
+            raise Refused(action.pod, f"there is no node {action.node}")
+        async with self._locked([node.name]):
+            await self._outbox.withdraw([action.pod])
+            if await self._are_admitted(record, [(action.pod, node)]):
+                await self._send_all(record, [(action.pod, SentBinding(node=node.name, note=None))])
+                self._cluster.occupancy.note(node.name, await self._pods.others_on(node.name))
+
+    @contextlib.asynccontextmanager
+    async def _locked(self, nodes: Iterable[str]) -> AsyncIterator[None]:
+        """Other bindings to these nodes wait. Locks are taken by name, so that no two gangs wait for each other."""
+        async with contextlib.AsyncExitStack() as stack:
+            for node in sorted(set(nodes)):
+                await stack.enter_async_context(self._locks.setdefault(node, asyncio.Lock()))
+            yield
+
+    async def _are_admitted(self, record: Record, placed: Iterable[Placed]) -> bool:
+        """The kubelets would admit all of these pods together; False when some would have to wait.
+
+        Raises:
+            Refused: one would never be admitted, or has waited too long.
+        """
+        placed, now = tuple(placed), self._clock()
+        obstacles = await self._obstacles(record, placed, not_older_than=self._cluster.pods.version)
+        if obstacles:  # by an answer that may be old
+            obstacles = await self._obstacles(record, placed)
+        for pod, _ in placed:
+            member, admission = record.member(pod), obstacles.get(pod.uid)
+            member.waits_since = None if admission is None else member.waits_since or now
+        for pod, _ in placed:
+            if (admission := obstacles.get(pod.uid)) is not None:
+                waits_since = record.member(pod).waits_since or now
+                if admission.verdict is Verdict.REFUSE or now - waits_since > self._patience_s:
+                    record.wait_for_nothing()
+                    raise Refused(pod, admission.why)
+        return not obstacles
+
+    async def _obstacles(
+        self, record: Record, placed: Sequence[Placed], *, not_older_than: str = ""
+    ) -> dict[str, Admission]:
+        """The pods, by uid, that cannot be bound now, by what is on their nodes now or was at that version or later."""
+        listed: dict[str, tuple[Pod, ...]] = {}
+        others: dict[str, list[Pod]] = {}
+
+        async def read(node: str) -> None:
+            sent = self._cluster.neighbours.sent_to(node)
+            found = await self._pods.others_on(node, not_older_than=not_older_than)
+            self._cluster.occupancy.note(node, found)
+            known = {pod.uid for pod in found}
+            listed[node] = tuple(found)
+            others[node] = found + [pod for pod in sent if pod.uid not in known and self._is_going_to(pod, node)]
+
+        await fan_out(partial(read, name) for name in {node.name for _, node in placed})
+        around = self._cluster.surroundings(listed=listed)
+        kept_away = _kept_away(placed, around, but=record.members) | self._without_volumes(placed)
+        return kept_away | _too_full(placed, others)
+
+    def _without_volumes(self, placed: Iterable[Placed]) -> dict[str, Admission]:
+        """The pods, by uid, that cannot reach their volumes from their node."""
+        found = ((pod, self._cluster.volumes.why_not_on(pod, node)) for pod, node in placed)
+        return {pod.uid: Admission(verdict=Verdict.REFUSE, why=why) for pod, why in found if why}
+
+    def _is_going_to(self, pod: Pod, node: str) -> bool:
+        """Its binding is under way, or the watch shows it by now."""
+        if any(sent.uid == pod.uid for sent in self._cluster.neighbours.sent_to(node)):
+            return True
+        seen = self._cluster.pods.get(*pod.key)
+        return seen is not None and seen.uid == pod.uid and seen.spec.node_name == node
+
+    async def _send_all(self, record: Record, sent: list[tuple[Pod, SentBinding]]) -> None:
+        """Send every binding, whatever becomes of the others: the next pass decides when all have been answered."""
+        was_bound_to = record.bound_to
+        for pod, to in sent:
+            record.member(pod).assumed, record.bound_to = to, to.job
+            self._cluster.neighbours.note_sent(to.shown_on(pod))
+        try:
+            await fan_out(partial(self._send, record, pod, to) for pod, to in sent)
+        finally:
+            done = [pod for pod, _ in sent if record.member(pod).assumed is not None]
+            record.is_half_bound |= 0 < len(done) < len(sent)
+            if not done:
+                record.bound_to = was_bound_to
+            record.fire()
+        await fan_out(partial(self._announce, pod, to) for pod, to in sent)
+
+    async def _send(self, record: Record, pod: Pod, to: SentBinding) -> None:
+        member = record.member(pod)
+        try:
+            await self._cluster.volumes.choose_node(pod, to.node)
+            await self._pods.bind(pod, to)
+        except errors.Unavailable:
+            raise  # sent, perhaps done: settled at the start of the next pass
+        except errors.KubeError as error:
+            member.assumed = None
+            self._cluster.neighbours.drop_sent(pod.uid)
+            self._metrics.binds.labels("failed").inc()
+            if isinstance(error, errors.Forbidden | errors.Invalid):
+                # Asking again will not help, and meanwhile the job would hold a node for nothing.
+                raise Refused(pod, f"the apiserver refuses the binding to node {to.node}: {error.message}") from error
+            raise
+        member.assumed = msgspec.structs.replace(to, confirmed=True)
+        record.now_under(to.job)
+        now, job = self._clock(), record.jobs.get(to.job) if to.job is not None else None
+        self._metrics.binds.labels("ok").inc()
+        self._metrics.bind_seconds.observe(now - record.seen_at)
+        if job is not None and job.prologs:
+            self._metrics.start_to_bind_seconds.observe(now - min(job.prologs.values()))
+
+    async def _announce(self, pod: Pod, to: SentBinding) -> None:
+        job = f"Slurm job {to.note.job} runs on {to.note.slurm_node}: " if to.note is not None else ""
+        await self._outbox.inform(pod, reason="Scheduled", action="Binding", note=f"{job}bound to node {to.node}")
+
+    async def settle(self, record: Record) -> None:
+        """Read the pods whose bindings got no answer; drop what was assumed once the watch shows it."""
+        assumed = [(uid, member) for uid, member in record.members.items() if member.assumed is not None]
+        were_not_bound = [await self._was_not_bound(record, uid, member) for uid, member in assumed]
+        if any(were_not_bound):
+            record.is_half_bound = self._has_bound_member(record)
+            record.bound_to = record.bound_to if record.is_half_bound else None
+
+    async def _was_not_bound(self, record: Record, uid: str, member: MemberRecord) -> bool:
+        assumed = member.assumed
+        pod = self._cluster.pods.get(*member.key)
+        if assumed is None or pod is None or pod.uid != uid or pod.spec.node_name:
+            member.assumed = None
+            self._cluster.neighbours.drop_sent(uid)  # no watch shows a pod that went before its binding was sent
+        elif not assumed.confirmed:
+            found = await self._pods.read(member.key, uid)
+            is_bound = found is not None and bool(found.spec.node_name)
+            member.assumed = msgspec.structs.replace(assumed, confirmed=True) if is_bound else None
+            if not is_bound:
+                self._cluster.neighbours.drop_sent(uid)
+            record.bound_to = assumed.job if is_bound else record.bound_to
+            return not is_bound
+        return False
+
+    def _has_bound_member(self, record: Record) -> bool:
+        pods = [(member, self._cluster.pods.get(*member.key)) for member in record.members.values()]
+        return any(member.assumed is not None or (pod is not None and pod.spec.node_name) for member, pod in pods)
+
+
+def _kept_away(placed: Sequence[Placed], around: Surroundings, *, but: Container[str]) -> dict[str, Admission]:
+    """The pods, by uid, that others keep away from their node; if only ending pods do, the pod may wait."""
+    pods = [pod for pod, _ in placed]
+    avoided = avoid_nodes(pods, around, but=but)
+    stays = avoid_nodes(pods, without_ending(around), but=but) if avoided else {}
+    return {
+        pod.uid: Admission(
+            verdict=Verdict.REFUSE if node.name in stays else Verdict.WAIT,
+            why=f"node {node.name} must be avoided: {avoided[node.name]}",
+        )
+        for pod, node in placed
+        if node.name in avoided
+    }
+
+
+def _too_full(placed: Iterable[Placed], others: Mapping[str, list[Pod]]) -> dict[str, Admission]:
+    """The pods, by uid, that a kubelet would not admit now; those of one node are counted together."""
+    found: dict[str, Admission] = {}
+    for pod, node in placed:
+        admission = would_kubelet_admit(pod, node, others[node.name])
+        if admission.verdict is not Verdict.ADMIT:
+            found[pod.uid] = admission
+        others[node.name].append(pod)
+    return found

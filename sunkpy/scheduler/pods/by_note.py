@@ -1,0 +1,154 @@
+"""Puts pods that an earlier leader bound into the gang under whose job they run, whatever they say of themselves.
+
+Labels, annotations and owners may have changed since the binding, and owners may be unreadable. Were such a pod taken
+for another gang's, its job would end beside it. The link is its note (`sunkpy.core.gang.binding_note`), as far as the
+job agrees. A job for one pod alone proves more, where the pod says the same: no note takes that pod away from it.
+
+The note of a job that Slurm has forgotten proves less than a job that the gang of the pod has on its node: whoever may
+edit the pod could take it from under that job, whose epilog would end beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Protocol
+
+import structlog
+
+from sunkpy.core.gang.binding_note import BindingNote, JobProof, gang_noted, names_pod, noted_job, read_note
+from sunkpy.core.gang.gang import solo_pod
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId, is_job_ended, is_job_pending
+from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.nodes.cluster import Cluster
+
+
+class Pods(Protocol):
+    """What the index of all pods answers (`scheduler.pods.index`)."""
+
+    def find(self, uid: str) -> Pod | None:
+        """A pod that is watched."""
+
+    def find_id(self, pod: Pod) -> GangId | None:
+        """The gang of a pod; None while that is not known."""
+
+    def says(self, pod: Pod, id: GangId) -> bool:
+        """The pod would be of this gang by what it says of itself now."""
+
+    def expect(self, id: GangId) -> None:
+        """A pod that is to come is this gang, if it says so."""
+
+    def adopt(self, pod: Pod, id: GangId) -> None:
+        """The pod is of this gang from now on."""
+
+
+class PodsByNote:
+    """The pods that came with a note, by the job that is noted, until it is known whose that job is."""
+
+    def __init__(self, *, cluster: Cluster, members: Pods, ledger: Ledger) -> None:
+        self._cluster = cluster
+        self._members = members
+        self._ledger = ledger
+        self._noted: dict[JobId, set[str]] = {}
+        self._left: dict[str, GangId] = {}
+        self._log = structlog.get_logger("leader")
+
+    def add(self, pod: Pod, job: JobId) -> None:
+        """This job is noted on the pod."""
+        self._noted.setdefault(job, set()).add(pod.uid)
+
+    def done(self, job: JobId) -> set[GangId]:
+        """It is known whose the job is: the gangs on whose pods it is noted, told once."""
+        pods = (self._members.find(uid) for uid in self._noted.pop(job, ()))
+        ids = (self._members.find_id(pod) for pod in pods if pod is not None)
+        return {id for id in ids if id is not None}
+
+    def settle(self, job: JobId, gang: GangId, slurm_nodes: Collection[str]) -> None:
+        """Move pods to the gang of this job, which has these nodes: the one that it names, and those that note it."""
+        named = self._members.find(solo_pod(gang) or gang.uid)
+        if named is None:
+            self._members.expect(gang)
+        elif self._members.find_id(named) != gang and names_pod(gang, named):
+            self._settle_named(named, job, gang, is_there=self._is_on(named, slurm_nodes))
+        for pod, note in self._bound_under(job):
+            self._believe(pod, note, JobProof(gang=gang, has_node=self._is_on(pod, slurm_nodes)))
+        self._take_back(gang, slurm_nodes)
+
+    def settle_forgotten(self, job: JobId) -> None:
+        """Slurm does not know this job any more: what is noted with it counts, unless another job contradicts it."""
+        for pod, note in self._bound_under(job):
+            id = self._members.find_id(pod)
+            is_beside = id is not None and note.gang is not None and _is_beside(note.gang, id, pod)
+            if is_beside or not self._has_job_there(pod):
+                self._believe(pod, note, None)
+            if id is not None and not is_beside and self._members.find_id(pod) != id:
+                self._left[pod.uid] = id  # a job may be found that contradicts it
+
+    def _take_back(self, gang: GangId, slurm_nodes: Collection[str]) -> None:
+        """Pods on these nodes that left the gang by the note of a job that Slurm has forgotten."""
+        for uid in [uid for uid, left in self._left.items() if left == gang]:
+            pod = self._members.find(uid)
+            if pod is not None and self._is_on(pod, slurm_nodes):
+                self._move(pod, gang)
+                del self._left[uid]
+
+    def _settle_named(self, pod: Pod, job: JobId, gang: GangId, *, is_there: bool) -> None:
+        """A job for this pod alone. The pod must agree: whoever makes pods can have any uid in a comment."""
+        if gang.namespace != pod.metadata.namespace or (pod.spec.node_name and not is_there):
+            return
+        if self._members.says(pod, gang) or (is_there and noted_job(pod) == job):
+            self._move(pod, gang)
+        elif self._members.find_id(pod) is None:
+            self._members.expect(gang)
+
+    def _bound_under(self, job: JobId) -> Iterator[tuple[Pod, BindingNote]]:
+        for uid in tuple(self._noted.get(job, ())):
+            pod = self._members.find(uid)
+            note = read_note(pod) if pod is not None and pod.spec.node_name else None
+            if pod is not None and note is not None and note.job == job:
+                yield pod, note
+
+    def _believe(self, pod: Pod, note: BindingNote, job: JobProof | None) -> None:
+        id = gang_noted(pod, note, job)
+        if id is not None and not self._is_another_pod(id, pod) and not self._has_own_job(pod):
+            self._move(pod, id)
+
+    def _move(self, pod: Pod, id: GangId) -> None:
+        if self._members.find_id(pod) != id:
+            self._log.warning("pod stays in the gang of the job that brought it", pod="/".join(pod.key), gang=str(id))
+            self._members.adopt(pod, id)
+
+    def _is_on(self, pod: Pod, slurm_nodes: Collection[str]) -> bool:
+        return bool(pod.spec.node_name) and self._cluster.slurm_node_on(pod.spec.node_name) in slurm_nodes
+
+    def _is_another_pod(self, id: GangId, pod: Pod) -> bool:
+        """The gang is another pod alone, whose job is not this one's whatever is noted."""
+        if solo_pod(id):
+            return solo_pod(id) != pod.uid
+        other = self._members.find(id.uid)
+        return other is not None and other.uid != pod.uid and names_pod(id, other)
+
+    def _has_own_job(self, pod: Pod) -> bool:
+        """It is a gang by itself that has a job there."""
+        id = self._members.find_id(pod)
+        return id is not None and names_pod(id, pod) and self._has_job_there(pod)
+
+    def _has_job_there(self, pod: Pod) -> bool:
+        """Its gang has a job on its node, or one of which nobody knows where it is."""
+        node = self._cluster.slurm_node_on(pod.spec.node_name)
+        record = self._ledger.get(self._members.find_id(pod))
+        if record is None:
+            return False
+        jobs = (job for job in record.jobs.values() if not is_job_ended(job.state) and not is_job_pending(job.state))
+        return any(not job.nodes or node in job.nodes for job in jobs)
+
+
+def _is_beside(noted: GangId, id: GangId, pod: Pod) -> bool:
+    """The pod has become a gang of its own beside this one, whose epilogs go on watching it."""
+    return noted.uid == id.uid and solo_pod(noted) == pod.uid
+
+
+def is_noted_on(pod: Pod, job: JobId) -> bool:
+    """The pod has a node, and this job is noted on it."""
+    return bool(pod.spec.node_name) and noted_job(pod) == job

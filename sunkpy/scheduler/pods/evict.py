@@ -1,0 +1,113 @@
+"""Evicts pods whose job has ended or lost their node, or has their owner suspended, which then takes them back itself.
+
+An eviction waits for nothing but its own writes: the Events about it follow (`scheduler.events.evictions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+import structlog
+
+from sunkpy.core.gang import actions as act
+from sunkpy.core.gang.decide.grace import at_most
+from sunkpy.core.gang.job.ends import EndCause, displaced
+from sunkpy.core.model.times import utc_now
+from sunkpy.runtime.fan_out import fan_out
+from sunkpy.scheduler.events.evictions import Eviction
+from sunkpy.scheduler.events.outbox import Outbox
+from sunkpy.scheduler.jobs.end_causes import EndCauses
+from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.scheduler.nodes.cluster import Cluster
+from sunkpy.scheduler.owners.suspensions import Suspensions
+from sunkpy.scheduler.pods.writer import PodWriter
+from sunkpy.scheduler.record import Record
+
+
+class Evictor:
+    """Of one leader. Each pod is told once in `again_s`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        pods: PodWriter,
+        causes: EndCauses,
+        suspensions: Suspensions,
+        outbox: Outbox,
+        metrics: SchedulerMetrics,
+        clock: Callable[[], float],
+        again_s: float,
+    ) -> None:
+        self._cluster = cluster
+        self._again_s = again_s
+        self._pods = pods
+        self._causes = causes
+        self._suspensions = suspensions
+        self._outbox = outbox
+        self._metrics = metrics
+        self._clock = clock
+        self._log = structlog.get_logger("scheduler")
+
+    async def evict(self, record: Record, evictions: Sequence[act.Evict]) -> None:
+        """Evict all with what is known of the end of their job; the Events follow when more is known."""
+        now = self._clock()
+        due = [e for e in evictions if not e.pod.is_deleting and now - record.member(e.pod).evicted_at >= self._again_s]
+        if not due:
+            return
+        node = self._cluster.slurm_node_on(due[0].pod.spec.node_name)
+        cause = await self._cause(record, due[0], node)
+        if not await self._suspend(record, due, node, cause):
+            evicted: list[Eviction] = []
+            try:
+                await fan_out([partial(self._evict_one, record, action, node, cause, evicted) for action in due])
+            finally:
+                self._outbox.explain(evicted)
+
+    async def _suspend(self, record: Record, due: Sequence[act.Evict], node: str, cause: EndCause) -> bool:
+        """The owner takes its pods back by itself, if it asks for that; those that are still there when it is time to
+        evict again are evicted.
+        """
+        job, suspension = due[0].job, due[0].suspension
+        if suspension is None or not cause.is_preemption or record.suspended_for == job:
+            return False
+        if not await self._suspensions.suspend(suspension):
+            return False
+        record.suspended_for, now = job, self._clock()
+        more = f"; {suspension.owner.kind} {suspension.owner.name} is suspended until its pods are gone"
+        for pod in (action.pod for action in due):
+            record.member(pod).evicted_at = now
+            self._outbox.explain([Eviction(pod=pod, job=job, node=node, cause=cause, more=more, is_evicted=False)])
+        return True
+
+    async def _evict_one(
+        self, record: Record, action: act.Evict, lost: str, cause: EndCause, evicted: list[Eviction]
+    ) -> None:
+        """`lost`: a node that the job lost, by which its preemptor is found."""
+        node = self._cluster.slurm_node_on(action.pod.spec.node_name)
+        goes_along = action.given_away not in ("", node)
+        more = f"; the pod on {node} goes with its gang" if goes_along else ""
+        why = msgspec.structs.replace(cause, message=f"{cause.message}{more}")
+        if await self._pods.evict(action.pod, why, grace_s=action.grace_s):
+            evicted.append(Eviction(pod=action.pod, job=action.job, node=lost, cause=cause, more=more))
+        record.member(action.pod).evicted_at = self._clock()
+        self._metrics.evictions.labels(cause.reason).inc()
+        self._log.info("evicted", pod="/".join(action.pod.key), job=action.job, cause=why.message)
+
+    async def shorten(self, record: Record, action: act.Shorten) -> None:
+        """Give a pod that is ending less time."""
+        pod, member, now = action.pod, record.member(action.pod), self._clock()
+        if now - member.shortened_at >= self._again_s:
+            grace_s = at_most(action.grace_s, pod, now=utc_now())
+            if await self._pods.delete(pod, grace_s=grace_s):
+                given_s = pod.metadata.deletion_grace_period_seconds
+                note = f"its job has lost the node: its grace period is {grace_s} s now, not {given_s} s"
+                await self._outbox.warn(pod, reason="GraceShortened", action="Evicting", note=note)
+            member.shortened_at = now
+
+    async def _cause(self, record: Record, action: act.Evict, node: str) -> EndCause:
+        if action.displaced_by is not None or action.job is None:
+            return displaced(action.job, node=action.given_away or node, by=action.displaced_by)
+        known = record.jobs.get(action.job)
+        return await self._causes.of(action.job, known=known.state if known is not None else frozenset())

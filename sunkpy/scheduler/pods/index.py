@@ -1,0 +1,250 @@
+"""Which pods belong to which gang, kept from the watch of the pods that name this scheduler.
+
+A pod is identified once, when it is known what stands above it, and its identity stays: no change of a label or of an
+owner moves it to another gang. Until then it is *unidentified*; it is on its node all the same. What moves a pod is the
+note that came with its binding (`scheduler.pods.by_note`), and that it becomes a *solo* gang, for good: an extra, for
+there are more pods than places, or one that is set apart, for the job of its gang has no room for it. The latter is not
+missing in its gang as long as it lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+import structlog
+
+from sunkpy.core.gang.gang import Gang, solo_pod
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.objects import Owner, Pod
+from sunkpy.kube.informer import Handler
+from sunkpy.scheduler.owners.index import Owners
+from sunkpy.scheduler.pods.recognition import Recognition
+from sunkpy.scheduler.pods.solo_gangs import SoloGangs, apart_id, extra_id
+from sunkpy.scheduler.wake import Wake
+
+K = TypeVar("K")
+
+LEFT_OUT_S: Final = 2.0
+"""So long a pod must have had no place to be an extra: the owner that declares more may be seen a little later."""
+
+_FIRST_LOOK_S: Final = 15.0
+
+
+class _Groups(dict[K, dict[str, Pod]]):
+    """Pods by uid, for each key that has any."""
+
+    def put(self, key: K, pod: Pod) -> None:
+        self.setdefault(key, {})[pod.uid] = pod
+
+    def drop(self, key: K, pod: Pod) -> None:
+        self.get(key, {}).pop(pod.uid, None)
+        if not self.get(key):
+            self.pop(key, None)
+
+    def of(self, key: K) -> Sequence[Pod]:
+        return tuple(self.get(key, {}).values())
+
+
+class PodIndex:
+    """Pods by gang. A handler of the informer."""
+
+    def __init__(self, recognition: Recognition, *, owners: Owners, wake: Wake, clock: Callable[[], float]) -> None:
+        self._recognition = recognition
+        self._owners = owners
+        self._wake = wake
+        self._clock = clock
+        self._handlers: list[Handler[Pod]] = []
+        self._pods: _Groups[GangId] = _Groups()
+        self._by_node: _Groups[str] = _Groups()
+        self._ids: dict[str, GangId] = {}
+        self._unidentified: dict[str, Pod] = {}
+        self._solo = SoloGangs()
+        self._log = structlog.get_logger("pods")
+        self._listeners: list[Callable[[Pod], None]] = []
+        owners.add_listener(self._owner_changed)
+
+    def add_listener(self, listener: Callable[[Pod], None]) -> None:
+        """Hear of each pod that could not be identified, whenever that was tried."""
+        self._listeners.append(listener)
+
+    def add_handler(self, handler: Handler[Pod]) -> None:
+        """Hear of each change of a pod that is identified; of one that becomes so, as if it had just come."""
+        self._handlers.append(handler)
+
+    # ------------------------------------------------------------- questions
+
+    def id_of(self, pod: Pod) -> GangId:
+        """The gang of a pod that the handlers are told of.
+
+        Raises:
+            KeyError: it is not identified yet, or not watched.
+        """
+        return self._ids[pod.uid]
+
+    def find_id(self, pod: Pod) -> GangId | None:
+        """The gang of a pod; None while that is not known."""
+        return self._ids.get(pod.uid)
+
+    def says(self, pod: Pod, id: GangId) -> bool:
+        """The pod would be of this gang by what it says of itself now, as a member or beside the others."""
+        said = self._recognition.identify(pod)
+        return said is not None and id in (said, extra_id(said, pod), apart_id(said, pod))
+
+    async def resolve(self, pod: Pod) -> GangId | None:
+        """The gang of a pod that may not be watched; None when it could not be found out in a few seconds."""
+        return self._ids.get(pod.uid) or self._solo.settle(await self._recognition.resolve(pod), pod)
+
+    async def wait_for_owners(self) -> None:
+        """Return when it is known of every pod that is there where it belongs, or why that cannot be known; or after a
+        while.
+        """
+        there = tuple(self._unidentified)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_LOOK_S):
+                while any(uid in self._unidentified and self._owners.is_looking(uid) for uid in there):
+                    await self._owners.changed()
+
+    def pods_of(self, id: GangId) -> Sequence[Pod]:
+        """The pods of a gang that are there, in no order."""
+        return self._pods.of(id)
+
+    def has_left_out(self, id: GangId) -> bool:
+        """Some pod of the gang has no place, and will soon be a gang of its own."""
+        return any(self._solo.is_left_out(pod) for pod in self.pods_of(id))
+
+    def has_living(self, owner: Owner) -> bool:
+        """Some pod below the object has not ended."""
+        pods = (self.find(uid) for uid in self._owners.below(owner))
+        return any(pod is not None and not pod.is_finished for pod in pods)
+
+    def find(self, uid: str) -> Pod | None:
+        """A pod that is watched."""
+        id = self._ids.get(uid)
+        return self._pods.get(id, {}).get(uid) if id is not None else self._unidentified.get(uid)
+
+    def on_node(self, node: str) -> Sequence[Pod]:
+        """The pods that are bound to a Kubernetes node, the unidentified ones included."""
+        return self._by_node.of(node)
+
+    def unidentified(self, uid: str) -> Pod | None:
+        """A pod of which it is not known yet where it belongs."""
+        return self._unidentified.get(uid)
+
+    def assemble(self, id: GangId, pods: Sequence[Pod]) -> Gang | None:
+        """The gang made of these pods, with what its owners say now; None when there are none.
+
+        Pods for which it has no place become gangs of their own on the way.
+        """
+        if not pods:
+            return None
+        gang = self._recognition.assemble(id, pods, apart=self._solo.apart_from(id, self._pods))
+        self._part(gang, pods)
+        return gang
+
+    # --------------------------------------------------------------- changes
+
+    def update(self, old: Pod | None, new: Pod | None) -> None:
+        """Follow one change of the informer's store."""
+        if old is not None and new is not None and old.uid != new.uid:
+            self.update(old, None)
+            old = None
+        if old is not None:
+            self._by_node.drop(old.spec.node_name, old)
+        if new is not None and new.spec.node_name:
+            self._by_node.put(new.spec.node_name, new)
+        pod = new or old
+        assert pod is not None
+        if pod.uid not in self._ids:
+            self._place(pod, is_there=new is not None)
+            return
+        if new is not None:
+            self._pods.put(self._ids[pod.uid], new)
+        else:
+            self._pods.drop(self._ids[pod.uid], pod)
+        self._tell(old, new)
+        if new is None:
+            self._forget(pod)
+
+    def adopt(self, pod: Pod, id: GangId) -> None:
+        """The job of a gang proves that this pod is its own, unidentified or taken for another's."""
+        if pod.uid in self._unidentified:
+            self._settle(pod, id)
+        elif self._ids.get(pod.uid, id) != id:
+            self._move(pod, id)
+
+    def make_solo(self, pod: Pod) -> None:
+        """The job of its gang has no room for this pod, or does not have its node."""
+        base = self._ids.get(pod.uid)
+        if base is not None and not solo_pod(base):
+            self._move(pod, apart_id(base, pod))
+
+    def expect(self, id: GangId) -> None:
+        """A job tells of a pod that became a gang of its own under an earlier leader, and that is not seen yet.
+
+        Its unit may be any text of a user's, so it counts only of a pod that would be of that gang anyway.
+        """
+        if solo_pod(id):
+            self._solo.note(id)
+
+    def forget(self, id: GangId) -> None:
+        """The gang is over. Of one that is known by its job alone, no pod will tell."""
+        if id not in self._pods:
+            self._solo.forget(id)
+
+    def _place(self, pod: Pod, *, is_there: bool) -> None:
+        """A pod that is not identified: do it now, or later, or forget it."""
+        if not is_there:
+            self._forget(pod)
+        elif (id := self._solo.settle(self._recognition.identify(pod), pod)) is not None:
+            self._settle(pod, id)
+        else:
+            self._unidentified[pod.uid] = pod
+            for listener in self._listeners:
+                listener(pod)
+
+    def _settle(self, pod: Pod, id: GangId) -> None:
+        self._unidentified.pop(pod.uid, None)
+        self._ids[pod.uid] = id
+        self._pods.put(id, pod)
+        self._tell(None, pod)
+
+    def _owner_changed(self, uid: str, is_wish: bool) -> None:
+        if uid in self._unidentified:
+            self._place(self._unidentified[uid], is_there=True)
+        elif uid in self._ids:
+            self._wake.owner_changed(self._ids[uid], is_wish=is_wish)
+
+    def _part(self, gang: Gang, pods: Sequence[Pod]) -> None:
+        """Make extras of the pods that have had no place for a while."""
+        now = self._clock()
+        for pod, since in self._solo.left_out(gang, pods, now=now):
+            if now - since >= LEFT_OUT_S:
+                self._move(pod, extra_id(gang.id, pod))
+            else:
+                self._wake.gang_after(gang.id, LEFT_OUT_S)
+
+    def _move(self, pod: Pod, id: GangId) -> None:
+        """To another gang, mostly its own, for the rest of its life."""
+        base = self._ids[pod.uid]
+        pod = self._pods[base][pod.uid]  # as the watch has it, without what is assumed of it
+        self._pods.drop(base, pod)
+        self._solo.leave(base, id)
+        self._log.info("moved", pod="/".join(pod.key), gang=str(id), before=str(base))
+        self._wake.pod_left(pod, base)
+        self._settle(pod, id)
+
+    def _tell(self, old: Pod | None, new: Pod | None) -> None:
+        for handler in self._handlers:
+            handler(old, new)
+
+    def _forget(self, pod: Pod) -> None:
+        id = self._ids.get(pod.uid)
+        if id is not None:
+            self._solo.forget(id)
+        self._ids.pop(pod.uid, None)
+        self._unidentified.pop(pod.uid, None)
+        self._solo.forget_pod(pod.uid)
+        self._recognition.forget(pod.uid)

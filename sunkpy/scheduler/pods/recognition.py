@@ -1,0 +1,120 @@
+"""Whose gang a pod is, and what a gang looks like: the only place in the shell that asks the families.
+
+They read what anybody may have written. Where one of them fails, and it should not, that concerns the pod or the gang
+it was asked about and nobody else: the pod belongs nowhere yet, the gang is refused, and their people are told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from sunkpy.core.gang import families
+from sunkpy.core.gang.families import FAMILIES, Families
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.gang import Owners as Above
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.objects import Owner, Pod
+from sunkpy.scheduler.owners.index import Owners
+from sunkpy.scheduler.owners.watch import OnUnreadable
+
+_RESOLVE_S: Final = 5.0
+
+
+class _Assembled(msgspec.Struct, frozen=True, kw_only=True):
+    """A gang, and all that it was made of."""
+
+    gang: Gang
+    id: GangId
+    parts: tuple[object, ...]
+
+    def is_of(self, id: GangId, parts: tuple[object, ...]) -> bool:
+        """Whether it was made of these very objects. A watch keeps an object until it changes, so identity suffices."""
+        return self.id == id and len(self.parts) == len(parts) and all(map(operator.is_, self.parts, parts))
+
+
+class Recognition:
+    """Asks the families, with what stands above the pods. An answer of None: not known yet, see `why_unknown`."""
+
+    def __init__(self, known: Families = FAMILIES, *, owners: Owners, on_unreadable: OnUnreadable) -> None:
+        self._families = known
+        self._owners = owners
+        self._on_unreadable = on_unreadable
+        self._odd: dict[str, str] = {}
+        self._assembled: dict[str, _Assembled] = {}
+        self._log = structlog.get_logger("recognition")
+
+    def identify(self, pod: Pod) -> GangId | None:
+        """The gang of a pod that is watched."""
+        with self._guarding(pod):
+            owners = self._owners.of(pod)
+            self._odd.pop(pod.uid, None)
+            return self._identify(pod, owners) if owners is not None else None
+        return None
+
+    async def resolve(self, pod: Pod) -> GangId | None:
+        """The gang of a pod that may not be watched; None when it could not be found out in a few seconds."""
+        with self._guarding(pod):
+            owners = await self._owners.wait_for(pod, within_s=_RESOLVE_S)
+            return self._identify(pod, owners) if owners is not None else None
+        return None
+
+    def assemble(self, id: GangId, pods: Sequence[Pod], *, apart: Sequence[Pod] = ()) -> Gang:
+        """The gang made of these pods, with what its owners say now; `apart`: those that were set apart from it.
+
+        It is asked for several times in each pass, and made anew when something it is made of has changed.
+        """
+        first = pods[0]
+        with self._guarding(first):
+            above = [self._owners.of(pod) or () for pod in pods]
+            parts = (*pods, None, *apart, None, *(owner for owners in above for owner in owners))
+            known = self._assembled.get(first.uid)
+            if known is None or not known.is_of(id, parts):
+                known = _Assembled(gang=self._assemble(id, pods, apart, above), id=id, parts=parts)
+                self._assembled[first.uid] = known
+            return known.gang
+        return families.unreadable(id, pods, why=self._odd.get(first.uid, ""))
+
+    def why_unknown(self, uid: str) -> str:
+        """In words for people, why it is not known to which gang a pod belongs; empty when it is."""
+        return self._odd.get(uid) or self._owners.why_unknown(uid)
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._odd.pop(uid, None)
+        self._assembled.pop(uid, None)
+        self._owners.forget(uid)
+
+    def _identify(self, pod: Pod, owners: Sequence[Owner]) -> GangId:
+        return families.identify(pod, owners, families=self._families)
+
+    def _assemble(self, id: GangId, pods: Sequence[Pod], apart: Sequence[Pod], above: Sequence[Above]) -> Gang:
+        spokesman = self._spokesman(id, pods, above) if len(pods) > 1 else 0
+        pods = (pods[spokesman], *pods[:spokesman], *pods[spokesman + 1 :])
+        return families.assemble_beside(id, pods, apart, above[spokesman], families=self._families)
+
+    def _spokesman(self, id: GangId, pods: Sequence[Pod], above: Sequence[Above]) -> int:
+        """Which pod comes first: one whose labels and annotations were changed stays a member, and does not say what
+        the gang is.
+        """
+        for number, (pod, owners) in enumerate(zip(pods, above, strict=True)):
+            if families.speaks_for(id, pod, owners, families=self._families):
+                return number
+        return 0
+
+    @contextlib.contextmanager
+    def _guarding(self, pod: Pod) -> Iterator[None]:
+        """What goes wrong with this pod ends here."""
+        log = self._log
+        try:
+            yield
+        except Exception as error:
+            why = f"the scheduler cannot cope with it ({type(error).__name__}: {error}): please report this"
+            self._odd[pod.uid] = why
+            self._on_unreadable("Pod", pod, why)
+            log.debug("trace", exc_info=error)

@@ -1,0 +1,87 @@
+"""Pods whose objects went while their containers ran, as far as anybody knew: deleted by force or without any grace.
+
+A kubelet that hears of it gives the containers the grace period of the pod's spec and then frees what they held, and
+tells nobody when it is done (`docs/design/hand-over.md`). So that long, and `teardown_s`
+more, the pod counts as being on its node. One that a finalizer of somebody else keeps after it was deleted by
+force has no grace period from the beginning, so that says nothing of the kubelet: it counts for `teardown_s` after its
+containers have ended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+
+import msgspec
+
+from sunkpy.core.gang.binding_note import noted_job
+from sunkpy.core.gang.phases import is_over
+from sunkpy.core.gang.snapshot import grace_s
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId
+from sunkpy.scheduler.settings import TIMES
+
+
+class _Gone(msgspec.Struct, frozen=True):
+    pod: Pod
+    job: JobId | None
+    until: float
+
+
+class Vanished:
+    """Kept by Kubernetes node. A handler of the informer of pods, which must hear of a pod before it is forgotten.
+
+    `job_of` tells under which job a pod was: its owner may have taken the note off it.
+    """
+
+    def __init__(
+        self,
+        *,
+        job_of: Callable[[Pod], JobId | None] = noted_job,
+        clock: Callable[[], float] = time.monotonic,
+        teardown_s: float = TIMES.teardown_s,
+    ) -> None:
+        self._teardown_s = teardown_s
+        self._clock = clock
+        self._gone: dict[str, list[_Gone]] = {}
+        self._ends: list[tuple[float, str]] = []
+        self._job_of = job_of
+
+    def update(self, old: Pod | None, new: Pod | None) -> None:
+        """Note a pod that has gone too early."""
+        if old is None or not old.spec.node_name or is_over(old):
+            return
+        given_s = old.metadata.deletion_grace_period_seconds
+        if new is None:
+            self._note(old, wait_s=(given_s or grace_s(old)) + self._teardown_s)
+        elif given_s == 0 and is_over(new):
+            self._note(old, wait_s=self._teardown_s)
+
+    def __len__(self) -> int:
+        return sum(len(gone) for gone in self._gone.values())
+
+    def _note(self, pod: Pod, *, wait_s: float) -> None:
+        now, node = self._clock(), pod.spec.node_name
+        while self._ends and self._ends[0][0] <= now:  # nobody may ever ask again about a node that has left
+            self._on(heappop(self._ends)[1])
+        self._gone.setdefault(node, []).append(_Gone(pod, self._job_of(pod), now + wait_s))
+        heappush(self._ends, (now + wait_s, node))
+
+    def keeps(self, node: str, job: JobId | None = None) -> str | None:
+        """What is still waited for on a node, of one job or of any; None when nothing."""
+        for gone in self._on(node):
+            if job is None or gone.job == job:
+                wait_s = gone.until - self._clock()
+                return f"pod {'/'.join(gone.pod.key)} was deleted by force: its containers have {wait_s:.0f} s to end"
+        return None
+
+    def left_s(self, node: str) -> float:
+        """Seconds until less is waited for there; infinite when nothing is."""
+        return min((gone.until - self._clock() for gone in self._on(node)), default=float("inf"))
+
+    def _on(self, node: str) -> Sequence[_Gone]:
+        left = [gone for gone in self._gone.pop(node, ()) if gone.until > self._clock()]
+        if left:
+            self._gone[node] = left
+        return left

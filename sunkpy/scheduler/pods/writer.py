@@ -1,0 +1,133 @@
+"""What the scheduler writes on pods: conditions, annotations, bindings, deletions. Events: `events.outbox`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Container, Mapping
+
+from sunkpy.core import names
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.job.ends import EndCause
+from sunkpy.core.model.conditions import as_json, stamped
+from sunkpy.core.model.objects import Condition, Key, Pod
+from sunkpy.core.model.times import rfc3339, utc_now
+from sunkpy.kube import errors, paths
+from sunkpy.kube.client import STRATEGIC_PATCH, Kube
+from sunkpy.runtime.fresh_answer import FreshAnswers
+from sunkpy.scheduler.record import Record, SentBinding
+
+Resolve = Callable[[Pod], Awaitable[GangId | None]]
+"""Finds the gang of a pod; None when that is not known."""
+
+POD_SCHEDULED = "PodScheduled"
+DISRUPTION_TARGET = "DisruptionTarget"
+
+
+class PodWriter:
+    """Every write names the pod by uid, so a pod that was replaced under its name is never hit."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._lists: FreshAnswers[str, list[Pod]] = FreshAnswers(self._list)
+
+    async def read(self, key: Key, uid: str) -> Pod | None:
+        """The pod as the apiserver has it now; None when it is gone or another one has its name.
+
+        Raises:
+            KubeError: it could not be read.
+        """
+        try:
+            found = await self._kube.get(paths.pod(*key), Pod)
+        except errors.NotFound:
+            return None
+        return found if found.uid == uid else None
+
+    async def left_of(self, record: Record, *, id_of: Resolve, but: Container[str] = ()) -> list[Pod]:
+        """The pods of a gang that the apiserver has now; those it once said were gone are not asked for again.
+
+        `but`: uids of those that need not be asked for.
+
+        A leader that knows a gang by its job alone looks through the namespace: a watch with another selector may
+        never have shown its pods. One list serves all gangs of the namespace that ask about the same time.
+        """
+        if not record.members:
+            found, _ = await self._lists.get(record.id.namespace)
+            for pod in found:
+                if await _belongs(pod, record, id_of):
+                    record.member(pod)
+        left = []
+        for uid, member in tuple(record.members.items()):
+            if not member.is_gone and uid not in but:
+                pod_now = await self.read(member.key, uid)
+                member.is_gone = pod_now is None
+                left += [pod_now] if pod_now is not None else []
+        return left
+
+    async def _list(self, namespace: str) -> list[Pod]:
+        return await self._kube.list_objects(paths.pods(namespace), Pod)
+
+    async def others_on(self, node: str, *, not_older_than: str = "") -> list[Pod]:
+        """Every pod that is bound to a node, as the apiserver has it now, or had it at a resourceVersion or later.
+
+        The former makes an apiserver whose etcd cannot report progress (before 3.4.31) read all pods there are.
+        """
+        return await self._kube.list_objects(
+            paths.ALL_PODS, Pod, field_selector=f"spec.nodeName={node}", not_older_than=not_older_than
+        )
+
+    async def bind(self, pod: Pod, to: SentBinding) -> None:
+        """Bind a pod, with its note in the same write."""
+        await self._kube.bind(*pod.key, uid=pod.uid, node=to.node, annotations=to.annotations)
+
+    async def note(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
+        """Annotate a pod; None takes an annotation off it."""
+        body = {"metadata": {"annotations": annotations, "uid": pod.uid}}
+        await self._kube.patch(_path(pod), body, content_type=STRATEGIC_PATCH)
+
+    async def note_devices(self, pod: Pod, gpus: str) -> None:
+        """Note on a pod which GPUs are its own, or that none is known to be. A pod that is gone needs no note."""
+        with contextlib.suppress(errors.NotFound, errors.Conflict):
+            await self.note(pod, {names.ANNOTATION_GPU_INDICES: gpus or None})
+
+    async def not_scheduled(self, pod: Pod, message: str) -> None:
+        """PodScheduled=False with the reason for people; `Unschedulable` is what autoscalers look for."""
+        await self._set_condition(pod, POD_SCHEDULED, status="False", reason="Unschedulable", message=message)
+
+    async def evict(self, pod: Pod, cause: EndCause, *, grace_s: int | None) -> bool:
+        """Say why, then delete, with this grace period or the pod's own. False: it is gone, or another pod now."""
+        try:
+            await self._set_condition(pod, DISRUPTION_TARGET, status="True", reason=cause.reason, message=cause.message)
+        except (errors.NotFound, errors.Conflict):
+            return False
+        return await self.delete(pod, grace_s=grace_s)
+
+    async def delete(self, pod: Pod, *, grace_s: int | None) -> bool:
+        """Delete it, also one that is ending, to give it less time. False: it is gone, or another pod now."""
+        try:
+            await self._kube.delete(_path(pod), uid=pod.uid, grace_period_s=grace_s)
+        except (errors.NotFound, errors.Conflict):
+            return False
+        return True
+
+    async def explain_disruption(self, pod: Pod, *, reason: str, message: str) -> None:
+        """Say more of why a pod was evicted, if it is still there."""
+        with contextlib.suppress(errors.NotFound, errors.Conflict):
+            await self._set_condition(pod, DISRUPTION_TARGET, status="True", reason=reason, message=message)
+
+    async def _set_condition(self, pod: Pod, type_: str, *, status: str, reason: str, message: str) -> None:
+        new = Condition(type=type_, status=status, reason=reason, message=message)
+        condition = as_json(stamped(new, pod.condition(type_), rfc3339(utc_now())))
+        body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+        await self._kube.patch(paths.status(_path(pod)), body, content_type=STRATEGIC_PATCH)
+
+
+async def _belongs(pod: Pod, record: Record, id_of: Resolve) -> bool:
+    """It is of this gang; while that cannot be told, it is when it says that it runs under a job of the gang."""
+    id = await id_of(pod)
+    if id is not None:
+        return id == record.id
+    return pod.annotations.get(names.ANNOTATION_JOB_ID, "") in {str(job) for job in record.jobs}
+
+
+def _path(pod: Pod) -> str:
+    return paths.pod(*pod.key)

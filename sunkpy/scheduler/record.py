@@ -1,0 +1,222 @@
+"""What the scheduler remembers of one gang: its jobs, its members, and what was said and refused.
+
+Nothing here must survive the process: a new leader rebuilds it from the comments of jobs and the annotations of pods.
+Times are of the monotonic clock, in seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Container
+from dataclasses import dataclass, field
+
+import msgspec
+
+from sunkpy.core.gang.access import Namespace
+from sunkpy.core.gang.binding_note import BindingNote
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.job.job import Job
+from sunkpy.core.gang.phases import State
+from sunkpy.core.gang.snapshot import Snapshot
+from sunkpy.core.model import states
+from sunkpy.core.model.objects import Key, Pod
+from sunkpy.core.model.states import JobId
+from sunkpy.core.model.times import backoff_s
+from sunkpy.core.placement.eligibility import Eligibility, TemplateEligibility, without
+from sunkpy.runtime.queue import Urgency
+
+_BACKOFF_FIRST_S, _BACKOFF_LAST_S = 2.0, 300.0
+_REFUSAL_S = 120.0
+
+
+class SentBinding(msgspec.Struct, frozen=True, kw_only=True):
+    """A binding that was sent, to a Kubernetes node; `confirmed` when the apiserver said yes. The watch may not show it
+    yet. Without a note when the pod never queues.
+    """
+
+    node: str
+    note: BindingNote | None
+    confirmed: bool = False
+
+    @property
+    def job(self) -> JobId | None:
+        """The job under which the pod is bound."""
+        return self.note.job if self.note is not None else None
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """What the pod gets with the binding."""
+        return self.note.annotations if self.note is not None else {}
+
+    def shown_on(self, pod: Pod) -> Pod:
+        """The pod as it will be when the watch shows the binding."""
+        if pod.spec.node_name:
+            return pod
+        meta = msgspec.structs.replace(pod.metadata, annotations=pod.annotations | self.annotations)
+        return msgspec.structs.replace(pod, metadata=meta, spec=msgspec.structs.replace(pod.spec, node_name=self.node))
+
+
+@dataclass(slots=True)
+class MemberRecord:
+    """One pod of a gang: the binding that was sent, since when admission is waited for, that it was refused and nothing
+    given back, what was told, whether the apiserver has said that it is gone.
+    """
+
+    key: Key
+    assumed: SentBinding | None = None
+    waits_since: float | None = None
+    is_refused: bool = False
+    reported: str = ""
+    reported_at: float = float("-inf")
+    evicted_at: float = float("-inf")
+    shortened_at: float = float("-inf")
+    is_gone: bool = False
+    _bound: tuple[Pod, SentBinding, Pod] | None = field(default=None, repr=False)
+
+    def as_bound(self, pod: Pod) -> Pod:
+        """The member with the binding that was sent, while the watch does not show it yet.
+
+        The same object each time, for a gang is put together anew when one of its pods is another.
+        """
+        if self.assumed is None:
+            return pod
+        if self._bound is None or self._bound[0] is not pod or self._bound[1] is not self.assumed:
+            self._bound = pod, self.assumed, self.assumed.shown_on(pod)
+        return self._bound[2]
+
+
+class Allowed(msgspec.Struct, frozen=True, kw_only=True):
+    """A gang with what it may have in its namespace, and the two from which that follows."""
+
+    of: Gang
+    namespace: Namespace | None
+    gang: Gang
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has held
+    nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not. `has_news`:
+    something is to be said later. `depends_on_other_pods`: pods that no watch shows decide where it may go.
+    `suspended_for`: the job whose preemption the owner was suspended for. `sending`: the nodes that a job excludes
+    which is just being submitted. `decided_on`: where its templates could run at the last decision; None when more
+    than that decides. `allowed`: the gang as it was seen last. `changes`: how many were told of.
+    """
+
+    id: GangId
+    seen_at: float
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    members: dict[str, MemberRecord] = field(default_factory=dict)
+    bound_to: JobId | None = None
+    displaced: dict[str, JobId] = field(default_factory=dict)
+    state: State | None = None
+    retry_at: float = 0.0
+    failures: int = 0
+    refused: str = ""
+    refusals: dict[str, tuple[str, float]] = field(default_factory=dict)
+    uncertain_since: float | None = None
+    idle_since: float | None = None
+    is_half_bound: bool = False
+    is_several: bool = False
+    has_news: bool = False
+    depends_on_other_pods: bool = False
+    suspended_for: JobId | None = None
+    sending: tuple[str, ...] = ()
+    decided_on: tuple[TemplateEligibility, ...] | None = None
+    allowed: Allowed | None = None
+    changes: int = 0
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def member(self, pod: Pod) -> MemberRecord:
+        """What is remembered of a pod, made known if it was not."""
+        return self.members.setdefault(pod.uid, MemberRecord(key=pod.key))
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """The nodes to which its job may not go; empty without one."""
+        jobs = (job for job in self.jobs.values() if job.cancelled_at is None and not states.is_job_ended(job.state))
+        return self.sending or next((job.slurm.excluded_nodes for job in jobs if job.slurm.excluded_nodes), ())
+
+    @property
+    def urgency(self) -> Urgency:
+        """Whether nodes wait: first those that wait for pods to go, for others are to have them, then those that wait
+        for pods to be bound, which may be thousands at once. A gang that only queues keeps no node waiting.
+        """
+        own = self.jobs.get(self.bound_to) if self.bound_to is not None else None
+        if own is not None and (own.epilogs or states.is_job_ended(own.state)):
+            return Urgency.FIRST
+        is_soon = self.bound_to is not None or any(job.has_started for job in self.jobs.values())
+        return Urgency.SOON if is_soon else Urgency.NONE
+
+    @property
+    def is_binding_open(self) -> bool:
+        """A binding was sent of which the apiserver has not said what became of it."""
+        return any(member.assumed is not None and not member.assumed.confirmed for member in self.members.values())
+
+    def wait_for_nothing(self, *, but: Container[str] = ()) -> None:
+        """No member waits for its kubelet any more, except those with these uids."""
+        for uid, member in self.members.items():
+            if uid not in but:
+                member.waits_since, member.is_refused = None, False
+
+    def prune(self) -> None:
+        """Forget members that the apiserver has said are gone; not the last, by which the gang's pods are known."""
+        left = {uid: member for uid, member in self.members.items() if not member.is_gone}
+        self.members = left or dict(list(self.members.items())[-1:])
+
+    def now_under(self, job: JobId | None) -> None:
+        """The members run under this job: whoever was given their nodes before has nothing to do with it."""
+        self.bound_to = job
+        self.displaced.clear()
+
+    def fire(self) -> None:
+        """Wake everybody who waits for a change of this gang."""
+        self.changes += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait_for_change(self, *, since: int, timeout_s: float) -> None:
+        """Return when there have been more `changes` than `since`, or after `timeout_s`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self.changes == since:
+                    await self._changed.wait()
+
+    def back_off(self, why: str, *, now: float, first_s: float = _BACKOFF_FIRST_S) -> float:
+        """No submit for a while, longer each time; the delay in seconds."""
+        delay_s = backoff_s(self.failures, first_s=first_s, last_s=_BACKOFF_LAST_S)
+        self.failures += 1
+        self.retry_at = now + delay_s
+        self.refused = why
+        return delay_s
+
+    def forgive(self) -> None:
+        """Something has changed that may help: try again at once."""
+        self.retry_at, self.failures, self.refused = 0.0, 0, ""
+
+    def refuse_node(self, slurm_node: str, why: str, *, now: float) -> None:
+        """Keep the next jobs of this gang away from a node for a while."""
+        self.refusals[slurm_node] = (why, now + _REFUSAL_S)
+
+    def eligibility(self, eligibility: Eligibility, *, now: float) -> Eligibility:
+        """The nodes that fit, without those whose kubelet lately refused this gang."""
+        self.refusals = {node: refusal for node, refusal in self.refusals.items() if refusal[1] > now}
+        return without(eligibility, {node: why for node, (why, _) in self.refusals.items()})
+
+    def snapshot(self, gang: Gang | None, *, placed: dict[str, str], now: float) -> Snapshot:
+        """The value that decisions read, but for the nodes that fit."""
+        return Snapshot(
+            id=self.id,
+            gang=gang,
+            jobs=tuple(self.jobs[id] for id in sorted(self.jobs)),
+            bound_to=self.bound_to,
+            placed=placed,
+            displaced=dict(self.displaced),
+            may_submit=now >= self.retry_at,
+            refused=self.refused,
+            idle_s=0.0 if self.idle_since is None else now - self.idle_since,
+            is_half_bound=self.is_half_bound,
+            now=now,
+        )

@@ -1,0 +1,214 @@
+"""What a new leader takes over: under which jobs the pods of an earlier one are, and which jobs nobody has noted.
+
+1. The notes of all pods are read, and of each that comes later (`introduce`).
+2. Slurm is asked for each noted job by itself, first for those whose hooks call. When that is known of all notes of a
+   gang, hooks and passes about it go on.
+3. Of all other jobs those are found that stand for gangs.
+4. Then all jobs are known (`Ledger.all_jobs_known`): submits may go on, and so may gangs with a pod on a node that
+   has no right note. Before, a job that nobody has noted may be the gang's already, so `collect` lets none submit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from sunkpy.core.gang.binding_note import noted_job
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId, SlurmJob, holds_something
+from sunkpy.kube.informer import Handler
+from sunkpy.runtime.queue import QueueMetrics
+from sunkpy.runtime.turns import in_turns
+from sunkpy.scheduler.jobs.from_notes import AGAIN_S, NOBODY, JobsFromNotes
+from sunkpy.scheduler.jobs.search import JobSearch
+from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.nodes.cluster import Cluster
+from sunkpy.scheduler.pods.by_note import PodsByNote, is_noted_on
+from sunkpy.scheduler.pods.index import PodIndex
+from sunkpy.scheduler.record import Record
+from sunkpy.slurm.errors import SlurmError
+
+
+class Takeover:
+    """Fills the ledger of a new leader."""
+
+    def __init__(
+        self,
+        *,
+        search: JobSearch,
+        cluster: Cluster,
+        members: PodIndex,
+        ledger: Ledger,
+        clock: Callable[[], float],
+    ) -> None:
+        self._search = search
+        self._cluster = cluster
+        self._members = members
+        self._ledger = ledger
+        self._clock = clock
+        self._jobs = JobsFromNotes(search, learned=self._learned, clock=clock)
+        self._pods = PodsByNote(cluster=cluster, members=members, ledger=ledger)
+        self._settled: set[JobId] = set()
+        self._log = structlog.get_logger("leader")
+
+    async def run(self, *, sweep_s: float, metrics: QueueMetrics) -> None:
+        """Take over what is there, then look now and then for jobs that nobody knows, until cancelled.
+
+        Such a job was left by a leader that died, or made by a late submit; no poll tells of it.
+        """
+        began_at = self._clock()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._jobs.run(metrics))
+            await self._jobs.until_all_tried()
+            await self._find_others(sent_after=began_at)
+            await self._jobs.until_all_tried()
+            await self._open_submits()
+            while True:
+                self._jobs.keep_only({job async for pod in in_turns(tuple(self._cluster.pods.values()))
+                                      if (job := noted_job(pod)) is not None})  # fmt: skip
+                await asyncio.sleep(sweep_s)
+                await self._find_others(sent_after=self._clock())
+
+    # -------------------------------------------------- 1. the notes of pods
+
+    async def introduce(self, handler: Handler[Pod]) -> None:
+        """Tell a handler of all pods of known gangs that are there and will come, and read the notes of all pods."""
+        self._members.add_handler(handler)
+        self._cluster.pods.add_handler(self._read_note)
+        async for pod in in_turns(tuple(self._cluster.pods.values())):
+            if self._members.find_id(pod) is not None:
+                handler(None, pod)
+            self._read_note(None, pod)
+        gc.freeze()  # what stays is not walked by each collection, which would hold the loop
+
+    def _read_note(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod that comes with a note is one of an earlier leader."""
+        if new is None or (old is not None and old.uid == new.uid) or (job := noted_job(new)) is None:
+            return
+        id = self._members.find_id(new)
+        record = self._ledger.get(id)
+        if id is None or (record is not None and job not in record.jobs and self._jobs.whose.get(job) != id):
+            self._pods.add(new, job)
+            self._jobs.ask_about(job)
+
+    # ------------------------------------------------------ 2. the noted jobs
+
+    def _learned(self, id: JobId, job: SlurmJob | None, asked_at: float) -> None:
+        """What a noted job says of itself. One that has ended counts for pods that it left on their nodes."""
+        gang = self._jobs.whose[id]
+        if job is None:
+            self._pods.settle_forgotten(id)
+        elif gang is not None and gang != NOBODY:
+            self._pods.settle(id, gang, job.nodes)
+            is_noted = any(is_noted_on(pod, id) for pod in self._members.pods_of(gang))
+            if holds_something(job.state) or is_noted:
+                self._ledger.take_job(self._ledger.ensure(gang), job, asked_at=asked_at)
+                self._looked_at(gang)
+        for each in self._pods.done(id) - {gang}:
+            self._looked_at(each)
+
+    def _looked_at(self, id: GangId) -> None:
+        record = self._ledger.get(id)
+        if record is not None:
+            self._find_own_job(record)
+            self._ledger.queue.add(id)
+            record.fire()
+
+    def _find_own_job(self, record: Record) -> None:
+        """Under which job were its pods bound? The one that is noted, if it is the gang's, else one that has started.
+
+        One that waits and is not noted is to replace the lost job of these pods.
+        """
+        bound = [pod for pod in self._members.pods_of(record.id) if pod.spec.node_name]
+        noted = {noted_job(pod) for pod in bound}
+        own = [job for job in record.jobs.values() if job.id in noted or job.has_started]
+        if bound and own and record.bound_to is None:
+            record.bound_to = max(own, key=lambda job: (job.id in noted, job.is_live, job.id)).id
+
+    def hurry(self, record: Record) -> None:
+        """Somebody waits for an answer about the gang, some of whose jobs Slurm has just told."""
+        if self._ledger.all_jobs_known:
+            return
+        for job in tuple(record.jobs.values()):
+            if job.nodes and job.id not in self._settled:  # the hooks of all its nodes call
+                self._settled.add(job.id)
+                self._pods.settle(job.id, record.id, job.nodes)
+        for pod in self._members.pods_of(record.id):
+            noted = noted_job(pod)
+            if noted is not None and not self._is_known(noted):
+                self._jobs.hurry(noted)
+
+    # --------------------------------------------- 3. jobs that nobody has noted
+
+    async def _find_others(self, *, sent_after: float) -> None:
+        """Make known what nobody knew, when Slurm can be read."""
+        found, is_said = None, False
+        while found is None:
+            try:
+                found = await self._search.all(sent_after=sent_after)
+            except SlurmError as error:
+                log = self._log.debug if is_said else self._log.warning
+                log("not all jobs can be read: tried again until they can", error=str(error))
+                is_said = True
+                await asyncio.sleep(AGAIN_S)
+        for id, jobs in found.items():
+            self._take(id, jobs)
+
+    def _take(self, id: GangId, jobs: Iterable[SlurmJob]) -> None:
+        """If one of them may be that of pods that have nodes, it is asked once more: how is it now?"""
+        record, jobs = self._ledger.ensure(id), tuple(jobs)
+        for job in jobs if not self._ledger.all_jobs_known else ():
+            self._pods.settle(job.id, id, job.nodes)
+        is_one_missing = record.bound_to is None and any(pod.spec.node_name for pod in self._members.pods_of(id))
+        for job in jobs:
+            self._ledger.adopt_job(record, job)
+            if is_one_missing:
+                self._jobs.ask_about(job.id)
+        self._ledger.queue.add(id)
+
+    # --------------------------------------------------- 4. all jobs are known
+
+    async def _open_submits(self) -> None:
+        """Submits may go on, and whoever had no right note."""
+        self._ledger.all_jobs_known = True
+        async for record in in_turns(self._ledger):
+            if record.bound_to is None or self._why_unproved(record) is not None:
+                self._find_own_job(record)
+                self._ledger.queue.add(record.id)
+            record.fire()
+        self._settled.clear()
+        gc.freeze()
+        self._log.info("adopted", gangs=len(self._ledger), pods=len(self._cluster.pods))
+
+    # ------------------------------------------------ what may go on until then
+
+    def why_unknown(self, record: Record) -> str | None:
+        """Why nothing may be decided or answered about a gang yet; None when what counts is known."""
+        return None if self._ledger.all_jobs_known else self._why_unproved(record)
+
+    def _why_unproved(self, record: Record) -> str | None:
+        """The same while there may be jobs that nobody knows."""
+        pods = self._members.pods_of(record.id)
+        if any((job := noted_job(pod)) is not None and not self._is_known(job) for pod in pods):
+            return "the job that is noted on its pods is being read"
+        bound = [pod for pod in pods if pod.spec.node_name]
+        if not bound or self._is_proved(record.id, bound):
+            return None
+        gang = self._members.assemble(record.id, pods)
+        return None if gang is not None and gang.never_queues else "the jobs that nobody has noted are being read"
+
+    def _is_known(self, job: JobId) -> bool:
+        """It is known whose the job is; it stays so when the ledger forgets a job that has ended."""
+        if job not in self._jobs.whose and (record := self._ledger.by_job(job)) is not None:
+            self._jobs.whose[job] = record.id
+        return job in self._jobs.whose
+
+    def _is_proved(self, id: GangId, bound: Iterable[Pod]) -> bool:
+        """One of the noted jobs says so, and the others, if any, Slurm does not know any more."""
+        jobs = {noted_job(pod) for pod in bound}
+        whose = {NOBODY if job is None else self._jobs.whose.get(job) for job in jobs}
+        return id in whose and whose <= {id, None}

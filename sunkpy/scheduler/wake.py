@@ -1,0 +1,103 @@
+"""Which change wakes which gang: everything may call this, and it calls nothing but the ledger.
+
+A change is only noted here, and its gangs are enqueued; everything that has an effect happens in a pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.phases import State, is_over
+from sunkpy.core.model.objects import Pod
+from sunkpy.scheduler.ledger import Ledger
+
+_OURS = frozenset({*names.BINDING_NOTE, names.ANNOTATION_ASKED})
+
+
+class Wake:
+    """Of one leader. `nodes`: set when nodes have changed, until somebody has looked at the gangs that wait."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.nodes = asyncio.Event()
+
+    def gang(self, id: GangId) -> None:
+        """The gang is to be looked at, if it is known, and whoever waits for its next change goes on."""
+        record = self._ledger.get(id)
+        if record is not None:
+            self._ledger.queue.add(id)
+            record.fire()
+
+    def pod_changed(self, id_of: Callable[[Pod], GangId], old: Pod | None, new: Pod | None) -> None:
+        """A pod that names this scheduler came, changed or went."""
+        if old is not None and (new is None or new.uid != old.uid):
+            self.gang(id_of(old))
+        if new is None:
+            return
+        id = id_of(new)
+        if is_over(new) and self._ledger.get(id) is None:
+            return
+        record = self._ledger.ensure(id)
+        record.member(new)
+        if old is not None and old.uid == new.uid:
+            if _compared(old) == _compared(new):
+                return
+            if _wishes(old) != _wishes(new):
+                record.forgive()
+        self.gang(id)
+
+    def gang_after(self, id: GangId, after_s: float) -> None:
+        """The gang is to be looked at after a while."""
+        self._ledger.queue.add_after(id, after_s)
+
+    def pod_left(self, pod: Pod, id: GangId) -> None:
+        """The pod is of another gang from now on: what is remembered of it is not this gang's any more."""
+        record = self._ledger.get(id)
+        if record is not None:
+            record.members.pop(pod.uid, None)
+            record.fire()
+
+    def owner_changed(self, id: GangId, *, is_wish: bool) -> None:
+        """The gang may look different now; what was refused may be tried at once when somebody wants it otherwise."""
+        record = self._ledger.get(id)
+        if record is not None and is_wish:
+            record.forgive()
+        self.gang(id)
+
+    def slurm_answers_again(self) -> None:
+        """Submits that were not answered may be tried again at once."""
+        for record in self._ledger.forgive_silence():
+            self._ledger.queue.add(record.id)
+
+    def namespace_changed(self, name: str) -> None:
+        """Gangs that were refused may be allowed now, or another user's."""
+        for record in self._ledger:
+            if record.id.namespace == name and record.state in (State.WAITING, State.SUBMITTED):
+                self._ledger.queue.add(record.id)
+
+    def nodes_changed(self) -> None:
+        """Gangs that wait may fit now, or no longer."""
+        self.nodes.set()
+
+
+def _compared(pod: Pod) -> tuple[object, ...]:
+    """What needs a pass when it changes: not the conditions, and not the job's annotations of a pod that waits.
+
+    The job of a pod that has a node changes when a replacement covers it; then there is more to do.
+    """
+    meta, status = pod.metadata, pod.status
+    ours = () if pod.spec.node_name else (names.ANNOTATION_JOB_ID, names.ANNOTATION_ASKED)
+    annotations = {key: value for key, value in pod.annotations.items() if key not in ours}
+    bare = msgspec.structs.replace(meta, annotations=annotations, resource_version="")
+    return (bare, pod.spec, msgspec.structs.replace(status, conditions=()))
+
+
+def _wishes(pod: Pod) -> tuple[object, ...]:
+    """What a pod's owner can change about it while it waits."""
+    annotations = {key: value for key, value in pod.annotations.items() if key not in _OURS}
+    return (annotations, pod.spec.scheduling_gates, pod.spec.node_selector, pod.spec.tolerations)

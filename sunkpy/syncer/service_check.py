@@ -1,0 +1,56 @@
+"""Asks Slurm for the jobs of a node that a roll waits for, and whether they are services alone.
+
+Few nodes are asked about at a time, job by job, up to the first job that is no service. So a roll that waits for batch
+jobs costs one request a minute for each node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from sunkpy.core.mirror import Question, are_services_alone, is_service
+from sunkpy.core.model.states import SlurmJob
+from sunkpy.slurm import Slurm
+from sunkpy.slurm.errors import NotFound, Unreachable
+
+_NODES_AT_ONCE = 2
+
+
+class ServiceCheck:
+    """`scheduler_user` is the Slurm user of the scheduler.
+
+    Until the answer, at most `timeout_s`, nothing else is decided about the node, not even to withdraw a receipt.
+    """
+
+    def __init__(self, slurm: Slurm, *, scheduler_user: str, timeout_s: float) -> None:
+        self._slurm = slurm
+        self._user = scheduler_user
+        self._timeout_s = timeout_s
+        self._asking = asyncio.Semaphore(_NODES_AT_ONCE)
+
+    async def ask(self, question: Question) -> bool:
+        """Are these jobs all that is on the node, and services?
+
+        Raises:
+            SlurmError: nothing is known; ask again later.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s), self._asking:
+                found = await self._services(question)
+        except TimeoutError as error:
+            what = f"read the jobs of node {question.node}"
+            raise Unreachable(what, text=f"not answered within {self._timeout_s:.0f} s") from error
+        return are_services_alone(question, found, scheduler=self._user)
+
+    async def _services(self, question: Question) -> list[SlurmJob]:
+        """The jobs asked for, up to the first that is no service."""
+        found: list[SlurmJob] = []
+        for job_id in question.jobs:
+            try:
+                job = await self._slurm.job(job_id)
+            except NotFound:
+                break
+            if not is_service(job, scheduler=self._user):
+                break
+            found.append(job)
+        return found

@@ -1,0 +1,103 @@
+import pytest
+
+from sunkpy.core.gang.job.ends import (
+    NEWEST_PENDING,
+    begun_to_look_at,
+    cause_of_end,
+    choose_preemptor,
+    named,
+    pending_to_look_at,
+)
+from sunkpy.core.model.states import SlurmJob
+
+TIERS = {"low": 1, "high": 10}
+
+
+def pending(id, **fields):
+    return SlurmJob(id=id, **({"state": frozenset({"PENDING"}), "partition": "high", "user": "alice"} | fields))
+
+
+def test_a_preempted_pod_learns_which_job_took_its_place():
+    cause = named(cause_of_end(12, frozenset({"PREEMPTED", "COMPLETING"})), pending(57))
+    assert cause.reason == "PreemptionByScheduler"
+    assert cause.message == "Slurm job 12 was preempted by Slurm job 57 (user alice, partition high)"
+
+
+def test_only_a_preemption_is_by_another_job():
+    cancelled = cause_of_end(12, frozenset({"CANCELLED"}))
+    assert named(cancelled, pending(57)) == cancelled
+    preempted = cause_of_end(12, frozenset({"PREEMPTED"}))
+    assert named(preempted, None) == preempted
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "text"),
+    [
+        ({"TIMEOUT"}, "SlurmJobTimeout", "reached its time limit"),
+        ({"CANCELLED", "COMPLETING"}, "SlurmJobCancelled", "was cancelled"),
+        ({"NODE_FAIL"}, "SlurmNodeFail", "lost its node"),
+        ({"COMPLETED"}, "SlurmJobEnded", "ended"),
+        ({"SUSPENDED"}, "SlurmJobSuspended", "was suspended, which pods cannot be"),
+        (set(), "SlurmJobEnded", "ended"),
+    ],
+)
+def test_every_end_has_a_reason_and_a_text(state, reason, text):
+    cause = cause_of_end(12, frozenset(state))
+    assert (cause.reason, cause.message) == (reason, f"Slurm job 12 {text}")
+
+
+def choose(*jobs, preempted="lowest", **named):
+    lately = {int(k[1:]): frozenset(v) for k, v in named.items()}
+    ended = SlurmJob(id=99, partition=preempted)
+    return choose_preemptor(jobs, node="n1", preempted=ended, tiers=TIERS, named=lately)
+
+
+def test_a_job_that_cannot_preempt_is_never_named():
+    assert choose(pending(1, partition="low"), preempted="low") is None
+    assert choose(pending(1, partition="low"), pending(2, partition="high"), preempted="low").id == 2
+
+
+def test_the_higher_tier_wins_then_priority_then_age():
+    low = pending(1, partition="low", priority=900)
+    assert choose(low, pending(2, priority=10), pending(3, priority=20), pending(4, priority=20)).id == 3
+
+
+@pytest.mark.parametrize("fields", [{"scheduled_nodes": ("n1", "n2"), "node_count": 2}, {"required_nodes": ("n1",)}])
+def test_a_job_that_slurm_plans_there_is_the_one(fields):
+    assert choose(pending(1, priority=50), pending(2, priority=1, **fields)).id == 2
+
+
+def test_a_job_that_has_begun_there_meanwhile_is_the_one():
+    begun = pending(2, state=frozenset({"RUNNING"}), nodes=("n1", "n2"))
+    assert choose(pending(1, priority=50), begun).id == 2
+    assert choose(pending(1), pending(2, state=frozenset({"RUNNING"}), nodes=("n2",))).id == 1
+
+
+def test_of_several_that_have_begun_there_none_is_named():
+    assert choose(*(pending(id, state=frozenset({"RUNNING"}), nodes="n1") for id in (1, 2)), pending(3)) is None
+
+
+def test_of_those_that_waited_the_newest_that_hold_nodes_are_looked_at():
+    states = {id: frozenset({"RUNNING", "CONFIGURING"}) for id in range(200)} | {500: frozenset({"PENDING"})}
+    states |= {501: frozenset({"COMPLETED"})}
+    assert begun_to_look_at(states, [1, 3, 500, 501, 502]) == (3, 1)
+    assert begun_to_look_at(states, range(1, 200)) == tuple(range(199, 199 - NEWEST_PENDING, -1))
+
+
+@pytest.mark.parametrize(
+    "fields", [{"excluded_nodes": ("n1",)}, {"required_nodes": ("n2",)}, {"partition": "elsewhere"}]
+)
+def test_a_job_that_cannot_use_the_node_is_not_the_one(fields):
+    assert choose(pending(1, **fields)) is None
+
+
+def test_a_job_that_has_all_its_nodes_takes_no_more():
+    jobs = (pending(1, priority=50), pending(2, priority=1))
+    assert choose(*jobs, _1={"n2"}).id == 2
+    assert choose(*jobs, _1={"n1"}).id == 1
+    assert choose(pending(1, node_count=2), pending(2), _1={"n2"}).id == 1
+
+
+def test_only_the_newest_pending_jobs_are_looked_at():
+    states = {id: frozenset({"PENDING"}) for id in range(200)} | {500: frozenset({"RUNNING"})}
+    assert pending_to_look_at(states) == tuple(range(199, 199 - NEWEST_PENDING, -1))

@@ -1,0 +1,91 @@
+"""The note that is written on a pod with its binding is read back as it was, whatever else stands there."""
+
+import msgspec
+import pytest
+
+from sunkpy.core import names
+from sunkpy.core.gang.binding_note import BindingNote, JobProof, gang_noted, names_pod, noted_job, read_note
+from sunkpy.core.gang.gang import extra_unit
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.states import JobId
+from tests.unit.core.gang.pods import make_pod
+
+GANG = GangId(namespace="default", name="train", uid="u-1", unit="workers", generation="2")
+NOTES = [
+    BindingNote(job=JobId(7), gang=GANG, slurm_node="n1", seat="worker/1", devices="0,1"),
+    BindingNote(job=JobId(7), gang=GANG),
+    BindingNote(job=JobId(7), gang=None, slurm_node="n1"),
+]
+
+
+@pytest.mark.parametrize("note", NOTES)
+def test_a_note_is_read_as_it_was_written(note):
+    assert read_note(make_pod(annotations={"other": "x"} | note.annotations)) == note
+
+
+def test_it_is_all_that_the_policy_keeps():
+    assert tuple(NOTES[0].annotations) == names.BINDING_NOTE
+
+
+@pytest.mark.parametrize("gang", ["train", "k8s:default/train", "k8s:Default/train:u"])
+def test_a_gang_in_another_form_is_none(gang):
+    note = read_note(make_pod(annotations={names.ANNOTATION_JOB_ID: "7", names.ANNOTATION_GANG_ID: gang}))
+    assert note == BindingNote(job=JobId(7), gang=None)
+
+
+def test_without_a_job_there_is_no_note():
+    assert read_note(make_pod(annotations={names.ANNOTATION_GANG_ID: GANG.comment()})) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "job"),
+    [
+        ("7", 7),
+        ("2147483647", 2147483647),
+        ("2147483648", None),
+        ("4294967294", None),
+        ("4294967295", None),
+        ("9999999999", None),
+        ("-1", None),
+        ("", None),
+    ],
+)
+def test_a_note_that_is_no_number_of_a_job_is_none(text, job):
+    """slurmrestd refuses to read it, so it would be asked for each second for ever."""
+    assert noted_job(make_pod(annotations={names.ANNOTATION_JOB_ID: text})) == job
+
+
+OTHER = GangId(namespace="default", name="other", uid="u-2")
+AWAY = GangId(namespace="elsewhere", name="train", uid="u-3")
+
+
+@pytest.mark.parametrize(
+    ("noted", "job", "proved"),
+    [
+        (GANG, JobProof(gang=GANG, has_node=True), GANG),
+        (GANG, JobProof(gang=GANG, has_node=False), None),
+        (GANG, JobProof(gang=OTHER, has_node=True), None),
+        (GANG, JobProof(gang=None, has_node=True), None),
+        (GANG, None, GANG),
+        (AWAY, JobProof(gang=AWAY, has_node=True), None),
+        (AWAY, None, None),
+        (None, JobProof(gang=GANG, has_node=True), GANG),
+        (None, JobProof(gang=GANG, has_node=False), None),
+        (None, JobProof(gang=AWAY, has_node=True), None),
+        (None, JobProof(gang=None, has_node=True), None),
+        (None, None, None),
+    ],
+)
+def test_a_note_proves_a_gang_as_far_as_its_job_agrees(noted, job, proved):
+    note = BindingNote(job=JobId(7), gang=noted)
+    assert gang_noted(make_pod(node="node-1", annotations=note.annotations), note, job) == proved
+
+
+def test_the_job_of_a_single_pod_and_of_one_that_has_a_job_of_its_own_names_it():
+    pod, other = make_pod("web"), make_pod("other", uid="uid-2")
+    single = GangId(namespace="default", name=pod.name, uid=pod.uid)
+    extra = msgspec.structs.replace(GANG, unit=extra_unit(pod))
+    assert names_pod(single, pod)
+    assert names_pod(extra, pod)
+    assert not any(names_pod(id, other) for id in (single, extra))
+    assert not names_pod(msgspec.structs.replace(single, unit="stage"), pod)
