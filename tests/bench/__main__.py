@@ -11,7 +11,7 @@ import click
 
 from demo import story
 from demo.bring_up import bring_up, own_cluster
-from tests.bench import install, latency, mirror, nodeset, report, scale, takeover
+from tests.bench import install, latency, mirror, nodeset, outage, report, scale, takeover
 from tests.bench.accounting import run as accounting
 from tests.bench.burst import measure as burst
 from tests.bench.chaos import run as chaos
@@ -24,6 +24,7 @@ from tests.families.room import bring_up_room
 from tests.families.run import Outcome, run_all
 
 QUICK_MINUTES = 5.0
+OUTAGE_MINUTES, QUICK_OUTAGE_MINUTES = 20.0, 6.0
 ALONE = {
     "nodeset": nodeset.measure,
     "mirror": mirror.measure,
@@ -44,16 +45,20 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 @click.command()
 @click.argument(
     "name",
-    type=click.Choice(["all", "latency", "chaos", "families", "scale", "accounting", "install", *ALONE]),
+    type=click.Choice(["all", "latency", "chaos", "outage", "families", "scale", "accounting", "install", *ALONE]),
     default="all",
 )
-@click.option("--quick", is_flag=True, help="A few rounds, five minutes of chaos, a few families, or small sizes.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="A few rounds, five minutes of chaos, six of an outage, a few families, or small sizes.",
+)
 @click.option("--only", default="", help="families: manifests whose name has one of these in it: lws,kueue/job.")
 @click.option("--sizes", callback=_read_sizes, help="scale: numbers of nodes, such as 500,1000; else what fits.")
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
-@click.option("--seed", default=1, show_default=True, help="chaos, accounting: makes the same faults and jobs.")
+@click.option("--seed", default=1, show_default=True, help="chaos, outage, accounting: makes the same faults and jobs.")
 @click.option("--faults/--no-faults", default=True, help="chaos: without faults nothing may be found.")
-@click.option("--strict", is_flag=True, help="chaos, accounting: fail when a figure does not hold.")
+@click.option("--strict", is_flag=True, help="chaos, outage, accounting: fail when a figure does not hold.")
 def main(
     name: str, *, quick: bool, only: str, sizes: tuple[int, ...], minutes: float, seed: int, faults: bool, strict: bool
 ) -> None:
@@ -83,13 +88,21 @@ def main(
     story.reset(stack)
     if name in ("all", "latency"):
         report.write("latency", asyncio.run(latency.measure(stack, rounds)))
+    if name == "latency":
+        return
+    own = own_cluster(cluster)
+    if own is None:
+        raise click.ClickException("chaos and outage break the apiserver: they run on a development cluster alone")
     if name in ("all", "chaos"):
-        own = own_cluster(cluster)
-        if own is None:
-            raise click.ClickException("chaos breaks nodes and the apiserver: it runs on a development cluster alone")
         options = chaos.Options(minutes=QUICK_MINUTES if quick else minutes, seed=seed, with_faults=faults)
         outcome = asyncio.run(chaos.measure(stack, own, options, click.echo))
         report.write("chaos", outcome.figures)
+        if strict:
+            require_all(outcome.figures, outcome.violations)
+    if name in ("all", "outage"):
+        away = QUICK_OUTAGE_MINUTES if quick else OUTAGE_MINUTES
+        outcome = asyncio.run(outage.measure(stack, own, minutes=away, seed=seed, tell=click.echo))
+        report.write("outage", outcome.figures)
         if strict:
             require_all(outcome.figures, outcome.violations)
 

@@ -18,9 +18,8 @@ def slurmrestd_down(stack: Stack) -> contextlib.AbstractContextManager[None]:
 @contextlib.contextmanager
 def scaled_to_zero(stack: Stack, part: str) -> Iterator[None]:
     """A Deployment of the release has no pods while the block runs, and is ready again after it."""
-    deployment = f"deploy/{stack.release}-{part}"
-    replicas = stack.kubectl("get", deployment, "-n", stack.namespace, "-o", "jsonpath={.spec.replicas}")
-    stack.kubectl("scale", deployment, "-n", stack.namespace, "--replicas=0")
+    before = replicas(stack, part)
+    scale(stack, part, 0)
 
     def gone() -> bool:
         left = pods_of(stack, part)
@@ -32,5 +31,22 @@ def scaled_to_zero(stack: Stack, part: str) -> Iterator[None]:
         wait(gone, timeout_s=60, what=f"{part} is gone")
         yield
     finally:
-        stack.kubectl("scale", deployment, "-n", stack.namespace, f"--replicas={replicas}")
-        stack.kubectl("rollout", "status", deployment, "-n", stack.namespace, "--timeout=60s", timeout_s=70)
+        scale(stack, part, before)
+        stack.kubectl(
+            "rollout", "status", _deployment(stack, part), "-n", stack.namespace, "--timeout=60s", timeout_s=70
+        )
+
+
+def replicas(stack: Stack, part: str) -> int:
+    """How many a Deployment of the release wants."""
+    text = stack.kubectl("get", _deployment(stack, part), "-n", stack.namespace, "-o", "jsonpath={.spec.replicas}")
+    return int(text)
+
+
+def scale(stack: Stack, part: str, count: int) -> None:
+    """Want so many of a Deployment of the release."""
+    stack.kubectl("scale", _deployment(stack, part), "-n", stack.namespace, f"--replicas={count}")
+
+
+def _deployment(stack: Stack, part: str) -> str:
+    return f"deploy/{stack.release}-{part}"

@@ -24,7 +24,7 @@ from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from tests.bench.chaos.record import Inflicted, reason_of
 from tests.bench.chaos.schedule import ADMIN_STATES, Fault, PlannedFault
-from tests.e2e import processes
+from tests.e2e import outage, processes
 
 PATIENCE_S = 100.0
 """Longer than the longest fault: slurmctld may be on the node that is cut off."""
@@ -40,6 +40,7 @@ class Saboteur:
     def __init__(self, stack: Stack, cluster: Cluster, slurm_nodes: Mapping[str, str]) -> None:
         self._done: dict[int, Inflicted] = {}
         self.deleted_pods: set[str] = set()
+        self._replicas: dict[str, int] = {}
         self._stack = stack
         self._cluster = cluster
         self._slurm_nodes = slurm_nodes
@@ -82,6 +83,8 @@ class Saboteur:
             self._cluster.fault.mend(node.name)
         if not all(self._cluster.processes().values()):
             self._cluster.up()
+        for part, replicas in self._replicas.items():
+            outage.scale(self._stack, part, replicas)
         for node in self._stack.nodes():
             if node.spec.unschedulable and node.annotations.get(names.ANNOTATION_DRAIN, "").startswith("chaos"):
                 self._uncordon(node.name)
@@ -122,6 +125,9 @@ class Saboteur:
                 self._cordon(target, reason_of(planned))
             case Fault.SCALE:
                 self._patch_nodeset({"spec": {"replicas": len(self._slurm_nodes) - 1}})
+            case Fault.OUTAGE:
+                self._replicas[target] = outage.replicas(self._stack, target)
+                outage.scale(self._stack, target, 0)
             case Fault.ROLL:
                 self._patch_nodeset({"spec": {"template": {"metadata": {"annotations": {_ROLL: str(time.time())}}}}})
         return ""
@@ -179,6 +185,9 @@ class Saboteur:
                 self._uncordon(target)
             case Fault.SCALE:
                 self._patch_nodeset({"spec": {"replicas": None}})
+            case Fault.OUTAGE:
+                outage.scale(self._stack, target, self._replicas[target])
+                del self._replicas[target]
         return ""
 
     def _uncordon(self, node: str) -> None:

@@ -74,13 +74,20 @@ class _Cast(NamedTuple):
 
 async def measure(stack: Stack, cluster: Cluster, options: Options, tell_: Tell) -> Outcome:
     """Run it on an idle cluster, leave it idle, and write what was seen beside the figures."""
+    nodes = sorted(pod.spec.node_name for pod in stack.slurmd_pods())
+    plan = make_plan(seed=options.seed, minutes=options.minutes, nodes=nodes, with_faults=options.with_faults)
+    record, violations = await watched(stack, cluster, plan, tell_)
+    return Outcome(figures(record, violations, seed=plan.seed), violations)
+
+
+async def watched(
+    stack: Stack, cluster: Cluster, plan: Plan, tell_: Tell, *, name: str = "chaos"
+) -> tuple[Record, Sequence[Violation]]:
+    """Carry out a plan on an idle cluster and leave it idle; `name` is that of the files of what was seen."""
     # The run's own watches break with the apiserver, again and again and on purpose.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
-    wait_for_agreement(stack, timeout_s=60, after="nothing: chaos begins with an idle cluster")
+    wait_for_agreement(stack, timeout_s=60, after=f"nothing: {name} begins with an idle cluster")
     slurm_nodes = {pod.spec.node_name: pod.labels[names.LABEL_SLURM_NODE] for pod in stack.slurmd_pods()}
-    plan = make_plan(
-        seed=options.seed, minutes=options.minutes, nodes=sorted(slurm_nodes), with_faults=options.with_faults
-    )
     tell_(f"seed {plan.seed}: {len(plan.faults)} faults and {len(plan.jobs)} jobs in {plan.quiet_s:.0f} s, then quiet")
     run = _Cast(
         stack,
@@ -93,12 +100,12 @@ async def measure(stack: Stack, cluster: Cluster, options: Options, tell_: Tell)
     run.load.prepare()
     record = await _run(run, tell_)
     violations = judge(record)
-    _write(run, record, violations)
+    _write(run, record, violations, name=name)
     # Only now: what a run of half an hour has seen is not lost over its cleaning up.
     for user in (USER, K8S_USER):
         stack.admin("scancel", "--quiet", f"--user={user}")
     tell_(tell(record, violations))
-    return Outcome(figures(record, violations, seed=plan.seed), violations)
+    return record, violations
 
 
 async def _run(run: _Cast, tell_: Tell) -> Record:
@@ -342,7 +349,7 @@ class _Run(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[Violation, ...]
 
 
-def _write(cast: _Cast, record: Record, violations: Sequence[Violation]) -> None:
+def _write(cast: _Cast, record: Record, violations: Sequence[Violation], *, name: str) -> None:
     run = _Run(
         plan=cast.plan,
         started_s=record.started_s,
@@ -354,6 +361,6 @@ def _write(cast: _Cast, record: Record, violations: Sequence[Violation]) -> None
     )
     folder: Path = report.REPORTS
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "chaos-run.json").write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
-    (folder / "chaos-record.json").write_bytes(msgspec.json.encode(record))
-    (folder / "chaos-story.txt").write_text(tell(record, violations, worst=len(violations)) + "\n")
+    (folder / f"{name}-run.json").write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
+    (folder / f"{name}-record.json").write_bytes(msgspec.json.encode(record))
+    (folder / f"{name}-story.txt").write_text(tell(record, violations, worst=len(violations)) + "\n")

@@ -41,6 +41,8 @@ class Fault(enum.StrEnum):
     CORDON = "person cordons"
     SCALE = "scale NodeSet"
     ROLL = "roll NodeSet"
+    OUTAGE = "no"
+    """All of a part is away for long; of bench `outage` alone."""
 
 
 PARTS = ("operator", "syncer", "scheduler", "slurmctld", "slurmrestd")
@@ -71,7 +73,7 @@ _OF_CLUSTER = {
 }
 _BAG: Sequence[tuple[Fault, str]] = (
     *((Fault.KILL, part) for part in PARTS),
-    *((fault, "") for fault in Fault if fault is not Fault.KILL),
+    *((fault, "") for fault in Fault if fault not in (Fault.KILL, Fault.OUTAGE)),
     # What has broken the hand-over before is tried twice as often.
     *((fault, "") for fault in (Fault.KILL_SLURMD, Fault.DOWN_RESUME, Fault.RECONFIGURE, Fault.CORDON, Fault.DRAIN)),
     (Fault.KILL, "scheduler"),

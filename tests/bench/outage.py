@@ -1,0 +1,91 @@
+"""A long outage delays, and takes nothing away: no node, no job, of either door.
+
+The scheduler, slurmrestd and the apiserver go one after the other, each while fifty jobs of `sbatch` wait or run and
+pods come. The observer and the judge are those of chaos.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from demo import slurm_text
+from demo.stack import Stack
+from devcluster import Cluster
+from tests.bench import report
+from tests.bench.chaos.judge import Violation
+from tests.bench.chaos.record import Record
+from tests.bench.chaos.run import AGREEMENT_S, Outcome, Tell, figures, watched
+from tests.bench.chaos.schedule import Door, Fault, Manner, Plan, PlannedFault, PlannedJob, plan_jobs
+
+PARTS = ("scheduler", "slurmrestd", "apiserver")
+QUEUED = 50
+_BEGINS_S = 60.0
+_PODS_S = 300.0
+"""So long pods and jobs come during the outage: what waits has to end after it."""
+_BAD = frozenset({"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING"})
+
+
+async def measure(stack: Stack, cluster: Cluster, *, minutes: float, seed: int, tell: Tell) -> Outcome:
+    """Each part away for so many minutes."""
+    found: list[report.Figure] = []
+    violations: list[Violation] = []
+    nodes = len(stack.slurmd_pods())
+    for part in PARTS:
+        plan = make_plan(part, minutes=minutes, seed=seed, nodes=nodes)
+        record, seen = await watched(stack, cluster, plan, tell, name=f"outage-{part}")
+        found += named(part, [*of_nodes(record), *figures(record, seen, seed=seed)])
+        violations += seen
+        report.save("outage", found)  # it takes hours, and may be ended before
+    return Outcome(found, violations)
+
+
+def make_plan(part: str, *, minutes: float, seed: int, nodes: int) -> Plan:
+    """One outage, after fifty jobs have come."""
+    rng = random.Random(seed)
+    lasts_s = minutes * 60
+    fault = PlannedFault(
+        number=1, at_s=_BEGINS_S, fault=Fault.APISERVER if part == "apiserver" else Fault.OUTAGE, target=part,
+        lasts_s=lasts_s,
+    )  # fmt: skip
+    queued = [
+        PlannedJob(
+            number=number, at_s=5.0 + number, door=Door.SBATCH, partition=rng.choice(("low", "high")),
+            manner=Manner.PROMPT, lasts_s=round(rng.uniform(5.0, 40.0), 1),
+        )
+        for number in range(1, QUEUED + 1)
+    ]  # fmt: skip
+    coming_s = _BEGINS_S + min(lasts_s, _PODS_S)
+    coming = plan_jobs(rng, until_s=coming_s, nodes=nodes, are_long=False, misbehave=False)
+    later = [msgspec.structs.replace(job, number=QUEUED + index) for index, job in enumerate(coming, start=1)]
+    end_s = fault.ends_s
+    return Plan(seed=seed, quiet_s=end_s, end_s=end_s, faults=(fault,), jobs=(*queued, *later))
+
+
+def of_nodes(record: Record) -> Iterator[report.Figure]:
+    """Slurm nodes that were out of use during the outage, and those that still were when it had been over for long."""
+    (fault,) = record.faults
+    n = len(record.slurm_nodes)
+    out = out_of_use(record, from_s=fault.held_s, until_s=fault.last_s)
+    yield report.observed("nodes out of use during it", len(out), unit="", n=n)
+    lost = out_of_use(record, from_s=fault.last_s + AGREEMENT_S, until_s=float("inf"))
+    why = "; ".join(sorted(f"{node}: {reason}" for node, reason in lost.items()))
+    yield report.at_most("nodes lost", len(lost), unit="", bound=0, n=n, limited_by=why)
+
+
+def out_of_use(record: Record, *, from_s: float, until_s: float) -> dict[str, str]:
+    """Node to the last reason why nothing could start on it in this time."""
+    return {
+        name: node.get("Reason", "")
+        for look in record.looks
+        if from_s <= look.at_s <= until_s
+        for name, node in look.nodes.items()
+        if slurm_text.node_flags(node) & _BAD
+    }
+
+
+def named(part: str, of_part: Sequence[report.Figure]) -> list[report.Figure]:
+    """Figures of one outage, told apart by its name."""
+    return [msgspec.structs.replace(figure, figure=f"no {part}: {figure.figure}") for figure in of_part]
