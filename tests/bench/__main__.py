@@ -11,7 +11,7 @@ import click
 
 from demo import story
 from demo.bring_up import bring_up, own_cluster
-from tests.bench import install, latency, mirror, nodeset, outage, report, scale, takeover
+from tests.bench import abuse, install, latency, mirror, nodeset, outage, report, scale, takeover
 from tests.bench.accounting import run as accounting
 from tests.bench.burst import measure as burst
 from tests.bench.chaos import run as chaos
@@ -45,7 +45,9 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 @click.command()
 @click.argument(
     "name",
-    type=click.Choice(["all", "latency", "chaos", "outage", "families", "scale", "accounting", "install", *ALONE]),
+    type=click.Choice(
+        ["all", "latency", "abuse", "chaos", "outage", "families", "scale", "accounting", "install", *ALONE]
+    ),
     default="all",
 )
 @click.option(
@@ -88,7 +90,13 @@ def main(
     story.reset(stack)
     if name in ("all", "latency"):
         report.write("latency", asyncio.run(latency.measure(stack, rounds)))
-    if name == "latency":
+    if name in ("all", "abuse"):
+        few = abuse.Rounds(each=4, replicas=60) if quick else abuse.Rounds()
+        figures = asyncio.run(abuse.measure(stack, few))
+        report.write("abuse", figures)
+        if strict:
+            require_all(figures)
+    if name in ("latency", "abuse"):
         return
     own = own_cluster(cluster)
     if own is None:

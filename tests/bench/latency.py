@@ -34,7 +34,7 @@ from tests.e2e.timeline import Timeline, watching
 from tests.polling import until
 
 MACHINE = "two shared cores run the whole cluster"
-_LABELS = {"app": "sunkpy-bench"}
+LABEL = "sunkpy-bench"
 _POLL_S = 0.02
 _AT_ONCE = 0.25
 # The sleep is told to end as well, and may be gone before its shell has heard of it.
@@ -72,15 +72,15 @@ async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, rounds: Rounds)
     services: list[float] = []
     pods: list[float] = []
     jobs: list[float] = []
-    async with watching(kube, paths.pods(workloads.NAMESPACE), Pod, label_selector="app=sunkpy-bench") as timeline:
+    async with watching(kube, paths.pods(workloads.NAMESPACE), Pod, label_selector=f"app={LABEL}") as timeline:
         for number, fraction in enumerate(_moments(n, rounds.seed)):
             for restart_policy, took in (("Always", services), ("Never", pods)):
                 await _wait_for_fraction(fraction)
                 name = f"bench-{restart_policy.lower()}-{number}"
-                took.append(await _time_pod(stack, kube, timeline, name, restart_policy=restart_policy))
+                took.append(await time_pod(stack, kube, timeline, name, restart_policy=restart_policy))
                 await _idle(slurm)
             await _wait_for_fraction(fraction)
-            jobs.append(await asyncio.to_thread(_time_sbatch, stack, number))
+            jobs.append(await asyncio.to_thread(time_sbatch, stack, number))
             await _idle(slurm)
     return [
         _beside_sbatch(
@@ -131,12 +131,13 @@ async def _wait_for_fraction(fraction: float) -> None:
     await asyncio.sleep((fraction - time.time()) % 1)
 
 
-async def _time_pod(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str, *, restart_policy: str) -> float:
+async def time_pod(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str, *, restart_policy: str) -> float:
+    """Seconds from the creation of a pod of this bench to its binding; it is gone afterwards."""
     body = workloads.pod(
         name,
         image=stack.images["sunkpy"],
         scheduler=stack.scheduler_name,
-        labels=_LABELS,
+        labels={"app": LABEL},
         command=["sleep", "60"],
         grace_s=1,
         restart_policy=restart_policy,
@@ -154,7 +155,8 @@ async def _time_pod(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str
     return bound.at_s - created_s
 
 
-def _time_sbatch(stack: Stack, number: int) -> float:
+def time_sbatch(stack: Stack, number: int) -> float:
+    """Seconds from `sbatch` to the first line of its script."""
     out = f"bench-{number}.out"
     said = stack.login(
         f"rm -f {out}; date +%s.%N; "

@@ -53,7 +53,7 @@ def kill(stack: Stack, part: str) -> list[str]:
     """Kill -9 every process of a part, all replicas; the names of the pods. Waits until the kubelet has seen it."""
     pods = pods_of(stack, part)
     assert pods, f"there is no pod of {part}"
-    restarts = {pod.name: _restarts(pod) for pod in pods}
+    restarts = {pod.name: restarts_of(pod) for pod in pods}
     for pod in pods:
         pids = pids_of(pod, program=part)
         if not pids:
@@ -71,7 +71,8 @@ def kill(stack: Stack, part: str) -> list[str]:
     return sorted(restarts)
 
 
-def _restarts(pod: Pod) -> int:
+def restarts_of(pod: Pod) -> int:
+    """How often its containers were started again."""
     return sum(status.restart_count for status in pod.status.container_statuses)
 
 
