@@ -65,7 +65,7 @@ def kill(stack: Stack, part: str) -> list[str]:
                 os.kill(pid, signal.SIGKILL)
 
     def restarted() -> bool:
-        return all(_restarts(pod) > restarts.get(pod.name, -1) and _is_running(pod) for pod in pods_of(stack, part))
+        return all(restarts_of(pod) > restarts.get(pod.name, -1) and _is_running(pod) for pod in pods_of(stack, part))
 
     wait(restarted, timeout_s=60, what=f"restart of {part}")
     return sorted(restarts)
