@@ -137,6 +137,7 @@ class Collector:
             return None
         namespace = self._cluster.namespace_of(gang.id.namespace)
         if record.allowed is None or record.allowed.of is not gang or record.allowed.namespace != namespace:
+            record.ended.clear()
             limited = within_limits(gang, gpu_resources=self._settings.gpu_resources)
             record.allowed = Allowed(of=gang, namespace=namespace, gang=self._restricted(limited, namespace))
         return record.allowed.gang

@@ -15,7 +15,7 @@ import msgspec
 
 from sunkpy.core.gang.access import Namespace
 from sunkpy.core.gang.binding_note import BindingNote
-from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.gang import Gang, with_pods
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.phases import State
@@ -102,7 +102,8 @@ class Record:
     something is to be said later. `depends_on_other_pods`: pods that no watch shows decide where it may go.
     `suspended_for`: the job whose preemption the owner was suspended for. `sending`: the nodes that a job excludes
     which is just being submitted. `decided_on`: where its templates could run at the last decision; None when more
-    than that decides. `allowed`: the gang as it was seen last. `changes`: how many were told of.
+    than that decides. `allowed`: the gang as it was seen last. `ended`: pods of it that had ended when they
+    went, by uid. `changes`: how many were told of.
     """
 
     id: GangId
@@ -126,6 +127,7 @@ class Record:
     sending: tuple[str, ...] = ()
     decided_on: tuple[TemplateEligibility, ...] | None = None
     allowed: Allowed | None = None
+    ended: dict[str, Pod] = field(default_factory=dict)
     changes: int = 0
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -205,11 +207,17 @@ class Record:
         self.refusals = {node: refusal for node, refusal in self.refusals.items() if refusal[1] > now}
         return without(eligibility, {node: why for node, (why, _) in self.refusals.items()})
 
+    @property
+    def last_gang(self) -> Gang | None:
+        """The gang as it ended, when all its pods are gone; None when one of them went before it had ended."""
+        return with_pods(self.allowed.gang, self.ended) if self.allowed is not None else None
+
     def snapshot(self, gang: Gang | None, *, placed: dict[str, str], now: float) -> Snapshot:
         """The value that decisions read, but for the nodes that fit."""
         return Snapshot(
             id=self.id,
             gang=gang,
+            last_gang=self.last_gang if gang is None else None,
             jobs=tuple(self.jobs[id] for id in sorted(self.jobs)),
             bound_to=self.bound_to,
             placed=placed,

@@ -36,7 +36,7 @@ class Wake:
     def pod_changed(self, id_of: Callable[[Pod], GangId], old: Pod | None, new: Pod | None) -> None:
         """A pod that names this scheduler came, changed or went."""
         if old is not None and (new is None or new.uid != old.uid):
-            self.gang(id_of(old))
+            self._went(id_of(old), old)
         if new is None:
             return
         id = id_of(new)
@@ -49,6 +49,12 @@ class Wake:
                 return
             if _wishes(old) != _wishes(new):
                 record.forgive()
+        self.gang(id)
+
+    def _went(self, id: GangId, pod: Pod) -> None:
+        record = self._ledger.get(id)
+        if record is not None and is_over(pod):
+            record.ended[pod.uid] = pod
         self.gang(id)
 
     def gang_after(self, id: GangId, after_s: float) -> None:

@@ -11,7 +11,7 @@ pods that are there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -159,6 +159,19 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     assemble: Callable[[GangId, Sequence[Pod], Owners], Gang]
     reads: tuple[Kind, ...] = ()
     refers: Callable[[Pod], tuple[Reference, ...]] = _refers_to_nothing
+
+
+def with_pods(gang: Gang, pods: Mapping[str, Pod]) -> Gang | None:
+    """The gang with these pods, by uid, for its members; None when one of them is missing."""
+    if any(pod.uid not in pods for pod in gang.members):
+        return None
+    roles = (
+        msgspec.structs.replace(
+            role, members=tuple(msgspec.structs.replace(each, pod=pods[each.pod.uid]) for each in role.members)
+        )
+        for role in gang.roles
+    )
+    return msgspec.structs.replace(gang, roles=tuple(roles))
 
 
 def extra_unit(pod: Pod) -> str:

@@ -26,10 +26,11 @@ DEFAULT_GRACE_S = 30.0
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A gang, its jobs and what the scheduler remembers of it.
 
-    `gang` is None when all its pods are gone. `eligibility` holds for every member; None while Slurm's nodes are not
-    known, and when members have nodes. `depends_on_other_pods`: it changes with pods that no watch shows. `bound_to`
-    is the job under which the members were bound, `placed` the Slurm node of each bound member by its uid: both from
-    the scheduler's own knowledge, for the owner of a pod can write any annotation.
+    `gang` is None when all its pods are gone; `last_gang` is then what it was, if all of them had ended.
+    `eligibility` holds for every member; None while Slurm's nodes are not known, and when members have nodes.
+    `depends_on_other_pods`: it changes with pods that no watch shows. `bound_to` is the job under which the members
+    were bound, `placed` the Slurm node of each bound member by its uid: both from the scheduler's own knowledge, for
+    the owner of a pod can write any annotation.
     `displaced`: Slurm nodes that other jobs were given while the job of the pods there was lost, with those jobs.
     `may_submit` is False until a failed or refused submit may be tried again, and while the gang may have a job that
     nobody knows. `waits_for`: in words, whom the owner has to get rid of first. `idle_s`: for so long a job has held
@@ -40,6 +41,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     id: GangId
     gang: Gang | None
+    last_gang: Gang | None = None
     jobs: tuple[Job, ...] = ()
     bound_to: JobId | None = None
     placed: dict[str, str] = {}

@@ -11,7 +11,8 @@ from sunkpy.scheduler.jobs.writer import JobWriter
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.slurm.errors import Unreachable
-from tests.unit.scheduler.world import World, connections
+from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
+from tests.unit.scheduler.world import World, connections, leading
 
 
 async def test_a_placeholder_that_slurm_could_not_be_asked_about_is_not_taken_for_deaf(tmp_path):
@@ -37,3 +38,29 @@ async def test_a_placeholder_that_slurm_could_not_be_asked_about_is_not_taken_fo
         assert world.signals == [(job_id, "USR1")]
         now += 20.0
         assert record.jobs[job_id].told_s_ago(now) == 20.0
+
+
+@pytest.mark.parametrize(("phase", "signal"), [("Succeeded", "USR1"), ("Failed", "USR2")])
+async def test_the_job_of_a_pod_that_is_deleted_right_after_it_has_ended_ends_as_the_pod_did(tmp_path, phase, signal):
+    """Airflow, CI runners and `kubectl run --rm` do so; `afterok` waits for the job."""
+    world = World()
+    world.add_node(1)
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.pod_ends(phase)
+        world.pod_vanishes()
+        await world.until(lambda: world.signals)
+        world.set_job(job_id, "COMPLETED")
+        await call("epilog", job_id)
+        assert (world.signals, world.cancelled) == ([(job_id, signal)], [])
+
+
+async def test_the_job_of_a_pod_that_is_deleted_by_force_is_cancelled(tmp_path):
+    world = World()
+    world.add_node(1)
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.pod_runs()
+        world.pod_vanishes()
+        await world.until(lambda: world.cancelled == [job_id])
+        assert world.signals == []

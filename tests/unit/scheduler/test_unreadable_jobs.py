@@ -72,13 +72,13 @@ async def test_a_bound_pod_whose_job_cannot_be_read_stays(world, tmp_path):
         assert world.pod()["metadata"]["annotations"][names.ANNOTATION_JOB_ID] == str(odd)
 
 
-async def test_a_job_that_cannot_be_read_is_cancelled_when_its_pod_is_gone(world, tmp_path):
+async def test_a_job_that_cannot_be_read_ends_as_its_pod_did(world, tmp_path):
     odd = add_bound(world, "web", 1)
     world.set_job(odd, "RUNNING", nodes=ODD)
     async with leading(world, tmp_path):
         await world.until(lambda: world.term._ledger.all_jobs_known)
         world.pod_is_gone()
-        await world.until(lambda: odd in world.cancelled, within_s=5.0)
+        await world.until(lambda: world.signals == [(odd, "USR2")], within_s=5.0)
 
 
 async def test_jobs_and_partitions_that_cannot_be_read_hide_no_preemptor(world, tmp_path):

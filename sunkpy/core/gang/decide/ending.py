@@ -8,12 +8,14 @@ from sunkpy.core.gang.actions import Cancel, Evict, Finish, GangAction
 from sunkpy.core.gang.decide.grace import bounded
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.job.outcome import has_succeeded
+from sunkpy.core.gang.job.phases import STOPPED
 from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.snapshot import Snapshot
 
 NO_ANSWER = "the placeholder did not end when it was told"
 CANCELLED_BEFORE = "it was cancelled before, and Slurm has not ended it yet"
 NO_SLOTS_LEFT = "the pods that it was made for have ended, and it has no slots for others"
+_STOPPED = "its pods have ended, and Slurm would start it again without them"
 _NO_SCRIPT = "its pods have ended, and an allocation has no script that could end by itself"
 
 IDLE_PATIENCE_S = 120.0
@@ -29,7 +31,8 @@ def end_jobs(snapshot: Snapshot) -> list[GangAction]:
 
 
 def _end_job(snapshot: Snapshot, job: Job) -> list[GangAction]:
-    if snapshot.gang is None:
+    gang = snapshot.gang or snapshot.last_gang
+    if gang is None:
         return [Cancel(job=job.id, why="the pods are gone")]
     # Only the job that the pods ran under ends with their exit code.
     if job.id != snapshot.bound_to:
@@ -37,13 +40,15 @@ def _end_job(snapshot: Snapshot, job: Job) -> list[GangAction]:
     if is_unanswered(snapshot, job):
         return [Cancel(job=job.id, why=NO_ANSWER)]
     # Its owner will make more pods for these seats.
-    if snapshot.gang.expects_more and not job.is_let_go and snapshot.idle_s < IDLE_PATIENCE_S:
+    if snapshot.gang is not None and gang.expects_more and not job.is_let_go and snapshot.idle_s < IDLE_PATIENCE_S:
         return []
     if job.is_allocation:
         return [Cancel(job=job.id, why=_NO_SCRIPT)]
+    if job.phase in STOPPED:
+        return [Cancel(job=job.id, why=_STOPPED)]
     if not job.is_script_running:
         return []
-    return [Finish(job=job.id, exit_code=0 if has_succeeded(snapshot.gang) else 1)]
+    return [Finish(job=job.id, exit_code=0 if has_succeeded(gang) else 1)]
 
 
 def is_unanswered(snapshot: Snapshot, job: Job) -> bool:

@@ -274,6 +274,22 @@ def test_the_job_ends_as_its_pod_ended(phase, exit_code):
     assert decide_gang(snapshot(pod, job("RUNNING")), POLICY) == [Finish(job=7, exit_code=exit_code)]
 
 
+@pytest.mark.parametrize(("phase", "exit_code"), [("Succeeded", 0), ("Failed", 1)])
+def test_the_job_ends_as_its_pod_ended_also_when_that_is_gone(phase, exit_code):
+    last, told = gang_of(make_pod(node="k1", phase=phase)), [Finish(job=7, exit_code=exit_code)]
+    fields = {"bound_to": 7, "last_gang": last}
+    assert decide_gang(snapshot(None, job("RUNNING"), **fields), POLICY) == told
+    assert decide_gang(snapshot(None, job("RUNNING", told_s_ago=3.0), **fields), POLICY) == told
+    assert decide_gang(snapshot(None, job("RUNNING", "CONFIGURING"), **fields), POLICY) == []
+    assert kinds(decide_gang(snapshot(None, job("RUNNING", told_s_ago=16.0), **fields), POLICY)) == [Cancel]
+
+
+@pytest.mark.parametrize("state", ["PENDING", "SUSPENDED"])
+def test_a_job_that_slurm_stopped_goes_when_its_pods_have_ended(state):
+    (action,) = decide_gang(snapshot(make_pod(node="k1", phase="Succeeded"), job(state)), POLICY)
+    assert action == Cancel(job=7, why="its pods have ended, and Slurm would start it again without them")
+
+
 @pytest.mark.parametrize("state", [("RUNNING", "CONFIGURING"), ("RUNNING",)])
 def test_an_allocation_cannot_be_told_and_is_cancelled(state):
     pod = make_pod(node="k1", phase="Failed")
