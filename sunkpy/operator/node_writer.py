@@ -1,4 +1,4 @@
-"""What was decided about a Node and its slurmd pod becomes writes."""
+"""Write to the apiserver what was decided about a Node and its slurmd pod."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class LeadershipLost(Exception):
 
 
 class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What the lock says: holder (empty when free), for how long, and a version that changes with each write."""
+    """Its holder (empty when free), how long a renewal is valid, and a version that each write changes."""
 
     holder: str
     version: str

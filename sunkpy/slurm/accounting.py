@@ -196,7 +196,7 @@ def _first(associations: Sequence[AssociationRecord]) -> str:
 
 
 def _some(what: str, listed: tuple[T, ...]) -> tuple[T, ...]:
-    """A list of slurmdbd that is never empty: it has its own QoS, root, cpus."""
+    """The list, which is never empty: slurmdbd has QoS `normal`, user and account `root`, TRES `cpu` of its own."""
     if not listed:
         raise Malformed(
             f"read the {what} of slurmdbd", endpoint=f"slurmdb/{what}/", text="the answer lists none at all"

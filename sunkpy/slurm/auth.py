@@ -126,7 +126,7 @@ class TokenFile:
         """Nothing is kept."""
 
     def explain_refusal(self) -> str:
-        """See TokenSource. Names the file, and the expiry when it has passed."""
+        """See TokenSource. The text names the token's file, and its expiry when it has passed."""
         expires_s = _expiry_s(self.token())
         if expires_s is not None and expires_s <= self._wall_clock():
             when = rfc3339(datetime.datetime.fromtimestamp(expires_s, datetime.UTC))

@@ -38,7 +38,7 @@ from sunkpy.slurm.nodes import UNDRAIN, drain
 MOST_NAMES = 64
 _LISTED_AT_ONCE = 6
 _OWN_AT_ONCE = 3
-"""All together one less than the client has connections, so that the poll of all nodes never waits for one."""
+"""Both together use one connection less than the client has: the poll of all nodes never waits for one."""
 _LOOKS_HOLD_S = 1.0
 """How old the first read of a list may be when the list is written."""
 

@@ -82,7 +82,7 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     Stage.TO_SUBMIT: Words(
         "is about to be submitted to Slurm",
-        "Nothing; if it stays so for a minute, see that a scheduler leads and what it logs: kubectl get leases -A.",
+        "Wait; if nothing changes for a minute, see that a scheduler leads and what it logs: kubectl get leases -A.",
     ),
     Stage.QUEUED: Words(
         "has a Slurm job that has not started, as far as is known",
@@ -98,7 +98,7 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     Stage.TO_BIND: Words(
         "is about to be bound",
-        "Nothing; if it stays so for a minute, see that a scheduler leads and what it logs: kubectl get leases -A.",
+        "Wait; if nothing changes for a minute, see that a scheduler leads and what it logs: kubectl get leases -A.",
     ),
     Stage.DIRECT: Words("is on its own node, without a Slurm job", "Nothing."),
     Stage.BOUND: Words(

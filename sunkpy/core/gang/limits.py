@@ -287,7 +287,7 @@ def _affinity(spec: PodSpec) -> tuple[PodAffinityTerm, ...]:
 
 
 class _Nearness:
-    """Which nodes are near a pod: those with the same value of a term's node label, sorted by it once."""
+    """Which nodes are near a pod: those with the same value of an affinity term's `topologyKey`, grouped by it once."""
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
         self._nodes = nodes

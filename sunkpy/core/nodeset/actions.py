@@ -48,8 +48,8 @@ class AnnotateJobs(msgspec.Struct, frozen=True):
 class DeletePod(msgspec.Struct, frozen=True):
     """Delete exactly this pod as it was seen (uid and resourceVersion).
 
-    `why` is `drained`, `replaced` (what runs there outlives it), `failed` (a finished pod makes room for the next try)
-    or `drain-timeout`.
+    `why` is `drained`, `replaced` (the services beside it run on), `failed` (a finished pod makes room for the next
+    try) or `drain-timeout`.
     """
 
     pod: Pod

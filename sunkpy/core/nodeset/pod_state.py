@@ -22,7 +22,7 @@ def is_answered(pod: Pod) -> bool:
 
 
 def is_marked_by_roll(pod: Pod) -> bool:
-    """A roll has marked it: a new pod on the same node will replace it."""
+    """A rolling update has marked the pod: a new pod on the same Kubernetes node will replace it."""
     token = token_of(pod)
     return token is not None and token.cause == CAUSE_ROLLOUT
 

@@ -117,7 +117,7 @@ def is_cleared(pod: Pod, now: datetime) -> bool:
 
 
 def may_be_replaced(pod: Pod, now: datetime) -> bool:
-    """As `is_cleared`, for a roll alone: what runs there outlives its slurmd, if the next one comes soon."""
+    """As `is_cleared`, for a roll alone: only services run beside it, which last if the next slurmd comes soon."""
     return is_replaceable(pod) and _is_fresh(pod.annotations.get(names.ANNOTATION_REPLACEABLE_AT, ""), now)
 
 

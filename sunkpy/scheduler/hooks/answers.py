@@ -164,7 +164,7 @@ class Hooks:
         return now
 
     def _kept(self, record: Record, call: HookCall, caller: Pod) -> HookAnswer | None:
-        """Why the mark of the job stays although its epilog may end; None: it goes."""
+        """What an epilog that may end is told when pods stay on the node without this job; None: none do."""
         if epilog_keeps_pods(self._collector.snapshot(record), call.job_id):
             return LOST
         return PARTED if self._apart_on(caller.spec.node_name, record, call) else None

@@ -3,7 +3,7 @@
 A SparkApplication is one job in two waves: the driver, then the executors that it starts with, for which the job holds
 places from the beginning. The driver makes them when it runs, a batch a second. Executors beyond are jobs of their own,
 and Spark lives with their loss. Each submission of the application (the operator makes a new one when it retries) is a
-generation. In client mode the driver is no pod and the executors are all there is.
+generation of the gang, with a job of its own. In client mode the driver is no pod and the executors are all there is.
 
 With plain `spark-submit` each pod is a job. How many executors there will be stands in one place only: a ConfigMap of
 random name, made after the driver pod and named in its volumes. Nothing else here needs ConfigMaps, which hold what

@@ -183,7 +183,7 @@ def _checked(tasks: Sequence[_Task]) -> Sequence[_Task]:
 
 
 def _in_waves(tasks: Sequence[_Task]) -> list[_Task]:
-    """The tasks in the order in which they can start; of one wave in the order of the Job."""
+    """The tasks after those that they depend on; those that can start together stay in the order of the Volcano Job."""
     needs = [set(task.needs) for task in tasks]
     needed_by: dict[str, list[int]] = {}
     for number, names in enumerate(needs):

@@ -2,11 +2,12 @@
 
 Ours are `sunkpy.dev/<name>`; the names of SUNK (`sunk.coreweave.com/`) and slurm-bridge
 (`slurmjob.slinky.slurm.net/`) are read as aliases, so that a manifest moves here unchanged. When several are set,
-ours wins; a pod's own annotation wins over that of its owner. What they know and we do not do is answered by name.
+ours wins; a pod's own annotation wins over that of its owner. One of theirs that has no meaning here is named in an
+Event.
 
 The pods of a gang are one Slurm job, so what one of them asks for is asked for all: those that say nothing follow. Two
-that ask for different things contradict each other, and neither is guessed. Name and comment are the exception, where
-the first in rank speaks, and the time limit, where the longest holds: roles may end at different times.
+that ask for different things contradict each other, and the gang waits until one is changed. Exceptions: name and
+comment are those of the pod of lowest rank; of time limits the longest holds, as roles may end at different times.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class BadOption(ValueError):
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a person should know; a fatal one keeps the gang from being submitted.
 
-    It is about an annotation, or about what an owner declares; `annotation` is empty then.
+    It is about an annotation, or about the spec of an owner object; `annotation` is empty then.
     """
 
     annotation: str = ""
