@@ -21,7 +21,7 @@ from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.nodeset.actions import AddFinalizer, NodeSetAction, RemoveFinalizer
 from sunkpy.core.nodeset.creation import count_missing, plan_creations
 from sunkpy.core.nodeset.pod_state import RemovalOrder
-from sunkpy.core.nodeset.removal import RemovalCause, find_overdue, next_look_s, plan_removals
+from sunkpy.core.nodeset.removal import RemovalCause, find_overdue, marks_to_move, next_look_s, plan_removals
 from sunkpy.core.nodeset.rollout import choose_for_rollout, choose_replaceable, max_unavailable
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.nodeset.verdict import PodVerdict, Trait
@@ -129,17 +129,27 @@ def annotated_cap(nodeset: NodeSet) -> int | None:
 
 
 def _choose_wanted_gone(world: World, leaving: Sequence[Pod], desired: int) -> dict[str, RemovalCause]:
-    """Uid → why the pod has to go. A pod that is already marked is chosen before an unmarked one."""
+    """Uid → why the pod has to go. A pod that is already marked is chosen before an unmarked one; if it is busy, its
+    mark may move on.
+    """
     survey = world.survey
     gone = {pod.uid: RemovalCause.NODE_LEFT for pod in leaving}
     if world.nodeset.spec.replicas is not None:
-        surplus = max(len(survey.staying) - desired, 0)
-        gone |= {judged.pod.uid: RemovalCause.SCALE_DOWN for judged in islice(survey.staying, surplus)}
+        gone |= dict.fromkeys(_choose_surplus(world, desired), RemovalCause.SCALE_DOWN)
     if _may_roll(world):
         total = min(desired, survey.possible)
         limit = max_unavailable(world.nodeset.spec.update_strategy, total)
-        gone |= dict.fromkeys(choose_for_rollout(survey, gone, total=total, limit=limit), RemovalCause.ROLLOUT)
+        chosen = choose_for_rollout(survey, gone, total=total, limit=limit, now=world.now)
+        gone |= dict.fromkeys(chosen, RemovalCause.ROLLOUT)
     return gone
+
+
+def _choose_surplus(world: World, desired: int) -> list[str]:
+    """Uids of the pods above `desired`, without those whose mark moves. A node that no longer fits keeps its mark."""
+    staying = iter(world.survey.staying)
+    chosen = list(islice(staying, max(len(world.survey.staying) - desired, 0)))
+    moved = marks_to_move((judged for judged in chosen if judged.fits), staying, world.now)
+    return [judged.pod.uid for judged in chosen if judged.pod.uid not in moved]
 
 
 def _may_roll(world: World) -> bool:

@@ -7,6 +7,8 @@ from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.removal_token import CAUSE_ROLLOUT, token_of
 from sunkpy.core.model.times import parse_rfc3339
 
+_IDLE = 1
+
 RemovalOrder = tuple[bool, int, float, str]
 
 
@@ -55,6 +57,16 @@ def is_stranded(pod: Pod, node: Node | None) -> bool:
     return node is None or not node.is_ready or is_held
 
 
+def is_busy(pod: Pod) -> bool:
+    """Slurm says that a job runs there."""
+    return pod.is_condition_true(names.CONDITION_RUNNING)
+
+
+def is_free(order: RemovalOrder) -> bool:
+    """Neither marked nor busy: no job has to end before it goes."""
+    return order[0] and order[1] <= _IDLE
+
+
 def removal_order(pod: Pod) -> RemovalOrder:
     """Sort key, first to go first: marked before unmarked, then by `_rank`, then newest first."""
     created = pod.metadata.creation_timestamp
@@ -73,4 +85,4 @@ def _rank(pod: Pod) -> int:
         return 2 if pod.is_condition_true(names.CONDITION_DRAIN) else 3
     if not is_ready:
         return 0
-    return 1 if running is not None and running.status == "False" else 3
+    return _IDLE if running is not None and running.status == "False" else 3

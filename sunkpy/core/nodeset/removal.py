@@ -21,18 +21,19 @@ fail one after the other, after a pause that grows with each.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from datetime import datetime
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
+from math import inf
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.removal_token import CAUSE_ROLLOUT, Token, token_of
 from sunkpy.core.model.times import backoff_s, parse_rfc3339
 from sunkpy.core.nodeset.actions import AnnotateJobs, CancelPending, DeletePod, MarkPending, RemovalStep
-from sunkpy.core.nodeset.pod_state import is_answered, is_replaceable
+from sunkpy.core.nodeset.pod_state import is_answered, is_busy, is_free, is_replaceable
 from sunkpy.core.nodeset.slurmd_pod import node_of
-from sunkpy.core.nodeset.verdict import Trait
+from sunkpy.core.nodeset.verdict import PodVerdict, Trait
 from sunkpy.core.nodeset.world import WAVE, World
 
 RECEIPT_HOLDS_S = 30.0
@@ -40,6 +41,10 @@ RECEIPT_HOLDS_S = 30.0
 
 From a clock that is ahead by more it is not believed either: it would stand for as long as that clock is ahead.
 """
+
+MARK_HELD_S = 60.0
+"""How long a mark stays on a busy pod before it may move to an idle one: short jobs end meanwhile, and what a pod shows
+of its jobs may be old."""
 
 _FAILED_PAUSE_MAX_S = 300.0
 
@@ -100,12 +105,33 @@ def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalSte
         return CancelPending(pod) if token is not None else None
     if token is None:
         return MarkPending(pod, Token(world.now, cause))
-    if is_cleared(pod, world.now) and not pod.is_condition_true(names.CONDITION_RUNNING):
+    if is_cleared(pod, world.now) and not is_busy(pod):
         return DeletePod(pod, "drained")
     if _is_overdue(world, pod) and world.nodeset.spec.drain_timeout_policy == "Force":
         return DeletePod(pod, "drain-timeout")
     untold = world.survey.those(Trait.UNTOLD).get(pod.uid)
     return AnnotateJobs(pod, untold.jobs) if untold is not None and cause is RemovalCause.ROLLOUT else None
+
+
+def marks_to_move(marked: Iterable[PodVerdict], next_ones: Iterable[PodVerdict], now: datetime) -> Set[str]:
+    """Uids of busy pods that lose their mark, so that pods get it on which nothing runs.
+
+    Args:
+        marked: pods that are to go, most wanted first.
+        next_ones: those that would be taken after them, most wanted first.
+        now: the time of the pass.
+    """
+    busy = [judged.pod.uid for judged in marked if _mark_left_s(judged.pod, now) <= 0]
+    free = sum(1 for _ in islice(takewhile(lambda judged: is_free(judged.order), next_ones), len(busy)))
+    return frozenset(busy[len(busy) - free :])
+
+
+def _mark_left_s(pod: Pod, now: datetime) -> float:
+    """How long its mark stays at least. That of an idle pod is not in the way; an unready one would gain nothing."""
+    token = token_of(pod)
+    if token is None or not is_busy(pod) or not pod.is_condition_true("Ready"):
+        return inf
+    return MARK_HELD_S - (now - token.since).total_seconds()
 
 
 def is_cleared(pod: Pod, now: datetime) -> bool:
@@ -162,8 +188,9 @@ def _pause_left_s(world: World, pod: Pod) -> float:
 def next_look_s(world: World) -> float | None:
     """The soonest time at which the decision changes without an event."""
     finished = world.survey.those(Trait.FINISHED)
-    timed = world.survey.those(Trait.MARKED) if world.nodeset.spec.drain_timeout_seconds is not None else {}
-    waits = [left_s for judged in timed.values() if (left_s := _timeout_left_s(world, judged.pod)) is not None]
+    marked = [judged.pod for judged in world.survey.those(Trait.MARKED).values()]
+    waits = [left_s for pod in marked if (left_s := _timeout_left_s(world, pod)) is not None]
+    waits += [left_s for pod in marked if (left_s := _mark_left_s(pod, world.now)) < inf]
     waits += [_pause_left_s(world, judged.pod) for judged in finished.values() if not judged.pod.is_deleting]
     waits += [world.offers_settle_in_s] if world.offers_settle_in_s is not None else []
     return min((wait_s for wait_s in waits if wait_s > 0), default=None)

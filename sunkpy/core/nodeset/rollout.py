@@ -5,6 +5,9 @@ not. *Reach*: at most `maxUnavailable` pods are under way (marked, going, or new
 they were in before: so a template that never becomes ready stops after `maxUnavailable` pods, and an outage of Slurm,
 in which every pod is unavailable, does not let the roll mark the whole set.
 
+Idle pods go first, at any time: a mark that has stood on a busy pod for `removal.MARK_HELD_S` moves to a pod that has
+become idle. So jobs of a week hold back nothing but the pods they run on.
+
 A pod that *cannot* move (`is_stranded`: its machine is dead, or somebody holds it DOWN in Slurm) would use up both for
 ever. So such pods do not count, up to a fifth of the set or one; more than that is no accident, and then they do.
 
@@ -14,12 +17,14 @@ So a template that has not yet shown an available pod takes one pod from under s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import chain
 
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.nodeset.pod_state import is_available
-from sunkpy.core.nodeset.removal import RemovalCause, may_be_replaced
+from sunkpy.core.nodeset.removal import RemovalCause, marks_to_move, may_be_replaced
 from sunkpy.core.nodeset.spec import UpdateStrategy
 from sunkpy.core.nodeset.survey import Survey
 from sunkpy.core.nodeset.verdict import Trait
@@ -35,14 +40,19 @@ def max_unavailable(strategy: UpdateStrategy, total: int) -> int:
     return max(limit, 1)
 
 
-def choose_for_rollout(survey: Survey, gone: Collection[str], *, total: int, limit: int) -> list[str]:
+def choose_for_rollout(
+    survey: Survey, gone: Collection[str], *, total: int, limit: int, now: datetime
+) -> Sequence[str]:
     """Uids of the pods that the roll wants to replace: those it has already marked, and the next ones within `limit`.
+
+    A mark that is to move is only taken off here. The next pass sees one pod fewer away, and marks the idle one.
 
     Args:
         survey: all nodes and pods.
         gone: uids of pods that go anyway.
         total: how many pods there should be; one that is missing counts as unavailable and as under way.
         limit: `maxUnavailable` in pods.
+        now: the time of the pass.
     """
     if not len(survey.outdated):
         return []
@@ -53,14 +63,14 @@ def choose_for_rollout(survey: Survey, gone: Collection[str], *, total: int, lim
     under_way, unavailable = _count_movable(survey, gone, aside, total)
     under_way += len(moving)
     left_alone = {*gone, *marked, *survey.those(Trait.STRANDED)}
-    for pod in (judged.pod for judged in survey.outdated):
-        if pod.uid in left_alone or pod.is_deleting:
-            continue
-        if under_way >= limit or (is_available(pod) and unavailable >= limit):
-            break
-        chosen.append(pod.uid)
+    others = (each for each in survey.outdated if each.pod.uid not in left_alone and not each.pod.is_deleting)
+    for judged in others:
+        if under_way >= limit or (is_available(judged.pod) and unavailable >= limit):
+            released = marks_to_move([survey.pods[uid] for uid in moving], chain([judged], others), now)
+            return [uid for uid in chosen if uid not in released]
+        chosen.append(judged.pod.uid)
         under_way += 1
-        unavailable += is_available(pod)
+        unavailable += is_available(judged.pod)
     return chosen
 
 

@@ -29,7 +29,7 @@ class Reserved(Wire, frozen=True, kw_only=True):
 class RollingUpdate(Wire, frozen=True, kw_only=True):
     """How much of the set a roll may take at once: a number of pods or a percentage."""
 
-    max_unavailable: int | str = 1
+    max_unavailable: int | str = "25%"
 
 
 class UpdateStrategy(Wire, frozen=True, kw_only=True):

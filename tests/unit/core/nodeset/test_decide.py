@@ -169,6 +169,26 @@ def test_the_roll_marks_within_its_limit():
     assert len(marked(decide_nodeset(make_world(nodeset, nodes(5), found)))) == 2
 
 
+def test_a_scale_down_leaves_a_busy_pod_for_one_that_became_idle():
+    nodeset = make_nodeset(replicas=1)
+
+    def steps(since):
+        busy = make_pod(nodeset, 1, running="True", token=f"{since}/scale-down", created="2026-11-20T10:00:00Z")
+        world = make_world(nodeset, nodes(2), [busy, make_pod(nodeset, 2)])
+        plan = decide_nodeset(world)
+        return [type(action) for action in plan.actions], plan.requeue_after_s
+
+    assert steps("2026-11-20T11:59:20+00:00") == ([], 20.0), "short jobs end meanwhile"
+    assert steps("2026-11-20T11:58:00+00:00") == ([CancelPending], None)
+
+
+def test_a_scale_down_waits_for_a_busy_pod_whose_node_no_longer_fits():
+    nodeset = make_nodeset(replicas=1)
+    tainted = make_node(1, taints=(Taint(key="keep-off", effect="NoSchedule"),))
+    busy = make_pod(nodeset, 1, running="True", token="2026-11-20T11:00:00+00:00/scale-down")
+    assert decide_nodeset(make_world(nodeset, [tainted, *nodes(2)[1:]], [busy, make_pod(nodeset, 2)])).actions == []
+
+
 @pytest.mark.parametrize("kwargs", [{"paused": True}, {"strategy": "OnDelete"}])
 def test_no_roll_when_paused_or_on_delete(kwargs):
     nodeset = make_nodeset(**kwargs)

@@ -9,10 +9,11 @@ from sunkpy.core.nodeset.slurmd_pod import node_of
 from sunkpy.core.nodeset.spec import RollingUpdate, UpdateStrategy
 from sunkpy.core.nodeset.survey import make_survey
 from sunkpy.core.nodeset.wanted import Wanted
-from tests.unit.core.nodeset.build import EARLIER, make_node, make_nodeset, make_pod, make_views
+from tests.unit.core.nodeset.build import EARLIER, NOW, make_node, make_nodeset, make_pod, make_views
 
 NODESET = make_nodeset()
 TOKEN = "2026-11-20T11:30:00+00:00/rollout"
+FRESH = "2026-11-20T11:59:30+00:00/rollout"
 
 
 def old(number, **kwargs):
@@ -28,7 +29,7 @@ def choose(pods, *, limit, total=None, nodes=None):
     there = [(nodes or {}).get(node_of(pod), make_node(int(node_of(pod)[1:]))) for pod in pods]
     wanted = msgspec.structs.replace(Wanted.read(NODESET), hash="new")
     survey = make_survey(wanted, make_views(there, pods, {}))
-    chosen = choose_for_rollout(survey, (), total=len(pods) if total is None else total, limit=limit)
+    chosen = choose_for_rollout(survey, (), total=len(pods) if total is None else total, limit=limit, now=NOW)
     return {survey.pods[uid].pod.name for uid in chosen}
 
 
@@ -65,8 +66,33 @@ def test_new_pods_that_do_not_become_ready_stop_the_roll():
 
 
 def test_a_pod_already_marked_stays_chosen():
-    pods = [old(1), old(2, running="True", token=TOKEN), old(3)]
+    pods = [old(1), old(2, running="True", token=FRESH), old(3)]
     assert choose(pods, limit=1) == {"gpu-012-002"}
+
+
+def test_a_mark_on_a_busy_pod_is_taken_off_when_an_idle_pod_waits():
+    busy = [old(n, running="True", token=TOKEN) for n in (1, 2)]
+    assert choose([*busy, old(3)], limit=2) == {"gpu-012-001"}, "one mark for one idle pod"
+    assert choose([*busy, old(3), old(4), old(5)], limit=2) == set()
+    assert choose([busy[0], old(3)], limit=2) == {"gpu-012-001", "gpu-012-003"}, "there is room for both"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(old(3, running="True"), id="it is as busy"),
+        pytest.param(old(3, running="Unknown"), id="nobody knows"),
+        pytest.param(new(3), id="it is rolled already"),
+        pytest.param(old(3, deleting=True), id="it is going"),
+    ],
+)
+def test_a_mark_stays_where_no_idle_pod_waits(other):
+    assert "gpu-012-001" in choose([old(1, running="True", token=TOKEN), other], limit=1)
+
+
+@pytest.mark.parametrize("state", [{"running": "Unknown"}, {"running": "True", "ready": False}, {"running": "False"}])
+def test_a_mark_stays_on_a_pod_that_is_not_known_to_be_busy_or_would_stay_away(state):
+    assert choose([old(1, token=TOKEN, **state), old(2)], limit=1) == {"gpu-012-001"}
 
 
 def test_not_ready_pods_are_taken_first_and_cost_no_availability():

@@ -198,6 +198,50 @@ def test_a_busy_nodes_pod_is_never_deleted(cluster):
         assert busy <= {pod.uid for pod in cluster.pods}
 
 
+LONG_AGO = "2026-11-20T11:30:00+00:00/rollout"
+JUST_NOW = "2026-11-20T12:00:00+00:00/rollout"
+
+
+@st.composite
+def rolls(draw):
+    """A NodeSet in a roll, and which pods have a job that never ends. As many of these as may be are marked."""
+    limit = draw(st.integers(1, 4))
+    nodeset = make_nodeset(max_unavailable=limit)
+    numbers = range(1, draw(st.integers(2, 9)) + 1)
+    busy = draw(st.sets(st.sampled_from(numbers)))
+    marked = draw(st.permutations(sorted(busy)))[:limit]
+    since = draw(st.sampled_from([LONG_AGO, JUST_NOW]))
+    pods = [
+        make_pod(
+            nodeset,
+            number,
+            running="True" if number in busy else "False",
+            drain="True" if number in marked else "False",
+            token=since if number in marked else None,
+            created=draw(st.sampled_from(["2026-11-20T11:00:00Z", "2026-11-20T11:59:59Z"])),
+            template_hash="old",
+        )
+        for number in numbers
+    ]
+    cluster = Cluster(nodeset=nodeset, nodes=tuple(make_node(number) for number in numbers), pods=tuple(pods))
+    return cluster, {pods[number - 1].uid for number in busy}, limit
+
+
+@settings(max_examples=100)
+@given(rolls())
+def test_marks_of_busy_pods_move_until_every_idle_pod_is_rolled(roll):
+    cluster, busy, limit = roll
+    rounds = 6 * len(cluster.nodes)
+    for _ in range(rounds):
+        cluster, _ = apply(cluster, decide_nodeset(cluster.world))
+        assert sum(map(is_available, cluster.pods)) >= len(cluster.nodes) - limit
+        cluster = step_time(cluster, jobs_end=False)
+        assert busy <= {pod.uid for pod in cluster.pods}
+    new = template_hash(cluster.nodeset)
+    assert {pod.uid for pod in cluster.pods if not is_updated(pod, new)} == busy
+    assert sum(token_of(pod) is not None for pod in cluster.pods) == min(limit, len(busy))
+
+
 @settings(max_examples=30)
 @given(clusters())
 def test_the_same_node_keeps_its_name(cluster):
