@@ -1,4 +1,7 @@
-"""Why a Slurm node should be drained, as Kubernetes sees it."""
+"""Why a Slurm node should be drained, as Kubernetes sees it.
+
+The operator copies a cordon of the Node to its slurmd pod; the syncer drains the Slurm node and lifts that again.
+"""
 
 from __future__ import annotations
 

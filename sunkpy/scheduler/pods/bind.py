@@ -1,5 +1,6 @@
 """Binds pods to the nodes that Slurm gave to their job, if the kubelets would admit them.
 
+A pass over the gang asks for it when Slurm shows the job running (`core.gang.decide.bound`, `queued`).
 Pods that are bound together are all bound or none: no binding is sent before the kubelets would admit all. A binding is
 *assumed* as soon as it is sent, because the watch shows it later. If the apiserver did not answer, it is asked what
 became of the binding before anything else is decided about the gang.
