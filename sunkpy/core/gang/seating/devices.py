@@ -3,8 +3,8 @@
 Slurm tells the indices of each node for the whole job. The members there share them in seat order, as many as each asks
 for, and no index is given twice: what is noted on a member that holds its node stays so, if the job has these devices
 there. A job that took the place of a lost one may have others. The device plugin hands out devices by itself, and may
-choose otherwise; the note says what Slurm counts, and a container may read it by the downward API. The request is made in `core.placement.needs:gres`; Slurm's answer is
-read in `core.model.gres`.
+choose otherwise; the note says what Slurm counts, and a container may read it by the downward API. The request is made
+in `core.placement.needs:gres`; Slurm's answer is read in `core.model.gres`.
 """
 
 from __future__ import annotations
