@@ -41,7 +41,7 @@ ANNOTATION_FEATURES = PREFIX + "features"
 """On slurmd Pod, by the operator. Features with which its Slurm node was made."""
 ANNOTATION_PENDING_DELETION = PREFIX + "pending-deletion"
 """On slurmd Pod, by the operator. The pod has to go: `<time>/<cause>`. The cause is `scale-down`, `rollout`,
-`nodeset-deleted` or `node-left`.
+`nodeset-deleted`, or `node-left` with the reason.
 """
 ANNOTATION_JOBS = PREFIX + "jobs"
 """On slurmd Pod, by the operator. Slurm jobs of the workload pods on this node, while a roll waits for them: `12,15`.

@@ -18,10 +18,8 @@ from sunkpy.core import names
 from sunkpy.core.model import matching, quantity
 from sunkpy.core.model.objects import Node, Pod, PodSpec, Toleration
 
-# A slurmd pod stays where a DaemonSet's pod would stay: Slurm, not a taint, decides when its jobs are over.
+# A slurmd pod is made where a DaemonSet's pod would be made.
 OUR_TOLERATIONS = (
-    Toleration(key="node.kubernetes.io/not-ready", operator="Exists", effect="NoExecute"),
-    Toleration(key="node.kubernetes.io/unreachable", operator="Exists", effect="NoExecute"),
     Toleration(key="node.kubernetes.io/disk-pressure", operator="Exists", effect="NoSchedule"),
     Toleration(key="node.kubernetes.io/memory-pressure", operator="Exists", effect="NoSchedule"),
     Toleration(key="node.kubernetes.io/pid-pressure", operator="Exists", effect="NoSchedule"),
@@ -30,11 +28,19 @@ OUR_TOLERATIONS = (
     Toleration(key=names.TAINT_DRAIN, operator="Exists", effect="NoSchedule"),
 )
 
+STAYS = Toleration(operator="Exists", effect=matching.NO_EXECUTE)
+"""What a slurmd pod tolerates beside: Slurm, not a taint, decides when its jobs are over. A node with such a taint is
+left, as any that no longer fits.
+"""
+
 # The node lifecycle controller sets these on a node that is not Ready; the scheduler waits them out, so do we.
 _PASSING_TAINTS = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 
 # Whoever sets these removes the node next, whatever a pod tolerates.
 _LAST_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
+
+# Whoever sets this says that the machine is off.
+_OFF_TAINT = "node.kubernetes.io/out-of-service"
 
 
 class Rule(enum.Enum):
@@ -59,6 +65,11 @@ class Exclusion(msgspec.Struct, frozen=True):
     subject: str = ""
     detail: str = ""
     may_stay: bool = False
+
+    def __str__(self) -> str:
+        """`lacks memory: needs 64Gi, has 23Gi`, of one node."""
+        text = f"{self.rule.value[0]} {self.subject}".rstrip()
+        return f"{text}: {self.detail}" if self.detail else text
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,13 +115,23 @@ def decide_fit(node: Node, asked: Asked, *, occupants: Iterable[Pod], rival: str
     return _decide_taints(node, asked.spec) or _decide_gpu(node, asked) or _decide_room(node, asked, occupants)
 
 
+def departure(node: Node) -> str | None:
+    """By which sign the Node is about to be removed, whatever runs there; None without one."""
+    if node.is_deleting:
+        return "the Node is being deleted"
+    return next((f"taint {taint.key}" for taint in node.spec.taints if taint.key in _LAST_TAINTS), None)
+
+
+def is_lost(node: Node | None) -> bool:
+    """Nothing runs there any more: the Node is gone, or somebody says that its machine is off."""
+    return node is None or any(taint.key == _OFF_TAINT for taint in node.spec.taints)
+
+
 def _decide_emptied(node: Node) -> Exclusion | None:
     """An evicted pod must not come back while the node is being emptied: `kubectl drain` would never end."""
-    if node.is_deleting:
-        return Exclusion(Rule.EMPTIED, detail="it is being deleted", may_stay=True)
-    last = next((taint.key for taint in node.spec.taints if taint.key in _LAST_TAINTS), None)
-    if last is not None:
-        return Exclusion(Rule.EMPTIED, detail=last, may_stay=True)
+    why = departure(node)
+    if why is not None:
+        return Exclusion(Rule.EMPTIED, detail=why, may_stay=True)
     if node.spec.unschedulable and names.ANNOTATION_EMPTIED in node.annotations:
         return Exclusion(Rule.EMPTIED, detail="cordoned and drained by kubectl or a controller", may_stay=True)
     return None

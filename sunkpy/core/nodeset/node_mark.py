@@ -20,6 +20,7 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.model.drain_reason import cordon_reason
 from sunkpy.core.model.objects import Node, Pod, Taint
+from sunkpy.core.nodeset.feasibility import departure
 
 Changes = Mapping[str, str | None]
 """Key → new value, or None to remove it."""
@@ -75,10 +76,14 @@ def decide_node_mark(node: Node, pod: Pod | None, marking: MarkLimit) -> NodeMar
 
 
 def foreign_cordon(node: Node) -> str | None:
-    """The reason of a cordon that sunkpy did not set, or that a person took over; None without one."""
+    """The reason of a cordon that sunkpy did not set, or that a person took over; None without one.
+
+    A Node that is about to be removed counts as cordoned.
+    """
+    why = departure(node)
     if not node.spec.unschedulable or (_is_ours(node) and not _is_wanted_by_a_person(node)):
-        return None
-    return node.annotations.get(names.ANNOTATION_DRAIN) or DEFAULT_CORDON_REASON
+        return why
+    return node.annotations.get(names.ANNOTATION_DRAIN) or why or DEFAULT_CORDON_REASON
 
 
 def start_drained(node: Node) -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.nodeset.feasibility import departure
 from sunkpy.core.nodeset.node_mark import Changes
 from sunkpy.core.nodeset.slurmd_pod import Json
 from sunkpy.core.nodeset.spec import NodeSet
@@ -44,8 +45,12 @@ def build_budget(nodeset: NodeSet) -> Json:
 
 
 def decide_evictable(node: Node | None, pod: Pod) -> Changes:
-    """Changes of the pod's label; a Node that cannot be seen, or a state that is not known, protects the pod."""
+    """Changes of the pod's label. A Node that is about to be removed counts as cordoned.
+
+    A Node that cannot be seen, or a state that is not known, protects the pod.
+    """
     running = pod.condition(names.CONDITION_RUNNING)
     is_idle = running is not None and running.status == "False" and pod.is_condition_true(names.CONDITION_DRAIN)
-    wanted = "true" if node is not None and node.spec.unschedulable and is_idle else None
+    is_closed = node is not None and (node.spec.unschedulable or departure(node) is not None)
+    wanted = "true" if is_closed and is_idle else None
     return {names.LABEL_EVICTABLE: wanted} if pod.labels.get(names.LABEL_EVICTABLE) != wanted else {}

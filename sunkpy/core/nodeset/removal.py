@@ -104,7 +104,8 @@ def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalSte
     if cause is None:
         return CancelPending(pod) if token is not None else None
     if token is None:
-        return MarkPending(pod, Token(world.now, cause))
+        why = world.survey.pods[pod.uid].why if cause is RemovalCause.NODE_LEFT else ""
+        return MarkPending(pod, Token(world.now, f"{cause}: {why}" if why else cause))
     if is_cleared(pod, world.now) and not is_busy(pod):
         return DeletePod(pod, "drained")
     if _is_overdue(world, pod) and world.nodeset.spec.drain_timeout_policy == "Force":

@@ -12,7 +12,7 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.model import quantity
 from sunkpy.core.model.objects import Node, Pod
-from sunkpy.core.nodeset.feasibility import OUR_TOLERATIONS
+from sunkpy.core.nodeset.feasibility import OUR_TOLERATIONS, STAYS
 from sunkpy.core.nodeset.node_mark import foreign_cordon, start_drained
 from sunkpy.core.nodeset.spec import NodeSet, Reserved
 
@@ -181,7 +181,7 @@ def _pinned(affinity: object, node_name: str) -> Json:
 
 def _missing_tolerations(spec: Json) -> Iterator[Json]:
     written = _items(spec, "tolerations")
-    for toleration in OUR_TOLERATIONS:
+    for toleration in (*OUR_TOLERATIONS, STAYS):
         body: Json = msgspec.to_builtins(toleration)
         if body not in written:
             yield body

@@ -16,7 +16,7 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.removal_token import token_of
-from sunkpy.core.nodeset.feasibility import Exclusion, decide_fit
+from sunkpy.core.nodeset.feasibility import Exclusion, decide_fit, is_lost
 from sunkpy.core.nodeset.pod_state import (
     RemovalOrder,
     is_answered,
@@ -70,7 +70,7 @@ class Trait(enum.IntEnum):
     OUTDATED = enum.auto()  # staying, made from another template or for another offer
     OLD_TEMPLATE = enum.auto()  # staying, made from another template
     LEAVING = enum.auto()  # its node is excluded, or has another pod
-    LEAVING_LOST = enum.auto()  # its Node object is gone
+    LEAVING_LOST = enum.auto()  # its Node object is gone, or its machine is off
     OTHER_OFFER = enum.auto()  # its node offers something else than it was made for
     MARKED = enum.auto()
     ANSWERED = enum.auto()  # marked, and the syncer has said that nothing runs there
@@ -79,7 +79,8 @@ class Trait(enum.IntEnum):
 
 
 class PodVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A slurmd pod of the NodeSet; `order` says which of several goes first, `offer` what its node offers by now.
+    """A slurmd pod of the NodeSet; `order` says which of several goes first, `offer` what its node offers by now, `why`
+    why it has to leave its node.
 
     `jobs` are those of the pods on its node, known while a roll waits for them.
     """
@@ -89,6 +90,7 @@ class PodVerdict(msgspec.Struct, frozen=True, kw_only=True):
     order: RemovalOrder
     fits: bool
     offer: str = ""
+    why: str = ""
     jobs: str = ""
 
 
@@ -116,7 +118,7 @@ def judge(wanted: Wanted, view: NodeView) -> Verdict:
     own = sorted(filter(nodeset.owns, view.slurmd_pods), key=_primary_order)
     if nodeset.is_deleting:
         # The NodeSet is being deleted: no node is offered, and existing pods count as scheduled.
-        return Verdict(node=view.node, pods=tuple(_judge_leaver(wanted, view, pod, fits=True) for pod in own))
+        return Verdict(node=view.node, pods=tuple(_judge_leaver(wanted, view, pod, None, fits=True) for pod in own))
     foreign = [pod for pod in view.slurmd_pods if not nodeset.owns(pod)]
     exclusion = _exclude(wanted, view, own, foreign)
     fits = view.node is not None and exclusion is None
@@ -128,7 +130,7 @@ def judge(wanted: Wanted, view: NodeView) -> Verdict:
         exclusion=exclusion,
         pods=(
             *(_judge_stayer(wanted, view, pod, fits=fits) for pod in stayers),
-            *(_judge_leaver(wanted, view, pod, fits=fits) for pod in leavers),
+            *(_judge_leaver(wanted, view, pod, exclusion, fits=fits) for pod in leavers),
         ),
         foreign_names=tuple(pod.name for pod in foreign if _shares_names(wanted, pod)),
     )
@@ -206,10 +208,11 @@ def _is_followed(wanted: Wanted, view: NodeView, pod: Pod) -> bool:
     return is_alone and _exclude(wanted, view, (), ()) is None and has_successor(wanted.nodeset, view.node, pod)
 
 
-def _judge_leaver(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> PodVerdict:
-    found = {Trait.LEAVING: True, Trait.LEAVING_LOST: view.node is None}
+def _judge_leaver(wanted: Wanted, view: NodeView, pod: Pod, exclusion: Exclusion | None, *, fits: bool) -> PodVerdict:
+    found = {Trait.LEAVING: True, Trait.LEAVING_LOST: is_lost(view.node)}
     traits = _interned(found | _traits_of_any(wanted, pod, fits=fits))
-    return PodVerdict(pod=pod, traits=traits, order=removal_order(pod), fits=fits)
+    other = "the Node is gone" if view.node is None else "the node has another slurmd pod"
+    return PodVerdict(pod=pod, traits=traits, order=removal_order(pod), fits=fits, why=str(exclusion or other))
 
 
 def _traits_of_any(wanted: Wanted, pod: Pod, *, fits: bool) -> dict[Trait, bool]:

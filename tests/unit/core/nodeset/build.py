@@ -109,6 +109,7 @@ def make_node(
     unschedulable: bool = False,
     ready: bool = True,
     created: str = EARLIER,
+    deleting: bool = False,
     conditions: tuple[Condition, ...] = (),
 ) -> Node:
     return Node(
@@ -118,6 +119,7 @@ def make_node(
             labels=labels or {},
             annotations=annotations or {},
             creation_timestamp=created,
+            deletion_timestamp=EARLIER if deleting else None,
         ),
         spec=NodeSpec(taints=taints, unschedulable=unschedulable),
         status=NodeStatus(

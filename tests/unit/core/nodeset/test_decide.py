@@ -94,7 +94,7 @@ def test_a_node_that_no_longer_matches_is_left_and_replaced():
     nodeset = make_nodeset(replicas=1, template=make_template(nodeSelector={"pool": "gpu"}))
     out, fits = make_node(1), make_node(2, labels={"pool": "gpu"})
     plan = decide_nodeset(make_world(nodeset, [out, fits], pods(nodeset, 1)))
-    assert marked(plan) == {("gpu-012-001", "node-left")}
+    assert marked(plan) == {("gpu-012-001", "node-left: does not match nodeSelector")}
     assert created(plan) == {("n2", "gpu-012-002")}
 
 
@@ -144,7 +144,25 @@ def test_a_few_leave_without_being_asked():
 
 def test_pods_of_vanished_nodes_are_marked():
     nodeset = make_nodeset()
-    assert marked(decide_nodeset(make_world(nodeset, nodes(1), pods(nodeset, 2)))) == {("gpu-012-002", "node-left")}
+    plan = decide_nodeset(make_world(nodeset, nodes(1), pods(nodeset, 2)))
+    assert marked(plan) == {("gpu-012-002", "node-left: the Node is gone")}
+
+
+def test_a_taint_that_executes_asks_for_the_removal_and_ends_no_job():
+    nodeset = make_nodeset()
+    tainted = make_node(1, taints=(Taint(key="team", value="a", effect="NoExecute"),))
+    busy = make_pod(nodeset, 1, running="True")
+    cause = "node-left: has an untolerated taint: team=a:NoExecute"
+    assert marked(decide_nodeset(make_world(nodeset, [tainted], [busy]))) == {("gpu-012-001", cause)}
+    waiting = make_pod(nodeset, 1, running="True", token=f"2026-11-20T11:00:00+00:00/{cause}")
+    assert decide_nodeset(make_world(nodeset, [tainted], [waiting])).actions == []
+
+
+def test_pods_on_machines_that_are_off_are_not_held():
+    nodeset = make_nodeset()
+    off = Taint(key="node.kubernetes.io/out-of-service", value="nodeshutdown", effect="NoExecute")
+    plan = decide_nodeset(make_world(nodeset, [make_node(n, taints=(off,)) for n in range(1, 9)], pods(nodeset, 8)))
+    assert (len(marked(plan)), plan.held) == (8, [])
 
 
 def test_a_node_belongs_to_one_nodeset():
@@ -157,7 +175,7 @@ def test_of_two_nodesets_on_one_node_the_younger_pod_leaves():
     nodeset, other = make_nodeset(), make_nodeset(name="cpu")
     theirs = make_pod(other, 1, name="cpu-012-001", created="2026-11-20T10:00:00Z")
     assert marked(decide_nodeset(make_world(nodeset, nodes(1), [*pods(nodeset, 1), theirs]))) == {
-        ("gpu-012-001", "node-left")
+        ("gpu-012-001", "node-left: belongs to another NodeSet: slurm/cpu")
     }
     younger = make_pod(other, 1, name="cpu-012-001", created="2026-11-20T11:30:00Z")
     assert decide_nodeset(make_world(nodeset, nodes(1), [*pods(nodeset, 1), younger])).actions == []
@@ -254,7 +272,7 @@ def test_the_second_pod_of_a_node_goes():
     nodeset = make_nodeset()
     twin = make_pod(nodeset, 2, node="n1", created="2026-11-20T11:30:00Z")
     assert marked(decide_nodeset(make_world(nodeset, nodes(1), [twin, *pods(nodeset, 1)]))) == {
-        ("gpu-012-002", "node-left")
+        ("gpu-012-002", "node-left: the node has another slurmd pod")
     }
 
 

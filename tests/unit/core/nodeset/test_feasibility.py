@@ -127,6 +127,12 @@ EVERYTHING = [{"operator": "Exists"}]
             False,
             id="cluster autoscaler",
         ),
+        pytest.param(
+            make_node(1, taints=(Taint(key="DeletionCandidateOfClusterAutoscaler", effect="PreferNoSchedule"),)),
+            True,
+            id="only a candidate of the cluster autoscaler",
+        ),
+        pytest.param(make_node(1, deleting=True), False, id="its Node is being deleted"),
     ],
 )
 def test_a_node_that_is_being_emptied_gets_no_pod_and_keeps_the_one_it_has(node, fits):

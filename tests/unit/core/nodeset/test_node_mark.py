@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from sunkpy.core import names
 from sunkpy.core.model.objects import Condition, Taint
 from sunkpy.core.nodeset.node_mark import DRAIN_TAINT, DrainPolicy, MarkLimit, foreign_cordon, is_marked, start_drained
-from sunkpy.core.nodeset.node_side import decide_node
+from sunkpy.core.nodeset.node_side import decide_node, decide_pod_cordon
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod
 
 NODESET = make_nodeset()
@@ -37,6 +37,33 @@ def test_the_policy_says_what_a_drain_does(policy, cordons, taints):
     assert patch.annotations[names.ANNOTATION_SLURM_DRAIN] == "bad gpu"
     assert condition_of(patch).status == "True"
     assert patch.marks is (policy is not DrainPolicy.CONDITION)
+
+
+KARPENTER = Taint(key="karpenter.sh/disrupted", effect="NoSchedule")
+AUTOSCALER = Taint(key="ToBeDeletedByClusterAutoscaler", value="1763900000", effect="NoSchedule")
+CANDIDATE = Taint(key="DeletionCandidateOfClusterAutoscaler", value="1763900000", effect="PreferNoSchedule")
+PERSONS = {names.ANNOTATION_DRAIN: "new dimm"}
+
+
+@pytest.mark.parametrize(
+    ("node", "cordon"),
+    [
+        pytest.param({"taints": (KARPENTER,)}, "taint karpenter.sh/disrupted", id="karpenter"),
+        pytest.param({"taints": (OTHER, AUTOSCALER)}, "taint ToBeDeletedByClusterAutoscaler", id="autoscaler"),
+        pytest.param({"taints": (CANDIDATE, OTHER)}, None, id="a hint, and a taint of others"),
+        pytest.param({"deleting": True}, "the Node is being deleted", id="deleted"),
+        pytest.param({"deleting": True, "unschedulable": True}, "the Node is being deleted", id="and cordoned"),
+        pytest.param({"taints": (KARPENTER,), "annotations": OURS, "unschedulable": True},
+                     "taint karpenter.sh/disrupted", id="beside our cordon"),
+        pytest.param({"taints": (KARPENTER,), "annotations": PERSONS, "unschedulable": True},
+                     "new dimm", id="a person's words count for more"),
+    ],
+)  # fmt: skip
+def test_a_node_that_is_to_go_is_cordoned_in_its_own_words(node, cordon):
+    assert foreign_cordon(make_node(1, **node)) == cordon
+    assert decide_pod_cordon(make_node(1, **node), make_pod(NODESET, 1)) == (
+        {names.ANNOTATION_CORDON: cordon} if cordon else {}
+    )
 
 
 @pytest.mark.parametrize("policy", DrainPolicy)

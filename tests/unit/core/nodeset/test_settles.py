@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sunkpy.core import names
-from sunkpy.core.model.objects import Condition, Meta, Node, NodeSpec, Pod
+from sunkpy.core.model.objects import Condition, Meta, Node, NodeSpec, Pod, Taint
 from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.nodeset.actions import CancelPending, CreatePod, DeletePod, MarkPending, RemoveFinalizer
 from sunkpy.core.nodeset.decide import Plan, decide_nodeset
@@ -266,7 +266,7 @@ def patched(node: Node, patch: NodePatch) -> Node:
             labels=merge(node.labels, patch.labels),
             annotations=merge(node.annotations, patch.annotations),
         ),
-        spec=NodeSpec(unschedulable=unschedulable),
+        spec=NodeSpec(unschedulable=unschedulable, taints=node.spec.taints if patch.taints is None else patch.taints),
         status=msgspec.structs.replace(node.status, conditions=(*kept, *patch.conditions)),
     )
 
@@ -279,14 +279,16 @@ def patched(node: Node, patch: NodePatch) -> Node:
     slurm=st.sampled_from(["True", "False", "Unknown", None]),
     cordon=st.sampled_from([None, "x"]),
     has_pod=st.booleans(),
+    departing=st.booleans(),
 )
 def test_node_and_pod_settle_in_two_passes_and_never_feed_each_other(
-    unschedulable, ours, reason, slurm, cordon, has_pod
+    unschedulable, ours, reason, slurm, cordon, has_pod, departing
 ):
     annotations = {names.ANNOTATION_DRAIN: reason} if reason else {}
     if ours:
         annotations[names.ANNOTATION_CORDONED_BY] = names.CORDONED_BY_SLURM
-    node = make_node(1, unschedulable=unschedulable, annotations=annotations)
+    taints = (Taint(key="karpenter.sh/disrupted", effect="NoSchedule"),) if departing else ()
+    node = make_node(1, unschedulable=unschedulable, annotations=annotations, taints=taints)
     condition = Condition(type=names.CONDITION_CORDON, status=slurm, message="bad gpu") if slurm else None
     pod = make_pod(make_nodeset(), 1, cordon=condition, annotations={names.ANNOTATION_CORDON: cordon} if cordon else {})
     is_foreign = unschedulable and not ours
@@ -301,7 +303,9 @@ def test_node_and_pod_settle_in_two_passes_and_never_feed_each_other(
     if is_foreign:
         assert node.spec.unschedulable
         assert pod.annotations[names.ANNOTATION_CORDON]
-    if node.annotations.get(names.ANNOTATION_CORDONED_BY):
+    if departing:
+        assert pod.annotations[names.ANNOTATION_CORDON]
+    elif node.annotations.get(names.ANNOTATION_CORDONED_BY):
         assert names.ANNOTATION_CORDON not in pod.annotations
     if slurm == "True" and has_pod:
         assert node.spec.unschedulable

@@ -49,8 +49,9 @@ def test_labels_owner_gate_and_tolerations():
     assert metadata["annotations"]["a"] == "b"
     assert metadata["ownerReferences"][0]["uid"] == "uid-gpu"
     assert spec["readinessGates"] == [{"conditionType": names.READINESS_GATE}]
-    keys = [toleration["key"] for toleration in spec["tolerations"]]
+    keys = [toleration.get("key") for toleration in spec["tolerations"]]
     assert keys[0] == "team"
+    assert {"operator": "Exists", "effect": "NoExecute"} in spec["tolerations"], "no taint ends a job"
     assert {names.TAINT_LOCK, "node.kubernetes.io/unschedulable"} <= set(keys)
 
 
