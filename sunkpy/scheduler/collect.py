@@ -172,6 +172,7 @@ class Collector:
 
     def _with_named_nodes(self, snapshot: Snapshot, gang: Gang, record: Record) -> Snapshot:
         each: dict[str, Eligibility] = {}
+        depends_on_other_pods = False
         for pod in gang.members:
             found = self._cluster.eligibility(pod.spec)
             if found is None:
@@ -179,8 +180,10 @@ class Collector:
             where = self._within_reach(found.eligibility, [pod])
             if where is None:
                 return snapshot
-            each[pod.uid] = minus(where, self._avoided([pod], record)) if looks_around(pod.spec) else where
-        depends_on_other_pods = any(looks_around(pod.spec) for pod in gang.members)
+            full = self._cluster.full_nodes([pod], refusing=record.refusals)
+            avoided = self._avoided([pod], record) if looks_around(pod.spec) else full
+            each[pod.uid] = minus(where, avoided)
+            depends_on_other_pods |= bool(avoided) or looks_around(pod.spec)
         eligibility = eligible_named_nodes(gang, snapshot.named_nodes, each)
         return msgspec.structs.replace(snapshot, eligibility=eligibility, depends_on_other_pods=depends_on_other_pods)
 
@@ -197,9 +200,10 @@ class Collector:
         )
 
     def _avoided(self, pods: Sequence[Pod], record: Record) -> dict[str, str]:
-        """Slurm nodes where pods of others keep one of these away, or are missing."""
+        """Slurm nodes where pods of others keep one of these away, or are missing, or hold what they need."""
         avoided = avoid_nodes(pods, self._cluster.surroundings(), but=record.members)
-        return {self._cluster.slurm_node_on(node): why for node, why in avoided.items()}
+        by_slurm_node = {self._cluster.slurm_node_on(node): why for node, why in avoided.items()}
+        return by_slurm_node | self._cluster.full_nodes(pods, refusing=record.refusals)
 
     def _in_one_domain(self, gang: Gang, eligibility: Eligibility, snapshot: Snapshot, record: Record) -> Eligibility:
         try:

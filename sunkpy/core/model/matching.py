@@ -30,7 +30,7 @@ Amounts = dict[str, int]
 
 NO_SCHEDULE = "NoSchedule"
 NO_EXECUTE = "NoExecute"
-POD_LEVEL_RESOURCES = ("cpu", "memory")
+_POD_LEVEL_RESOURCES = ("cpu", "memory", "hugepages-")
 
 
 class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +138,7 @@ def pod_requests(spec: PodSpec) -> Amounts:
 
     Containers and sidecars (init containers that restart always) add up; an init container needs its own requests
     plus those of the sidecars started before it, and only the largest such moment counts. Pod-level requests
-    replace the sum for cpu and memory. Overhead comes on top.
+    replace the sum for cpu, memory and hugepages. Overhead comes on top.
 
     Raises:
         quantity.BadQuantity: a request is not a quantity.
@@ -157,7 +157,7 @@ def pod_requests(spec: PodSpec) -> Amounts:
         total = added(total, _requests(container.resources))
     total = _largest(total, peak)
     pod_level = _requests(spec.resources)
-    total |= {name: pod_level[name] for name in POD_LEVEL_RESOURCES if name in pod_level}
+    total |= {name: n for name, n in pod_level.items() if name.startswith(_POD_LEVEL_RESOURCES)}
     return added(added(total, _amounts(spec.overhead)), {"pods": 1})
 
 

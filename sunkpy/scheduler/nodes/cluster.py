@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 from sunkpy.core import names
 from sunkpy.core.gang.access import Namespace
 from sunkpy.core.gang.limits import Surroundings
+from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import TemplateEligibility
+from sunkpy.core.placement.occupancy import full_nodes
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer, Together
 from sunkpy.scheduler.nodes.candidates import Candidates
 from sunkpy.scheduler.nodes.eligibility_cache import EligibilityCache
+from sunkpy.scheduler.nodes.held import Held
 from sunkpy.scheduler.nodes.occupancy import Occupancy
 from sunkpy.scheduler.nodes.slurmd_pods import SlurmdIndex
 from sunkpy.scheduler.nodes.volumes import Volumes
@@ -54,6 +57,8 @@ class Cluster:
         self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=ours, tell=on_pod) for ours in by_name)
         self.neighbours = Neighbours(own=self.pods.values, scheduler_names=settings.scheduler_names)
         self.pods.add_handler(self.neighbours.update)
+        self._held = Held(gpu_resources=settings.gpu_resources)
+        self.pods.add_handler(self._held.update)
         self.occupancy = Occupancy(
             kube,
             scheduler_names=settings.scheduler_names,
@@ -127,6 +132,19 @@ class Cluster:
     def is_current(self, eligibility: TemplateEligibility) -> bool:
         """Nothing has changed for pods that ask so."""
         return self._slurm_nodes.observation is not None and self._eligibility.is_current(eligibility)
+
+    def full_nodes(self, pods: Iterable[Pod], *, refusing: Collection[str]) -> dict[str, str]:
+        """Slurm nodes with too little left for one of the pods of what Slurm does not count, and what.
+
+        For how many pods there may be on a node only those are asked that have refused one.
+        """
+        full: dict[str, str] = {}
+        for pod in one_of_each(pods, lambda pod: (pod.spec.containers, pod.spec.init_containers)):
+            needs, candidates = self._held.needs(pod.spec), self.candidates.lasting()
+            if needs.keys() <= {"pods"}:
+                candidates = [each for each in candidates if each.slurm_node in refusing] if refusing else []
+            full |= full_nodes(needs, candidates, self._held.by_node)
+        return full
 
     def surroundings(self, *, listed: PodsOn | None = None) -> Surroundings:
         """Who is on which node; `listed`: all pods of some nodes, as they were just read."""

@@ -85,6 +85,12 @@ def test_pod_requests_are_what_the_kubelet_counts(spec, cpu):
     assert matching.pod_requests(spec).get("cpu", 0) == cpu
 
 
+def test_hugepages_of_the_pod_replace_those_of_its_containers():
+    pages = {"hugepages-2Mi": "4Mi"}
+    spec = PodSpec(containers=(asking(**pages),), resources=Resources(requests={"hugepages-2Mi": "6Mi"}))
+    assert matching.pod_requests(spec)["hugepages-2Mi"] == 6 * 2**20
+
+
 AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "pods"]), st.integers(0, 100))
 
 
