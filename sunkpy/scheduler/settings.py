@@ -20,9 +20,13 @@ ten more.
 """
 
 
+_GRACE_S: Final = 300
+"""What a pod that has lost its node is given to end, if nobody says otherwise: meanwhile Slurm starts nothing there."""
+
+
 class HooksSettings(Settings, frozen=True, kw_only=True):
     """Where prologs and epilogs call, the audience that their tokens must have, how long an epilog waits, and how long
-    pods may take to end meanwhile (0: a tenth less, and `_FREEING_S` less). Of less than a minute half stays for that.
+    pods may take to end meanwhile (0: `_GRACE_S`), `_FREEING_S` less. Of less than a minute half stays for that.
     """
 
     port: int = 8000
@@ -31,20 +35,27 @@ class HooksSettings(Settings, frozen=True, kw_only=True):
     longest_grace_seconds: int = 0
 
     def __post_init__(self) -> None:
-        longest, epilog_s = self.longest_grace_seconds, self.epilog_timeout_seconds
-        if epilog_s < 2:
+        if (epilog_s := self.epilog_timeout_seconds) < 2:
             raise ValueError(f"epilogTimeoutSeconds: no pod ends within {epilog_s:g} s: set 2 at least")
-        if not 0 <= longest <= self._most_s:
+        self.check_grace(self.longest_grace_seconds)
+
+    def check_grace(self, longest_s: int) -> None:
+        """A grace period that an epilog outlasts.
+
+        Raises:
+            ValueError: it is longer.
+        """
+        if not 0 <= longest_s <= self._most_s:
             raise ValueError(
-                f"longestGraceSeconds: {longest} is too long: the epilog gives up after {epilog_s:g} s, and the "
-                f"kubelet needs time to remove a pod. Set at most {self._most_s}, or epilogTimeoutSeconds to at least "
-                f"{longest + _FREEING_S:.0f}"
+                f"longestGraceSeconds: {longest_s} is too long: the epilog gives up after "
+                f"{self.epilog_timeout_seconds:g} s, and the kubelet needs time to remove a pod. Set at most "
+                f"{self._most_s}, or epilogTimeoutSeconds to at least {longest_s + _FREEING_S:.0f}"
             )
 
     @property
     def longest_grace_s(self) -> int:
         """What a pod is given to end at most. The rest of the epilog's time is the kubelet's, to free what it held."""
-        return self.longest_grace_seconds or min(int(self.epilog_timeout_seconds * 0.9), self._most_s)
+        return self.longest_grace_seconds or min(_GRACE_S, self._most_s)
 
     @property
     def _most_s(self) -> int:
@@ -135,6 +146,8 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
             raise ValueError(f"access: user {bad!r} is not the name of a person")
         if self.slurm.token_file and self.submits_as_people:
             raise ValueError("access: users need tokens of their own, so give slurm.jwtKeyFile instead of tokenFile")
+        for rule in self.access:
+            self.hooks.check_grace(rule.longest_grace_seconds)
 
     @property
     def submits_as_people(self) -> bool:

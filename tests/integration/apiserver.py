@@ -17,11 +17,15 @@ from devcluster.state import default_cache
 from devcluster.waiting import wait_until
 from tests.integration.slurm.daemons import free_ports
 
+_NONE: Mapping[str, str] = {}
+
 
 class Apiserver:
-    """Both on loopback, with what they keep in a folder. A token of `users` is that of the user named after it."""
+    """Both on loopback, with what they keep in a folder. A token of `users` is that of the user named after it, with
+    a group of `groups`.
+    """
 
-    def __init__(self, folder: Path, users: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, users: Mapping[str, str], groups: Mapping[str, str] = _NONE) -> None:
         if shutil.which("etcd") is None:
             pytest.skip("needs etcd")
         binaries = Binaries(default_cache())
@@ -29,7 +33,8 @@ class Apiserver:
         api, client, peer = free_ports(3)
         for command in (["genrsa", "-out", "sa.key", "2048"], ["rsa", "-in", "sa.key", "-pubout", "-out", "sa.pub"]):
             subprocess.run(["openssl", *command], cwd=folder, check=True, capture_output=True)
-        tokens = ['admin,admin,0,"system:masters"', *(f"{token},{user},{token}" for token, user in users.items())]
+        known = [f'{token},{user},{token},"{groups.get(token, "")}"' for token, user in users.items()]
+        tokens = ['admin,admin,0,"system:masters"', *known]
         (folder / "tokens.csv").write_text("\n".join(tokens))
         etcd = f"http://127.0.0.1:{client}"
         members = f"http://127.0.0.1:{peer}"
@@ -92,9 +97,9 @@ class Apiserver:
 
 
 @contextlib.contextmanager
-def alone(folder: Path, users: Mapping[str, str] | None = None) -> Iterator[Apiserver]:
+def alone(folder: Path, users: Mapping[str, str] = _NONE, groups: Mapping[str, str] = _NONE) -> Iterator[Apiserver]:
     """An apiserver that keeps its things in the folder, and ends with the block."""
-    apiserver = Apiserver(folder, users or {})
+    apiserver = Apiserver(folder, users, groups)
     try:
         yield apiserver
     finally:

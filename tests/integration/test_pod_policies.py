@@ -1,5 +1,5 @@
-"""The policies of the chart for pods, on a real apiserver without a cluster: none skips the queue by naming its node,
-and what links one to its job is not taken off.
+"""The policies of the chart for pods, on a real apiserver without a cluster: none skips the queue by naming its node or
+grows in place, what links one to its job is not taken off, and none leaves its containers behind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,12 @@ pytestmark = pytest.mark.integration
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 PODS = "/api/v1/namespaces/default/pods"
-USERS = {"tenant": "pods pods/status", "binder": "pods pods/status pods/binding"}
+USERS = {
+    "tenant": "pods pods/status pods/resize pods/eviction",
+    "binder": "pods pods/status pods/resize pods/eviction pods/binding",
+    "kubelet": "pods",
+}
+VERBS = ["create", "patch", "update", "delete", "deletecollection", "list"]
 SAYS = "only who may create pods/binding puts a pod of this scheduler on a node by spec.nodeName"
 SAYS_OF_NOTES = (
     "only who may create pods/binding changes sunkpy.dev/job-id, gang-id, slurm-node, place, gpu-indices of a pod that "
@@ -34,7 +39,8 @@ ALIAS = "other-name"
 
 @pytest.fixture(scope="module")
 def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
-    with alone(tmp_path_factory.mktemp("apiserver"), {name: name for name in USERS}) as apiserver:
+    folder, users = tmp_path_factory.mktemp("apiserver"), {name: name for name in USERS}
+    with alone(folder, users, {"kubelet": "system:nodes"}) as apiserver:
         give_rights(apiserver)
         yield apiserver
 
@@ -45,7 +51,7 @@ def give_rights(apiserver: Apiserver) -> None:
     made = "/api/v1/namespaces/default/serviceaccounts"
     assert wait_until(lambda: apiserver.ask("admin", "POST", made, account).status_code in (201, 409), timeout_s=60)
     for user, resources in USERS.items():
-        rules = [{"apiGroups": [""], "resources": resources.split(), "verbs": ["create", "patch", "update"]}]
+        rules = [{"apiGroups": [""], "resources": resources.split(), "verbs": VERBS}]
         apiserver.make(f"{RBAC}/clusterroles", {"metadata": {"name": user}, "rules": rules})
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user}
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
@@ -53,7 +59,7 @@ def give_rights(apiserver: Apiserver) -> None:
             f"{RBAC}/clusterrolebindings", {"metadata": {"name": user}, "roleRef": role, "subjects": [subject]}
         )
     for each in render("slurm", {"scheduler": {"aliases": [ALIAS]}}):
-        if each["metadata"]["name"].endswith(("-node-names", "-job-notes")):
+        if each["metadata"]["name"].endswith(("-node-names", "-job-notes", "-forced-deletion")):
             is_policy = each["kind"].endswith("Policy")
             plural = "validatingadmissionpolicies" if is_policy else "validatingadmissionpolicybindings"
             apiserver.make(f"{ADMISSION}/{plural}", each)
@@ -61,6 +67,7 @@ def give_rights(apiserver: Apiserver) -> None:
     make_pod(apiserver, "first", nodeName="n1")
     changes = {NOTE: "8"}
     assert wait_until(lambda: annotated(apiserver, "first", changes).status_code == 403, timeout_s=60, every_s=0.5)
+    assert wait_until(lambda: evicted(apiserver, "first", 0).status_code == 403, timeout_s=60, every_s=0.5)
 
 
 def created(
@@ -77,6 +84,19 @@ def a_pod(name: str, annotations: dict[str, str], **spec: object) -> dict[str, o
         "metadata": {"name": name, "annotations": annotations},
         "spec": {"schedulerName": "demo", "containers": containers} | spec,
     }
+
+
+def evicted(apiserver: Apiserver, name: str, grace_s: int | None, user: str = "tenant") -> httpx.Response:
+    options = {"dryRun": ["All"]} | ({} if grace_s is None else {"gracePeriodSeconds": grace_s})
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options}
+    return apiserver.ask(user, "POST", f"{PODS}/{name}/eviction", body)
+
+
+def deleted(
+    apiserver: Apiserver, name: str, grace_s: int | None, user: str = "tenant", *, dry_run: bool = True
+) -> httpx.Response:
+    options = {"gracePeriodSeconds": grace_s} | ({"dryRun": ["All"]} if dry_run else {})
+    return apiserver.ask(user, "DELETE", f"{PODS}/{name}", options)
 
 
 def make_pod(apiserver: Apiserver, name: str, **spec: object) -> None:
@@ -171,3 +191,67 @@ def test_pods_that_wait_and_those_of_other_schedulers_are_nobodys_business(apise
     for name in ("waits", "foreign"):
         answer = annotated(apiserver, name, {NOTE: None})
         assert answer.is_success, answer.text
+
+
+def resized(apiserver: Apiserver, name: str, user: str = "tenant") -> httpx.Response:
+    body = {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "64"}}}]}}
+    return apiserver.ask(user, "PATCH", f"{PODS}/{name}/resize?dryRun=All", body)
+
+
+def test_nobody_takes_more_of_a_node_than_slurm_gave(apiserver: Apiserver) -> None:
+    """Its job stays as it is: one cpu would become the node."""
+    requests = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}
+    make_pod(apiserver, "small", nodeName="n1", **requests)
+    refused = resized(apiserver, "small")
+    says = "only who may create pods/binding resizes a pod of this scheduler in place"
+    assert (refused.status_code, says in refused.json()["message"]) == (403, True)
+    answer = resized(apiserver, "small", "binder")
+    assert answer.is_success, answer.text
+    make_pod(apiserver, "small-foreign", nodeName="n1", schedulerName="default-scheduler", **requests)
+    assert resized(apiserver, "small-foreign").is_success
+
+
+AN_AGE_S = 2**31
+SAYS_OF_FORCE = "delete it with --grace-period=300 first"
+
+
+def test_nobody_leaves_containers_behind_that_nobody_can_end(apiserver: Apiserver) -> None:
+    make_pod(apiserver, "slow", nodeName="n1", terminationGracePeriodSeconds=AN_AGE_S)
+    for refused in (deleted(apiserver, "slow", 0), evicted(apiserver, "slow", 0)):
+        assert (refused.status_code, SAYS_OF_FORCE in refused.json()["message"]) == (403, True)
+    at_once = {"gracePeriodSeconds": 0, "dryRun": ["All"]}
+    refused = apiserver.ask("tenant", "DELETE", PODS, at_once)
+    assert (refused.status_code, SAYS_OF_FORCE in refused.json()["message"]) == (403, True)
+    for user in ("binder", "admin", "kubelet"):
+        answer = deleted(apiserver, "slow", 0, user)
+        assert answer.is_success, (user, answer.text)
+
+
+def test_a_longer_grace_given_on_the_way_counts_as_well_and_a_shorter_one_frees(apiserver: Apiserver) -> None:
+    make_pod(apiserver, "ending", nodeName="n1")
+    assert deleted(apiserver, "ending", AN_AGE_S, dry_run=False).is_success
+    refused = deleted(apiserver, "ending", 0)
+    assert (refused.status_code, SAYS_OF_FORCE in refused.json()["message"]) == (403, True)
+    assert deleted(apiserver, "ending", 300, dry_run=False).is_success
+    answer = deleted(apiserver, "ending", 0, dry_run=False)
+    assert answer.is_success, answer.text
+    assert apiserver.ask("admin", "GET", f"{PODS}/ending").status_code == 404
+
+
+def test_all_else_is_deleted_as_it_was(apiserver: Apiserver) -> None:
+    slow = {"terminationGracePeriodSeconds": AN_AGE_S}
+    make_pod(apiserver, "quick", nodeName="n1", terminationGracePeriodSeconds=300)
+    make_pod(apiserver, "slow-waits", **slow)
+    make_pod(apiserver, "slow-foreign", nodeName="n1", schedulerName="default-scheduler", **slow)
+    make_pod(apiserver, "slow-ended", nodeName="n1", **slow)
+    ended = apiserver.ask("admin", "PATCH", f"{PODS}/slow-ended/status", {"status": {"phase": "Failed"}})
+    assert ended.is_success, ended.text
+    for name in ("quick", "slow-waits", "slow-foreign", "slow-ended"):
+        answer = deleted(apiserver, name, 0)
+        assert answer.is_success, (name, answer.text)
+    make_pod(apiserver, "slow-too", nodeName="n1", **slow)
+    for grace_s in (None, 1, AN_AGE_S):
+        answer = deleted(apiserver, "slow-too", grace_s)
+        assert answer.is_success, (grace_s, answer.text)
+        answer = evicted(apiserver, "slow-too", grace_s)
+        assert answer.is_success, (grace_s, answer.text)

@@ -25,6 +25,20 @@ pollSeconds: {{ .values.pollSeconds }}
 {{- range $name, $partition := .Values.partitions }}{{ if $partition.default }}{{ $name }}{{ end }}{{ end -}}
 {{- end }}
 
+{{- /* Seconds that a pod gets to end when its job has lost the node. */}}
+{{- define "slurm.longestGrace" -}}
+{{- $epilog := int .Values.hooks.epilogTimeoutSeconds }}
+{{- $most := int (sub $epilog (min 30 (div (add1 $epilog) 2))) }}
+{{- $named := list (dict "name" "hooks.longestGraceSeconds" "seconds" .Values.hooks.longestGraceSeconds) }}
+{{- range $at, $rule := .Values.scheduler.access }}
+{{- $named = append $named (dict "name" (printf "scheduler.access[%d].longestGraceSeconds" $at) "seconds" ($rule.longestGraceSeconds | default 0)) }}
+{{- end }}
+{{- range $named }}
+{{- if gt (int .seconds) $most }}{{ fail (printf "%s: %d is too long: the Epilog gives up after %d s, and the kubelet needs time to remove a pod. Set at most %d, or hooks.epilogTimeoutSeconds to at least %d" .name (int .seconds) $epilog $most (add .seconds 30)) }}{{ end }}
+{{- end }}
+{{- int .Values.hooks.longestGraceSeconds | default (min 300 $most) }}
+{{- end }}
+
 {{- define "slurm.schedulerConfig" -}}
 {{ include "slurm.commonConfig" (dict "root" $ "part" "scheduler" "user" "k8s" "values" .Values.scheduler) }}
 schedulerName: {{ include "slurm.schedulerName" . }}
@@ -37,11 +51,7 @@ defaultPartition: {{ .Values.scheduler.defaultPartition | default (include "slur
 access: {{ toJson .Values.scheduler.access }}
 annotatedAccess: {{ .Values.scheduler.annotatedAccess }}
 gpuResources: {{ toJson .Values.scheduler.gpuResources }}
-{{- $longest := int .Values.hooks.longestGraceSeconds }}
-{{- $epilog := int .Values.hooks.epilogTimeoutSeconds }}
-{{- $most := sub $epilog (min 30 (div (add1 $epilog) 2)) }}
-{{- if gt $longest (int $most) }}{{ fail (printf "hooks.longestGraceSeconds: %d is too long: the Epilog gives up after %d s, and the kubelet needs time to remove a pod. Set at most %d, or hooks.epilogTimeoutSeconds to at least %d" $longest $epilog $most (add $longest 30)) }}{{ end }}
-hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ $epilog }}, longestGraceSeconds: {{ $longest }}}
+hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ .Values.hooks.epilogTimeoutSeconds }}, longestGraceSeconds: {{ include "slurm.longestGrace" . }}}
 {{- end }}
 
 {{- define "slurm.accountsConfig" -}}

@@ -28,6 +28,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     """Who (`namespaces` by name, `*` for all, or `namespace_labels`, all of which must be there) may ask for what.
 
     Each list has what is allowed, `*` for anything; its first name, if it is one, is what a pod gets that names none.
+    `longest_grace_seconds`: what its pods are given to end that have lost their node; 0: as all others.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -37,6 +38,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     accounts: tuple[str, ...] = ()
     qos: tuple[str, ...] = ()
     reservations: tuple[str, ...] = ()
+    longest_grace_seconds: int = 0
 
     def covers(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """The rule speaks of this namespace."""
@@ -116,7 +118,10 @@ def restricted(gang: Gang, rule: Rule, *, default_partition: str = "") -> Gang:
         text = f"namespace {gang.id.namespace} is given to user {options.user!r}, which is not the name of a person"
         problems.append(Problem(text=text, fatal=True))
         options = msgspec.structs.replace(options, user="")
-    return msgspec.structs.replace(gang, options=options, problems=(*gang.problems, *problems))
+    problems = [*gang.problems, *problems]
+    return msgspec.structs.replace(
+        gang, options=options, problems=tuple(problems), longest_grace_s=rule.longest_grace_seconds
+    )
 
 
 def unknown_namespace(gang: Gang) -> Gang:

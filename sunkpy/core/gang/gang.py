@@ -76,6 +76,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
         never_queues: its pods belong on the node that their affinity names, at once and without a job (DaemonSet).
         final_because: why the owner does not bring evicted pods back; empty when it does.
         suspension: how the owner can be suspended instead, if it can.
+        longest_grace_s: what its namespace gives to pods that have lost their node; 0: what all others get.
         is_sized: False while nobody can tell how many pods there will be: its roles hold those that are there.
     """
 
@@ -88,6 +89,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
     one_domain: str = ""
     expects_more: bool = False
     never_queues: bool = False
+    longest_grace_s: int = 0
     final_because: str = ""
     suspension: Suspension | None = None
     is_sized: bool = True

@@ -20,6 +20,7 @@ from sunkpy.core.gang.access import Rule
 from sunkpy.core.gang.families import FAMILIES
 from sunkpy.core.gang.owners import kinds_read
 from sunkpy.operator.settings import OperatorSettings
+from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.scheduler.settings import HooksSettings, SchedulerSettings
 from sunkpy.syncer.settings import SyncerSettings
 from tests.unit.charts.rendering import CHARTS, ROOT, Manifest, Refused, check_accepted, of_kind, render, run_helm
@@ -501,9 +502,26 @@ def test_the_longest_grace_leaves_the_kubelet_time_before_the_epilog_gives_up(ep
     assert msgspec.yaml.decode(config, type=SchedulerSettings).hooks.longest_grace_s == most_s
 
 
-@pytest.mark.parametrize(("epilog_s", "given_s"), [(3600, 3240), (300, 270), (100, 70), (9, 4), (2, 1)])
-def test_a_grace_that_nobody_set_leaves_the_kubelet_time_as_well(epilog_s: int, given_s: int):
+@pytest.mark.parametrize(("epilog_s", "given_s"), [(3600, 300), (300, 270), (100, 70), (9, 4), (2, 1)])
+def test_a_grace_that_nobody_set_is_minutes_and_leaves_the_kubelet_time_as_well(epilog_s: int, given_s: int):
     assert HooksSettings(epilog_timeout_seconds=epilog_s).longest_grace_s == given_s
+    config = of_kind(render("slurm", {"hooks": {"epilogTimeoutSeconds": epilog_s}}), "ConfigMap")["demo-scheduler"]
+    given = msgspec.yaml.decode(config["data"]["config.yaml"], type=SchedulerSettings).hooks
+    assert given.longest_grace_s == given_s
+
+
+def test_the_map_gives_no_namespace_longer_than_an_epilog_waits():
+    access = [{"namespaces": ["a"]}, {"namespaces": ["b"], "longestGraceSeconds": 3571}]
+    says = r"scheduler.access\[1\].longestGraceSeconds: 3571 is too long.*Set at most 3570, or .*to at least 3601"
+    with pytest.raises(Refused, match=says):
+        render("slurm", {"scheduler": {"access": access}})
+    slurm = SlurmSettings(url="http://x", jwt_key_file="k")
+    with pytest.raises(ValueError, match="longestGraceSeconds: 3571 is too long"):
+        SchedulerSettings(cluster="c", slurm=slurm, access=(Rule(longest_grace_seconds=3571),))
+    access[1]["longestGraceSeconds"] = 3570
+    config = of_kind(render("slurm", {"scheduler": {"access": access}}), "ConfigMap")["demo-scheduler"]
+    _, rule = msgspec.yaml.decode(config["data"]["config.yaml"], type=SchedulerSettings).access
+    assert rule.longest_grace_seconds == 3570
 
 
 def test_an_epilog_that_waits_for_nothing_is_refused():

@@ -1,5 +1,5 @@
-"""The policies for pods, that none skips the queue by naming its node and none loses the note of its binding: whom they
-are for, and where they are left out.
+"""The policies for pods, that none skips the queue by naming its node, loses the note of its binding or leaves its
+containers behind: whom they are for, and where they are left out.
 """
 
 import json
@@ -12,32 +12,39 @@ from tests.unit.charts.rendering import of_kind, render
 
 NODE_NAMES = "research-demo-node-names"
 JOB_NOTES = "research-demo-job-notes"
-BOTH = pytest.mark.parametrize("name", [NODE_NAMES, JOB_NOTES])
+FORCED = "research-demo-forced-deletion"
+EACH = pytest.mark.parametrize("name", [NODE_NAMES, JOB_NOTES, FORCED])
 
 
 def policy(name, /, **scheduler):
     return of_kind(render("slurm", {"scheduler": scheduler}), "ValidatingAdmissionPolicy").get(name)
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize(
     ("scheduler", "expected"),
     [({}, ["demo"]), ({"name": "slurm-a", "aliases": ["slurm-b", "slurm-a"]}, ["slurm-a", "slurm-b"])],
 )
 def test_it_is_for_pods_that_name_this_scheduler_by_any_of_its_names(name, scheduler, expected):
-    expression = policy(name, **scheduler)["spec"]["matchConditions"][0]["expression"]
-    (listed,) = re.findall(r"in (\[.*?\])", expression)
+    conditions = policy(name, **scheduler)["spec"]["matchConditions"]
+    (of_pods,) = (each["expression"] for each in conditions if "schedulerName" in each["expression"])
+    (listed,) = re.findall(r"schedulerName.orValue\(''\) in (\[.*?\])", of_pods)
     assert json.loads(listed) == expected
 
 
 @pytest.mark.parametrize(
-    ("name", "operations", "resources"),
-    [(NODE_NAMES, ["CREATE"], ["pods"]), (JOB_NOTES, ["UPDATE"], ["pods", "pods/status"])],
+    ("name", "expected"),
+    [
+        (NODE_NAMES, {"CREATE pods", "UPDATE pods/resize"}),
+        (JOB_NOTES, {"UPDATE pods", "UPDATE pods/status"}),
+        (FORCED, {"DELETE pods", "CREATE pods/eviction"}),
+    ],
 )
-def test_it_refuses_and_asks_for_a_right_that_kubernetes_has(name, operations, resources):
+def test_it_refuses_and_asks_for_a_right_that_kubernetes_has(name, expected):
     spec = policy(name)["spec"]
-    (rule,) = spec["matchConstraints"]["resourceRules"]
-    assert (spec["failurePolicy"], rule["operations"], rule["resources"]) == ("Fail", operations, resources)
+    rules = spec["matchConstraints"]["resourceRules"]
+    found = {f"{operation} {what}" for rule in rules for operation in rule["operations"] for what in rule["resources"]}
+    assert (spec["failurePolicy"], found) == ("Fail", expected)
     assert "subresource('binding')" in spec["validations"][0]["expression"]
     binding = of_kind(render("slurm"), "ValidatingAdmissionPolicyBinding")[name]
     assert binding["spec"] == {"policyName": name, "validationActions": ["Deny"]}
@@ -55,11 +62,21 @@ def test_it_keeps_all_that_a_leader_reads_in_the_note_of_a_binding():
     assert ", ".join(names.BINDING_NOTE).replace(", sunkpy.dev/", ", ") in said
 
 
+@pytest.mark.parametrize(("longest_s", "given_s"), [(0, 300), (60, 60), (1200, 1200)])
+def test_by_force_goes_who_has_no_more_time_than_the_scheduler_would_give(longest_s, given_s):
+    policies = of_kind(render("slurm", {"hooks": {"longestGraceSeconds": longest_s}}), "ValidatingAdmissionPolicy")
+    (validation,) = policies[FORCED]["spec"]["validations"]
+    assert f"<= {given_s} " in validation["expression"]
+    assert f"--grace-period={given_s} first" in validation["message"]
+
+
 @pytest.mark.parametrize(
     ("name", "scheduler"),
     [
         (NODE_NAMES, {"enabled": False}),
         (JOB_NOTES, {"enabled": False}),
+        (FORCED, {"enabled": False}),
+        (FORCED, {"protectForcedDeletion": False}),
         (NODE_NAMES, {"protectNodeNames": False}),
         (JOB_NOTES, {"protectJobNotes": False}),
     ],

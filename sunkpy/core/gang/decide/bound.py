@@ -36,7 +36,7 @@ def decide_bound(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> li
 def _hand_over(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
     """The job has lost its nodes: the pods are evicted."""
     suspension = suspension_of(gang, policy)
-    actions = evict_all([Evict(pod=pod, job=job.id, suspension=suspension) for pod in snapshot.staying], policy)
+    actions = evict_all([Evict(pod=pod, job=job.id, suspension=suspension) for pod in snapshot.staying], gang, policy)
     # A suspended or requeued job would run no epilog for these pods, or start a second time without them.
     if job.phase in STOPPED:
         actions.append(Cancel(job=job.id, why="its pods cannot be suspended or queued again"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sunkpy.core.gang.actions import Cancel, Evict, Finish, GangAction
-from sunkpy.core.gang.decide.grace import bounded
+from sunkpy.core.gang.decide.grace import bounded, longest_grace_s
+from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.job.outcome import has_succeeded
 from sunkpy.core.gang.job.phases import STOPPED
@@ -56,9 +57,9 @@ def is_unanswered(snapshot: Snapshot, job: Job) -> bool:
     return (job.told_s_ago(snapshot.now) or 0.0) > TOLD_PATIENCE_S
 
 
-def evict_all(evictions: Iterable[Evict], policy: Policy) -> list[GangAction]:
+def evict_all(evictions: Iterable[Evict], gang: Gang, policy: Policy) -> list[GangAction]:
     """Each with a bounded grace; first those that go already, so that the others are told together."""
-    bounded_ones = [bounded(eviction, policy.longest_grace_s) for eviction in evictions]
+    bounded_ones = [bounded(eviction, longest_grace_s(gang, policy)) for eviction in evictions]
     return sorted(bounded_ones, key=lambda action: isinstance(action, Evict))
 
 

@@ -1,8 +1,9 @@
-"""How long a pod may take to end once its job has lost the node: no longer than an epilog waits for it.
+"""How long a pod may take to end once its job has lost the node: minutes, whatever it asks for.
 
-A grace period is what whoever made the pod wished for, and may be a day. An epilog that waits in vain drains the node,
-so a pod whose job is over is given a bounded one. It can only be made shorter, also for a pod that goes already
-(Kubernetes, `rest.BeforeDelete`); the kubelet counts the shorter one from when it hears of it.
+A grace period is what whoever made the pod wished for, and may be a day. Until the pod is gone Slurm starts nothing on
+the node, and an epilog that waits in vain drains it. So a pod whose job is over is given a bounded one. It can only be
+made shorter, also for a pod that goes already (Kubernetes, `rest.BeforeDelete`); the kubelet counts the shorter one
+from when it hears of it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,16 @@ from datetime import datetime
 import msgspec
 
 from sunkpy.core.gang.actions import Evict, Shorten, Warn
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.snapshot import grace_s
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.times import parse_rfc3339
+
+
+def longest_grace_s(gang: Gang, policy: Policy) -> int:
+    """What pods of a gang are given: more, or less, than others where the map of namespaces says so."""
+    return gang.longest_grace_s or policy.longest_grace_s
 
 
 def bounded(evict: Evict, longest_s: int) -> Evict | Shorten:
@@ -51,6 +59,6 @@ def warn_of_grace(pod: Pod, longest_s: int) -> Warn | None:
         return None
     note = (
         f"its grace period is {grace_s(pod):.0f} s: when its job has lost the node it is given {longest_s} s "
-        "(hooks.longestGraceSeconds of the Slurm cluster), then its containers are killed"
+        "(longestGraceSeconds of the Slurm cluster, or of the namespace in scheduler.access), then it is killed"
     )
     return Warn(pod=pod, reason="GraceTooLong", note=note)

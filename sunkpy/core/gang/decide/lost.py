@@ -23,7 +23,7 @@ def decide_lost(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangActi
     """What to do about pods that have nodes and no job."""
     # 1. Slurm has given one of the nodes to another job: the gang goes together.
     if any(node in snapshot.displaced for node in snapshot.holding.values()):
-        return _evict_for_another(snapshot, policy)
+        return _evict_for_another(snapshot, gang, policy)
     # A single pod that goes needs no job any more; of several one may go while the others stay.
     staying = [pod for pod in snapshot.staying if not pod.is_deleting]
     nodes = {pod.uid: snapshot.holding[pod.uid] for pod in staying}
@@ -40,10 +40,10 @@ def decide_lost(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangActi
     return [*noted, *cancel_all(others, "one job is enough")]
 
 
-def _evict_for_another(snapshot: Snapshot, policy: Policy) -> list[GangAction]:
+def _evict_for_another(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
     node = next(node for node in snapshot.holding.values() if node in snapshot.displaced)
     evict = partial(Evict, job=snapshot.bound_to, displaced_by=snapshot.displaced[node], given_away=node)
-    return evict_all([evict(pod=pod) for pod in snapshot.staying], policy)
+    return evict_all([evict(pod=pod) for pod in snapshot.staying], gang, policy)
 
 
 def _why_unfit(snapshot: Snapshot, job: Job, nodes: Collection[str]) -> str:

@@ -13,7 +13,7 @@ from sunkpy.core.gang.decide.ending import (
     cancel_all,
     is_unanswered,
 )
-from sunkpy.core.gang.decide.grace import warn_of_grace
+from sunkpy.core.gang.decide.grace import longest_grace_s, warn_of_grace
 from sunkpy.core.gang.decide.members import bindings, hold, outgrown_by, report_all, start_over, suspension_of, waiting
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.job import Job
@@ -53,7 +53,7 @@ def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAc
         for problem in gang.problems
         if not problem.fatal
     ]
-    warnings += [warning for pod in gang.members if (warning := warn_of_grace(pod, policy.longest_grace_s))][:1]
+    warnings += [warning for pod in gang.members if (warning := warn_of_grace(pod, longest_grace_s(gang, policy)))][:1]
     jobs = snapshot.live_jobs
     if not jobs:
         return warnings + _submit(snapshot, gang, policy)

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from sunkpy.core.gang.access import Rule, restricted
 from sunkpy.core.gang.actions import Evict, Shorten, Submit
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.decide.grace import at_most
@@ -24,6 +25,18 @@ def ended(**pod):
 def test_an_evicted_pod_gets_no_longer_than_its_epilog_waits(asked_s, given_s):
     (evict,) = ended(termination_grace_period_seconds=asked_s)
     assert (type(evict), evict.grace_s) == (Evict, given_s)
+
+
+@pytest.mark.parametrize(("by_map_s", "given_s"), [(0, 300), (1800, 1800), (60, 60)])
+def test_the_map_of_namespaces_gives_pods_more_time_or_less(by_map_s, given_s):
+    pods = snapshot(make_pod(node="k1", running=True, termination_grace_period_seconds=86400), job("PREEMPTED"))
+    gang = restricted(pods.gang, Rule(longest_grace_seconds=by_map_s))
+    (evict,) = decide_gang(msgspec.structs.replace(pods, gang=gang), POLICY)
+    assert evict.grace_s == given_s
+    waiting = snapshot(make_pod(termination_grace_period_seconds=1000))
+    gang = restricted(waiting.gang, Rule(longest_grace_seconds=by_map_s))
+    reasons = [getattr(a, "reason", "") for a in decide_gang(msgspec.structs.replace(waiting, gang=gang), POLICY)]
+    assert ("GraceTooLong" in reasons) == (given_s < 1000)
 
 
 @pytest.mark.parametrize(("given_s", "is_shortened"), [(None, False), (30, False), (LONGEST_S, False), (86400, True)])
@@ -61,6 +74,6 @@ def test_a_grace_period_that_no_epilog_waits_for_is_told_before_the_pod_starts()
     warn, submit = decide_gang(snapshot(make_pod(termination_grace_period_seconds=7200)), POLICY)
     assert (warn.reason, type(submit)) == ("GraceTooLong", Submit)
     assert warn.note == (
-        "its grace period is 7200 s: when its job has lost the node it is given 3240 s "
-        "(hooks.longestGraceSeconds of the Slurm cluster), then its containers are killed"
+        "its grace period is 7200 s: when its job has lost the node it is given 300 s "
+        "(longestGraceSeconds of the Slurm cluster, or of the namespace in scheduler.access), then it is killed"
     )
