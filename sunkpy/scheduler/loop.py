@@ -179,7 +179,7 @@ def _again_s(record: Record, now: float, times: Times) -> float | None:
         return _ADMISSION_AGAIN_S * max(1.0, len(record.members) / 16)
     if any(member.is_refused for member in record.members.values()):
         return times.refused_again_s
-    if record.retry_at > now:
+    if now < record.retry_at < float("inf"):  # one that stands in line is enqueued by it
         return record.retry_at - now + 0.01
     if record.state in (State.ENDING, State.HANDING_OVER):
         return TELL_AGAIN_S if record.state is State.ENDING else times.hand_over_again_s

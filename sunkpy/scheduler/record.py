@@ -170,7 +170,7 @@ class Record:
 
     def now_under(self, job: JobId | None) -> None:
         """The members run under this job: whoever was given their nodes before has nothing to do with it."""
-        self.bound_to = job
+        self.bound_to, self.failures = job, 0
         self.displaced.clear()
 
     def fire(self) -> None:

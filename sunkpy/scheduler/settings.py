@@ -80,6 +80,7 @@ class Times(Settings, frozen=True, kw_only=True):
     * `noted_after_s`: a waiting pod gets the annotations of its job; most are bound before.
     * `late_submit_s`: Slurm may still make a job whose submit it did not answer.
     * `allocation_refused_s`: no allocation is asked for in a partition that has just refused one.
+    * `limit_again_s`: of the gangs that Slurm refused for a limit the oldest is tried again.
     * `young_s`: slurmctld looks at what was submitted within the second; so long jobs are polled more often.
     """
 
@@ -103,6 +104,7 @@ class Times(Settings, frozen=True, kw_only=True):
     noted_after_s: float = 5.0
     late_submit_s: float = 2.0
     allocation_refused_s: float = 10.0
+    limit_again_s: float = 5.0
     young_s: float = 2.0
 
 

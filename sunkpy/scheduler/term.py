@@ -198,6 +198,7 @@ class Term:
             on_submitted=self._poller.hurry,
             times=settings.times,
         )
+        self._lines = jobs.lines
         pods, times = self._writer, settings.times
         binder = Binder(cluster, pods, outbox, metrics, clock, times.admission_patience_s)
         evictor = Evictor(cluster, pods, self._causes, self._suspensions, outbox, metrics, clock, times.evict_again_s)
@@ -235,6 +236,7 @@ class Term:
                 # 3. Tell people, follow the jobs, and take over those that an earlier leader left.
                 group.create_task(self._outbox.run(self._queues))
                 group.create_task(self._poller.run())
+                group.create_task(self._lines.run())
                 group.create_task(self._takeover.run(sweep_s=self._settings.sweep_seconds, metrics=self._queues))
                 # 4. Reconcile the gangs that a change has enqueued.
                 looks = recheck(self._wake.nodes, self._collector, self._ledger, self._metrics, self._settings.times)

@@ -7,6 +7,7 @@
     ├── Busy           the node still has jobs, or the job is just changing state: ask again later
     ├── AlreadyDone    the job has ended already
     ├── Rejected       Slurm understood and said no (bad partition, feature, transition…): change the request
+    │   └── LimitReached  a limit of an association or QoS: the same request may be taken later
     ├── Malformed      the answer cannot be read by this client
     │   └── UnreadableJob  a part of a job cannot be read: its nodes, or its share of them
     └── LeaseOver      not sent, for this process does not lead any more
@@ -88,6 +89,10 @@ class Rejected(SlurmError):
     """Slurm understood the request and refuses it; the same request will be refused again."""
 
 
+class LimitReached(Rejected):
+    """A limit of the user's association or QoS; it may be on what jobs there are, or on this job's size."""
+
+
 class Malformed(SlurmError):
     """The answer could not be read."""
 
@@ -116,6 +121,7 @@ _NOT_FOUND = frozenset({2017, 2018})  # ESLURM_INVALID_JOB_ID, ESLURM_INVALID_NO
 _BUSY = frozenset({2016, 2020})  # ESLURM_NODES_BUSY, ESLURM_TRANSITION_STATE_NO_UPDATE
 _ALREADY_DONE = frozenset({2021, 2084})  # ESLURM_ALREADY_DONE, ESLURM_JOB_FINISHED
 
+_LIMIT = 2050  # ESLURM_ACCOUNTING_POLICY
 _GATEWAY = frozenset({502, 503, 504})
 
 _HINTS = {
@@ -157,4 +163,4 @@ def _kind(http_status: int, error_number: int) -> type[SlurmError]:
         return Busy
     if error_number in _ALREADY_DONE:
         return AlreadyDone
-    return Rejected
+    return LimitReached if error_number == _LIMIT else Rejected

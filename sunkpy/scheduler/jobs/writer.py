@@ -19,6 +19,7 @@ from sunkpy.core.gang.identity import is_anothers
 from sunkpy.core.gang.job.phases import WAITING
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.scheduler.jobs.lines import SubmitLines
 from sunkpy.scheduler.jobs.search import JobSearch
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.metrics import SchedulerMetrics
@@ -62,6 +63,7 @@ class JobWriter:
         self._user = user
         self._search = search
         self._ledger = ledger
+        self.lines = SubmitLines(ledger, clock=clock, each_s=times.limit_again_s)
         self._metrics = metrics
         self._clock = clock
         self._on_submitted = on_submitted
@@ -78,6 +80,8 @@ class JobWriter:
         """
         if record.uncertain_since is not None and await self._find_lost_answer(record):
             return None
+        if why := self.lines.why_waits(record, spec):
+            raise NotSubmitted(why)
         try:
             async with self._queuing:
                 if any(job.is_live for job in record.jobs.values()):
@@ -86,8 +90,14 @@ class JobWriter:
         except (errors.Unreachable, errors.Malformed) as error:
             record.uncertain_since = self._clock()
             raise self._failed(record, error, first_s=self._times.late_submit_s) from error
+        except errors.LimitReached as error:
+            self._metrics.submits.labels("failed").inc()
+            self.lines.refused(record, spec, error.message)
+            raise NotSubmitted(error.message) from error
         except errors.SlurmError as error:
+            self.lines.left(record, spec, is_taken=False)
             raise self._failed(record, error, first_s=_REJECTED_FIRST_S) from error
+        self.lines.left(record, spec, is_taken=True)
         record.refused = ""
         self._ledger.change_job(record, job, lambda known: replace(known, spec=spec))
         return job

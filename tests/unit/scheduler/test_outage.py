@@ -24,6 +24,13 @@ def test_a_submit_that_was_not_answered_is_tried_at_once_when_slurm_answers_agai
     assert rejected.retry_at > 60.0
 
 
+def test_once_bound_a_gang_waits_no_longer_for_what_was_refused_before():
+    record = Ledger().ensure(GangId(namespace="default", name="web", uid="u"))
+    delays_s = [record.back_off("no", now=0.0) for _ in range(3)]
+    record.now_under(7)
+    assert (delays_s, record.back_off("no", now=0.0)) == ([2.0, 4.0, 8.0], 2.0)
+
+
 @pytest.mark.parametrize(("leader", "expected"), [(None, None), (ME, None), (OTHER, OTHER)])
 def test_callers_are_never_sent_to_the_replica_that_they_ask(leader, expected):
     assert other_leader(leader, own=ME) == expected

@@ -1,0 +1,141 @@
+"""Gangs whose jobs Slurm refuses for a limit of an association or QoS: they stand in line, and the oldest asks first.
+
+If each asked by itself, after longer and longer pauses, the newest would have what is free: it asks most often. Slurm
+does not say which limit it was, so there is a line for each user, account, QoS and partition; who comes while it is
+there joins it and does not ask. In each turn the oldest asks, and after each job that is taken the next.
+
+A job may be refused for its own size, and always will be. So when the oldest is refused one of the others asks as well,
+in each turn another one. If that is taken, the oldest steps aside for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.job_spec import JobSpec
+from sunkpy.core.model.times import backoff_s
+from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.record import Record
+
+_ASIDE_FIRST_S, _ASIDE_LAST_S = 15.0, 300.0
+_NEVER: Final = float("inf")
+
+Limit = tuple[str, str, str, str]
+"""User, account, QoS and partition of jobs that have the same limits."""
+
+
+@dataclass(slots=True)
+class _Line:
+    """`waiting`: the gangs, and since when. `asking`: those that may ask now; `first` began this turn. `aside`: until
+    when a gang lets others pass, and how often it did.
+    """
+
+    why: str
+    waiting: dict[GangId, tuple[str, float]] = field(default_factory=dict)
+    asking: set[GangId] = field(default_factory=set)
+    first: GangId | None = None
+    aside: dict[GangId, tuple[float, int]] = field(default_factory=dict)
+    turns: int = 0
+
+
+class SubmitLines:
+    """Of one leader. A turn comes each `each_s`."""
+
+    def __init__(self, ledger: Ledger, *, clock: Callable[[], float], each_s: float) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._each_s = each_s
+        self._lines: dict[Limit, _Line] = {}
+
+    async def run(self) -> None:
+        """Have turns until cancelled."""
+        while True:
+            await asyncio.sleep(self._each_s)
+            self.next_turn()
+
+    def next_turn(self) -> None:
+        """The oldest of each line asks."""
+        for limit, line in tuple(self._lines.items()):
+            self._forget_gone(line)
+            if not line.waiting:
+                del self._lines[limit]
+                continue
+            line.turns += 1
+            is_silent = line.first in line.asking  # it waits for something else now
+            self._ask_oldest(line)
+            if is_silent:
+                self._ask_another(line)
+
+    def why_waits(self, record: Record, spec: JobSpec) -> str:
+        """Why the gang may not ask now, which puts it in line; empty when it may."""
+        line = self._lines.get(_limit(spec))
+        if line is None or record.id in line.asking or not line.waiting:
+            return ""
+        self._join(line, record)
+        return line.why
+
+    def refused(self, record: Record, spec: JobSpec, why: str) -> None:
+        """Slurm has refused its job for a limit."""
+        line = self._lines.setdefault(_limit(spec), _Line(why=why))
+        line.why = why
+        line.asking.discard(record.id)
+        self._join(line, record)
+        if record.id == line.first:
+            self._ask_another(line)
+
+    def left(self, record: Record, spec: JobSpec, *, is_taken: bool) -> None:
+        """The gang waits for its limit no more; `is_taken`: Slurm has taken its job, and may take others."""
+        line = self._lines.get(_limit(spec))
+        if line is None:
+            return
+        line.waiting.pop(record.id, None)
+        line.asking.discard(record.id)
+        if not is_taken:
+            return
+        first = line.first
+        if first is not None and first in line.waiting and first not in line.asking:
+            _, times = line.aside.get(first, (0.0, 0))
+            aside_s = backoff_s(times, first_s=_ASIDE_FIRST_S, last_s=_ASIDE_LAST_S)
+            line.aside[first] = (self._clock() + aside_s, times + 1)
+        self._ask_oldest(line)
+
+    def _join(self, line: _Line, record: Record) -> None:
+        if record.id not in line.waiting:
+            pods = record.allowed.gang.members if record.allowed is not None else ()
+            since = min((pod.metadata.creation_timestamp for pod in pods), default="")
+            line.waiting[record.id] = (since, record.seen_at)
+        record.retry_at, record.refused = _NEVER, line.why
+
+    def _ask_oldest(self, line: _Line) -> None:
+        now = self._clock()
+        may = (id for id in line.waiting if line.aside.get(id, (0.0, 0))[0] <= now)
+        line.first = min(may, key=lambda id: line.waiting[id], default=None)
+        if line.first is not None:
+            self._ask(line, line.first)
+
+    def _ask_another(self, line: _Line) -> None:
+        others = [id for id in line.waiting if id != line.first]
+        if others:
+            self._ask(line, others[line.turns % len(others)])
+
+    def _ask(self, line: _Line, id: GangId) -> None:
+        if (record := self._ledger.get(id)) is not None:
+            line.asking.add(id)
+            record.retry_at = 0.0
+            self._ledger.queue.add(id)
+
+    def _forget_gone(self, line: _Line) -> None:
+        for id in tuple(line.waiting):
+            record = self._ledger.get(id)
+            if record is None or any(job.is_live for job in record.jobs.values()):
+                del line.waiting[id]
+                line.asking.discard(id)
+                line.aside.pop(id, None)
+
+
+def _limit(spec: JobSpec) -> Limit:
+    return (spec.user, spec.account, spec.qos, spec.partition)

@@ -1,0 +1,143 @@
+"""Gangs that Slurm refuses for a limit of an association or QoS."""
+
+import pytest
+
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.model.job_spec import JobSpec
+from sunkpy.scheduler.jobs.lines import SubmitLines
+from sunkpy.scheduler.ledger import Ledger
+from tests.unit.scheduler.world import World, leading
+
+LIMITED, ANOTHER = JobSpec(user="ann", partition="low"), JobSpec(user="bob", partition="low")
+WHY = "submit job web: Job violates accounting/QOS policy"
+
+
+class Queue:
+    """Gangs that ask when they may; Slurm has room for some of their jobs."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.ledger = Ledger(lambda: self.now)
+        self.lines = SubmitLines(self.ledger, clock=lambda: self.now, each_s=5.0)
+        self.free = 0
+        self.too_large = set()
+        self.taken = []
+        self.asked = 0
+
+    def come(self, name, spec=LIMITED):
+        self.now += 1.0
+        self.ask(self.ledger.ensure(GangId(namespace="default", name=name, uid=name)), spec)
+
+    def ask(self, record, spec=LIMITED):
+        if self.now < record.retry_at or self.lines.why_waits(record, spec):
+            return
+        self.asked += 1
+        if self.free and record.id.name not in self.too_large:
+            self.free -= 1
+            self.taken.append(record.id.name)
+            self.lines.left(record, spec, is_taken=True)
+            self.ledger.forget(record)
+        else:
+            self.lines.refused(record, spec, WHY)
+
+    def pass_turn(self):
+        self.now += 5.0
+        self.lines.next_turn()
+        before = None
+        while before != self.asked:
+            before = self.asked
+            for record in self.ledger:
+                self.ask(record)
+
+    def turns(self, count, free=0):
+        for _ in range(count):
+            self.free = free
+            self.pass_turn()
+
+
+@pytest.fixture
+def queue():
+    return Queue()
+
+
+def test_who_comes_while_others_wait_goes_behind_them(queue):
+    for name in ("a", "b", "c"):
+        queue.come(name)
+    queue.free = 1
+    queue.come("newest")
+    assert queue.taken == []
+    queue.turns(4, free=1)
+    assert queue.taken == ["a", "b", "c", "newest"]
+
+
+def test_what_is_free_at_once_is_taken_in_one_turn_and_the_line_is_forgotten(queue):
+    for number in range(50):
+        queue.come(f"{number:02}")
+    queue.turns(1, free=50)
+    assert queue.taken == [f"{number:02}" for number in range(50)]
+    queue.turns(1)
+    queue.free = 1
+    queue.come("newest")
+    assert queue.taken[-1] == "newest"
+
+
+def test_a_full_limit_costs_slurm_two_requests_a_turn_however_many_wait(queue):
+    for number in range(50):
+        queue.come(str(number))
+    asked = queue.asked
+    queue.turns(10)
+    assert queue.asked - asked == 20
+
+
+def test_jobs_that_are_refused_for_their_size_keep_nobody_waiting(queue):
+    queue.too_large = {"huge", "large"}
+    for name in ("huge", "large", "a", "b", "c"):
+        queue.come(name)
+    queue.turns(12, free=1)
+    assert sorted(queue.taken) == ["a", "b", "c"]
+    queue.too_large = set()
+    queue.turns(100, free=1)
+    assert sorted(queue.taken[3:]) == ["huge", "large"]
+
+
+def test_one_that_is_gone_keeps_nobody_waiting(queue):
+    for name in ("a", "b", "c"):
+        queue.come(name)
+    queue.ledger.forget(queue.ledger.get(GangId(namespace="default", name="a", uid="a")))
+    queue.turns(1, free=1)
+    assert queue.taken == ["b"]
+
+
+def test_one_that_does_not_ask_when_it_may_keeps_nobody_waiting(queue):
+    """A member of it may be missing now."""
+    for name in ("a", "b", "c"):
+        queue.come(name)
+    silent = queue.ledger.get(GangId(namespace="default", name="a", uid="a"))
+    ask = queue.ask
+    queue.ask = lambda record, spec=LIMITED: None if record is silent else ask(record, spec)
+    queue.turns(3, free=1)
+    assert queue.taken == ["b", "c"]
+
+
+def test_each_association_has_a_line_of_its_own(queue):
+    queue.come("a")
+    queue.free = 1
+    queue.come("others", spec=ANOTHER)
+    assert queue.taken == ["others"]
+
+
+async def test_pods_beyond_a_submit_limit_are_submitted_oldest_first(tmp_path):
+    world = World()
+    world.add_node(1)
+    world.hasten(limit_again_s=0.05)
+    world.reject_submit = 2050
+    async with leading(world, tmp_path):
+        for number, name in enumerate(("old", "older", "oldest")):
+            pod = world.add_pod(name)
+            pod["metadata"]["creationTimestamp"] = f"2026-11-23T0{9 - number}:00:00Z"
+            world.put("pods", pod)
+            await world.until(lambda: any("limit of the user's" in note for note in world.notes("FailedScheduling")))
+        await world.until(lambda: len([n for n in world.notes("FailedScheduling") if "limit of" in n]) == 3)
+        world.reject_submit = None
+        await world.until(lambda: len(world.submissions) == 3)
+        assert [job["name"] for job in world.submissions] == ["oldest", "older", "old"]
