@@ -90,7 +90,10 @@ CONDITION_REASONS: Final = {
     "NoNodeFits": Row("Feasible", "No node fits; the message counts nodes by the failed rule."),
     "TooFewNodes": Row("Feasible", "Fewer nodes fit than `replicas` wants."),
     "DrainTimeout": Row("DrainTimeout", "Jobs take longer than `drainTimeoutSeconds`."),
-    "Unschedulable": Row("PodScheduled", "The pod waits; autoscalers look for this reason."),
+    "Unschedulable": Row(
+        "PodScheduled", "No node could hold the pod, or Slurm has none free for it. Autoscalers look for this reason."
+    ),
+    "WaitingForSlurm": Row("PodScheduled", "The pod waits for something else; autoscalers buy no node for it."),
 }
 
 EVENTS: Final = {

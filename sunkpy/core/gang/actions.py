@@ -145,11 +145,15 @@ _PASSING: Final = frozenset({WaitCause.OTHERS_FIRST, WaitCause.MEMBERS, WaitCaus
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Say on the pod why it is not scheduled yet."""
+    """Say on the pod why it is not scheduled yet.
+
+    `needs_node`: no node could hold it, or Slurm has none free for it. Only then an autoscaler may buy one.
+    """
 
     pod: Pod
     message: str
     cause: WaitCause
+    needs_node: bool = False
 
     @property
     def is_problem(self) -> bool:

@@ -107,7 +107,7 @@ class Outbox:
         if pod is None:
             return
         try:
-            await self._pods.not_scheduled(pod, report.message)
+            await self._pods.not_scheduled(pod, report.message, needs_node=report.needs_node)
         except NotFound:
             return
         say = self.warn if report.is_problem else self.inform

@@ -88,9 +88,16 @@ class PodWriter:
         with contextlib.suppress(errors.NotFound, errors.Conflict):
             await self.note(pod, {names.ANNOTATION_GPU_INDICES: gpus or None})
 
-    async def not_scheduled(self, pod: Pod, message: str) -> None:
-        """PodScheduled=False with the reason for people; `Unschedulable` is what autoscalers look for."""
-        await self._set_condition(pod, POD_SCHEDULED, status="False", reason="Unschedulable", message=message)
+    async def not_scheduled(self, pod: Pod, message: str, *, needs_node: bool = False) -> None:
+        """PodScheduled=False with the reason for people.
+
+        For a pod with reason `Unschedulable` autoscalers buy a node, and for no other: cluster-autoscaler
+        utils/kubernetes/listers.go `isUnschedulable`, karpenter pkg/utils/pod/scheduling.go `FailedToSchedule`.
+        """
+        if needs_node:
+            await self._set_condition(pod, POD_SCHEDULED, status="False", reason="Unschedulable", message=message)
+        else:
+            await self._set_condition(pod, POD_SCHEDULED, status="False", reason="WaitingForSlurm", message=message)
 
     async def evict(self, pod: Pod, cause: EndCause, *, grace_s: int | None) -> bool:
         """Say why, then delete, with this grace period or the pod's own. False: it is gone, or another pod now."""

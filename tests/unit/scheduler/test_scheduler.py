@@ -222,6 +222,16 @@ async def test_a_node_more_of_a_nodeset_that_will_not_do_is_no_change_for_jobs_t
     assert not world.jobs[job_id].get("excluded_nodes")
 
 
+@pytest.mark.parametrize(("waits_for", "reason"), [("Priority", "WaitingForSlurm"), ("Resources", "Unschedulable")])
+async def test_autoscalers_buy_a_node_only_for_a_pod_that_one_would_help(world, tmp_path, waits_for, reason):
+    async with leading(world, tmp_path):
+        world.add_pod()
+        await world.until(lambda: world.submissions)
+        world.set_job(*world.jobs, "PENDING", state_reason=waits_for)
+        (condition,) = await world.until(lambda: world.pod()["status"].get("conditions"), within_s=30.0)
+        assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", reason)
+
+
 async def test_a_node_is_used_as_soon_as_its_slurmd_pod_says_that_it_is_registered(world, tmp_path):
     async with leading(world, tmp_path):
         world.add_pod(cpu="8")

@@ -30,9 +30,9 @@ def waiting(gang: Gang) -> list[Pod]:
     return [pod for pod in gang.members if pod_phase(pod) is PodPhase.WAITING and not pod.spec.scheduling_gates]
 
 
-def report_all(gang: Gang, message: str, cause: WaitCause) -> list[GangAction]:
+def report_all(gang: Gang, message: str, cause: WaitCause, *, needs_node: bool = False) -> list[GangAction]:
     """Say on each member that waits why it does."""
-    return [Report(pod=pod, message=message, cause=cause) for pod in waiting(gang)]
+    return [Report(pod=pod, message=message, cause=cause, needs_node=needs_node) for pod in waiting(gang)]
 
 
 def bind_directly(gang: Gang) -> list[GangAction]:

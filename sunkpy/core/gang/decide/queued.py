@@ -46,6 +46,12 @@ NEVER_STARTS = {
 """Pending reasons (man squeue, JOB REASON CODES) that go away only when a person changes something."""
 
 
+_NEEDS_NODE = ("Resources", "BadConstraints")
+"""Pending reasons of a job that would start if there were another node. One that waits for a limit, a licence or its
+turn (`Priority`) would not.
+"""
+
+
 def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
     """What to do about pods of which none has a node."""
     warnings: list[GangAction] = [
@@ -117,7 +123,9 @@ def _submit(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
     if snapshot.eligibility is None:
         return []
     if not snapshot.eligibility.eligible:
-        return report_all(gang, explain_eligibility(snapshot.eligibility), WaitCause.NO_NODE)
+        is_about_nodes = "" not in snapshot.eligibility.refused
+        why = explain_eligibility(snapshot.eligibility)
+        return report_all(gang, why, WaitCause.NO_NODE, needs_node=is_about_nodes)
     try:
         request = (
             plan_for_nodes(gang, policy, snapshot.named_nodes, is_named=True)
@@ -153,7 +161,8 @@ def _tend_pending(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> l
     if change is not None:
         actions.append(UpdateTerms(job=job.id, pod=gang.members[0], change=change))
     if job.slurm.state_reason:
-        cure = NEVER_STARTS.get(job.slurm.state_reason)
+        cure, needs_node = NEVER_STARTS.get(job.slurm.state_reason), job.slurm.state_reason in _NEEDS_NODE
         message = f"Slurm job {job.id} waits: {job.slurm.state_reason}" + (f" ({cure})" if cure else "")
-        actions += report_all(gang, message, WaitCause.NEVER_STARTS if cure else WaitCause.IN_QUEUE)
+        cause = WaitCause.NEVER_STARTS if cure else WaitCause.IN_QUEUE
+        actions += report_all(gang, message, cause, needs_node=needs_node)
     return actions

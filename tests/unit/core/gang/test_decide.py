@@ -81,12 +81,14 @@ def test_a_pod_that_fits_no_node_is_told_why():
     none = Eligibility(eligible=(), refused={"n1": "lacks cpu: needs 8, has 4"})
     (report,) = decide_gang(snapshot(make_pod(), eligibility=none), POLICY)
     assert report.is_problem
+    assert report.needs_node
     assert "none of 1 Slurm nodes fits: 1 lacks cpu: needs 8, has 4" in report.message
 
 
 def test_a_bad_annotation_keeps_the_pod_from_being_submitted():
     (report,) = decide_gang(snapshot(make_pod(annotations={"sunkpy.dev/time-limit": "soon"})), POLICY)
     assert "sunkpy.dev/time-limit" in report.message
+    assert not report.needs_node
 
 
 def test_a_typo_is_a_warning_and_the_pod_is_submitted():
@@ -95,16 +97,19 @@ def test_a_typo_is_a_warning_and_the_pod_is_submitted():
 
 
 @pytest.mark.parametrize(
-    ("reason", "is_problem", "advice"),
+    ("reason", "is_problem", "needs_node", "advice"),
     [
-        ("Priority", False, ""),
-        ("Resources", False, ""),
-        ("BadConstraints", True, " (no node has the features, cpus, memory and GPUs that the pod asks for)"),
+        ("Priority", False, False, ""),
+        ("QOSMaxJobsPerUserLimit", False, False, ""),
+        ("Resources", False, True, ""),
+        ("JobHeldUser", True, False, " (the job is held; release it with scontrol release)"),
+        ("BadConstraints", True, True, " (no node has the features, cpus, memory and GPUs that the pod asks for)"),
     ],
 )
-def test_a_pending_job_tells_its_reason(reason, is_problem, advice):
+def test_a_pending_job_tells_its_reason(reason, is_problem, needs_node, advice):
     (report,) = decide_gang(snapshot(make_pod(), job("PENDING", reason=reason, excluded=("n3",))), POLICY)
     assert (report.is_problem, report.message) == (is_problem, f"Slurm job 7 waits: {reason}{advice}")
+    assert report.needs_node is needs_node
 
 
 def test_a_pending_job_learns_of_nodes_that_came_and_went():
