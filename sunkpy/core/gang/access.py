@@ -118,10 +118,29 @@ def restricted(gang: Gang, rule: Rule, *, default_partition: str = "") -> Gang:
         text = f"namespace {gang.id.namespace} is given to user {options.user!r}, which is not the name of a person"
         problems.append(Problem(text=text, fatal=True))
         options = msgspec.structs.replace(options, user="")
-    problems = [*gang.problems, *problems]
+    across = {} if options.user else _across_namespaces(gang, options)
+    options = msgspec.structs.replace(options, **dict.fromkeys(across, ""))
+    problems = [*gang.problems, *problems, *across.values()]
     return msgspec.structs.replace(
         gang, options=options, problems=tuple(problems), longest_grace_s=rule.longest_grace_seconds
     )
+
+
+def _across_namespaces(gang: Gang, options: JobSpec) -> dict[str, Problem]:
+    """What Slurm decides by the user of a job, and why it is refused where several namespaces have the same one."""
+    asked = {
+        "dependency": ("dependency", "singleton" in options.dependency, "singleton waits for jobs"),
+        "shared": ("exclusive", options.shared == "user", "exclusive: user shares nodes with jobs"),
+    }
+    why = (
+        f"of other namespaces too, for namespace {gang.id.namespace} has no Slurm user of its own; "
+        "an administrator gives it one in scheduler.access of the Slurm cluster"
+    )
+    return {
+        field: Problem(annotation=names.PREFIX + name, text=f"{what} {why}", fatal=True)
+        for field, (name, is_asked, what) in asked.items()
+        if is_asked
+    }
 
 
 def unknown_namespace(gang: Gang) -> Gang:

@@ -73,6 +73,25 @@ def test_what_is_refused_is_not_kept_for_a_pod_that_has_a_node_gets_a_job_all_th
     assert ask(Rule(users=("root",))).options.user == ""
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"dependency": "afterok:5,singleton"}, "dependency: singleton waits for jobs of other namespaces too"),
+        ({"exclusive": "user"}, "exclusive: exclusive: user shares nodes with jobs of other namespaces too"),
+    ],
+)
+def test_what_slurm_decides_by_user_needs_a_user_of_ones_own(asked, said):
+    gang = ask(CHEMISTS, **asked)
+    assert gang.refused == (
+        f"annotation sunkpy.dev/{said}, for namespace default has no Slurm user of its own; "
+        "an administrator gives it one in scheduler.access of the Slurm cluster"
+    )
+    assert (gang.options.dependency, gang.options.shared) == ("", ""), "a pod that has a node gets a job all the same"
+    assert ask(Rule(users=("*",)), **asked).refused
+    own = ask(Rule(users=("ann",)), **asked)
+    assert (own.refused, bool(own.options.dependency or own.options.shared)) == ("", True)
+
+
 def test_a_star_opens_a_kind():
     assert ask(CHEMISTS, qos="anything").problems == ()
     assert ask(ANYBODY, partition="any").problems == ()
