@@ -192,7 +192,7 @@ class Explainer:
     ) -> Explanation:
         pods = known.pods[id]
         owners = known.owners[pods[0].uid]
-        gang = assemble(id, pods, owners, families=around.families)
+        gang = assemble(id, pods, owners, families=around.families, largest=around.largest_gang)
         if asked is not None and (unit := _own_unit(asked, gang)):
             id = msgspec.structs.replace(id, unit=unit)
             gang = assemble(id, [asked], known.owners[asked.uid], families=around.families)

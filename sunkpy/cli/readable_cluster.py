@@ -10,7 +10,8 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.gang.access import Namespace, restricted, rule_for
-from sunkpy.core.gang.families import FAMILIES, Families, with_workloads
+from sunkpy.core.gang.families import FAMILIES, Families
+from sunkpy.core.gang.families.declaration import LARGEST_GANG
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.limits import deciding_specs
@@ -57,7 +58,12 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def families(self) -> Families:
         """The families that the scheduler knows."""
-        return with_workloads(self.settings.workloads) if self.settings is not None else FAMILIES
+        return self.settings.families if self.settings is not None else FAMILIES
+
+    @property
+    def largest_gang(self) -> int:
+        """The most pods of one."""
+        return self.settings.largest_gang if self.settings is not None else LARGEST_GANG
 
     @property
     def policy(self) -> Policy:

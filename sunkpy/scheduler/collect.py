@@ -151,7 +151,7 @@ class Collector:
     def _with_eligibility(self, snapshot: Snapshot, record: Record) -> Snapshot:
         """The nodes that all deciding members may use: in the job that Slurm places, any member may run on any node."""
         gang = snapshot.gang
-        if gang is None or gang.never_queues:
+        if gang is None or gang.never_queues or not gang.is_sized:
             return snapshot
         if snapshot.named_nodes:
             return self._with_named_nodes(snapshot, gang, record)

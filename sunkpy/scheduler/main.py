@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sunkpy.core.gang.families import with_workloads
 from sunkpy.kube.client import Kube
 from sunkpy.kube.lease import KubeLease
 from sunkpy.runtime.process import Process, run, serve_app
@@ -30,7 +29,6 @@ async def _body(process: Process, settings: SchedulerSettings) -> None:
     metrics = SchedulerMetrics(process.registry)
     server = HookServer(port=settings.hooks.port, metrics=metrics)
     server.leader = lambda: other_leader(process.election.leader if process.election else None, own=process.identity)
-    families = with_workloads(settings.workloads)
     runner = await serve_app(server.app(), settings.hooks.port)
     recorder = PrometheusRecorder(process.registry)
     slurm = Slurm.connect(settings.slurm, recorder=recorder, deadline=process.remaining_s)
@@ -49,7 +47,7 @@ async def _body(process: Process, settings: SchedulerSettings) -> None:
                     settings=settings,
                     process=process,
                     metrics=metrics,
-                    families=families,
+                    families=settings.families,
                 ).run(server.answer_by),
             )
     finally:

@@ -8,6 +8,9 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.gang.access import ANY, Rule
+from sunkpy.core.gang.families import Families, configured
+from sunkpy.core.gang.families.daemon_set import NAMESPACES as DAEMON_SET_NAMESPACES
+from sunkpy.core.gang.families.declaration import LARGEST_GANG
 from sunkpy.core.gang.families.generic import WorkloadRule
 from sunkpy.core.gang.job.options import is_user
 from sunkpy.kube.kinds import KIND_TIMES, KindTimes
@@ -119,6 +122,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     `access`: what the pods of each namespace may ask for; `annotated_access`: annotations of namespaces count as well.
     `workloads`: kinds that an administrator describes. `suspend_owners`: the scheduler has the right to suspend owners
     that ask for it. `immediate_allocation`: services are asked for as allocations before they are queued.
+    `largest_gang`: the most pods of one. `daemon_set_namespaces`: where pods of DaemonSets are bound without a job.
     `switch_label`: the Node label whose equal value means one switch; empty when none says that.
     """
 
@@ -135,6 +139,8 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     workloads: tuple[WorkloadRule, ...] = ()
     suspend_owners: bool = False
     immediate_allocation: bool = True
+    largest_gang: int = LARGEST_GANG
+    daemon_set_namespaces: tuple[str, ...] = DAEMON_SET_NAMESPACES
     switch_label: str = ""
     hooks: HooksSettings = HooksSettings()
     times: Times = TIMES
@@ -150,6 +156,11 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
             raise ValueError("access: users need tokens of their own, so give slurm.jwtKeyFile instead of tokenFile")
         for rule in self.access:
             self.hooks.check_grace(rule.longest_grace_seconds)
+
+    @property
+    def families(self) -> Families:
+        """The workloads that are known."""
+        return configured(self.workloads, daemons_in=self.daemon_set_namespaces, gpu_resources=self.gpu_resources)
 
     @property
     def submits_as_people(self) -> bool:

@@ -127,7 +127,8 @@ class Term:
     def _group_pods(self, families: Families) -> None:
         """Which pod is of which gang."""
         owners = Owners(self._watches, families)
-        recognition = Recognition(families, owners=owners, on_unreadable=self._unreadable.note)
+        on_unreadable, largest = self._unreadable.note, self._settings.largest_gang
+        recognition = Recognition(families, owners=owners, on_unreadable=on_unreadable, largest=largest)
         self._members = PodIndex(recognition, owners=owners, wake=self._wake, clock=self._clock)
         self._vanished = Vanished(job_of=self._job_of, teardown_s=self._settings.times.teardown_s)
         self._cluster.pods.add_handler(self._vanished.update)  # before the index forgets whose a pod was

@@ -46,6 +46,8 @@ aliases: {{ toJson .Values.scheduler.aliases }}
 workloads: {{ toJson .Values.scheduler.workloads }}
 suspendOwners: {{ .Values.scheduler.suspendOwners }}
 immediateAllocation: {{ .Values.scheduler.immediateAllocation }}
+largestGang: {{ .Values.scheduler.largestGang }}
+daemonSetNamespaces: {{ toJson .Values.scheduler.daemonSetNamespaces }}
 switchLabel: {{ .Values.scheduler.switchLabel | quote }}
 defaultPartition: {{ .Values.scheduler.defaultPartition | default (include "slurm.defaultPartition" .) | quote }}
 access: {{ toJson .Values.scheduler.access }}

@@ -41,6 +41,7 @@ from sunkpy.core.placement.domains import HOSTNAME
 
 DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
+MOST_LINES: Final = 100
 
 _Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
 _Inner = Sequence[tuple[str, PodAffinityTerm]]
@@ -63,6 +64,26 @@ def within_limits(gang: Gang, *, gpu_resources: Mapping[str, str]) -> Gang:
         one_per_node=gang.one_per_node or _must_spread(gang, apart),
         one_domain=gang.one_domain or _domain(together),
     )
+
+
+def explain_length(spec: PodSpec) -> str:
+    """Which list of a pod is too long to be compared with that of each node or pod; empty when none is."""
+    containers, affinity = (*spec.containers, *spec.init_containers), spec.affinity or Affinity()
+    required = affinity.node_affinity.required if affinity.node_affinity is not None else None
+    terms = required.node_selector_terms if required is not None else ()
+    selectors = [term.label_selector for term in (*_anti(spec), *_affinity(spec)) if term.label_selector is not None]
+    counts = {
+        "containers": len(containers),
+        "resources": len({name for each in containers for name in (*each.resources.limits, *each.resources.requests)}),
+        "host ports": len(_ports(spec)),
+        "labels in its nodeSelector": len(spec.node_selector),
+        "tolerations": len(spec.tolerations),
+        "lines of node affinity": sum(len(term.match_expressions) + len(term.match_fields) for term in terms),
+        "terms of affinity to pods": len(_anti(spec)) + len(_affinity(spec)),
+        "lines of affinity to pods": sum(len(each.match_labels) + len(each.match_expressions) for each in selectors),
+    }
+    most = max(counts, key=counts.__getitem__)
+    return f"has {counts[most]} {most}, and {MOST_LINES} are the most" if counts[most] > MOST_LINES else ""
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,7 +202,7 @@ def _counts(other: Pod, but: Container[str]) -> bool:
 
 
 def _refused_devices(gang: Gang, gpu_resources: Mapping[str, str]) -> str:
-    for name, spec in _specs(gang):
+    for name, spec in specs_of(gang):
         for resource in sorted(_resources(spec)):
             if resource.startswith(DEVICE_CLASS) and resource not in gpu_resources:
                 return f"{name} asks for {resource}, for which no GRES stands: name it as gpu.resource of a NodeSet"
@@ -216,14 +237,16 @@ def _domain(together: _Inner) -> str:
     return HOSTNAME if HOSTNAME in keys else next(iter(keys), "")
 
 
-def _specs(gang: Gang) -> list[tuple[str, PodSpec]]:
-    """What the gang asks for: of the pods that are there, and the shape of those that are not."""
-    there = [(f"pod {pod.name}", pod.spec) for pod in one_of_each(gang.members, _devices_asked)]
+def specs_of(gang: Gang) -> list[tuple[str, PodSpec]]:
+    """What the gang asks for: of the pods that are there, each kind once, and the shape of those that are not."""
+    there = [(f"pod {pod.name}", pod.spec) for pod in one_of_each(gang.members, _asked)]
     return there + [(f"role {role.name}", role.shape) for role in gang.roles if role.shape is not None]
 
 
-def _devices_asked(pod: Pod) -> tuple[object, ...]:
-    return (pod.spec.containers, pod.spec.init_containers, pod.spec.resource_claims)
+def _asked(pod: Pod) -> tuple[object, ...]:
+    spec = pod.spec
+    where = (spec.node_selector, spec.affinity, spec.tolerations)
+    return (*where, spec.containers, spec.init_containers, spec.overhead, spec.resources, spec.resource_claims)
 
 
 def _resources(spec: PodSpec) -> set[str]:

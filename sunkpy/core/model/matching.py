@@ -99,9 +99,9 @@ def named_node(spec: PodSpec) -> str:
     affinity = required_affinity(spec)
     terms = affinity.node_selector_terms if affinity is not None else ()
     fields = [field for term in terms for field in term.match_fields if field.key == "metadata.name"]
-    named = {field.values for field in fields if field.operator == "In"}
-    is_one = len(named) == 1 and len(fields) == len(terms)
-    return next(iter(named))[0] if is_one and len(next(iter(named))) == 1 else ""
+    named = {field.values if field.operator == "In" else frozenset[str]() for field in fields}
+    names = list(named.pop()) if len(named) == 1 and len(fields) == len(terms) else []
+    return names[0] if len(names) == 1 else ""
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -143,19 +143,19 @@ def pod_requests(spec: PodSpec) -> Amounts:
     Raises:
         quantity.BadQuantity: a request is not a quantity.
     """
-    sidecars: Amounts = {}
+    total: Amounts = {}
     peak: Amounts = {}
+    # Only what a container asks for is looked at: of a pod with thousands of both, the time grows with their number.
     for container in spec.init_containers:
-        own = _requests(container.resources)
-        if _is_sidecar(container):
-            sidecars = added(sidecars, own)
-            peak = _largest(peak, sidecars)
-        else:
-            peak = _largest(peak, added(own, sidecars))
-    total = sidecars
+        for name, amount in _requests(container.resources).items():
+            together = total.get(name, 0) + amount
+            peak[name] = max(peak.get(name, 0), together)
+            if _is_sidecar(container):
+                total[name] = together
     for container in spec.containers:
-        total = added(total, _requests(container.resources))
-    total = _largest(total, peak)
+        for name, amount in _requests(container.resources).items():
+            total[name] = total.get(name, 0) + amount
+    total = {name: max(total.get(name, 0), peak.get(name, 0)) for name in {**total, **peak}}
     pod_level = _requests(spec.resources)
     total |= {name: n for name, n in pod_level.items() if name.startswith(_POD_LEVEL_RESOURCES)}
     return added(added(total, _amounts(spec.overhead)), {"pods": 1})
@@ -212,8 +212,8 @@ def _show_bytes(size_bytes: int) -> str:
 
 def _compares(value: str | None, requirement: SelectorRequirement) -> bool:
     try:
-        left, right = Decimal(value or ""), Decimal(requirement.values[0])
-    except (InvalidOperation, IndexError):
+        left, right = Decimal(value or ""), Decimal(next(iter(requirement.values), ""))
+    except InvalidOperation:
         return False
     return left > right if requirement.operator == "Gt" else left < right
 
@@ -229,7 +229,3 @@ def _requests(resources: Resources) -> Amounts:
 
 def _amounts(quantities: Mapping[str, str]) -> Amounts:
     return {name: quantity.base_units(name, text) for name, text in quantities.items()}
-
-
-def _largest(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
-    return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}

@@ -161,11 +161,11 @@ class Taint(Wire, frozen=True, kw_only=True):
 
 
 class SelectorRequirement(Wire, frozen=True, kw_only=True):
-    """One line of a node selector term."""
+    """One line of a node selector term. Its values may be thousands, and are looked up for each node."""
 
     key: str
     operator: str
-    values: tuple[str, ...] = ()
+    values: frozenset[str] = frozenset()
 
 
 class NodeSelectorTerm(Wire, frozen=True, kw_only=True):

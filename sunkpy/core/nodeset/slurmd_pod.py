@@ -166,7 +166,7 @@ def node_of(pod: Pod) -> str:
     terms = affinity.required.node_selector_terms if affinity and affinity.required else ()
     for line in (line for term in terms for line in term.match_fields):
         if line.key == "metadata.name" and line.operator == "In" and line.values:
-            return line.values[0]
+            return next(iter(line.values))
     return ""
 
 

@@ -131,7 +131,7 @@ def _waits(claim: Claim, storage: Storage) -> bool:
 
 def _on_node(node: str, claim: str) -> _Bound:
     """Another choice could cross the volume that is being made; a driver that cannot make it takes the choice back."""
-    line = SelectorRequirement(key="metadata.name", operator="In", values=(node,))
+    line = SelectorRequirement(key="metadata.name", operator="In", values=frozenset((node,)))
     why_not = f"out of reach of the volume that is made on node {node} (claim {claim})"
     return _Bound(why_not, NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(line,)),)))
 
@@ -146,7 +146,7 @@ def _of_volume(volume: Volume, claim: str) -> list[_Bound]:
 
 def _in_zones(label: str, zones: str) -> NodeSelector:
     """The nodes of these zones, and those that are in none: so older drivers wrote it."""
-    there = SelectorRequirement(key=label, operator="In", values=tuple(zones.split(_BETWEEN_ZONES)))
+    there = SelectorRequirement(key=label, operator="In", values=frozenset(zones.split(_BETWEEN_ZONES)))
     nowhere = SelectorRequirement(key=label, operator="DoesNotExist")
     return NodeSelector(
         node_selector_terms=tuple(NodeSelectorTerm(match_expressions=(line,)) for line in (there, nowhere))
@@ -157,7 +157,7 @@ def _of_class(found: StorageClass, claim: str) -> list[_Bound]:
     terms = tuple(
         NodeSelectorTerm(
             match_expressions=tuple(
-                SelectorRequirement(key=line.key, operator="In", values=line.values)
+                SelectorRequirement(key=line.key, operator="In", values=frozenset(line.values))
                 for line in term.match_label_expressions
             )
         )

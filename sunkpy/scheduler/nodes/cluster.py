@@ -139,7 +139,7 @@ class Cluster:
         For how many pods there may be on a node only those are asked that have refused one.
         """
         full: dict[str, str] = {}
-        for pod in one_of_each(pods, _requests):
+        for pod in one_of_each(pods, lambda pod: (pod.spec.containers, pod.spec.init_containers)):
             needs, candidates = self._held.needs(pod.spec), self.candidates.lasting()
             if needs.keys() <= {"pods"}:
                 candidates = [each for each in candidates if each.slurm_node in refusing] if refusing else []
@@ -181,10 +181,6 @@ class Cluster:
 
 def _is_registered(pod: Pod | None) -> bool:
     return pod is not None and pod.is_condition_true(names.READINESS_GATE)
-
-
-def _requests(pod: Pod) -> tuple[object, ...]:
-    return (pod.spec.containers, pod.spec.init_containers, pod.spec.overhead, pod.spec.resources)
 
 
 def _facts(node: Node) -> tuple[object, ...]:

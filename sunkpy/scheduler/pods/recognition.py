@@ -16,6 +16,7 @@ import structlog
 
 from sunkpy.core.gang import families
 from sunkpy.core.gang.families import FAMILIES, Families
+from sunkpy.core.gang.families.declaration import LARGEST_GANG
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.gang import Owners as Above
 from sunkpy.core.gang.identity import GangId
@@ -41,8 +42,16 @@ class _Assembled(msgspec.Struct, frozen=True, kw_only=True):
 class Recognition:
     """Asks the families, with what stands above the pods. An answer of None: not known yet, see `why_unknown`."""
 
-    def __init__(self, known: Families = FAMILIES, *, owners: Owners, on_unreadable: OnUnreadable) -> None:
+    def __init__(
+        self,
+        known: Families = FAMILIES,
+        *,
+        owners: Owners,
+        on_unreadable: OnUnreadable,
+        largest: int = LARGEST_GANG,
+    ) -> None:
         self._families = known
+        self._largest = largest
         self._owners = owners
         self._on_unreadable = on_unreadable
         self._odd: dict[str, str] = {}
@@ -96,7 +105,8 @@ class Recognition:
     def _assemble(self, id: GangId, pods: Sequence[Pod], apart: Sequence[Pod], above: Sequence[Above]) -> Gang:
         spokesman = self._spokesman(id, pods, above) if len(pods) > 1 else 0
         pods = (pods[spokesman], *pods[:spokesman], *pods[spokesman + 1 :])
-        return families.assemble_beside(id, pods, apart, above[spokesman], families=self._families)
+        owners, largest = above[spokesman], self._largest
+        return families.assemble_beside(id, pods, apart, owners, families=self._families, largest=largest)
 
     def _spokesman(self, id: GangId, pods: Sequence[Pod], above: Sequence[Above]) -> int:
         """Which pod comes first: one whose labels and annotations were changed stays a member, and does not say what

@@ -402,6 +402,12 @@ def test_the_label_that_means_one_switch_reaches_the_scheduler():
     assert _scheduler_settings({"scheduler": {"switchLabel": label}}).switch_label == label
 
 
+def test_how_large_a_gang_may_be_and_where_daemons_need_no_job():
+    assert _scheduler_settings({}).daemon_set_namespaces == ("kube-system",)
+    settings = _scheduler_settings({"scheduler": {"largestGang": 9, "daemonSetNamespaces": []}})
+    assert (settings.largest_gang, settings.daemon_set_namespaces) == (9, ())
+
+
 def _scheduler_settings(values: dict[str, object]) -> SchedulerSettings:
     text = of_kind(render("slurm", values), "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
     return msgspec.yaml.decode(text, type=SchedulerSettings)

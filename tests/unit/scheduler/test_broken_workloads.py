@@ -12,6 +12,7 @@ import pytest
 from sunkpy.core.gang.access import Rule
 from sunkpy.core.gang.identity import parse_comment
 from sunkpy.scheduler.pods import index as members
+from tests.unit.core.gang.families.workload import too_many
 from tests.unit.scheduler import world as world_module
 from tests.unit.scheduler.test_owners import add
 from tests.unit.scheduler.world import World, leading
@@ -227,7 +228,7 @@ CASES = {
     ),
     "size-huge": (
         annotated(size="10000000"),
-        ("annotation sunkpy.dev/gang-size: 10000000 pods are more than Slurm gives to one job: at most 65533"),
+        too_many("gang default/size-huge", 10_000_000),
     ),
     "size-missing": (
         annotated(),
@@ -323,22 +324,28 @@ CASES = {
     ),
     "jobset-huge": (
         jobset({"replicatedJobs": [{"name": "w", "replicas": 10_000_000}]}),
-        (
-            "JobSet default/jobset-huge: spec.replicatedJobs[w].replicas is 10000000, and Slurm gives at "
-            "most 65533 nodes to a job"
-        ),
+        too_many("JobSet default/jobset-huge", 10_000_000),
     ),
     "jobset-nobody": (
         jobset({"replicatedJobs": [{"name": "w", "replicas": 0}]}),
-        "JobSet default/jobset-nobody declares 0 pods, and a job has between 1 and 65533",
+        "JobSet default/jobset-nobody declares 0 pods, and a gang has at least 1",
     ),
     "lws-size-text": (
         lws("two"),
-        ("LeaderWorkerSet default/lws-size-text: the size of group 0 is 'two', and must be between 1 and 65533"),
+        "LeaderWorkerSet default/lws-size-text: the size of group 0 is 'two', and must be a number above 0",
     ),
     "lws-size-zero": (
         lws("0"),
-        ("LeaderWorkerSet default/lws-size-zero: the size of group 0 is '0', and must be between 1 and 65533"),
+        "LeaderWorkerSet default/lws-size-zero: the size of group 0 is '0', and must be a number above 0",
+    ),
+    "tolerations-many": (
+        asks(tolerations=[{"key": f"k{number}", "operator": "Exists"} for number in range(101)]),
+        "pod tolerations-many has 101 tolerations, and 100 are the most",
+    ),
+    "singleton": (
+        options(dependency="singleton"),
+        "annotation sunkpy.dev/dependency: singleton waits for jobs of other namespaces too, for namespace default "
+        "has no Slurm user of its own; an administrator gives it one in scheduler.access of the Slurm cluster",
     ),
     "kueue-zero": (
         kueue("0"),

@@ -88,6 +88,21 @@ def comments(world):
     return [job["comment"] for job in world.submissions]
 
 
+@pytest.mark.parametrize(("uid", "is_bound"), [("daemons-1", True), ("another", False)])
+async def test_only_a_daemon_set_that_is_there_spares_its_pods_the_queue(world, tmp_path, uid, is_bound):
+    world.api.define("apps/v1", "DaemonSet", "daemonsets")
+    known = families.configured((), daemons_in=("default",), gpu_resources=())
+    made = add(world, "daemonsets", "DaemonSet", "apps/v1", "agent", uid="daemons-1")
+    claimed = made | {"metadata": made["metadata"] | {"uid": uid}}
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-2"]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    async with leading(world, tmp_path, families=known):
+        world.add_pod("agent-x", owner=claimed, affinity=affinity)
+        await world.until(lambda: world.bindings or world.submissions)
+        assert world.bindings == ([("agent-x", "node-2")] if is_bound else [])
+        assert [job["excluded_nodes"] for job in world.submissions] == ([] if is_bound else [["n1", "n3"]])
+
+
 async def test_a_pod_that_is_seen_before_its_owner_waits_for_it(world, tmp_path):
     crew = {"apiVersion": "example.com/v1", "kind": "Crew", "metadata": {"name": "band", "uid": "crew-1"}}
     async with leading(world, tmp_path, families=KNOWN):

@@ -7,7 +7,7 @@ sometimes copied from an owner, and wrong), then pods that stand for themselves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from typing import Final
 
 import msgspec
@@ -35,10 +35,11 @@ from sunkpy.core.gang.families import (
     yunikorn,
 )
 from sunkpy.core.gang.families.belonging import top
-from sunkpy.core.gang.families.declaration import BadDeclaration, unsized
+from sunkpy.core.gang.families.declaration import LARGEST_GANG, BadDeclaration, unsized
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, apart_unit, extra_unit
 from sunkpy.core.gang.identity import GangId, legible
 from sunkpy.core.gang.job.options import Problem
+from sunkpy.core.gang.limits import explain_length, specs_of
 from sunkpy.core.gang.seating.seating import explain_missing
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import OddOwner, Pod
@@ -74,9 +75,16 @@ _BEYOND: Final = "beyond its seats"
 """Role of pods that run although their gang is declared smaller now."""
 
 
-def with_workloads(rules: Sequence[generic.WorkloadRule]) -> Families:
-    """The families, and those that an admin described: believed before all but what people wrote on the pods."""
-    return (*FAMILIES[:_FIRST], *(generic.family(rule) for rule in rules), *FAMILIES[_FIRST:])
+def configured(
+    rules: Sequence[generic.WorkloadRule], *, daemons_in: Collection[str], gpu_resources: Collection[str]
+) -> Families:
+    """The families, and those that an admin described: believed before all but what people wrote on the pods.
+
+    Args:
+        daemons_in: namespaces in which pods of DaemonSets need no job, unless they ask for one of the `gpu_resources`.
+    """
+    described = (generic.family(rule) for rule in rules)
+    return (daemon_set.family(daemons_in, gpu_resources), *FAMILIES[1:_FIRST], *described, *FAMILIES[_FIRST:])
 
 
 def identify(pod: Pod, owners: Owners = (), *, families: Families = FAMILIES) -> GangId:
@@ -89,14 +97,21 @@ def family_of(pod: Pod, owners: Owners = (), *, families: Families = FAMILIES) -
     return _family_of(pod, owners, families)[0]
 
 
-def assemble(id: GangId, pods: Sequence[Pod], owners: Owners = (), *, families: Families = FAMILIES) -> Gang:
+def assemble(
+    id: GangId,
+    pods: Sequence[Pod],
+    owners: Owners = (),
+    *,
+    families: Families = FAMILIES,
+    largest: int = LARGEST_GANG,
+) -> Gang:
     """The gang `id` as made of `pods`, of which there is at least one; all belong to it.
 
-    An owner that does not look as its kind should gives a gang that is refused, and says so.
+    An owner that does not look as its kind should, or declares more than the `largest` number of pods, gives a gang
+    that is refused, and says so.
     """
-    if id.unit in (extra_unit(pods[0]), apart_unit(pods[0])):
-        return plain_pod.alone(id, pods[0], owners)
-    family, said = _family_of(pods[0], owners, families)
+    is_solo = id.unit in (extra_unit(pods[0]), apart_unit(pods[0]))
+    family, said = (plain_pod.FAMILY, id) if is_solo else _family_of(pods[0], owners, families)
     what = top(pods[0], owners) or f"{family.name} {id}"
     if not _is_same(said, id):
         why = f"pod {pods[0].name} does not say any more that it belongs to {id}: a label or annotation was changed"
@@ -105,6 +120,7 @@ def assemble(id: GangId, pods: Sequence[Pod], owners: Owners = (), *, families: 
         return unreadable(id, pods, why=f"{odd.kind} {'/'.join(odd.key)} cannot be read: {odd.why}")
     try:
         gang = family.assemble(id, pods, owners)
+        _check_size(gang, largest)
         _check_shapes(gang)
     except BadDeclaration as error:
         gang = unsized(id, pods, owners, kind=what, problem=error.problem)
@@ -115,13 +131,19 @@ def assemble(id: GangId, pods: Sequence[Pod], owners: Owners = (), *, families: 
 
 
 def assemble_beside(
-    id: GangId, pods: Sequence[Pod], apart: Sequence[Pod], owners: Owners = (), *, families: Families = FAMILIES
+    id: GangId,
+    pods: Sequence[Pod],
+    apart: Sequence[Pod],
+    owners: Owners = (),
+    *,
+    families: Families = FAMILIES,
+    largest: int = LARGEST_GANG,
 ) -> Gang:
     """As `assemble`; `apart`: pods of the gang that were set apart, which are not missing where one would be."""
-    gang = assemble(id, pods, owners, families=families)
+    gang = assemble(id, pods, owners, families=families, largest=largest)
     if not apart or not gang.is_sized or not explain_missing(gang):
         return gang
-    whole = assemble(id, [*pods, *apart], owners, families=families)
+    whole = assemble(id, [*pods, *apart], owners, families=families, largest=largest)
     uids = {pod.uid for pod in apart}
     return msgspec.structs.replace(whole, roles=tuple(_parted(role, uids) for role in whole.roles))
 
@@ -146,6 +168,15 @@ def speaks_for(id: GangId, pod: Pod, owners: Owners, *, families: Families = FAM
 def _is_same(said: GangId, id: GangId) -> bool:
     """Units and generations of one owner are told apart once; what they are read from may change later."""
     return (said.namespace, said.name, said.uid) == (id.namespace, id.name, id.uid)
+
+
+def _check_size(gang: Gang, largest: int) -> None:
+    if gang.places > largest:
+        text = f"{gang.kind} declares {gang.places} pods, and a gang has at most {largest}: make several gangs, or"
+        raise BadDeclaration(f"{text} ask an administrator to raise scheduler.largestGang of the Slurm cluster")
+    for name, spec in specs_of(gang):
+        if long := explain_length(spec):
+            raise BadDeclaration(f"{name} {long}")
 
 
 def _check_shapes(gang: Gang) -> None:

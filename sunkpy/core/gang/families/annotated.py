@@ -22,7 +22,7 @@ from typing import Final
 from sunkpy.core import names
 from sunkpy.core.gang.families.batch_job import as_made
 from sunkpy.core.gang.families.belonging import named_id
-from sunkpy.core.gang.families.declaration import BadDeclaration, about, current, options_of, role, size, size_in
+from sunkpy.core.gang.families.declaration import BadDeclaration, about, current, few, options_of, role, size_in
 from sunkpy.core.gang.gang import Family, Gang, Owners
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
@@ -79,7 +79,9 @@ def _number(annotation: str, text: str) -> int:
 
 def _roles(text: str) -> Mapping[str, int]:
     places: dict[str, int] = {}
-    for part in text.split(","):
+    with about(annotation=names.ANNOTATION_GANG_ROLES):
+        parts = few(text.split(","), field="it")
+    for part in parts:
         name, equals, number = (piece.strip() for piece in part.partition("="))
         if not equals or not _ROLE.match(name):
             text = f"{part[:40]!r} is not a role: write name=count, as in leader=1,worker=4"
@@ -87,8 +89,6 @@ def _roles(text: str) -> Mapping[str, int]:
         if name in places:
             raise BadDeclaration(f"role {name} is named twice", annotation=names.ANNOTATION_GANG_ROLES)
         places[name] = _number(names.ANNOTATION_GANG_ROLES, number)
-    with about(annotation=names.ANNOTATION_GANG_ROLES):
-        size(sum(places.values()))
     return places
 
 

@@ -23,8 +23,12 @@ from sunkpy.core.model.objects import Condition, Kind, Owner, Pod, PodSpec, Wire
 
 T = TypeVar("T")
 
-MOST_PLACES: Final = 65_533
-"""The most nodes that Slurm gives to one job (slurm.h, MAX_SLURM_NODES)."""
+LARGEST_GANG: Final = 4096
+"""Pods of one gang, unless the settings say otherwise: each decision about a gang takes time for each of its seats."""
+
+MOST_ROLES: Final = 64
+_MOST_SPEC_BYTES: Final = 131_072
+"""Of an owner, for its whole spec is read each time."""
 
 _AMOUNTS: Final = ("resources", "overhead")
 """Fields of a pod template below which every number is a quantity."""
@@ -84,21 +88,29 @@ def required(owners: Owners, kind: Kind, *, called: str) -> Owner:
     """The owner of this kind, without which nothing says how many pods belong together.
 
     Raises:
-        BadDeclaration: it could not be read.
+        BadDeclaration: it could not be read, or is too large.
     """
     found = nearest(owners, kind)
     if found is None:
         raise BadDeclaration(f"{called} could not be read, and only it says how many pods there will be")
-    return found
+    return _bounded(found)
+
+
+def _bounded(owner: Owner) -> Owner:
+    if (size_bytes := memoryview(owner.spec).nbytes) > _MOST_SPEC_BYTES:
+        text = f"its spec has {size_bytes} bytes, and {_MOST_SPEC_BYTES} are the most: make several of it"
+        raise BadDeclaration(f"{owner.kind} {'/'.join(owner.key)}: {text}")
+    return owner
 
 
 def declared(owner: Owner, type_: type[T]) -> T:
     """The owner's spec, as its operator reads it.
 
     Raises:
+        BadDeclaration: it is too large.
         msgspec.ValidationError: it does not look like that.
     """
-    return msgspec.convert(_as_read(msgspec.json.decode(owner.spec)), type_)
+    return msgspec.convert(_as_read(msgspec.json.decode(_bounded(owner).spec)), type_)
 
 
 def _as_read(value: object, *, is_amount: bool = False) -> object:
@@ -130,13 +142,21 @@ def count(owner: Owner, field: str, number: int, *, least: int = 0) -> int:
     """A number of pods from the owner's spec.
 
     Raises:
-        BadDeclaration: it is too small or too large.
+        BadDeclaration: it is too small.
     """
     with about(f"{owner.kind} {'/'.join(owner.key)}"):
-        at_least(number, least, field=field)
-        if number > MOST_PLACES:
-            raise BadDeclaration(f"{field} is {number}, and Slurm gives at most {MOST_PLACES} nodes to a job")
-    return number
+        return at_least(number, least, field=field)
+
+
+def few(roles: Sequence[T], *, field: str) -> Sequence[T]:
+    """The same roles, before anything is planned for each of them.
+
+    Raises:
+        BadDeclaration: there are too many.
+    """
+    if len(roles) > MOST_ROLES:
+        raise BadDeclaration(f"{field} has {len(roles)} entries, and a gang at most {MOST_ROLES}: make several gangs")
+    return roles
 
 
 def at_least(number: int, least: int, *, field: str) -> int:
@@ -163,15 +183,13 @@ def size_in(text: str) -> int:
 
 
 def size(number: int) -> int:
-    """The same number, if a gang can have so many places.
+    """The same number, if a gang can have so few places.
 
     Raises:
         BadDeclaration: it cannot.
     """
     if number < 1:
         raise BadDeclaration(f"{number} pods are no gang: at least 1")
-    if number > MOST_PLACES:
-        raise BadDeclaration(f"{number} pods are more than Slurm gives to one job: at most {MOST_PLACES}")
     return number
 
 
@@ -225,10 +243,10 @@ def make(gang: Gang, owners: Owners) -> Gang:
     """The gang, with the options that its pods ask for, leaders before the others, and its owners.
 
     Raises:
-        BadDeclaration: it has no places, or more than a job can have.
+        BadDeclaration: it has no places.
     """
-    if not 0 < gang.places <= MOST_PLACES:
-        raise BadDeclaration(f"{gang.kind} declares {gang.places} pods, and a job has between 1 and {MOST_PLACES}")
+    if not gang.places:
+        raise BadDeclaration(f"{gang.kind} declares 0 pods, and a gang has at least 1")
     options, problems = _options(current(gang.members), owners)
     return msgspec.structs.replace(gang, options=options, problems=(*gang.problems, *problems))
 

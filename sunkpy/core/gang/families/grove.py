@@ -96,13 +96,14 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     called = f"PodGang {id.namespace}/{id.name}"
     declares = declaration.required(owners, POD_GANG, called=called)
     spec = declaration.declared(declares, _Spec)
+    groups = declaration.few(spec.groups, field=f"{called}: spec.podgroups")
     if len({group.name for group in spec.groups}) < len(spec.groups):
         raise BadDeclaration(f"{called}: spec.podgroups names a PodClique twice")
     domain, problems = _domain(spec)
     whole = made_by(pods[0], POD_CLIQUE_SET, owners)
     gang = Gang(
         id=id,
-        roles=tuple(_role(group, pods, declares) for group in spec.groups),
+        roles=tuple(_role(group, pods, declares) for group in groups),
         kind=f"PodCliqueSet {id.namespace}/{whole.name}, PodGang {id.name}" if whole else called,
         one_domain=domain,
         expects_more=not any(each.is_deleting for each in owners if each.is_a in (POD_GANG, POD_CLIQUE_SET)),

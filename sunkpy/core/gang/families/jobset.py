@@ -199,14 +199,14 @@ def _unit(pod: Pod, jobset: Owner | None) -> str:
 def _stages_of(jobset: Owner) -> dict[str, str]:
     try:
         return _stages(jobset.spec_as(_Order).replicated_jobs)
-    except (msgspec.ValidationError, RecursionError):
+    except (msgspec.ValidationError, RecursionError, BadDeclaration):
         return {}  # assembling it will say so
 
 
 def _stages(jobs: Sequence[_Ordered]) -> dict[str, str]:
     """Name of each replicatedJob → of the first that waits until the same others are Complete."""
     awaited: dict[str, frozenset[str]] = {}
-    for job in jobs:
+    for job in declaration.few(jobs, field="spec.replicatedJobs"):
         names: frozenset[str] = frozenset()
         for each in job.depends_on or ():
             names |= awaited.get(each.name, frozenset())
@@ -227,7 +227,8 @@ def _domain_of(pod: Pod) -> str:
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     jobset = declaration.required(owners, JOB_SET, called=f"JobSet {id.namespace}/{id.name}")
     spec = declaration.declared(jobset, _Spec)
-    jobs = {job.name: _checked(job, jobset) for job in spec.replicated_jobs}
+    replicated = declaration.few(spec.replicated_jobs, field=f"{_kind(owners)}: spec.replicatedJobs")
+    jobs = {job.name: _checked(job, jobset) for job in replicated}
     name = pods[0].labels[REPLICATED_JOB]
     if name not in jobs:
         raise BadDeclaration(

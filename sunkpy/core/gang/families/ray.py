@@ -23,7 +23,16 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.families.belonging import made_by, nearest
-from sunkpy.core.gang.families.declaration import BadDeclaration, Template, about, at_least, make, ordinal, required
+from sunkpy.core.gang.families.declaration import (
+    BadDeclaration,
+    Template,
+    about,
+    at_least,
+    few,
+    make,
+    ordinal,
+    required,
+)
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, Suspension, by_seniority, ranked
 from sunkpy.core.gang.identity import GangId, token
 from sunkpy.core.model.objects import Container, Kind, Owner, Pod, PodSpec, Resources, Wire
@@ -131,7 +140,7 @@ def _below(owners: Owners) -> str:
 
 
 def _roles(spec: _Cluster, pods: Sequence[Pod]) -> tuple[Role, ...]:
-    groups = spec.worker_group_specs or ()
+    groups = few(spec.worker_group_specs or (), field="spec.workerGroupSpecs")
     if len({group.group_name for group in groups}) < len(groups):
         raise BadDeclaration("spec.workerGroupSpecs names a group twice")
     heads = [pod for pod in pods if pod.labels.get(NODE_TYPE) == _HEAD]

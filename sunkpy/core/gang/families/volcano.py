@@ -31,7 +31,16 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.families.belonging import made_by, maker, named_id
-from sunkpy.core.gang.families.declaration import BadDeclaration, Template, about, at_least, make, ordinal, required
+from sunkpy.core.gang.families.declaration import (
+    BadDeclaration,
+    Template,
+    about,
+    at_least,
+    few,
+    make,
+    ordinal,
+    required,
+)
 from sunkpy.core.gang.gang import Family, Gang, Owners, Reference, Role, by_seniority, ranked
 from sunkpy.core.gang.identity import GangId, token
 from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
@@ -168,7 +177,7 @@ def _checked(tasks: Sequence[_Task]) -> Sequence[_Task]:
     Raises:
         BadDeclaration: what they say cannot be.
     """
-    names = Counter(task.called for task in tasks)
+    names = Counter(task.called for task in few(tasks, field="spec.tasks"))
     for task in tasks:
         field = f"task {task.called}: "
         at_least(task.replicas, 0, field=f"{field}replicas")

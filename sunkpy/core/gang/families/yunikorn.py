@@ -17,7 +17,7 @@ import msgspec
 
 from sunkpy.core.gang.families.batch_job import as_made
 from sunkpy.core.gang.families.belonging import named_id
-from sunkpy.core.gang.families.declaration import BadDeclaration, about, options_of, role, size
+from sunkpy.core.gang.families.declaration import BadDeclaration, about, few, options_of, role, size
 from sunkpy.core.gang.gang import Family, Gang, Owners, Role
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model import quantity
@@ -85,7 +85,7 @@ def _groups(text: str) -> Sequence[_TaskGroup]:
         groups = msgspec.json.decode(text, type=tuple[_TaskGroup, ...])
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadDeclaration(f"cannot be read: {error}") from error
-    names = [group.name for group in groups]
+    names = [group.name for group in few(groups, field="it")]
     if len(set(names)) < len(names):
         raise BadDeclaration(f"a task group is named twice: {', '.join(sorted(names))[:80]}")
     for group in groups:

@@ -126,17 +126,17 @@ def largest(several: Iterable[Mapping[str, int]]) -> matching.Amounts:
     return largest
 
 
-def needs_by_seat(gang: Gang) -> dict[SeatId, matching.Amounts]:
-    """What each place must have room for, rounded up alone.
+def needs_of_a_seat(role: Role) -> matching.Amounts:
+    """What each seat of a role must have room for, each pod rounded up alone.
 
-    A place whose pod is there: as that pod asks. One without: as the owner's template says, and not less than the
-    other pods of its role, to which something may have been added on their way.
+    With a pod in each seat: the most that one of them asks for. Otherwise not less than the owner's template says and
+    any pod of the role, to which something may have been added on its way.
+
+    Raises:
+        quantity.BadQuantity: a request is not a quantity.
     """
-    needs: dict[SeatId, matching.Amounts] = {}
-    for role in gang.roles:
-        numbered, others = _needs_of(role, _rounded_needs(role))
-        needs |= {(role.name, index): numbered.get(index, others) for index in range(role.places)}
-    return needs
+    numbered, others = _needs_of(role, _rounded_needs(role))
+    return others if any(index not in numbered for index in range(role.places)) else largest(numbered.values())
 
 
 def needs_together(gang: Gang) -> matching.Amounts:
@@ -152,8 +152,9 @@ def needs_together(gang: Gang) -> matching.Amounts:
         held = [needs for index, needs in numbered.items() if index < role.places]
         free = [member.pod for member in role.members if member.index == ANY_PLACE and not member.pod.is_finished]
         held += sorted((of_member[pod.uid] for pod in free), key=size_of, reverse=True)
-        for needs in [*held, *[others] * role.places][: role.places]:
+        for needs in held[: role.places]:
             total = matching.added(total, needs)
+        total = _times(max(0, role.places - len(held)), others, beside=total)
     return total
 
 
@@ -180,18 +181,40 @@ def _rounded_needs(role: Role) -> dict[str, matching.Amounts]:
 
 
 def _shapes(gang: Gang) -> list[Slots]:
-    needs, roles = needs_by_seat(gang), [role for role in gang.roles if role.places]
-    alone = Slots(count=len(needs), needs=largest(needs.values()), kind=WHOLE if len(roles) > 1 else None)
+    roles = [(role, needs_of_a_seat(role)) for role in gang.roles if role.places]
+    each = largest(needs for _, needs in roles)
+    alone = Slots(count=gang.places, needs=each, kind=WHOLE if len(roles) > 1 else None)
     if gang.one_per_node or len(roles) < 2:
         return [alone]
-    heaviest, _ = max(needs, key=lambda place: size_of(needs[place]))
-    kind = shared_kind(sorted(((role.name, role.places) for role in roles), key=lambda each: each[0] != heaviest))
+    heaviest, _ = max(roles, key=lambda each: size_of(each[1]))
+    roles.sort(key=lambda each: each[0] is not heaviest)
+    kind = shared_kind([(role.name, role.places) for role, _ in roles])
     if kind is None:
         return [alone]
-    sums: dict[int, matching.Amounts] = {}
-    for place, slot in _as_shared(gang, kind.seats).items():
-        sums[slot] = matching.added(sums.get(slot, {}), needs[place])
-    return [alone, Slots(count=len(sums), needs=largest(sums.values()), kind=kind)]
+    fullest = _fullest_slot([(role.places, needs) for role, needs in roles])
+    return [alone, Slots(count=heaviest.places, needs=fullest, kind=kind)]
+
+
+def _fullest_slot(roles: Sequence[tuple[int, matching.Amounts]]) -> matching.Amounts:
+    """The most of each resource that lies in a slot when the others are put in turn into those of the first role.
+
+    How many of a role are in a slot changes where its first one and the one after its last would be, and nowhere else.
+    """
+    (slots, own), *others = roles
+    starts = accumulate((seats for seats, _ in others), initial=0)
+    dealt = [(start % slots, seats, needs) for start, (seats, needs) in zip(starts, others, strict=False)]
+    edges = {0, *(edge % slots for start, seats, _ in dealt for edge in (start, start + seats))}
+    sums = []
+    for slot in edges:
+        total = own
+        for start, seats, needs in dealt:
+            total = _times(max(0, -(-(seats - (slot - start) % slots) // slots)), needs, beside=total)
+        sums.append(total)
+    return largest(sums)
+
+
+def _times(count: int, needs: Mapping[str, int], *, beside: matching.Amounts) -> matching.Amounts:
+    return matching.added(beside, {name: count * amount for name, amount in needs.items()}) if count else beside
 
 
 def _shape(spec: PodSpec | None) -> list[matching.Amounts]:

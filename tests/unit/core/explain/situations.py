@@ -105,11 +105,13 @@ def _deployed():
 
 
 def _daemon():
-    owner = workload.owner({"kind": "DaemonSet", "apiVersion": "apps/v1", "metadata": {"name": "agent"}})
+    owner = workload.owner(
+        {"kind": "DaemonSet", "apiVersion": "apps/v1", "metadata": {"name": "agent", "namespace": "kube-system"}}
+    )
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     spec = {"schedulerName": "slurm", "affinity": {"nodeAffinity": required}}
-    return workload.pod("agent-1", owned_by=[owner], spec=spec), owner
+    return workload.pod("agent-1", owned_by=[owner], namespace="kube-system", spec=spec), owner
 
 
 def _daemon_bound():

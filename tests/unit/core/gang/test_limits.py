@@ -7,6 +7,7 @@ import pytest
 
 from sunkpy.core.gang.gang import Role
 from sunkpy.core.gang.limits import (
+    DEVICE_CLASS,
     Surroundings,
     are_rivals,
     avoid_nodes,
@@ -17,7 +18,7 @@ from sunkpy.core.gang.limits import (
 )
 from sunkpy.core.model.objects import PodSpec, Toleration
 from tests.unit.core.gang.families.makers import bare, job, jobs_of, stateful_set, sums
-from tests.unit.core.gang.families.workload import gang, manifest, pod
+from tests.unit.core.gang.families.workload import gang, manifest, owner, pod
 from tests.unit.core.gang.pods import make_node
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -178,8 +179,9 @@ def test_a_daemon_is_never_refused():
 
 
 def owner_of_a_daemon():
-    reference = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
-    return gang([pod("d-x", ownerReferences=[reference], spec={"resourceClaims": [{"name": "gpu"}]})])
+    made = owner({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d", "namespace": "kube-system"}})
+    spec = {"containers": [{"name": "c", "resources": {"limits": {DEVICE_CLASS + "x": "1"}}}]}
+    return gang([pod("d-x", owned_by=[made], namespace="kube-system", spec=spec)], [made])
 
 
 # ---------------------------------------------------------------------- pods of other gangs, where they are now

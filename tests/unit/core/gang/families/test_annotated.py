@@ -8,7 +8,7 @@ from sunkpy.core import names
 from sunkpy.core.gang.families import annotated
 from sunkpy.core.gang.identity import parse_comment
 from tests.unit.core.gang.families.makers import documents, job, jobs_of
-from tests.unit.core.gang.families.workload import gang, places, pod
+from tests.unit.core.gang.families.workload import gang, places, pod, too_many
 
 GANG, SIZE, ROLES, ROLE = (
     names.ANNOTATION_GANG,
@@ -89,16 +89,12 @@ def test_a_name_may_be_any_text_and_two_texts_never_meet():
         ({"gang_size": "three"}, "gang-size: 'three' is not a number of pods"),
         ({"gang_size": "2.5"}, "gang-size: '2.5' is not a number of pods"),
         ({"gang_size": "²"}, "gang-size: '²' is not a number of pods"),
-        (
-            {"gang_size": "9" * 5000},
-            "gang-size: 9999999999 pods are more than Slurm gives to one job: at most 65533",
-        ),
         ({"gang_roles": "leader"}, "gang-roles: 'leader' is not a role: write name=count, as in leader=1,worker=4"),
         ({"gang_roles": "a=1,a=2"}, "gang-roles: role a is named twice"),
         ({"gang_roles": "a=1,b=x"}, "gang-roles: 'x' is not a number of pods"),
         (
-            {"gang_roles": "a=65533,b=1", "gang_role": "a"},
-            "gang-roles: 65534 pods are more than Slurm gives to one job: at most 65533",
+            {"gang_roles": ",".join(f"r{number}=1" for number in range(65))},
+            "gang-roles: it has 65 entries, and a gang at most 64: make several gangs",
         ),
         (
             {"gang_roles": "a=1,b=2", "gang_size": "4", "gang_role": "a"},
@@ -116,6 +112,15 @@ def test_a_broken_declaration_is_named_and_nothing_is_submitted(annotations, pro
     (told,) = made.problems
     assert (str(told), told.fatal) == (f"annotation sunkpy.dev/{problem}", True)
     assert [each.name for each in made.members] == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "number"),
+    [({"gang_size": "9" * 5000}, 9999999999), ({"gang_roles": "a=4096,b=1", "gang_role": "a"}, 4097)],
+)
+def test_more_pods_than_a_gang_can_have(annotations, number):
+    made = gang([member("p", gang="x", **annotations)])
+    assert (made.refused, made.places) == (too_many("gang default/x", number), 1)
 
 
 def test_pods_that_disagree():

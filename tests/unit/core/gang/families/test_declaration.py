@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import msgspec
 import pytest
 
 from sunkpy.core.gang import families
-from sunkpy.core.gang.families import declaration
+from sunkpy.core.gang.actions import Submit
+from sunkpy.core.gang.decide import decide_gang
+from sunkpy.core.gang.families import declaration, kueue, yunikorn
 from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.job.request import Policy
+from sunkpy.core.gang.limits import within_limits
+from sunkpy.core.gang.snapshot import Snapshot
+from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Wire
+from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.families import test_jobset as jobset
 from tests.unit.core.gang.families import test_lws as lws
 from tests.unit.core.gang.families import test_mpi_operator as mpi_operator
@@ -77,7 +85,7 @@ def test_no_declaration_stops_the_scheduler(workload):
         above = [spoiled if each is top else each for each in owners]
         made = _assembled(pods, above)
         told.add(made is None or bool(made.refused))
-        assert made is None or 0 < made.places <= declaration.MOST_PLACES
+        assert made is None or 0 < made.places <= declaration.LARGEST_GANG
     assert told == {True, False}
 
 
@@ -87,6 +95,158 @@ def _assembled(pods, owners) -> Gang | None:
         return families.assemble(id, pods, owners)
     except msgspec.ValidationError:
         return None
+
+
+def _work(function, *args):
+    """The result, and how many functions were called for it: what it costs on any machine."""
+    calls = 0
+
+    def count(_frame, event, _arg):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        result = function(*args)
+    finally:
+        sys.setprofile(None)
+    return result, calls
+
+
+def _planned(pods, owners):
+    """The gang as it is taken in, and what is decided about it."""
+    id = families.identify(pods[0], owners)
+    gang = within_limits(families.assemble(id, pods, owners), gpu_resources={})
+    snapshot = Snapshot(id=id, gang=gang, eligibility=Eligibility(eligible=("n1",)))
+    return gang, decide_gang(snapshot, Policy(gpu_resources={}))
+
+
+def _yunikorn(groups):
+    said = {f"{yunikorn.PREFIX}app-id": "a", yunikorn.GROUP: "g0", yunikorn.GROUPS: json.dumps(groups)}
+    return [pod("p", annotations=said)], ()
+
+
+def _kueue(number):
+    said = {kueue.TOTAL_COUNT: str(number), kueue.FAST_ADMISSION: "true"}
+    return [pod("p", labels={kueue.GROUP_NAME: "g"}, annotations=said)], ()
+
+
+def _annotated(roles):
+    said = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-role": "r0", "sunkpy.dev/gang-roles": roles}
+    return [pod("p", annotations=said)], ()
+
+
+def _in_order(jobs):
+    js = jobset.jobset_of(jobs, startupPolicy={"startupPolicyOrder": "InOrder"})
+    pods = list(jobset.expand(jobset.jobset_of(jobs[:1])).values())
+    return pods, jobset.above(js, pods)
+
+
+def _spark(instances):
+    spec = {"driver": {"cores": 1}, "executor": {"cores": 1, "instances": instances}}
+    made = owner({"apiVersion": "sparkoperator.k8s.io/v1", "kind": "SparkApplication", "metadata": {}, "spec": spec})
+    return [pod("d", owned_by=[made], labels={"spark-role": "driver", "spark-app-selector": "x"})], (made,)
+
+
+def _ray(replicas, groups=1):
+    more = [{"groupName": f"w{n}", "replicas": replicas, "maxReplicas": replicas} for n in range(groups)]
+    made = owner({"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {}, "spec": {"workerGroupSpecs": more}})
+    return [pod("h", owned_by=[made], labels={"ray.io/node-type": "head"})], (made,)
+
+
+MANY = 65_532
+CHAIN = [jobset.replicated_job(f"w{n}", 1, 1, depends_on={f"w{n - 1}": "Complete"} if n else {}) for n in range(300)]
+
+
+@pytest.mark.parametrize(
+    ("workload", "refused"),
+    [
+        (_yunikorn([{"name": "g0", "minMember": 1}, {"name": "h", "minMember": MANY}]), "65533 pods"),
+        (_yunikorn([{"name": f"g{n}", "minMember": 1} for n in range(6000)]), "6000 entries"),
+        (_kueue(MANY), "65532 pods"),
+        (_annotated(f"r0=1,b={MANY}"), "65533 pods"),
+        (_annotated(",".join(f"r{n}=1" for n in range(20_000))), "20000 entries"),
+        (_in_order([("w", 1, 1), ("v", MANY, 1)]), "65533 pods"),
+        (_in_order(CHAIN), "300 entries"),
+        (_in_order([("w", 1, 1)] * 2000), "the most"),
+        (_spark(MANY), "65533 pods"),
+        (_ray(MANY), "65533 pods"),
+        (_ray(0, groups=500), "500 entries"),
+    ],
+)
+def test_who_declares_too_much_is_refused_before_anything_is_planned(workload, refused):
+    (gang, actions), calls = _work(_planned, *workload)
+    (action,) = actions
+    assert refused in action.message
+    assert "make several" in action.message
+    assert (gang.places, len(gang.roles)) == (1, 1)
+    assert calls < 25_000, "tens of milliseconds"
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        _yunikorn([{"name": "g0", "minMember": 1}, {"name": "h", "minMember": 4095}]),
+        _yunikorn([{"name": f"g{n}", "minMember": 64, "minResource": {"cpu": n + 1}} for n in range(64)]),
+        _kueue(4096),
+        _in_order([("w", 1, 1), ("v", 4095, 1)]),
+        _spark(4095),
+    ],
+)
+def test_the_largest_gang_is_planned_by_its_roles(workload):
+    (gang, (action,)), calls = _work(_planned, *workload)
+    assert gang.places == 4096
+    assert isinstance(action, Submit)
+    assert calls < 100_000
+
+
+LONG: dict[str, dict[str, object]] = {
+    "containers": {"containers": [{"name": "c"}] * 5000},
+    "resources": {"containers": [{"resources": {"limits": {f"example.com/{n}": "1" for n in range(5000)}}}]},
+    "host ports": {"containers": [{"ports": [{"hostPort": n} for n in range(1, 5001)]}]},
+    "tolerations": {"tolerations": [{"key": f"k{n}", "operator": "Exists"} for n in range(5000)]},
+    "labels in its nodeSelector": {"nodeSelector": {f"k{n}": "v" for n in range(5000)}},
+    "lines of node affinity": {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Exists"}] * 5000}]
+                }
+            }
+        }
+    },
+    "terms of affinity to pods": {
+        "affinity": {
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "k"}] * 5000}
+        }
+    },
+    "lines of affinity to pods": {
+        "affinity": {
+            "podAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"labelSelector": {"matchLabels": {f"k{n}": "v" for n in range(5000)}}}
+                ]
+            }
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(("what", "spec"), LONG.items(), ids=LONG)
+def test_a_pod_with_a_list_that_is_too_long_is_refused(what, spec):
+    (gang, (action,)), calls = _work(_planned, [pod("p", spec=spec)], ())
+    assert action.message == f"pod p has 5000 {what}, and 100 are the most"
+    assert calls < 75_000
+    assert not gang.is_sized
+
+
+def test_a_sum_of_thousands_of_containers_takes_time_by_their_number():
+    """Pods of others are added up too, however many containers and resources they have."""
+    many = {"resources": {"limits": {f"example.com/{n}": "1" for n in range(1000)}}}
+    spec = pod("p", spec={"initContainers": [many, *[{"name": "i"}] * 1000], "containers": [many, *[{}] * 1000]}).spec
+    needs, calls = _work(matching.pod_requests, spec)
+    assert needs["example.com/0"] == 1
+    assert calls < 30_000
 
 
 class _Template(Wire, frozen=True, kw_only=True):

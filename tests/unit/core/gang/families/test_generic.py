@@ -13,7 +13,7 @@ from sunkpy.core.gang.families.generic import read_table
 from sunkpy.core.gang.gang import Reference
 from sunkpy.core.model.objects import Kind
 from tests.unit.core.gang.families.makers import jobs_of, made_by
-from tests.unit.core.gang.families.workload import gang, owner, places, pod
+from tests.unit.core.gang.families.workload import gang, owner, places, pod, too_many
 
 KIND = {"group": "sim.example.com", "kind": "Solver"}
 FARM = {"name": "farm", "ownerKind": KIND, "roles": [{"name": "worker", "countPath": "spec.replicas"}]}
@@ -42,7 +42,7 @@ TEAM = {
 
 
 def known(*table):
-    return families.with_workloads(read_table(table))
+    return families.configured(read_table(table), daemons_in=(), gpu_resources=())
 
 
 def solver(spec, kind="Solver"):
@@ -113,13 +113,18 @@ def test_pods_of_others_are_not_taken():
         ({"replicas": 1.5}, "spec.replicas, which counts role worker, is '1.5', not a number of pods"),
         ({"replicas": -1}, "spec.replicas, which counts role worker, is '-1', not a number of pods"),
         ({"replicas": 0}, "0 pods are no gang: at least 1"),
-        ({"replicas": 10**12}, "1000000000000 pods are more than Slurm gives to one job: at most 65533"),
     ],
 )
 def test_an_owner_without_a_usable_size_is_refused(spec, why):
     made = solver(spec)
     found = gang([pod("p", owned_by=[made])], [made], known=known(FARM))
     assert (found.refused, len(found.members)) == (f"Solver default/s: {why}", 1)
+
+
+def test_an_owner_of_too_many_is_refused():
+    made = solver({"replicas": 10**12})
+    found = gang([pod("p", owned_by=[made])], [made], known=known(FARM))
+    assert found.refused == too_many("Solver default/s", 10**12)
 
 
 def test_a_rank_that_is_none():

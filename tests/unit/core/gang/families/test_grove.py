@@ -281,7 +281,7 @@ def declaring(*groups):
 @pytest.mark.parametrize(
     ("groups", "said"),
     [
-        ([], "PodCliqueSet default/chat, PodGang chat-0 declares 0 pods, and a job has between 1 and 65533"),
+        ([], "PodCliqueSet default/chat, PodGang chat-0 declares 0 pods, and a gang has at least 1"),
         (
             declaring(("chat-0-frontend", -1)),
             "PodGang default/chat-0: spec.podgroups[chat-0-frontend].minReplicas is -1, and must be at least 0",

@@ -10,7 +10,7 @@ from sunkpy.core.gang.families import jobset
 from sunkpy.core.gang.gang import Suspension
 from sunkpy.core.gang.identity import GangId, parse_comment
 from tests.unit.core.gang.families.expected import asked, problems, template_of, wanted
-from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner, places, pod
+from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner, places, pod, too_many
 
 LABEL = "jobset.sigs.k8s.io/"
 TOPOLOGY = "topology.kubernetes.io/rack"
@@ -354,13 +354,12 @@ def test_options_come_from_the_first_pod_of_each_role_and_from_all_owners():
     [
         ([("w", -1, 4)], ": spec.replicatedJobs[w].replicas is -1, and must be at least 0"),
         ([("w", 1, -4)], ": spec.replicatedJobs[w].template.spec.parallelism is -4, and must be at least 0"),
+        ([("w", 0, 4)], " declares 0 pods, and a gang has at least 1"),
+        ([("w", 60000, 60000)], too_many("", 3600000000)),
         (
-            [("w", 1, 10**9)],
-            ": spec.replicatedJobs[w].template.spec.parallelism is 1000000000, and Slurm gives at most 65533 nodes to"
-            " a job",
+            [(f"r{number}", 1, 1) for number in range(65)],
+            ": spec.replicatedJobs has 65 entries, and a gang at most 64: make several gangs",
         ),
-        ([("w", 0, 4)], " declares 0 pods, and a job has between 1 and 65533"),
-        ([("w", 60000, 60000)], " declares 3600000000 pods, and a job has between 1 and 65533"),
         ([("v", 1, 4)], " has no replicatedJob w, of which pod train-w-0-0 says that it is"),
     ],
 )

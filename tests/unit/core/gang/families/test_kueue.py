@@ -6,7 +6,7 @@ import pytest
 
 from sunkpy.core.gang.families import kueue
 from tests.unit.core.gang.families.wanted import left_out, pod_size, size, wanted
-from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner, places, pod
+from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner, places, pod, too_many
 
 GROUP = "kueue.x-k8s.io/pod-group-name"
 COUNT = "kueue.x-k8s.io/pod-group-total-count"
@@ -122,7 +122,7 @@ def test_numbered_pods_take_their_own_places():
         (("-2", "-2"), f": annotation {COUNT} is '-2': write how many pods the group has"),
         (("two", "two"), f": annotation {COUNT} is 'two': write how many pods the group has"),
         (("", ""), f": annotation {COUNT} is '': write how many pods the group has"),
-        (("70000", "70000"), " declares 70000 pods, and a job has between 1 and 65533"),
+        (("70000", "70000"), too_many("", 70000)),
     ],
 )
 def test_a_contradiction_is_refused_by_name(counts, why):

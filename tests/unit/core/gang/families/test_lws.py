@@ -177,13 +177,13 @@ def test_a_set_that_cannot_be_read_still_has_groups_of_the_size_that_its_pods_sa
     assert not one.expects_more
 
 
-@pytest.mark.parametrize("size", ["0", "-2", "many", "9" * 30, "65534"])
+@pytest.mark.parametrize("size", ["0", "-2", "many", "9" * 30])
 def test_a_broken_size_is_told_and_not_submitted(size):
     (made, owners), *_ = group(set_of(3), 0)
     meta = msgspec.structs.replace(made.metadata, annotations={lws.SIZE: size})
     one = gang([msgspec.structs.replace(made, metadata=meta)], owners)
     assert problems(one) == [
-        f"LeaderWorkerSet default/llm: the size of group 0 is '{size[:20]}', and must be between 1 and 65533"
+        f"LeaderWorkerSet default/llm: the size of group 0 is '{size[:20]}', and must be a number above 0"
     ]
     assert len(one.members) == 1
 

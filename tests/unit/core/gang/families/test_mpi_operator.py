@@ -8,7 +8,7 @@ import pytest
 from sunkpy.core.gang.families import mpi_operator
 from sunkpy.core.gang.gang import Suspension
 from tests.unit.core.gang.families.expected import asked, problems, template_of, wanted
-from tests.unit.core.gang.families.workload import gang, manifest, owner, places, pod
+from tests.unit.core.gang.families.workload import gang, manifest, owner, places, pod, too_many
 
 NOTHING = {"spec": {"containers": [{}]}}
 
@@ -147,7 +147,7 @@ def test_it_expects_more_pods_while_its_owner_does(status, policy, expects):
     ("number", "said"),
     [
         (-2, ": replicas of worker is -2, and must be at least 0"),
-        (65_533, " declares 65534 pods, and a job has between 1 and 65533"),
+        (4096, too_many("", 4097)),
     ],
 )
 def test_a_broken_size_is_told_and_not_submitted(number, said):

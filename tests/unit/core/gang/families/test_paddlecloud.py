@@ -82,7 +82,7 @@ def least(number):
     ("roles", "said"),
     [
         ({"worker": -1}, ": spec.worker.replicas is -1, and must be at least 0"),
-        ({"worker": 0}, " declares 0 pods, and a job has between 1 and 65533"),
+        ({"worker": 0}, " declares 0 pods, and a gang has at least 1"),
         (least(0), ": spec.worker.requests is 0, and must be at least 1"),
         (least(3), ": spec.worker.requests is 3 of 2 workers"),
     ],

@@ -7,7 +7,7 @@ import pytest
 from sunkpy.core.gang.families import pod_group
 from sunkpy.core.gang.gang import Reference
 from tests.unit.core.gang.families.makers import bare, documents, jobs_of, replica_set, seen, wanted
-from tests.unit.core.gang.families.workload import gang, manifest, owner, places, pod
+from tests.unit.core.gang.families.workload import gang, manifest, owner, places, pod, too_many
 
 LABEL = "scheduling.x-k8s.io/pod-group"
 
@@ -61,8 +61,7 @@ def test_the_label_of_the_first_versions():
         ([group({"minMember": -1})], "PodGroup default/nginx: spec.minMember: -1 pods are no gang: at least 1"),
         (
             [group({"minMember": 1 << 31})],
-            "PodGroup default/nginx: spec.minMember: 2147483648 pods are more than Slurm gives to one job: "
-            "at most 65533",
+            too_many("PodGroup default/nginx", 1 << 31),
         ),
         (
             [group({"minMember": "two"})],

@@ -91,8 +91,8 @@ def test_pods_that_nobody_declared_wait_for_the_first():
         ([{"name": "w", "minMember": 0}], "minMember of 'w': 0 pods are no gang: at least 1"),
         ([{"name": "w", "minMember": -1}], "minMember of 'w': -1 pods are no gang: at least 1"),
         (
-            [{"name": "w", "minMember": 65533}, {"name": "v", "minMember": 1}],
-            "65534 pods are more than Slurm gives to one job: at most 65533",
+            [{"name": f"w{number}", "minMember": 1} for number in range(65)],
+            "it has 65 entries, and a gang at most 64: make several gangs",
         ),
         *(
             (

@@ -14,6 +14,12 @@ from sunkpy.core.model.objects import Owner, Pod
 MANIFESTS = Path(__file__).resolve().parents[6] / "shared" / "manifests"
 
 
+def too_many(kind, number):
+    """What is said of a gang that declares so many pods."""
+    text = f"{kind} declares {number} pods, and a gang has at most 4096: make several gangs, or"
+    return f"{text} ask an administrator to raise scheduler.largestGang of the Slurm cluster"
+
+
 def manifest(name):
     """The documents of one of the collected manifests."""
     return [document for document in yaml.safe_load_all((MANIFESTS / name).read_text()) if document]
