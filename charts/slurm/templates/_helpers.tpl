@@ -55,6 +55,26 @@ priorityClassName: {{ . }}
 {{ if .root.Values.priorityClasses.create }}{{ .root.Release.Namespace }}-{{ .root.Release.Name }}-{{ .role }}{{ end }}
 {{- end }}
 
+{{- /* Affinity to nodes without slurmd pods. These have a label once the operator has seen them; before that, the label that
+a NodeSet selects by is all that is known. */}}
+{{- define "slurm.offJobs" -}}
+{{- $terms := list (dict "key" "sunkpy.dev/nodeset" "operator" "DoesNotExist") }}
+{{- range $_, $set := .Values.nodeSets }}
+{{- $selector := ($set | default dict).nodeSelector | default $.Values.compute.nodeSelector }}
+{{- range $key, $value := $selector }}
+{{- if eq (len $selector) 1 }}{{ $terms = append $terms (dict "key" $key "operator" "NotIn" "values" (list $value)) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- $terms = uniq $terms }}
+{{- $preferred := list }}
+{{- range $terms }}{{ $preferred = append $preferred (dict "weight" 100 "preference" (dict "matchExpressions" (list .))) }}{{ end }}
+{{- if eq .Values.controlPlane.besideJobs "avoid" }}
+nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: {{ toJson $preferred }}}
+{{- else if eq .Values.controlPlane.besideJobs "never" }}
+nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: {{ toJson $terms }}}]}}
+{{- end }}
+{{- end }}
+
 {{- /* Placement of what Slurm needs to work at all. Drains in Slurm cordon nodes, or taint them: what moves then must
 still find a place. Processes without a volume leave a dead node after a minute, unless values say otherwise; one
 with a volume ("stays" true) is not hurried, see docs/design/slurmctld-crash.md. Call with (dict "root" $ "values" … ["stays" true]). */}}
@@ -75,7 +95,8 @@ with a volume ("stays" true) is not hurried, see docs/design/slurmctld-crash.md.
 {{- end }}
 {{- end }}
 {{- $class := .values.priorityClassName | default (include "slurm.priorityClass" (dict "root" .root "role" "control-plane")) }}
-{{- $placed := dict "tolerations" (concat $all $own) "priorityClassName" $class }}
+{{- $affinity := .values.affinity | default (include "slurm.offJobs" .root | fromYaml) }}
+{{- $placed := dict "tolerations" (concat $all $own) "priorityClassName" $class "affinity" $affinity }}
 {{- include "slurm.placement" (dict "root" .root "values" (merge $placed .values)) }}
 {{- end }}
 

@@ -1,0 +1,76 @@
+"""Where the chart puts what holds tokens and keys: not beside jobs, if there are other nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.unit.charts.rendering import Manifest, Refused, render
+
+LABEL = {"key": "sunkpy.dev/nodeset", "operator": "DoesNotExist"}
+NOT_GPU = {"key": "pool", "operator": "NotIn", "values": ["gpu"]}
+GPU_POOL = {"nodeSets": {"compute": {"nodeSelector": {"pool": "gpu"}}}}
+CONTROL_PLANE = {
+    "demo-accounts", "demo-mariadb", "demo-scheduler", "demo-slurmctld", "demo-slurmdbd", "demo-slurmrestd", "demo-syncer",
+}  # fmt: skip
+
+
+def _affinities(manifests: list[Manifest]) -> dict[str, Mapping[str, object]]:
+    kinds = ("Deployment", "StatefulSet")
+    found = (manifest for manifest in manifests if manifest["kind"] in kinds)
+    return {each["metadata"]["name"]: each["spec"]["template"]["spec"].get("affinity", {}) for each in found}
+
+
+def _preferred(*expressions: Mapping[str, object]) -> Mapping[str, object]:
+    terms = [{"weight": 100, "preference": {"matchExpressions": [each]}} for each in expressions]
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def _required(*expressions: Mapping[str, object]) -> Mapping[str, object]:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": list(expressions)}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+@pytest.mark.parametrize(
+    ("values", "affinity"),
+    [
+        pytest.param({}, _preferred(LABEL), id="by the label of nodes that have a slurmd pod"),
+        pytest.param(GPU_POOL, _preferred(LABEL, NOT_GPU), id="and before there are any"),
+        pytest.param({"compute": {"nodeSelector": {"pool": "gpu"}}}, _preferred(LABEL, NOT_GPU), id="for all sets"),
+        pytest.param(
+            {"nodeSets": {"compute": {"nodeSelector": {"pool": "gpu", "kubernetes.io/os": "linux"}}}},
+            _preferred(LABEL),
+            id="two labels: which of them is missing elsewhere is not known",
+        ),
+        pytest.param({"controlPlane": {"besideJobs": "never"}} | GPU_POOL, _required(LABEL, NOT_GPU), id="never"),
+        pytest.param({"controlPlane": {"besideJobs": "allow"}} | GPU_POOL, {}, id="anywhere"),
+    ],
+)
+def test_the_control_plane_avoids_nodes_with_jobs(values, affinity):
+    found = _affinities(render("slurm", values))
+    assert {name: found[name] for name in CONTROL_PLANE} == dict.fromkeys(CONTROL_PLANE, affinity)
+
+
+def test_an_affinity_of_values_replaces_it():
+    mine = {"podAffinity": {}}
+    found = _affinities(render("slurm", {"slurmctld": {"affinity": mine}}))
+    assert (found["demo-slurmctld"], found["demo-syncer"]) == (mine, _preferred(LABEL))
+
+
+@pytest.mark.parametrize(
+    ("values", "affinity"),
+    [
+        ({}, _preferred(LABEL)),
+        ({"besideJobs": "never"}, _required(LABEL)),
+        ({"besideJobs": "allow"}, {}),
+        ({"affinity": {"podAffinity": {}}}, {"podAffinity": {}}),
+    ],
+)
+def test_the_operator_avoids_them_as_well(values, affinity):
+    assert _affinities(render("sunkpy", values)) == {"demo-operator": affinity}
+
+
+def test_another_word_is_refused():
+    with pytest.raises(Refused, match="besideJobs"):
+        render("slurm", {"controlPlane": {"besideJobs": "no"}})
