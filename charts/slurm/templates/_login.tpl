@@ -76,8 +76,18 @@ spec:
       image: {{ .values.image | default .root.Values.images.login }}
       imagePullPolicy: {{ .root.Values.imagePullPolicy }}
       args: [/usr/local/bin/start-sshd]
-      {{- if or .root.Values.login.ssh.endSessions .person }}
+      {{- with .root.Values.login.perPerson }}
+      {{- if or $.root.Values.login.ssh.endSessions $.person .processes .memoryMiB }}
       env:
+        {{- if .processes }}
+        - {name: SUNKPY_PERSON_PROCESSES, value: {{ int .processes | quote }}}
+        {{- end }}
+        {{- if and .memoryMiB (not $.person) }}
+        - {name: SUNKPY_PERSON_MEMORY_MIB, value: {{ int .memoryMiB | quote }}}
+        {{- end }}
+      {{- end }}
+      {{- end }}
+      {{- if or .root.Values.login.ssh.endSessions .person }}
         {{- if .root.Values.login.ssh.endSessions }}
         - {name: SUNKPY_END_SESSIONS, value: "1"}
         {{- end }}
@@ -134,7 +144,7 @@ spec:
         {{- include "slurm.directoryMounts" .root | nindent 8 }}
   volumes:
     - {name: home, persistentVolumeClaim: {claimName: {{ include "slurm.homeClaim" .root }}}}
-    - {name: tmp, emptyDir: {}}
+    - {name: tmp, emptyDir: {{ toJson .root.Values.login.tmp }}}
     - {name: words, configMap: {name: {{ $config }}, items: [{key: motd, path: motd}]}}
     {{- include "slurm.directoryVolumes" .root | nindent 4 }}
     {{- if $ssh }}

@@ -30,7 +30,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Key]:
 
 def _values(keys: dict[str, Key], **people: dict[str, object]) -> dict[str, object]:
     listed = {name: {**person, "sshKeys": [keys[name].public]} for name, person in people.items()}
-    return {"users": {"people": listed, "groups": {"chem": {"gid": 5001}, "gpu": {"gid": 5002}}}}
+    bound = {"login": {"perPerson": {"memoryMiB": 1024}}}
+    return bound | {"users": {"people": listed, "groups": {"chem": {"gid": 5001}, "gpu": {"gid": 5002}}}}
 
 
 ANN = {"uid": 2001, "groups": ["chem", "gpu"]}
@@ -104,6 +105,21 @@ def test_nothing_of_root_and_no_key_is_in_reach(pod: LoginPod, keys: dict[str, K
         "find / -xdev -type f \\( -name '*.key' -o -name 'ssh_host_*_key' \\) -readable -not -path '/usr/*' 2>/dev/null"
     )
     assert _run(pod, keys, "ann", f"{readable} || true") == ""
+
+
+def test_who_takes_too_much_loses_that_and_no_session(pod: LoginPod, keys: dict[str, Key]):
+    assert _run(pod, keys, "ann", "ulimit -u; ulimit -d") == f"2000\n{1024 * 1024}"
+    bob = pod.ssh("bob", keys["bob"], "echo in; read -r line; echo still $line")
+    assert bob.stdout is not None
+    assert bob.stdout.readline() == "in\n"
+    hold = "perl -e '$held = q(x) x (700 * 2**20); sleep 60'"
+    script = f"{hold} & {hold} & wait -n; echo one is $?; kill $(jobs -p); exit 0"
+    _, output = pod.said("ann", keys["ann"], script)
+    assert "one is 137" in output, pod.log()
+    assert "hold-memory: uid 2001" in pod.log()
+    assert bob.poll() is None
+    bob.kill()
+    bob.wait()
 
 
 def test_a_home_that_somebody_else_has_is_not_entered(pod: LoginPod, keys: dict[str, Key]):

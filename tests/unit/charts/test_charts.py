@@ -545,7 +545,9 @@ def test_the_hook_scripts_are_clean(name: str, tmp_path: Path):
 
 
 def test_the_entry_points_are_clean():
-    _shellcheck(*sorted((ROOT / "slurm-images" / "bin").iterdir()), ROOT / "tools" / "bootstrap", ROOT / ".ci" / "run")
+    scripts = sorted((ROOT / "slurm-images" / "bin").iterdir())
+    of_bash = [script for script in scripts if not script.read_text().startswith("#!/usr/bin/perl\n")]
+    _shellcheck(*of_bash, ROOT / "tools" / "bootstrap", ROOT / ".ci" / "run")
 
 
 def _shellcheck(*scripts: Path) -> None:

@@ -24,7 +24,7 @@ def pod_with_ssh() -> Mapping[str, object]:
 
 
 def _container(pod: Mapping[str, object], name: str) -> Mapping[str, object]:
-    containers = [*pod["containers"], *pod["initContainers"]]
+    containers = [*pod["containers"], *pod.get("initContainers", ())]
     return next(container for container in containers if container["name"] == name)
 
 
@@ -34,6 +34,35 @@ def _mounts(pod: Mapping[str, object], container: str) -> dict[str, Mapping[str,
 
 def _with_secret(pod: Mapping[str, object]) -> set[str]:
     return {volume["name"] for volume in pod["volumes"] if "secret" in volume or "projected" in volume}
+
+
+def _env(pod: Mapping[str, object]) -> dict[str, str]:
+    return {entry["name"]: entry["value"] for entry in _container(pod, "sshd").get("env", ())}
+
+
+def test_one_person_is_bound_in_memory_processes_and_disk(pod_with_ssh):
+    bounds = {name: value for name, value in _env(pod_with_ssh).items() if name.startswith("SUNKPY_PERSON_")}
+    assert bounds == {"SUNKPY_PERSON_MEMORY_MIB": "4096", "SUNKPY_PERSON_PROCESSES": "2000"}
+    (tmp,) = (volume["emptyDir"] for volume in pod_with_ssh["volumes"] if volume["name"] == "tmp")
+    assert tmp == {"medium": "Memory", "sizeLimit": "4Gi"}, "a full disk would end the pod"
+    assert {_container(pod_with_ssh, name)["resources"]["limits"]["memory"] for name in ("login", "sshd")} == {"16Gi"}
+
+
+def test_bounds_are_values():
+    login = {"perPerson": {"memoryMiB": 0, "processes": 0}, "tmp": {"medium": "", "sizeLimit": "50Gi"}}
+    values = BY_SSH | {"login": login | {"ssh": {"endSessions": False}}}
+    free = of_kind(render("slurm", values), "StatefulSet")["demo-login"]["spec"]["template"]["spec"]
+    assert "env" not in _container(free, "sshd")
+    (tmp,) = (volume["emptyDir"] for volume in free["volumes"] if volume["name"] == "tmp")
+    assert tmp == {"medium": "", "sizeLimit": "50Gi"}
+
+
+def test_the_memory_of_a_pod_of_ones_own_is_bound_by_its_container():
+    own = {"perUser": {"enabled": True, "users": {"ann": {}}}}
+    pod = of_kind(render("slurm", BY_SSH | {"login": own}), "StatefulSet")["demo-login-ann"]["spec"]["template"]["spec"]
+    assert "SUNKPY_PERSON_MEMORY_MIB" not in _env(pod)
+    assert _env(pod)["SUNKPY_PERSON_PROCESSES"] == "2000"
+    assert _container(pod, "sshd")["resources"]["limits"] == {"memory": "16Gi"}
 
 
 def test_only_sackd_has_the_key(pod):

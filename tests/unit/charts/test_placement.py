@@ -12,8 +12,8 @@ LABEL = {"key": "sunkpy.dev/nodeset", "operator": "DoesNotExist"}
 NOT_GPU = {"key": "pool", "operator": "NotIn", "values": ["gpu"]}
 GPU_POOL = {"nodeSets": {"compute": {"nodeSelector": {"pool": "gpu"}}}}
 CONTROL_PLANE = {
-    "demo-accounts", "demo-mariadb", "demo-scheduler", "demo-slurmctld", "demo-slurmdbd", "demo-slurmrestd", "demo-syncer",
-}  # fmt: skip
+    f"demo-{part}" for part in ("accounts", "mariadb", "scheduler", "slurmctld", "slurmdbd", "slurmrestd", "syncer")
+}
 
 
 def _affinities(manifests: list[Manifest]) -> dict[str, Mapping[str, object]]:
