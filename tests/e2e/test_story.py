@@ -1,4 +1,4 @@
-"""The seven steps of the demo, on both versions of Slurm; the other end-to-end tests run on one.
+"""The seven steps of the demo, on both versions of Slurm (the other one is `long`); the other tests run on one.
 
 This file comes last, because it leaves the other version running.
 """
@@ -18,7 +18,10 @@ from demo.stack import SUITES, Stack
 from tests.e2e.conftest import CLUSTER, NODES, SUITE
 
 
-@pytest.fixture(scope="module", params=sorted(SUITES, key=lambda suite: suite != SUITE))
+@pytest.fixture(
+    scope="module",
+    params=[SUITE, *(pytest.param(other, marks=pytest.mark.long) for other in SUITES if other != SUITE)],
+)
 def told(request: pytest.FixtureRequest) -> Stack:
     """A stack of each suite, the one that the other tests have used first."""
     stack = bring_up(suite=request.param, name=CLUSTER, nodes=NODES, tell=print)
