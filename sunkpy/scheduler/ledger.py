@@ -60,17 +60,6 @@ class Ledger:
         id = self._by_job.get(job)
         return self._gangs.get(id) if id else None
 
-    def adopt_job(self, record: Record, job: SlurmJob) -> None:
-        """A job that Slurm had some time ago, made known as one of the gang's: how it is now, the next poll tells."""
-        known = SlurmJob(
-            id=job.id,
-            user=job.user,
-            is_batch=job.is_batch,
-            excluded_nodes=job.excluded_nodes,
-            required_nodes=job.required_nodes,
-        )
-        self.add_job(record, known)
-
     def take_job(self, record: Record, job: SlurmJob, *, asked_at: float) -> None:
         """A job of which Slurm has just told, made known as one of the gang's, as it was then."""
         self.add_job(record, SlurmJob(id=job.id, user=job.user))

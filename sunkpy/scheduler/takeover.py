@@ -1,10 +1,9 @@
 """What a new leader takes over: under which jobs the pods of an earlier one are, and which jobs nobody has noted.
 
 1. The notes of all pods are read, and of each that comes later (`introduce`).
-2. Slurm is asked for each noted job by itself, first for those whose hooks call. When that is known of all notes of a
-   gang, hooks and passes about it go on.
-3. Of all other jobs those are found that stand for gangs.
-4. Then all jobs are known (`Ledger.all_jobs_known`): submits may go on, and so may gangs with a pod on a node that
+2. Slurm is asked for each job by itself: first for those whose hooks call, then for those that are noted, then for all
+   others. When that is known of all notes of a gang, hooks and passes about it go on.
+3. Then all jobs are known (`Ledger.all_jobs_known`): submits may go on, and so may gangs with a pod on a node that
    has no right note. Before, a job that nobody has noted may be the gang's already, so `collect` lets none submit.
 """
 
@@ -21,36 +20,36 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, SlurmJob, holds_something
 from sunkpy.kube.informer import Handler
-from sunkpy.runtime.queue import QueueMetrics
+from sunkpy.runtime.queue import QueueMetrics, Urgency
 from sunkpy.runtime.turns import in_turns
-from sunkpy.scheduler.jobs.from_notes import AGAIN_S, NOBODY, JobsFromNotes
-from sunkpy.scheduler.jobs.search import JobSearch
+from sunkpy.scheduler.jobs.search import AGAIN_S, NOBODY, JobSearch
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.nodes.cluster import Cluster
 from sunkpy.scheduler.pods.by_note import PodsByNote, is_noted_on
 from sunkpy.scheduler.pods.index import PodIndex
 from sunkpy.scheduler.record import Record
+from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import SlurmError
 
 
 class Takeover:
-    """Fills the ledger of a new leader."""
+    """Fills the ledger of a new leader. `user`: the scheduler's own Slurm user."""
 
     def __init__(
         self,
+        slurm: Slurm,
         *,
-        search: JobSearch,
+        user: str,
         cluster: Cluster,
         members: PodIndex,
         ledger: Ledger,
         clock: Callable[[], float],
     ) -> None:
-        self._search = search
         self._cluster = cluster
         self._members = members
         self._ledger = ledger
         self._clock = clock
-        self._jobs = JobsFromNotes(search, learned=self._learned, clock=clock)
+        self.jobs = JobSearch(slurm, user=user, ledger=ledger, learned=self._learned, clock=clock)
         self._pods = PodsByNote(cluster=cluster, members=members, ledger=ledger)
         self._settled: set[JobId] = set()
         self._log = structlog.get_logger("leader")
@@ -62,16 +61,23 @@ class Takeover:
         """
         began_at = self._clock()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._jobs.run(metrics))
-            await self._jobs.until_all_tried()
-            await self._find_others(sent_after=began_at)
-            await self._jobs.until_all_tried()
+            group.create_task(self.jobs.run(metrics))
+            await self._find_all(sent_after=began_at)
             await self._open_submits()
             while True:
-                self._jobs.keep_only({job async for pod in in_turns(tuple(self._cluster.pods.values()))
-                                      if (job := noted_job(pod)) is not None})  # fmt: skip
                 await asyncio.sleep(sweep_s)
-                await self._find_others(sent_after=self._clock())
+                await self._find_all(sent_after=self._clock())
+
+    async def _find_all(self, *, sent_after: float) -> None:
+        """Make known what nobody knew, when Slurm can be read."""
+        log = self._log.warning
+        while True:
+            try:
+                return await self.jobs.all(sent_after=sent_after)
+            except SlurmError as error:
+                log("not all jobs can be read: tried again until they can", error=str(error))
+                log = self._log.debug
+                await asyncio.sleep(AGAIN_S)
 
     # -------------------------------------------------- 1. the notes of pods
 
@@ -91,24 +97,25 @@ class Takeover:
             return
         id = self._members.find_id(new)
         record = self._ledger.get(id)
-        if id is None or (record is not None and job not in record.jobs and self._jobs.whose.get(job) != id):
+        if id is None or (record is not None and job not in record.jobs and self.jobs.whose.get(job) != id):
             self._pods.add(new, job)
-            self._jobs.ask_about(job)
+            self.jobs.ask_about(job)
 
-    # ------------------------------------------------------ 2. the noted jobs
+    # ------------------------------------------------------ 2. what jobs say
 
-    def _learned(self, id: JobId, job: SlurmJob | None, asked_at: float) -> None:
-        """What a noted job says of itself. One that has ended counts for pods that it left on their nodes."""
-        gang = self._jobs.whose[id]
+    def _learned(self, id: JobId, job: SlurmJob | None, asked_at: float, has_nodes: bool) -> None:
+        """What a job says of itself. One that has ended counts for pods that it left on their nodes."""
+        gang = self.jobs.whose[id]
         if job is None:
             self._pods.settle_forgotten(id)
         elif gang is not None and gang != NOBODY:
-            self._pods.settle(id, gang, job.nodes)
+            if not self._ledger.all_jobs_known or self._pods.is_noted(id):
+                self._pods.settle(id, gang, job.nodes)
             is_noted = any(is_noted_on(pod, id) for pod in self._members.pods_of(gang))
             if holds_something(job.state) or is_noted:
                 self._ledger.take_job(self._ledger.ensure(gang), job, asked_at=asked_at)
                 self._looked_at(gang)
-        for each in self._pods.done(id) - {gang}:
+        for each in self._pods.done(id) - {gang} if has_nodes else ():
             self._looked_at(each)
 
     def _looked_at(self, id: GangId) -> None:
@@ -140,37 +147,9 @@ class Takeover:
         for pod in self._members.pods_of(record.id):
             noted = noted_job(pod)
             if noted is not None and not self._is_known(noted):
-                self._jobs.hurry(noted)
+                self.jobs.ask_about(noted, urgency=Urgency.FIRST)
 
-    # --------------------------------------------- 3. jobs that nobody has noted
-
-    async def _find_others(self, *, sent_after: float) -> None:
-        """Make known what nobody knew, when Slurm can be read."""
-        found, is_said = None, False
-        while found is None:
-            try:
-                found = await self._search.all(sent_after=sent_after)
-            except SlurmError as error:
-                log = self._log.debug if is_said else self._log.warning
-                log("not all jobs can be read: tried again until they can", error=str(error))
-                is_said = True
-                await asyncio.sleep(AGAIN_S)
-        for id, jobs in found.items():
-            self._take(id, jobs)
-
-    def _take(self, id: GangId, jobs: Iterable[SlurmJob]) -> None:
-        """If one of them may be that of pods that have nodes, it is asked once more: how is it now?"""
-        record, jobs = self._ledger.ensure(id), tuple(jobs)
-        for job in jobs if not self._ledger.all_jobs_known else ():
-            self._pods.settle(job.id, id, job.nodes)
-        is_one_missing = record.bound_to is None and any(pod.spec.node_name for pod in self._members.pods_of(id))
-        for job in jobs:
-            self._ledger.adopt_job(record, job)
-            if is_one_missing:
-                self._jobs.ask_about(job.id)
-        self._ledger.queue.add(id)
-
-    # --------------------------------------------------- 4. all jobs are known
+    # --------------------------------------------------- 3. all jobs are known
 
     async def _open_submits(self) -> None:
         """Submits may go on, and whoever had no right note."""
@@ -203,12 +182,12 @@ class Takeover:
 
     def _is_known(self, job: JobId) -> bool:
         """It is known whose the job is; it stays so when the ledger forgets a job that has ended."""
-        if job not in self._jobs.whose and (record := self._ledger.by_job(job)) is not None:
-            self._jobs.whose[job] = record.id
-        return job in self._jobs.whose
+        if job not in self.jobs.whose and (record := self._ledger.by_job(job)) is not None:
+            self.jobs.whose[job] = record.id
+        return job in self.jobs.whose
 
     def _is_proved(self, id: GangId, bound: Iterable[Pod]) -> bool:
         """One of the noted jobs says so, and the others, if any, Slurm does not know any more."""
         jobs = {noted_job(pod) for pod in bound}
-        whose = {NOBODY if job is None else self._jobs.whose.get(job) for job in jobs}
+        whose = {NOBODY if job is None else self.jobs.whose.get(job) for job in jobs}
         return id in whose and whose <= {id, None}

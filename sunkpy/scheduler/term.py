@@ -31,7 +31,6 @@ from sunkpy.scheduler.hooks.node_auth import NodeAuth
 from sunkpy.scheduler.hooks.proof import HookProof
 from sunkpy.scheduler.jobs.end_causes import EndCauses
 from sunkpy.scheduler.jobs.poll import JobPoller
-from sunkpy.scheduler.jobs.search import JobSearch
 from sunkpy.scheduler.jobs.writer import JobWriter
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.loop import GangLoop
@@ -160,7 +159,6 @@ class Term:
     def _follow_jobs(self) -> None:
         """What Slurm says of our jobs."""
         user, clock = self._settings.slurm.user, self._clock
-        self._search = JobSearch(self._slurm, user=user, ledger=self._ledger, clock=clock)
         self._poller = JobPoller(
             self._slurm,
             self._ledger,
@@ -182,17 +180,12 @@ class Term:
         ledger, cluster, members, outbox = self._ledger, self._cluster, self._members, self._outbox
         settings, metrics, clock = self._settings, self._metrics, self._clock
         self._collector = Collector(cluster, members, ledger, settings, clock)
-        self._takeover = Takeover(
-            search=self._search,
-            cluster=cluster,
-            members=members,
-            ledger=ledger,
-            clock=clock,
-        )
+        user = settings.slurm.user
+        self._takeover = Takeover(self._slurm, user=user, cluster=cluster, members=members, ledger=ledger, clock=clock)
         jobs = JobWriter(
             slurm=self._slurm,
-            user=settings.slurm.user,
-            search=self._search,
+            user=user,
+            search=self._takeover.jobs,
             ledger=ledger,
             metrics=metrics,
             clock=clock,

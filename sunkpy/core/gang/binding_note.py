@@ -2,7 +2,7 @@
 
 Labels, annotations and owners of a pod may change at any time. An admission policy of the chart keeps this note as the
 scheduler wrote it (`scheduler.protectJobNotes`). Where there is no such policy anybody who may edit the pod can forge
-it. So it counts only as far as the job agrees: see `gang_noted`.
+it. So it counts only as far as the job agrees: see `scheduler.pods.by_note`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _NO_JOB: Final = 2**31
 class BindingNote(msgspec.Struct, frozen=True, kw_only=True):
     """The note on one bound pod.
 
-    `gang` is None when an older sunkpy wrote it. `seat` is `<role>/<index>` of a member of a gang of several. `devices`
-    are the GPUs of the node that the job holds for the pod, as `0,1`.
+    `gang` is None while the pod waits. `seat` is `<role>/<index>` of a member of a gang of several. `devices` are the
+    GPUs of the node that the job holds for the pod, as `0,1`.
     """
 
     job: JobId
@@ -70,31 +70,6 @@ def noted_job(pod: Pod) -> JobId | None:
     text = pod.annotations.get(names.ANNOTATION_JOB_ID, "")
     is_number = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
     return JobId(int(text)) if is_number and int(text) < _NO_JOB else None
-
-
-class JobProof(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job proves by itself: whose it is by its own comment, and whether it has, or had, the node of the pod."""
-
-    gang: GangId | None
-    has_node: bool
-
-
-def gang_noted(pod: Pod, note: BindingNote, job: JobProof | None) -> GangId | None:
-    """The gang that the note on a bound pod proves; None when it proves none.
-
-    A job that Slurm knows must be that gang's and have the node. One that Slurm has forgotten (None) contradicts
-    nothing. A note counts in the namespace of its pod alone.
-    """
-    gang = note.gang
-    if job is not None:
-        said = note.gang if note.gang is not None else _gang_of_an_older_note(job)
-        gang = said if job.has_node and said == job.gang else None
-    return gang if gang is not None and gang.namespace == pod.metadata.namespace else None
-
-
-def _gang_of_an_older_note(job: JobProof) -> GangId | None:
-    """An older sunkpy noted the job alone. For one release the job says whose the pod is; then this function goes."""
-    return job.gang
 
 
 def names_pod(id: GangId, pod: Pod) -> bool:

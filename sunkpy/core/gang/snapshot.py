@@ -112,13 +112,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def is_replacement(self, job: Job) -> bool:
         """The job was made for the members that had nodes then: others have no slot there."""
-        if job.kind is not None:
-            return job.kind == REPLACEMENT
-        # Only jobs of the release before do not say it: this goes with the next one.
-        is_for_nodes = bool(job.slurm.required_nodes) and set(job.slurm.required_nodes) != set(
-            self.named_nodes.values()
-        )
-        return is_for_nodes and (self.gang is None or (self.gang.is_sized and job.slurm.tasks != self.gang.places))
+        return job.kind == REPLACEMENT
 
     def is_for(self, job: Job) -> bool:
         """The job has as many slots as the gang wants now, as far as Slurm has told."""

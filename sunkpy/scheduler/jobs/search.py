@@ -1,99 +1,136 @@
-"""Finds the jobs that stand for gangs and that nobody here knows: an earlier leader left them, or a submit whose answer
-was lost made them.
+"""Finds out of which gangs jobs are that nobody here knows: those that are noted on pods, and then all others.
 
-Slurm is asked for the states of all jobs, and then for those that have not ended by themselves, a few at a time: 50,000
-jobs in one answer are 250 MB, come after the time for which an answer is waited for, and slurmrestd offers no part of
-them. Which jobs are nobody's is remembered, so that they are read once, however often is searched.
+An earlier leader left them, or a submit whose answer was lost made them. What counts is what a job says of itself:
+anybody who may edit a pod can note another's job there.
+
+Jobs are read one by one, a few at a time, first those that somebody waits for: 50,000 jobs in one answer are 250 MB,
+come after the time for which an answer is waited for, and slurmrestd offers no part of them. Whose a job is is
+remembered, so that those of others are read once, however often is searched.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import structlog
 
 from sunkpy.core.gang.identity import GangId, gang_of
 from sunkpy.core.model.states import JobId, SlurmJob, holds_something
 from sunkpy.runtime.fresh_answer import FreshAnswer
+from sunkpy.runtime.queue import QueueMetrics, Urgency, WorkQueue, run_workers
 from sunkpy.runtime.turns import in_turns
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.slurm import Slurm
-from sunkpy.slurm.errors import NotFound, UnreadableJob
+from sunkpy.slurm.errors import NotFound, SlurmError, UnreadableJob
 
-_AT_ONCE = 8
+AGAIN_S: Final = 1.0
+NOBODY: Final = GangId(namespace="", name="", uid="")
+"""Whose a job is that is no gang's."""
+
+_WORKERS: Final = 8
+_ONLY_URGENT: Final = 4
+
+Learned = Callable[[JobId, SlurmJob | None, float, bool], None]
+"""Called with a job as it is, None when Slurm does not know it, when (monotonic) it was asked for, and whether its
+nodes could be read.
+"""
 
 
 class JobSearch:
-    """One search serves all who ask about the same time. `user` is the scheduler's own Slurm user."""
+    """`learned` hears of each job that was read, when it is known whose it is. `user`: the scheduler's Slurm user."""
 
-    def __init__(self, slurm: Slurm, *, user: str, ledger: Ledger, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, slurm: Slurm, *, user: str, ledger: Ledger, learned: Learned, clock: Callable[[], float]
+    ) -> None:
         self._slurm = slurm
         self._user = user
         self._ledger = ledger
+        self._learned = learned
         self._clock = clock
-        self._search = FreshAnswer(self._find_all, clock=clock)
-        self._nobodys: set[JobId] = set()
+        self._queue: WorkQueue[JobId] = WorkQueue("unknown-jobs", urgency=self._urgency)
+        self._urgent: dict[JobId, Urgency] = {}
+        self._untried: set[JobId] = set()
+        self._all_tried = asyncio.Event()
+        self._failed: dict[JobId, SlurmError] = {}
+        self._search = FreshAnswer(self._read_all, clock=clock)
+        self._log = structlog.get_logger("leader")
+        self.whose: dict[JobId, GangId | None] = {}
+        """Of the jobs that were read; None: Slurm does not know it."""
 
-    async def all(self, *, sent_after: float) -> Mapping[GangId, list[SlurmJob]]:
-        """All jobs by their gang that hold something, or may come to, and that the ledger does not know, in a search
-        that began after that moment (monotonic).
+    def ask_about(self, job: JobId, *, urgency: Urgency = Urgency.SOON) -> None:
+        """Find out whose a job is, or how it is now; `FIRST` for somebody who waits for the answer."""
+        if self._urgency(job) > urgency:
+            self._urgent[job] = urgency
+            self._ask(job)
 
-        Raises:
-            SlurmError: Slurm could not be read: nothing is known. What was read counts when it is tried again.
-        """
-        found, _ = await self._search.get(sent_after=sent_after)
-        return found
-
-    async def read(self, id: JobId) -> tuple[SlurmJob, GangId | None]:
-        """A job as it is now, and whose it is by what it says of itself; None: no gang's.
-
-        Raises:
-            NotFound: Slurm does not know it.
-            SlurmError: it could not be read.
-        """
-        job = await self._slurm.job(id)
-        return job, gang_of(job, scheduler=self._user)
-
-    async def look_at(self, id: JobId) -> SlurmJob:
-        """A job as it is now, also where it cannot be read where it is.
+    async def all(self, *, sent_after: float) -> None:
+        """Read every job that holds something, or may come to, and that the ledger does not know, in a search that
+        began after that moment (monotonic). One search serves all who ask about the same time.
 
         Raises:
-            SlurmError: as in `read`.
+            SlurmError: Slurm, or one of the jobs, could not be read. What was read counts when it is tried again.
         """
-        try:
-            return await self._slurm.job(id)
-        except UnreadableJob as error:
-            return error.job
+        await self._search.get(sent_after=sent_after)
 
-    async def _find_all(self) -> dict[GangId, list[SlurmJob]]:
-        states = await self._slurm.jobs_state()
-        self._nobodys &= states.keys()
-        found: dict[GangId, list[SlurmJob]] = {}
-        left = iter(await self._unknown(states))
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(_AT_ONCE):
-                    group.create_task(self._look_at_each(left, found))
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        return found
+    async def run(self, metrics: QueueMetrics) -> None:
+        """Read until cancelled."""
+        await run_workers(self._queue, self._read, workers=_WORKERS, only_urgent=_ONLY_URGENT, metrics=metrics)
+
+    def _urgency(self, job: JobId) -> Urgency:
+        return self._urgent.get(job, Urgency.NONE)
+
+    def _ask(self, job: JobId) -> None:
+        self._untried.add(job)
+        self._all_tried.clear()
+        self._queue.add(job)
+
+    async def _read_all(self) -> None:
+        """Those that are noted on pods are among them: when it returns, each was asked for once."""
+        unknown = await self._unknown(await self._slurm.jobs_state())
+        for job in unknown:
+            if job not in self._untried:
+                self._ask(job)
+        if self._untried:
+            await self._all_tried.wait()
+        if error := next((self._failed[job] for job in unknown if job in self._failed), None):
+            raise error
 
     async def _unknown(self, states: Mapping[JobId, frozenset[str]]) -> list[JobId]:
-        """The jobs to look at."""
-        unknown = []
+        unknown, whose = [], {}
         async for id, state in in_turns(states.items()):
-            if holds_something(state) and id not in self._nobodys and self._ledger.by_job(id) is None:
+            if not holds_something(state):
+                continue
+            if id in self.whose:
+                whose[id] = self.whose[id]
+            if whose.get(id) != NOBODY and self._ledger.by_job(id) is None:
                 unknown.append(id)
+        if self._ledger.all_jobs_known:  # of those that ended nobody needs to know any more whose they were
+            self.whose = whose
         return unknown
 
-    async def _look_at_each(self, left: Iterator[JobId], found: dict[GangId, list[SlurmJob]]) -> None:
-        for id in left:
-            if self._ledger.by_job(id) is not None:
-                continue
-            try:
-                job = await self.look_at(id)
-            except NotFound:
-                continue
-            if (gang := gang_of(job, scheduler=self._user)) is None:
-                self._nobodys.add(id)
-            else:
-                found.setdefault(gang, []).append(job)
+    async def _read(self, id: JobId) -> float | None:
+        """Find out whose a job is; when to ask again."""
+        asked_at, has_nodes, job = self._clock(), True, None
+        try:
+            job = await self._slurm.job(id)
+        except NotFound:
+            pass
+        except UnreadableJob as error:
+            job, has_nodes = error.job, False
+        except SlurmError as error:  # nothing may follow for its pods; the others do not wait for it
+            self._log.debug("job not read", job=id, error=str(error))
+            self._failed[id] = error
+            return AGAIN_S
+        finally:
+            self._untried.discard(id)
+            if not self._untried:
+                self._all_tried.set()
+        self._failed.pop(id, None)
+        self.whose[id] = (gang_of(job, scheduler=self._user) or NOBODY) if job is not None else None
+        self._learned(id, job, asked_at, has_nodes)
+        if not has_nodes and id in self._urgent:
+            return AGAIN_S
+        self._urgent.pop(id, None)
+        return None

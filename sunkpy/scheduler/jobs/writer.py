@@ -139,13 +139,10 @@ class JobWriter:
     async def _find_lost_answer(self, record: Record) -> bool:
         """After a submit without an answer: was there a job after all? A late one is found by its prolog."""
         assert record.uncertain_since is not None
-        found = await self._search.all(sent_after=record.uncertain_since + self._times.late_submit_s / 2)
+        await self._search.all(sent_after=record.uncertain_since + self._times.late_submit_s / 2)
         record.uncertain_since = None
-        live = [job for job in found.get(record.id, ()) if not job.is_ended]
-        for job in live:
-            self._ledger.adopt_job(record, job)
         self._ledger.queue.add(record.id)
-        return bool(live)
+        return any(job.is_live for job in record.jobs.values())
 
     def _as(self, user: str) -> str:
         """Whose token a request needs; empty for the scheduler's own."""
@@ -215,7 +212,7 @@ class JobWriter:
         try:
             await self._slurm.cancel_job(job, user=user)
         except (errors.Rejected, errors.Unauthorized) as error:
-            if is_anothers(await self._search.look_at(job), record.id, scheduler=self._user):
+            if is_anothers(await self._read(job), record.id, scheduler=self._user):
                 self._log.warning("not cancelled: its id is another job's", gang=str(record.id), job=job)
                 self._ledger.change_job(record, job, lambda known: replace(known, is_anothers=True))
                 self._ledger.queue.add(record.id)
@@ -225,3 +222,10 @@ class JobWriter:
             self._log.warning("not cancelled by its owner", job=job, user=user, error=error.message)
             await self._slurm.cancel_job(job, user=_SLURM_USER)
         self._metrics.cancels.inc()
+
+    async def _read(self, job: JobId) -> SlurmJob:
+        """A job as it is now, also where its nodes cannot be read."""
+        try:
+            return await self._slurm.job(job)
+        except errors.UnreadableJob as error:
+            return error.job

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import structlog
 
-from sunkpy.core.gang.binding_note import BindingNote, JobProof, gang_noted, names_pod, noted_job, read_note
+from sunkpy.core.gang.binding_note import BindingNote, names_pod, noted_job, read_note
 from sunkpy.core.gang.gang import solo_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
@@ -58,6 +58,10 @@ class PodsByNote:
         """This job is noted on the pod."""
         self._noted.setdefault(job, set()).add(pod.uid)
 
+    def is_noted(self, job: JobId) -> bool:
+        """It is noted on a pod that came, and it is not known yet whose it is."""
+        return job in self._noted
+
     def done(self, job: JobId) -> set[GangId]:
         """It is known whose the job is: the gangs on whose pods it is noted, told once."""
         pods = (self._members.find(uid) for uid in self._noted.pop(job, ()))
@@ -72,7 +76,8 @@ class PodsByNote:
         elif self._members.find_id(named) != gang and names_pod(gang, named):
             self._settle_named(named, job, gang, is_there=self._is_on(named, slurm_nodes))
         for pod, note in self._bound_under(job):
-            self._believe(pod, note, JobProof(gang=gang, has_node=self._is_on(pod, slurm_nodes)))
+            if note.gang == gang and self._is_on(pod, slurm_nodes):
+                self._believe(pod, note)
         self._take_back(gang, slurm_nodes)
 
     def settle_forgotten(self, job: JobId) -> None:
@@ -81,7 +86,7 @@ class PodsByNote:
             id = self._members.find_id(pod)
             is_beside = id is not None and note.gang is not None and _is_beside(note.gang, id, pod)
             if is_beside or not self._has_job_there(pod):
-                self._believe(pod, note, None)
+                self._believe(pod, note)
             if id is not None and not is_beside and self._members.find_id(pod) != id:
                 self._left[pod.uid] = id  # a job may be found that contradicts it
 
@@ -109,9 +114,12 @@ class PodsByNote:
             if pod is not None and note is not None and note.job == job:
                 yield pod, note
 
-    def _believe(self, pod: Pod, note: BindingNote, job: JobProof | None) -> None:
-        id = gang_noted(pod, note, job)
-        if id is not None and not self._is_another_pod(id, pod) and not self._has_own_job(pod):
+    def _believe(self, pod: Pod, note: BindingNote) -> None:
+        """A note counts in the namespace of its pod alone."""
+        id = note.gang
+        if id is None or id.namespace != pod.metadata.namespace:
+            return
+        if not self._is_another_pod(id, pod) and not self._has_own_job(pod):
             self._move(pod, id)
 
     def _move(self, pod: Pod, id: GangId) -> None:

@@ -127,7 +127,7 @@ class Ring:
         ledger = Ledger(clock)
         metrics = SchedulerMetrics(CollectorRegistry())
         self._proof = HookProof(slurm=slurm, user="k8s", ledger=ledger, clock=clock)
-        search = JobSearch(slurm, user="k8s", ledger=ledger, clock=clock)
+        search = JobSearch(slurm, user="k8s", ledger=ledger, learned=lambda *_: None, clock=clock)
         self._writer = JobWriter(slurm=slurm, user="k8s", search=search, ledger=ledger, metrics=metrics, clock=clock)
         self._poller = JobPoller(slurm, ledger, metrics, user="k8s", poll_s=1.0, clock=clock)
         self.record: Record = ledger.ensure(self.id)

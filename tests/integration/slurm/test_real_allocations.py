@@ -159,7 +159,7 @@ async def test_what_finds_no_room_waits_as_a_batch_job(real: RealSlurm, admin: S
 def make_writer(slurm: Slurm) -> tuple[JobWriter, Record]:
     clock = asyncio.get_running_loop().time
     ledger = Ledger(clock)
-    search = JobSearch(slurm, user="k8s", ledger=ledger, clock=clock)
+    search = JobSearch(slurm, user="k8s", ledger=ledger, learned=lambda *_: None, clock=clock)
     metrics = SchedulerMetrics(CollectorRegistry())
     parts = {"search": search, "ledger": ledger, "metrics": metrics, "clock": clock}
     writer = JobWriter(slurm=slurm, user="k8s", **parts)

@@ -33,7 +33,7 @@ def let_read(world):
 
 
 def add_bound(world, name, number, *, note=None, running=True):
-    """A pod that a leader of an older sunkpy bound, and its job."""
+    """A pod that a leader bound, by the job that is noted on it, and its job."""
     job_id = world.add_job({"metadata": {"namespace": "default", "name": name, "uid": f"uid-{name}"}}, "RUNNING")
     world.set_job(job_id, "RUNNING", nodes=f"n{number}")
     noted = str(job_id) if note is None else note

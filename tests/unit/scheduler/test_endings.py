@@ -22,7 +22,7 @@ async def test_a_placeholder_that_slurm_could_not_be_asked_about_is_not_taken_fo
     job_id = world.slurm.add_job("RUNNING", comment=gang.comment(), nodes="n1")
     async with connections(world, tmp_path) as (_, slurm, _):
         ledger, metrics = Ledger(lambda: now), SchedulerMetrics(CollectorRegistry())
-        search = JobSearch(slurm, user="k8s", ledger=ledger, clock=lambda: now)
+        search = JobSearch(slurm, user="k8s", ledger=ledger, learned=lambda *_: None, clock=lambda: now)
         parts = {"ledger": ledger, "metrics": metrics, "clock": lambda: now}
         jobs = JobWriter(slurm=slurm, user="k8s", search=search, **parts)
         record = ledger.ensure(gang)

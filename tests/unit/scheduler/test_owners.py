@@ -518,10 +518,10 @@ async def test_a_pod_waits_for_the_place_of_a_member_that_is_being_deleted(world
 async def test_a_bound_pod_whose_owner_cannot_be_read_keeps_its_job_by_the_comment(world, tmp_path):
     crew = add_crew(world, size=1)
     world.api.forbidden.add("crews")
-    world.add_pod("a", owner=crew, node="node-1", running=True, annotations={"sunkpy.dev/job-id": "7"})
     comment = f"k8s:default/band:{crew['metadata']['uid']}"
     job = world.slurm.add_job("RUNNING", user="k8s", comment=comment, nodes="n1")
-    world.api.change("pods", "default", "a", {"metadata": {"annotations": {"sunkpy.dev/job-id": str(job)}}})
+    note = {"sunkpy.dev/job-id": str(job), "sunkpy.dev/gang-id": comment}
+    world.add_pod("a", owner=crew, node="node-1", running=True, annotations=note)
     async with leading(world, tmp_path, families=KNOWN):
         world.pod_ends("Succeeded", "a")
         await world.until(lambda: world.signals == [(job, "USR1")])

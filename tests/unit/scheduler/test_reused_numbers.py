@@ -1,9 +1,13 @@
 """A job under the number of ours that is not ours: ids are not given again where slurmctld is that of the chart."""
 
+import asyncio
+
 import pytest
+from prometheus_client import CollectorRegistry
 
 from sunkpy.core.gang.identity import GangId
-from sunkpy.scheduler.jobs.search import JobSearch
+from sunkpy.runtime.queue import QueueMetrics
+from sunkpy.scheduler.jobs.search import NOBODY, JobSearch
 from sunkpy.scheduler.ledger import Ledger
 from tests.unit.scheduler.test_gate import SHUT
 from tests.unit.scheduler.test_people import ANNS
@@ -139,19 +143,22 @@ async def test_a_change_of_a_job_costs_no_question_whose_it_is(world, tmp_path, 
 async def test_strangers_are_read_once_while_slurm_knows_them(world, tmp_path):
     now = [1000.0]
     async with connections(world, tmp_path) as (_, slurm, _):
-        search = JobSearch(slurm, user="k8s", ledger=Ledger(), clock=lambda: now[0])
+        search = JobSearch(slurm, user="k8s", ledger=Ledger(), learned=lambda *_: None, clock=lambda: now[0])
+        reading = asyncio.ensure_future(search.run(QueueMetrics(CollectorRegistry())))
 
         async def search_again():
             now[0] += 1.0
             world.slurm.asked.clear()
-            return await search.all(sent_after=now[0] - 0.5)
+            await search.all(sent_after=now[0] - 0.5)
 
         stranger = world.slurm.add_job("RUNNING", comment="", user="alice")
-        assert await search_again() == {}
-        assert asked_about(world, stranger) == 1
+        await search_again()
+        assert (asked_about(world, stranger), search.whose) == (1, {stranger: NOBODY})
         own = world.slurm.add_job("RUNNING", comment="k8s:default/web:uid", user="k8s")
-        assert list(await search_again()) == [GangId(namespace="default", name="web", uid="uid")]
+        await search_again()
+        assert search.whose[own] == GangId(namespace="default", name="web", uid="uid")
         assert (asked_about(world, stranger), asked_about(world, own)) == (0, 1)
+        reading.cancel()
 
 
 async def test_a_pod_whose_number_is_proved_to_be_another_gangs_is_covered_anew_at_once(world, tmp_path):

@@ -157,7 +157,7 @@ async def test_whose_the_jobs_are_that_an_earlier_leader_noted_is_forgotten_with
         annotations = {names.ANNOTATION_JOB_ID: str(jobs[name])}
         world.put("pods", pod | {"metadata": pod["metadata"] | {"annotations": annotations}})
     async with leading(world, tmp_path, sweep_seconds=0.2) as server, hook_client(server) as call:
-        noted = world.term._takeover._jobs
+        noted = world.term._takeover.jobs
         await world.until(lambda: world.term._ledger.all_jobs_known)
         assert len(noted.whose) == MANY
         for name in pods[1:]:

@@ -53,10 +53,7 @@ def make_comment(id: GangId, kind: JobKind | None, text: str) -> str:
 
 
 def kind_in(comment: str) -> JobKind | None:
-    """The kind that a comment of ours names; None when it names none.
-
-    In a comment of an older sunkpy, whoever made the pod may have written it.
-    """
+    """The kind that a comment of ours names; None when it names none."""
     found = _FORM.match(comment)
     if found is None:
         return None

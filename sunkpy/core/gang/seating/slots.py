@@ -13,7 +13,6 @@ members are alike. Each pod is rounded up alone, to whole cpus and MiB, as `sunk
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
@@ -71,10 +70,8 @@ def slot_of_each_seat(gang: Gang, tasks: int, kind: JobKind | None) -> dict[Seat
 
     The gang may be another than the job was made for. Who has no slot there that was asked for has none.
     """
-    if 0 < tasks < gang.places and not gang.one_per_node:
-        kind = kind or _inferred(gang, tasks)
-        if kind is not None and kind.seats:
-            return _as_shared(gang, kind.seats)
+    if kind is not None and kind.seats and 0 < tasks < gang.places and not gang.one_per_node:
+        return _as_shared(gang, kind.seats)
     return {place: at for at, place in enumerate(seats_of(gang))}
 
 
@@ -94,17 +91,6 @@ def _as_shared(gang: Gang, asked: Sequence[tuple[str, int]]) -> dict[SeatId, int
         word = role_word(role)
         slots[role, index] = (before[word] + index) % count if index < seats.get(word, 0) else count + at
     return slots
-
-
-def _inferred(gang: Gang, tasks: int) -> JobKind | None:
-    """The kind of a job of several roles that does not say it: as it would be asked for now, if in so many slots.
-
-    Only jobs of the release before do not say it: this goes with the next one.
-    """
-    with contextlib.suppress(quantity.BadQuantity):
-        plan = plan_slots(gang)
-        return plan.kind if plan.count == tasks else None
-    return None
 
 
 def seats_of(gang: Gang) -> list[SeatId]:

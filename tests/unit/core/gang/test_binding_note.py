@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
-from sunkpy.core.gang.binding_note import BindingNote, JobProof, gang_noted, names_pod, noted_job, read_note
+from sunkpy.core.gang.binding_note import BindingNote, names_pod, noted_job, read_note
 from sunkpy.core.gang.gang import extra_unit
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.states import JobId
@@ -53,32 +53,6 @@ def test_without_a_job_there_is_no_note():
 def test_a_note_that_is_no_number_of_a_job_is_none(text, job):
     """slurmrestd refuses to read it, so it would be asked for each second for ever."""
     assert noted_job(make_pod(annotations={names.ANNOTATION_JOB_ID: text})) == job
-
-
-OTHER = GangId(namespace="default", name="other", uid="u-2")
-AWAY = GangId(namespace="elsewhere", name="train", uid="u-3")
-
-
-@pytest.mark.parametrize(
-    ("noted", "job", "proved"),
-    [
-        (GANG, JobProof(gang=GANG, has_node=True), GANG),
-        (GANG, JobProof(gang=GANG, has_node=False), None),
-        (GANG, JobProof(gang=OTHER, has_node=True), None),
-        (GANG, JobProof(gang=None, has_node=True), None),
-        (GANG, None, GANG),
-        (AWAY, JobProof(gang=AWAY, has_node=True), None),
-        (AWAY, None, None),
-        (None, JobProof(gang=GANG, has_node=True), GANG),
-        (None, JobProof(gang=GANG, has_node=False), None),
-        (None, JobProof(gang=AWAY, has_node=True), None),
-        (None, JobProof(gang=None, has_node=True), None),
-        (None, None, None),
-    ],
-)
-def test_a_note_proves_a_gang_as_far_as_its_job_agrees(noted, job, proved):
-    note = BindingNote(job=JobId(7), gang=noted)
-    assert gang_noted(make_pod(node="node-1", annotations=note.annotations), note, job) == proved
 
 
 def test_the_job_of_a_single_pod_and_of_one_that_has_a_job_of_its_own_names_it():

@@ -24,6 +24,7 @@ from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.limits import within_limits
 from sunkpy.core.gang.seating.seating import explain_missing
 from sunkpy.core.gang.snapshot import Snapshot
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import OddOwner, Owner, OwnerReference, Pod, SchedulingGroup, WorkloadReference
 from sunkpy.core.placement.eligibility import Eligibility
 from sunkpy.kube.decoding import Decoder, Unreadable
@@ -487,7 +488,15 @@ def test_a_job_of_another_shape_than_the_gang_has_now_starts_nothing():
     assert (cancel.job, cancel.why) == (7, "its owner wants 3 pods now, and the job has 2 slots")
 
 
-COVER = make_job("RUNNING", id=8, nodes=("n1",), tasks=1, layout=(("n1", 1),), required=("n1",))
+COVER = make_job(
+    "RUNNING",
+    id=8,
+    nodes=("n1",),
+    tasks=1,
+    layout=(("n1", 1),),
+    required=("n1",),
+    spec=JobSpec(comment="k8s:default/band:uid-of-band +replacement"),
+)
 
 
 def test_a_member_for_which_a_cover_has_no_room_is_set_apart_and_those_that_run_stay():
@@ -541,7 +550,8 @@ def test_a_pod_on_a_node_that_the_job_does_not_have_is_set_apart(node, state, is
 def test_while_the_size_cannot_be_told_a_cover_is_kept_and_who_waits_is_not_set_apart(bound_to):
     over, late = make_pod(node="k1", phase="Succeeded"), make_pod("late", uid="late")
     gang = unsized(("leader", 0, over), ("worker", 1, late))
-    (told,) = decide_gang(band_view(gang, COVER, bound_to=bound_to), POLICY)
+    whole = change_job(COVER, spec=JobSpec(comment="k8s:default/band:uid-of-band +whole"))
+    (told,) = decide_gang(band_view(gang, whole, bound_to=bound_to), POLICY)
     assert (type(told), told.pod.name) == (Report, "late")
 
 

@@ -104,17 +104,7 @@ def test_what_was_added_to_some_pods_of_a_role_is_held_for_the_others_too():
     assert needs_of_a_seat(there)["cpu"] == 3000
 
 
-@pytest.mark.parametrize(
-    ("tasks", "slots", "is_ours"), [(2, [0, 0, 1], True), (3, [0, 1, 2], True), (1, [0, 1, 2], False)]
-)
-def test_of_a_job_that_does_not_say_its_kind_the_number_of_slots_tells_it(tasks, slots, is_ours):
-    """One of the release before."""
-    uneven = gang(role("launcher", 1, {"cpu": "1"}), role("worker", 2, {"cpu": "4", GPU: "8"}))
-    assert list(slot_of_each_seat(uneven, tasks, None).values()) == slots
-    assert is_for_as_many(uneven, tasks, None) is is_ours
-
-
-def test_of_a_job_that_does_not_say_its_kind_nothing_is_known_when_it_is_not_for_the_gang_as_it_is():
+def test_of_a_job_that_does_not_say_its_kind_each_seat_has_a_slot():
     grown = gang(role("launcher", 1, {"cpu": "1"}), role("worker", 3, {"cpu": "4"}))
     assert list(slot_of_each_seat(grown, 2, None).values()) == [0, 1, 2, 3]
     assert not is_for_as_many(grown, 2, None)
