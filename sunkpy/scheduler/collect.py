@@ -9,7 +9,7 @@ import msgspec
 from sunkpy.core.gang.access import Namespace, restricted, rule_for, unknown_namespace
 from sunkpy.core.gang.gang import Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.job.job import along_switches, recall
+from sunkpy.core.gang.job.job import along_switches
 from sunkpy.core.gang.job.terms import takes_features
 from sunkpy.core.gang.limits import (
     are_rivals,
@@ -67,8 +67,6 @@ class Collector:
     def known(self, record: Record) -> Snapshot:
         """The gang as it is known now, but for where it may go."""
         gang = self._gang(record)
-        for id in record.jobs:
-            self._ledger.change_job(record, id, lambda job: recall(job, self._members.pods_of(record.id)))
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
         snapshot = record.snapshot(gang, placed=placed, now=self._clock())

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
+
+import structlog
 
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.binding_note import BindingNote
+from sunkpy.core.gang.phases import is_over
 from sunkpy.core.model.objects import Pod
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.events.outbox import Outbox
@@ -39,14 +42,19 @@ class Executor:
         self._evictor = evictor
         self._outbox = outbox
         self._clock = clock
+        self._log = structlog.get_logger("scheduler")
 
-    async def run_all(self, record: Record, actions: Iterable[act.GangAction]) -> None:
+    async def run_all(self, record: Record, actions: Sequence[act.GangAction], *, is_gone: bool) -> None:
         """Carry out what was decided, in its order; actions of one kind that follow each other at the same time.
+
+        `is_gone`: no pod of the gang is watched. Then nothing is done before the apiserver says so itself.
 
         Raises:
             KubeError, SlurmError: not done; decide again later.
         """
         record.has_news = False
+        if actions and is_gone and not await self._are_gone(record):
+            return
         for kind, group in itertools.groupby(actions, key=type):
             if kind is act.Evict:
                 await self._evictor.evict(record, [action for action in group if isinstance(action, act.Evict)])
@@ -82,6 +90,14 @@ class Executor:
                 self._outbox.report(record, action)
             case act.Warn(pod=pod, reason=reason, note=note):
                 await self._outbox.warn(pod, reason=reason, action="Scheduling", note=note)
+
+    async def _are_gone(self, record: Record) -> bool:
+        """A watch with another selector, or one that has missed something, must cost no pod its node."""
+        left = await self._pods.left_of(record, id_of=self._members.resolve)
+        there = next((pod.name for pod in left if not is_over(pod)), None)
+        if there is not None:
+            self._log.warning("pod is not watched but there: its job stays", gang=str(record.id), pod=there)
+        return there is None
 
     async def _submit(self, record: Record, action: act.Submit) -> None:
         try:

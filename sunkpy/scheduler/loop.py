@@ -16,7 +16,7 @@ from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.decide.ending import IDLE_PATIENCE_S
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.request import Policy
-from sunkpy.core.gang.phases import State, is_over
+from sunkpy.core.gang.phases import State
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.execute import Executor
@@ -73,15 +73,13 @@ class GangLoop:
             return None
         await self._binder.settle(record)
         snapshot = self._collector.snapshot(record)
-        if snapshot.gang is None and snapshot.live_jobs and not await self._is_gone(record):
-            return self._times.hand_over_again_s
         record.decided_on = self._collector.decided_on(snapshot, record)
         before = (record.state, set(record.jobs))
         self._observe(record, snapshot)
         # 2. Decide.
         actions = decide_gang(snapshot, self._policy)
         # 3. Execute.
-        await self._execute(record, actions)
+        await self._execute(record, actions, is_gone=snapshot.gang is None)
         # 4. Look at it again: forget what has ended, and wake those who wait for that.
         after = self._collector.known(record) if actions else snapshot
         self._note_ends(record, after)
@@ -94,13 +92,13 @@ class GangLoop:
             self._wake_other_generations(id)
         return None if is_done else _again_s(record, self._clock(), self._times)
 
-    async def _execute(self, record: Record, actions: Sequence[GangAction]) -> None:
+    async def _execute(self, record: Record, actions: Sequence[GangAction], *, is_gone: bool) -> None:
         record.wait_for_nothing(but=_to_bind(actions))
         # Before the first await: the next gang that looks must see which nodes the job of this one will exclude.
         excluded = next((a.request.excluded_nodes for a in actions if isinstance(a, Submit)), ())
         self._ledger.note_sending(record, excluded)
         try:
-            await self._executor.run_all(record, actions)
+            await self._executor.run_all(record, actions, is_gone=is_gone)
         finally:
             record.sending = ()
 
@@ -131,25 +129,11 @@ class GangLoop:
         self._log.info("gang", gang=str(record.id), state=state.value, jobs=sorted(record.jobs))
         record.state = state
 
-    async def _is_gone(self, record: Record) -> bool:
-        """No pod of the gang is in our watch, nor anywhere by the apiserver's own answer: its job may be cancelled.
-
-        A watch with another selector, or one that has missed something, must cost no pod its node.
-        """
-        found = await self._pods.left_of(record, id_of=self._members.resolve)
-        record.prune()
-        for pod in found:
-            if not is_over(pod):
-                self._log.warning("pod is not watched but there: its job stays", gang=str(record.id), pod=pod.name)
-                return False
-        return True
-
     async def _forget_gone(self, record: Record) -> None:
         """Of a gang whose pods are replaced again and again: forget those that are gone, asking for each once."""
         seen = {pod.uid for pod in self._members.pods_of(record.id)}
         if len(record.members) > len(seen) + _MOST_UNSEEN:
             await self._pods.left_of(record, id_of=self._members.resolve, but=seen)
-            record.prune()
 
     def _note_ends(self, record: Record, snapshot: Snapshot) -> None:
         """Forget jobs that are through. After one that ended before its pods were bound, wait before the next."""

@@ -17,6 +17,7 @@ import structlog
 
 from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.job.job import recall
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, SlurmJob, holds_something
 from sunkpy.kube.informer import Handler
@@ -109,11 +110,14 @@ class Takeover:
         if job is None:
             self._pods.settle_forgotten(id)
         elif gang is not None and gang != NOBODY:
-            if not self._ledger.all_jobs_known or self._pods.is_noted(id):
+            noting = self._pods.noting(id)
+            if noting or not self._ledger.all_jobs_known:
                 self._pods.settle(id, gang, job.nodes)
             is_noted = any(is_noted_on(pod, id) for pod in self._members.pods_of(gang))
             if holds_something(job.state) or is_noted:
-                self._ledger.take_job(self._ledger.ensure(gang), job, asked_at=asked_at)
+                record = self._ledger.ensure(gang)
+                self._ledger.take_job(record, job, asked_at=asked_at)
+                self._ledger.change_job(record, id, lambda known: recall(known, noting))
                 self._looked_at(gang)
         for each in self._pods.done(id) - {gang} if has_nodes else ():
             self._looked_at(each)

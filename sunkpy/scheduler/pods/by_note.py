@@ -58,14 +58,15 @@ class PodsByNote:
         """This job is noted on the pod."""
         self._noted.setdefault(job, set()).add(pod.uid)
 
-    def is_noted(self, job: JobId) -> bool:
-        """It is noted on a pod that came, and it is not known yet whose it is."""
-        return job in self._noted
+    def noting(self, job: JobId) -> list[Pod]:
+        """The pods that came with this job noted on them, until it is known whose it is."""
+        pods = (self._members.find(uid) for uid in self._noted.get(job, ()))
+        return [pod for pod in pods if pod is not None]
 
     def done(self, job: JobId) -> set[GangId]:
         """It is known whose the job is: the gangs on whose pods it is noted, told once."""
-        pods = (self._members.find(uid) for uid in self._noted.pop(job, ()))
-        ids = (self._members.find_id(pod) for pod in pods if pod is not None)
+        ids = {self._members.find_id(pod) for pod in self.noting(job)}
+        self._noted.pop(job, None)
         return {id for id in ids if id is not None}
 
     def settle(self, job: JobId, gang: GangId, slurm_nodes: Collection[str]) -> None:
@@ -108,10 +109,9 @@ class PodsByNote:
             self._members.expect(gang)
 
     def _bound_under(self, job: JobId) -> Iterator[tuple[Pod, BindingNote]]:
-        for uid in tuple(self._noted.get(job, ())):
-            pod = self._members.find(uid)
-            note = read_note(pod) if pod is not None and pod.spec.node_name else None
-            if pod is not None and note is not None and note.job == job:
+        for pod in self.noting(job):
+            note = read_note(pod) if pod.spec.node_name else None
+            if note is not None and note.job == job:
                 yield pod, note
 
     def _believe(self, pod: Pod, note: BindingNote) -> None:

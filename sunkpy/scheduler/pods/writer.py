@@ -61,6 +61,7 @@ class PodWriter:
                 pod_now = await self.read(member.key, uid)
                 member.is_gone = pod_now is None
                 left += [pod_now] if pod_now is not None else []
+        record.prune()
         return left
 
     async def _list(self, namespace: str) -> list[Pod]:
