@@ -19,6 +19,7 @@ from sunkpy.core.gang.limits import (
     wants_to_be_alone,
     within_limits,
 )
+from sunkpy.core.gang.phases import PodPhase, pod_phase
 from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes, find_named_nodes
 from sunkpy.core.gang.seating.slots import plan_slots
 from sunkpy.core.gang.snapshot import Snapshot, explain_generation
@@ -66,10 +67,15 @@ class Collector:
 
     def known(self, record: Record) -> Snapshot:
         """The gang as it is known now, but for where it may go."""
-        gang = self._gang(record)
+        pods = [_as_bound(record, pod) for pod in self._members.pods_of(record.id)]
+        gang = self._gang(record, pods)
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
         snapshot = record.snapshot(gang, placed=placed, now=self._clock())
+        if gang is not None and len(pods) > len(gang.members):
+            seated = {pod.uid for pod in gang.members}
+            has_left_out = any(pod.uid not in seated and pod_phase(pod) is PodPhase.WAITING for pod in pods)
+            snapshot = msgspec.structs.replace(snapshot, has_left_out=has_left_out)
         if self._settings.switch_label:
             jobs = tuple(along_switches(job, self._switch_of) for job in snapshot.jobs)
             snapshot = msgspec.structs.replace(snapshot, jobs=jobs)
@@ -128,8 +134,7 @@ class Collector:
                 return left
         return ""
 
-    def _gang(self, record: Record) -> Gang | None:
-        pods = [_as_bound(record, pod) for pod in self._members.pods_of(record.id)]
+    def _gang(self, record: Record, pods: Sequence[Pod]) -> Gang | None:
         gang = self._members.assemble(record.id, pods)
         if gang is None:
             return None

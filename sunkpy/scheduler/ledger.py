@@ -94,6 +94,7 @@ class Ledger:
     def drop_job(self, record: Record, job: JobId) -> None:
         """Forget a job that has ended."""
         record.jobs.pop(job, None)
+        record.ends_counted.discard(job)
         if self._by_job.get(job) == record.id:
             del self._by_job[job]
             self.due.forget(job)

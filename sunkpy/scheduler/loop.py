@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 import structlog
-from msgspec.structs import replace
 
 from sunkpy.core.gang.actions import Bind, BindDirectly, GangAction, Submit
 from sunkpy.core.gang.decide import decide_gang
@@ -85,7 +84,7 @@ class GangLoop:
         self._note_ends(record, after)
         await self._forget_gone(record)
         record.fire()
-        is_done = after.state is State.DONE and not self._members.has_left_out(id)
+        is_done = after.state is State.DONE
         if is_done:
             self._forget(record)
         if is_done or before != (record.state, set(record.jobs)):
@@ -141,8 +140,8 @@ class GangLoop:
             if any(pod.spec.node_name for pod in snapshot.pods) and job.id == snapshot.bound_to:
                 continue
             known = record.jobs[job.id]
-            if not snapshot.is_bound and not job.is_live and not known.is_end_counted:
-                self._ledger.change_job(record, job.id, lambda job: replace(job, is_end_counted=True))
+            if not snapshot.is_bound and not job.is_live and job.id not in record.ends_counted:
+                record.ends_counted.add(job.id)
                 if known.cancelled_at is None and known.told_at is None and job.id != snapshot.bound_to:
                     record.back_off(f"Slurm job {job.id} ended before its pod was bound", now=self._clock())
             if job.is_settled:

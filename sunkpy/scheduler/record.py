@@ -102,8 +102,8 @@ class Record:
     something is to be said later. `depends_on_other_pods`: pods that no watch shows decide where it may go.
     `suspended_for`: the job whose preemption the owner was suspended for. `sending`: the nodes that a job excludes
     which is just being submitted. `decided_on`: where its templates could run at the last decision; None when more
-    than that decides. `allowed`: the gang as it was seen last. `ended`: pods of it that had ended when they
-    went, by uid. `changes`: how many were told of.
+    than that decides. `allowed`: the gang as it was seen last. `ended`: pods of it that had ended when they went, by
+    uid. `ends_counted`: the jobs of which a pass has seen the end. `changes`: how many were told of.
     """
 
     id: GangId
@@ -112,6 +112,7 @@ class Record:
     members: dict[str, MemberRecord] = field(default_factory=dict)
     bound_to: JobId | None = None
     displaced: dict[str, JobId] = field(default_factory=dict)
+    ends_counted: set[JobId] = field(default_factory=set)
     state: State | None = None
     retry_at: float = 0.0
     failures: int = 0

@@ -34,7 +34,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `displaced`: Slurm nodes that other jobs were given while the job of the pods there was lost, with those jobs.
     `may_submit` is False until a failed or refused submit may be tried again, and while the gang may have a job that
     nobody knows. `waits_for`: in words, whom the owner has to get rid of first. `idle_s`: for so long a job has held
-    nodes for the gang and no member has been there. `is_half_bound`: some members of the first wave could not be bound
+    nodes for the gang and no member has been there. `has_left_out`: a pod waits that has no seat, and soon becomes a
+    gang of its own. `is_half_bound`: some members of the first wave could not be bound
     together with the others. `named_nodes`: the Slurm node that each member names, by uid, where they name different
     ones (`sunkpy.core.gang.seating.named_nodes`). `now`: when this was, on the leader's monotonic clock, in seconds.
     """
@@ -51,6 +52,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     refused: str = ""
     waits_for: str = ""
     idle_s: float = 0.0
+    has_left_out: bool = False
     is_half_bound: bool = False
     depends_on_other_pods: bool = False
     named_nodes: dict[str, str] = {}
@@ -144,7 +146,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def state(self) -> State:
         """Where the gang is, as observed."""
         if all(is_over(pod) for pod in self.pods):
-            return State.DONE if all(job.is_settled for job in self.jobs) else State.ENDING
+            is_done = not self.has_left_out and all(job.is_settled for job in self.jobs)
+            return State.DONE if is_done else State.ENDING
         if self.is_bound:
             return self._state_when_bound()
         jobs = self.live_jobs

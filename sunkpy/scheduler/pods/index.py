@@ -111,10 +111,6 @@ class PodIndex:
         """The pods of a gang that are there, in no order."""
         return self._pods.of(id)
 
-    def has_left_out(self, id: GangId) -> bool:
-        """Some pod of the gang has no place, and will soon be a gang of its own."""
-        return any(self._solo.is_left_out(pod) for pod in self.pods_of(id))
-
     def has_living(self, owner: Owner) -> bool:
         """Some pod below the object has not ended."""
         pods = (self.find(uid) for uid in self._owners.below(owner))

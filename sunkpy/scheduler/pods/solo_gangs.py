@@ -77,10 +77,6 @@ class SoloGangs:
         left = (pod for pod in pods if pod.uid not in members and not _holds_something(pod))
         return [(pod, self._left_out_at.setdefault(pod.uid, now)) for pod in left]
 
-    def is_left_out(self, pod: Pod) -> bool:
-        """The pod has no place in its gang, and will soon be one of its own."""
-        return pod.uid in self._left_out_at and not _holds_something(pod)
-
     def forget_pod(self, uid: str) -> None:
         """The pod is gone."""
         self._left_out_at.pop(uid, None)

@@ -44,7 +44,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     job which is not this gang's, so nothing that Slurm says of the id counts.
     `known_at`: since when it is known; `read_at`: when it was last asked for in full; `as_of`: when the newest answer
     was asked for. `told_at`, `heard_at`: when it was first told to end, and when Slurm answered. `cancelled_at`:
-    Slurm has taken our order to end it, which its state may not show yet. `is_end_counted`: a pass has seen its end.
+    Slurm has taken our order to end it, which its state may not show yet.
     """
 
     slurm: SlurmJob
@@ -65,7 +65,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     last_told_at: float = _NEVER
     heard_at: float | None = None
     cancelled_at: float | None = None
-    is_end_counted: bool = False
 
     @property
     def id(self) -> JobId:
