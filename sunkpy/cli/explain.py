@@ -34,8 +34,8 @@ from sunkpy.core.model.states import SlurmJob
 from sunkpy.core.placement.admission import Admission, would_kubelet_admit
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
+from sunkpy.kube.connection import current_namespace
 from sunkpy.kube.errors import Forbidden
-from sunkpy.kube.kubeconfig import current_namespace
 from sunkpy.runtime.settings import SlurmSettings, load
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import Slurm, errors

@@ -155,3 +155,13 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         for line in whole:
             if line:
                 yield line
+
+
+def current_namespace(kubeconfig: Path | None = None) -> str:
+    """Of the current context, as kubectl takes it; `default` where there is none."""
+    try:
+        _, context = config.list_kube_config_contexts(str(kubeconfig) if kubeconfig is not None else None)
+    except config.ConfigException:
+        return "default"
+    namespace: str = context["context"].get("namespace") or "default"
+    return namespace

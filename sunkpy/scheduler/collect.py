@@ -59,9 +59,8 @@ class Collector:
         # Pods that have their nodes look for none; every prolog asks for the snapshot.
         has_nodes = snapshot.is_bound or any(job.start_nodes for job in snapshot.live_jobs)
         is_namespace_known = self._cluster.namespace_of(record.id.namespace) is not None
-        if (
-            not self._ledger.all_jobs_known or not is_namespace_known
-        ):  # a job of this gang, or one that keeps it away, may not be known
+        # A job of this gang, or one that keeps it away, may not be known.
+        if not self._ledger.all_jobs_known or not is_namespace_known:
             return msgspec.structs.replace(snapshot, may_submit=False)
         return snapshot if has_nodes else self._with_eligibility(snapshot, record)
 
@@ -72,17 +71,14 @@ class Collector:
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
         snapshot = record.snapshot(gang, placed=placed, now=self._clock())
-        if gang is not None and len(pods) > len(gang.members):
-            seated = {pod.uid for pod in gang.members}
-            has_left_out = any(pod.uid not in seated and pod_phase(pod) is PodPhase.WAITING for pod in pods)
-            snapshot = msgspec.structs.replace(snapshot, has_left_out=has_left_out)
-        if self._settings.switch_label:
-            jobs = tuple(along_switches(job, self._switch_of) for job in snapshot.jobs)
-            snapshot = msgspec.structs.replace(snapshot, jobs=jobs)
-        if gang is not None and (named := find_named_nodes(gang, self._cluster.slurm_node_at)):
-            snapshot = msgspec.structs.replace(snapshot, named_nodes=named)
-        waits_for = self._generation_in_the_way(record.id)
-        return msgspec.structs.replace(snapshot, waits_for=waits_for) if waits_for else snapshot
+        along = self._settings.switch_label
+        return msgspec.structs.replace(
+            snapshot,
+            jobs=tuple(along_switches(job, self._switch_of) for job in snapshot.jobs) if along else snapshot.jobs,
+            named_nodes=find_named_nodes(gang, self._cluster.slurm_node_at) if gang is not None else {},
+            waits_for=self._generation_in_the_way(record.id),
+            has_left_out=gang is not None and _has_left_out(gang, pods),
+        )
 
     def on_node(self, record: Record, node: str) -> Snapshot:
         """The gang with only its pods on one Kubernetes node.
@@ -234,6 +230,11 @@ class Collector:
             for other in others
             if are_rivals(gang.members, self._members.pods_of(other.id), gang.one_domain)
         }
+
+
+def _has_left_out(gang: Gang, pods: Sequence[Pod]) -> bool:
+    seated = {pod.uid for pod in gang.members}
+    return any(pod.uid not in seated and pod_phase(pod) is PodPhase.WAITING for pod in pods)
 
 
 def _as_bound(record: Record, pod: Pod) -> Pod:

@@ -131,13 +131,6 @@ class Ledger:
             elif record is None or not any(job.slurm.excluded_nodes for job in record.jobs.values()):
                 del self._excluding[id]
 
-    def forgive_silence(self) -> list[Record]:
-        """Slurm answers again: the gangs whose last submit was not answered may try at once."""
-        waiting = [record for record in self if record.uncertain_since is not None]
-        for record in waiting:
-            record.forgive()
-        return waiting
-
     def observe_job(self, record: Record, id: JobId, state: frozenset[str] | None, *, asked_at: float) -> bool:
         """As `change_job`, with what Slurm says of the state; None: it does not know the job."""
         return self.change_job(record, id, lambda job: job.observed(state, asked_at=asked_at))

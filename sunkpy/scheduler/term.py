@@ -98,7 +98,7 @@ class Term:
             kube,
             self._slurm_nodes,
             settings,
-            on_nodes=self._wake.nodes_changed,
+            on_nodes=self._wake.nodes.set,
             on_namespace=self._wake.namespace_changed,
             on_unreadable=on_unreadable,
         )

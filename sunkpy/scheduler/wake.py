@@ -77,18 +77,16 @@ class Wake:
 
     def slurm_answers_again(self) -> None:
         """Submits that were not answered may be tried again at once."""
-        for record in self._ledger.forgive_silence():
-            self._ledger.queue.add(record.id)
+        for record in self._ledger:
+            if record.uncertain_since is not None:
+                record.forgive()
+                self._ledger.queue.add(record.id)
 
     def namespace_changed(self, name: str) -> None:
         """Gangs that were refused may be allowed now, or another user's."""
         for record in self._ledger:
             if record.id.namespace == name and record.state in (State.WAITING, State.SUBMITTED):
                 self._ledger.queue.add(record.id)
-
-    def nodes_changed(self) -> None:
-        """Gangs that wait may fit now, or no longer."""
-        self.nodes.set()
 
 
 def _compared(pod: Pod) -> tuple[object, ...]:

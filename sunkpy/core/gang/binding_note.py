@@ -27,12 +27,12 @@ _NO_JOB: Final = 2**31
 class BindingNote(msgspec.Struct, frozen=True, kw_only=True):
     """The note on one bound pod.
 
-    `gang` is None while the pod waits. `seat` is `<role>/<index>` of a member of a gang of several. `devices` are the
-    GPUs of the node that the job holds for the pod, as `0,1`.
+    `seat` is `<role>/<index>` of a member of a gang of several. `devices` are the GPUs of the node that the job holds
+    for the pod, as `0,1`.
     """
 
     job: JobId
-    gang: GangId | None
+    gang: GangId
     slurm_node: str = ""
     seat: str = ""
     devices: str = ""
@@ -42,7 +42,7 @@ class BindingNote(msgspec.Struct, frozen=True, kw_only=True):
         """The note as it stands on the pod."""
         texts = {
             names.ANNOTATION_JOB_ID: str(self.job),
-            names.ANNOTATION_GANG_ID: self.gang.comment() if self.gang is not None else "",
+            names.ANNOTATION_GANG_ID: self.gang.comment(),
             names.ANNOTATION_PLACED_ON: self.slurm_node,
             names.ANNOTATION_PLACE: self.seat,
             names.ANNOTATION_GPU_INDICES: self.devices,
@@ -50,19 +50,9 @@ class BindingNote(msgspec.Struct, frozen=True, kw_only=True):
         return {name: text for name, text in texts.items() if text}
 
 
-def read_note(pod: Pod) -> BindingNote | None:
-    """What is noted on a pod, whoever wrote it; None where no job is. A pod that waits has no more than its job."""
-    job = noted_job(pod)
-    if job is None:
-        return None
-    noted = pod.annotations
-    return BindingNote(
-        job=job,
-        gang=parse_comment(noted.get(names.ANNOTATION_GANG_ID, "")),
-        slurm_node=noted.get(names.ANNOTATION_PLACED_ON, ""),
-        seat=noted.get(names.ANNOTATION_PLACE, ""),
-        devices=noted.get(names.ANNOTATION_GPU_INDICES, ""),
-    )
+def noted_gang(pod: Pod) -> GangId | None:
+    """The gang that is noted on a pod, whoever wrote it; a pod that waits has no more than its job."""
+    return parse_comment(pod.annotations.get(names.ANNOTATION_GANG_ID, ""))
 
 
 def noted_job(pod: Pod) -> JobId | None:

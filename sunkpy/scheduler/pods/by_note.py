@@ -15,7 +15,7 @@ from typing import Protocol
 
 import structlog
 
-from sunkpy.core.gang.binding_note import BindingNote, names_pod, noted_job, read_note
+from sunkpy.core.gang.binding_note import names_pod, noted_gang, noted_job
 from sunkpy.core.gang.gang import solo_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
@@ -76,18 +76,18 @@ class PodsByNote:
             self._members.expect(gang)
         elif self._members.find_id(named) != gang and names_pod(gang, named):
             self._settle_named(named, job, gang, is_there=self._is_on(named, slurm_nodes))
-        for pod, note in self._bound_under(job):
-            if note.gang == gang and self._is_on(pod, slurm_nodes):
-                self._believe(pod, note)
+        for pod, noted in self._bound_under(job):
+            if noted == gang and self._is_on(pod, slurm_nodes):
+                self._believe(pod, noted)
         self._take_back(gang, slurm_nodes)
 
     def settle_forgotten(self, job: JobId) -> None:
         """Slurm does not know this job any more: what is noted with it counts, unless another job contradicts it."""
-        for pod, note in self._bound_under(job):
+        for pod, noted in self._bound_under(job):
             id = self._members.find_id(pod)
-            is_beside = id is not None and note.gang is not None and _is_beside(note.gang, id, pod)
+            is_beside = id is not None and _is_beside(noted, id, pod)
             if is_beside or not self._has_job_there(pod):
-                self._believe(pod, note)
+                self._believe(pod, noted)
             if id is not None and not is_beside and self._members.find_id(pod) != id:
                 self._left[pod.uid] = id  # a job may be found that contradicts it
 
@@ -108,17 +108,14 @@ class PodsByNote:
         elif self._members.find_id(pod) is None:
             self._members.expect(gang)
 
-    def _bound_under(self, job: JobId) -> Iterator[tuple[Pod, BindingNote]]:
+    def _bound_under(self, job: JobId) -> Iterator[tuple[Pod, GangId]]:
+        """Pods with the gang that is noted on them, which counts in their namespace alone."""
         for pod in self.noting(job):
-            note = read_note(pod) if pod.spec.node_name else None
-            if note is not None and note.job == job:
-                yield pod, note
+            gang = noted_gang(pod) if is_noted_on(pod, job) else None
+            if gang is not None and gang.namespace == pod.metadata.namespace:
+                yield pod, gang
 
-    def _believe(self, pod: Pod, note: BindingNote) -> None:
-        """A note counts in the namespace of its pod alone."""
-        id = note.gang
-        if id is None or id.namespace != pod.metadata.namespace:
-            return
+    def _believe(self, pod: Pod, id: GangId) -> None:
         if not self._is_another_pod(id, pod) and not self._has_own_job(pod):
             self._move(pod, id)
 

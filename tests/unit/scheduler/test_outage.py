@@ -8,6 +8,7 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.runtime.election import Identity
 from sunkpy.scheduler.hooks.server import other_leader
 from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.wake import Wake
 
 ME, OTHER = Identity(name="a", address="10.0.0.1"), Identity(name="b", address="10.0.0.2")
 
@@ -19,7 +20,8 @@ def test_a_submit_that_was_not_answered_is_tried_at_once_when_slurm_answers_agai
     for record in (silent, rejected):
         for _ in range(6):
             record.back_off("no", now=10.0)
-    assert ledger.forgive_silence() == [silent]
+    Wake(ledger).slurm_answers_again()
+    assert len(ledger.queue) == 1
     assert silent.retry_at == 0.0
     assert rejected.retry_at > 60.0
 

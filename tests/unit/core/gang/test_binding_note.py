@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
-from sunkpy.core.gang.binding_note import BindingNote, names_pod, noted_job, read_note
+from sunkpy.core.gang.binding_note import BindingNote, names_pod, noted_gang, noted_job
 from sunkpy.core.gang.gang import extra_unit
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.states import JobId
@@ -14,13 +14,13 @@ GANG = GangId(namespace="default", name="train", uid="u-1", unit="workers", gene
 NOTES = [
     BindingNote(job=JobId(7), gang=GANG, slurm_node="n1", seat="worker/1", devices="0,1"),
     BindingNote(job=JobId(7), gang=GANG),
-    BindingNote(job=JobId(7), gang=None, slurm_node="n1"),
 ]
 
 
 @pytest.mark.parametrize("note", NOTES)
 def test_a_note_is_read_as_it_was_written(note):
-    assert read_note(make_pod(annotations={"other": "x"} | note.annotations)) == note
+    pod = make_pod(annotations={"other": "x"} | note.annotations)
+    assert (noted_job(pod), noted_gang(pod)) == (note.job, note.gang)
 
 
 def test_it_is_all_that_the_policy_keeps():
@@ -29,12 +29,7 @@ def test_it_is_all_that_the_policy_keeps():
 
 @pytest.mark.parametrize("gang", ["train", "k8s:default/train", "k8s:Default/train:u"])
 def test_a_gang_in_another_form_is_none(gang):
-    note = read_note(make_pod(annotations={names.ANNOTATION_JOB_ID: "7", names.ANNOTATION_GANG_ID: gang}))
-    assert note == BindingNote(job=JobId(7), gang=None)
-
-
-def test_without_a_job_there_is_no_note():
-    assert read_note(make_pod(annotations={names.ANNOTATION_GANG_ID: GANG.comment()})) is None
+    assert noted_gang(make_pod(annotations={names.ANNOTATION_JOB_ID: "7", names.ANNOTATION_GANG_ID: gang})) is None
 
 
 @pytest.mark.parametrize(
