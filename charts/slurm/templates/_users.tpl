@@ -16,6 +16,7 @@ systemd-resolve systemd-timesync tape tty users utmp uucp video voice www-data _
 {{- range $group, $values := .Values.users.groups }}
 {{- if or (has $group $reserved) (eq $group "user1") }}{{ fail (printf "users.groups.%s: the system has a group of that name" $group) }}{{ end }}
 {{- $gid := int64 $values.gid | toString }}
+{{- if eq $gid "65520" }}{{ fail (printf "users.groups.%s: gid %s is that of user1 of the images" $group $gid) }}{{ end }}
 {{- with get $gids $gid }}{{ fail (printf "users.groups.%s: gid %s is already used by %s" $group $gid .) }}{{ end }}
 {{- $_ := set $gids $gid $group }}
 {{- $_ := set $members $group list }}
@@ -27,7 +28,7 @@ systemd-resolve systemd-timesync tape tty users utmp uucp video voice www-data _
 {{- $path := printf "users.people.%s" $name }}
 {{- $uid := int64 $person.uid | toString }}
 {{- if has $name $reserved }}{{ fail (printf "%s: the system has a user of that name" $path) }}{{ end }}
-{{- if ne (eq $name "user1") (eq $uid "1001") }}{{ fail (printf "%s: user1 of the images has uid 1001, and only user1 may have it" $path) }}{{ end }}
+{{- if ne (eq $name "user1") (eq $uid "65520") }}{{ fail (printf "%s: user1 of the images has uid 65520, and only user1 may have it" $path) }}{{ end }}
 {{- with get $uids $uid }}{{ fail (printf "%s: uid %s is already used by %s" $path $uid .) }}{{ end }}
 {{- $_ := set $uids $uid $name }}
 {{- if hasKey $members $name }}{{ fail (printf "%s: users.groups has a group of that name" $path) }}{{ end }}

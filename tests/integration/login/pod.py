@@ -108,7 +108,7 @@ class LoginPod:
         self._start("sshd", _SSHD + (_OF_SLURM if self._slurm else ()), env)
 
     def _make_homes(self) -> None:
-        make_homes = ["chroot", self.folder / "root", "/usr/local/bin/make-homes", "1001"]
+        make_homes = ["chroot", self.folder / "root", "/usr/local/bin/make-homes", "65520"]
         binds = "mount --bind home root/home; mount --bind /dev root/dev; mount -t proc proc root/proc"
         script = f'cd {self.folder}; {binds}; exec "$@"'
         subprocess.run(["unshare", "--mount", "bash", "-ec", script, "-", *make_homes], check=True, timeout=60)

@@ -36,7 +36,7 @@ def _values(keys: dict[str, Key], **people: dict[str, object]) -> dict[str, obje
 
 ANN = {"uid": 2001, "groups": ["chem", "gpu"]}
 BOB = {"uid": 2002, "group": "chem", "shell": "/bin/sh"}
-USER1 = {"uid": 1001, "groups": ["chem"]}
+USER1 = {"uid": 65520, "groups": ["chem"]}
 
 
 @pytest.fixture(scope="module")

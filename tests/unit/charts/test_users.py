@@ -40,7 +40,7 @@ def test_people_and_groups_are_lines_of_passwd_and_group():
 
 
 def test_the_user_of_the_images_may_be_given_keys_and_groups():
-    maps = _maps(_values({"user1": {"uid": 1001, "groups": ["chem"], "sshKeys": [KEY]}}, {"chem": {"gid": 5001}}))
+    maps = _maps(_values({"user1": {"uid": 65520, "groups": ["chem"], "sshKeys": [KEY]}}, {"chem": {"gid": 5001}}))
     assert maps["demo-people"] == {"passwd": "", "group": "chem:*:5001:user1\n"}
     assert set(maps["demo-ssh-keys"]) == {"user1"}
 
@@ -141,8 +141,9 @@ def test_a_number_of_the_system_is_refused():
     ("people", "groups", "why"),
     [
         ({"ann": {"uid": 2001}, "bob": {"uid": 2001}}, {}, "users.people.bob: uid 2001 is already used by ann"),
-        ({"ann": {"uid": 1001}}, {}, "user1 of the images has uid 1001, and only user1 may have it"),
-        ({"user1": {"uid": 2001}}, {}, "user1 of the images has uid 1001"),
+        ({"ann": {"uid": 65520}}, {}, "user1 of the images has uid 65520, and only user1 may have it"),
+        ({"user1": {"uid": 2001}}, {}, "user1 of the images has uid 65520"),
+        ({}, {"chem": {"gid": 65520}}, "users.groups.chem: gid 65520 is that of user1 of the images"),
         ({"ann": {"uid": 2001}}, {"ann": {"gid": 5001}}, "users.people.ann: users.groups has a group of that name"),
         ({"ann": {"uid": 5001}}, {"chem": {"gid": 5001}}, "5001 is already used by chem"),
         ({}, {"chem": {"gid": 5001}, "gpu": {"gid": 5001}}, "users.groups.gpu: gid 5001 is already used by chem"),
