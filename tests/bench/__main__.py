@@ -1,5 +1,5 @@
 """Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`; nodeset, mirror, burst,
-scale, takeover, people and accounting need none, and install makes its own."""
+scale, takeover, people and accounting need none, and install makes its own. busy has one part with and one without."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from demo.bring_up import bring_up, own_cluster
 from tests.bench import abuse, install, latency, mirror, nodeset, outage, report, scale, takeover
 from tests.bench.accounting import run as accounting
 from tests.bench.burst import measure as burst
+from tests.bench.busy import measure as busy
 from tests.bench.chaos import run as chaos
 from tests.bench.chaos.judge import Violation
 from tests.bench.people import measure as people
@@ -46,7 +47,7 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 @click.argument(
     "name",
     type=click.Choice(
-        ["all", "latency", "abuse", "chaos", "outage", "families", "scale", "accounting", "install", *ALONE]
+        ["all", "latency", "abuse", "busy", "chaos", "outage", "families", "scale", "accounting", "install", *ALONE]
     ),
     default="all",
 )
@@ -55,7 +56,7 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
     is_flag=True,
     help="A few rounds, five minutes of chaos, six of an outage, a few families, or small sizes.",
 )
-@click.option("--only", default="", help="families: manifests whose name has one of these in it: lws,kueue/job.")
+@click.option("--only", default="", help="families: names like lws,kueue/job; busy: simulated or real.")
 @click.option("--sizes", callback=_read_sizes, help="scale: numbers of nodes, such as 500,1000; else what fits.")
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
 @click.option("--seed", default=1, show_default=True, help="chaos, outage, accounting: makes the same faults and jobs.")
@@ -67,6 +68,10 @@ def main(
     """Measure, and write build/reports/<name>.json."""
     if name == "families":
         measure_families(quick=quick, only=only)
+        return
+    if name in ("all", "busy"):
+        measure_busy(quick=quick, only=only)
+    if name == "busy":
         return
     for alone, measure in ALONE.items():
         if name in ("all", alone):
@@ -121,6 +126,18 @@ def require_all(figures: Sequence[report.Figure], violations: Sequence[Violation
     if broken:
         lines = [f"{each.rule}: {each.text}; {'; '.join(each.evidence)}" for each in violations]
         raise click.ClickException("\n  ".join([f"does not hold: {'; '.join(broken)}", *lines]))
+
+
+def measure_busy(*, quick: bool, only: str) -> None:
+    """First nodes that are simulated, then the cluster."""
+    rounds = busy.QUICK if quick else busy.Rounds()
+    figures = [] if only == "real" else asyncio.run(busy.measure_simulated(rounds))
+    if only != "simulated":
+        suite, cluster = os.environ.get("SLURM_SUITE", "trixie"), os.environ.get("SUNKPY_CLUSTER", "sunkpy")
+        stack = bring_up(suite=suite, name=cluster, nodes=3, tell=click.echo)
+        story.reset(stack)
+        figures += asyncio.run(busy.measure_real(stack, rounds))
+    report.write("busy", figures)
 
 
 def measure_families(*, quick: bool, only: str) -> None:

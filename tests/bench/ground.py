@@ -157,14 +157,17 @@ async def make_if_missing(kube: Kube, path: str, body: dict[str, object]) -> Non
 
 
 class RunningSlurm:
-    """A Slurm that has its nodes: a client as the user of sunkpy, the settings for others, and the parent of its
-    processes.
-    """
+    """A Slurm that has its nodes: a client as the user of sunkpy, the settings for others, and its daemons."""
 
-    def __init__(self, slurm: Slurm, settings: SlurmSettings, pid: int) -> None:
+    def __init__(self, slurm: Slurm, settings: SlurmSettings, real: RealSlurm) -> None:
         self.slurm = slurm
         self.settings = settings
-        self.pid = pid
+        self.real = real
+
+    @property
+    def pid(self) -> int:
+        """The parent of its processes."""
+        return self.real.pid
 
 
 @contextlib.asynccontextmanager
@@ -177,7 +180,7 @@ async def slurm_of(folder: Path, nodes: str, *, count: int) -> AsyncIterator[Run
         slurm = Slurm.connect(settings)
         try:
             await until(lambda: _is_up(slurm), timeout_s=PATIENCE_S, what="slurmctld has its nodes")
-            yield RunningSlurm(slurm, settings, real.pid)
+            yield RunningSlurm(slurm, settings, real)
         finally:
             await slurm.close()
 

@@ -38,7 +38,6 @@ partitions:
   closed: {state: DOWN}
 slurmConfig:
   priorityWeights: {Fairshare: 10000, Age: 1000, QOS: 1000000}
-  schedulerParameters: [batch_sched_delay=0, bf_interval=1]
   killWaitSeconds: 3
   extra: |
     Licenses=matlab:2

@@ -1,0 +1,175 @@
+"""All figures of a busy queue, and what backfill takes of slurmctld for them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import click
+import msgspec
+
+from demo.slurm_text import parse_oneliner
+from demo.stack import Stack
+from sunkpy.core.model.states import JobId
+from sunkpy.runtime.process import settle_garbage_collector
+from tests.bench import report
+from tests.bench.busy.doors import DOORS, PATIENCE_S
+from tests.bench.busy.sides import Side, chart_parameters, queue_more, real, simulated, take_nodes
+from tests.polling import until
+
+SLURMS_OWN: Sequence[str] = ()
+_MEDIAN_S, _P95_S, _SHARE = 2.0, 5.0, 0.1
+_PLANNED_S = 60.0
+"""To which Slurm plans starts (bf_resolution)."""
+_PAUSE_S = 2.0
+_FIRST_CYCLE_S = 35.0
+
+
+class Rounds(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs in the queue, one size after the other; how often each door is measured, ours and Slurm's; nodes."""
+
+    queues: tuple[int, ...] = (20, 1_000, 10_000)
+    ours: int = 15
+    theirs: int = 2
+    nodes: int = 500
+
+
+QUICK = Rounds(queues=(20, 1_000), ours=4, theirs=1, nodes=100)
+
+
+class Behind(msgspec.Struct, frozen=True, kw_only=True):
+    """Behind one queue: seconds by door, the share of a core that backfill took, and the mean of its cycles."""
+
+    took_s: Mapping[str, Sequence[float]]
+    share: float
+    cycle_s: float
+
+
+async def measure_real(stack: Stack, rounds: Rounds) -> list[report.Figure]:
+    """On the cluster of `make demo`."""
+    async with real(stack) as side:
+        return await _measure(side, rounds)
+
+
+async def measure_simulated(rounds: Rounds) -> list[report.Figure]:
+    """On nodes that are not there."""
+    settle_garbage_collector()
+    with tempfile.TemporaryDirectory(prefix="sunkpy-busy-") as folder:
+        async with simulated(Path(folder), rounds.nodes) as side:
+            return await _measure(side, rounds)
+
+
+async def _measure(side: Side, rounds: Rounds) -> list[report.Figure]:
+    figures: list[report.Figure] = []
+    ours = chart_parameters()
+    await side.use(ours)
+    await take_nodes(side)
+    first, waiting = JobId(0), 0
+    for queue in rounds.queues:
+        made = await queue_more(side, queue - waiting)
+        first, waiting = first or made, queue
+        planned = await _planned(side, first)
+        behind = await _behind(side, f"ours-{queue}", rounds.ours)
+        moved_s = await _planned(side, first) - planned
+        await side.use(SLURMS_OWN)
+        theirs = await _behind(side, f"stock-{queue}", rounds.theirs)
+        await side.use(ours)
+        figures += _figures(f"{side.name}, {queue} jobs wait", behind, theirs, moved_s)
+        report.save("busy", figures)
+    return figures
+
+
+async def _behind(side: Side, name: str, rounds: int) -> Behind:
+    """One after the other through each door, at any moment of a cycle."""
+    await asyncio.to_thread(side.admin, "sdiag", "--reset")
+    began_s, used_s = time.monotonic(), _backfill_s(side)
+    took_s: dict[str, list[float]] = {door: [] for door in DOORS}
+    for number in range(rounds):
+        for door in DOORS:
+            await asyncio.sleep(random.uniform(0, _PAUSE_S))
+            took_s[door].append(await side.doors.time(door, f"busy-{name}-{door}-{number}"))
+    shown = ", ".join(f"{door} {' '.join(f'{took:.1f}' for took in took_s[door])}" for door in DOORS)
+    click.echo(f"busy: {side.name}, {name}: {shown}; load {os.getloadavg()[0]:.1f}")
+    share = (_backfill_s(side) - used_s) / (time.monotonic() - began_s)
+    cycle_s = cycle_mean_s(await asyncio.to_thread(side.admin, "sdiag"))
+    return Behind(took_s=took_s, share=share, cycle_s=cycle_s)
+
+
+def _backfill_s(side: Side) -> float:
+    """Processor seconds of slurmctld's thread `bckfl` so far."""
+    used_ns = 0
+    for pid in side.slurmctld():
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                if (thread / "comm").read_text().strip() == "bckfl":
+                    used_ns += int((thread / "schedstat").read_text().split()[0])
+    return used_ns / 1e9
+
+
+def cycle_mean_s(sdiag: str) -> float:
+    """Of backfill's cycles since the last reset, its pauses left out; 0 when there was none."""
+    found = re.search(r"Mean cycle:\s+(\d+)", sdiag.partition("Backfilling stats")[2])
+    return int(found[1]) / 1e6 if found else 0.0
+
+
+async def _planned(side: Side, job: JobId) -> float:
+    """When Slurm means to start the first that waits (by its own clock)."""
+    found: list[float] = []
+
+    async def is_planned() -> bool:
+        said = await asyncio.to_thread(side.admin, "scontrol", "show", "job", "--oneliner", str(job))
+        start = parse_oneliner(said.splitlines()[0]).get("StartTime", "Unknown")
+        with contextlib.suppress(ValueError):
+            found.append(time.mktime(time.strptime(start, "%Y-%m-%dT%H:%M:%S")))
+        return bool(found)
+
+    await until(is_planned, timeout_s=_FIRST_CYCLE_S, what=f"job {job} has a planned start")
+    return found[0]
+
+
+# -------------------------------------------------------------------- figures
+
+
+def _figures(where: str, ours: Behind, theirs: Behind, moved_s: float) -> list[report.Figure]:
+    n = len(ours.took_s[DOORS[0]])
+    load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {PATIENCE_S:g} s means not within them"
+    figures = []
+    for door in DOORS:
+        for statistic, bound_s in ((report.median, _MEDIAN_S), (report.p95, _P95_S)):
+            figures.append(
+                _beside(f"{where}: {door}", ours.took_s[door], theirs.took_s[door], statistic, bound_s, load)
+            )
+    stock = report.against("Slurm's defaults", theirs.share, ours=ours.share)
+    cycle = report.against("Slurm's defaults", theirs.cycle_s, ours=ours.cycle_s)
+    return [
+        *figures,
+        report.at_most(
+            f"{where}: backfill's processor time", ours.share, unit="of a core", bound=_SHARE, n=n, peer=stock,
+            limited_by=load,
+        ),
+        report.observed(f"{where}: sdiag's mean cycle of backfill", ours.cycle_s, unit="s", n=n, peer=cycle),
+        report.at_most(
+            f"{where}: the first that waits is planned later by", moved_s, unit="s", bound=_PLANNED_S, n=1,
+            limited_by=load,
+        ),
+    ]  # fmt: skip
+
+
+def _beside(
+    what: str,
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    statistic: Callable[[Sequence[float]], float],
+    bound_s: float,
+    load: str,
+) -> report.Figure:
+    name, value = statistic.__name__, statistic(ours)
+    peer = report.against(f"Slurm's defaults, {name}", statistic(theirs), ours=value)
+    return report.at_most(f"{what}, {name}", value, unit="s", bound=bound_s, n=len(ours), peer=peer, limited_by=load)

@@ -1,0 +1,248 @@
+"""Two clusters whose queue is long: simulated nodes on a ground of their own, and the real nodes of `make demo`.
+
+All nodes but two are taken whole, each for another time of hours; each job of the queue wants three whole nodes. So two
+nodes are idle, nobody who waits fits, and Slurm can tell when each will. The queue belongs to one user, what is
+measured to others. A partition that is DOWN takes jobs in without looking at the queue, ten times as fast.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import yaml
+
+from demo import bring_up, person
+from demo.stack import JOBS, ROOT, Stack
+from sunkpy.core import names
+from sunkpy.core.model.job_spec import JobSpec
+from sunkpy.core.model.states import JobId, is_job_running
+from sunkpy.kube.client import Kube
+from sunkpy.slurm import Slurm
+from tests.bench import census, ground
+from tests.bench.burst.ground import Pool, furnish
+from tests.bench.burst.load import MEMORY_MIB, PEER_IN_FLIGHT, Pods, all_run, in_flight
+from tests.bench.burst.scheduler import scheduling
+from tests.bench.busy.doors import PATIENCE_S, Doors, until_it_runs
+from tests.bench.ground import ControlPlane, RunningSlurm
+from tests.e2e import processes, workloads
+from tests.e2e.slurm_access import slurm_client
+from tests.polling import until
+
+OWNER = person.NAME
+IDLE, WANTED = 2, 3
+_SMALL_MIN, _QUEUED_MIN, _RUNNING_MIN = 5, 60, 600
+_KEEPS_NODE = "#!/bin/sh\nexec sleep 360000\n"
+_SIMULATED_CPUS = 8
+_CLEAR_S = 900.0
+
+
+class Side(Protocol):
+    """A Slurm with both doors. `admin`: output of one of its commands, as its administrator."""
+
+    name: str
+    nodes: int
+    doors: Doors
+
+    def admin(self, *command: str) -> str: ...
+
+    async def use(self, parameters: Sequence[str]) -> None:
+        """slurmctld works with these SchedulerParameters; the queue stays."""
+        ...
+
+    def slurmctld(self) -> Sequence[int]:
+        """Its processes."""
+        ...
+
+
+def chart_parameters() -> list[str]:
+    """What the chart has by default."""
+    values = yaml.safe_load((ROOT / "charts/slurm/values.yaml").read_text())
+    return [str(entry) for entry in values["slurmConfig"]["schedulerParameters"]]
+
+
+async def take_nodes(side: Side) -> None:
+    """All but the idle ones, each by a job that fills it."""
+    jobs = [
+        JobSpec(name=JOBS, script=_KEEPS_NODE, shared="none", time_limit_min=_RUNNING_MIN + 7 * number)
+        for number in range(side.nodes - IDLE)
+    ]
+    made = [(await side.doors.slurm.submit_job(job, user=OWNER)).job_id for job in jobs]
+    await all_run(side.doors.slurm, made, timeout_s=PATIENCE_S)
+
+
+async def queue_more(side: Side, count: int) -> JobId:
+    """So many jobs more wait; the first of them."""
+    await asyncio.to_thread(side.admin, "scontrol", "update", "partitionname=low", "state=down")
+    made: list[JobId] = []
+
+    async def submit(number: int) -> None:
+        job = JobSpec(
+            name=JOBS, script=_KEEPS_NODE, shared="none", minimum_nodes=WANTED, maximum_nodes=WANTED, tasks=WANTED,
+            time_limit_min=_QUEUED_MIN + number % 600,
+        )  # fmt: skip
+        made.append((await side.doors.slurm.submit_job(job, user=OWNER)).job_id)
+
+    await in_flight(PEER_IN_FLIGHT, (lambda number=number: submit(number) for number in range(count)))
+    await asyncio.to_thread(side.admin, "scontrol", "update", "partitionname=low", "state=up")
+    return min(made)
+
+
+async def _runs(slurm: Slurm, job: JobId) -> bool:
+    return is_job_running((await slurm.jobs_state([job])).get(job, frozenset()))
+
+
+# ------------------------------------------------------------------ simulated
+
+
+class Simulated:
+    """Nodes that slurmctld alone knows; no Prolog runs, so a pod is bound at the next poll after its job began."""
+
+    def __init__(self, running: RunningSlurm, doors: Callable[[Simulated], Doors], nodes: int) -> None:
+        self.name, self.nodes = f"{nodes} simulated nodes", nodes
+        self._running = running
+        self.doors = doors(self)
+
+    def admin(self, *command: str) -> str:
+        """Beside slurmctld."""
+        return self._running.real.as_user(401, *command)
+
+    async def use(self, parameters: Sequence[str]) -> None:
+        """slurmctld reads its file again."""
+        wanted = f"SchedulerParameters={','.join([*parameters, 'nohold_on_prolog_fail'])}"
+        conf = self._running.real.root / "etc/slurm/slurm.conf"
+        conf.write_text(re.sub(r"^SchedulerParameters=.*$", wanted, conf.read_text(), flags=re.MULTILINE))
+        self.admin("scontrol", "reconfigure")
+
+        async def is_used() -> bool:
+            with contextlib.suppress(AssertionError):  # it starts anew
+                return wanted.partition("=")[2] in self.admin("scontrol", "show", "config")
+            return False
+
+        await until(is_used, timeout_s=PATIENCE_S, what=wanted)
+
+    def slurmctld(self) -> Sequence[int]:
+        """The one that runs now."""
+        return [census.slurm_daemons_of(self._running.pid)["slurmctld"]]
+
+    async def sbatch(self, name: str) -> float:
+        """By REST, which sends slurmctld what sbatch sends."""
+        slurm = self._running.slurm
+        job = JobSpec(name=name, script="#!/bin/sh\n", memory_mib_per_node=MEMORY_MIB, time_limit_min=_SMALL_MIN)
+        made = (await slurm.submit_job(job)).job_id
+        took_s = await until_it_runs(lambda: _runs(slurm, made))
+        await slurm.cancel_job(made)
+        return took_s
+
+
+@contextlib.asynccontextmanager
+async def simulated(folder: Path, nodes: int) -> AsyncIterator[Simulated]:
+    """A control plane, a Slurm 26.05 with so many nodes, and our scheduler between them."""
+    plane = ControlPlane(folder / "kubernetes")
+    pool = Pool(name="many", size=nodes, cpus=_SIMULATED_CPUS)
+    try:
+        async with (
+            await Kube.connect(plane.kubeconfig) as kube,
+            ground.slurm_of(folder / "slurm", pool.conf, count=nodes) as running,
+        ):
+            await furnish(kube, [pool])
+            running.real.know({OWNER: 2001})
+            pods = Pods(kube)
+
+            def doors(side: Simulated) -> Doors:
+                return Doors(
+                    kube=kube, slurm=running.slurm, pods=pods, body=_simulated_body, sbatch=side.sbatch, grace_s=0
+                )
+
+            async with (
+                scheduling(folder / "scheduler", plane.kubeconfig, running.settings, holds=[]),
+                pods.watched(),
+            ):
+                yield Simulated(running, doors, nodes)
+    finally:
+        plane.stop()
+
+
+def _simulated_body(name: str, restart_policy: str) -> dict[str, object]:
+    requests = {"cpu": "1", "memory": f"{MEMORY_MIB}Mi"}
+    spec = {
+        "schedulerName": "slurm",
+        "restartPolicy": restart_policy,
+        "containers": [{"name": "main", "image": "none", "resources": {"requests": requests}}],
+    }
+    return {"metadata": {"name": name, "annotations": _LIMIT}, "spec": spec}
+
+
+_LIMIT = {f"{names.PREFIX}time-limit": str(_SMALL_MIN)}
+
+
+# ----------------------------------------------------------------------- real
+
+
+class Real:
+    """The cluster of `make demo`: kubelets, slurmds, Prologs."""
+
+    def __init__(self, stack: Stack, kube: Kube, slurm: Slurm) -> None:
+        self._stack = stack
+        self.nodes = len(stack.nodes())
+        self.name = f"{self.nodes} real nodes"
+        self.doors = Doors(kube=kube, slurm=slurm, pods=Pods(kube), body=self._body, sbatch=self.sbatch, grace_s=1)
+
+    def _body(self, name: str, restart_policy: str) -> dict[str, object]:
+        return workloads.pod(
+            name, image=self._stack.images["sunkpy"], scheduler=self._stack.scheduler_name, annotations=_LIMIT,
+            command=["sleep", "600"], restart_policy=restart_policy,
+        )  # fmt: skip
+
+    def admin(self, *command: str) -> str:
+        """Beside slurmctld."""
+        return self._stack.admin(*command, timeout_s=_CLEAR_S)
+
+    async def use(self, parameters: Sequence[str]) -> None:
+        """As an administrator sets them; slurmctld is restarted."""
+        values = {"schedulerParameters": list(parameters), "maxJobCount": 50_000}
+        await asyncio.to_thread(
+            self._stack.helm, "upgrade", self._stack.release, str(ROOT / "charts/slurm"),
+            "--namespace", self._stack.namespace, "--reuse-values", "--set-json", f"slurmConfig={json.dumps(values)}",
+            "--description", "tests.bench busy", "--wait", "--timeout", "5m",
+        )  # fmt: skip
+
+    def slurmctld(self) -> Sequence[int]:
+        """Those of its pod: the nodes share this machine."""
+        return [
+            pid
+            for pod in processes.pods_of(self._stack, "slurmctld")
+            for pid in processes.pids_of(pod, program="slurmctld")
+        ]
+
+    async def sbatch(self, name: str) -> float:
+        """From the login pod, until the first line of its script."""
+        said = await asyncio.to_thread(
+            self._stack.login,
+            f"rm -f {name}.out; date +%s.%N; "
+            f"job=$(sbatch --parsable -J {name} -t {_SMALL_MIN} -n1 -c1 --mem=32 -o /dev/null"
+            f" --wrap 'date +%s.%N > {name}.out'); "
+            f"until [ -s {name}.out ] || [ $SECONDS -gt {PATIENCE_S:.0f} ]; do sleep 0.1; done; "
+            f"cat {name}.out; scancel $job; rm -f {name}.out",
+            timeout_s=2 * PATIENCE_S,
+        )
+        submitted, *started = [float(line) for line in said.split()]
+        return min(started[0] - submitted, PATIENCE_S) if started else PATIENCE_S
+
+
+@contextlib.asynccontextmanager
+async def real(stack: Stack) -> AsyncIterator[Real]:
+    """The cluster as it is; afterwards its queue is empty and its values are those of `make demo`."""
+    async with await Kube.connect(stack.kubeconfig) as kube, slurm_client(stack) as slurm:
+        side = Real(stack, kube, slurm)
+        try:
+            async with side.doors.pods.watched():
+                yield side
+        finally:
+            await asyncio.to_thread(side.admin, "scancel", "--quiet", f"--name={JOBS}")
+            await asyncio.to_thread(bring_up.install, stack, print)
