@@ -10,7 +10,6 @@ import msgspec
 
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
-from sunkpy.slurm import Slurm
 from tests.bench.burst.ground import WORKLOADS
 from tests.bench.burst.load import Pods
 
@@ -26,7 +25,6 @@ class Doors(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     kube: Kube
-    slurm: Slurm
     pods: Pods
     body: Callable[[str, str], dict[str, object]]
     sbatch: Callable[[str], Awaitable[float]]

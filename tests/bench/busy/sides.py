@@ -12,6 +12,8 @@ import contextlib
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -51,6 +53,10 @@ class Side(Protocol):
 
     def admin(self, *command: str) -> str: ...
 
+    def slurm(self) -> AbstractAsyncContextManager[Slurm]:
+        """A client that may submit as anybody."""
+        ...
+
     async def use(self, parameters: Sequence[str]) -> None:
         """slurmctld works with these SchedulerParameters; the queue stays."""
         ...
@@ -72,8 +78,9 @@ async def take_nodes(side: Side) -> None:
         JobSpec(name=JOBS, script=_KEEPS_NODE, shared="none", time_limit_min=_RUNNING_MIN + 7 * number)
         for number in range(side.nodes - IDLE)
     ]
-    made = [(await side.doors.slurm.submit_job(job, user=OWNER)).job_id for job in jobs]
-    await all_run(side.doors.slurm, made, timeout_s=PATIENCE_S)
+    async with side.slurm() as slurm:
+        made = [(await slurm.submit_job(job, user=OWNER)).job_id for job in jobs]
+        await all_run(slurm, made, timeout_s=PATIENCE_S)
 
 
 async def queue_more(side: Side, count: int) -> JobId:
@@ -81,14 +88,15 @@ async def queue_more(side: Side, count: int) -> JobId:
     await asyncio.to_thread(side.admin, "scontrol", "update", "partitionname=low", "state=down")
     made: list[JobId] = []
 
-    async def submit(number: int) -> None:
+    async def submit(slurm: Slurm, number: int) -> None:
         job = JobSpec(
             name=JOBS, script=_KEEPS_NODE, shared="none", minimum_nodes=WANTED, maximum_nodes=WANTED, tasks=WANTED,
             time_limit_min=_QUEUED_MIN + number % 600,
         )  # fmt: skip
-        made.append((await side.doors.slurm.submit_job(job, user=OWNER)).job_id)
+        made.append((await slurm.submit_job(job, user=OWNER)).job_id)
 
-    await in_flight(PEER_IN_FLIGHT, (lambda number=number: submit(number) for number in range(count)))
+    async with side.slurm() as slurm:
+        await in_flight(PEER_IN_FLIGHT, (partial(submit, slurm, number) for number in range(count)))
     await asyncio.to_thread(side.admin, "scontrol", "update", "partitionname=low", "state=up")
     return min(made)
 
@@ -111,6 +119,10 @@ class Simulated:
     def admin(self, *command: str) -> str:
         """Beside slurmctld."""
         return self._running.real.as_user(401, *command)
+
+    def slurm(self) -> AbstractAsyncContextManager[Slurm]:
+        """The one that is open."""
+        return contextlib.nullcontext(self._running.slurm)
 
     async def use(self, parameters: Sequence[str]) -> None:
         """slurmctld reads its file again."""
@@ -155,9 +167,7 @@ async def simulated(folder: Path, nodes: int) -> AsyncIterator[Simulated]:
             pods = Pods(kube)
 
             def doors(side: Simulated) -> Doors:
-                return Doors(
-                    kube=kube, slurm=running.slurm, pods=pods, body=_simulated_body, sbatch=side.sbatch, grace_s=0
-                )
+                return Doors(kube=kube, pods=pods, body=_simulated_body, sbatch=side.sbatch, grace_s=0)
 
             async with (
                 scheduling(folder / "scheduler", plane.kubeconfig, running.settings, holds=[]),
@@ -187,11 +197,11 @@ _LIMIT = {f"{names.PREFIX}time-limit": str(_SMALL_MIN)}
 class Real:
     """The cluster of `make demo`: kubelets, slurmds, Prologs."""
 
-    def __init__(self, stack: Stack, kube: Kube, slurm: Slurm) -> None:
+    def __init__(self, stack: Stack, kube: Kube) -> None:
         self._stack = stack
         self.nodes = len(stack.nodes())
         self.name = f"{self.nodes} real nodes"
-        self.doors = Doors(kube=kube, slurm=slurm, pods=Pods(kube), body=self._body, sbatch=self.sbatch, grace_s=1)
+        self.doors = Doors(kube=kube, pods=Pods(kube), body=self._body, sbatch=self.sbatch, grace_s=1)
 
     def _body(self, name: str, restart_policy: str) -> dict[str, object]:
         return workloads.pod(
@@ -202,6 +212,17 @@ class Real:
     def admin(self, *command: str) -> str:
         """Beside slurmctld."""
         return self._stack.admin(*command, timeout_s=_CLEAR_S)
+
+    @contextlib.asynccontextmanager
+    async def slurm(self) -> AsyncIterator[Slurm]:
+        """To the slurmrestd that is left: other parameters restart it, too."""
+
+        async def is_one() -> bool:
+            return len(await asyncio.to_thread(processes.pods_of, self._stack, "slurmrestd")) == 1
+
+        await until(is_one, timeout_s=2 * PATIENCE_S, what="one slurmrestd")
+        async with slurm_client(self._stack) as slurm:
+            yield slurm
 
     async def use(self, parameters: Sequence[str]) -> None:
         """As an administrator sets them; slurmctld is restarted."""
@@ -238,8 +259,8 @@ class Real:
 @contextlib.asynccontextmanager
 async def real(stack: Stack) -> AsyncIterator[Real]:
     """The cluster as it is; afterwards its queue is empty and its values are those of `make demo`."""
-    async with await Kube.connect(stack.kubeconfig) as kube, slurm_client(stack) as slurm:
-        side = Real(stack, kube, slurm)
+    async with await Kube.connect(stack.kubeconfig) as kube:
+        side = Real(stack, kube)
         try:
             async with side.doors.pods.watched():
                 yield side
