@@ -6,8 +6,9 @@ import contextlib
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -18,6 +19,13 @@ from devcluster.waiting import wait_until
 from tests.integration.slurm.daemons import free_ports
 
 _NONE: Mapping[str, str] = {}
+_PLURALS = {
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "CustomResourceDefinition": "customresourcedefinitions",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
 
 
 class Apiserver:
@@ -47,7 +55,7 @@ class Apiserver:
                         "--bind-address=127.0.0.1", f"--secure-port={api}", "--service-cluster-ip-range=10.99.0.0/24",
                         "--token-auth-file=tokens.csv", "--authorization-mode=RBAC", "--service-account-issuer=https://x",
                         "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
-                        "--feature-gates=WatchList=false"),
+                        "--feature-gates=WatchList=false", "--allow-privileged=true"),
         ]  # fmt: skip
         self.url = f"https://127.0.0.1:{api}"
         self._folder = folder
@@ -71,10 +79,23 @@ class Apiserver:
         content = json.dumps(body) if body is not None else None
         return httpx.request(method, self.url + path, content=content, headers=headers, verify=False, timeout=60)
 
-    def make(self, path: str, body: object) -> None:
-        """As an administrator."""
+    def make(self, path: str, body: object) -> bytes:
+        """As an administrator; what is there then."""
         done = self.ask("admin", "POST", path, body)
         assert done.is_success, done.text
+        return done.content
+
+    def make_account(self, namespace: str) -> None:
+        """The one that pods of a namespace need, as soon as the namespace is there."""
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+        assert wait_until(lambda: self.ask("admin", "POST", path, account).status_code in (201, 409), timeout_s=60)
+
+    def install(self, manifests: Iterable[Mapping[str, Any]], *endings: str) -> None:
+        """Those rights and admission policies of a chart whose names end so."""
+        for each in manifests:
+            if each["kind"] in _PLURALS and each["metadata"]["name"].endswith(endings):
+                self.make(f"/apis/{each['apiVersion']}/{_PLURALS[each['kind']]}", each)
 
     def kubeconfig(self, user: str) -> Path:
         """To come as that user."""

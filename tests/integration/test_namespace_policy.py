@@ -20,7 +20,6 @@ VALUES = {
     }
 }
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 ROLES = {
     "maker": [
         {
@@ -52,14 +51,7 @@ def give_rights(apiserver: Apiserver) -> None:
         apiserver.make(
             f"{RBAC}/clusterrolebindings", {"metadata": {"name": name}, "roleRef": role, "subjects": [tenant]}
         )
-    for each in render("slurm", VALUES):
-        if each["metadata"]["name"].endswith("-namespace-access"):
-            plural = (
-                "validatingadmissionpolicies"
-                if each["kind"].endswith("Policy")
-                else "validatingadmissionpolicybindings"
-            )
-            apiserver.make(f"{ADMISSION}/{plural}", each)
+    apiserver.install(render("slurm", VALUES), "-namespace-access")
     assert wait_until(lambda: created(apiserver, "chem").status_code == 403, timeout_s=60, every_s=0.5)
 
 

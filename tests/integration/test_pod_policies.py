@@ -20,7 +20,6 @@ from tests.unit.charts.rendering import render
 pytestmark = pytest.mark.integration
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 PODS = "/api/v1/namespaces/default/pods"
 USERS = {
     "tenant": "pods pods/status pods/resize pods/eviction",
@@ -47,9 +46,7 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
 
 def give_rights(apiserver: Apiserver) -> None:
     """Those of the users, and the policies of the chart once they hold."""
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    made = "/api/v1/namespaces/default/serviceaccounts"
-    assert wait_until(lambda: apiserver.ask("admin", "POST", made, account).status_code in (201, 409), timeout_s=60)
+    apiserver.make_account("default")
     for user, resources in USERS.items():
         rules = [{"apiGroups": [""], "resources": resources.split(), "verbs": VERBS}]
         apiserver.make(f"{RBAC}/clusterroles", {"metadata": {"name": user}, "rules": rules})
@@ -58,11 +55,8 @@ def give_rights(apiserver: Apiserver) -> None:
         apiserver.make(
             f"{RBAC}/clusterrolebindings", {"metadata": {"name": user}, "roleRef": role, "subjects": [subject]}
         )
-    for each in render("slurm", {"scheduler": {"aliases": [ALIAS]}}):
-        if each["metadata"]["name"].endswith(("-node-names", "-job-notes", "-forced-deletion")):
-            is_policy = each["kind"].endswith("Policy")
-            plural = "validatingadmissionpolicies" if is_policy else "validatingadmissionpolicybindings"
-            apiserver.make(f"{ADMISSION}/{plural}", each)
+    manifests = render("slurm", {"scheduler": {"aliases": [ALIAS]}})
+    apiserver.install(manifests, "-node-names", "-job-notes", "-forced-deletion")
     assert wait_until(lambda: created(apiserver, nodeName="n1").status_code == 403, timeout_s=60, every_s=0.5)
     make_pod(apiserver, "first", nodeName="n1")
     changes = {NOTE: "8"}

@@ -13,6 +13,7 @@ from tests.unit.charts.rendering import of_kind, render
 NODE_NAMES = "research-demo-node-names"
 JOB_NOTES = "research-demo-job-notes"
 FORCED = "research-demo-forced-deletion"
+TOKEN = "research-demo-scheduler-token"
 EACH = pytest.mark.parametrize("name", [NODE_NAMES, JOB_NOTES, FORCED])
 
 
@@ -77,9 +78,49 @@ def test_by_force_goes_who_has_no_more_time_than_the_scheduler_would_give(longes
         (JOB_NOTES, {"enabled": False}),
         (FORCED, {"enabled": False}),
         (FORCED, {"protectForcedDeletion": False}),
+        (TOKEN, {"enabled": False}),
+        (TOKEN, {"boundToken": False}),
         (NODE_NAMES, {"protectNodeNames": False}),
         (JOB_NOTES, {"protectJobNotes": False}),
     ],
 )
 def test_without_a_scheduler_or_where_a_site_does_it_otherwise_it_is_left_out(name, scheduler):
     assert policy(name, **scheduler) is None
+
+
+def test_it_holds_the_account_that_the_scheduler_has():
+    spec = of_kind(render("slurm"), "Deployment")["demo-scheduler"]["spec"]["template"]["spec"]
+    account = f"system:serviceaccount:research:{spec['serviceAccountName']}"
+    (condition,) = policy(TOKEN)["spec"]["matchConditions"]
+    assert condition["expression"] == f"request.userInfo.username == '{account}'"
+
+
+def test_it_covers_all_that_the_scheduler_may_write_but_what_harms_nobody():
+    """Events and reviews of tokens; its Lease is another Role."""
+    rules = of_kind(render("slurm"), "ClusterRole")["sunkpy:scheduler-name:demo"]["rules"]
+    assert written(rules) - covered(policy(TOKEN)) == {"events", "tokenreviews"}
+
+
+def test_the_operators_token_is_held_as_well():
+    manifests = render("sunkpy")
+    spec = of_kind(manifests, "Deployment")["demo-operator"]["spec"]["template"]["spec"]
+    bound = of_kind(manifests, "ValidatingAdmissionPolicy")["research-demo-operator-token"]
+    (condition,) = bound["spec"]["matchConditions"]
+    account = f"system:serviceaccount:research:{spec['serviceAccountName']}"
+    assert condition["expression"] == f"request.userInfo.username == '{account}'"
+    rules = of_kind(manifests, "ClusterRole")["research:demo-operator"]["rules"]
+    assert written(rules) - covered(bound) == {"events", "nodesets/status", "nodesets/finalizers"}
+    assert "nodeSetNamespaces" not in json.dumps(bound), "any namespace, unless some are named"
+    policies = of_kind(render("sunkpy", {"boundToken": False}), "ValidatingAdmissionPolicy")
+    assert set(policies) == {"research-demo-operator-slurmd-pods"}
+
+
+def written(rules):
+    """Resources that a role may write."""
+    verbs = {"create", "update", "patch", "delete", "deletecollection"}
+    return {what for rule in rules if verbs & set(rule["verbs"]) for what in rule["resources"]}
+
+
+def covered(bound):
+    """Resources that a policy looks at."""
+    return {what for rule in bound["spec"]["matchConstraints"]["resourceRules"] for what in rule["resources"]}

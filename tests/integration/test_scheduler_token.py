@@ -1,0 +1,193 @@
+"""What the scheduler's token is worth, on a real apiserver with the rights and the policy of the chart: what the
+scheduler writes passes, what a thief would write does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import msgspec
+import pytest
+
+from devcluster.waiting import wait_until
+from sunkpy.core.gang.binding_note import BindingNote
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.job.ends import EndCause
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.scheduler.pods.writer import PodWriter
+from sunkpy.scheduler.record import SentBinding
+from tests.integration.apiserver import Apiserver, alone
+from tests.unit.charts.rendering import render
+
+pytestmark = pytest.mark.integration
+
+SCHEDULER = "scheduler"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+PODS = "/api/v1/namespaces/default/pods"
+ALIAS = "other-name"
+NOTE = BindingNote(job=JobId(7), gang=GangId(namespace="default", name="g", uid="u"), seat="worker/0")
+
+
+@pytest.fixture(scope="module")
+def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
+    users = {SCHEDULER: "system:serviceaccount:research:demo-scheduler"}
+    with alone(tmp_path_factory.mktemp("apiserver"), users) as apiserver:
+        apiserver.install(
+            render("slurm", {"scheduler": {"aliases": [ALIAS]}}), "scheduler-name:demo", "-scheduler-token"
+        )
+        apiserver.make_account("default")
+        make_pod(apiserver, "foreign", schedulerName="default-scheduler")
+        refused = wait_until(lambda: tried(apiserver, "PATCH", "foreign", {}).status_code == 403, timeout_s=60)
+        assert refused
+        yield apiserver
+
+
+def make_pod(apiserver: Apiserver, name: str, **spec: object) -> Pod:
+    whole = {
+        "schedulerName": "demo",
+        "automountServiceAccountToken": False,
+        "containers": [{"name": "c", "image": "i"}],
+    }
+    metadata = {"name": name, "labels": {"app": "x"}, "annotations": {"team": "chem"}}
+    body = {"metadata": metadata, "spec": whole | spec}
+    return msgspec.json.decode(apiserver.make(PODS, body), type=Pod)
+
+
+def tried(apiserver: Apiserver, method: str, where: str, body: object) -> httpx.Response:
+    return apiserver.ask(SCHEDULER, method, f"{PODS}/{where}?dryRun=All", body)
+
+
+@pytest.mark.parametrize("scheduler", ["demo", ALIAS])
+async def test_the_scheduler_does_its_work(apiserver: Apiserver, scheduler: str) -> None:
+    pod = make_pod(apiserver, f"work-{scheduler}", schedulerName=scheduler)
+    async with await Kube.connect(apiserver.kubeconfig(SCHEDULER)) as kube:
+        writer = PodWriter(kube)
+        await writer.note(pod, {"sunkpy.dev/asked": "{}"})
+        await writer.not_scheduled(pod, "it waits")
+        await writer.bind(pod, SentBinding(node="n1", note=NOTE))
+        bound = await writer.read(pod.key, pod.uid)
+        assert bound is not None
+        assert bound.spec.node_name == "n1"
+        assert NOTE.annotations.items() <= bound.annotations.items()
+        await writer.note_devices(pod, "0,1")
+        await writer.note(pod, {"sunkpy.dev/asked": None})
+        assert await writer.evict(pod, EndCause(reason="PreemptionByScheduler", message="why"), grace_s=30)
+        await writer.explain_disruption(pod, reason="PreemptionByScheduler", message="why, in more words")
+        assert await writer.delete(pod, grace_s=1)
+
+
+async def test_it_chooses_the_node_of_a_claim(apiserver: Apiserver) -> None:
+    make_claim(apiserver, "chosen")
+    async with await Kube.connect(apiserver.kubeconfig(SCHEDULER)) as kube:
+        body = {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n1"}}}
+        await kube.patch(paths.claim("default", "chosen"), body)
+
+
+async def test_it_reports_the_phase_of_a_pod_group(apiserver: Apiserver) -> None:
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1beta1", "served": True, "storage": True, "schema": schema}
+    kinds = {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup", "listKind": "PodGroupList"}
+    spec = {"group": "scheduling.volcano.sh", "scope": "Namespaced", "names": kinds, "versions": [version]}
+    crd = {"metadata": {"name": "podgroups.scheduling.volcano.sh"}, "spec": spec}
+    apiserver.make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+    groups = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {"minMember": 1},
+    }
+    assert wait_until(lambda: apiserver.ask("admin", "POST", groups, group).is_success, timeout_s=60, every_s=0.2)
+    answer = apiserver.ask(SCHEDULER, "PATCH", f"{groups}/g", {"status": {"phase": "Running"}})
+    assert answer.is_success, answer.text
+    for body in ({"spec": {"minMember": 2}}, {"metadata": {"labels": {"x": "y"}}}):
+        refused = apiserver.ask(SCHEDULER, "PATCH", f"{groups}/g", body)
+        assert (refused.status_code, "the scheduler " in refused.json()["message"]) == (403, True), refused.text
+
+
+def make_claim(apiserver: Apiserver, name: str) -> None:
+    """Of a class whose volumes grow, and bound: more of it can be asked for."""
+    made = {"metadata": {"name": name}, "provisioner": "x.example/y", "allowVolumeExpansion": True}
+    apiserver.make("/apis/storage.k8s.io/v1/storageclasses", made)
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": name}
+    apiserver.make(CLAIMS, {"metadata": {"name": name}, "spec": spec})
+    apiserver.ask("admin", "PATCH", f"{CLAIMS}/{name}/status", {"status": {"phase": "Bound"}})
+
+
+OTHER_IMAGE = {"spec": {"containers": [{"name": "c", "image": "evil"}]}}
+CONDITION = {"type": "Ready", "status": "True"}
+
+
+@pytest.mark.parametrize(
+    ("where", "body"),
+    [
+        ("", OTHER_IMAGE),
+        ("", {"metadata": {"labels": {"app": "y"}}}),
+        ("", {"metadata": {"labels": {"more": "y"}}}),
+        ("", {"metadata": {"annotations": {"team": "y"}}}),
+        ("", {"metadata": {"annotations": {"team": None}}}),
+        ("", {"metadata": {"annotations": {"more": "y"}}}),
+        ("", {"metadata": {"finalizers": ["x.example/y"]}}),
+        ("", {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}]}}),
+        ("/status", {"metadata": {"labels": {"app": "y"}}}),
+        ("/status", {"metadata": {"annotations": {"team": "y"}}}),
+        ("/status", {"status": {"phase": "Failed"}}),
+        ("/status", {"status": {"podIPs": [{"ip": "10.0.0.1"}], "podIP": "10.0.0.1"}}),
+        ("/status", {"status": {"conditions": [CONDITION]}}),
+        ("/status", {"status": {"containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": True,
+                                                       "restartCount": 0}]}}),
+    ],
+)  # fmt: skip
+def test_a_thief_changes_nothing_else_of_a_pod(apiserver: Apiserver, where: str, body: object) -> None:
+    if apiserver.ask("admin", "GET", f"{PODS}/target").status_code == 404:
+        make_pod(apiserver, "target")
+    refused = tried(apiserver, "PATCH", f"target{where}", body)
+    assert (refused.status_code, "the scheduler " in refused.json()["message"]) == (403, True), refused.text
+    answer = apiserver.ask("admin", "PATCH", f"{PODS}/target{where}?dryRun=All", body)
+    assert answer.is_success, answer.text
+
+
+@pytest.mark.parametrize(
+    ("method", "where", "body"),
+    [
+        ("PATCH", "foreign", {"metadata": {"annotations": {"sunkpy.dev/asked": "{}"}}}),
+        ("PATCH", "foreign", OTHER_IMAGE),
+        ("PATCH", "foreign/status", {"status": {"conditions": [{"type": "PodScheduled", "status": "False"}]}}),
+        ("DELETE", "foreign", None),
+    ],
+)
+def test_a_thief_touches_no_pod_of_others(apiserver: Apiserver, method: str, where: str, body: object) -> None:
+    refused = tried(apiserver, method, where, body)
+    assert (refused.status_code, "writes only pods that name it" in refused.json()["message"]) == (403, True)
+
+
+@pytest.mark.parametrize("metadata", [{"annotations": {"team": "y"}}, {"labels": {"app": "y"}}])
+def test_a_thief_brings_nothing_along_with_a_binding(apiserver: Apiserver, metadata: dict[str, object]) -> None:
+    make_pod(apiserver, name := f"bound-{next(iter(metadata))}")
+    body = {"metadata": {"name": name} | metadata, "target": {"kind": "Node", "name": "n1"}}
+    assert tried(apiserver, "POST", f"{name}/binding", body).status_code == 403
+    body["metadata"] = {"name": name}
+    answer = tried(apiserver, "POST", f"{name}/binding", body)
+    assert answer.is_success, answer.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"metadata": {"annotations": {"volume.kubernetes.io/storage-provisioner": "evil"}}},
+        {"metadata": {"labels": {"x": "y"}}},
+        {"metadata": {"finalizers": None}},
+        {"spec": {"resources": {"requests": {"storage": "9Ti"}}}},
+    ],
+)
+def test_a_thief_changes_nothing_else_of_a_claim(apiserver: Apiserver, body: object) -> None:
+    if apiserver.ask("admin", "GET", f"{CLAIMS}/data").status_code == 404:
+        make_claim(apiserver, "data")
+    answer = apiserver.ask("admin", "PATCH", f"{CLAIMS}/data?dryRun=All", body)
+    assert answer.is_success, answer.text
+    refused = apiserver.ask(SCHEDULER, "PATCH", f"{CLAIMS}/data?dryRun=All", body)
+    assert (refused.status_code, "the scheduler " in refused.json()["message"]) == (403, True), refused.text
