@@ -148,7 +148,7 @@ def _choose_surplus(world: World, desired: int) -> list[str]:
     """Uids of the pods above `desired`, without those whose mark moves. A node that no longer fits keeps its mark."""
     staying = iter(world.survey.staying)
     chosen = list(islice(staying, max(len(world.survey.staying) - desired, 0)))
-    moved = marks_to_move((judged for judged in chosen if judged.fits), staying, world.now)
+    moved = marks_to_move([judged for judged in chosen if judged.fits], staying, world.now)
     return [judged.pod.uid for judged in chosen if judged.pod.uid not in moved]
 
 

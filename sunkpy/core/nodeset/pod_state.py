@@ -57,11 +57,6 @@ def is_stranded(pod: Pod, node: Node | None) -> bool:
     return node is None or not node.is_ready or is_held
 
 
-def is_busy(pod: Pod) -> bool:
-    """Slurm says that a job runs there."""
-    return pod.is_condition_true(names.CONDITION_RUNNING)
-
-
 def is_free(order: RemovalOrder) -> bool:
     """Neither marked nor busy: no job has to end before it goes."""
     return order[0] and order[1] <= _IDLE

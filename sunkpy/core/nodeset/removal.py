@@ -21,7 +21,7 @@ fail one after the other, after a pause that grows with each.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from itertools import chain, islice, takewhile
 from math import inf
@@ -31,7 +31,7 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.removal_token import CAUSE_ROLLOUT, Token, token_of
 from sunkpy.core.model.times import backoff_s, parse_rfc3339
 from sunkpy.core.nodeset.actions import AnnotateJobs, CancelPending, DeletePod, MarkPending, RemovalStep
-from sunkpy.core.nodeset.pod_state import is_answered, is_busy, is_free, is_replaceable
+from sunkpy.core.nodeset.pod_state import is_answered, is_free, is_replaceable
 from sunkpy.core.nodeset.slurmd_pod import node_of
 from sunkpy.core.nodeset.verdict import PodVerdict, Trait
 from sunkpy.core.nodeset.world import WAVE, World
@@ -106,7 +106,7 @@ def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalSte
     if token is None:
         why = world.survey.pods[pod.uid].why if cause is RemovalCause.NODE_LEFT else ""
         return MarkPending(pod, Token(world.now, f"{cause}: {why}" if why else cause))
-    if is_cleared(pod, world.now) and not is_busy(pod):
+    if is_cleared(pod, world.now) and not pod.is_condition_true(names.CONDITION_RUNNING):
         return DeletePod(pod, "drained")
     if _is_overdue(world, pod) and world.nodeset.spec.drain_timeout_policy == "Force":
         return DeletePod(pod, "drain-timeout")
@@ -114,7 +114,7 @@ def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalSte
     return AnnotateJobs(pod, untold.jobs) if untold is not None and cause is RemovalCause.ROLLOUT else None
 
 
-def marks_to_move(marked: Iterable[PodVerdict], next_ones: Iterable[PodVerdict], now: datetime) -> Set[str]:
+def marks_to_move(marked: Sequence[PodVerdict], next_ones: Iterable[PodVerdict], now: datetime) -> Set[str]:
     """Uids of busy pods that lose their mark, so that pods get it on which nothing runs.
 
     Args:
@@ -122,17 +122,24 @@ def marks_to_move(marked: Iterable[PodVerdict], next_ones: Iterable[PodVerdict],
         next_ones: those that would be taken after them, most wanted first.
         now: the time of the pass.
     """
-    busy = [judged.pod.uid for judged in marked if _mark_left_s(judged.pod, now) <= 0]
-    free = sum(1 for _ in islice(takewhile(lambda judged: is_free(judged.order), next_ones), len(busy)))
-    return frozenset(busy[len(busy) - free :])
+    free = list(islice(takewhile(lambda judged: is_free(judged.order), next_ones), len(marked)))
+    busy = [judged.pod.uid for judged in marked if _mark_left_s(judged, now) <= 0] if free else []
+    return frozenset(busy[max(len(busy) - len(free), 0) :])
 
 
-def _mark_left_s(pod: Pod, now: datetime) -> float:
+def _mark_left_s(judged: PodVerdict, now: datetime) -> float:
     """How long its mark stays at least. That of an idle pod is not in the way; an unready one would gain nothing."""
-    token = token_of(pod)
-    if token is None or not is_busy(pod) or not pod.is_condition_true("Ready"):
-        return inf
-    return MARK_HELD_S - (now - token.since).total_seconds()
+    token = token_of(judged.pod) if Trait.RUNS in judged.traits and Trait.STAYING_UNREADY not in judged.traits else None
+    return inf if token is None else MARK_HELD_S - (now - token.since).total_seconds()
+
+
+def _mark_waits_s(world: World) -> Iterator[float]:
+    """When marks of busy pods may move, if an idle pod waits for one."""
+    survey = world.survey
+    orders = (survey.outdated,) if world.nodeset.spec.replicas is None else (survey.outdated, survey.staying)
+    next_ones = (next((judged for judged in order if judged.order[0]), None) for order in orders)
+    if any(judged is not None and is_free(judged.order) for judged in next_ones):
+        yield from (_mark_left_s(judged, world.now) for judged in survey.those(Trait.MARKED).values())
 
 
 def is_cleared(pod: Pod, now: datetime) -> bool:
@@ -189,9 +196,9 @@ def _pause_left_s(world: World, pod: Pod) -> float:
 def next_look_s(world: World) -> float | None:
     """The soonest time at which the decision changes without an event."""
     finished = world.survey.those(Trait.FINISHED)
-    marked = [judged.pod for judged in world.survey.those(Trait.MARKED).values()]
-    waits = [left_s for pod in marked if (left_s := _timeout_left_s(world, pod)) is not None]
-    waits += [left_s for pod in marked if (left_s := _mark_left_s(pod, world.now)) < inf]
+    timed = world.survey.those(Trait.MARKED) if world.nodeset.spec.drain_timeout_seconds is not None else {}
+    waits = [left_s for judged in timed.values() if (left_s := _timeout_left_s(world, judged.pod)) is not None]
+    waits += [left_s for left_s in _mark_waits_s(world) if left_s < inf]
     waits += [_pause_left_s(world, judged.pod) for judged in finished.values() if not judged.pod.is_deleting]
     waits += [world.offers_settle_in_s] if world.offers_settle_in_s is not None else []
     return min((wait_s for wait_s in waits if wait_s > 0), default=None)
