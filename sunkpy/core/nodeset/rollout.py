@@ -2,8 +2,8 @@
 
 Two limits hold at once. *Availability*: a pod that is available is taken only while fewer than `maxUnavailable` are
 not. *Reach*: at most `maxUnavailable` pods are under way (marked, going, or new and not yet available), whatever state
-they were in before: so a template that never becomes ready stops after `maxUnavailable` pods, and an outage of Slurm,
-in which every pod is unavailable, does not let the roll mark the whole set.
+they were in before: so an outage of Slurm, in which every pod is unavailable, does not let the roll mark the whole set.
+Until the template has shown an available pod the reach is a fifth of that, and no further comes a bad template.
 
 Idle pods go first, at any time: a mark that has stood on a busy pod for `removal.MARK_HELD_S` moves to a pod that has
 become idle. So jobs of a week hold back nothing but the pods they run on.
@@ -29,6 +29,9 @@ from sunkpy.core.nodeset.spec import UpdateStrategy
 from sunkpy.core.nodeset.survey import Survey
 from sunkpy.core.nodeset.verdict import Trait
 from sunkpy.core.nodeset.world import World
+
+_UNPROVEN = 5
+"""The part of `maxUnavailable` that a template without an available pod may take."""
 
 
 def max_unavailable(strategy: UpdateStrategy, total: int) -> int:
@@ -63,9 +66,10 @@ def choose_for_rollout(
     under_way, unavailable = _count_movable(survey, gone, aside, total)
     under_way += len(moving)
     left_alone = {*gone, *marked, *survey.those(Trait.STRANDED)}
+    room = limit if survey.counts[Trait.PROVEN] else -(-limit // _UNPROVEN)
     others = (each for each in survey.outdated if each.pod.uid not in left_alone and not each.pod.is_deleting)
     for judged in others:
-        if under_way >= limit or (is_available(judged.pod) and unavailable >= limit):
+        if under_way >= room or (is_available(judged.pod) and unavailable >= limit):
             released = marks_to_move([survey.pods[uid] for uid in moving], chain([judged], others), now)
             return [uid for uid in chosen if uid not in released]
         chosen.append(judged.pod.uid)

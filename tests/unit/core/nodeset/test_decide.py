@@ -184,7 +184,9 @@ def test_of_two_nodesets_on_one_node_the_younger_pod_leaves():
 def test_the_roll_marks_within_its_limit():
     nodeset = make_nodeset(max_unavailable=2)
     found = pods(nodeset, 5, template_hash="old")
-    assert len(marked(decide_nodeset(make_world(nodeset, nodes(5), found)))) == 2
+    assert len(marked(decide_nodeset(make_world(nodeset, nodes(5), found)))) == 1, "the template is not proven"
+    proof = make_pod(nodeset, 6)
+    assert len(marked(decide_nodeset(make_world(nodeset, nodes(6), [*found, proof])))) == 2
 
 
 def test_a_scale_down_leaves_a_busy_pod_for_one_that_became_idle():

@@ -8,6 +8,7 @@ from sunkpy.core.nodeset.rollout import choose_for_rollout, max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import node_of
 from sunkpy.core.nodeset.spec import RollingUpdate, UpdateStrategy
 from sunkpy.core.nodeset.survey import make_survey
+from sunkpy.core.nodeset.verdict import Trait
 from sunkpy.core.nodeset.wanted import Wanted
 from tests.unit.core.nodeset.build import EARLIER, NOW, make_node, make_nodeset, make_pod, make_views
 
@@ -24,11 +25,15 @@ def new(number, **kwargs):
     return make_pod(NODESET, number, template_hash="new", **kwargs)
 
 
-def choose(pods, *, limit, total=None, nodes=None):
-    """The names of the pods that the roll takes, with a good node below each pod but where `nodes` has another one."""
+def choose(pods, *, limit, total=None, nodes=None, proven=True):
+    """The names of the pods that the roll takes, with a good node below each pod but where `nodes` has another one.
+
+    `proven`: the template has an available pod somewhere.
+    """
     there = [(nodes or {}).get(node_of(pod), make_node(int(node_of(pod)[1:]))) for pod in pods]
     wanted = msgspec.structs.replace(Wanted.read(NODESET), hash="new")
     survey = make_survey(wanted, make_views(there, pods, {}))
+    survey.counts[Trait.PROVEN] += proven
     chosen = choose_for_rollout(survey, (), total=len(pods) if total is None else total, limit=limit, now=NOW)
     return {survey.pods[uid].pod.name for uid in chosen}
 
@@ -55,6 +60,20 @@ def test_not_ready_then_idle_then_draining_then_running_newest_first():
 
 def test_the_roll_takes_as_many_as_may_be_missing():
     assert choose([old(1), old(2), old(3)], limit=2) == {"gpu-012-001", "gpu-012-002"}
+
+
+@pytest.mark.parametrize(("limit", "taken"), [(1, 1), (2, 1), (5, 1), (6, 2), (10, 2)])
+def test_a_template_that_has_not_shown_an_available_pod_takes_a_fifth_of_the_limit(limit, taken):
+    pods = [old(n) for n in range(10)]
+    assert len(choose(pods, limit=limit, proven=False)) == taken
+    failed = [new(n, ready=False) for n in range(taken)]
+    assert choose([*failed, *pods[taken:]], limit=limit, proven=False) == set(), "a bad one takes no more"
+    assert len(choose([*failed, *pods[taken:]], limit=limit)) == limit - taken
+
+
+def test_a_template_that_changes_again_leaves_the_marks():
+    marked = [old(n, running="True", token=FRESH) for n in range(5)]
+    assert len(choose([*marked, old(7)], limit=5, proven=False)) == 5
 
 
 def test_a_missing_pod_uses_up_the_limit():
