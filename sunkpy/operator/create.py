@@ -83,7 +83,7 @@ class PodCreator:
         await work_through(creations, create, at_first=at_first)
         self._memory.note_refusal(nodeset, refusals[0] if refusals else "")
         if made and not refusals:
-            note = f"created {hostlist.compress(made)}"
+            note = f"created {hostlist.describe(made)}"
             await self._events.normal(nodeset, names.NODESET_KIND, reason="PodsCreated", action="Create", note=note)
 
     async def _create(self, nodeset: NodeSet, creation: CreatePod, made: list[str]) -> str:

@@ -139,7 +139,7 @@ class Executor:
 
     async def _report_removals(self, nodeset: NodeSet, actions: Iterable[NodeSetAction]) -> None:
         for said, pods in group_removals(actions).items():
-            span = hostlist.compress(pods)
+            span = hostlist.describe(pods)
             self._log.info(said.text, nodeset=nodeset.name, namespace=nodeset.metadata.namespace, pods=span)
             note = f"{span} {said.text}"
             await self._events.normal(nodeset, names.NODESET_KIND, reason=said.reason, action="Remove", note=note)

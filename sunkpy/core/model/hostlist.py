@@ -12,6 +12,7 @@ _BRACKET = re.compile(r"^(?P<head>[^\[\]]*)\[(?P<ranges>[^\[\]]*)\](?P<tail>.*)$
 _LONGEST_RANGE = 2**16
 """As slurmctld expands at most (MAX_RANGE); a longer one would cost memory, and names no nodes."""
 _SHOWN = 200
+_FIRST = 10
 _NUMBERED = re.compile(r"^(?P<head>.*?)(?P<number>[0-9]+)$")
 
 
@@ -49,6 +50,13 @@ def compress(names: Iterable[str]) -> str:
     parts = sorted(plain)
     parts += [_bracket(head, width, sorted(numbers)) for (head, width), numbers in sorted(groups.items())]
     return ",".join(parts)
+
+
+def describe(names: Iterable[str]) -> str:
+    """As `compress`, for people: of a long text the first names, and how many more there are."""
+    known = sorted(set(names))
+    text = compress(known)
+    return text if len(text) <= _SHOWN else f"{compress(known[:_FIRST])} and {len(known) - _FIRST} more"
 
 
 def _split(text: str) -> list[str]:

@@ -162,7 +162,7 @@ def _updated_text(world: World) -> str:
 def _creating_text(plan: Plan) -> str:
     created = [action.name for action in plan.actions if isinstance(action, CreatePod)]
     more = plan.missing - len(created)
-    parts = [f"creating {hostlist.compress(created)}"] if created else []
+    parts = [f"creating {hostlist.describe(created)}"] if created else []
     parts += [f"{more} more to create"] if more else []
     return ", ".join(parts)
 
@@ -220,4 +220,4 @@ def _drain_timeout(world: World, plan: Plan) -> Condition | None:
 
 
 def _range(pods: Sequence[Pod]) -> str:
-    return hostlist.compress(pod.name for pod in pods)
+    return hostlist.describe(pod.name for pod in pods)

@@ -59,3 +59,10 @@ def test_names_are_compressed_to_ranges(names: list[str], expected: str) -> None
 @given(st.sets(NAMES))
 def test_compressing_and_expanding_gives_the_same_names(names: set[str]) -> None:
     assert set(hostlist.expand(hostlist.compress(names))) == names
+
+
+def test_a_long_text_is_cut_for_people() -> None:
+    assert hostlist.describe(f"gpu-{n:03d}" for n in range(500)) == "gpu-[000-499]"
+    scattered = [f"gpu-{n:03d}" for n in range(0, 500, 2)]
+    assert hostlist.describe(reversed(scattered)) == ("gpu-[000,002,004,006,008,010,012,014,016,018] and 240 more")
+    assert len(hostlist.describe(f"{n}-{'x' * 50}" for n in range(11))) < 1000, "it fits into an Event with its text"

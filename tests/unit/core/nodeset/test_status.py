@@ -157,3 +157,11 @@ def test_a_nodeset_that_cannot_be_read_says_so_and_keeps_its_numbers():
     again = msgspec.structs.replace(nodeset, status=status)
     assert report_unreadable(again, "Expected `array`, got `str` - at `$.tolerations`", NOW) == (status, [])
     assert report_unreadable(again, "another", NOW)[1] != []
+
+
+def test_a_condition_about_many_pods_stays_short():
+    nodeset = make_nodeset(replicas=0)
+    pods = [make_pod(nodeset, n, token=TOKEN, running="True") for n in range(0, 500, 2)]
+    status, _ = status_of(make_world(nodeset, [make_node(n) for n in range(0, 500, 2)], pods))
+    progressing = status.condition("Progressing")
+    assert progressing.message.endswith(",014,016,018] and 240 more")
