@@ -74,7 +74,8 @@ class Ledger:
             self.queue.add(owner.id)
         self._by_job[job.id] = record.id
         if job.id not in record.jobs:
-            self._put(record, None, Job(slurm=job, known_at=self._clock()))
+            excluded = frozenset(job.excluded_nodes) or None
+            self._put(record, None, Job(slurm=job, known_at=self._clock(), excluded=excluded))
 
     def change_job(self, record: Record, id: JobId, change: Callable[[Job], Job]) -> bool:
         """Change a job, if it is known still; whether a decision may be another one now."""

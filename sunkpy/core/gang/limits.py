@@ -75,7 +75,7 @@ def explain_length(spec: PodSpec) -> str:
     counts = {
         "containers": len(containers),
         "resources": len({name for each in containers for name in (*each.resources.limits, *each.resources.requests)}),
-        "host ports": len(_ports(spec)),
+        "host ports": len(spec.host_ports),
         "labels in its nodeSelector": len(spec.node_selector),
         "tolerations": len(spec.tolerations),
         "lines of node affinity": sum(len(term.match_expressions) + len(term.match_fields) for term in terms),
@@ -128,12 +128,12 @@ def _nodes_of(spec: PodSpec) -> PodSpec:
 
 def looks_around(spec: PodSpec) -> bool:
     """Where a pod may go depends on where others are."""
-    return bool(_anti(spec) or _affinity(spec) or _ports(spec))
+    return bool(_anti(spec) or _affinity(spec) or spec.host_ports)
 
 
 def keeps_away(pod: Pod) -> bool:
     """Where others may go may depend on where this pod is, whatever they say themselves."""
-    return bool(_anti(pod.spec) or _ports(pod.spec))
+    return bool(_anti(pod.spec) or pod.spec.host_ports)
 
 
 def wants_to_be_alone(pods: Iterable[Pod], label: str) -> bool:
@@ -161,7 +161,7 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
     away, together = _unlike_terms(pods, _anti), _unlike_terms(pods, _affinity)
     others = _meant(around, [*away, *together], but) if away or together else []
     near = _Nearness(around.nodes)
-    with_ports = [pod.spec for pod in pods if _ports(pod.spec)]
+    with_ports = [pod.spec for pod in pods if pod.spec.host_ports]
     avoided: dict[str, str] = {}
     for term, pod in away:
         for other in others:
@@ -278,7 +278,7 @@ def _ports_clash(gang: Gang) -> bool:
     """Two pods of the gang take the same port of a node."""
     taken: list[ContainerPort] = []
     for role in gang.roles:
-        ports = _ports(role.members[0].pod.spec) if role.members else []
+        ports = list(role.members[0].pod.spec.host_ports) if role.members else []
         if ports and (role.places > 1 or any(_same_port(one, other) for one in ports for other in taken)):
             return True
         taken += ports
@@ -286,12 +286,7 @@ def _ports_clash(gang: Gang) -> bool:
 
 
 def _port_taken(spec: PodSpec, other: PodSpec) -> int:
-    return next((one.host_port for one in _ports(spec) for each in _ports(other) if _same_port(one, each)), 0)
-
-
-def _ports(spec: PodSpec) -> list[ContainerPort]:
-    # A pod in the host's network has the host port of each container port: the apiserver writes it there.
-    return [port for container in spec.containers for port in container.ports if port.host_port]
+    return next((one.host_port for one in spec.host_ports for each in other.host_ports if _same_port(one, each)), 0)
 
 
 def _same_port(one: ContainerPort, other: ContainerPort) -> bool:

@@ -14,7 +14,6 @@ import msgspec
 
 from sunkpy.core.model import quantity
 from sunkpy.core.model.objects import (
-    Container,
     Node,
     NodeSelector,
     NodeSelectorTerm,
@@ -150,7 +149,7 @@ def pod_requests(spec: PodSpec) -> Amounts:
         for name, amount in _requests(container.resources).items():
             together = total.get(name, 0) + amount
             peak[name] = max(peak.get(name, 0), together)
-            if _is_sidecar(container):
+            if container.is_sidecar:
                 total[name] = together
     for container in spec.containers:
         for name, amount in _requests(container.resources).items():
@@ -216,10 +215,6 @@ def _compares(value: str | None, requirement: SelectorRequirement) -> bool:
     except InvalidOperation:
         return False
     return left > right if requirement.operator == "Gt" else left < right
-
-
-def _is_sidecar(container: Container) -> bool:
-    return container.restart_policy == "Always"
 
 
 def _requests(resources: Resources) -> Amounts:

@@ -245,6 +245,11 @@ class Container(Wire, frozen=True, kw_only=True):
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str | None = None
 
+    @property
+    def is_sidecar(self) -> bool:
+        """Of an init container: it runs beside the containers."""
+        return self.restart_policy == "Always"
+
 
 class SchedulingGate(Wire, frozen=True, kw_only=True):
     """While one is there, no scheduler may touch the pod."""
@@ -311,6 +316,12 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     volumes: tuple[PodVolume, ...] = ()
     workload_ref: WorkloadReference | None = None
     scheduling_group: SchedulingGroup | None = None
+
+    @property
+    def host_ports(self) -> tuple[ContainerPort, ...]:
+        """The ports of the node that it takes; of a pod in the host's network the apiserver wrote them there."""
+        running = (*self.containers, *(each for each in self.init_containers if each.is_sidecar))
+        return tuple(port for container in running for port in container.ports if port.host_port)
 
 
 class Terminated(Wire, frozen=True, kw_only=True):

@@ -91,7 +91,7 @@ class Neighbours:
     def _kept(self, pod: Pod) -> Pod:
         """What others can be for or against, and where it is."""
         terms = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity is not None else None
-        ports = tuple(port for container in pod.spec.containers for port in container.ports if port.host_port)
+        ports = pod.spec.host_ports
         spec = PodSpec(
             node_name=pod.spec.node_name,
             affinity=Affinity(pod_anti_affinity=terms) if terms is not None and terms.required else None,

@@ -1,8 +1,8 @@
 """Slurm has forgotten the job of running pods, or lost it with its node: the pods stay, and it gets a replacement.
 
 The pods hold their nodes in any case, and only a job makes Slurm see that: so the replacement is submitted for these
-nodes. Members that have no node then get jobs of their own. A job that Slurm knows and that lost its nodes is not lost:
-`bound`.
+nodes. Members that have no node then get jobs of their own, and so do all whose nodes hold uneven members. A job that
+Slurm knows and that lost its nodes is not lost: `bound`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import partial
 
-from sunkpy.core.gang.actions import Evict, GangAction, NoteJob, Submit, Warn
+from sunkpy.core.gang.actions import Evict, GangAction, MakeSolo, NoteJob, Submit, Warn
 from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, cancel_all, evict_all
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.job.phases import JobPhase
-from sunkpy.core.gang.job.request import Policy, plan_for_nodes
+from sunkpy.core.gang.job.request import Policy, needs_on_nodes, plan_for_nodes
 from sunkpy.core.gang.snapshot import Snapshot
 
 
@@ -63,6 +63,10 @@ def _why_unfit(snapshot: Snapshot, job: Job, nodes: Collection[str]) -> str:
 def _submit(snapshot: Snapshot, gang: Gang, nodes: dict[str, str], policy: Policy) -> list[GangAction]:
     if not snapshot.may_submit or not nodes or not all(nodes.values()):
         return []
+    # Tasks are alike: a job that asks on each node for what is most on any might never start, with the pods there.
+    needs = list(needs_on_nodes(gang, nodes).values())
+    if any(each != needs[0] for each in needs):
+        return [MakeSolo(pod=pod) for pod in snapshot.staying]
     request = plan_for_nodes(gang, policy, nodes)
     where = ", ".join(request.required_nodes)
     note = f"Slurm has lost the job of this pod; the pod keeps running and a new job is submitted for {where}"

@@ -16,7 +16,7 @@ from sunkpy.core.gang.decide.ending import (
 from sunkpy.core.gang.decide.grace import longest_grace_s, warn_of_grace
 from sunkpy.core.gang.decide.members import bindings, hold, outgrown_by, report_all, start_over, suspension_of, waiting
 from sunkpy.core.gang.gang import Gang
-from sunkpy.core.gang.job.job import Job
+from sunkpy.core.gang.job.job import Job, excluded_by_others
 from sunkpy.core.gang.job.phases import JobPhase
 from sunkpy.core.gang.job.request import Policy, plan_for_nodes, plan_job, plan_terms
 from sunkpy.core.gang.job.terms import find_change
@@ -148,7 +148,7 @@ def _tend_pending(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> l
     where = snapshot.eligibility if snapshot.eligibility is not None and snapshot.eligibility.eligible else None
     # What keeps a gang in one place is not known either while nobody can tell what it looks like.
     if gang.is_sized and where is not None:
-        wanted = excluded(where)
+        wanted = tuple(sorted({*excluded(where), *excluded_by_others(job)}))
         if wanted != job.slurm.excluded_nodes:
             actions.append(UpdateExcluded(job=job.id, excluded=wanted))
     # What was asked for since cannot be used: the job waits on, as it was.

@@ -80,8 +80,11 @@ def _final(spec: _Spec, status: _Status) -> str:
     if spec.backoff_limit is None and spec.backoff_limit_per_index is not None:
         return ""
     limit = DEFAULT_BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit
-    if status.failed < limit:
+    if status.failed + spec.parallelism <= limit:
         return ""
+    if status.failed < limit:
+        why = f"more than backoffLimit {limit} of its {spec.parallelism} pods may be evicted at once, and the Job fails"
+        return f"{why}; a podFailurePolicy can ignore {DISRUPTED}"
     return f"an evicted pod counts as failed, and backoffLimit {limit} is used up"
 
 

@@ -4,9 +4,12 @@ One gang of all replicas, which all exist at once. Elastic workers, those beyond
 schedulingPolicy.minAvailable, are jobs of their own. A pod that is made again has the name of the one before, and no
 label tells the two apart: there is no generation. An MPIJob of version v2beta1 is mpi-operator's.
 
+Evicted pods mostly come back. They may not: the operator waits for the deletion of each pod that it sees Failed, also
+of one that is gone by then. Until it gives that up (ExpectationsTimeout) it does nothing, and nothing wakes it after.
+
 Sources: training-operator v1.8.1 (JAXJob: v1.9.2) pkg/apis/kubeflow.org/v1/*_types.go and *_defaults.go,
-pkg/controller.v1/common/pod.go (ReconcilePods: what is restarted), UpdateJobStatus of each kind's controller (who
-decides).
+pkg/controller.v1/common/pod.go (ReconcilePods: what is restarted), control/pod_control.go (DeletePod), Reconcile and
+UpdateJobStatus of each kind's controller (what waits for deletions; who decides).
 """
 
 from __future__ import annotations

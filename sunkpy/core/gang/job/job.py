@@ -34,8 +34,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A placeholder job. Times are of the leader's monotonic clock, in seconds.
 
     `slurm`: what Slurm said last; its state is empty until it is told once, its nodes until the job is read in full.
-    `spec`: as it was submitted or changed last, else as Slurm has it; `turn`: how often it was changed;
-    `refused`: another that Slurm would not have.
+    `spec`: as it was submitted or changed last, else as Slurm has it; `turn`: how often it was changed; `refused`:
+    another that Slurm would not have. `excluded`: the nodes that we ever had it exclude, if that is known.
     `prologs`, `epilogs`: the Slurm nodes whose hook has called for this job, and when; `proved`: those of which Slurm
     itself has said that the job has them. `missing`: so many fresh answers of Slurm, one after another, did not contain
     the job. `runs_again`: Slurm says that it runs since an epilog proved that it ended: slurmctld was killed and has
@@ -65,6 +65,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     last_told_at: float = _NEVER
     heard_at: float | None = None
     cancelled_at: float | None = None
+    excluded: frozenset[str] | None = None
 
     @property
     def id(self) -> JobId:
@@ -116,6 +117,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             self,
             slurm=_with(slurm, state=self.state),
             spec=self.spec or spec_of(slurm),
+            excluded=frozenset(slurm.excluded_nodes) if self.excluded is None else self.excluded,
             is_unproved=False,
             is_anothers=False,
             read_at=at,
@@ -133,7 +135,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     def excluding(self, nodes: tuple[str, ...]) -> Job:
         """It may not go to these nodes, and to all others."""
-        return _with(self, slurm=_with(self.slurm, excluded_nodes=nodes))
+        ours = (self.excluded or frozenset()) | (frozenset(nodes) - excluded_by_others(self))
+        return _with(self, slurm=_with(self.slurm, excluded_nodes=nodes), excluded=ours)
 
     def changed(self, change: Change) -> Job:
         """Slurm has taken a change of its terms."""
@@ -226,6 +229,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         if self.nodes and self.is_script_running and self.slurm.state_reason != WAITS_FOR_PROLOG:
             return self.nodes
         return tuple(node for node in self.nodes or sorted(self.prologs) if node in self.prologs)
+
+
+def excluded_by_others(job: Job) -> frozenset[str]:
+    """The nodes that a person has it exclude."""
+    return frozenset(job.slurm.excluded_nodes) - job.excluded if job.excluded is not None else frozenset()
 
 
 def recall(job: Job, pods: Iterable[Pod]) -> Job:

@@ -81,14 +81,20 @@ def plan_for_nodes(gang: Gang, policy: Policy, placed: Mapping[str, str], *, is_
     Raises:
         quantity.BadQuantity: a request is not a quantity.
     """
-    on_node: dict[str, matching.Amounts] = {}
-    for pod in gang.members:
-        if node := placed.get(pod.uid):
-            on_node[node] = matching.added(on_node.get(node, {}), rounded(matching.pod_requests(pod.spec)))
+    on_node = needs_on_nodes(gang, placed)
     kind = NAMED if is_named else WHOLE if len(on_node) == gang.places else REPLACEMENT
     slots = Slots(count=len(on_node), needs=largest(on_node.values()), kind=kind)
     request = _request(gang, policy, slots, has_own_nodes=True)
     return msgspec.structs.replace(request, required_nodes=tuple(sorted(on_node)))
+
+
+def needs_on_nodes(gang: Gang, placed: Mapping[str, str]) -> dict[str, matching.Amounts]:
+    """What members need together on each of their nodes; `placed` as in `plan_for_nodes`."""
+    on_node: dict[str, matching.Amounts] = {}
+    for pod in gang.members:
+        if node := placed.get(pod.uid):
+            on_node[node] = matching.added(on_node.get(node, {}), rounded(matching.pod_requests(pod.spec)))
+    return on_node
 
 
 def plan_terms(

@@ -21,6 +21,7 @@ from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, identify
 from sunkpy.core.gang.hooks import epilog_keeps_pods, epilog_waits_for, gate_waits_for, prologs_wait_for
 from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.job.job import excluded_by_others
 from sunkpy.core.gang.job.phases import STOPPED, WAITING
 from sunkpy.core.gang.job.request import Policy, plan_terms
 from sunkpy.core.gang.phases import State
@@ -29,7 +30,7 @@ from sunkpy.core.model.capacity import Capacity
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import SchedulingGate
 from sunkpy.core.placement.eligibility import Eligibility
-from tests.unit.core.gang.jobs import make_job
+from tests.unit.core.gang.jobs import change_job, make_job
 from tests.unit.core.gang.pods import gang_of, make_pod
 
 POLICY = Policy(gpu_resources={"nvidia.com/gpu": "gpu"})
@@ -115,6 +116,15 @@ def test_a_pending_job_tells_its_reason(reason, is_problem, needs_node, advice):
 def test_a_pending_job_learns_of_nodes_that_came_and_went():
     (update,) = decide_gang(snapshot(make_pod(), job("PENDING", excluded=("n1",))), POLICY)
     assert update == UpdateExcluded(job=7, excluded=("n3",))
+
+
+def test_nodes_that_a_person_has_a_pending_job_exclude_stay_excluded():
+    pending = job("PENDING", excluded=("n1", "n3", "n9")).excluding(("n1", "n3"))
+    seen = change_job(pending, excluded=("n1", "n3", "n9"))
+    (update,) = decide_gang(snapshot(make_pod(), seen), POLICY)
+    assert update == UpdateExcluded(job=7, excluded=("n3", "n9"))
+    assert decide_gang(snapshot(make_pod(), seen.excluding(update.excluded)), POLICY) == []
+    assert excluded_by_others(seen.excluding(update.excluded)) == {"n9"}
 
 
 def test_a_pending_job_keeps_the_features_of_its_nodes_while_none_will_do():

@@ -449,16 +449,25 @@ def _leader():
     return Member(pod=make_pod(), index=0)
 
 
-def test_when_all_members_of_a_lost_job_stay_the_cover_holds_what_is_most_on_any_node():
+def test_members_of_a_lost_job_whose_nodes_hold_as_much_get_one_replacement():
+    pods = [("leader", 0), ("worker", 0), ("worker", 1)]
+    gang, _ = band(*((r, i, make_pod(f"{r}{i}", uid=f"{r}{i}", node="k", running=True)) for r, i in pods))
+    placed = {"leader0": "n1", "worker0": "n2", "worker1": "n3"}
+    lost = change_job(RUNS, missing=2)
+    warn, submit = decide_gang(band_view(gang, lost, placed=placed, bound_to=7), POLICY)
+    assert warn.note.endswith("a new job is submitted for n1, n2, n3")
+    request = submit.request
+    assert (request.tasks, request.cpus_per_task, request.required_nodes) == (3, 1, ("n1", "n2", "n3"))
+    assert (request.minimum_nodes, request.maximum_nodes, request.memory_mib_per_node) == (3, 3, 128)
+
+
+def test_members_of_a_lost_job_whose_nodes_hold_more_and_less_get_a_replacement_each():
+    """All nodes of one job are asked for as much; the node of the least may not have it, and it would never start."""
     pods = [("leader", 0), ("worker", 0), ("worker", 1)]
     gang, _ = band(*((r, i, make_pod(f"{r}{i}", uid=f"{r}{i}", node="k", running=True)) for r, i in pods))
     placed = {"leader0": "n1", "worker0": "n1", "worker1": "n2"}
-    lost = change_job(RUNS, missing=2)
-    warn, submit = decide_gang(band_view(gang, lost, placed=placed, bound_to=7), POLICY)
-    assert warn.note.endswith("a new job is submitted for n1, n2")
-    request = submit.request
-    assert (request.tasks, request.cpus_per_task, request.required_nodes) == (2, 2, ("n1", "n2"))
-    assert (request.minimum_nodes, request.maximum_nodes, request.memory_mib_per_node) == (2, 2, 256)
+    actions = decide_gang(band_view(gang, change_job(RUNS, missing=2), placed=placed, bound_to=7), POLICY)
+    assert actions == [MakeSolo(pod=pod) for pod in gang.members]
 
 
 def test_a_pod_that_never_queues_must_name_its_node():

@@ -40,6 +40,10 @@ def ports(*numbers, **more):
     return {"containers": [{"name": "c", "ports": [{"hostPort": number, **more} for number in numbers]}]}
 
 
+def sidecar(*numbers, restart="Always"):
+    return {"initContainers": [ports(*numbers)["containers"][0] | {"restartPolicy": restart}]}
+
+
 def of(spec, size=2, **more):
     """A gang of pods with the label app=web, of which one is there."""
     annotations = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": str(size)} if size > 1 else {}
@@ -62,6 +66,8 @@ def of(spec, size=2, **more):
         (near(term(ZONE, "db")), False, ""),
         (ports(80), True, ""),
         (ports(0), False, ""),
+        (sidecar(80), True, ""),
+        (sidecar(80, restart=None), False, ""),
     ],
 )
 def test_what_becomes_a_constraint_of_a_gang(spec, one_per_node, one_domain):
@@ -233,6 +239,7 @@ NOT_THERE = "no pod of its affinity is there"
         ({}, {"n3": [there(apart(term()))]}, {"n3": KEEPS_AWAY}),
         ({}, {"n3": [there(apart(term(app="db")))]}, {}),
         (ports(80), {"n2": [there(ports(80))]}, {"n2": "host port 80 is taken"}),
+        (sidecar(80), {"n2": [there(ports(80))]}, {"n2": "host port 80 is taken"}),
         (ports(80), {"n2": [there(ports(80, protocol="UDP"))]}, {}),
         (ports(80, hostIP="10.0.0.1"), {"n2": [there(ports(80, hostIP="10.0.0.2"))]}, {}),
         (ports(80, hostIP="10.0.0.1"), {"n2": [there(ports(80))]}, {"n2": "host port 80 is taken"}),
