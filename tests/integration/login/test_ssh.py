@@ -109,11 +109,11 @@ def test_nothing_of_root_and_no_key_is_in_reach(pod: LoginPod, keys: dict[str, K
 
 def test_who_takes_too_much_loses_that_and_no_session(pod: LoginPod, keys: dict[str, Key]):
     assert _run(pod, keys, "ann", "ulimit -u; ulimit -d") == f"2000\n{1024 * 1024}"
-    bob = pod.ssh("bob", keys["bob"], "echo in; read -r line; echo still $line")
+    bob = pod.ssh("bob", keys["bob"], "echo in; sleep 60")
     assert bob.stdout is not None
     assert bob.stdout.readline() == "in\n"
-    hold = "perl -e '$held = q(x) x (700 * 2**20); sleep 60'"
-    script = f"{hold} & {hold} & wait -n; echo one is $?; kill $(jobs -p); exit 0"
+    hold = "perl -e '$held = q(x) x (400 * 2**20); sleep 60'"
+    script = f"{hold} & {hold} & {hold} & wait -n; echo one is $?; kill $(jobs -p); exit 0"
     _, output = pod.said("ann", keys["ann"], script)
     assert "one is 137" in output, pod.log()
     assert "hold-memory: uid 2001" in pod.log()
