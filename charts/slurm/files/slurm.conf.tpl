@@ -3,6 +3,9 @@
 {{- if regexMatch "(?i)preemptmode\\s*=\\s*[^\\s#]*(suspend|gang)" (join "\n" $modes) }}
 {{- fail "preemptMode SUSPEND and GANG start the next job beside the one that they stop, whose pods are still there: use REQUEUE, CANCEL or OFF" }}
 {{- end -}}
+{{- if regexMatch "(?i)(oversubscribe|shared)\\s*=\\s*force(:([2-9]|[1-9][0-9]+))?([^:0-9]|$)" (join "\n" $modes) }}
+{{- fail "OverSubscribe=FORCE gives the cpus of a pod to other jobs as well, and no pod can refuse: use YES, NO or FORCE:1" }}
+{{- end -}}
 {{- if and (include "slurm.sealsJobs" .) (regexMatch "(?i)jobsubmitplugins\\s*=" .Values.slurmConfig.extra) }}
 {{- fail "JobSubmitPlugins in slurmConfig.extra: where pods belong to people (scheduler.access with users, or annotatedAccess) slurmctld needs the job_submit.lua of this chart" }}
 {{- end -}}

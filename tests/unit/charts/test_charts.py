@@ -175,6 +175,9 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ("slurm", {"partitions": {"low": {"preemptMode": "SUSPEND"}}}, "SUSPEND and GANG start the next job beside"),
         ("slurm", {"partitions": {"low": {"extra": "preemptmode=gang"}}}, "SUSPEND and GANG start the next job beside"),
         ("slurm", {"slurmConfig": {"extra": "PreemptMode = SUSPEND,GANG"}}, "SUSPEND and GANG start the next job"),
+        ("slurm", {"partitions": {"low": {"extra": "OverSubscribe=FORCE LLN=YES"}}}, "cpus of a pod to other jobs"),
+        ("slurm", {"partitions": {"low": {"extra": "oversubscribe=force:16"}}}, "cpus of a pod to other jobs"),
+        ("slurm", {"slurmConfig": {"extra": "PartitionName=x Nodes=ALL Shared=FORCE"}}, "cpus of a pod to other jobs"),
         ("slurm", {"hooks": {"markersHostPath": "../tmp"}}, "markersHostPath"),
         ("slurm", {"hooks": {"epilogTimeoutSeconds": 9, "longestGraceSeconds": 10}}, "hooks.longestGraceSeconds"),
         ("slurm", {"partitions": {"low": {"extra": "A=1\nInclude /etc/shadow"}}}, "extra"),
@@ -192,6 +195,11 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
 def test_a_wrong_value_is_refused_by_name(chart: str, values: dict[str, object], says: str):
     with pytest.raises(Refused, match=says):
         render(chart, values)
+
+
+@pytest.mark.parametrize("sharing", ["OverSubscribe=YES", "OverSubscribe=FORCE:1 LLN=YES"])
+def test_partitions_may_share_nodes_where_no_pod_shares_its_cpus(sharing: str):
+    assert render("slurm", {"partitions": {"low": {"extra": sharing}}})
 
 
 def test_markers_lie_on_the_machine_apart_for_each_cluster_and_node():
