@@ -119,7 +119,7 @@ def test_who_takes_too_much_loses_that_and_no_session(pod: LoginPod, keys: dict[
     assert "hold-memory: uid 2001" in pod.log()
     assert bob.poll() is None
     bob.kill()
-    bob.wait()
+    bob.communicate(timeout=60)
 
 
 def test_a_home_that_somebody_else_has_is_not_entered(pod: LoginPod, keys: dict[str, Key]):
