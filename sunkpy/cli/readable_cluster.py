@@ -23,7 +23,7 @@ from sunkpy.core.model.storage import Claim, StorageClass, Volume
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes, in_common
 from sunkpy.core.placement.occupancy import taken_by_others
-from sunkpy.core.placement.volumes import Storage, has_claims, within_reach
+from sunkpy.core.placement.volumes import Storage, find_user, has_claims, within_reach
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import Forbidden, NotFound
@@ -172,7 +172,7 @@ class ClusterReader:
         Raises:
             KubeError: the apiserver did not answer.
         """
-        known = await self._settings()
+        pods, known = tuple(pods), await self._settings()
         settings = next((each for each in known if scheduler in each.scheduler_names), None)
         if known and settings is None:
             return ReadableCluster(known_names=frozenset(name for each in known for name in each.scheduler_names))
@@ -190,7 +190,7 @@ class ClusterReader:
             slurmd_pods=_tuple(slurmd),
             others=_tuple(others) or (),
             namespace=await self._namespace(namespace, settings),
-            storage=await self._storage(namespace) if any(has_claims(pod.spec) for pod in pods) else None,
+            storage=await self._storage(namespace, pods) if any(has_claims(pod.spec) for pod in pods) else None,
             unread=tuple(self._unread),
         )
 
@@ -217,7 +217,7 @@ class ClusterReader:
         found = await self._or_not("slurmd pods", self._kube.list_objects(where, Pod, label_selector=labels))
         return [pod for pod in found if is_slurmd(pod)] if found is not None else None
 
-    async def _storage(self, namespace: str) -> Storage | None:
+    async def _storage(self, namespace: str, pods: Iterable[Pod]) -> Storage | None:
         """None when some of it may not be read: then volumes are not explained."""
         claims = await self._or_not("claims", self._kube.list_objects(paths.claims(namespace), Claim))
         volumes = await self._or_not("volumes", self._kube.list_objects(paths.VOLUMES, Volume))
@@ -228,6 +228,7 @@ class ClusterReader:
             claim={each.key: each for each in claims}.get,
             volume={each.name: each for each in volumes}.get,
             storage_class={each.name: each for each in classes}.get,
+            user_of=lambda claim, pod: find_user(claim, pod, pods),
         )
 
     async def _namespace(self, name: str, settings: SchedulerSettings | None) -> Namespace | None:

@@ -166,7 +166,8 @@ class Collector:
         eligibility = record.eligibility(minus(reachable, avoided), now=self._clock())
         if gang.one_domain and eligibility.eligible:
             eligibility = self._in_one_domain(gang, eligibility, snapshot, record)
-        depends_on_other_pods = bool(avoided) or any(looks_around(spec) for spec in unlike)
+        is_kept = bool(avoided) or "" in eligibility.refused
+        depends_on_other_pods = is_kept or any(looks_around(spec) for spec in unlike)
         return msgspec.structs.replace(snapshot, eligibility=eligibility, depends_on_other_pods=depends_on_other_pods)
 
     def _with_named_nodes(self, snapshot: Snapshot, gang: Gang, record: Record) -> Snapshot:

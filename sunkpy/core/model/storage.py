@@ -18,6 +18,7 @@ class ClaimSpec(Wire, frozen=True, kw_only=True):
     """`storage_class_name`: None where the cluster had no default, empty where none is wanted."""
 
     volume_name: str = ""
+    access_modes: tuple[str, ...] = ()
     storage_class_name: str | None = None
 
 
@@ -30,6 +31,11 @@ class Claim(KubeObject, frozen=True, kw_only=True):
     def is_bound(self) -> bool:
         """The volume that it names is its own, for good."""
         return bool(self.spec.volume_name) and _BIND_COMPLETED in self.annotations
+
+    @property
+    def is_for_one_pod(self) -> bool:
+        """A second pod that uses it would wait on its node, without a container, until the first has ended."""
+        return "ReadWriteOncePod" in self.spec.access_modes
 
     @property
     def selected_node(self) -> str:

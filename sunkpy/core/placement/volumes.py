@@ -8,7 +8,9 @@ Of a class that waits for the first consumer the volume is made for the node to 
 class restricts the job. Volumes that an administrator made beforehand are chosen by nobody here: such a claim has to
 name its volume.
 
-Source: kube-scheduler plugins volumebinding and volumezone.
+A claim that one pod may use (ReadWriteOncePod) keeps others waiting until that has ended.
+
+Source: kube-scheduler plugins volumebinding, volumezone and volumerestrictions.
 """
 
 from __future__ import annotations
@@ -33,11 +35,14 @@ _BETWEEN_ZONES: Final = "__"
 
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of claims, volumes and classes; None for what is not there."""
+    """What is known of claims, volumes and classes; None for what is not there. `user_of`: which pod on a node uses the
+    claim of a pod, other than that; empty when none does.
+    """
 
     claim: Callable[[Key], Claim | None]
     volume: Callable[[str], Volume | None]
     storage_class: Callable[[str], StorageClass | None]
+    user_of: Callable[[Key, Pod], str]
 
 
 class _Bound(msgspec.Struct, frozen=True):
@@ -87,6 +92,16 @@ def claims_to_place(pod: Pod, storage: Storage) -> list[Claim]:
     return [claim for claim in claims if claim is not None and not claim.selected_node and _waits(claim, storage)]
 
 
+def find_user(claim: Key, but: Pod, pods: Iterable[Pod]) -> str:
+    """Which other pod on a node uses the claim; empty when none of these does."""
+    return next((pod.name for pod in pods if pod.uid != but.uid and _uses(pod, claim)), "")
+
+
+def _uses(pod: Pod, claim: Key) -> bool:
+    is_there = bool(pod.spec.node_name) and not pod.is_finished and pod.metadata.namespace == claim[0]
+    return is_there and claim[1] in _claim_names(pod)
+
+
 def _claim_names(pod: Pod) -> Iterator[str]:
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
@@ -106,6 +121,8 @@ def _bounds(pod: Pod, name: str, storage: Storage) -> list[_Bound] | str:
         return f"{whose} is not there"
     if claim.is_deleting:
         return f"{whose} is being deleted"
+    if claim.is_for_one_pod and (other := storage.user_of(claim.key, pod)):
+        return f"{whose} is for one pod (ReadWriteOncePod), and pod {other} uses it"
     if claim.is_bound:
         volume = storage.volume(claim.spec.volume_name)
         return (

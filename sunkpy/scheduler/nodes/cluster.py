@@ -67,7 +67,7 @@ class Cluster:
             on_change=self._invalidate,
             each_s=settings.times.occupancy_each_s,
         )
-        self.volumes = Volumes(kube, on_change=on_nodes, on_unreadable=on_unreadable)
+        self.volumes = Volumes(kube, own=self.pods.values, on_change=on_nodes, on_unreadable=on_unreadable)
         self.nodes = Informer(kube, paths.NODES, Node, tell=partial(on_unreadable, "Node"))
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
         self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels, tell=on_pod)

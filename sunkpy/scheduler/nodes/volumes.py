@@ -7,12 +7,12 @@ kubelet waits for that volume, so the pod is bound at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from sunkpy.core.model.objects import KubeObject, Node, Pod
 from sunkpy.core.model.storage import SELECTED_NODE, Claim, StorageClass, Volume
-from sunkpy.core.placement.volumes import Storage, claims_to_place, why_out_of_reach
+from sunkpy.core.placement.volumes import Storage, claims_to_place, find_user, why_out_of_reach
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
@@ -20,9 +20,18 @@ from sunkpy.scheduler.owners.watch import OnUnreadable
 
 
 class Volumes:
-    """`on_change` is called when pods that wait may reach their volumes now, or from other nodes."""
+    """`own`: the pods that name our scheduler. `on_change` is called when pods that wait may reach their volumes now,
+    or from other nodes.
+    """
 
-    def __init__(self, kube: Kube, *, on_change: Callable[[], None], on_unreadable: OnUnreadable) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        *,
+        own: Callable[[], Iterable[Pod]],
+        on_change: Callable[[], None],
+        on_unreadable: OnUnreadable,
+    ) -> None:
         self._kube = kube
         self._on_change = on_change
         self._chosen: dict[str, str] = {}
@@ -35,6 +44,7 @@ class Volumes:
             claim=lambda key: self._claims.get(*key),
             volume=lambda name: self._volumes.get("", name),
             storage_class=lambda name: self._classes.get("", name),
+            user_of=lambda claim, pod: find_user(claim, pod, own()),
         )
 
     @property

@@ -28,9 +28,9 @@ def add_volume(world, zone):
     world.put("persistentvolumes", {"metadata": {"name": "pv"}, "spec": {"nodeAffinity": affinity}})
 
 
-def add_claim(world, class_name="early", *, is_bound=False):
+def add_claim(world, class_name="early", *, is_bound=False, modes=()):
     meta = {"name": "data", "namespace": "default", "annotations": BOUND if is_bound else {}}
-    spec = {"storageClassName": class_name} | ({"volumeName": "pv"} if is_bound else {})
+    spec = {"storageClassName": class_name} | ({"volumeName": "pv"} if is_bound else {}) | {"accessModes": list(modes)}
     return world.put("persistentvolumeclaims", {"metadata": meta, "spec": spec})
 
 
@@ -108,3 +108,19 @@ async def test_a_job_on_a_node_out_of_reach_is_given_back(world, tmp_path):
         world.set_job(job, "RUNNING", nodes="n2")
         await world.until(lambda: world.cancelled == [job])
         assert world.bindings == []
+
+
+async def test_a_pod_waits_while_another_uses_a_claim_that_is_for_one_pod(world, tmp_path):
+    """It would hold its job, and wait on its node without a container."""
+    world.hasten(other_pods_again_s=0.05)
+    add_volume(world, "west")
+    add_claim(world, is_bound=True, modes=["ReadWriteOncePod"])
+    async with leading(world, tmp_path):
+        add_pod(world, "first", node="node-2", running=True)
+        await world.until(lambda: len(world.submissions) == 1)
+        add_pod(world, "second")
+        says = "claim data of pod second is for one pod (ReadWriteOncePod), and pod first uses it"
+        await world.until(lambda: says in world.notes("FailedScheduling"))
+        assert len(world.submissions) == 1
+        world.pod_ends("Succeeded", "first")
+        await world.until(lambda: len(world.submissions) == 2)

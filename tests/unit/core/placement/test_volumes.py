@@ -23,7 +23,14 @@ from sunkpy.core.model.storage import (
     VolumeSpec,
 )
 from sunkpy.core.placement.eligibility import Candidate, eligible_nodes, explain_eligibility
-from sunkpy.core.placement.volumes import Storage, claims_to_place, has_claims, why_out_of_reach, within_reach
+from sunkpy.core.placement.volumes import (
+    Storage,
+    claims_to_place,
+    find_user,
+    has_claims,
+    why_out_of_reach,
+    within_reach,
+)
 from tests.unit.core.gang.pods import make_node, make_pod
 
 ZONE = "topology.kubernetes.io/zone"
@@ -42,13 +49,15 @@ def volume(required=None, **labels):
     return Volume(metadata=Meta(name="pv", labels=labels), spec=VolumeSpec(node_affinity=affinity))
 
 
-def claim(name="data", *, bound=False, class_name="late", volume_name="", chosen="", deleting=False):
+def claim(name="data", *, bound=False, class_name="late", volume_name="", chosen="", deleting=False, modes=()):
     annotations = {"pv.kubernetes.io/bind-completed": "yes"} if bound else {}
     annotations |= {SELECTED_NODE: chosen} if chosen else {}
     gone = "2026-11-21T00:00:00Z" if deleting else None
     meta = Meta(name=name, namespace="default", uid=name, annotations=annotations, deletion_timestamp=gone)
     volume_name = "pv" if bound else volume_name
-    return Claim(metadata=meta, spec=ClaimSpec(volume_name=volume_name, storage_class_name=class_name))
+    return Claim(
+        metadata=meta, spec=ClaimSpec(volume_name=volume_name, storage_class_name=class_name, access_modes=modes)
+    )
 
 
 LATE, EARLY, STATIC = (
@@ -68,11 +77,12 @@ NARROW = StorageClass(
 )
 
 
-def storage(*claims, volumes=(), classes=(LATE, EARLY, STATIC, NARROW)):
+def storage(*claims, volumes=(), classes=(LATE, EARLY, STATIC, NARROW), pods=()):
     return Storage(
         claim={each.key: each for each in claims}.get,
         volume={each.name: each for each in volumes}.get,
         storage_class={each.name: each for each in classes}.get,
+        user_of=lambda claim, pod: find_user(claim, pod, pods),
     )
 
 
@@ -168,3 +178,21 @@ def test_while_it_is_made_no_other_node_is_chosen():
     assert why_out_of_reach(pod("data"), NODES[0], known) == (
         "it is out of reach of the volume that is made on node b (claim data)"
     )
+
+
+@pytest.mark.parametrize(
+    ("modes", "other", "waits"),
+    [
+        (("ReadWriteOncePod",), {"node": "a"}, True),
+        (("ReadWriteMany",), {"node": "a"}, False),
+        (("ReadWriteOncePod",), {}, False),
+        (("ReadWriteOncePod",), {"node": "a", "phase": "Succeeded"}, False),
+        (("ReadWriteOncePod",), {"node": "a", "uid": "uid-1"}, False),
+    ],
+)
+def test_a_claim_for_one_pod_keeps_others_waiting_until_that_has_ended(modes, other, waits):
+    user = pod("data", name="other", **({"uid": "uid-2"} | other))
+    known = storage(claim(bound=True, modes=modes), volumes=[volume()], pods=[user])
+    said = explain_eligibility(reach([pod("data")], known))
+    assert said.startswith("claim data of pod web is for one pod (ReadWriteOncePod), and pod other uses it") is waits
+    assert bool(why_out_of_reach(pod("data"), NODES[0], known)) is waits
