@@ -74,6 +74,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
             gpu_resources=self.settings.gpu_resources,
             default_partition=self.settings.default_partition,
             longest_grace_s=self.settings.hooks.longest_grace_s,
+            partition_grace_s=self.settings.hooks.longest_grace_seconds_in,
         )
 
     @property

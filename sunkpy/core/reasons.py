@@ -129,8 +129,8 @@ EVENTS: Final = {
     ),
     "GraceTooLong": Row(
         _WORKLOAD,
-        "The grace period is longer than `hooks.longestGraceSeconds`, or `longestGraceSeconds` of its namespace. When "
-        "the job loses the node, the pod gets only that long, and then its containers are killed.",
+        "The grace period is longer than `hooks.longestGraceSeconds`, or that of its partition or namespace. When the "
+        "job loses the node, the pod gets only that long, and then its containers are killed.",
     ),
     "GraceShortened": Row(
         _WORKLOAD, "The pod was ending with a grace period above that limit when its job lost the node."

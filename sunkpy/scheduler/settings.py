@@ -30,17 +30,20 @@ _GRACE_S: Final = 300
 class HooksSettings(Settings, frozen=True, kw_only=True):
     """Where prologs and epilogs call, the audience that their tokens must have, how long an epilog waits, and how long
     pods may take to end meanwhile (0: `_GRACE_S`), `_FREEING_S` less. Of less than a minute half stays for that.
+    `longest_grace_seconds_in`: in its place, by partition.
     """
 
     port: int = 8000
     audience: str = names.HOOKS_AUDIENCE
     epilog_timeout_seconds: float = 3600.0
     longest_grace_seconds: int = 0
+    longest_grace_seconds_in: dict[str, int] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if (epilog_s := self.epilog_timeout_seconds) < 2:
             raise ValueError(f"epilogTimeoutSeconds: no pod ends within {epilog_s:g} s: set 2 at least")
-        self.check_grace(self.longest_grace_seconds)
+        for longest_s in (self.longest_grace_seconds, *self.longest_grace_seconds_in.values()):
+            self.check_grace(longest_s)
 
     def check_grace(self, longest_s: int) -> None:
         """A grace period that an epilog outlasts.

@@ -251,6 +251,7 @@ def _policy(settings: SchedulerSettings) -> Policy:
         gpu_resources=settings.gpu_resources,
         default_partition=settings.default_partition,
         longest_grace_s=settings.hooks.longest_grace_s,
+        partition_grace_s=settings.hooks.longest_grace_seconds_in,
         suspend_owners=settings.suspend_owners,
         immediate_allocation=settings.immediate_allocation,
     )

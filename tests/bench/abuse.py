@@ -68,7 +68,8 @@ async def measure(stack: Stack, rounds: Rounds) -> list[report.Figure]:
             killed = _changed(restarts, _restarts(stack))
         finally:
             stack.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
-            how = ("--all", "--force", "--grace-period=0", "--wait=false")
+            # By force, nobody could shorten what their kubelets give them.
+            how = ("--all", "--grace-period=1", "--wait=false")
             stack.kubectl("delete", "pods", "-n", NAMESPACE, *how, timeout_s=_PATIENCE_S)
             stack.login("scancel --quiet --user=$USER")
         agreed_s = wait_for_agreement(stack, timeout_s=_PATIENCE_S, after="the abuse")

@@ -33,6 +33,9 @@ pollSeconds: {{ .values.pollSeconds }}
 {{- range $at, $rule := .Values.scheduler.access }}
 {{- $named = append $named (dict "name" (printf "scheduler.access[%d].longestGraceSeconds" $at) "seconds" ($rule.longestGraceSeconds | default 0)) }}
 {{- end }}
+{{- range $partition, $values := .Values.partitions }}
+{{- $named = append $named (dict "name" (printf "partitions.%s.longestGraceSeconds" $partition) "seconds" (($values | default dict).longestGraceSeconds | default 0)) }}
+{{- end }}
 {{- range $named }}
 {{- if gt (int .seconds) $most }}{{ fail (printf "%s: %d is too long: the Epilog gives up after %d s, and the kubelet needs time to remove a pod. Set at most %d, or hooks.epilogTimeoutSeconds to at least %d" .name (int .seconds) $epilog $most (add .seconds 30)) }}{{ end }}
 {{- end }}
@@ -40,6 +43,10 @@ pollSeconds: {{ .values.pollSeconds }}
 {{- end }}
 
 {{- define "slurm.schedulerConfig" -}}
+{{- $graces := dict }}
+{{- range $partition, $values := .Values.partitions }}
+{{- with ($values | default dict).longestGraceSeconds }}{{ $_ := set $graces $partition (int .) }}{{ end }}
+{{- end }}
 {{ include "slurm.commonConfig" (dict "root" $ "part" "scheduler" "user" "k8s" "values" .Values.scheduler) }}
 schedulerName: {{ include "slurm.schedulerName" . }}
 aliases: {{ toJson .Values.scheduler.aliases }}
@@ -53,7 +60,7 @@ defaultPartition: {{ .Values.scheduler.defaultPartition | default (include "slur
 access: {{ toJson .Values.scheduler.access }}
 annotatedAccess: {{ .Values.scheduler.annotatedAccess }}
 gpuResources: {{ toJson .Values.scheduler.gpuResources }}
-hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ .Values.hooks.epilogTimeoutSeconds }}, longestGraceSeconds: {{ include "slurm.longestGrace" . }}}
+hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ .Values.hooks.epilogTimeoutSeconds }}, longestGraceSeconds: {{ include "slurm.longestGrace" . }}, longestGraceSecondsIn: {{ toJson $graces }}}
 {{- end }}
 
 {{- define "slurm.accountsConfig" -}}

@@ -524,7 +524,7 @@ def test_a_grace_that_nobody_set_is_minutes_and_leaves_the_kubelet_time_as_well(
     assert given.longest_grace_s == given_s
 
 
-def test_the_map_gives_no_namespace_longer_than_an_epilog_waits():
+def test_neither_map_nor_partition_gives_longer_than_an_epilog_waits():
     access = [{"namespaces": ["a"]}, {"namespaces": ["b"], "longestGraceSeconds": 3571}]
     says = r"scheduler.access\[1\].longestGraceSeconds: 3571 is too long.*Set at most 3570, or .*to at least 3601"
     with pytest.raises(Refused, match=says):
@@ -532,6 +532,15 @@ def test_the_map_gives_no_namespace_longer_than_an_epilog_waits():
     slurm = SlurmSettings(url="http://x", jwt_key_file="k")
     with pytest.raises(ValueError, match="longestGraceSeconds: 3571 is too long"):
         SchedulerSettings(cluster="c", slurm=slurm, access=(Rule(longest_grace_seconds=3571),))
+    low = {"low": {"longestGraceSeconds": 3571}}
+    with pytest.raises(Refused, match=r"partitions.low.longestGraceSeconds: 3571 is too long"):
+        render("slurm", {"partitions": low})
+    with pytest.raises(ValueError, match="longestGraceSeconds: 3571 is too long"):
+        HooksSettings(longest_grace_seconds_in={"low": 3571})
+    low["low"]["longestGraceSeconds"] = 60
+    config = of_kind(render("slurm", {"partitions": low}), "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
+    hooks = msgspec.yaml.decode(config, type=SchedulerSettings).hooks
+    assert hooks.longest_grace_seconds_in == {"low": 60}
     access[1]["longestGraceSeconds"] = 3570
     config = of_kind(render("slurm", {"scheduler": {"access": access}}), "ConfigMap")["demo-scheduler"]
     _, rule = msgspec.yaml.decode(config["data"]["config.yaml"], type=SchedulerSettings).access

@@ -22,8 +22,10 @@ from sunkpy.core.model.times import parse_rfc3339
 
 
 def longest_grace_s(gang: Gang, policy: Policy) -> int:
-    """What pods of a gang are given: more, or less, than others where the map of namespaces says so."""
-    return gang.longest_grace_s or policy.longest_grace_s
+    """What pods of a gang are given: by their namespace, else by their partition; of several, the least."""
+    by_partition = policy.partition_grace_s
+    partitions = gang.options.partition.split(",")
+    return gang.longest_grace_s or min(by_partition.get(name, policy.longest_grace_s) for name in partitions)
 
 
 def bounded(evict: Evict, longest_s: int) -> Evict | Shorten:
@@ -59,6 +61,6 @@ def warn_of_grace(pod: Pod, longest_s: int) -> Warn | None:
         return None
     note = (
         f"its grace period is {grace_s(pod):.0f} s: when its job has lost the node it is given {longest_s} s "
-        "(longestGraceSeconds of the Slurm cluster, or of the namespace in scheduler.access), then it is killed"
+        "(longestGraceSeconds of the Slurm cluster, partition or namespace), then its containers are killed"
     )
     return Warn(pod=pod, reason="GraceTooLong", note=note)

@@ -40,14 +40,16 @@ WHOLE_NODES: Final = "none"
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that decisions need. `gpu_resources`: extended resource → GRES name, as {"nvidia.com/gpu": "gpu"}.
 
-    `longest_grace_s`: what a pod is given to end at most once its job has lost the node, where its namespace says
-    nothing. `suspend_owners`: owners that ask for it are suspended when their gang is preempted.
-    `immediate_allocation`: a service is asked for as an allocation that starts at once, before it is queued.
+    `longest_grace_s`: what a pod is given to end at most once its job has lost the node, where `partition_grace_s` says
+    nothing of its partition, nor the map of its namespace. `suspend_owners`: owners that ask for it are suspended when
+    their gang is preempted. `immediate_allocation`: a service is asked for as an allocation that starts at once, before
+    it is queued.
     """
 
     gpu_resources: Mapping[str, str]
     default_partition: str = ""
     longest_grace_s: int = 300
+    partition_grace_s: Mapping[str, int] = {}
     suspend_owners: bool = False
     immediate_allocation: bool = True
 

@@ -27,6 +27,30 @@ def test_an_evicted_pod_gets_no_longer_than_its_epilog_waits(asked_s, given_s):
     assert (type(evict), evict.grace_s) == (Evict, given_s)
 
 
+@pytest.mark.parametrize(
+    ("partition", "by_map_s", "given_s"),
+    [
+        ("low", 0, 90),
+        ("high", 0, 1200),
+        ("low,high", 0, 90),
+        ("high,other", 0, 300),
+        ("other", 0, 300),
+        ("low", 600, 600),
+    ],
+)
+def test_a_partition_gives_pods_more_time_or_less_where_the_map_says_nothing(partition, by_map_s, given_s):
+    policy = msgspec.structs.replace(POLICY, partition_grace_s={"low": 90, "high": 1200})
+    pod = make_pod(node="k1", running=True, termination_grace_period_seconds=86400)
+    pods = snapshot(msgspec.structs.replace(pod, metadata=annotated(pod, partition)), job("PREEMPTED"))
+    rule = Rule(partitions=("*",), longest_grace_seconds=by_map_s)
+    (evict,) = decide_gang(msgspec.structs.replace(pods, gang=restricted(pods.gang, rule)), policy)
+    assert evict.grace_s == given_s
+
+
+def annotated(pod, partition):
+    return msgspec.structs.replace(pod.metadata, annotations={**pod.annotations, "sunkpy.dev/partition": partition})
+
+
 @pytest.mark.parametrize(("by_map_s", "given_s"), [(0, 300), (1800, 1800), (60, 60)])
 def test_the_map_of_namespaces_gives_pods_more_time_or_less(by_map_s, given_s):
     pods = snapshot(make_pod(node="k1", running=True, termination_grace_period_seconds=86400), job("PREEMPTED"))
@@ -75,5 +99,5 @@ def test_a_grace_period_that_no_epilog_waits_for_is_told_before_the_pod_starts()
     assert (warn.reason, type(submit)) == ("GraceTooLong", Submit)
     assert warn.note == (
         "its grace period is 7200 s: when its job has lost the node it is given 300 s "
-        "(longestGraceSeconds of the Slurm cluster, or of the namespace in scheduler.access), then it is killed"
+        "(longestGraceSeconds of the Slurm cluster, partition or namespace), then its containers are killed"
     )
