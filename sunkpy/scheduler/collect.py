@@ -162,7 +162,8 @@ class Collector:
         # Which domain a job waits for is seen by the nodes that it excludes.
         if gang.one_domain or not takes_features(gang.options.constraint):
             reachable = by_names(reachable)
-        avoided = self._avoided(gang.first_wave, record)
+        full = self._cluster.full_nodes(unlike, refusing=record.refusals)
+        avoided = self._avoided(gang.first_wave, record) | full
         eligibility = record.eligibility(minus(reachable, avoided), now=self._clock())
         if gang.one_domain and eligibility.eligible:
             eligibility = self._in_one_domain(gang, eligibility, snapshot, record)
@@ -180,8 +181,8 @@ class Collector:
             where = self._within_reach(found.eligibility, [pod])
             if where is None:
                 return snapshot
-            full = self._cluster.full_nodes([pod], refusing=record.refusals)
-            avoided = self._avoided([pod], record) if looks_around(pod.spec) else full
+            avoided = self._avoided([pod], record) if looks_around(pod.spec) else {}
+            avoided |= self._cluster.full_nodes([pod.spec], refusing=record.refusals)
             each[pod.uid] = minus(where, avoided)
             depends_on_other_pods |= bool(avoided) or looks_around(pod.spec)
         eligibility = eligible_named_nodes(gang, snapshot.named_nodes, each)
@@ -200,10 +201,9 @@ class Collector:
         )
 
     def _avoided(self, pods: Sequence[Pod], record: Record) -> dict[str, str]:
-        """Slurm nodes where pods of others keep one of these away, or are missing, or hold what they need."""
+        """Slurm nodes where pods of others keep one of these away, or are missing."""
         avoided = avoid_nodes(pods, self._cluster.surroundings(), but=record.members)
-        by_slurm_node = {self._cluster.slurm_node_on(node): why for node, why in avoided.items()}
-        return by_slurm_node | self._cluster.full_nodes(pods, refusing=record.refusals)
+        return {self._cluster.slurm_node_on(node): why for node, why in avoided.items()}
 
     def _in_one_domain(self, gang: Gang, eligibility: Eligibility, snapshot: Snapshot, record: Record) -> Eligibility:
         try:

@@ -9,7 +9,6 @@ from functools import partial
 from sunkpy.core import names
 from sunkpy.core.gang.access import Namespace
 from sunkpy.core.gang.limits import Surroundings
-from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import TemplateEligibility
@@ -133,14 +132,14 @@ class Cluster:
         """Nothing has changed for pods that ask so."""
         return self._slurm_nodes.observation is not None and self._eligibility.is_current(eligibility)
 
-    def full_nodes(self, pods: Iterable[Pod], *, refusing: Collection[str]) -> dict[str, str]:
+    def full_nodes(self, specs: Iterable[PodSpec], *, refusing: Collection[str]) -> dict[str, str]:
         """Slurm nodes with too little left for one of the pods of what Slurm does not count, and what.
 
         For how many pods there may be on a node only those are asked that have refused one.
         """
         full: dict[str, str] = {}
-        for pod in one_of_each(pods, lambda pod: (pod.spec.containers, pod.spec.init_containers)):
-            needs, candidates = self._held.needs(pod.spec), self.candidates.lasting()
+        for spec in specs:
+            needs, candidates = self._held.needs(spec), self.candidates.lasting()
             if needs.keys() <= {"pods"}:
                 candidates = [each for each in candidates if each.slurm_node in refusing] if refusing else []
             full |= full_nodes(needs, candidates, self._held.by_node)

@@ -13,14 +13,15 @@ from sunkpy.core.gang.job.phases import STOPPED
 from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.snapshot import Snapshot
 
+IDLE_PATIENCE_S = 120.0
+"""How long a job holds its nodes for pods that do not come."""
+
 NO_ANSWER = "the placeholder did not end when it was told"
 CANCELLED_BEFORE = "it was cancelled before, and Slurm has not ended it yet"
 NO_SLOTS_LEFT = "the pods that it was made for have ended, and it has no slots for others"
+_NOT_BEGUN = f"its pods have ended, and {IDLE_PATIENCE_S:.0f} s later its script has not begun"
 _STOPPED = "its pods have ended, and Slurm would start it again without them"
 _NO_SCRIPT = "its pods have ended, and an allocation has no script that could end by itself"
-
-IDLE_PATIENCE_S = 120.0
-"""How long a job holds its nodes for pods that do not come."""
 
 TOLD_PATIENCE_S = 15.0
 """How long a placeholder may take to end by itself after it was told, before it is cancelled."""
@@ -48,7 +49,7 @@ def _end_job(snapshot: Snapshot, job: Job) -> list[GangAction]:
     if job.phase in STOPPED:
         return [Cancel(job=job.id, why=_STOPPED)]
     if not job.is_script_running:
-        return []
+        return [Cancel(job=job.id, why=_NOT_BEGUN)] if snapshot.idle_s >= IDLE_PATIENCE_S else []
     return [Finish(job=job.id, exit_code=0 if has_succeeded(gang) else 1)]
 
 

@@ -315,6 +315,8 @@ def test_an_allocation_cannot_be_told_and_is_cancelled(state):
 def test_a_job_whose_script_has_not_begun_is_told_later():
     pod = make_pod(node="k1", phase="Succeeded")
     assert decide_gang(snapshot(pod, job("RUNNING", "CONFIGURING")), POLICY) == []
+    (action,) = decide_gang(snapshot(pod, job("RUNNING", "CONFIGURING"), idle_s=120.0), POLICY)
+    assert action == Cancel(job=7, why="its pods have ended, and 120 s later its script has not begun")
 
 
 def test_a_placeholder_that_does_not_listen_is_cancelled():
