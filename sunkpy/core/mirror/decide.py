@@ -97,7 +97,9 @@ def decide_mirror(view: View, now_s: float) -> Decision:
         may_delete = _is_proved(memory.deletable, answer.number)
         actions += _slurm_actions(view, answer.node, cause, may_delete=may_delete)
     due = tuple(action for action in actions if not _is_repetition(action, memory, now_s))
-    ask_in_s = services.due_in_s(memory.answered, question, now_s) if question is not None and may_act else None
+    ask_in_s = None
+    if question is not None and may_act:
+        ask_in_s = services.due_in_s(memory.answered, question, now_s, slurm_nodes=view.slurm_nodes)
     return Decision(
         actions=due,
         memory=memory,

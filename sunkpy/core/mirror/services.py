@@ -35,6 +35,8 @@ ANOTHER_AFTER_S = 5.0
 """Pause before a question that differs from the last one."""
 REFUSED_AFTER_S = 60.0
 """Pause after a no: most of these jobs run for hours."""
+REFUSED_PER_S = 20.0
+"""How many nodes are asked about again a second, if all of the cluster wait after a no."""
 PROVED_FOR_S = 20.0
 """An answer that is older and was not renewed proves nothing."""
 
@@ -111,11 +113,11 @@ def after_answer(before: ServiceAnswer | None, question: Question, *, is_yes: bo
     return ServiceAnswer(question=question, at_s=at_s, agreed=agreed + 1 if is_yes else 0)
 
 
-def due_in_s(answered: ServiceAnswer | None, question: Question, now_s: float) -> float:
-    """Seconds until Slurm is to be asked; not positive when it is time."""
+def due_in_s(answered: ServiceAnswer | None, question: Question, now_s: float, *, slurm_nodes: int) -> float:
+    """Seconds until Slurm is to be asked; not positive when it is time. `slurm_nodes`: how many Slurm has in all."""
     if answered is None:
         return 0.0
-    return answered.at_s + _pause_s(answered, question) - now_s
+    return answered.at_s + _pause_s(answered, question, slurm_nodes) - now_s
 
 
 def is_proved(answered: ServiceAnswer | None, question: Question | None, now_s: float) -> bool:
@@ -128,10 +130,11 @@ def is_proved(answered: ServiceAnswer | None, question: Question | None, now_s: 
     )
 
 
-def _pause_s(answered: ServiceAnswer, question: Question) -> float:
+def _pause_s(answered: ServiceAnswer, question: Question, slurm_nodes: int) -> float:
     if answered.question != question:
         return ANOTHER_AFTER_S
-    return {0: REFUSED_AFTER_S, 1: AGREE_AFTER_S}.get(answered.agreed, RENEW_AFTER_S)
+    refused_s = max(REFUSED_AFTER_S, slurm_nodes / REFUSED_PER_S)
+    return {0: refused_s, 1: AGREE_AFTER_S}.get(answered.agreed, RENEW_AFTER_S)
 
 
 def _annotated_jobs(pod: Pod) -> tuple[JobId, ...]:

@@ -26,6 +26,7 @@ from sunkpy.core.mirror.services import (
     ANOTHER_AFTER_S,
     PROVED_FOR_S,
     REFUSED_AFTER_S,
+    REFUSED_PER_S,
     RENEW_AFTER_S,
     ServiceAnswer,
     after_answer,
@@ -177,7 +178,13 @@ OTHER = msgspec.structs.replace(QUESTION, cpus=3)
     ],
 )
 def test_slurm_is_asked_quickly_only_where_that_leads_somewhere(look, due_s):
-    assert due_in_s(look, QUESTION, NOW_S) == due_s
+    assert due_in_s(look, QUESTION, NOW_S, slurm_nodes=1000) == due_s
+
+
+@pytest.mark.parametrize("nodes", [10_000, 50_000])
+def test_a_large_cluster_is_asked_no_more_often_than_slurm_can_bear(nodes):
+    refused = ServiceAnswer(question=QUESTION, at_s=NOW_S, agreed=0)
+    assert nodes / due_in_s(refused, QUESTION, NOW_S, slurm_nodes=nodes) <= REFUSED_PER_S
 
 
 def test_two_looks_at_one_question_prove_it_for_a_while():
