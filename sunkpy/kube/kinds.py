@@ -38,13 +38,16 @@ class KindTimes(msgspec.Struct, frozen=True, kw_only=True):
     * `again_s`: kinds are looked for again while one is missing, and one that may not be read is tried again.
     * `sure_after_s`: answers lack a kind for so long, two at least, before it is taken for absent.
     * `apart_s`: kinds are asked for by whoever may make pods: no two looks are closer to each other.
-    * `unneeded_s`: a kind is followed for so long after it was last needed.
+    * `unneeded_s`: a kind is followed for so long after it was last needed; `dropped_each_s`: that is checked so often.
+    * `patience_s`: a pod may be seen before its owner, through another watch: then the owner is asked for.
     """
 
     again_s: float = 15.0
     sure_after_s: float = 10.0
     apart_s: float = 1.0
     unneeded_s: float = 600.0
+    dropped_each_s: float = 60.0
+    patience_s: float = 1.0
 
 
 KIND_TIMES: Final = KindTimes()

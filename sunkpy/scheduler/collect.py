@@ -74,10 +74,10 @@ class Collector:
         along = self._settings.switch_label
         return msgspec.structs.replace(
             snapshot,
+            has_left_out=gang is not None and _has_left_out(gang, pods),
             jobs=tuple(along_switches(job, self._switch_of) for job in snapshot.jobs) if along else snapshot.jobs,
             named_nodes=find_named_nodes(gang, self._cluster.slurm_node_at) if gang is not None else {},
             waits_for=self._generation_in_the_way(record.id),
-            has_left_out=gang is not None and _has_left_out(gang, pods),
         )
 
     def on_node(self, record: Record, node: str) -> Snapshot:

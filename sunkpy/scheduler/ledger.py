@@ -10,6 +10,7 @@ import msgspec
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.job import Job, is_news
 from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.runtime.groups import Groups
 from sunkpy.runtime.queue import Urgency, WorkQueue
 from sunkpy.runtime.turns import in_turns
 from sunkpy.scheduler.jobs.due import DueJobs
@@ -27,9 +28,9 @@ class Ledger:
         self.queue: WorkQueue[GangId] = WorkQueue("gangs", urgency=self.urgency)
         self._gangs: dict[GangId, Record] = {}
         self._by_job: dict[JobId, GangId] = {}
-        self._generations: dict[GangId, set[GangId]] = {}
+        self._generations: Groups[GangId, GangId, GangId] = Groups()
         self._excluding: dict[GangId, None] = {}
-        self.due = DueJobs(self.by_job)
+        self.due = DueJobs()
         self.all_jobs_known = False
         """All jobs of gangs are known: before that, none is submitted."""
 
@@ -47,7 +48,7 @@ class Ledger:
         """The gang, made known if it was not."""
         if id not in self._gangs:
             self._gangs[id] = Record(id=id, seen_at=self._clock())
-            self._generations.setdefault(_any_generation(id), set()).add(id)
+            self._generations.put(_any_generation(id), id, id)
         return self._gangs[id]
 
     def urgency(self, id: GangId) -> Urgency:
@@ -106,15 +107,12 @@ class Ledger:
             self.drop_job(record, job)
         self._gangs.pop(record.id, None)
         self._excluding.pop(record.id, None)
-        siblings = self._generations.get(_any_generation(record.id), set())
-        siblings.discard(record.id)
-        if not siblings:
-            self._generations.pop(_any_generation(record.id), None)
+        self._generations.drop(_any_generation(record.id), record.id)
         record.fire()
 
     def other_generations(self, id: GangId) -> list[Record]:
         """The gangs of the same owner and unit, before or after this one, that are known."""
-        others = self._generations.get(_any_generation(id), set()) - {id}
+        others = (other for other in self._generations.of(_any_generation(id)) if other != id)
         return [self._gangs[other] for other in sorted(others, key=lambda other: other.generation)]
 
     def note_sending(self, record: Record, excluded: tuple[str, ...]) -> None:

@@ -139,10 +139,9 @@ class GangLoop:
         for job in snapshot.jobs:
             if any(pod.spec.node_name for pod in snapshot.pods) and job.id == snapshot.bound_to:
                 continue
-            known = record.jobs[job.id]
             if not snapshot.is_bound and not job.is_live and job.id not in record.ends_counted:
                 record.ends_counted.add(job.id)
-                if known.cancelled_at is None and known.told_at is None and job.id != snapshot.bound_to:
+                if not job.is_let_go and job.id != snapshot.bound_to:
                     record.back_off(f"Slurm job {job.id} ended before its pod was bound", now=self._clock())
             if job.is_settled:
                 self._ledger.drop_job(record, job.id)
@@ -166,7 +165,7 @@ def _again_s(record: Record, now: float, times: Times) -> float | None:
         return record.retry_at - now + 0.01
     if record.state in (State.ENDING, State.HANDING_OVER):
         return TELL_AGAIN_S if record.state is State.ENDING else times.hand_over_again_s
-    if any(job.cancelled_at is not None or job.told_at is not None for job in record.jobs.values()):
+    if any(job.is_let_go for job in record.jobs.values()):
         return CANCEL_AGAIN_S
     if record.has_news:
         return _NEWS_AGAIN_S

@@ -71,8 +71,7 @@ class HooksSettings(Settings, frozen=True, kw_only=True):
 class Times(Settings, frozen=True, kw_only=True):
     """How long parts of the scheduler wait, in seconds. No chart sets these.
 
-    * `kinds`: of the kinds of owners; `kinds_dropped_each_s`: how often those go that nobody needs any more.
-    * `owner_patience_s`: a pod may be seen before its owner, through another watch: then the owner is asked for.
+    * `kinds`: of owners and their kinds.
     * `unidentified_told_after_s`: a pod whose gang is not known gets a condition that says why.
     * `displace_after_s`, `gate_again_s`: at the gate pods have so long for a replacement; how often it looks again.
     * `resume_again_s`: a suspended owner is looked at again while its pods are there.
@@ -91,8 +90,6 @@ class Times(Settings, frozen=True, kw_only=True):
     """
 
     kinds: KindTimes = KIND_TIMES
-    kinds_dropped_each_s: float = 60.0
-    owner_patience_s: float = 1.0
     unidentified_told_after_s: float = 3.0
     displace_after_s: float = 10.0
     gate_again_s: float = 1.0

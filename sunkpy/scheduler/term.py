@@ -118,7 +118,7 @@ class Term:
             clock=self._clock,
             on_unreadable=on_unreadable,
             metrics=self._queues,
-            times=settings.times,
+            times=settings.times.kinds,
         )
         schedulers = settings.scheduler_names
         self._pod_groups = PodGroups(kube, watches=self._watches, pods=pods, schedulers=schedulers)

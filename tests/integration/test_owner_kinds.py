@@ -21,7 +21,6 @@ from sunkpy.kube.discovery import read_served
 from sunkpy.kube.informer import Together
 from sunkpy.kube.kinds import KindTimes
 from sunkpy.scheduler.owners.watch import OwnerWatches
-from sunkpy.scheduler.settings import Times
 from tests.integration.apiserver import Apiserver, alone
 
 pytestmark = pytest.mark.integration
@@ -80,7 +79,7 @@ async def watching(kube: Kube) -> AsyncIterator[OwnerWatches]:
         raise AssertionError(f"{about}: {why}")
 
     pods: Together[Pod] = Together([])
-    soon = Times(kinds=KindTimes(again_s=1.0, sure_after_s=2.0, apart_s=0.2))
+    soon = KindTimes(again_s=1.0, sure_after_s=2.0, apart_s=0.2)
     watches = OwnerWatches(kube, reads=(MPI_JOB,), pods=pods, clock=time.monotonic, on_unreadable=odd, times=soon)
     watches.follow(MPI_JOB)
     running = asyncio.ensure_future(watches.run())

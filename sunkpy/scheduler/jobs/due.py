@@ -7,13 +7,11 @@ changes about a job files it anew, and what was filed of it before counts no mor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
 
 from sunkpy.core.gang.job.job import WAITS_FOR_PROLOG, Job
 from sunkpy.core.model.states import JobId
-from sunkpy.scheduler.record import Record
 
 _FIRST_REASON_S: Final = 2.0
 _REASON_EACH_S: Final = 5.0
@@ -24,10 +22,9 @@ _Filed = tuple[float, int, Job]
 
 
 class DueJobs:
-    """`gang_of`: the gang of a job; None when it is forgotten."""
+    """Of all gangs."""
 
-    def __init__(self, gang_of: Callable[[JobId], Record | None]) -> None:
-        self._gang_of = gang_of
+    def __init__(self) -> None:
         self._numbers: dict[JobId, int] = {}
         self._later: list[_Filed] = []
         self._started: list[_Filed] = []
@@ -48,7 +45,7 @@ class DueJobs:
         if not self._numbers:  # no poll comes that would throw them away
             self._later, self._started, self._waiting = [], [], []
 
-    async def take(self, now: float, *, started: int, waiting: int) -> list[tuple[Record, Job]]:
+    async def take(self, now: float, *, started: int, waiting: int) -> list[Job]:
         """The jobs to read: those that have started, for pods wait to hear where; then why others wait.
 
         At most so many of each, those first that were read longest ago. They stay due until they are filed anew.
@@ -60,22 +57,19 @@ class DueJobs:
             await self._step()
         return await self._first(self._started, started) + await self._first(self._waiting, waiting)
 
-    async def _first(self, lane: list[_Filed], limit: int) -> list[tuple[Record, Job]]:
+    async def _first(self, lane: list[_Filed], limit: int) -> list[Job]:
         taken: list[_Filed] = []
-        found: list[tuple[Record, Job]] = []
         try:
-            while lane and len(found) < limit:
+            while lane and len(taken) < limit:
                 filed = heappop(lane)
                 _, number, job = filed
-                record = self._gang_of(job.id)
-                if self._numbers.get(job.id) == number and record is not None:
+                if self._numbers.get(job.id) == number:
                     taken.append(filed)
-                    found.append((record, job))
                 await self._step()
         finally:
             for filed in taken:
                 heappush(lane, filed)
-        return found
+        return [job for _, _, job in taken]
 
     async def _step(self) -> None:
         self._steps += 1

@@ -118,7 +118,8 @@ class JobPoller:
         self._on_states(states)
         changed = await self._ledger.observe(states, asked_at=asked_at, is_early=is_early)
         waiting = 0 if is_early else _WAITING_PER_POLL
-        wanted = await self._ledger.due.take(asked_at, started=_STARTED_PER_POLL, waiting=waiting)
+        due = await self._ledger.due.take(asked_at, started=_STARTED_PER_POLL, waiting=waiting)
+        wanted = [(record, job) for job in due if (record := self._ledger.by_job(job.id)) is not None]
         # Of a job that has started nothing follows before it is known where.
         told_later = {record.id for record, job in wanted if job.has_started and len(record.jobs) == 1}
         async for record in in_turns(changed):

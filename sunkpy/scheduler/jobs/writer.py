@@ -182,7 +182,7 @@ class JobWriter:
     async def finish(self, record: Record, action: act.Finish) -> None:
         """Tell a placeholder to end with the exit code of its pods; again every few seconds."""
         job, now = record.jobs[action.job], self._clock()
-        if now - job.last_told_at < TELL_AGAIN_S:
+        if job.told_at is not None and now - job.told_at < TELL_AGAIN_S:
             return
         self._ledger.change_job(record, job.id, lambda job: job.told(at=now))
         try:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.runtime.groups import Groups
 
 
 class SlurmdIndex:
     """Slurmd pods by both of their nodes. `update` is a handler of their informer."""
 
     def __init__(self) -> None:
-        self._by_slurm_node: dict[str, dict[str, Pod]] = defaultdict(dict)
-        self._by_node: dict[str, dict[str, Pod]] = defaultdict(dict)
+        self._by_slurm_node: Groups[str, str, Pod] = Groups()
+        self._by_node: Groups[str, str, Pod] = Groups()
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
         """Follow one change of the watch."""
@@ -24,19 +24,17 @@ class SlurmdIndex:
                 continue
             for index, key in ((self._by_slurm_node, slurm_node_of(pod)), (self._by_node, pod.spec.node_name)):
                 if is_there and is_slurmd(pod):
-                    index[key][pod.uid] = pod
+                    index.put(key, pod.uid, pod)
                 else:
-                    index[key].pop(pod.uid, None)
-                if not index[key]:
-                    del index[key]
+                    index.drop(key, pod.uid)
 
     def pod_of(self, slurm_node: str) -> Pod | None:
         """The slurmd pod of a Slurm node; of several, one that is not ending."""
-        return _best(self._by_slurm_node.get(slurm_node, {}).values())
+        return _best(self._by_slurm_node.of(slurm_node))
 
     def slurm_node_on(self, node: str) -> str:
         """The Slurm node whose slurmd runs on a Kubernetes node; empty when there is none."""
-        pod = _best(self._by_node.get(node, {}).values())
+        pod = _best(self._by_node.of(node))
         return slurm_node_of(pod) if pod is not None else ""
 
 

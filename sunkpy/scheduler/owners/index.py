@@ -13,6 +13,7 @@ from sunkpy.core.gang import gang
 from sunkpy.core.gang.families import FAMILIES, Families
 from sunkpy.core.gang.owners import Above, Absence, Link, climb, explain_absence
 from sunkpy.core.model.objects import Key, Kind, Owner, Pod
+from sunkpy.runtime.groups import Groups
 from sunkpy.scheduler.owners.watch import OwnerWatches
 
 
@@ -23,8 +24,8 @@ class Owners:
         self._watches = watches
         self._families = families
         self._above: dict[str, Above] = {}
-        self._below: dict[Link, set[str]] = {}
-        self._links: dict[tuple[Kind, str], set[Link]] = {}
+        self._below: Groups[Link, str, str] = Groups()
+        self._links: Groups[tuple[Kind, str], Link, Link] = Groups()
         self._last: dict[Link, Owner] = {}
         self._watched: set[str] = set()
         self._change = asyncio.Event()
@@ -82,7 +83,7 @@ class Owners:
 
     def below(self, owner: Owner) -> set[str]:
         """Uids of the pods that are known to be below an object."""
-        links = (link for link in self._links.get((owner.is_a, owner.name), ()) if link.leads_to(owner))
+        links = (link for link in self._links.of((owner.is_a, owner.name)) if link.leads_to(owner))
         return {uid for link in links if link.namespace == owner.key[0] for uid in self._below[link]}
 
     def forget(self, uid: str) -> None:
@@ -97,8 +98,8 @@ class Owners:
         above = climb(pod, self._families, self._watches.look)
         self._above[pod.uid] = above
         for link in above.links:
-            self._below.setdefault(link, set()).add(pod.uid)
-            self._links.setdefault((link.kind, link.name), set()).add(link)
+            self._below.put(link, pod.uid, pod.uid)
+            self._links.put((link.kind, link.name), link, link)
         for link, owner in zip(above.links, above.owners, strict=False):
             self._last[link] = owner
         if before is not None:
@@ -108,33 +109,28 @@ class Owners:
     def _let_go(self, uid: str, links: Iterable[Link]) -> None:
         """The pod is not below these objects any more; what nobody is below is forgotten."""
         for link in links:
-            self._below[link].discard(uid)
-            if self._below[link]:
-                continue
-            del self._below[link]
-            self._last.pop(link, None)
-            self._watches.forget(link)
-            named = self._links[link.kind, link.name]
-            named.discard(link)
-            if not named:
-                del self._links[link.kind, link.name]
+            self._below.drop(link, uid)
+            if link not in self._below:
+                self._last.pop(link, None)
+                self._watches.forget(link)
+                self._links.drop((link.kind, link.name), link)
 
     def _newest(self, link: Link) -> Owner:
         return self._watches.seen(link) or self._last[link]
 
     def _changed(self, kind: Kind, key: Key | None) -> None:
         if key is None:
-            links = {link for link in self._below if link.kind == kind}
+            links = tuple(link for link in self._below if link.kind == kind)
         else:
-            links = self._links.get((kind, key[1]), set())
+            links = self._links.of((kind, key[1]))
         if not links:
             return
-        for link in tuple(links):
+        for link in links:
             owner, before = self._watches.seen(link), self._last.get(link)
             if owner is not None:
                 self._last[link] = owner
             is_wish = owner is not None and before is not None and _wishes(owner) != _wishes(before)
-            for uid in tuple(self._below.get(link, ())):
+            for uid in self._below.of(link):
                 for listener in self._listeners:
                     listener(uid, is_wish)
         self._change.set()

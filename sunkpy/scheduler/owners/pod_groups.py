@@ -18,6 +18,7 @@ from sunkpy.core.model.objects import Key, Kind, OddOwner, Owner, Pod
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Together
+from sunkpy.runtime.groups import Groups
 from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
 from sunkpy.scheduler.owners.watch import OwnerWatches
 
@@ -32,7 +33,7 @@ class PodGroups:
         self._watches = watches
         self._schedulers = schedulers
         self._queue: WorkQueue[Key] = WorkQueue("pod-groups")
-        self._bound: dict[Key, set[str]] = {}
+        self._bound: Groups[Key, str, str] = Groups()
         self._log = structlog.get_logger("pod-groups")
         watches.add_listener(self._group_changed)
         pods.add_handler(self._pod_changed)
@@ -63,7 +64,7 @@ class PodGroups:
             return None
         if not volcano.names_scheduler(owner, self._schedulers):
             return None
-        phase = volcano.phase_wanted(group, bound=len(self._bound.get(key, ())))
+        phase = volcano.phase_wanted(group, bound=len(self._bound.of(key)))
         if phase is not None:
             await self._write(group, phase)
         return None
@@ -89,10 +90,8 @@ class PodGroups:
             if pod is None or not name:
                 continue
             key = (pod.metadata.namespace, name)
-            bound = self._bound.setdefault(key, set())
-            bound.discard(pod.uid)
             if is_there and pod.spec.node_name and not pod.is_finished:
-                bound.add(pod.uid)
-            if not bound:
-                del self._bound[key]
+                self._bound.put(key, pod.uid, pod.uid)
+            else:
+                self._bound.drop(key, pod.uid)
             self._queue.add(key)

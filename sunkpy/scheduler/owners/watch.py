@@ -25,9 +25,8 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.decoding import Unreadable
 from sunkpy.kube.discovery import Resource
 from sunkpy.kube.informer import Informer, Together
-from sunkpy.kube.kinds import OwnerKinds
+from sunkpy.kube.kinds import KIND_TIMES, KindTimes, OwnerKinds
 from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
-from sunkpy.scheduler.settings import TIMES, Times
 
 POD: Final = Kind(group="", kind="Pod")
 _PODS: Final = Resource(kind=POD, api_version="v1", plural="pods", namespaced=True)
@@ -79,14 +78,14 @@ class OwnerWatches:
         clock: Callable[[], float],
         on_unreadable: OnUnreadable,
         metrics: QueueMetrics | None = None,
-        times: Times = TIMES,
+        times: KindTimes = KIND_TIMES,
     ) -> None:
         self._kube = kube
         self._times = times
         self._on_unreadable = on_unreadable
         self._reads = reads
         self._pods = pods
-        self._kinds = OwnerKinds(kube, clock=clock, on_change=self._kind_changed, times=times.kinds)
+        self._kinds = OwnerKinds(kube, clock=clock, on_change=self._kind_changed, times=times)
         self._metrics = metrics
         self._watches: dict[Kind, _KindWatch] = {}
         self._to_watch: asyncio.Queue[Kind] = asyncio.Queue()
@@ -133,7 +132,7 @@ class OwnerWatches:
                 return Absence.UNKNOWN  # listeners are told when it is there
         if link in self._read:
             return self._read[link]
-        self._to_read.add_after(link, self._times.owner_patience_s)
+        self._to_read.add_after(link, self._times.patience_s)
         return Absence.UNKNOWN
 
     def follow(self, kind: Kind) -> None:
@@ -169,7 +168,7 @@ class OwnerWatches:
 
     async def _keep_forgetting(self) -> None:
         while True:
-            await asyncio.sleep(self._times.kinds_dropped_each_s)
+            await asyncio.sleep(self._times.dropped_each_s)
             for kind in self._kinds.drop_unneeded(self.in_use()):
                 # As if no pod had ever needed it: the next one that does finds its owner as the first one did.
                 if (watch := self._watches.pop(kind, None)) is not None:

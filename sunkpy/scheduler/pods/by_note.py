@@ -11,7 +11,6 @@ edit the pod could take it from under that job, whose epilog would end beside it
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Protocol
 
 import structlog
 
@@ -20,47 +19,30 @@ from sunkpy.core.gang.gang import solo_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, is_job_ended, is_job_pending
+from sunkpy.runtime.groups import Groups
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.nodes.cluster import Cluster
-
-
-class Pods(Protocol):
-    """What the index of all pods answers (`scheduler.pods.index`)."""
-
-    def find(self, uid: str) -> Pod | None:
-        """A pod that is watched."""
-
-    def find_id(self, pod: Pod) -> GangId | None:
-        """The gang of a pod; None while that is not known."""
-
-    def says(self, pod: Pod, id: GangId) -> bool:
-        """The pod would be of this gang by what it says of itself now."""
-
-    def expect(self, id: GangId) -> None:
-        """A pod that is to come is this gang, if it says so."""
-
-    def adopt(self, pod: Pod, id: GangId) -> None:
-        """The pod is of this gang from now on."""
+from sunkpy.scheduler.pods.index import PodIndex
 
 
 class PodsByNote:
     """The pods that came with a note, by the job that is noted, until it is known whose that job is."""
 
-    def __init__(self, *, cluster: Cluster, members: Pods, ledger: Ledger) -> None:
+    def __init__(self, *, cluster: Cluster, members: PodIndex, ledger: Ledger) -> None:
         self._cluster = cluster
         self._members = members
         self._ledger = ledger
-        self._noted: dict[JobId, set[str]] = {}
+        self._noted: Groups[JobId, str, str] = Groups()
         self._left: dict[str, GangId] = {}
         self._log = structlog.get_logger("leader")
 
     def add(self, pod: Pod, job: JobId) -> None:
         """This job is noted on the pod."""
-        self._noted.setdefault(job, set()).add(pod.uid)
+        self._noted.put(job, pod.uid, pod.uid)
 
     def noting(self, job: JobId) -> list[Pod]:
         """The pods that came with this job noted on them, until it is known whose it is."""
-        pods = (self._members.find(uid) for uid in self._noted.get(job, ()))
+        pods = (self._members.find(uid) for uid in self._noted.of(job))
         return [pod for pod in pods if pod is not None]
 
     def done(self, job: JobId) -> set[GangId]:

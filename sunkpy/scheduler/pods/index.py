@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 import structlog
 
@@ -20,32 +20,16 @@ from sunkpy.core.gang.gang import Gang, solo_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Owner, Pod
 from sunkpy.kube.informer import Handler
+from sunkpy.runtime.groups import Groups
 from sunkpy.scheduler.owners.index import Owners
 from sunkpy.scheduler.pods.recognition import Recognition
 from sunkpy.scheduler.pods.solo_gangs import SoloGangs, apart_id, extra_id
 from sunkpy.scheduler.wake import Wake
 
-K = TypeVar("K")
-
 LEFT_OUT_S: Final = 2.0
 """So long a pod must have had no place to be an extra: the owner that declares more may be seen a little later."""
 
 _FIRST_LOOK_S: Final = 15.0
-
-
-class _Groups(dict[K, dict[str, Pod]]):
-    """Pods by uid, for each key that has any."""
-
-    def put(self, key: K, pod: Pod) -> None:
-        self.setdefault(key, {})[pod.uid] = pod
-
-    def drop(self, key: K, pod: Pod) -> None:
-        self.get(key, {}).pop(pod.uid, None)
-        if not self.get(key):
-            self.pop(key, None)
-
-    def of(self, key: K) -> Sequence[Pod]:
-        return tuple(self.get(key, {}).values())
 
 
 class PodIndex:
@@ -57,8 +41,8 @@ class PodIndex:
         self._wake = wake
         self._clock = clock
         self._handlers: list[Handler[Pod]] = []
-        self._pods: _Groups[GangId] = _Groups()
-        self._by_node: _Groups[str] = _Groups()
+        self._pods: Groups[GangId, str, Pod] = Groups()
+        self._by_node: Groups[str, str, Pod] = Groups()
         self._ids: dict[str, GangId] = {}
         self._unidentified: dict[str, Pod] = {}
         self._solo = SoloGangs()
@@ -148,18 +132,18 @@ class PodIndex:
             self.update(old, None)
             old = None
         if old is not None:
-            self._by_node.drop(old.spec.node_name, old)
+            self._by_node.drop(old.spec.node_name, old.uid)
         if new is not None and new.spec.node_name:
-            self._by_node.put(new.spec.node_name, new)
+            self._by_node.put(new.spec.node_name, new.uid, new)
         pod = new or old
         assert pod is not None
         if pod.uid not in self._ids:
             self._place(pod, is_there=new is not None)
             return
         if new is not None:
-            self._pods.put(self._ids[pod.uid], new)
+            self._pods.put(self._ids[pod.uid], new.uid, new)
         else:
-            self._pods.drop(self._ids[pod.uid], pod)
+            self._pods.drop(self._ids[pod.uid], pod.uid)
         self._tell(old, new)
         if new is None:
             self._forget(pod)
@@ -204,7 +188,7 @@ class PodIndex:
     def _settle(self, pod: Pod, id: GangId) -> None:
         self._unidentified.pop(pod.uid, None)
         self._ids[pod.uid] = id
-        self._pods.put(id, pod)
+        self._pods.put(id, pod.uid, pod)
         self._tell(None, pod)
 
     def _owner_changed(self, uid: str, is_wish: bool) -> None:
@@ -226,7 +210,7 @@ class PodIndex:
         """To another gang, mostly its own, for the rest of its life."""
         base = self._ids[pod.uid]
         pod = self._pods[base][pod.uid]  # as the watch has it, without what is assumed of it
-        self._pods.drop(base, pod)
+        self._pods.drop(base, pod.uid)
         self._solo.leave(base, id)
         self._log.info("moved", pod="/".join(pod.key), gang=str(id), before=str(base))
         self._wake.pod_left(pod, base)

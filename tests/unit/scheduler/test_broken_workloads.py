@@ -11,6 +11,7 @@ import pytest
 
 from sunkpy.core.gang.access import Rule
 from sunkpy.core.gang.identity import parse_comment
+from sunkpy.kube.kinds import KindTimes
 from sunkpy.scheduler.pods import index as members
 from tests.unit.core.gang.families.workload import too_many
 from tests.unit.scheduler import world as world_module
@@ -43,7 +44,7 @@ def world(monkeypatch):
     allowed = Rule(namespaces=("*",), partitions=("low", "ghost"), accounts=("*",), qos=("*",))
     monkeypatch.setattr(world_module, "OPEN", allowed)
     world = World()
-    world.hasten(owner_patience_s=0.05, unidentified_told_after_s=0.4)
+    world.hasten(kinds=KindTimes(patience_s=0.05), unidentified_told_after_s=0.4)
     for version, kind, plural in KINDS:
         world.api.define(version, kind, plural)
     for number in (1, 2, 3):

@@ -17,7 +17,7 @@ from sunkpy.core.gang.owners import Link
 from sunkpy.core.model.objects import Kind, Pod
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Together
-from sunkpy.kube.kinds import KIND_TIMES, KindTimes
+from sunkpy.kube.kinds import KIND_TIMES
 from sunkpy.scheduler.owners.index import Owners
 from sunkpy.scheduler.owners.watch import OwnerWatches
 from sunkpy.scheduler.pods import index as members
@@ -63,7 +63,7 @@ KNOWN = (
 def world(monkeypatch):
     monkeypatch.setattr(members, "LEFT_OUT_S", 0.05)
     world = World()
-    world.hasten(owner_patience_s=0.05, unidentified_told_after_s=0.05)
+    world.hasten(kinds=msgspec.structs.replace(world.times.kinds, patience_s=0.05), unidentified_told_after_s=0.05)
     for number in (1, 2, 3):
         world.add_node(number)
     world.api.define("example.com/v1", "Crew", "crews")
@@ -157,7 +157,7 @@ async def test_a_pod_waits_for_a_kind_that_its_family_needs_and_says_which_right
 @pytest.fixture
 def soon(world):
     """Kinds are looked for often."""
-    world.hasten(kinds=KindTimes(again_s=0.1, sure_after_s=0.05, apart_s=0.01))
+    world.hasten(kinds=msgspec.structs.replace(world.times.kinds, again_s=0.1, sure_after_s=0.05, apart_s=0.01))
 
 
 @pytest.mark.usefixtures("soon")
@@ -200,7 +200,7 @@ async def test_a_kind_that_comes_back_in_another_version_is_found_without_a_rest
 async def test_while_an_apiserver_that_has_just_started_does_not_know_a_kind_no_pod_below_it_is_taken_for_its_own(
     world, tmp_path
 ):
-    world.hasten(kinds=KindTimes(again_s=0.1, apart_s=0.01))
+    world.hasten(kinds=msgspec.structs.replace(world.times.kinds, again_s=0.1, apart_s=0.01))
     crew = add_crew(world, size=2)
     unneeded = add(world, "deployments", "Deployment", "apps/v1", "web", annotations={"sunkpy.dev/partition": "high"})
     async with leading(world, tmp_path, families=KNOWN):
@@ -388,7 +388,7 @@ class Climbing:
 @contextlib.asynccontextmanager
 async def climbing(world, folder):
     async with answering(world.api.handle, folder) as kubeconfig, await Kube.connect(kubeconfig) as kube:
-        climbing = Climbing(kube, world.times)
+        climbing = Climbing(kube, world.times.kinds)
         running = asyncio.ensure_future(climbing.watches.run())
         yield climbing
         assert not running.done()
@@ -399,7 +399,7 @@ async def climbing(world, folder):
 @pytest.fixture
 def often(world):
     """It is looked often whether kinds are needed."""
-    world.hasten(kinds_dropped_each_s=0.01)
+    world.hasten(kinds=msgspec.structs.replace(world.times.kinds, dropped_each_s=0.01))
 
 
 @pytest.mark.usefixtures("often", "soon")
@@ -489,7 +489,7 @@ async def test_a_kind_that_is_forgotten_at_any_moment_costs_no_other_pod_its_own
 
 @pytest.mark.usefixtures("often", "soon")
 async def test_a_pod_of_a_kind_whose_watch_was_dropped_is_submitted_with_what_its_owner_says_now(world, tmp_path):
-    world.hasten(kinds=KindTimes(again_s=0.1, sure_after_s=0.05, apart_s=0.01, unneeded_s=0.2))
+    world.hasten(kinds=msgspec.structs.replace(world.times.kinds, unneeded_s=0.2))
     crew = add_crew(world, size=1, annotations={"sunkpy.dev/qos": "first"})
     async with leading(world, tmp_path, families=KNOWN, suspend_owners=False):
         world.add_pod("a", owner=crew)

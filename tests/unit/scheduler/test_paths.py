@@ -16,7 +16,7 @@ from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
 from tests.unit.test_shape import floors, modules
 
-MOST_CLIMBS = 4
+MOST_CLIMBS = 2
 
 followed = contextvars.ContextVar("followed", default=None)
 """The calls from file to file of the pass or epilog that is followed, in its own task and in those that it starts."""

@@ -6,6 +6,7 @@ import pytest
 from sunkpy.core.gang.families import FAMILIES
 from sunkpy.core.gang.gang import Family, Gang, Role, by_seniority
 from sunkpy.core.gang.identity import GangId
+from sunkpy.kube.kinds import KindTimes
 from tests.doubles.apiserver import DEEP
 from tests.unit.scheduler.test_owners import KNOWN, add, add_crew
 from tests.unit.scheduler.test_scheduler import hook_client
@@ -15,7 +16,7 @@ from tests.unit.scheduler.world import World, leading
 @pytest.fixture
 def world():
     world = World()
-    world.hasten(owner_patience_s=0.05, unidentified_told_after_s=0.05)
+    world.hasten(kinds=KindTimes(patience_s=0.05), unidentified_told_after_s=0.05)
     for number in (1, 2, 3):
         world.add_node(number)
     world.api.define("example.com/v1", "Crew", "crews")

@@ -43,7 +43,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     `is_unproved`: Slurm has it without what shows that the scheduler submitted it. `is_anothers`: the id is that of a
     job which is not this gang's, so nothing that Slurm says of the id counts.
     `known_at`: since when it is known; `read_at`: when it was last asked for in full; `as_of`: when the newest answer
-    was asked for. `told_at`, `heard_at`: when it was first told to end, and when Slurm answered. `cancelled_at`:
+    was asked for. `told_at`: when it was last told to end; `heard_at`: when Slurm first answered that. `cancelled_at`:
     Slurm has taken our order to end it, which its state may not show yet.
     """
 
@@ -62,7 +62,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     read_at: float = _NEVER
     as_of: float = _NEVER
     told_at: float | None = None
-    last_told_at: float = _NEVER
     heard_at: float | None = None
     cancelled_at: float | None = None
     excluded: frozenset[str] | None = None
@@ -145,7 +144,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     def told(self, *, at: float) -> Job:
         """It is about to be told how its pods ended."""
-        return _with(self, told_at=at if self.told_at is None else self.told_at, last_told_at=at)
+        return _with(self, told_at=at)
 
     # ------------------------------------------------------------- what follows
 
