@@ -24,7 +24,6 @@ def test_without_a_cycle_there_is_no_mean():
     assert cycle_mean_s(_SDIAG.partition("\tTotal")[0]) == 0.0
 
 
-def test_the_chart_pauses_backfill_for_nine_tenths_of_the_time():
+def test_a_cycle_of_the_chart_may_be_longer_than_the_time_between_two():
     limits = dict(entry.partition("=")[::2] for entry in chart_parameters())
-    assert int(limits["bf_yield_sleep"]) >= 9 * int(limits["bf_yield_interval"])
     assert int(limits["bf_max_time"]) > 10 * int(limits["bf_interval"])
