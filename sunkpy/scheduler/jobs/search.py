@@ -11,7 +11,7 @@ remembered, so that those of others are read once, however often is searched.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -88,27 +88,23 @@ class JobSearch:
 
     async def _read_all(self) -> None:
         """Those that are noted on pods are among them: when it returns, each was asked for once."""
-        unknown = await self._unknown(await self._slurm.jobs_state())
-        for job in unknown:
-            if job not in self._untried:
-                self._ask(job)
-        if self._untried:
-            await self._all_tried.wait()
-        if error := next((self._failed[job] for job in unknown if job in self._failed), None):
-            raise error
-
-    async def _unknown(self, states: Mapping[JobId, frozenset[str]]) -> list[JobId]:
-        unknown, whose = [], {}
-        async for id, state in in_turns(states.items()):
+        unknown: list[JobId] = []
+        whose: dict[JobId, GangId | None] = {}
+        async for id, state in in_turns((await self._slurm.jobs_state()).items()):
             if not holds_something(state):
                 continue
             if id in self.whose:
                 whose[id] = self.whose[id]
             if whose.get(id) != NOBODY and self._ledger.by_job(id) is None:
                 unknown.append(id)
+                if id not in self._untried:
+                    self._ask(id)
         if self._ledger.all_jobs_known:  # of those that ended nobody needs to know any more whose they were
-            self.whose = whose
-        return unknown
+            self.whose = whose | {id: self.whose[id] for id in unknown if id in self.whose}
+        if self._untried:
+            await self._all_tried.wait()
+        if error := next((self._failed[id] for id in unknown if id in self._failed), None):
+            raise error
 
     async def _read(self, id: JobId) -> float | None:
         """Find out whose a job is; when to ask again."""
