@@ -47,7 +47,12 @@ CONDITIONS: Final = {
     ),
     "DrainTimeout": Row(_NODESET, "Pods have waited longer than `drainTimeoutSeconds` for their jobs."),
     "PodScheduled": Row(_WORKLOAD, "The pod has a node. False: the message says what it waits for."),
-    "DisruptionTarget": Row(_WORKLOAD, "Slurm ended the job of the pod; the reason is that of the Event."),
+    "DisruptionTarget": Row(
+        _WORKLOAD, "The job of the pod gave way or lost its node; the reason is that of the Event."
+    ),
+    "sunkpy.dev/JobEnded": Row(
+        _WORKLOAD, "The job of the pod was cancelled, failed or reached a limit; the reason is that of the Event."
+    ),
 }
 
 CONDITION_REASONS: Final = {

@@ -75,7 +75,8 @@ async def test_the_scheduler_does_its_work(apiserver: Apiserver, scheduler: str)
         assert NOTE.annotations.items() <= bound.annotations.items()
         await writer.note_devices(pod, "0,1")
         await writer.note(pod, {"sunkpy.dev/asked": None})
-        assert await writer.evict(pod, EndCause(reason="PreemptionByScheduler", message="why"), grace_s=30)
+        for reason in ("PreemptionByScheduler", "SlurmJobCancelled"):
+            assert await writer.evict(pod, EndCause(reason=reason, message="why"), grace_s=30)
         await writer.explain_disruption(pod, reason="PreemptionByScheduler", message="why, in more words")
         assert await writer.delete(pod, grace_s=1)
 

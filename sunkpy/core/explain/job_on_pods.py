@@ -9,14 +9,13 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.binding_note import noted_job
-from sunkpy.core.gang.job.ends import flag_of
+from sunkpy.core.gang.job.ends import END_CONDITIONS, flag_of
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.phases import is_over
 from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.states import JobId, SlurmJob
 
 _SCHEDULED: Final = "PodScheduled"
-_DISRUPTED: Final = "DisruptionTarget"
 _QUEUED: Final = re.compile(r"Slurm job ([0-9]{1,10}) waits: (\w+)")
 _NOT_TAKEN: Final = re.compile(r"submit job |Slurm job \d+ ended before its pod was bound")
 
@@ -38,7 +37,7 @@ def read_job(pods: Sequence[Pod], *, placed: Iterable[str]) -> JobOnPods:
     living = [pod for pod in pods if not is_over(pod)]
     bound = [(pod, job) for pod in living if pod.spec.node_name and (job := noted_job(pod))]
     if bound:
-        evicted = next(filter(None, (_condition(pod, _DISRUPTED) for pod, _ in bound)), None)
+        evicted = next(filter(None, (_end(pod) for pod, _ in bound)), None)
         flag = flag_of(evicted.reason) if evicted is not None else "RUNNING"
         state = frozenset({flag} - {""})
         nodes = tuple(dict.fromkeys(filter(None, placed)))
@@ -64,8 +63,12 @@ def last_message(pods: Iterable[Pod]) -> str:
 
 def eviction_message(pod: Pod) -> str:
     """Why the pod was evicted, by its condition."""
-    evicted = _condition(pod, _DISRUPTED)
+    evicted = _end(pod)
     return evicted.message if evicted is not None else ""
+
+
+def _end(pod: Pod) -> Condition | None:
+    return next(filter(None, (_condition(pod, type_) for type_ in END_CONDITIONS)), None)
 
 
 def _condition(pod: Pod, type_: str, *, status: str = "True") -> Condition | None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Container, Mapping
 
 from sunkpy.core import names
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.job.ends import EndCause
+from sunkpy.core.gang.job.ends import DISRUPTION_TARGET, EndCause
 from sunkpy.core.model.conditions import as_json, stamped
 from sunkpy.core.model.objects import Condition, Key, Pod
 from sunkpy.core.model.times import rfc3339, utc_now
@@ -20,7 +20,6 @@ Resolve = Callable[[Pod], Awaitable[GangId | None]]
 """Finds the gang of a pod; None when that is not known."""
 
 POD_SCHEDULED = "PodScheduled"
-DISRUPTION_TARGET = "DisruptionTarget"
 
 
 class PodWriter:
@@ -104,7 +103,7 @@ class PodWriter:
     async def evict(self, pod: Pod, cause: EndCause, *, grace_s: int | None) -> bool:
         """Say why, then delete, with this grace period or the pod's own. False: it is gone, or another pod now."""
         try:
-            await self._set_condition(pod, DISRUPTION_TARGET, status="True", reason=cause.reason, message=cause.message)
+            await self._set_condition(pod, cause.condition, status="True", reason=cause.reason, message=cause.message)
         except (errors.NotFound, errors.Conflict):
             return False
         return await self.delete(pod, grace_s=grace_s)

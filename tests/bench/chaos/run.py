@@ -21,6 +21,7 @@ from demo.stack import USER, Stack
 from devcluster import Cluster
 from devcluster.waiting import NeverSo, NotYet, wait
 from sunkpy.core import names
+from sunkpy.core.gang.job.ends import END_CONDITIONS
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
@@ -296,7 +297,7 @@ def pods_seen(timeline: Timeline[Pod]) -> tuple[PodSeen, ...]:
 def _pod_seen(seen: Sighting[Pod]) -> PodSeen:
     pod = seen.new or seen.old
     assert pod is not None
-    target = pod.condition("DisruptionTarget")
+    target = next(filter(None, map(pod.condition, END_CONDITIONS)), None)
     return PodSeen(
         at_s=seen.at_s,
         name=pod.name,

@@ -8,6 +8,8 @@ import re
 import pytest
 
 from sunkpy.core import names
+from sunkpy.core.gang.job.ends import END_CONDITIONS
+from sunkpy.scheduler.pods.writer import POD_SCHEDULED
 from tests.unit.charts.rendering import of_kind, render
 
 NODE_NAMES = "research-demo-node-names"
@@ -124,3 +126,15 @@ def written(rules):
 def covered(bound):
     """Resources that a policy looks at."""
     return {what for rule in bound["spec"]["matchConstraints"]["resourceRules"] for what in rule["resources"]}
+
+
+def test_the_tokens_may_write_the_conditions_that_are_written():
+    of_nodes = of_kind(render("sunkpy"), "ValidatingAdmissionPolicy")["research-demo-operator-token"]
+    assert conditions_of(of_nodes) == set(names.SLURM_CONDITIONS)
+    assert conditions_of(policy(TOKEN)) == {POD_SCHEDULED, *END_CONDITIONS}
+
+
+def conditions_of(bound):
+    """Types of conditions that a policy lets its account write."""
+    (listed,) = re.findall(r"condition.type in (\[.*?\])", json.dumps(bound["spec"]["validations"]))
+    return set(re.findall(r"'([\w./]+)'", listed))

@@ -62,7 +62,8 @@ def calls(name: str) -> Iterator[ast.Call]:
 def condition_types() -> set[str]:
     """Types of all conditions that are written."""
     literal = (text_of(k.value) for call in calls("Condition") for k in call.keywords if k.arg == "type")
-    on_pods = {text for name in ("POD_SCHEDULED", "DISRUPTION_TARGET") if (text := text_of(ASSIGNED[name]))}
+    names_of_types = ("POD_SCHEDULED", "DISRUPTION_TARGET", "JOB_ENDED")
+    on_pods = {text for name in names_of_types if (text := text_of(ASSIGNED[name]))}
     return {*filter(None, literal), *on_pods, *names.SLURM_CONDITIONS, names.READINESS_GATE}
 
 

@@ -64,3 +64,17 @@ async def test_the_job_of_a_pod_that_is_deleted_by_force_is_cancelled(tmp_path):
         world.pod_vanishes()
         await world.until(lambda: world.cancelled == [job_id])
         assert world.signals == []
+
+
+@pytest.mark.parametrize(
+    ("state", "condition"), [("PREEMPTED", "DisruptionTarget"), ("TIMEOUT", "sunkpy.dev/JobEnded")]
+)
+async def test_an_evicted_pod_says_whether_it_was_disrupted(tmp_path, state, condition):
+    world = World()
+    world.add_node(1)
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.set_job(job_id, state, "COMPLETING", nodes="n1")
+        await world.until(lambda: world.deleted == ["web"])
+        said = {each["type"] for each in world.pod()["status"]["conditions"]}
+        assert said & {"DisruptionTarget", "sunkpy.dev/JobEnded"} == {condition}

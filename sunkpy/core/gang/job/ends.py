@@ -1,4 +1,9 @@
-"""Why a job ended, in the words that a pod's owner reads, and which job took its place."""
+"""Why a job ended, in the words that a pod's owner reads, and which job took its place.
+
+Pods of a job that gave way or lost its node are disrupted: a podFailurePolicy that ignores the condition
+DisruptionTarget tries them again for nothing. A job that a person cancelled, or that reached its own limit of time or
+memory, was not: ignored, its pods would be made again for ever.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +18,25 @@ NEWEST_PENDING: Final = 50
 """The preemptor is looked for among this many of the newest pending jobs: each costs one request."""
 
 
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+JOB_ENDED: Final = "sunkpy.dev/JobEnded"
+END_CONDITIONS: Final = (DISRUPTION_TARGET, JOB_ENDED)
+"""One of them says on an evicted pod why it has to go."""
+
 _ENDED: Final = "SlurmJobEnded"
+_BY_ITSELF: Final = frozenset({"SlurmJobTimeout", "SlurmJobDeadline", "SlurmJobCancelled", "SlurmJobFailed"})
 
 
 class EndCause(msgspec.Struct, frozen=True, kw_only=True):
-    """Reason of the DisruptionTarget condition, and the sentence for condition and Event."""
+    """Reason of the pod's condition, and the sentence for condition and Event."""
 
     reason: str
     message: str
+
+    @property
+    def condition(self) -> str:
+        """Type of the condition that says it."""
+        return JOB_ENDED if self.reason in _BY_ITSELF else DISRUPTION_TARGET
 
     @property
     def is_preemption(self) -> bool:
@@ -44,7 +60,7 @@ _BY_FLAG: Final = (
     ("PENDING", "SlurmJobRequeued", "was queued again"),
     ("REQUEUED", "SlurmJobRequeued", "was queued again"),
     ("OUT_OF_MEMORY", "SlurmJobFailed", "ran out of memory"),
-    ("BOOT_FAIL", "SlurmJobFailed", "failed to boot its node"),
+    ("BOOT_FAIL", "SlurmNodeFail", "failed to boot its node"),
     ("FAILED", "SlurmJobFailed", "failed"),
 )
 

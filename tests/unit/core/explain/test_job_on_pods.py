@@ -40,7 +40,7 @@ def test_a_pod_with_a_node_holds_it_by_the_job_that_it_names():
 @pytest.mark.parametrize("flag", ["PREEMPTED", "TIMEOUT", "CANCELLED"])
 def test_a_pod_that_was_told_to_go_says_what_became_of_its_job(flag):
     cause = cause_of_end(7, frozenset({flag}))
-    pod = with_condition(make_pod(annotations=JOB, node="a"), "DisruptionTarget", "True", cause.reason, cause.message)
+    pod = with_condition(make_pod(annotations=JOB, node="a"), cause.condition, "True", cause.reason, cause.message)
     told = read_job([pod], placed=["n-a"])
     assert told.job is not None
     assert told.job.state == {flag}

@@ -5,6 +5,7 @@ from sunkpy.core.gang.job.ends import (
     begun_to_look_at,
     cause_of_end,
     choose_preemptor,
+    displaced,
     named,
     pending_to_look_at,
 )
@@ -44,6 +45,20 @@ def test_only_a_preemption_is_by_another_job():
 def test_every_end_has_a_reason_and_a_text(state, reason, text):
     cause = cause_of_end(12, frozenset(state))
     assert (cause.reason, cause.message) == (reason, f"Slurm job 12 {text}")
+
+
+@pytest.mark.parametrize(
+    "state", ["PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "SUSPENDED", "PENDING", "REQUEUED", "RUNNING"]
+)
+def test_pods_of_a_job_that_lost_its_nodes_are_disrupted(state):
+    assert cause_of_end(12, frozenset({state})).condition == "DisruptionTarget"
+    assert displaced(12, node="n1", by=13).condition == "DisruptionTarget"
+
+
+@pytest.mark.parametrize("state", ["TIMEOUT", "DEADLINE", "CANCELLED", "OUT_OF_MEMORY", "FAILED"])
+def test_pods_of_a_job_that_ended_by_its_own_limits_or_a_person_are_not(state):
+    """A Job that ignores disruptions would make them again for ever."""
+    assert cause_of_end(12, frozenset({state, "COMPLETING"})).condition == "sunkpy.dev/JobEnded"
 
 
 def choose(*jobs, preempted="lowest", **named):
