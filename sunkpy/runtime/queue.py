@@ -26,6 +26,7 @@ Reconcile = Callable[[K], Awaitable[float | None]]
 """Works on one key; returns after how many seconds to look again, or None when a change will tell."""
 
 _RETRY_FIRST_S, _RETRY_LAST_S = 0.05, 30.0
+_TURN_S = 0.02
 
 
 class Urgency(enum.IntEnum):
@@ -160,6 +161,23 @@ class WorkQueue(Generic[K]):
             timer[1].cancel()
 
 
+class _Turns:
+    """Turns of the event loop: workers begin nothing more in one that has taken long, or all would go on in it."""
+
+    def __init__(self) -> None:
+        self._began_s: float | None = None
+
+    def is_over(self) -> bool:
+        """Others, and what came from outside, wait for the next turn."""
+        if self._began_s is None:
+            self._began_s = time.perf_counter()
+            asyncio.get_running_loop().call_soon(self._end)
+        return time.perf_counter() - self._began_s > _TURN_S
+
+    def _end(self) -> None:
+        self._began_s = None
+
+
 async def run_workers(
     queue: WorkQueue[K],
     reconcile: Reconcile[K],
@@ -173,18 +191,24 @@ async def run_workers(
     Args:
         only_urgent: so many workers more that take urgent keys alone.
     """
-    counted = metrics or QueueMetrics(CollectorRegistry())
+    counted, turns = metrics or QueueMetrics(CollectorRegistry()), _Turns()
     async with asyncio.TaskGroup() as group:
         for number in range(workers + only_urgent):
             get = partial(queue.get, only_urgent=number >= workers)
-            group.create_task(_work(queue, get, reconcile, counted))
+            group.create_task(_work(queue, get, reconcile, counted, turns))
 
 
 async def _work(
-    queue: WorkQueue[K], get: Callable[[], Awaitable[K]], reconcile: Reconcile[K], metrics: QueueMetrics
+    queue: WorkQueue[K],
+    get: Callable[[], Awaitable[K]],
+    reconcile: Reconcile[K],
+    metrics: QueueMetrics,
+    turns: _Turns,
 ) -> None:
     while True:
         key = await get()
+        while turns.is_over():  # noqa: ASYNC110 - the next turn is what it waits for
+            await asyncio.sleep(0)
         started_s = metrics.clock()
         try:
             result = await _reconcile_once(queue, reconcile, key)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -38,6 +39,32 @@ async def test_a_key_that_changes_while_it_is_worked_on_is_worked_on_again_and_n
     assert len(queue) == 0
     queue.done("a")
     assert len(queue) == 1
+
+
+async def test_of_passes_that_take_long_one_is_in_a_turn_of_the_loop() -> None:
+    """Sixteen workers in one turn would let nobody else speak, and cost a leader its lease."""
+    queue: WorkQueue[str] = WorkQueue("test")
+    turns, turn, done = list[int](), 0, asyncio.Event()
+
+    async def reconcile(_: str) -> float | None:
+        turns.append(turn)
+        until = time.perf_counter() + 0.03
+        while time.perf_counter() < until:
+            pass
+        if len(turns) == 16:
+            done.set()
+        return None
+
+    workers = asyncio.ensure_future(run_workers(queue, reconcile, workers=16))
+    await asyncio.sleep(0.01)  # all of them wait
+    for number in range(16):
+        queue.add(str(number))
+    while not done.is_set():
+        turn += 1
+        await asyncio.sleep(0)
+    workers.cancel()
+    await asyncio.gather(workers, return_exceptions=True)
+    assert len(set(turns)) == 16
 
 
 async def test_a_failing_key_comes_back_and_does_not_stop_the_others() -> None:
