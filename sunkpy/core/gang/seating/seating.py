@@ -119,8 +119,14 @@ def _held(gang: Gang, slots: Mapping[SeatId, int], layout: Layout, holding: Mapp
     taken: dict[SeatId, Member] = {}
     for role in gang.roles:
         held = [member for member in role.members if member.pod.uid in holding]
+        on_node: dict[str, list[SeatId]] = {}
+        for each in _seats_of(role):
+            on_node.setdefault(planned.get(slots[each], ""), []).append(each)
+        # Each seat is looked at once, however many members there are without a number or a note.
+        here = {node: iter(seats) for node, seats in on_node.items()}
+        anywhere = iter(_seats_of(role))
         for member in sorted(held, key=lambda m: (m.index == ANY_PLACE, _noted(role, m) is None, *_seniority(m))):
-            found = _seat_held(role, member, taken, nodes=planned, slots=slots, node=holding[member.pod.uid])
+            found = _seat_held(role, member, taken, (here.get(holding[member.pod.uid], iter(())), anywhere))
             if found is not None:
                 taken[found] = member
     return taken
@@ -145,22 +151,18 @@ def _noted(role: Role, member: Member) -> SeatId | None:
 
 
 def _seat_held(
-    role: Role,
-    member: Member,
-    taken: Mapping[SeatId, Member],
-    *,
-    nodes: Mapping[int, str],
-    slots: Mapping[SeatId, int],
-    node: str,
+    role: Role, member: Member, taken: Mapping[SeatId, Member], seats: Iterable[Iterator[SeatId]]
 ) -> SeatId | None:
-    """The seat of a member that has a node: its number, what was noted, else one that would be on that node."""
+    """The seat of a member that has a node: its number, what was noted, else the first that is free.
+
+    `seats`: those that would be on its node, then all; from each those that are taken are dropped.
+    """
     if member.index != ANY_PLACE:
         return _own(role, member, taken)
     noted = _noted(role, member)
     if noted is not None and noted not in taken:
         return noted
-    free = [seat for seat in _seats_of(role) if seat not in taken]
-    return next((seat for seat in free if nodes.get(slots[seat], "") == node), free[0] if free else None)
+    return next((seat for several in seats for seat in several if seat not in taken), None)
 
 
 def _seat_wanted(

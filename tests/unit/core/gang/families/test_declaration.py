@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import msgspec
 import pytest
@@ -19,6 +18,7 @@ from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Wire
 from sunkpy.core.placement.eligibility import Eligibility
+from tests.unit.core.gang.calls import counted
 from tests.unit.core.gang.families import test_jobset as jobset
 from tests.unit.core.gang.families import test_lws as lws
 from tests.unit.core.gang.families import test_mpi_operator as mpi_operator
@@ -97,22 +97,6 @@ def _assembled(pods, owners) -> Gang | None:
         return None
 
 
-def _work(function, *args):
-    """The result, and how many functions were called for it: what it costs on any machine."""
-    calls = 0
-
-    def count(_frame, event, _arg):
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        result = function(*args)
-    finally:
-        sys.setprofile(None)
-    return result, calls
-
-
 def _planned(pods, owners):
     """The gang as it is taken in, and what is decided about it."""
     id = families.identify(pods[0], owners)
@@ -175,7 +159,7 @@ CHAIN = [jobset.replicated_job(f"w{n}", 1, 1, depends_on={f"w{n - 1}": "Complete
     ],
 )
 def test_who_declares_too_much_is_refused_before_anything_is_planned(workload, refused):
-    (gang, actions), calls = _work(_planned, *workload)
+    (gang, actions), calls = counted(_planned, *workload)
     (action,) = actions
     assert refused in action.message
     assert "make several" in action.message
@@ -194,7 +178,7 @@ def test_who_declares_too_much_is_refused_before_anything_is_planned(workload, r
     ],
 )
 def test_the_largest_gang_is_planned_by_its_roles(workload):
-    (gang, (action,)), calls = _work(_planned, *workload)
+    (gang, (action,)), calls = counted(_planned, *workload)
     assert gang.places == 4096
     assert isinstance(action, Submit)
     assert calls < 100_000
@@ -234,7 +218,7 @@ LONG: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize(("what", "spec"), LONG.items(), ids=LONG)
 def test_a_pod_with_a_list_that_is_too_long_is_refused(what, spec):
-    (gang, (action,)), calls = _work(_planned, [pod("p", spec=spec)], ())
+    (gang, (action,)), calls = counted(_planned, [pod("p", spec=spec)], ())
     assert action.message == f"pod p has 5000 {what}, and 100 are the most"
     assert calls < 75_000
     assert not gang.is_sized
@@ -244,7 +228,7 @@ def test_a_sum_of_thousands_of_containers_takes_time_by_their_number():
     """Pods of others are added up too, however many containers and resources they have."""
     many = {"resources": {"limits": {f"example.com/{n}": "1" for n in range(1000)}}}
     spec = pod("p", spec={"initContainers": [many, *[{"name": "i"}] * 1000], "containers": [many, *[{}] * 1000]}).spec
-    needs, calls = _work(matching.pod_requests, spec)
+    needs, calls = counted(matching.pod_requests, spec)
     assert needs["example.com/0"] == 1
     assert calls < 30_000
 

@@ -9,6 +9,7 @@ from sunkpy.core import names
 from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.seating.seating import explain_missing, seat
+from tests.unit.core.gang.calls import counted
 from tests.unit.core.gang.jobs import make_job
 from tests.unit.core.gang.pods import make_pod
 
@@ -45,6 +46,17 @@ def test_ranks_go_along_the_nodes_in_the_order_of_the_job():
         "w2": ("worker/2", "n1"),
         "w3": ("worker/3", "n1"),
     }
+
+
+def test_the_time_grows_with_the_seats_and_not_with_their_square():
+    """Each prolog of a gang asks for it, also of pods whose notes somebody removed."""
+    pods = [pod(f"w{number:04}", node=f"n{number % 250}") for number in range(1000)]
+    holding = {each.uid: each.spec.node_name for each in pods}
+    layout = tuple((f"n{number}", 4) for number in range(250))
+    large = gang(*((each, ANY_PLACE) for each in pods), places=1000)
+    found, calls = counted(seats, large, holding, layout)
+    assert {uid: node for uid, (_, node) in found.items()} == holding
+    assert calls < 100_000
 
 
 def test_a_place_is_held_for_a_pod_that_is_not_there():
