@@ -13,7 +13,6 @@ from sunkpy.core.gang.job.job import along_switches
 from sunkpy.core.gang.job.terms import takes_features
 from sunkpy.core.gang.limits import (
     are_rivals,
-    avoid_nodes,
     deciding_specs,
     looks_around,
     wants_to_be_alone,
@@ -27,8 +26,9 @@ from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import Pod, PodSpec
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.domains import Wish, in_one_domain
-from sunkpy.core.placement.eligibility import Eligibility, TemplateEligibility, by_names, in_common, minus
+from sunkpy.core.placement.eligibility import Eligibility, by_names, in_common, minus
 from sunkpy.core.placement.volumes import has_claims, within_reach
+from sunkpy.runtime.verdicts import Verdict
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.nodes.cluster import Cluster
 from sunkpy.scheduler.pods.index import PodIndex
@@ -98,13 +98,21 @@ class Collector:
         node = self._cluster.node_behind(slurm_node)
         return node.labels.get(self._settings.switch_label, "") if node is not None else ""
 
-    def decided_on(self, snapshot: Snapshot, record: Record) -> tuple[TemplateEligibility, ...] | None:
-        """Where the templates of this snapshot may run; None when more than that decides."""
+    def note_grounds(self, snapshot: Snapshot, record: Record) -> None:
+        """Remember what decides where the gang may go, for `is_concerned` and `has_other_neighbours`."""
+        record.decided_on, gang = self._decided_on(snapshot, record), snapshot.gang
+        together = [(pod,) for pod in snapshot.pods] if snapshot.named_nodes else [gang.first_wave if gang else ()]
+        record.avoided = tuple(map(self._cluster.avoided_nodes, together if snapshot.eligibility is not None else ()))
+
+    def _decided_on(self, snapshot: Snapshot, record: Record) -> tuple[Verdict[PodSpec, Eligibility], ...] | None:
+        """Where the templates of this snapshot may run; None when more than that and its neighbours decides."""
         gang = snapshot.gang
+        if gang is not None and not gang.is_sized:
+            return ()
         if (
             gang is None
             or snapshot.eligibility is None
-            or snapshot.depends_on_other_pods
+            or snapshot.is_to_be_polled
             or snapshot.named_nodes
             or gang.one_domain
             or record.refusals
@@ -115,10 +123,15 @@ class Collector:
 
     def is_concerned(self, record: Record) -> bool:
         """A node has changed since the last decision about the gang, in a way that may change that decision."""
-        decided_on = record.decided_on
-        return decided_on is None or not all(map(self._cluster.is_current, decided_on))
+        found = record.decided_on
+        is_same = found is not None and all(map(self._cluster.may_run_as_before, found))
+        return not is_same or self.has_other_neighbours(record)
 
-    def _eligible(self, specs: Iterable[PodSpec]) -> list[TemplateEligibility]:
+    def has_other_neighbours(self, record: Record) -> bool:
+        """Pods have come or gone since the last decision about the gang, in a way that may change that decision."""
+        return not all(map(self._cluster.avoid_as_before, record.avoided))
+
+    def _eligible(self, specs: Iterable[PodSpec]) -> list[Verdict[PodSpec, Eligibility]]:
         """Each by itself; none while Slurm's nodes have not been read."""
         return [found for spec in specs if (found := self._cluster.eligibility(spec)) is not None]
 
@@ -155,7 +168,7 @@ class Collector:
         if snapshot.named_nodes:
             return self._with_named_nodes(snapshot, gang, record)
         unlike = list(one_of_each(deciding_specs(gang), _asks))
-        common = in_common([each.eligibility for each in self._eligible(unlike)])
+        common = in_common([each.value for each in self._eligible(unlike)])
         reachable = self._within_reach(common, gang.first_wave) if common is not None else None
         if reachable is None:
             return snapshot
@@ -163,30 +176,30 @@ class Collector:
         if gang.one_domain or not takes_features(gang.options.constraint):
             reachable = by_names(reachable)
         full = self._cluster.full_nodes(unlike, refusing=record.refusals)
-        avoided = self._avoided(gang.first_wave, record) | full
+        avoided = {**self._cluster.avoided_nodes(gang.first_wave).value, **full}
         eligibility = record.eligibility(minus(reachable, avoided), now=self._clock())
         if gang.one_domain and eligibility.eligible:
             eligibility = self._in_one_domain(gang, eligibility, snapshot, record)
-        is_kept = bool(avoided) or "" in eligibility.refused
-        depends_on_other_pods = is_kept or any(looks_around(spec) for spec in unlike)
-        return msgspec.structs.replace(snapshot, eligibility=eligibility, depends_on_other_pods=depends_on_other_pods)
+        # No event tells when a claim or what Slurm does not count is left, nor for which domain others wait.
+        has_rivals = bool(gang.one_domain) and any(map(looks_around, unlike))
+        is_to_be_polled = bool(full) or "" in eligibility.refused or has_rivals
+        return msgspec.structs.replace(snapshot, eligibility=eligibility, is_to_be_polled=is_to_be_polled)
 
     def _with_named_nodes(self, snapshot: Snapshot, gang: Gang, record: Record) -> Snapshot:
         each: dict[str, Eligibility] = {}
-        depends_on_other_pods = False
+        is_to_be_polled = False
         for pod in gang.members:
             found = self._cluster.eligibility(pod.spec)
             if found is None:
                 return snapshot
-            where = self._within_reach(found.eligibility, [pod])
+            where = self._within_reach(found.value, [pod])
             if where is None:
                 return snapshot
-            avoided = self._avoided([pod], record) if looks_around(pod.spec) else {}
-            avoided |= self._cluster.full_nodes([pod.spec], refusing=record.refusals)
-            each[pod.uid] = minus(where, avoided)
-            depends_on_other_pods |= bool(avoided) or looks_around(pod.spec)
+            full = self._cluster.full_nodes([pod.spec], refusing=record.refusals)
+            each[pod.uid] = minus(where, {**self._cluster.avoided_nodes([pod]).value, **full})
+            is_to_be_polled |= bool(full)
         eligibility = eligible_named_nodes(gang, snapshot.named_nodes, each)
-        return msgspec.structs.replace(snapshot, eligibility=eligibility, depends_on_other_pods=depends_on_other_pods)
+        return msgspec.structs.replace(snapshot, eligibility=eligibility, is_to_be_polled=is_to_be_polled)
 
     def _within_reach(self, eligibility: Eligibility, pods: Sequence[Pod]) -> Eligibility | None:
         """The nodes from which the pods' volumes can be reached; None while that is not known."""
@@ -194,16 +207,8 @@ class Collector:
         storage = self._cluster.volumes.storage
         if not pods:
             return eligibility
-        return (
-            within_reach(eligibility, pods, self._cluster.candidates.lasting(), storage)
-            if storage is not None
-            else None
-        )
-
-    def _avoided(self, pods: Sequence[Pod], record: Record) -> dict[str, str]:
-        """Slurm nodes where pods of others keep one of these away, or are missing."""
-        avoided = avoid_nodes(pods, self._cluster.surroundings(), but=record.members)
-        return {self._cluster.slurm_node_on(node): why for node, why in avoided.items()}
+        candidates = self._cluster.candidates.lasting()
+        return within_reach(eligibility, pods, candidates, storage) if storage is not None else None
 
     def _in_one_domain(self, gang: Gang, eligibility: Eligibility, snapshot: Snapshot, record: Record) -> Eligibility:
         try:

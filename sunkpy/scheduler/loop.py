@@ -72,7 +72,7 @@ class GangLoop:
             return None
         await self._binder.settle(record)
         snapshot = self._collector.snapshot(record)
-        record.decided_on = self._collector.decided_on(snapshot, record)
+        self._collector.note_grounds(snapshot, record)
         before = (record.state, set(record.jobs))
         self._observe(record, snapshot)
         # 2. Decide.
@@ -115,7 +115,7 @@ class GangLoop:
         # A pod that had no node has one now, or is gone.
         if all(pod.spec.node_name for pod in snapshot.pods):
             record.is_half_bound = False
-        record.depends_on_other_pods = snapshot.depends_on_other_pods
+        record.is_to_be_polled = snapshot.is_to_be_polled
         self._note_state(record, snapshot)
 
     def _note_state(self, record: Record, snapshot: Snapshot) -> None:
@@ -169,7 +169,7 @@ def _again_s(record: Record, now: float, times: Times) -> float | None:
         return CANCEL_AGAIN_S
     if record.has_news:
         return _NEWS_AGAIN_S
-    if record.depends_on_other_pods and record.state in (State.WAITING, State.SUBMITTED):
+    if record.is_to_be_polled and record.state in (State.WAITING, State.SUBMITTED):
         return times.other_pods_again_s
     if record.idle_since is not None:
         return max(0.0, record.idle_since + IDLE_PATIENCE_S - now) + 0.01

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Container
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -21,11 +21,12 @@ from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.phases import State
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model import states
-from sunkpy.core.model.objects import Key, Pod
+from sunkpy.core.model.objects import Key, Pod, PodSpec
 from sunkpy.core.model.states import JobId
 from sunkpy.core.model.times import backoff_s
-from sunkpy.core.placement.eligibility import Eligibility, TemplateEligibility, without
+from sunkpy.core.placement.eligibility import Eligibility, without
 from sunkpy.runtime.queue import Urgency
+from sunkpy.runtime.verdicts import Verdict
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 2.0, 300.0
 _REFUSAL_S = 120.0
@@ -99,7 +100,7 @@ class Allowed(msgspec.Struct, frozen=True, kw_only=True):
 class Record:
     """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has held
     nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not. `has_news`:
-    something is to be said later. `depends_on_other_pods`: pods that no watch shows decide where it may go.
+    something is to be said later. `is_to_be_polled`: no event tells when it may go elsewhere.
     `suspended_for`: the job whose preemption the owner was suspended for. `sending`: the nodes that a job excludes
     which is just being submitted. `decided_on`: where its templates could run at the last decision; None when more
     than that decides. `allowed`: the gang as it was seen last. `ended`: pods of it that had ended when they went, by
@@ -123,10 +124,11 @@ class Record:
     is_half_bound: bool = False
     is_several: bool = False
     has_news: bool = False
-    depends_on_other_pods: bool = False
+    is_to_be_polled: bool = False
     suspended_for: JobId | None = None
     sending: tuple[str, ...] = ()
-    decided_on: tuple[TemplateEligibility, ...] | None = None
+    decided_on: tuple[Verdict[PodSpec, Eligibility], ...] | None = None
+    avoided: tuple[Verdict[Sequence[Pod], Mapping[str, str]], ...] = ()
     allowed: Allowed | None = None
     ended: dict[str, Pod] = field(default_factory=dict)
     changes: int = 0

@@ -79,7 +79,7 @@ class Times(Settings, frozen=True, kw_only=True):
     * `teardown_s`: what a kubelet takes, beyond the grace period, to free what a pod deleted by force held.
     * `evict_again_s`, `hand_over_again_s`: an eviction is repeated; a gang that hands nodes over is looked at again.
     * `refused_again_s`: a pod that its node refused is tried again.
-    * `other_pods_again_s`: a gang whose pods depend on other pods is looked at again.
+    * `other_pods_again_s`: a gang is looked at again whose pods avoid or seek others, after these came or went.
     * `recheck_spread_s`, `recheck_turn_s`: nodes change in groups; gangs are rechecked for so long at a time.
     * `occupancy_each_s`, `nodes_each_s`: how often all pods are listed, and all Slurm nodes.
     * `noted_after_s`: a waiting pod gets the annotations of its job; most are bound before.

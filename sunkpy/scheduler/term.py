@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from sunkpy.core.gang.binding_note import noted_job
@@ -48,6 +48,7 @@ from sunkpy.scheduler.pods.recognition import Recognition
 from sunkpy.scheduler.pods.unidentified import Unidentified
 from sunkpy.scheduler.pods.vanished import Vanished
 from sunkpy.scheduler.pods.writer import PodWriter
+from sunkpy.scheduler.record import Record
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.scheduler.takeover import Takeover
 from sunkpy.scheduler.wake import Wake
@@ -99,6 +100,7 @@ class Term:
             self._slurm_nodes,
             settings,
             on_nodes=self._wake.nodes.set,
+            on_neighbours=self._wake.neighbours.set,
             on_namespace=self._wake.namespace_changed,
             on_unreadable=on_unreadable,
         )
@@ -210,6 +212,12 @@ class Term:
             auth, proof, gate.ask, takeover, self._writer, ledger, collector, members, vanished, self._metrics, clock
         )
 
+    def _rechecks(self) -> Iterable[tuple[asyncio.Event, Callable[[Record], bool], float]]:
+        """What has changed, whom it concerns, and how long to wait for more of it."""
+        wake, collector, times = self._wake, self._collector, self._settings.times
+        yield wake.nodes, collector.is_concerned, times.recheck_spread_s
+        yield wake.neighbours, collector.has_other_neighbours, times.other_pods_again_s
+
     async def run(self, answering: Answering) -> None:
         """Work until cancelled."""
         try:
@@ -233,8 +241,10 @@ class Term:
                 group.create_task(self._lines.run())
                 group.create_task(self._takeover.run(sweep_s=self._settings.sweep_seconds, metrics=self._queues))
                 # 4. Reconcile the gangs that a change has enqueued.
-                looks = recheck(self._wake.nodes, self._collector, self._ledger, self._metrics, self._settings.times)
-                group.create_task(looks)
+                for changed, is_concerned, spread_s in self._rechecks():
+                    turn_s = self._settings.times.recheck_turn_s
+                    gangs, metrics = self._ledger, self._metrics
+                    group.create_task(recheck(changed, is_concerned, gangs, metrics, spread_s=spread_s, turn_s=turn_s))
                 await run_workers(
                     self._ledger.queue,
                     self._loop.reconcile,

@@ -20,11 +20,15 @@ _OURS = frozenset({*names.BINDING_NOTE, names.ANNOTATION_ASKED})
 
 
 class Wake:
-    """Of one leader. `nodes`: set when nodes have changed, until somebody has looked at the gangs that wait."""
+    """Of one leader.
+
+    `nodes`, `neighbours`: set when nodes have changed, or pods on them that others avoid or seek, until somebody has
+    looked at the gangs that wait.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self.nodes = asyncio.Event()
+        self.nodes, self.neighbours = asyncio.Event(), asyncio.Event()
 
     def gang(self, id: GangId) -> None:
         """The gang is to be looked at, if it is known, and whoever waits for its next change goes on."""

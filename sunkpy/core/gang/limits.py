@@ -133,7 +133,12 @@ def looks_around(spec: PodSpec) -> bool:
 
 def keeps_away(pod: Pod) -> bool:
     """Where others may go may depend on where this pod is, whatever they say themselves."""
-    return bool(_anti(pod.spec) or pod.spec.host_ports)
+    return shuts_out(pod) or bool(pod.spec.host_ports)
+
+
+def shuts_out(pod: Pod) -> bool:
+    """Others may not come near it, by their labels."""
+    return bool(_anti(pod.spec))
 
 
 def wants_to_be_alone(pods: Iterable[Pod], label: str) -> bool:
@@ -147,6 +152,16 @@ def are_rivals(pods: Sequence[Pod], others: Sequence[Pod], label: str) -> bool:
         term.topology_key == label and any(_selects(term, pod.metadata, other.metadata) for other in theirs)
         for mine, theirs in ((pods, others), (others, pods))
         for term, pod in _unlike_terms(mine, _anti)
+    )
+
+
+def depend_on(pods: Sequence[Pod], other: Pod) -> bool:
+    """Where one of these pods may go can change when the other one comes to a node or leaves it."""
+    own_terms = (*_unlike_terms(pods, _anti), *_unlike_terms(pods, _affinity))
+    return (
+        any(_selects(term, pod.metadata, other.metadata) for term, pod in own_terms)
+        or any(_selects(term, other.metadata, pod.metadata) for term in _anti(other.spec) for pod in pods)
+        or any(_port_taken(pod.spec, other.spec) for pod in pods)
     )
 
 

@@ -28,7 +28,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     `gang` is None when all its pods are gone; `last_gang` is then what it was, if all of them had ended.
     `eligibility` holds for every member; None while Slurm's nodes are not known, and when members have nodes.
-    `depends_on_other_pods`: it changes with pods that no watch shows. `bound_to` is the job under which the members
+    `is_to_be_polled`: no event tells when it changes. `bound_to` is the job under which the members
     were bound, `placed` the Slurm node of each bound member by its uid: both from the scheduler's own knowledge, for
     the owner of a pod can write any annotation.
     `displaced`: Slurm nodes that other jobs were given while the job of the pods there was lost, with those jobs.
@@ -54,7 +54,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     idle_s: float = 0.0
     has_left_out: bool = False
     is_half_bound: bool = False
-    depends_on_other_pods: bool = False
+    is_to_be_polled: bool = False
     named_nodes: dict[str, str] = {}
     now: float = 0.0
 

@@ -124,13 +124,6 @@ def nowhere(why: str) -> Eligibility:
     return Eligibility(eligible=(), refused={"": why})
 
 
-class TemplateEligibility(msgspec.Struct, frozen=True, kw_only=True):
-    """Of all pods that ask alike, which is what `key` says; empty when what they ask cannot be read."""
-
-    key: bytes
-    eligibility: Eligibility
-
-
 def eligible_nodes(spec: PodSpec, candidates: Iterable[Candidate], *, gpu_resources: Mapping[str, str]) -> Eligibility:
     """Sort the candidates into those that the pod may use and the others.
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+
+import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.gang.access import Namespace
-from sunkpy.core.gang.limits import Surroundings
+from sunkpy.core.gang.limits import Surroundings, avoid_nodes, depend_on, looks_around
+from sunkpy.core.model import matching
+from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
+from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.domains import HOSTNAME
-from sunkpy.core.placement.eligibility import TemplateEligibility
+from sunkpy.core.placement.eligibility import Eligibility, eligible_nodes, nowhere
 from sunkpy.core.placement.occupancy import full_nodes
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer, Together
+from sunkpy.runtime.verdicts import Verdict, Verdicts
 from sunkpy.scheduler.nodes.candidates import Candidates
-from sunkpy.scheduler.nodes.eligibility_cache import EligibilityCache
 from sunkpy.scheduler.nodes.held import Held
 from sunkpy.scheduler.nodes.occupancy import Occupancy
 from sunkpy.scheduler.nodes.slurmd_pods import SlurmdIndex
@@ -31,8 +36,8 @@ Changed = Callable[[], None]
 
 
 class Cluster:
-    """Informers of one leader. `on_nodes` is called when the nodes that pods may use have changed, `on_namespace` with
-    a namespace whose labels or annotations have.
+    """Informers of one leader. `on_nodes` is called when the nodes that pods may use have changed, `on_neighbours` when
+    pods came or went that others avoid or seek, `on_namespace` with a namespace whose labels or annotations changed.
     """
 
     def __init__(
@@ -42,22 +47,24 @@ class Cluster:
         settings: SchedulerSettings,
         *,
         on_nodes: Changed,
+        on_neighbours: Changed,
         on_namespace: Callable[[str], None],
         on_unreadable: OnUnreadable,
     ) -> None:
         self._settings, self.namespace = settings, settings.namespace
         self._slurm_nodes = slurm_nodes
-        self._on_nodes, self._on_namespace = on_nodes, on_namespace
-        self._slurmd = SlurmdIndex()
+        self._on_nodes, self._on_neighbours, self._on_namespace = on_nodes, on_neighbours, on_namespace
+        self._slurmd, self._held = SlurmdIndex(), Held(gpu_resources=settings.gpu_resources)
         self._by_name: dict[str, Node] | None = None
         self._by_hostname: dict[str, str] | None = None
         by_name = (f"spec.schedulerName={name}" for name in settings.scheduler_names)
         on_pod = partial(on_unreadable, "Pod")
         self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=ours, tell=on_pod) for ours in by_name)
-        self.neighbours = Neighbours(own=self.pods.values, scheduler_names=settings.scheduler_names)
-        self.pods.add_handler(self.neighbours.update)
-        self._held = Held(gpu_resources=settings.gpu_resources)
-        self.pods.add_handler(self._held.update)
+        self._eligible: Verdicts[PodSpec, Eligibility] = Verdicts(self._eligible_for)
+        self._avoided: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by)
+        self.neighbours = Neighbours(
+            own=self.pods.values, scheduler_names=settings.scheduler_names, on_moved=self._pod_moved
+        )
         self.occupancy = Occupancy(
             kube,
             scheduler_names=settings.scheduler_names,
@@ -71,11 +78,12 @@ class Cluster:
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
         self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels, tell=on_pod)
         self.candidates = Candidates(slurm_nodes, self.nodes, self.slurmd_pods, self.occupancy)
-        self._eligibility = EligibilityCache(self.candidates.lasting, gpu_resources=settings.gpu_resources)
         self._namespaces = Informer(kube, paths.NAMESPACES, KubeObject, tell=partial(on_unreadable, "Namespace"))
         self._listen()
 
     def _listen(self) -> None:
+        self.pods.add_handler(self.neighbours.update)
+        self.pods.add_handler(self._held.update)
         self.nodes.add_handler(self._node_changed)
         self.slurmd_pods.add_handler(self._slurmd_changed)
         self._namespaces.add_handler(self._namespace_changed)
@@ -124,13 +132,40 @@ class Cluster:
             self._by_hostname = {node.labels.get(HOSTNAME, ""): node.name for node in self.nodes.values()}
         return self.slurm_node_on(self._by_hostname.get(hostname, ""))
 
-    def eligibility(self, spec: PodSpec) -> TemplateEligibility | None:
+    def eligibility(self, spec: PodSpec) -> Verdict[PodSpec, Eligibility] | None:
         """Where a pod may run; None while Slurm's nodes have not been read."""
-        return self._eligibility.of(spec) if self._slurm_nodes.observation is not None else None
+        if self._slurm_nodes.observation is None:
+            return None
+        try:
+            key = _signature(spec)
+        except BadQuantity as error:
+            return Verdict(spec, nowhere(str(error)))
+        return self._eligible.of(key, spec)
 
-    def is_current(self, eligibility: TemplateEligibility) -> bool:
+    def avoided_nodes(self, pods: Sequence[Pod]) -> Verdict[Sequence[Pod], Mapping[str, str]]:
+        """Slurm nodes where pods of others keep one of these away, or are missing, and why."""
+        if self.neighbours.is_open and not any(looks_around(pod.spec) for pod in pods):
+            return Verdict(pods, {})
+        kinds = tuple(one_of_each(pods, _around_which))
+        return self._avoided.of(msgspec.json.encode(list(map(_around_which, kinds)), order="sorted"), kinds)
+
+    def may_run_as_before(self, verdict: Verdict[PodSpec, Eligibility]) -> bool:
         """Nothing has changed for pods that ask so."""
-        return self._slurm_nodes.observation is not None and self._eligibility.is_current(eligibility)
+        return self._slurm_nodes.observation is not None and self._eligible.holds(verdict)
+
+    def avoid_as_before(self, verdict: Verdict[Sequence[Pod], Mapping[str, str]]) -> bool:
+        """Nothing has changed for pods that avoid or seek these."""
+        return self._avoided.holds(verdict)
+
+    def _eligible_for(self, spec: PodSpec) -> Eligibility:
+        return eligible_nodes(spec, self.candidates.lasting(), gpu_resources=self._settings.gpu_resources)
+
+    def _avoided_by(self, pods: Sequence[Pod]) -> Mapping[str, str]:
+        return {self.slurm_node_on(node): why for node, why in avoid_nodes(pods, self.surroundings()).items()}
+
+    def _pod_moved(self, pod: Pod) -> None:
+        if self._avoided.doubt(lambda pods: depend_on(pods, pod)):
+            self._on_neighbours()
 
     def full_nodes(self, specs: Iterable[PodSpec], *, refusing: Collection[str]) -> dict[str, str]:
         """Slurm nodes with too little left for one of the pods of what Slurm does not count, and what.
@@ -153,6 +188,8 @@ class Cluster:
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         self._by_name = self._by_hostname = None
+        if old is None or new is None or old.labels != new.labels:
+            self._avoided.doubt()
         if old is None or new is None or _facts(old) != _facts(new):
             self._invalidate()
 
@@ -166,6 +203,7 @@ class Cluster:
         if _is_registered(old) != _is_registered(new):
             self._slurm_nodes.hasten()
         if old is None or new is None or old.spec.node_name != new.spec.node_name:
+            self._avoided.doubt()
             self._invalidate()
 
     def _slurm_nodes_changed(self, changed: frozenset[str]) -> None:
@@ -174,12 +212,22 @@ class Cluster:
 
     def _invalidate(self) -> None:
         self.candidates.invalidate()
-        self._eligibility.nodes_changed()
+        self._eligible.doubt()
         self._on_nodes()
 
 
 def _is_registered(pod: Pod | None) -> bool:
     return pod is not None and pod.is_condition_true(names.READINESS_GATE)
+
+
+def _signature(spec: PodSpec) -> bytes:
+    requests = sorted(matching.pod_requests(spec).items())
+    return msgspec.json.encode((spec.node_selector, spec.affinity, spec.tolerations, requests), order="sorted")
+
+
+def _around_which(pod: Pod) -> tuple[object, ...]:
+    ports = tuple(container.ports for container in pod.spec.containers)
+    return (pod.metadata.namespace, pod.labels, pod.spec.affinity, ports)
 
 
 def _facts(node: Node) -> tuple[object, ...]:

@@ -11,19 +11,30 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
-from sunkpy.core.gang.limits import Surroundings, keeps_away
-from sunkpy.core.model.objects import Affinity, Container, Meta, Node, Pod, PodSpec
+from sunkpy.core.gang.limits import MOST_LINES, Surroundings, keeps_away, shuts_out
+from sunkpy.core.model.objects import Affinity, Container, Meta, Node, Pod, PodAffinity, PodSpec
 
 PodsOn = Mapping[str, Iterable[Pod]]
 """Kubernetes node → pods there."""
 
 
 class Neighbours:
-    """Pods that are on nodes. `own`: those that name this scheduler, under one of `scheduler_names`."""
+    """Pods that are on nodes. `own`: those that name this scheduler, under one of `scheduler_names`.
 
-    def __init__(self, *, own: Callable[[], Iterable[Pod]], scheduler_names: Collection[str]) -> None:
+    `on_moved` is called with each that came to a node or left it, and with both forms of one whose labels changed.
+    """
+
+    def __init__(
+        self,
+        *,
+        own: Callable[[], Iterable[Pod]],
+        scheduler_names: Collection[str],
+        on_moved: Callable[[Pod], None] = lambda _: None,
+    ) -> None:
         self._own = own
         self._scheduler_names = scheduler_names
+        self._on_moved = on_moved
+        self._shutting_out: set[str] = set()
         self._own_keeping_away: dict[str, Pod] = {}
         self._sent: dict[str, Pod] = {}
         self._others: dict[str, tuple[Pod, ...]] = {}
@@ -49,9 +60,15 @@ class Neighbours:
         keeping_away += filter(keeps_away, self._sent.values())
         return Surroundings(nodes=nodes, keeping_away=keeping_away, everyone=everyone)
 
+    @property
+    def is_open(self) -> bool:
+        """No pod on a node shuts out others by their labels."""
+        return not self._shutting_out
+
     def note_sent(self, pod: Pod) -> None:
         """A binding goes out for this pod, which is as it will be then."""
         self._sent[pod.uid] = pod
+        self._moved(None, pod)
 
     def sent_to(self, node: str) -> list[Pod]:
         """Pods for which a binding to the node went out, and which the watch does not show there yet."""
@@ -59,42 +76,61 @@ class Neighbours:
 
     def drop_sent(self, uid: str) -> None:
         """The binding was not done."""
-        self._sent.pop(uid, None)
+        self._moved(self._sent.pop(uid, None), None)
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
         """Follow one change of the watch of own pods."""
+        before = _on_node(old)
         if old is not None:
             self._own_keeping_away.pop(old.uid, None)
         for pod in (old, new):
             if pod is not None and (new is None or pod.uid != new.uid or new.spec.node_name):
-                self._sent.pop(pod.uid, None)
-        if new is not None and new.spec.node_name and not new.is_finished and keeps_away(new):
-            self._own_keeping_away[new.uid] = new
+                before = self._sent.pop(pod.uid, before)
+        there = _on_node(new)
+        if there is not None and keeps_away(there):
+            self._own_keeping_away[there.uid] = there
+        self._moved(before, there)
 
     def only_on(self, nodes: Collection[str]) -> None:
         """All pods of others were listed, and these are the nodes that have any; `note` tells which."""
-        for known in (self._others, self._others_keeping_away):
-            for node in known.keys() - nodes:
-                del known[node]
+        for node in self._others.keys() - nodes:
+            self.note(node, ())
+            del self._others[node]
         self._templates.clear()
 
     def note(self, node: str, pods: Iterable[Pod]) -> None:
         """The pods of one node were listed."""
         others = (pod for pod in pods if pod.spec.scheduler_name not in self._scheduler_names and not pod.is_finished)
+        before = {pod.uid: pod for pod in self._others.get(node, ())}
         self._others[node] = tuple(self._kept(pod) for pod in others)
         keeping_away = tuple(pod for pod in self._others[node] if keeps_away(pod))
         if keeping_away:
             self._others_keeping_away[node] = keeping_away
         else:
             self._others_keeping_away.pop(node, None)
+        for pod in self._others[node]:
+            self._moved(before.pop(pod.uid, None), pod)
+        for gone in before.values():
+            self._moved(gone, None)
+
+    def _moved(self, before: Pod | None, now: Pod | None) -> None:
+        """A pod is on a node now, or is there no more; None: it is on none."""
+        if before is not None and now is not None and _facts(before) == _facts(now):
+            return
+        for pod, is_there in ((before, False), (now, True)):
+            if pod is not None:
+                (self._shutting_out.add if is_there and shuts_out(pod) else self._shutting_out.discard)(pod.uid)
+                self._on_moved(pod)
 
     def _kept(self, pod: Pod) -> Pod:
         """What others can be for or against, and where it is."""
         terms = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity is not None else None
+        # Nobody has refused it for too many of them.
+        few = PodAffinity(required=terms.required[:MOST_LINES] if terms is not None else ())
         ports = pod.spec.host_ports
         spec = PodSpec(
             node_name=pod.spec.node_name,
-            affinity=Affinity(pod_anti_affinity=terms) if terms is not None and terms.required else None,
+            affinity=Affinity(pod_anti_affinity=few) if few.required else None,
             containers=(Container(ports=ports),) if ports else (),
         )
         key = msgspec.json.encode((pod.labels, spec), order="sorted")
@@ -110,3 +146,11 @@ class Neighbours:
             ),
             spec=spec,
         )
+
+
+def _on_node(pod: Pod | None) -> Pod | None:
+    return pod if pod is not None and pod.spec.node_name and not pod.is_finished else None
+
+
+def _facts(pod: Pod) -> tuple[object, ...]:
+    return (pod.uid, pod.spec.node_name, pod.labels, pod.spec.affinity)

@@ -66,6 +66,24 @@ async def test_an_own_pod_keeps_others_away_as_soon_as_it_is_bound(world, tmp_pa
         await world.until(lambda: any("n1" in job.get("excluded_nodes", "") for job in world.jobs.values()))
 
 
+async def test_a_replica_that_waits_may_go_where_another_one_was_when_that_has_left(world, tmp_path):
+    apart = terms("podAntiAffinity", HOST, "web")
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        world.add_pod("first", labels={"app": "web"}, affinity=apart)
+        await world.until(lambda: world.submissions)
+        world.add_pod("second", labels={"app": "web"}, affinity=apart)
+        await world.until(lambda: len(world.submissions) == 2)
+        first, second = sorted(world.jobs)
+        assert not world.jobs[second]["excluded_nodes"]
+        world.set_job(first, "RUNNING", "CONFIGURING", nodes="n1")
+        await call("prolog", first)
+        await world.until(lambda: world.bindings == [("first", "node-1")])
+        await world.until(lambda: world.jobs[second]["excluded_nodes"] == "n1")
+        world.pod_runs("first")
+        world.pod_ends("Succeeded", "first")
+        await world.until(lambda: not world.jobs[second]["excluded_nodes"])
+
+
 async def test_a_gang_that_must_be_together_gets_one_rack(world, tmp_path):
     gang = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": "2"}
     async with leading(world, tmp_path):
