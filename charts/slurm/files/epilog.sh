@@ -54,7 +54,9 @@ await_pods() {
   # A slurmd that ends kills its scripts: SIGTERM, and SIGKILL 10 ms later. The Prolog of the next job asks again, as long as
   # the marker stays. A failure would drain the node without need.
   trap '[ -z "$broken" ] && [ -e "$marker" ]; exit' TERM
-  ask_until_done epilog "$SUNKPY_EPILOG_TIMEOUT_S" "$SUNKPY_EPILOG_TIMEOUT_S" || fail "$why"
+  until ask_until_done epilog "$SUNKPY_EPILOG_TIMEOUT_S" "$SUNKPY_OUTAGE_TIMEOUT_S"; do
+    [ $? = 2 ] || fail "$why" # while nobody answers it waits: the node is not given away, and not lost
+  done
   trap - TERM
   # Kept: the job has ended in Slurm, and its pods stay.
   [[ $body =~ \"kept\":\ *true ]] || rm -f "$marker"

@@ -40,12 +40,12 @@ ask() {
     "$SUNKPY_HOOKS_URL/hooks/v1/$1" <<< "header = \"Authorization: Bearer $token\""
 }
 
-# Ask $1 until done, at most $2 seconds, of these at most $3 in a row without an answer; $4 is sent as well. A refusal counts
-# only when it lasts: the scheduler may not have seen this slurmd pod yet, and after a long outage of the apiserver the token
-# has expired, and the kubelet takes some three minutes to bring another. Sets `body` to the last answer, and `why` to the
-# error.
+# Ask $1 until done, at most $2 seconds, and give up after $3 in a row without an answer; $4 is sent as well. Time without an
+# answer is no part of $2: whoever is silent sends no eviction. A refusal counts only when it lasts: the scheduler may not have
+# seen this slurmd pod yet, and after a long outage of the apiserver the token has expired, and the kubelet takes some three
+# minutes to bring another. Sets `body` to the last answer, and `why` to the error. 1: not done, 2: nobody answers.
 ask_until_done() {
-  local question=$1 limit=$2 outage=$3 pause=0.1 status heard=0 refused=''
+  local question=$1 limit=$2 outage=$3 pause=0.1 status heard=0 refused='' silent=''
   SECONDS=0
   while :; do
     body=$(ask "$question" "${4:-}")
@@ -54,15 +54,23 @@ ask_until_done() {
     [[ $status != 20[02] || $body =~ ^\{.*\"done\":\ *(true|false).*\}$ ]] || status+=", not the scheduler's words"
     case $status in
       200) return 0 ;;
-      202) pause=0.1 heard=$SECONDS refused='' why="not done after $limit s" ;;
-      400 | 401 | 403)
-        : "${refused:=$SECONDS}"
-        heard=$SECONDS why="the scheduler refused with HTTP $status"
-        [ $((SECONDS - refused)) -lt "$SUNKPY_REFUSAL_S" ] && [ "$status" != 400 ] || break
+      202 | 400 | 401 | 403)
+        [ -z "$silent" ] || limit=$((limit + SECONDS - heard))
+        heard=$SECONDS silent=''
+        if [ "$status" = 202 ]; then
+          pause=0.1 refused='' why="not done after $2 s"
+        else
+          : "${refused:=$SECONDS}"
+          why="the scheduler refused with HTTP $status"
+          [ $((SECONDS - refused)) -lt "$SUNKPY_REFUSAL_S" ] && [ "$status" != 400 ] || break
+        fi
+        [ "$SECONDS" -lt "$limit" ] || break
         ;;
-      *) refused='' why="no answer for $outage s (HTTP $status)" ;;
+      *)
+        silent=1 refused='' why="no answer for $outage s (HTTP $status)"
+        [ $((SECONDS - heard)) -lt "$outage" ] || break
+        ;;
     esac
-    if [ "$SECONDS" -ge "$limit" ] || [ $((SECONDS - heard)) -ge "$outage" ]; then break; fi
     [ "$status" = 202 ] && continue # the scheduler held the question as long as it could: ask again at once
     say "HTTP $status, next try in $pause s"
     sleep "$pause"
@@ -70,7 +78,7 @@ ask_until_done() {
   done
   [[ $status != 202 || ! $body =~ \"why\":\ *\"([^\"\\]*)\" ]] || why+=": ${BASH_REMATCH[1]}"
   say "$why"
-  return 1
+  return $((1 + ${silent:-0}))
 }
 
 # The scripts of the site for $1 (prolog, epilog) whose names match $2, by name, as root with Slurm's variables. Sets

@@ -36,18 +36,40 @@ forget_those_over() {
   done
 }
 
+# Queue this job again, which waits in its Prolog. Nothing of it has run where its script belongs to this node, so its owner's
+# --no-requeue does not count. True when it will not begin here, as far as Slurm says; `is_away` when Slurm said so before. With
+# $1 its Prolog has ended: then an allocation, which Slurm cannot queue, is cancelled, and a job that has begun is left alone.
+# Of an array `scontrol` would take the id for all tasks.
+queue_again() {
+  local record id=$SLURM_JOB_ID code=0
+  is_away=
+  record=$(timeout 10 scontrol -o show job "$id" 2>&1) || { [[ $record == *"Invalid job id"* ]]; return; }
+  record="$(grep "^JobId=$id " <<< "$record") " || return
+  [[ $record == *" JobState="@(RUNNING|SUSPENDED|CONFIGURING)" "* ]] || { is_away=1; return 0; }
+  [[ $record == *" JobState=RUNNING Reason=Prolog "* ]] || { [ -n "${1:-}" ]; return; }
+  if [[ $record == *" BatchFlag=0 "* ]]; then
+    [ -n "${1:-}" ] && timeout 10 scancel "$id"
+    return
+  fi
+  [ -n "${1:-}" ] || [[ $record == *" BatchHost=$SLURMD_NODENAME "* ]] || return
+  [[ ! $record =~ \ ArrayJobId=([0-9]+)\ ArrayTaskId=([0-9]+)\  ]] || id=${BASH_REMATCH[1]}_${BASH_REMATCH[2]}
+  timeout 10 scontrol update "jobid=$id" requeue=1
+  timeout 10 scontrol requeue "$id" || code=1
+  [[ $record != *" Requeue=0 "* ]] || timeout 10 scontrol update "jobid=$id" requeue=0
+  return "$code"
+}
+
 # Slurm ends a Prolog at `scontrol reconfigure`, and forgets it: the job would hold its node and never begin. So a job whose
-# Prolog is killed while it waits is requeued, by a process that Slurm does not know. An allocation, which Slurm cannot
-# requeue, is cancelled. Nothing of the job has run. A Prolog that outlives the reconfigure stays as a zombie. Pods of a
-# placeholder job may be there once the gate is open, so its job stays as it is.
+# Prolog is killed while it waits is queued again, by a process that Slurm does not know. A Prolog that outlives the reconfigure
+# stays as a zombie. Pods of a placeholder job may be there once the gate is open, so its job stays as it is.
 requeue_if_cut_short() {
   waiting=$(mktemp) || return 0
   trap 'rm -f "$waiting"' EXIT
   # shellcheck disable=SC2016 # its own parameters
-  setsid bash -c '
+  setsid bash -c "$(declare -f queue_again)"'
     echo $$ > "$2"
     left=5
-    while [ -e "$2" ] || [ -z "$4" ]; do
+    while [ -e "$2" ] || [ -z "$3" ]; do
       { read -r stat < "/proc/$1/stat"; } 2> /dev/null || stat=
       if [ ! -e "$2" ]; then
         [ -n "$stat" ] || break # slurmd has taken its end
@@ -55,18 +77,22 @@ requeue_if_cut_short() {
       elif [ -n "$stat" ] && [[ $stat != *") Z "* ]]; then
         sleep 1; continue
       fi
-      record=$(timeout 10 scontrol -o show job "$3") || { sleep 2; continue; }
-      if [[ "$record " == *" JobState=RUNNING Reason=Prolog "* && "$record " == *" BatchFlag=0 "* ]]; then
-        timeout 10 scancel "$3"
-      elif [[ "$record " == *" JobState=RUNNING Reason=Prolog "* ]]; then
-        timeout 10 scontrol update "jobid=$3" requeue=1
-        timeout 10 scontrol requeue "$3"
-        [[ "$record " != *" Requeue=0 "* ]] || timeout 10 scontrol update "jobid=$3" requeue=0
-      fi
+      queue_again ended || { sleep 2; continue; }
       rm -f "$2"
       break
-    done' sunkpy-prolog $$ "$waiting" "$SLURM_JOB_ID" "$own" < /dev/null > /dev/null 2>&1 &
+    done' sunkpy-prolog $$ "$waiting" "$own" < /dev/null > /dev/null 2>&1 &
   for _ in {1..250}; do [ -s "$waiting" ] && return; sleep 0.02; done # until then it would be ended as well
+}
+
+# A scheduler that is silent takes no node away: a batch job is queued again, and Slurm tries it in two minutes. All others wait
+# on: an allocation cannot be queued, the script of a job may run on another of its nodes, and the pods of a placeholder job
+# wait for the scheduler anyway. slurmd begins a job when its Prolog ends, unless it has been told that the job is away; so the
+# Prolog ends some seconds later, and only if Slurm stands by it.
+await_gate() {
+  until ask_until_done gate "$SUNKPY_EPILOG_TIMEOUT_S" "$SUNKPY_OUTAGE_TIMEOUT_S" ", \"marked\": [$others]"; do
+    [ $? = 2 ] || fail "$why"
+    [ -z "$own" ] && queue_again && sleep "${SUNKPY_AWAY_S:-10}" && queue_again && [ -n "$is_away" ] && exit 0
+  done
 }
 
 if [ -n "$others" ]; then
@@ -74,8 +100,7 @@ if [ -n "$others" ]; then
   requeue_if_cut_short
   read_settings || fail "no $settings_file, and pods may be here: see $markers"
   [ -n "${SUNKPY_HOOKS_URL:-}" ] || fail "no scheduler to ask, and pods may be here: see $markers"
-  ask_until_done gate "$SUNKPY_EPILOG_TIMEOUT_S" "$SUNKPY_OUTAGE_TIMEOUT_S" ", \"marked\": [$others]" ||
-    fail "$why"
+  await_gate
   rm -f "$waiting"
   forget_those_over
   hook=prolog

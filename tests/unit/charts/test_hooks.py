@@ -33,7 +33,10 @@ NO_TIME = {
 SCONTROL = """#!/bin/bash
 case $* in
   *"show job"*) cat "${0%/*}/job" ;;
-  *requeue*) printf '%s\\n' "$*" >> "${0%/*}/requeued" ;;
+  *requeue*)
+    printf '%s\\n' "$*" >> "${0%/*}/requeued"
+    [ "$1" != requeue ] || sed -i '1s/RUNNING Reason=Prolog/PENDING Reason=BeginTime/' "${0%/*}/job"
+    ;;
   *show*) cat "${0%/*}/node" ;;
   *) printf '%s\\n' "${@: -1}" >> "${0%/*}/reasons" ;;
 esac
@@ -259,10 +262,12 @@ def test_an_epilog_believes_nobody_but_the_scheduler(status: int, body: bytes, h
     """A standby sends callers to an address, and when its leader has died that may be somebody else's by now."""
     hooks.mark(OWN_JOB)
     scheduler.answers, scheduler.body = [status], body
-    epilog = hooks.run("epilog", SUNKPY_EPILOG_TIMEOUT_S="1")
-    assert (epilog.returncode, hooks.markers) == (1, {OWN_JOB})
-    assert len(scheduler.asked) < 10
-    assert hooks.reasons == [f"sunkpy epilog: no answer for 1 s (HTTP {status}, not the scheduler's words)"]
+    hooks.set_up(SUNKPY_EPILOG_TIMEOUT_S="1", SUNKPY_OUTAGE_TIMEOUT_S="1")
+    epilog = hooks.start("epilog")
+    wait(lambda: len(scheduler.asked) >= 5, timeout_s=20, what="it asks again and again")
+    assert (epilog.poll(), hooks.markers) == (None, {OWN_JOB})
+    scheduler.answers, scheduler.body = [200], b""
+    assert (finished(epilog).returncode, hooks.markers, hooks.reasons) == (0, set(), [])
 
 
 def test_an_answer_that_was_cut_off_is_asked_for_again(hooks: Hooks, scheduler: Scheduler):
@@ -272,12 +277,19 @@ def test_an_answer_that_was_cut_off_is_asked_for_again(hooks: Hooks, scheduler: 
     assert (len(scheduler.asked), hooks.markers) == (2, {OWN_JOB})
 
 
-@pytest.mark.parametrize(("hook", "code"), [("prolog", 0), ("epilog", 1)])
-@pytest.mark.parametrize("status", [202, 503])
+@pytest.mark.parametrize(("hook", "status", "code"), [("prolog", 202, 0), ("prolog", 503, 0), ("epilog", 202, 1)])
 def test_a_hook_ends_when_its_time_is_up(hook: str, code: int, status: int, hooks: Hooks, scheduler: Scheduler):
     scheduler.answers = [status]
     assert hooks.run(hook, **NO_TIME).returncode == code
     assert scheduler.asked
+
+
+def test_no_time_passes_for_an_epilog_while_nobody_answers(hooks: Hooks, scheduler: Scheduler):
+    """Nor is its node drained: whoever is silent evicts no pod."""
+    hooks.mark(OWN_JOB)
+    scheduler.answers = [503, 503, 503, 202, 200]
+    assert hooks.run("epilog", SUNKPY_EPILOG_TIMEOUT_S="1").returncode == 0
+    assert (len(scheduler.asked), hooks.reasons) == (5, [])
 
 
 @pytest.mark.parametrize("hook", ["prolog", "epilog"])
@@ -293,11 +305,16 @@ def test_without_a_scheduler_there_is_nobody_to_ask(hook: str, hooks: Hooks, sch
     assert (scheduler.asked, hooks.markers) == ([], set())
 
 
-@pytest.mark.parametrize(("hook", "code"), [("prolog", 0), ("epilog", 1)])
-def test_a_missing_token_does_not_pass_for_done(hook: str, code: int, hooks: Hooks, scheduler: Scheduler):
+def test_a_missing_token_does_not_pass_for_done(hooks: Hooks, scheduler: Scheduler):
     (hooks.folder / "token").unlink()
-    assert hooks.run(hook, **NO_TIME).returncode == code
-    assert scheduler.asked == []
+    assert hooks.run("prolog", **NO_TIME).returncode == 0
+    hooks.set_up()
+    epilog = hooks.start("epilog")
+    assert epilog.stderr is not None
+    assert any("HTTP 000, next try" in line for line in epilog.stderr)
+    assert (epilog.poll(), scheduler.asked) == (None, [])
+    (hooks.folder / "token").write_text("secret-token\n")
+    assert (finished(epilog).returncode, paths(scheduler)) == (0, ["epilog"])
 
 
 # ------------------------------------------------------------------------------------------------ markers and the gate
@@ -464,8 +481,8 @@ def test_a_gate_that_opened_or_failed_requeues_nothing(hooks: Hooks, scheduler: 
     (hooks.folder / "job").write_text(f"JobId={OWN_JOB} JobState=RUNNING Reason=Prolog Dependency=(null)\n")
     hooks.mark(7)
     assert hooks.run("prolog", comment="").returncode == 0
-    scheduler.answers = [503]
-    assert hooks.run("prolog", comment="", SUNKPY_OUTAGE_TIMEOUT_S="0").returncode == 1
+    scheduler.answers = [202]
+    assert hooks.run("prolog", comment="", SUNKPY_EPILOG_TIMEOUT_S="0").returncode == 1
     assert not list(hooks.folder.glob("tmp.*"))
     wait(lambda: not guards(hooks), timeout_s=30, what="nobody looks after the ended Prologs")
     assert requeued(hooks) == []
@@ -483,9 +500,6 @@ def test_two_jobs_on_a_node_wait_for_each_other_only_at_the_gate(hooks: Hooks, s
     ("answer", "limits", "says"),
     [
         (202, {"SUNKPY_EPILOG_TIMEOUT_S": "0"}, "not done after 0 s: pod default/a is not gone yet"),
-        (503, {"SUNKPY_OUTAGE_TIMEOUT_S": "0"}, "no answer for 0 s (HTTP 503)"),
-        (0, {"SUNKPY_OUTAGE_TIMEOUT_S": "0"}, "no answer for 0 s (HTTP 000)"),
-        (404, {"SUNKPY_OUTAGE_TIMEOUT_S": "0"}, "no answer for 0 s (HTTP 404)"),
         (403, UNHELD, "the scheduler refused with HTTP 403"),
     ],
 )
@@ -501,12 +515,78 @@ def test_a_gate_that_does_not_open_keeps_the_job_out_and_says_why(
     assert hooks.markers == {7}
 
 
+HERE = "BatchFlag=1 BatchHost=gpu-012-002 End"
+WAITS = f"JobId={OWN_JOB} JobState=RUNNING Reason=Prolog Requeue=0 {HERE}"
+TASKS = f"""\
+JobId={OWN_JOB} ArrayJobId={OWN_JOB} ArrayTaskId=3 JobState=RUNNING Reason=Prolog Requeue=1 {HERE}
+JobId=13 ArrayJobId={OWN_JOB} ArrayTaskId=4 JobState=RUNNING Reason=None Requeue=0 BatchFlag=1
+"""
+
+
+@pytest.mark.parametrize("answer", [503, 0, 404])
+@pytest.mark.parametrize(
+    ("record", "calls"),
+    [
+        (WAITS, ["update jobid=12 requeue=1", "requeue 12", "update jobid=12 requeue=0"]),
+        (TASKS, ["update jobid=12_3 requeue=1", "requeue 12_3"]),
+        (WAITS.replace("RUNNING", "CANCELLED"), []),
+    ],
+)
+def test_a_batch_job_leaves_a_silent_gate_and_drains_no_node(
+    answer: int, record: str, calls: list[str], hooks: Hooks, scheduler: Scheduler
+):
+    """Its other tasks stay as they are."""
+    hooks.mark(7)
+    (hooks.folder / "job").write_text(record)
+    scheduler.answers = [answer]
+    assert hooks.run("prolog", comment="", SUNKPY_OUTAGE_TIMEOUT_S="0", SUNKPY_AWAY_S="0.1").returncode == 0
+    assert (requeued(hooks), hooks.reasons, hooks.markers) == (calls, [], {7})
+    assert set(paths(scheduler)) == {"gate"}
+
+
+@pytest.mark.parametrize(
+    ("comment", "record"),
+    [
+        ("k8s:default/pod:uid", WAITS),
+        ("", WAITS.replace("BatchFlag=1", "BatchFlag=0")),
+        ("", WAITS.replace("Reason=Prolog", "Reason=None")),
+        ("", WAITS.replace("BatchHost=gpu-012-002", "BatchHost=gpu-012-003")),
+        ("", "JobId=13 JobState=CANCELLED Reason=None End"),
+        ("", None),
+    ],
+    ids=[
+        "a placeholder",
+        "an allocation",
+        "Slurm takes it for begun",
+        "its script is elsewhere",
+        "another job",
+        "Slurm is silent too",
+    ],
+)
+def test_all_others_wait_at_a_silent_gate_until_it_opens(
+    comment: str, record: str | None, hooks: Hooks, scheduler: Scheduler
+):
+    hooks.mark(7)
+    if record is not None:
+        (hooks.folder / "job").write_text(record)
+    scheduler.answers = [503]
+    hooks.set_up(SUNKPY_OUTAGE_TIMEOUT_S="0", SUNKPY_EPILOG_TIMEOUT_S="0")
+    prolog = hooks.start("prolog", comment=comment)
+    wait(lambda: len(scheduler.asked) >= 3, timeout_s=20, what="it asks again and again")
+    assert (prolog.poll(), set(paths(scheduler))) == (None, {"gate"})
+    scheduler.answers = [200]
+    assert finished(prolog).returncode == 0
+    assert (requeued(hooks), hooks.reasons) == ([], [])
+
+
 def test_an_outage_counts_from_the_last_answer(hooks: Hooks, scheduler: Scheduler):
     hooks.mark(7)
+    (hooks.folder / "job").write_text(WAITS)
     scheduler.answers = [202, 202, 503]
-    hooks.run("prolog", comment="", SUNKPY_OUTAGE_TIMEOUT_S="1")
+    done = hooks.run("prolog", comment="", SUNKPY_OUTAGE_TIMEOUT_S="1", SUNKPY_AWAY_S="0")
     assert paths(scheduler)[:3] == ["gate"] * 3
-    assert hooks.reasons == ["sunkpy gate: no answer for 1 s (HTTP 503)"]
+    assert "no answer for 1 s (HTTP 503)" in done.stderr
+    assert len(requeued(hooks)) == 3
 
 
 @pytest.mark.parametrize("comment", ["", "k8s:default/pod:uid"])

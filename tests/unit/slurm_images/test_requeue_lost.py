@@ -16,6 +16,10 @@ if [ "$1" = -o ]; then
     12) echo "JobId=12 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=0" ;;
     13) echo "JobId=13 JobState=RUNNING Reason=None Requeue=0 BatchFlag=0" ;;
     14) echo "JobId=14 JobState=RUNNING Reason=Prolog Requeue=1 BatchFlag=1" ;;
+    20)
+      echo "JobId=20 ArrayJobId=20 ArrayTaskId=7 JobState=RUNNING Reason=None BatchFlag=1"
+      echo "JobId=21 ArrayJobId=20 ArrayTaskId=6 JobState=RUNNING Reason=Prolog BatchFlag=1"
+      ;;
     *) echo "JobId=$4 JobState=RUNNING Reason=None BatchFlag=1" ;;
   esac
   exit
@@ -53,6 +57,10 @@ def test_jobs_that_died_are_requeued_where_they_may_be(tmp_path: Path):
     assert told == ["requeue 7", "requeue 10"]
     assert "job 7" in said
     assert "job 8" not in said
+
+
+def test_of_an_array_one_task_is_requeued_and_not_those_on_other_nodes(tmp_path: Path):
+    assert requeue_lost(tmp_path, "20")[0] == ["requeue 20_7"]
 
 
 def test_a_job_that_was_ordered_again_and_runs_is_left_alone(tmp_path: Path):

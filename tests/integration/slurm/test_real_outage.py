@@ -1,0 +1,111 @@
+"""A scheduler that answers nobody, and jobs that come to nodes where pods may be: each waits, and no node is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.slurm.site import Site
+from tests.polling import until
+
+pytestmark = pytest.mark.integration
+
+_MARKED = ("c1", "c2")
+_OLD_JOB = 9_999_999
+_SILENT = "SUNKPY_HOOKS_URL=http://127.0.0.1:1\nSUNKPY_OUTAGE_TIMEOUT_S=2\n"
+_SUBMIT = """\
+cd; export SBATCH_MEM_PER_NODE=100 SBATCH_TIMELIMIT=1 SALLOC_MEM_PER_NODE=100
+sbatch() { command sbatch --parsable --no-requeue --output=/dev/null --wrap='touch ran-$SLURM_JOB_ID' "$@"; }
+sbatch --nodelist=c1,c2 --nodes=2; sbatch --nodelist=c1; sbatch --nodelist=c3; sbatch --nodelist=c1 --array=0-1
+salloc --no-shell --job-name=asked --nodelist=c2 --time=1 &> asked &
+for _ in {1..50}; do squeue --noheader --format=%A --name=asked | grep . && break; sleep 0.2; done || cat asked
+"""
+"""A job of two nodes, one, one whose node has no marks, an array, and an allocation."""
+
+
+@pytest.fixture
+async def silent(site: Site) -> AsyncIterator[Site]:
+    """Two nodes on which pods may be, and a scheduler that is away."""
+    etc = {name: _root_of(site, name) / "etc/sunkpy/hooks.env" for name in _MARKED}
+    before = {name: env.read_text() for name, env in etc.items()}
+    marks = [_root_of(site, name) / f"var/lib/sunkpy/markers/{_OLD_JOB}" for name in _MARKED]
+    for name in _MARKED:
+        etc[name].write_text(before[name] + _SILENT)
+    for mark in marks:
+        mark.touch()
+    yield site
+    for mark in marks:
+        mark.unlink(missing_ok=True)
+    await site.clear()
+    for name in _MARKED:
+        etc[name].write_text(before[name])
+
+
+async def test_jobs_wait_for_a_silent_scheduler_and_no_node_is_drained(silent: Site) -> None:
+    site = silent
+    code, said = await asyncio.to_thread(site.shell, "ann", _SUBMIT)
+    assert (code, len(said.split())) == (0, 5), said
+    two, one, elsewhere, array, allocation = said.split()
+    tasks = [f"{array}_0", f"{array}_1"]
+
+    async def queued_again() -> bool:
+        again = [await _job(site, job) for job in (two, one, *tasks)]
+        return all(" JobState=PENDING " in job and re.search(r" Requeue=0 Restarts=[1-9]", job) for job in again)
+
+    await _happens(site, queued_again, "all batch jobs are queued again")
+    # Of an allocation nothing is queued: it waits on, until somebody does not want it any more.
+    assert " JobState=RUNNING Reason=Prolog " in await _job(site, allocation)
+    await asyncio.to_thread(site.shell, "ann", f"scancel {allocation}")
+
+    async def is_free() -> bool:
+        nodes = await asyncio.to_thread(site.slurm.run_as, "slurm", "sinfo", "-hN", "-n", "c1,c2", "-o", "%N %T %E")
+        return set(nodes[1].splitlines()) == {"c1 idle none", "c2 idle none"}
+
+    await _happens(site, is_free, "the nodes are free, and open")
+    assert _ran(site) == {elsewhere}
+
+    # The pods have left: Slurm tries again.
+    for name in _MARKED:
+        (_root_of(site, name) / f"var/lib/sunkpy/markers/{_OLD_JOB}").unlink()
+    await asyncio.sleep(3)  # slurmd refuses a job within two seconds of its end
+    for job in (two, one, array):
+        await asyncio.to_thread(site.slurm.run_as, "slurm", "scontrol", "update", f"job={job}", "starttime=now")
+
+    async def have_run() -> bool:
+        return len(_ran(site)) == 5
+
+    await _happens(site, have_run, "all have run")
+
+
+async def _happens(site: Site, check: Callable[[], Awaitable[bool]], what: str) -> None:
+    try:
+        await until(check, timeout_s=60, what=what, every_s=0.3)
+    except TimeoutError as error:
+        queue = await asyncio.to_thread(site.slurm.run_as, "slurm", "squeue", "-a")
+        raise AssertionError(f"{error}:\n{queue[1]}\n{site.logs()}") from None
+
+
+async def _job(site: Site, job: str) -> str:
+    return (await asyncio.to_thread(site.slurm.run_as, "slurm", "scontrol", "-o", "show", "job", job))[1]
+
+
+def _ran(site: Site) -> set[str]:
+    return {path.name.removeprefix("ran-") for path in (site.slurm.root / "home/ann").glob("ran-*")}
+
+
+def _root_of(site: Site, node: str) -> Path:
+    """The files of a node's slurmd pod."""
+    own = os.stat(site.slurm.root)
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words, root = (process / "cmdline").read_bytes().split(b"\0"), os.stat(process / "root")
+        except OSError:  # it has ended meanwhile
+            continue
+        if words[0] == b"/usr/sbin/slurmd" and node.encode() in words and os.path.samestat(root, own):
+            return process / "root"
+    raise AssertionError(f"no slurmd of {node}")
