@@ -42,6 +42,8 @@ class Slurmrestd:
         self.cancelled: list[int] = []
         self.asked: list[str] = []
         self.states_read = 0
+        self.requests: list[str] = []
+        """Each with its method, such as `GET job/7`; of those that were refused while it is down `refused job/7`."""
         self.looks: list[str] = []
         """Nodes that were asked for by themselves."""
         self.is_down = False
@@ -138,6 +140,7 @@ class Slurmrestd:
     async def _gate(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
+        self.requests.append(f"{'refused' if self.is_down else request.method} {request.path.split('/', 3)[3]}")
         if self.is_down:
             self.refused.set()
             return failure(502, 1800)

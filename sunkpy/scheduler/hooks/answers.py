@@ -123,7 +123,8 @@ class Hooks:
             return NOT_OURS
         record, job = proved
         self._takeover.hurry(record)
-        if call.node not in job.epilogs and await self._proof.still_runs(record, job.id):
+        is_proved = call.node in job.epilogs or job.is_ended_by_us
+        if not is_proved and await self._proof.still_runs(record, job.id):
             nodes = record.jobs[job.id].nodes if job.id in record.jobs else ()
             if nodes and call.node not in nodes:
                 self._ledger.queue.add(record.id)

@@ -5,8 +5,9 @@ whose own job was lost, not ended, stays as long as its node is free. When anoth
 covers the pod in time, the pod is evicted.
 
 What the ledger remembers may be as old as the last poll or an outage of Slurm, and the watch may not show a binding
-yet. So before the gate opens, Slurm is asked for the states of the jobs that have a mark or a pod there, and for the
-nodes of those that run: a state does not tell that a node was taken from a job.
+yet. So before the gate opens, Slurm is asked for the states of the jobs that have a mark or a pod there: one question
+for all gates that ask about the same time. A state does not tell that a node was taken from a job of several, so these
+are read one by one. A job of one node loses it with its state: it would be queued again, which the polls see.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from sunkpy.core.gang.phases import has_left_node
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, is_job_ended, is_job_running
 from sunkpy.runtime.fan_out import fan_out
+from sunkpy.runtime.fresh_answer import FreshAnswer
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.hooks.messages import LONG_POLL_S, HookAnswer, HookCall
 from sunkpy.scheduler.hooks.proof import HookProof
@@ -39,6 +41,9 @@ from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import NotFound
 
 States = Mapping[JobId, frozenset[str]]
+
+_MOST_IDS = 500
+"""Of more jobs than these the request would be longer than it is worth: then of all."""
 
 
 class Gate:
@@ -65,6 +70,8 @@ class Gate:
         self._ledger = ledger
         self._vanished = vanished
         self._clock = clock
+        self._wanted: set[JobId] = set()
+        self._reads = FreshAnswer(self._ask_states, clock=clock)
         self._log = structlog.get_logger("gate")
 
     async def ask(self, call: HookCall, caller: Pod) -> HookAnswer:
@@ -154,8 +161,9 @@ class Gate:
         asked_for = set(call.marked) | {record.bound_to for record in near if record.bound_to is not None}
         if not asked_for:
             return {}
-        asked_at = self._clock()
-        states = await self._slurm.jobs_state(sorted(asked_for))
+        self._wanted |= asked_for
+        answer, asked_at = await self._reads.get()
+        states = {job: answer[job] for job in asked_for if job in answer}
         for job, state in states.items():
             record = self._ledger.by_job(job)
             if record is not None and self._ledger.observe_job(record, job, state, asked_at=asked_at):
@@ -164,13 +172,20 @@ class Gate:
         await fan_out(partial(self._read_again, record, states, others) for record in near)
         return {job: state for job, state in states.items() if job not in others}
 
+    async def _ask_states(self) -> States:
+        """Of all jobs that somebody has come to want to know."""
+        wanted, self._wanted = self._wanted, set()
+        return await self._slurm.jobs_state(sorted(wanted) if len(wanted) <= _MOST_IDS else ())
+
     async def _read_again(self, record: Record, states: States, others: set[JobId]) -> None:
-        """An administrator may take nodes from a running job, or its Epilog there was cut short.
+        """An administrator may take nodes from a running job of several, or its Epilog there was cut short.
 
         Ids that are another job's go to `others`.
         """
         job = record.jobs.get(record.bound_to) if record.bound_to is not None else None
         if job is None or not is_job_running(job.state):
+            return
+        if len(job.nodes) == 1 and self._ledger.is_watched_since(job.as_of):
             return
         try:
             await self._proof.read_again(record, job.id)

@@ -1,4 +1,4 @@
-"""Is what a node says of a job true? Slurm is asked once for each job and node, before anything follows from a call.
+"""Is what a node says of a job true? Slurm itself must have said it before anything follows from a call.
 
 The job must be proved to stand for a gang (`sunkpy.core.gang.identity.gang_of`), and have that node.
 """
@@ -6,8 +6,6 @@ The job must be proved to stand for a gang (`sunkpy.core.gang.identity.gang_of`)
 from __future__ import annotations
 
 from collections.abc import Callable
-
-from msgspec.structs import replace
 
 from sunkpy.core.gang.identity import gang_of, is_anothers, parse_comment
 from sunkpy.core.gang.job.job import Job
@@ -40,15 +38,11 @@ class HookProof:
         record = self._ledger.by_job(call.job_id)
         known = record.jobs.get(call.job_id) if record is not None else None
         is_meant = record is not None and meant in (None, record.id)
-        if record is not None and known is not None and is_meant and call.node in known.proved:
+        if record is not None and known is not None and is_meant and call.node in known.nodes:
             return record, known
         try:
             job, asked_at = await self._reads.get(call.job_id)
         except NotFound:
-            # What it said of its nodes before it was forgotten still holds.
-            known = record.jobs.get(call.job_id) if record is not None else None
-            if record is not None and known is not None and is_meant and call.node in known.nodes:
-                return record, known
             raise Forgotten from None
         gang = gang_of(job, scheduler=self._user)
         if gang is None and meant in (None, parse_comment(job.comment)):
@@ -59,7 +53,6 @@ class HookProof:
             raise NotThere(f"Slurm has not given job {job.id} to {call.node}: it is {_where(job)}")
         record = self._ledger.ensure(gang)
         self._ledger.take_job(record, job, asked_at=asked_at)
-        self._ledger.change_job(record, job.id, lambda own: replace(own, proved=own.proved | {call.node}))
         return record, record.jobs[job.id]
 
     async def still_runs(self, record: Record, id: JobId) -> bool:

@@ -1,4 +1,5 @@
-"""The states of all jobs, read each second while there is a job of ours, and the details of those that need them.
+"""The states of all jobs, read each second while there is a job of ours, and the details of those that need them. Where
+an answer takes long, it is asked for less often: a tenth of the time at most, and each half a minute at least.
 
 Most jobs that find room start within the second in which they are submitted, and where no Prolog tells of it, as on
 nodes that are EXTERNAL, only this does: for a while after a submission states are read more often. What is read sooner
@@ -39,8 +40,8 @@ SOON_S = 0.2
 
 
 class JobPoller:
-    """Reads the states of all jobs each second while there is a job of ours, tells the ledger, and enqueues the gangs
-    whose jobs have changed.
+    """Reads the states of all jobs while there is a job of ours, tells the ledger, and enqueues the gangs whose jobs
+    have changed.
 
     `user` is the scheduler's own Slurm user. `on_states` is called with each answer, before anything follows from it.
     """
@@ -79,10 +80,13 @@ class JobPoller:
             try:
                 if any(record.jobs for record in self._ledger):
                     await self.poll(is_early=is_early)
+                else:
+                    self._saw_all(self._clock())
                 if self._is_away:
                     self._log.info("the states of jobs can be read again")
                 self._is_away = False
             except SlurmError as error:
+                self._ledger.lost_sight()
                 if not self._is_away:
                     self._log.warning("the states of jobs cannot be read: nothing follows from that", error=str(error))
                 self._is_away = True
@@ -95,12 +99,13 @@ class JobPoller:
 
     async def _pause(self) -> None:
         """Until the next poll. That is soon while a job is young, but states are not read for more than a share."""
-        since = time.monotonic()
-        soon_s = min(max(SOON_S, pace.SHARE * self._took_s), self._poll_s)
+        since, pause_s = time.monotonic(), pace.Cost(took_s=self._took_s).pause_s
+        late_s = max(self._poll_s, pause_s)
+        soon_s = min(max(SOON_S, pause_s), late_s)
         while True:
             self._hurried.clear()
             now = time.monotonic()
-            left_s = since + (soon_s if now < self._young_until else self._poll_s) - now
+            left_s = since + (soon_s if now < self._young_until else late_s) - now
             if left_s <= 0:
                 return
             with contextlib.suppress(TimeoutError):
@@ -114,7 +119,7 @@ class JobPoller:
         self._took_s = time.monotonic() - began_s
         if not is_early:
             self._whole_at = began_s
-        self._read_at = asked_at
+        self._saw_all(asked_at)
         self._on_states(states)
         changed = await self._ledger.observe(states, asked_at=asked_at, is_early=is_early)
         waiting = 0 if is_early else _WAITING_PER_POLL
@@ -137,6 +142,10 @@ class JobPoller:
         async with asyncio.TaskGroup() as group:
             for record, job in wanted:
                 group.create_task(read(record, job))
+
+    def _saw_all(self, asked_at: float) -> None:
+        self._read_at = asked_at
+        self._ledger.saw_all(asked_at)
 
     async def _read(self, record: Record, id: JobId) -> bool:
         """Whether it told anything new."""

@@ -61,12 +61,11 @@ def test_a_job_that_is_queued_again_forgets_the_hooks_of_its_first_run():
 
 
 def test_a_job_that_is_queued_again_has_no_node_until_slurm_gives_it_one_anew():
-    job = make_job("RUNNING", nodes=("n1",), proved=frozenset({"n1"}))
+    job = make_job("RUNNING", nodes=("n1",))
     job = job.observed(frozenset({"PENDING", "COMPLETING"}), asked_at=1.0)
-    assert (job.nodes, job.proved) == (("n1",), {"n1"})  # its epilogs still call
+    assert job.nodes == ("n1",)  # its epilogs still call
     job = job.observed(PENDING, asked_at=2.0).observed(RUNNING, asked_at=3.0)
-    assert job.start_nodes == ()
-    assert job.proved == set()
+    assert (job.start_nodes, job.nodes) == ((), ())
 
 
 def test_one_answer_without_the_job_proves_nothing_and_one_with_it_begins_anew():

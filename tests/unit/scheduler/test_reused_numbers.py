@@ -12,7 +12,7 @@ from sunkpy.scheduler.ledger import Ledger
 from tests.unit.scheduler.test_gate import SHUT
 from tests.unit.scheduler.test_people import ANNS
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
-from tests.unit.scheduler.world import World, connections, leading
+from tests.unit.scheduler.world import World, away_for_a_poll, connections, leading
 
 NEVER_S = 3600.0
 STRANGER = {"comment": "", "admin_comment": "", "user_name": "alice"}
@@ -32,9 +32,10 @@ def asked_about(world, job_id):
 
 async def test_a_stranger_that_runs_elsewhere_opens_no_gate_for_a_third(world, tmp_path, monkeypatch):
     monkeypatch.setattr("sunkpy.scheduler.hooks.gate.LONG_POLL_S", 0.3)
-    async with leading(world, tmp_path, poll_seconds=NEVER_S) as server, hook_client(server) as call:
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
         job_id = await bound_pod(world, call)
         world.set_job(job_id, "RUNNING", nodes="n1", **STRANGER)
+        await away_for_a_poll(world)
         assert await call("gate", 4711, marked=[job_id]) == SHUT
         await world.until(lambda: len(world.submissions) == 2)
         assert world.submissions[1]["required_nodes"] == ["n1"]
@@ -86,9 +87,10 @@ async def test_a_job_whose_comment_an_administrator_has_changed_is_told_how_its_
 
 async def test_a_changed_comment_takes_no_node_from_a_pod_when_a_third_asks_at_the_gate(world, tmp_path, monkeypatch):
     monkeypatch.setattr("sunkpy.scheduler.hooks.gate.LONG_POLL_S", 0.3)
-    async with leading(world, tmp_path, poll_seconds=NEVER_S) as server, hook_client(server) as call:
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
         job_id = await bound_pod(world, call)
         world.set_job(job_id, "RUNNING", nodes="n1", comment="ask bob before you touch this")
+        await away_for_a_poll(world)
         asked = asked_about(world, job_id)
         assert await call("gate", 4711, marked=[job_id]) == (200, {"done": True})
         assert asked_about(world, job_id) > asked

@@ -226,6 +226,15 @@ class World:
         self.slurm.reject_submit = error_number
 
 
+async def away_for_a_poll(world):
+    """Slurm is away, and polled again since."""
+    world.slurm_is_up = False
+    await world.until(lambda: "refused jobs/state/" in world.slurm.requests)
+    world.slurm_is_up = True
+    read = world.slurm.states_read
+    await world.until(lambda: world.slurm.states_read >= read + 2)
+
+
 @contextlib.asynccontextmanager
 async def connections(world, tmp_path):
     """Kube, Slurm and settings that lead to the world."""

@@ -36,10 +36,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     `slurm`: what Slurm said last; its state is empty until it is told once, its nodes until the job is read in full.
     `spec`: as it was submitted or changed last, else as Slurm has it; `turn`: how often it was changed; `refused`:
     another that Slurm would not have. `excluded`: the nodes that we ever had it exclude, if that is known.
-    `prologs`, `epilogs`: the Slurm nodes whose hook has called for this job, and when; `proved`: those of which Slurm
-    itself has said that the job has them. `missing`: so many fresh answers of Slurm, one after another, did not contain
-    the job. `runs_again`: Slurm says that it runs since an epilog proved that it ended: slurmctld was killed and has
-    forgotten the end.
+    `prologs`, `epilogs`: the Slurm nodes whose hook has called for this job, and when. `missing`: so many fresh answers
+    of Slurm, one after another, did not contain the job. `runs_again`: Slurm says that it runs since an epilog proved
+    that it ended: slurmctld was killed and has forgotten the end.
     `is_unproved`: Slurm has it without what shows that the scheduler submitted it. `is_anothers`: the id is that of a
     job which is not this gang's, so nothing that Slurm says of the id counts.
     `known_at`: since when it is known; `read_at`: when it was last asked for in full; `as_of`: when the newest answer
@@ -53,7 +52,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     refused: JobSpec | None = None
     prologs: Mapping[str, float] = {}
     epilogs: Mapping[str, float] = {}
-    proved: frozenset[str] = frozenset()
     missing: int = 0
     runs_again: bool = False
     is_unproved: bool = False
@@ -86,9 +84,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def observed(self, state: frozenset[str] | None, *, asked_at: float) -> Job:
         """After an answer of Slurm to a question sent at `asked_at`; None: it did not know the job."""
         is_same = bool(state) and state == self.slurm.state and not self.missing
-        if is_same and not (
-            state and "PENDING" in state and (self.prologs or self.epilogs or self.nodes or self.proved)
-        ):
+        if is_same and not (state and "PENDING" in state and (self.prologs or self.epilogs or self.nodes)):
             # Nothing new: so with nearly all of tens of thousands in each poll.
             return self
         if self.is_anothers or asked_at < max(self.known_at, *self.prologs.values(), *self.epilogs.values(), 0.0):
@@ -106,7 +102,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         if "COMPLETING" in self.state:
             return job
         # One of its nodes may speak for it again only when Slurm gives it anew.
-        return _with(job, proved=frozenset(), slurm=_with(self.slurm, nodes=(), layout=(), devices={}, capacity={}))
+        return _with(job, slurm=_with(self.slurm, nodes=(), layout=(), devices={}, capacity={}))
 
     def read(self, slurm: SlurmJob, *, at: float) -> Job:
         """After it was read in full, as it was at `at`, unless it is known as it was later."""
@@ -212,6 +208,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def is_script_running(self) -> bool:
         """The prologs are through, and a script that there is can be signalled."""
         return slurm_states.is_job_running(self.state) and not self.state & _BEFORE_SCRIPT
+
+    @property
+    def is_ended_by_us(self) -> bool:
+        """Slurm has taken our word that it is to end: its epilogs need no proof."""
+        return self.cancelled_at is not None or self.heard_at is not None
 
     @property
     def is_let_go(self) -> bool:
