@@ -64,6 +64,8 @@ class Apiserver:
         self._watches: list[tuple[str, web.Request]] = []
         self.refuse_pods = ""
         self.refuse_bindings = False
+        self.refuse_status: int | None = None
+        """The HTTP status with which conditions of pods are refused."""
         self.events_lost = 0
         """So many of the next Events are not taken."""
         self.watches_lag = False
@@ -258,6 +260,8 @@ class Apiserver:
         known = old["metadata"]
         if sub == "status" and key[0] in self.undivided:
             return refusal(404, "NotFound")
+        if sub == "status" and key[0] == "pods" and self.refuse_status is not None:
+            return refusal(self.refuse_status, "Refused", "by a webhook")
         if any(meta.get(field, known[field]) != known[field] for field in ("uid", "resourceVersion")):
             return refusal(409, "Conflict")
         self.patched.append("/".join(filter(None, (key[2], sub))))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Container, Mapping
 
+import structlog
+
 from sunkpy.core import names
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.ends import DISRUPTION_TARGET, EndCause
@@ -101,11 +103,16 @@ class PodWriter:
             await self._set_condition(pod, POD_SCHEDULED, status="False", reason="WaitingForSlurm", message=message)
 
     async def evict(self, pod: Pod, cause: EndCause, *, grace_s: int | None) -> bool:
-        """Say why, then delete, with this grace period or the pod's own. False: it is gone, or another pod now."""
+        """Say why, then delete, with this grace period or the pod's own. False: it is gone, or another pod now.
+
+        It goes whether or not it can be said why: its node waits.
+        """
         try:
             await self._set_condition(pod, cause.condition, status="True", reason=cause.reason, message=cause.message)
         except (errors.NotFound, errors.Conflict):
             return False
+        except errors.KubeError as error:
+            structlog.get_logger("pods").warning("evicted without a condition", error=str(error))
         return await self.delete(pod, grace_s=grace_s)
 
     async def delete(self, pod: Pod, *, grace_s: int | None) -> bool:

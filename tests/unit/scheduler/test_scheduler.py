@@ -69,6 +69,15 @@ async def test_a_pod_is_bound_late_when_its_prolog_was_not_heard(world, tmp_path
         await world.until(lambda: world.bindings == [("web", "node-2")])
 
 
+@pytest.mark.parametrize("status", [403, 422, 500])
+async def test_a_pod_is_evicted_though_nobody_takes_the_condition_that_says_why(world, tmp_path, status):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        world.api.refuse_status = status
+        world.set_job(job_id, "CANCELLED", nodes="n1")
+        await world.until(lambda: world.deleted == ["web"])
+
+
 @pytest.mark.parametrize(("phase", "signal"), [("Succeeded", "USR1"), ("Failed", "USR2")])
 async def test_the_job_learns_how_its_pod_ended(world, tmp_path, phase, signal):
     async with leading(world, tmp_path) as server, hook_client(server) as call:
