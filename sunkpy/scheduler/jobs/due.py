@@ -15,6 +15,7 @@ from sunkpy.core.model.states import JobId
 
 _FIRST_REASON_S: Final = 2.0
 _REASON_EACH_S: Final = 5.0
+_LONGEST_REASON_S: Final = 30.0
 _A_TURN: Final = 250
 
 _Filed = tuple[float, int, Job]
@@ -84,7 +85,9 @@ def details_due_at(job: Job) -> float | None:
     if job.is_anothers:
         return None
     if "PENDING" in job.state:
-        return max(job.known_at + _FIRST_REASON_S, job.read_at + _REASON_EACH_S)
+        # The longer it has waited, the less news: each half as long again as it has waited then.
+        pause_s = min(max((job.read_at - job.known_at) / 2, _REASON_EACH_S), _LONGEST_REASON_S)
+        return max(job.known_at + _FIRST_REASON_S, job.read_at + pause_s)
     if "RUNNING" not in job.state or (job.nodes and job.prologs.keys() | job.epilogs.keys() >= set(job.nodes)):
         return None
     if not job.nodes:
