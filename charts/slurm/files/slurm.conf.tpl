@@ -6,8 +6,9 @@
 {{- if regexMatch "(?i)(oversubscribe|shared)\\s*=\\s*force(:([2-9]|[1-9][0-9]+))?([^:0-9]|$)" (join "\n" $modes) }}
 {{- fail "OverSubscribe=FORCE gives the cpus of a pod to other jobs as well, and no pod can refuse: use YES, NO or FORCE:1" }}
 {{- end -}}
-{{- if and (include "slurm.sealsJobs" .) (regexMatch "(?i)jobsubmitplugins\\s*=" .Values.slurmConfig.extra) }}
-{{- fail "JobSubmitPlugins in slurmConfig.extra: where pods belong to people (scheduler.access with users, or annotatedAccess) slurmctld needs the job_submit.lua of this chart" }}
+{{- $plugins := regexFind "(?im)^\\s*jobsubmitplugins\\s*=[^#\n]*" .Values.slurmConfig.extra }}
+{{- if and .Values.scheduler.enabled $plugins (not (regexMatch "[=,\\s]lua(,|\\s|$)" $plugins)) }}
+{{- fail "JobSubmitPlugins in slurmConfig.extra: name lua as well, for slurmctld needs the job_submit.lua of this chart" }}
 {{- end -}}
 {{- $parts := list "enable_configless" | concat .Values.slurmConfig.slurmctldParameters -}}
 ClusterName={{ include "slurm.cluster" . }}
@@ -56,7 +57,7 @@ JobAcctGatherType=jobacct_gather/{{ .Values.accounting.enabled | ternary "linux"
 MpiDefault=none
 # A job that could not be launched, by a failed Prolog or a slurmctld that died meanwhile, waits again and is not held.
 SchedulerParameters={{ append .Values.slurmConfig.schedulerParameters "nohold_on_prolog_fail" | uniq | join "," }}
-{{- if include "slurm.sealsJobs" . }}
+{{- if and .Values.scheduler.enabled (not $plugins) }}
 
 # Whose job stands for pods, and that its owner does not change what the pods rely on.
 JobSubmitPlugins=lua

@@ -2,12 +2,7 @@
 {{- define "slurm.schedulerName" -}}{{ .Values.scheduler.name | default .Release.Name }}{{- end }}
 {{- define "slurm.slurmSecret" -}}{{ .Values.keys.existingSlurmSecret | default (printf "%s-slurm-key" .Release.Name) }}{{- end }}
 {{- define "slurm.jwtSecret" -}}{{ .Values.keys.existingJwtSecret | default (printf "%s-jwt-key" .Release.Name) }}{{- end }}
-{{- /* Whether some jobs of pods belong to people, and whether what a namespace carries says what its pods may ask for. */}}
-{{- define "slurm.sealsJobs" -}}
-{{- $found := and .Values.scheduler.enabled .Values.scheduler.annotatedAccess }}
-{{- if .Values.scheduler.enabled }}{{ range .Values.scheduler.access }}{{ if .users }}{{ $found = true }}{{ end }}{{ end }}{{ end }}
-{{- if $found }}true{{ end }}
-{{- end }}
+{{- /* Whether what a namespace carries says what its pods may ask for. */}}
 {{- define "slurm.readsNamespaces" -}}
 {{- $found := .Values.scheduler.annotatedAccess }}
 {{- range .Values.scheduler.access }}{{ if .namespaceLabels }}{{ $found = true }}{{ end }}{{ end }}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -36,24 +37,31 @@ def guarded(values: Mapping[str, object]) -> dict[str, list[str]]:
     return {name: json.loads(variables[name]) for name in ("annotations", "labels", "names")}
 
 
-@pytest.mark.parametrize("values", [PEOPLE, ANNOTATED])
-def test_where_pods_belong_to_people_slurmctld_asks_the_script(values):
-    data = config(values)
+def test_slurmctld_asks_the_script_so_that_nobody_makes_a_job_that_looks_like_one_of_pods():
+    """Its node would wait for the scheduler."""
+    data = config({})
     assert "\nJobSubmitPlugins=lua\n" in data["slurm.conf"]
     assert data["job_submit.lua"].strip() == (ROOT / "charts/slurm/files/job_submit.lua").read_text().strip()
 
 
-@pytest.mark.parametrize("values", [{}, LABELLED, {"scheduler": {"enabled": False, "annotatedAccess": True}}])
-def test_without_people_it_does_not(values):
-    assert "JobSubmitPlugins" not in config(values)["slurm.conf"]
-    assert "job_submit.lua" not in config(values)
+def test_without_a_scheduler_it_does_not():
+    data = config({"scheduler": {"enabled": False}})
+    assert "JobSubmitPlugins" not in data["slurm.conf"]
+    assert "job_submit.lua" not in data
 
 
-def test_another_script_beside_it_is_refused():
-    extra = {"slurmConfig": {"extra": "JobSubmitPlugins = lua"}}
-    assert "JobSubmitPlugins = lua" in config(extra)["slurm.conf"]
+@pytest.mark.parametrize("line", ["JobSubmitPlugins = lua", "jobsubmitplugins=require_timelimit,lua # both"])
+def test_plugins_of_the_site_stand_beside_it(line):
+    conf = config({"slurmConfig": {"extra": line}})["slurm.conf"]
+    assert re.findall("(?im)^jobsubmitplugins.*", conf) == [line]
+
+
+@pytest.mark.parametrize("line", ["JobSubmitPlugins=require_timelimit", "a=b\nJobSubmitPlugins=luax # lua"])
+def test_plugins_of_the_site_without_it_are_refused(line):
+    extra = {"slurmConfig": {"extra": line}}
     with pytest.raises(Refused, match=r"slurmctld needs the job_submit\.lua of this chart"):
-        render("slurm", PEOPLE | extra)
+        render("slurm", extra)
+    assert line in config(extra | {"scheduler": {"enabled": False}})["slurm.conf"]
 
 
 def test_the_scheduler_gets_the_map():
