@@ -1,0 +1,61 @@
+"""A slurmd whose Slurm node slurmctld has forgotten, run with a scontrol that says what it is given."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+REGISTER_AGAIN = Path(__file__).parents[3] / "slurm-images" / "bin" / "register-again"
+SCONTROL = """\
+#!/bin/bash
+line=$(head -n 1 "$SAYS"); sed -i 1d "$SAYS"
+echo "$line"
+[[ $line == NodeName=* ]]
+"""
+SLURMD = "trap 'echo registers >> {folder}/told' HUP; echo ready; while :; do sleep 0.02; done"
+THERE, MISSING, SILENT = "NodeName=n1 Arch=x86_64", "Node n1 not found", "slurm_load_node error: Unable to contact"
+
+
+@pytest.mark.parametrize(
+    ("says", "times"),
+    [
+        ([THERE, THERE], 0),
+        ([SILENT, THERE, THERE], 0),
+        ([MISSING, THERE, THERE], 0),
+        ([THERE, SILENT, MISSING, MISSING, THERE, THERE], 1),
+        ([MISSING, MISSING, MISSING, MISSING, THERE, THERE], 2),
+        ([MISSING, SILENT, MISSING, THERE, THERE], 0),
+    ],
+)
+def test_a_node_that_is_missing_twice_registers_again_until_it_is_there_twice(
+    tmp_path: Path, says: Sequence[str], times: int
+):
+    (tmp_path / "scontrol").write_text(SCONTROL)
+    (tmp_path / "scontrol").chmod(0o755)
+    (tmp_path / "says").write_text("".join(f"{line}\n" for line in says))
+    slurmd = subprocess.Popen(["bash", "-c", SLURMD.format(folder=tmp_path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert slurmd.stdout is not None
+        assert slurmd.stdout.readline() == "ready\n"
+        env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SAYS": str(tmp_path / "says")}
+        env |= {"SUNKPY_SLURM_NODE": "n1", "SUNKPY_SAVED_S": "0.1"}
+        done = subprocess.run([REGISTER_AGAIN, str(slurmd.pid)], env=env, timeout=20, capture_output=True, text=True)
+    finally:
+        slurmd.kill()
+        slurmd.communicate()
+    told = tmp_path / "told"
+    assert (done.returncode, (tmp_path / "says").read_text()) == (0, "")
+    assert (
+        (told.read_text().count("registers") if told.exists() else 0) == times == done.stdout.count("registers again")
+    )
+
+
+def test_it_ends_with_its_slurmd(tmp_path: Path):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    env = {"PATH": os.environ["PATH"], "SUNKPY_SLURM_NODE": "n1", "SUNKPY_SAVED_S": "0"}
+    assert subprocess.run([REGISTER_AGAIN, str(gone.pid)], env=env, timeout=20, check=False).returncode == 0
