@@ -35,6 +35,7 @@ class Urgency(enum.IntEnum):
     FIRST = 0
     SOON = 1
     NONE = 2
+    LAST = 3
 
 
 class QueueMetrics:
@@ -83,20 +84,23 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         return sum(map(len, self._lanes.values()))
 
-    def add(self, key: K) -> None:
-        """Work on the key as soon as possible; once more afterwards if it is being worked on now."""
+    def add(self, key: K, *, at_most: Urgency = Urgency.FIRST) -> None:
+        """Work on the key as soon as possible; once more afterwards if it is being worked on now.
+
+        `at_most`: what it is added for is no more urgent than that.
+        """
         self._cancel_timer(key)
         if key in self._working:
             self._again.add(key)
             return
         waits = next((urgency for urgency, lane in self._lanes.items() if key in lane), None)
-        urgency = self._urgency(key)
+        urgency = max(self._urgency(key), at_most)
         if waits is not None and waits <= urgency:
             return
         if waits is not None:
             del self._lanes[waits][key]
         self._lanes[urgency][key] = None
-        self._wake_one(urgent=urgency is not Urgency.NONE)
+        self._wake_one(urgent=urgency < Urgency.NONE)
 
     def _wake_one(self, *, urgent: bool) -> None:
         """Whoever takes nothing else is woken for an urgent key rather than one who could do something else."""
@@ -145,7 +149,7 @@ class WorkQueue(Generic[K]):
         return key
 
     def _next_lane(self, *, only_urgent: bool) -> OrderedDict[K, None] | None:
-        known = (lane for urgency, lane in self._lanes.items() if not (only_urgent and urgency is Urgency.NONE))
+        known = (lane for urgency, lane in self._lanes.items() if urgency < Urgency.NONE or not only_urgent)
         return next((lane for lane in known if lane), None)
 
     def done(self, key: K) -> None:

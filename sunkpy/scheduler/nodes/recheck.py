@@ -9,6 +9,7 @@ from collections.abc import Callable
 import structlog
 
 from sunkpy.core.gang.phases import State
+from sunkpy.runtime.queue import Urgency
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.record import Record
@@ -34,7 +35,8 @@ async def recheck(
         until = time.perf_counter() + turn_s  # each template is judged again, against all nodes
         for record in ledger:
             if record.state in (State.WAITING, State.SUBMITTED) and _may_be(is_concerned, record, metrics):
-                ledger.queue.add(record.id)
+                # One change may update thousands of jobs that only queue: whoever comes or goes is not behind them.
+                ledger.queue.add(record.id, at_most=Urgency.LAST if record.jobs else Urgency.FIRST)
             if time.perf_counter() > until:
                 await asyncio.sleep(0)
                 until = time.perf_counter() + turn_s

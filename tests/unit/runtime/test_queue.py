@@ -198,3 +198,12 @@ async def test_an_urgent_key_finds_a_worker_when_all_others_wait_for_something()
     workers.cancel()
     await asyncio.gather(workers, return_exceptions=True)
     assert began == ["slow-0", "slow-1", "slow-2", "slow-3", "urgent-1", "urgent-2"]
+
+
+async def test_a_key_that_is_added_for_what_may_wait_comes_last_until_it_is_added_for_more() -> None:
+    queue: WorkQueue[str] = WorkQueue("test", urgency=lambda key: Urgency.SOON if key == "urgent" else Urgency.NONE)
+    for key in ("a", "b", "urgent"):
+        queue.add(key, at_most=Urgency.LAST)
+    queue.add("new")
+    queue.add("b")
+    assert [await queue.get() for _ in range(4)] == ["new", "b", "a", "urgent"]
