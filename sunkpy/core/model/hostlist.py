@@ -56,7 +56,9 @@ def describe(names: Iterable[str]) -> str:
     """As `compress`, for people: of a long text the first names, and how many more there are."""
     known = sorted(set(names))
     text = compress(known)
-    return text if len(text) <= _SHOWN else f"{compress(known[:_FIRST])} and {len(known) - _FIRST} more"
+    if len(text) <= _SHOWN or len(known) <= _FIRST:
+        return text
+    return f"{compress(known[:_FIRST])} and {len(known) - _FIRST} more"
 
 
 def _split(text: str) -> list[str]:

@@ -65,4 +65,6 @@ def test_a_long_text_is_cut_for_people() -> None:
     assert hostlist.describe(f"gpu-{n:03d}" for n in range(500)) == "gpu-[000-499]"
     scattered = [f"gpu-{n:03d}" for n in range(0, 500, 2)]
     assert hostlist.describe(reversed(scattered)) == ("gpu-[000,002,004,006,008,010,012,014,016,018] and 240 more")
+    few = [f"ip-10-0-12-{n}.eu-central-1.compute.internal" for n in range(5)]
+    assert hostlist.describe(few) == ",".join(few), "of a few long names there are no more"
     assert len(hostlist.describe(f"{n}-{'x' * 50}" for n in range(11))) < 1000, "it fits into an Event with its text"
