@@ -89,7 +89,7 @@ class Collector:
             return self.known(record)
         bound = (*self._cluster.neighbours.sent_to(node), *self._members.on_node(node))
         pods = {pod.uid: pod for pod in bound if self._members.find_id(pod) == record.id}
-        role = Role(name="here", places=len(pods), first=0, members=tuple(Member(pod=pod) for pod in pods.values()))
+        role = Role(name="here", seats=len(pods), first=0, members=tuple(Member(pod=pod) for pod in pods.values()))
         placed = dict.fromkeys(pods, self._cluster.slurm_node_on(node))
         gang = msgspec.structs.replace(record.allowed.gang, roles=(role,))
         return record.snapshot(gang, placed=placed, now=self._clock())

@@ -128,7 +128,7 @@ ALSO: Mapping[str, tuple[tuple[JobShape, ...], ...]] = {
     "training-operator/pytorchjob-elastic.yaml": ((JobShape(2, 2, 256),),),
     # Elastic pods may be in the same job when all of them fit at once.
     "scheduler-plugins/podgroup-replicaset.yaml": ((JobShape(6, 6, 3000),),),
-    # The driver alone, in the job that holds the places of the next file.
+    # The driver alone, in the job that holds the seats of the next file.
     "yunikorn/spark-10-driver.shape.yaml": ((JobShape(1, 3, 6144),),),
     # Equal slots that cover a smaller leader or launcher as well (docs/design/gangs-and-shapes.md).
     "slurm-bridge/jobset-coordinator.yaml": ((JobShape(5, 10, 1000),),),

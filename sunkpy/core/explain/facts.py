@@ -19,7 +19,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         family: the one that took its pods.
         asked: name of the pod that the question is about; empty when it is about the gang.
-        beyond: names of pods for which the gang has no place: jobs of their own.
+        beyond: names of pods for which the gang has no seat: jobs of their own.
         states: Slurm node → its state by the last report of Slurm.
         admissions: what the kubelet of its node would say, by uid of a pod that is to be bound.
         unread: what could not be read, and why.

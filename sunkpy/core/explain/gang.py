@@ -11,7 +11,7 @@ from sunkpy.core.explain.job_on_pods import last_message
 from sunkpy.core.explain.why import Stage, Why, why
 from sunkpy.core.explain.words import CURES, WORDS, pending_reason
 from sunkpy.core.gang.actions import WaitCause
-from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role, is_apart, solo_pod
+from sunkpy.core.gang.gang import ANY_SEAT, Gang, Member, Role, is_apart, solo_pod
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.phases import is_over, is_running
 from sunkpy.core.gang.seating.seating import Seat
@@ -116,7 +116,7 @@ def _members(snapshot: Snapshot, gang: Gang) -> tuple[str, ...]:
     seats = snapshot.seating(job).seats if job is not None and (job.nodes or job.start_nodes) else {}
     texts: list[str] = []
     for role in gang.roles:
-        if gang.places > 1:
+        if gang.seats > 1:
             texts.append(_role(role))
         shown = role.members[:MOST_MEMBERS]
         texts += [_member(snapshot, role, member, seats.get(member.pod.uid)) for member in shown]
@@ -134,24 +134,24 @@ def _beyond(facts: Facts) -> tuple[str, ...]:
 def _role(role: Role) -> str:
     """`role worker: 1 of 3 seats have a pod, none yet: worker/[1-2]; they come when others run`."""
     living = [member.index for member in role.members if not is_over(member.pod)]
-    taken = {index for index in living if 0 <= index < role.places}
-    is_numbered = ANY_PLACE not in living
-    count = len(taken) if is_numbered else min(len(living), role.places)
-    free = [f"{role.name}/{index}" for index in range(role.places) if index not in taken]
-    none = f", none yet: {hostlist.compress(free)}" if is_numbered and free and role.places > 1 else ""
-    return f"role {role.name}: {count} of {role.places} seats have a pod{none}; {_wave(role)}"
+    taken = {index for index in living if 0 <= index < role.seats}
+    is_numbered = ANY_SEAT not in living
+    count = len(taken) if is_numbered else min(len(living), role.seats)
+    free = [f"{role.name}/{index}" for index in range(role.seats) if index not in taken]
+    none = f", none yet: {hostlist.compress(free)}" if is_numbered and free and role.seats > 1 else ""
+    return f"role {role.name}: {count} of {role.seats} seats have a pod{none}; {_wave(role)}"
 
 
 def _wave(role: Role) -> str:
     if not role.first:
         return "they come when others run"
-    return f"{'all' if role.first == role.places else role.first} must exist before the job is submitted"
+    return f"{'all' if role.first == role.seats else role.first} must exist before the job is submitted"
 
 
 def _member(snapshot: Snapshot, role: Role, member: Member, seat: Seat | None) -> str:
     pod, place = member.pod, ""
-    if snapshot.gang is not None and snapshot.gang.places > 1:
-        index = f"{role.name}/{member.index} " if member.index != ANY_PLACE else ""
+    if snapshot.gang is not None and snapshot.gang.seats > 1:
+        index = f"{role.name}/{member.index} " if member.index != ANY_SEAT else ""
         place = f"{seat.note} " if seat is not None else index
     where = ""
     if pod.spec.node_name:
@@ -198,7 +198,7 @@ def _nodes(facts: Facts, gang: Gang) -> tuple[str, ...]:
     texts = [f"may use {names}{_state(state)}" for state, names in _grouped(facts)]
     of_nodes = {name: why for name, why in eligibility.refused.items() if name}  # else it is about the pods
     texts += [f"not {names}: {why}" for why, names in _by_value(of_nodes)]
-    texts += ["one pod on each node"] if gang.one_per_node and gang.places > 1 else []
+    texts += ["one pod on each node"] if gang.one_per_node and gang.seats > 1 else []
     texts += [f"all within one {gang.one_domain}"] if gang.one_domain else []
     return tuple(texts)
 
@@ -239,9 +239,9 @@ def _preemption(gang: Gang) -> tuple[str, ...]:
         owner = gang.suspension.owner
         field = ".".join(gang.suspension.path)
         return (f"suspends {owner.kind} {'/'.join(owner.key)} ({field}), which brings its pods back later",)
-    takes = f"takes all {gang.places} pods together" if gang.places > 1 else "takes the pod"
+    takes = f"takes all {gang.seats} pods together" if gang.seats > 1 else "takes the pod"
     if solo_pod(gang.id):
         takes = "takes this pod, alone and before the others of its gang"
     if gang.final_because:
         return (f"{takes}, for good: {gang.final_because}",)
-    return (f"{takes}; the owner makes {'them' if gang.places > 1 else 'it'} again, for a new job",)
+    return (f"{takes}; the owner makes {'them' if gang.seats > 1 else 'it'} again, for a new job",)

@@ -29,7 +29,7 @@ WORDS: Final[dict[Cause, Words]] = {
         "Change what the reason names, on the pod, its owner, or the object that declares its size; it is tried again "
         "at once.",
     ),
-    WaitCause.NO_PLACES: Words(
+    WaitCause.NO_SEATS: Words(
         "is not submitted: its owner wants no pods", "Scale {kind} to at least one pod, or delete this one."
     ),
     WaitCause.OTHERS_FIRST: Words(
@@ -57,7 +57,7 @@ WORDS: Final[dict[Cause, Words]] = {
     WaitCause.NEVER_STARTS: Words(
         "stays in the queue of Slurm until somebody changes something", "Change what the reason names."
     ),
-    WaitCause.PLACES_TAKEN: Words(
+    WaitCause.SEATS_TAKEN: Words(
         "waits for a seat: the job of its gang has none free",
         "Nothing if another pod of the gang is ending; otherwise delete it, there is one too many.",
     ),

@@ -39,12 +39,12 @@ class UpdateTerms(msgspec.Struct, frozen=True, kw_only=True):
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
     """A pod, and the node that Slurm gave to its job for it.
 
-    `place` and `gpus` as they are noted on the pod: where it sits in a larger gang, which GPUs of the node are its own.
+    `seat` and `gpus` as they are noted on the pod: where it sits in a larger gang, which GPUs of the node are its own.
     """
 
     pod: Pod
     slurm_node: str
-    place: str = ""
+    seat: str = ""
     gpus: str = ""
 
 
@@ -129,7 +129,7 @@ class WaitCause(enum.Enum):
 
     NO_NAMED_NODE = "never queues, and its affinity names no node"
     REFUSED = "something that it asks for or declares cannot be done"
-    NO_PLACES = "the owner declares no pods"
+    NO_SEATS = "the owner declares no pods"
     OTHERS_FIRST = "other pods of the owner have to go first"
     MEMBERS = "pods of the first wave are missing"
     NOT_SUBMITTED = "Slurm did not take the job"
@@ -137,11 +137,11 @@ class WaitCause(enum.Enum):
     BAD_QUANTITY = "a request is not a quantity"
     IN_QUEUE = "the job is in the queue"
     NEVER_STARTS = "the job stays in the queue until a person changes something"
-    PLACES_TAKEN = "no seat of the job is left"
+    SEATS_TAKEN = "no seat of the job is left"
     KUBELET = "its kubelet would not have it"
 
 
-_PASSING: Final = frozenset({WaitCause.OTHERS_FIRST, WaitCause.MEMBERS, WaitCause.IN_QUEUE, WaitCause.PLACES_TAKEN})
+_PASSING: Final = frozenset({WaitCause.OTHERS_FIRST, WaitCause.MEMBERS, WaitCause.IN_QUEUE, WaitCause.SEATS_TAKEN})
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,8 +4,8 @@ Which pods belong together is the business of a *family* of workloads (`sunkpy.c
 two questions: whose gang is this pod (`identify`, asked of one pod as soon as it is seen), and what does the gang look
 like (`assemble`, asked with all its pods that are there). Everything else, here and in the shell, knows gangs only.
 
-A gang has *roles* (leader, worker …) and each role a number of *places*. Both come from what the owner declares, not
-from the pods that happen to exist: the job holds a place for a pod that appears only when others run. *Members* are the
+A gang has *roles* (leader, worker …) and each role a number of *seats*. Both come from what the owner declares, not
+from the pods that happen to exist: the job holds a seat for a pod that appears only when others run. *Members* are the
 pods that are there.
 """
 
@@ -22,34 +22,34 @@ from sunkpy.core.model.objects import Key, Kind, Owner, Pod, PodSpec
 
 _EXTRA, _APART = "extra-", "apart-"
 
-ANY_PLACE = -1
-"""Index of a member whose family does not tell the places of its role apart."""
+ANY_SEAT = -1
+"""Index of a member whose family does not tell the seats of its role apart."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod of a role; `index` is its place there, from 0.
+    """A pod of a role; `index` is its seat there, from 0.
 
     Two can have the same index: one that has ended or is being deleted, and the one that was made in its stead.
     """
 
     pod: Pod
-    index: int = ANY_PLACE
+    index: int = ANY_SEAT
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True):
     """Pods of one kind within a gang.
 
     Args:
-        places: how many pods the job holds room for, whether they are there or not.
+        seats: how many pods the job holds room for, whether they are there or not.
         first: how many of them must exist before the job is submitted; the others appear when these run.
         members: those that are there, in rank order.
-        elsewhere: pods of its places that were set apart: each is a gang of its own, and not missing here.
+        elsewhere: pods of its seats that were set apart: each is a gang of its own, and not missing here.
         shape: what each pod will ask for, by the owner's template; None: as the members that are there.
         decides: the exit codes of its pods are the job's. A parameter server's are not: it ends when it is stopped.
     """
 
     name: str
-    places: int
+    seats: int
     first: int
     members: tuple[Member, ...]
     elsewhere: tuple[Member, ...] = ()
@@ -114,9 +114,9 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
         return first or self.members
 
     @property
-    def places(self) -> int:
+    def seats(self) -> int:
         """How many pods the job holds room for."""
-        return sum(role.places for role in self.roles)
+        return sum(role.seats for role in self.roles)
 
     @property
     def is_complete(self) -> bool:
@@ -143,7 +143,7 @@ def _refers_to_nothing(_: Pod) -> tuple[Reference, ...]:
 class Family(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of workload.
 
-    A pod that `assemble` gives no place (there are more than the owner's minimum, and the family does not number them)
+    A pod that `assemble` gives no seat (there are more than the owner's minimum, and the family does not number them)
     becomes a gang of its own, with the unit `extra_unit(pod)`.
 
     Args:
@@ -177,17 +177,17 @@ def with_pods(gang: Gang, pods: Mapping[str, Pod]) -> Gang | None:
 
 
 def extra_unit(pod: Pod) -> str:
-    """Unit of a pod beyond the places of its gang: elastic, a job of its own, the first to be preempted, alone."""
+    """Unit of a pod beyond the seats of its gang: elastic, a job of its own, the first to be preempted, alone."""
     return f"{_EXTRA}{pod.uid}"
 
 
 def apart_unit(pod: Pod) -> str:
-    """Unit of a pod that was set apart: it has a place in its gang, and the gang's job has no room for it."""
+    """Unit of a pod that was set apart: it has a seat in its gang, and the gang's job has no room for it."""
     return f"{_APART}{pod.uid}"
 
 
 def solo_pod(id: GangId) -> str:
-    """Uid of the pod that is this gang, beyond the places of another or set apart; empty for all other gangs."""
+    """Uid of the pod that is this gang, beyond the seats of another or set apart; empty for all other gangs."""
     prefix = next((prefix for prefix in (_EXTRA, _APART) if id.unit.startswith(prefix)), "")
     return id.unit.removeprefix(prefix) if prefix else ""
 
@@ -199,7 +199,7 @@ def is_apart(id: GangId) -> bool:
 
 def solo(id: GangId, pod: Pod, options: JobSpec, problems: tuple[Problem, ...] = ()) -> Gang:
     """A gang of one."""
-    role = Role(name="pod", places=1, first=1, members=(Member(pod=pod, index=0),))
+    role = Role(name="pod", seats=1, first=1, members=(Member(pod=pod, index=0),))
     return Gang(id=id, roles=(role,), options=options, problems=problems, kind=f"Pod {id}")
 
 
@@ -209,12 +209,12 @@ def ranked(pods: Iterable[Pod], index_of: Callable[[Pod], int]) -> tuple[Member,
     return tuple(sorted(members, key=lambda member: (member.index, member.pod.metadata.creation_timestamp)))
 
 
-def by_seniority(pods: Iterable[Pod], places: int) -> tuple[Member, ...]:
-    """Members of a role whose family does not number them: bound ones first, then the oldest, as many as have places.
+def by_seniority(pods: Iterable[Pod], seats: int) -> tuple[Member, ...]:
+    """Members of a role whose family does not number them: bound ones first, then the oldest, as many as have seats.
 
-    Those that have ended are members too and take no place.
+    Those that have ended are members too and take no seat.
     """
     pods = sorted(pods, key=lambda pod: (not pod.spec.node_name, pod.metadata.creation_timestamp, pod.name))
     over = [pod for pod in pods if pod.is_finished]
     living = [pod for pod in pods if not pod.is_finished]
-    return tuple(Member(pod=pod) for pod in (*over, *living[:places]))
+    return tuple(Member(pod=pod) for pod in (*over, *living[:seats]))

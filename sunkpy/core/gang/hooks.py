@@ -33,7 +33,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 def prologs_wait_for(snapshot: Snapshot, job: JobId) -> Waiting:
     """What the prologs of `job` wait for, all at once: to find out who sits where takes as long as the gang is large.
 
-    Each waits for members of the first wave that are there and have their place on its node. A place without a pod
+    Each waits for members of the first wave that are there and have their seat on its node. A seat without a pod
     keeps nobody: the pod that comes for it later finds the job running.
     """
     own = next((known for known in snapshot.jobs if known.id == job), None)
@@ -43,7 +43,7 @@ def prologs_wait_for(snapshot: Snapshot, job: JobId) -> Waiting:
     waiting = [pod for pod in first if not is_over(pod) and not pod.spec.node_name and not pod.is_deleting]
     if not waiting:
         return Waiting()
-    if len(waiting) == 1 and (snapshot.gang is None or snapshot.gang.places <= 1):
+    if len(waiting) == 1 and (snapshot.gang is None or snapshot.gang.seats <= 1):
         return Waiting(anywhere=_not_bound(waiting))
     seats = snapshot.seating(own).seats
     on: dict[str, list[Pod]] = {}

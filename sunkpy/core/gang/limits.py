@@ -112,7 +112,7 @@ def deciding_specs(gang: Gang) -> list[PodSpec]:
 
     What webhooks and admission add is missing from a template, tolerations above all: taints are not looked at for it.
     """
-    shapes = (role.shape for role in gang.roles if role.shape is not None and role.first < role.places)
+    shapes = (role.shape for role in gang.roles if role.shape is not None and role.first < role.seats)
     return [pod.spec for pod in gang.first_wave] + [_nodes_of(shape) for shape in shapes if _chooses_nodes(shape)]
 
 
@@ -280,7 +280,7 @@ def _inner(gang: Gang, terms: _Terms) -> _Inner:
         for pod in {msgspec.json.encode(each.spec.affinity): each for each in with_terms}.values():
             for term in terms(pod.spec):
                 others = sum(
-                    each.places - (each is role)
+                    each.seats - (each is role)
                     for each in gang.roles
                     if any(_selects(term, pod.metadata, member.pod.metadata) for member in each.members)
                 )
@@ -294,7 +294,7 @@ def _ports_clash(gang: Gang) -> bool:
     taken: list[ContainerPort] = []
     for role in gang.roles:
         ports = list(role.members[0].pod.spec.host_ports) if role.members else []
-        if ports and (role.places > 1 or any(_same_port(one, other) for one in ports for other in taken)):
+        if ports and (role.seats > 1 or any(_same_port(one, other) for one in ports for other in taken)):
             return True
         taken += ports
     return False

@@ -69,7 +69,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if self.gang is None:
             return False
         own = (self.id.uid, solo_pod(self.id))
-        return self.gang.places > 1 or any(pod.uid not in own for pod in self.pods)
+        return self.gang.seats > 1 or any(pod.uid not in own for pod in self.pods)
 
     @cached_property
     def live_jobs(self) -> tuple[Job, ...]:

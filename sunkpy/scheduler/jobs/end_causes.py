@@ -1,4 +1,4 @@
-"""Asks Slurm why jobs ended and, when they were preempted, which jobs took their places.
+"""Asks Slurm why jobs ended and, when they were preempted, which jobs took their seats.
 
 Pods are told to go by what is known already, and at once: their node waits for them. Which job took the place is asked
 afterwards, for all that were told meanwhile together, for a job that preempts many is looked for once.

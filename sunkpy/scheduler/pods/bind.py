@@ -78,7 +78,7 @@ class Binder:
                 job=action.job,
                 gang=record.id,
                 slurm_node=binding.slurm_node,
-                seat=binding.place,
+                seat=binding.seat,
                 devices=binding.gpus,
             )
             sent.append((binding.pod, SentBinding(node=node.name, note=note)))

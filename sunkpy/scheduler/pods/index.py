@@ -3,7 +3,7 @@
 A pod is identified once, when it is known what stands above it, and its identity stays: no change of a label or of an
 owner moves it to another gang. Until then it is *unidentified*; it is on its node all the same. What moves a pod is the
 note that came with its binding (`scheduler.pods.by_note`), and that it becomes a *solo* gang, for good: an extra, for
-there are more pods than places, or one that is set apart, for the job of its gang has no room for it. The latter is not
+there are more pods than seats, or one that is set apart, for the job of its gang has no room for it. The latter is not
 missing in its gang as long as it lives.
 """
 
@@ -27,7 +27,7 @@ from sunkpy.scheduler.pods.solo_gangs import SoloGangs, apart_id, extra_id
 from sunkpy.scheduler.wake import Wake
 
 LEFT_OUT_S: Final = 2.0
-"""So long a pod must have had no place to be an extra: the owner that declares more may be seen a little later."""
+"""So long a pod must have had no seat to be an extra: the owner that declares more may be seen a little later."""
 
 _FIRST_LOOK_S: Final = 15.0
 
@@ -116,7 +116,7 @@ class PodIndex:
     def assemble(self, id: GangId, pods: Sequence[Pod]) -> Gang | None:
         """The gang made of these pods, with what its owners say now; None when there are none.
 
-        Pods for which it has no place become gangs of their own on the way.
+        Pods for which it has no seat become gangs of their own on the way.
         """
         if not pods:
             return None
@@ -198,7 +198,7 @@ class PodIndex:
             self._wake.owner_changed(self._ids[uid], is_wish=is_wish)
 
     def _part(self, gang: Gang, pods: Sequence[Pod]) -> None:
-        """Make extras of the pods that have had no place for a while."""
+        """Make extras of the pods that have had no seat for a while."""
         now = self._clock()
         for pod, since in self._solo.left_out(gang, pods, now=now):
             if now - since >= LEFT_OUT_S:

@@ -1,4 +1,4 @@
-"""Pods that have become gangs of their own: extras, beyond the places of their gang, and those that were set apart.
+"""Pods that have become gangs of their own: extras, beyond the seats of their gang, and those that were set apart.
 
 Once so they stay so. A new leader learns it from the comments of their jobs; which gang they come from, it is told when
 it finds the pods.
@@ -65,9 +65,9 @@ class SoloGangs:
                 del self._apart[base]
 
     def left_out(self, gang: Gang, pods: Sequence[Pod], *, now: float) -> list[tuple[Pod, float]]:
-        """The pods for which the gang has no place, and since when; none that is bound.
+        """The pods for which the gang has no seat, and since when; none that is bound.
 
-        Nor any while a member is being deleted, for its place may be theirs.
+        Nor any while a member is being deleted, for its seat may be theirs.
         """
         members = {pod.uid for pod in gang.members}
         for uid in members & self._left_out_at.keys():
@@ -83,7 +83,7 @@ class SoloGangs:
 
 
 def extra_id(base: GangId, pod: Pod) -> GangId:
-    """The pod as a gang beyond the places of another."""
+    """The pod as a gang beyond the seats of another."""
     return msgspec.structs.replace(base, unit=extra_unit(pod))
 
 

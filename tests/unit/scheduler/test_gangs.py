@@ -407,7 +407,7 @@ def trio_with(**fields):
         def role(name, places):
             own = (pod for pod in pods if pod.labels["example.com/role"] == name)
             members = ranked(own, lambda pod: int(pod.name[-1]))
-            return RoleOf(name=name, places=places, first=places, members=members)
+            return RoleOf(name=name, seats=places, first=places, members=members)
 
         return Gang(id=id, roles=(role("leader", 1), role("worker", 2)), **fields)
 

@@ -44,7 +44,7 @@ def assemble(id, pods, owners):
     crew = next(owner for owner in owners if owner.is_a in (CREW, GROUP))
     size = crew.spec_as(CrewSpec).size
     options, problems = read_options([pods[0].annotations, *(owner.annotations for owner in owners)])
-    role = Role(name="worker", places=size, first=size, members=by_seniority(pods, size))
+    role = Role(name="worker", seats=size, first=size, members=by_seniority(pods, size))
     return Gang(id=id, roles=(role,), options=options, problems=problems)
 
 
@@ -545,7 +545,7 @@ def test_an_extra_is_a_gang_of_one_whatever_its_family():
 
     pod = make_pod()
     gang = families.assemble(GangId(namespace="d", name="band", uid="u", unit=f"extra-{pod.uid}"), [pod])
-    assert (gang.places, gang.members) == (1, (pod,))
+    assert (gang.seats, gang.members) == (1, (pod,))
 
 
 async def test_pods_that_call_the_scheduler_by_another_name_are_ours_too(world, tmp_path):

@@ -97,7 +97,7 @@ def _identify(pod, owners):
 
 def _assemble(id, pods, owners):
     fails(pods[0], "assemble")
-    return Gang(id=id, roles=(Role(name="pod", places=1, first=1, members=by_seniority(pods, 1)),))
+    return Gang(id=id, roles=(Role(name="pod", seats=1, first=1, members=by_seniority(pods, 1)),))
 
 
 def _refers(pod):

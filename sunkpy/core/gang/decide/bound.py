@@ -88,7 +88,7 @@ def _take_seats(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> lis
             actions.append(MakeSolo(pod=pod))
         else:
             message = f"all its seats in Slurm job {job.id} are taken: it waits until one is left"
-            actions.append(Report(pod=pod, message=message, cause=WaitCause.PLACES_TAKEN))
+            actions.append(Report(pod=pod, message=message, cause=WaitCause.SEATS_TAKEN))
     return actions
 
 
@@ -96,6 +96,6 @@ def _gets_no_seat(snapshot: Snapshot, gang: Gang, job: Job) -> bool:
     """Who has no seat will not have one: the job was made for others, or has fewer slots than there are seats now."""
     if snapshot.is_replacement(job):
         return True
-    has_fewer = job.slurm.tasks < gang.places and not all(snapshot.seating(job).nodes.values())
+    has_fewer = job.slurm.tasks < gang.seats and not all(snapshot.seating(job).nodes.values())
     # A seat may soon be free.
     return has_fewer and not any(pod_phase(pod) is PodPhase.STOPPING for pod in gang.members)

@@ -56,7 +56,7 @@ def bindings(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> dict[s
         pod.uid: Binding(
             pod=pod,
             slurm_node=seats[pod.uid].node,
-            place=seats[pod.uid].note if gang.places > 1 else "",
+            seat=seats[pod.uid].note if gang.seats > 1 else "",
             gpus=gpus.get(pod.uid, ""),
         )
         for pod in gang.members

@@ -112,8 +112,8 @@ def _submit(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
         return []
     if gang.refused:
         return report_all(gang, gang.refused, WaitCause.REFUSED)
-    if not gang.places:
-        return report_all(gang, "its owner declares no pods", WaitCause.NO_PLACES)
+    if not gang.seats:
+        return report_all(gang, "its owner declares no pods", WaitCause.NO_SEATS)
     if snapshot.waits_for:
         return report_all(gang, f"waits for {snapshot.waits_for}", WaitCause.OTHERS_FIRST)
     if missing := explain_missing(gang):
@@ -138,7 +138,7 @@ def _submit(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
 
 
 def _why_not_for(gang: Gang, job: Job) -> str:
-    return f"its owner wants {gang.places} pods now, and the job has {job.slurm.tasks} slots"
+    return f"its owner wants {gang.seats} pods now, and the job has {job.slurm.tasks} slots"
 
 
 def _tend_pending(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:

@@ -171,8 +171,8 @@ def _is_same(said: GangId, id: GangId) -> bool:
 
 
 def _check_size(gang: Gang, largest: int) -> None:
-    if gang.places > largest:
-        text = f"{gang.kind} declares {gang.places} pods, and a gang has at most {largest}: make several gangs, or"
+    if gang.seats > largest:
+        text = f"{gang.kind} declares {gang.seats} pods, and a gang has at most {largest}: make several gangs, or"
         raise BadDeclaration(f"{text} ask an administrator to raise scheduler.largestGang of the Slurm cluster")
     for name, spec in specs_of(gang):
         if long := explain_length(spec):
@@ -196,7 +196,7 @@ def _with_all_that_run(gang: Gang, pods: Sequence[Pod]) -> Gang:
     left = [pod for pod in pods if pod.uid not in members and pod.spec.node_name and not pod.is_finished]
     if not left:
         return gang
-    role = Role(name=_BEYOND, places=0, first=0, members=tuple(Member(pod=pod) for pod in left), decides=False)
+    role = Role(name=_BEYOND, seats=0, first=0, members=tuple(Member(pod=pod) for pod in left), decides=False)
     return msgspec.structs.replace(gang, roles=(*gang.roles, role))
 
 

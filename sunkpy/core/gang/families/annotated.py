@@ -10,7 +10,7 @@ or, where they differ in kind,
 
 Each pod carries them, so they belong into the pod template; all pods must agree. With both, the roles must add up to
 the size. All must exist before the job is submitted. Where one Indexed Job or StatefulSet numbers the pods of a role,
-rank is that number, otherwise age; pods beyond the places are jobs of their own.
+rank is that number, otherwise age; pods beyond the seats are jobs of their own.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ def _identify(pod: Pod, _owners: Owners) -> GangId | None:
 
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
-    places = _declared(id, current(pods))
-    by_role = _by_role(pods, places)
+    seats = _declared(id, current(pods))
+    by_role = _by_role(pods, seats)
     options, problems = options_of(pods, owners)
-    roles = tuple(role(name, by_role[name], number) for name, number in places.items())
+    roles = tuple(role(name, by_role[name], number) for name, number in seats.items())
     return as_made(Gang(id=id, roles=roles, options=options, problems=problems, kind=f"gang {id}"), pods, owners)
 
 
 def _declared(id: GangId, pods: Sequence[Pod]) -> Mapping[str, int]:
-    """Role → places, in rank order."""
+    """Role → seats, in rank order."""
     size, roles = _agreed(pods, names.ANNOTATION_GANG_SIZE), _agreed(pods, names.ANNOTATION_GANG_ROLES)
     if not size and not roles:
         raise BadDeclaration(f"missing: write how many pods gang {id} has", annotation=names.ANNOTATION_GANG_SIZE)
     total = _number(names.ANNOTATION_GANG_SIZE, size) if size else 0
     if not roles:
         return {_ONLY: total}
-    places = _roles(roles)
-    if size and sum(places.values()) != total:
-        text = f"is {total}, but {names.ANNOTATION_GANG_ROLES} adds up to {sum(places.values())}"
+    seats = _roles(roles)
+    if size and sum(seats.values()) != total:
+        text = f"is {total}, but {names.ANNOTATION_GANG_ROLES} adds up to {sum(seats.values())}"
         raise BadDeclaration(text, annotation=names.ANNOTATION_GANG_SIZE)
-    return places
+    return seats
 
 
 def _agreed(pods: Sequence[Pod], annotation: str) -> str:
@@ -78,7 +78,7 @@ def _number(annotation: str, text: str) -> int:
 
 
 def _roles(text: str) -> Mapping[str, int]:
-    places: dict[str, int] = {}
+    seats: dict[str, int] = {}
     with about(annotation=names.ANNOTATION_GANG_ROLES):
         parts = few(text.split(","), field="it")
     for part in parts:
@@ -86,21 +86,21 @@ def _roles(text: str) -> Mapping[str, int]:
         if not equals or not _ROLE.match(name):
             text = f"{part[:40]!r} is not a role: write name=count, as in leader=1,worker=4"
             raise BadDeclaration(text, annotation=names.ANNOTATION_GANG_ROLES)
-        if name in places:
+        if name in seats:
             raise BadDeclaration(f"role {name} is named twice", annotation=names.ANNOTATION_GANG_ROLES)
-        places[name] = _number(names.ANNOTATION_GANG_ROLES, number)
-    return places
+        seats[name] = _number(names.ANNOTATION_GANG_ROLES, number)
+    return seats
 
 
-def _by_role(pods: Sequence[Pod], places: Mapping[str, int]) -> Mapping[str, list[Pod]]:
-    if _ONLY in places and len(places) == 1:
+def _by_role(pods: Sequence[Pod], seats: Mapping[str, int]) -> Mapping[str, list[Pod]]:
+    if _ONLY in seats and len(seats) == 1:
         return {_ONLY: list(pods)}
-    found: dict[str, list[Pod]] = {name: [] for name in places}
+    found: dict[str, list[Pod]] = {name: [] for name in seats}
     for pod in pods:
         name = pod.annotations.get(names.ANNOTATION_GANG_ROLE, "").strip()
         if name not in found:
             said = f"the role {name[:40]!r}, which is not declared" if name else "no role"
-            text = f"pod {pod.name} has {said}: use one of {', '.join(places)}"
+            text = f"pod {pod.name} has {said}: use one of {', '.join(seats)}"
             raise BadDeclaration(text, annotation=names.ANNOTATION_GANG_ROLE)
         found[name].append(pod)
     return found

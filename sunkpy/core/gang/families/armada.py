@@ -39,11 +39,11 @@ def _identify(pod: Pod, _owners: Owners) -> GangId | None:
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     with about(annotation=CARDINALITY):
-        places = _cardinality(current(pods))
+        seats = _cardinality(current(pods))
     options, problems = options_of(pods, owners)
     return Gang(
         id=id,
-        roles=(role("pod", pods, places),),
+        roles=(role("pod", pods, seats),),
         options=options,
         problems=problems,
         kind=f"Armada gang {id}",

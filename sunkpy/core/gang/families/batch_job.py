@@ -96,13 +96,13 @@ def _action_on_disruption(spec: _Spec) -> str:
     return ""
 
 
-def suspension(pod: Pod, owners: Owners, places: int) -> Suspension | None:
+def suspension(pod: Pod, owners: Owners, seats: int) -> Suspension | None:
     """The Job, if to suspend it ends the pods of this gang and no others, and no other controller would resume it.
 
     A CronJob does not resume its Jobs; any other owner of a Job may.
     """
     job = job_of(pod, owners)
-    if job is None or job.spec_as(_Spec).parallelism > places:
+    if job is None or job.spec_as(_Spec).parallelism > seats:
         return None
     is_free = all(ref.kind == "CronJob" for ref in job.metadata.owner_references if ref.controller)
     return Suspension(owner=job) if is_free else None
@@ -125,7 +125,7 @@ def as_made(gang: Gang, pods: Sequence[Pod], owners: Owners) -> Gang:
     return msgspec.structs.replace(
         gang,
         final_because=final_because(pods[0], owners),
-        suspension=suspension(pods[0], owners, gang.places),
+        suspension=suspension(pods[0], owners, gang.seats),
         expects_more=expects_more(pods[0], owners),
     )
 

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from sunkpy.core.gang.families.belonging import maker, nearest
-from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Owners, Role, Suspension, by_seniority, ranked
+from sunkpy.core.gang.gang import ANY_SEAT, Gang, Member, Owners, Role, Suspension, by_seniority, ranked
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.options import Problem, read_gang_options
 from sunkpy.core.gang.owners import controller_of
@@ -183,7 +183,7 @@ def size_in(text: str) -> int:
 
 
 def size(number: int) -> int:
-    """The same number, if a gang can have so few places.
+    """The same number, if a gang can have so few seats.
 
     Raises:
         BadDeclaration: it cannot.
@@ -194,8 +194,8 @@ def size(number: int) -> int:
 
 
 def ordinal(text: str | None) -> int:
-    """A label or annotation that numbers a pod → its number, or ANY_PLACE when it does not."""
-    return int(text) if text and len(text) < 10 and text.isascii() and text.isdigit() else ANY_PLACE
+    """A label or annotation that numbers a pod → its number, or ANY_SEAT when it does not."""
+    return int(text) if text and len(text) < 10 and text.isascii() and text.isdigit() else ANY_SEAT
 
 
 # ---------------------------------------------------------- roles and members
@@ -207,18 +207,18 @@ def current(pods: Iterable[Pod]) -> list[Pod]:
     return [pod for pod in pods if not pod.is_finished and not pod.is_deleting] or pods
 
 
-def role(name: str, pods: Iterable[Pod], places: int, *, first: int | None = None) -> Role:
-    """A role of `places`, all of which must be taken before the job is submitted unless `first` says fewer."""
-    return Role(name=name, places=places, first=places if first is None else first, members=seated(pods, places))
+def role(name: str, pods: Iterable[Pod], seats: int, *, first: int | None = None) -> Role:
+    """A role of `seats`, all of which must be taken before the job is submitted unless `first` says fewer."""
+    return Role(name=name, seats=seats, first=seats if first is None else first, members=seated(pods, seats))
 
 
-def seated(pods: Iterable[Pod], places: int) -> tuple[Member, ...]:
-    """Pods that one owner numbers, from 0 and within the places, take these; all others by seniority."""
+def seated(pods: Iterable[Pod], seats: int) -> tuple[Member, ...]:
+    """Pods that one owner numbers, from 0 and within the seats, take these; all others by seniority."""
     pods = list(pods)
     indices = {pod.uid: _number_of(pod) for pod in pods}
-    if len({maker(pod) for pod in pods}) == 1 and all(0 <= index < places for index in indices.values()):
+    if len({maker(pod) for pod in pods}) == 1 and all(0 <= index < seats for index in indices.values()):
         return ranked(pods, lambda pod: indices[pod.uid])
-    return by_seniority(pods, places)
+    return by_seniority(pods, seats)
 
 
 def _number_of(pod: Pod) -> int:
@@ -226,14 +226,14 @@ def _number_of(pod: Pod) -> int:
     return ordinal(next((pod.labels[label] for label in _INDEX_LABELS if label in pod.labels), ""))
 
 
-def numbered(pods: Iterable[Pod], index_of: Callable[[Pod], int], places: int) -> tuple[Member, ...]:
-    """Members of a role whose family numbers them, those whose number has a place."""
-    return tuple(member for member in ranked(pods, index_of) if 0 <= member.index < places)
+def numbered(pods: Iterable[Pod], index_of: Callable[[Pod], int], seats: int) -> tuple[Member, ...]:
+    """Members of a role whose family numbers them, those whose number has a seat."""
+    return tuple(member for member in ranked(pods, index_of) if 0 <= member.index < seats)
 
 
 def waiting_role(role: Role, template: Template) -> Role:
     """A role some of whose pods appear only when others run: its template says what they will ask for."""
-    return msgspec.structs.replace(role, shape=template.shape) if role.first < role.places else role
+    return msgspec.structs.replace(role, shape=template.shape) if role.first < role.seats else role
 
 
 # ------------------------------------------------------------------- the gang
@@ -243,9 +243,9 @@ def make(gang: Gang, owners: Owners) -> Gang:
     """The gang, with the options that its pods ask for, leaders before the others, and its owners.
 
     Raises:
-        BadDeclaration: it has no places.
+        BadDeclaration: it has no seats.
     """
-    if not gang.places:
+    if not gang.seats:
         raise BadDeclaration(f"{gang.kind} declares 0 pods, and a gang has at least 1")
     options, problems = _options(current(gang.members), owners)
     return msgspec.structs.replace(gang, options=options, problems=(*gang.problems, *problems))
@@ -264,6 +264,6 @@ def unsized(id: GangId, pods: Sequence[Pod], owners: Owners, *, kind: str, probl
     """A gang whose size cannot be told: it keeps the pods that it has, and is not submitted."""
     options, problems = options_of(pods, owners)
     living = sum(not pod.is_finished for pod in pods)
-    held = Role(name="pod", places=living, first=living, members=by_seniority(pods, living))
+    held = Role(name="pod", seats=living, first=living, members=by_seniority(pods, living))
     problems = (*problems, problem)
     return Gang(id=id, roles=(held,), options=options, problems=problems, kind=kind, is_sized=False)

@@ -17,7 +17,7 @@ in the object the sizes stand:
   `namedBy: {label: …}` those that name the object so, whoever owns them. Instead of a label, an annotation.
 * How many: a path in the object, `spec.replicas`, `spec.groups[name=worker].count`, `spec.groups[0].count`, or a plain
   number. `minPath` makes pods beyond it elastic. A role with `later: true` is not waited for: its pods appear when the
-  others run, and find their places held.
+  others run, and find their seats held.
 * Which: roles take pods by a label, the last may take all others. With an index, rank is that number, else age.
 * `suspendPath`: the field of the owner that makes it take its pods back and bring them later.
 """
@@ -226,31 +226,31 @@ def _roles(rule: WorkloadRule, owner: Owner, pods: Sequence[Pod]) -> tuple[Role,
     for each in rule.roles:
         own = [pod for pod in left if each.takes(pod)]
         left = [pod for pod in left if not each.takes(pod)]
-        places = _places(each, owner)
-        first = 0 if each.later else places
-        roles.append(Role(name=each.name, places=places, first=first, members=_seated(each, own, places)))
+        seats = _seats(each, owner)
+        first = 0 if each.later else seats
+        roles.append(Role(name=each.name, seats=seats, first=first, members=_seated(each, own, seats)))
     if left:
         raise BadDeclaration(f"pod {left[0].name} has none of the roles {', '.join(each.name for each in rule.roles)}")
-    size(sum(role.places for role in roles))
+    size(sum(role.seats for role in roles))
     return tuple(roles)
 
 
-def _places(rule: RoleRule, owner: Owner) -> int:
+def _seats(rule: RoleRule, owner: Owner) -> int:
     number = _number(owner, rule.count_path, rule.name)
     if not rule.min_path:
         return number
     return min(number, _number(owner, rule.min_path, rule.name))
 
 
-def _seated(rule: RoleRule, pods: Sequence[Pod], places: int) -> tuple[Member, ...]:
+def _seated(rule: RoleRule, pods: Sequence[Pod], seats: int) -> tuple[Member, ...]:
     key = rule.index
     if key is None:
-        return by_seniority(pods, places)
+        return by_seniority(pods, seats)
     numbers = {pod.uid: key.of(pod) for pod in pods}
     for pod in pods:
         if not (numbers[pod.uid].isascii() and numbers[pod.uid].isdigit() and len(numbers[pod.uid]) < 10):
             raise BadDeclaration(f"{key} of pod {pod.name} is {numbers[pod.uid][:40]!r}, not a number")
-    return ranked((pod for pod in pods if int(numbers[pod.uid]) < places), lambda pod: int(numbers[pod.uid]))
+    return ranked((pod for pod in pods if int(numbers[pod.uid]) < seats), lambda pod: int(numbers[pod.uid]))
 
 
 def _number(owner: Owner, path: str, role: str) -> int:

@@ -114,15 +114,15 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 def _role(group: _Group, pods: Sequence[Pod], declares: Owner) -> Role:
     own = [pod for pod in pods if pod.labels.get(CLIQUE) == group.name]
-    places = declaration.count(declares, f"spec.podgroups[{group.name}].minReplicas", group.min_replicas)
-    return Role(name=group.name, places=places, first=places, members=_seated(own, places))
+    seats = declaration.count(declares, f"spec.podgroups[{group.name}].minReplicas", group.min_replicas)
+    return Role(name=group.name, seats=seats, first=seats, members=_seated(own, seats))
 
 
-def _seated(pods: Sequence[Pod], places: int) -> tuple[Member, ...]:
+def _seated(pods: Sequence[Pod], seats: int) -> tuple[Member, ...]:
     """The first pods by number; before 0.1.0-alpha.8 Grove did not put it on them."""
     if all(_index(pod) >= 0 for pod in pods):
-        return declaration.numbered(pods, _index, places)
-    return by_seniority(pods, places)
+        return declaration.numbered(pods, _index, seats)
+    return by_seniority(pods, seats)
 
 
 def _index(pod: Pod) -> int:

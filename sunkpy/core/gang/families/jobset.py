@@ -1,6 +1,6 @@
 """JobSet, and what is made of JobSets: a TrainJob of Kubeflow Trainer v2 is a JobSet of the same name.
 
-One gang of all its pods. A stage that begins when others are Complete is a gang of its own, for their places are free
+One gang of all its pods. A stage that begins when others are Complete is a gang of its own, for their seats are free
 by then. With exclusive placement each child Job is a gang of its own, on nodes of one topology domain: the pods but the
 first are refused at admission until that one is bound. A restart makes all pods anew: the label restart-attempt is the
 generation.
@@ -103,12 +103,12 @@ class _ReplicatedJob(_Ordered, frozen=True, kw_only=True):
         return spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
 
     @property
-    def places(self) -> int:
+    def seats(self) -> int:
         return self.replicas * self.pods_per_job
 
     @property
     def is_numbered(self) -> bool:
-        """Each pod has an index below the number of places: none waits for another to end."""
+        """Each pod has an index below the number of seats: none waits for another to end."""
         spec = self.template.spec
         return spec.completion_mode == "Indexed" and (spec.completions or 0) <= spec.parallelism
 
@@ -306,12 +306,12 @@ def _waves(spec: _Spec) -> dict[str, int]:
 def _role(job: _ReplicatedJob, pods: Sequence[Pod], spec: _Spec, *, is_first: bool) -> Role:
     own = [pod for pod in pods if pod.labels.get(REPLICATED_JOB) == job.name]
     index_of = _index_of(job, spec.coordinator)
-    members = declaration.numbered(own, index_of, job.places) if job.is_numbered else by_seniority(own, job.places)
+    members = declaration.numbered(own, index_of, job.seats) if job.is_numbered else by_seniority(own, job.seats)
     targets = spec.success_policy.target_replicated_jobs
     role = Role(
         name=job.name,
-        places=job.places,
-        first=job.places if is_first else 0,
+        seats=job.seats,
+        first=job.seats if is_first else 0,
         members=members,
         decides=not targets or job.name in targets,
     )
@@ -328,7 +328,7 @@ def _index_of(job: _ReplicatedJob, coordinator: _Coordinator) -> Callable[[Pod],
         number_of_job, number_of_pod = ordinal(pod.labels.get(JOB_INDEX)), _pod_index(pod)
         if not (0 <= number_of_job < job.replicas and 0 <= number_of_pod < per_job):
             return -1
-        return (number_of_job * per_job + number_of_pod - turned_by) % job.places
+        return (number_of_job * per_job + number_of_pod - turned_by) % job.seats
 
     return index_of
 
@@ -340,10 +340,10 @@ def _pod_index(pod: Pod) -> int:
 def _led(job: _ReplicatedJob, pods: Sequence[Pod]) -> list[Role]:
     """One child Job with exclusive placement: the others of its pods appear when the first is bound."""
     others = max(job.pods_per_job - 1, 0)
-    leader = Role(name="leader", places=1, first=1, members=declaration.numbered(pods, _pod_index, 1))
+    leader = Role(name="leader", seats=1, first=1, members=declaration.numbered(pods, _pod_index, 1))
     followers = Role(
         name="follower",
-        places=others,
+        seats=others,
         first=0,
         members=declaration.numbered(pods, lambda pod: _pod_index(pod) - 1, others),
     )

@@ -53,7 +53,7 @@ def index(pod: Pod) -> int:
     return declaration.ordinal(pod.labels.get(INDEX))
 
 
-def places(owner: Owner, sizes: Mapping[str, int], policy: RunPolicy, *, least_workers: int | None) -> dict[str, int]:
+def seats(owner: Owner, sizes: Mapping[str, int], policy: RunPolicy, *, least_workers: int | None) -> dict[str, int]:
     """Places of each role: all its replicas but the elastic ones, which are the last workers.
 
     Raises:

@@ -2,7 +2,7 @@
 
 The pods carry a scheduling gate until Kueue has seen all of them and lets them go, one after the other; a gated pod is
 nobody's to schedule, so the job waits for the last. With fast admission Kueue lets go those that it sees, since others
-come only when these run: the first is enough, and the job holds places for the rest.
+come only when these run: the first is enough, and the job holds seats for the rest.
 
 All other kinds that Kueue queues are what they are without it: it only suspends and resumes them. It puts label and
 annotation on the pods of a StatefulSet or LeaderWorkerSet as well; there the count is that of the owner, who may make
@@ -52,9 +52,9 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 
 def _roles(pods: Sequence[Pod]) -> tuple[Role, ...]:
-    places = _count(pods)
-    first = 1 if any(FAST_ADMISSION in pod.annotations for pod in pods) else places
-    return (Role(name="pod", places=places, first=first, members=_seated(pods, places)),)
+    seats = _count(pods)
+    first = 1 if any(FAST_ADMISSION in pod.annotations for pod in pods) else seats
+    return (Role(name="pod", seats=seats, first=first, members=_seated(pods, seats)),)
 
 
 def _count(pods: Sequence[Pod]) -> int:
@@ -68,11 +68,11 @@ def _count(pods: Sequence[Pod]) -> int:
     return count
 
 
-def _seated(pods: Sequence[Pod], places: int) -> tuple[Member, ...]:
+def _seated(pods: Sequence[Pod], seats: int) -> tuple[Member, ...]:
     indices = {pod.uid: ordinal(pod.labels.get(POD_INDEX, "")) for pod in pods}
-    if all(0 <= index < places for index in indices.values()):
+    if all(0 <= index < seats for index in indices.values()):
         return ranked(pods, lambda pod: indices[pod.uid])
-    return by_seniority(pods, places)
+    return by_seniority(pods, seats)
 
 
 FAMILY = Family(

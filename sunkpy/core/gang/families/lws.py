@@ -86,10 +86,10 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     workers = _size(id, pods, template.size if lws else None) - 1
     leaders = [pod for pod in pods if _is_leader(pod)]
     roles = (
-        Role(name="leader", places=1, first=1, members=declaration.numbered(leaders, _index, 1)),
+        Role(name="leader", seats=1, first=1, members=declaration.numbered(leaders, _index, 1)),
         Role(
             name="worker",
-            places=workers,
+            seats=workers,
             first=0 if domain or spec.startup_policy == "LeaderReady" else workers,
             members=declaration.numbered(pods, lambda pod: _index(pod) - 1, workers),
         ),

@@ -75,17 +75,17 @@ def _roles(job: Owner, spec: _Spec, pods: Sequence[Pod]) -> tuple[Role, ...]:
     """The launcher first: with runLauncherAsWorker it is rank 0, and without it it is where people look."""
     launcher, worker = spec.of(LAUNCHER), spec.of(WORKER)
     sizes = {LAUNCHER: 1 if launcher else 0, WORKER: (worker.replicas or 0) if worker else 0}
-    held = kubeflow.places(job, sizes, spec.run_policy, least_workers=None)
+    held = kubeflow.seats(job, sizes, spec.run_policy, least_workers=None)
     waits = spec.launcher_creation_policy == "WaitForWorkersReady" and held[WORKER] > 0
     launchers = Role(
         name=LAUNCHER,
-        places=held[LAUNCHER],
+        seats=held[LAUNCHER],
         first=0 if waits else held[LAUNCHER],
         members=declaration.numbered(_of(LAUNCHER, pods), lambda _: 0, held[LAUNCHER]),
     )
     workers = Role(
         name=WORKER,
-        places=held[WORKER],
+        seats=held[WORKER],
         first=held[WORKER],
         members=declaration.numbered(_of(WORKER, pods), kubeflow.index, held[WORKER]),
         decides=False,

@@ -91,9 +91,9 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     if group is None:
         raise BadDeclaration(f"{what}, named by the pod's spec, does not exist")
     with about(kind):
-        places = _places(_policy(pods[0], group))
+        seats = _seats(_policy(pods[0], group))
     options, problems = options_of(pods, owners)
-    roles = (role("pod", pods, places),)
+    roles = (role("pod", pods, seats),)
     gang = Gang(id=id, roles=roles, options=options, problems=problems, kind=kind, one_domain=_domain(group))
     return as_made(gang, pods, owners)
 
@@ -122,7 +122,7 @@ def _policy(pod: Pod, group: Owner) -> _Policy:
     return found
 
 
-def _places(policy: _Policy) -> int:
+def _seats(policy: _Policy) -> int:
     """How many start together."""
     if policy.gang is None:
         raise BadDeclaration("the policy is neither gang nor basic")

@@ -60,7 +60,7 @@ def _identify(pod: Pod, owners: Owners) -> GangId | None:
 def _is_elastic(pod: Pod, job: Owner) -> bool:
     try:
         spec = job.spec_as(_Spec)
-        held = _places(job, spec)
+        held = _seats(job, spec)
     except (msgspec.ValidationError, RecursionError, BadDeclaration):
         return False  # assembling it will say so
     if spec.worker is None or pod.labels.get(TYPE) != _WORKER:
@@ -68,7 +68,7 @@ def _is_elastic(pod: Pod, job: Owner) -> bool:
     return held[_WORKER] <= _index(pod) < spec.worker.replicas
 
 
-def _places(job: Owner, spec: _Spec) -> dict[str, int]:
+def _seats(job: Owner, spec: _Spec) -> dict[str, int]:
     declared = {_SERVER: spec.ps, _WORKER: spec.worker, "heter": spec.heter}
     held = {
         role: count(job, f"spec.{role}.replicas", each.replicas) for role, each in declared.items() if each is not None
@@ -89,7 +89,7 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     spec = declaration.declared(job, _Spec)
     gang = Gang(
         id=id,
-        roles=tuple(_role(name, places, pods) for name, places in _places(job, spec).items()),
+        roles=tuple(_role(name, seats, pods) for name, seats in _seats(job, spec).items()),
         kind=f"PaddleJob {id}",
         expects_more=not job.is_deleting and job.status_as(_Status).phase not in _OVER,
         final_because="" if spec.elastic is not None else _FINAL,
@@ -100,9 +100,9 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 _FINAL: Final = "a pod that is seen Failed ends the PaddleJob, and new pods are given the addresses of the first ones"
 
 
-def _role(name: str, places: int, pods: Sequence[Pod]) -> Role:
-    members = declaration.numbered([pod for pod in pods if pod.labels.get(TYPE) == name], _index, places)
-    return Role(name=name, places=places, first=places, members=members, decides=name != _SERVER)
+def _role(name: str, seats: int, pods: Sequence[Pod]) -> Role:
+    members = declaration.numbered([pod for pod in pods if pod.labels.get(TYPE) == name], _index, seats)
+    return Role(name=name, seats=seats, first=seats, members=members, decides=name != _SERVER)
 
 
 def _index(pod: Pod) -> int:

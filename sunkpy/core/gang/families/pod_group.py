@@ -54,9 +54,9 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     if group is None:
         raise BadDeclaration(f"{kind}, named by label {_label(pods[0])}, does not exist")
     with about(f"{kind}: spec.minMember"):
-        places = size(group.spec_as(_Spec).min_member)
+        seats = size(group.spec_as(_Spec).min_member)
     options, problems = options_of(pods, owners)
-    roles = (role("pod", pods, places),)
+    roles = (role("pod", pods, seats),)
     return as_made(Gang(id=id, roles=roles, options=options, problems=problems, kind=kind), pods, owners)
 
 

@@ -144,19 +144,19 @@ def _roles(spec: _Cluster, pods: Sequence[Pod]) -> tuple[Role, ...]:
     if len({group.group_name for group in groups}) < len(groups):
         raise BadDeclaration("spec.workerGroupSpecs names a group twice")
     heads = [pod for pod in pods if pod.labels.get(NODE_TYPE) == _HEAD]
-    head = Role(name=_HEAD, places=1, first=1, members=by_seniority(heads, 1), shape=_head_shape(spec))
+    head = Role(name=_HEAD, seats=1, first=1, members=by_seniority(heads, 1), shape=_head_shape(spec))
     return (head, *(_workers(group, spec, pods) for group in groups))
 
 
 def _workers(group: _Group, spec: _Cluster, pods: Sequence[Pod]) -> Role:
     own = [pod for pod in pods if pod.labels.get(NODE_TYPE) == _WORKER and pod.labels.get(GROUP) == group.group_name]
     hosts = at_least(group.num_of_hosts, 1, field=f"worker group {group.group_name}: numOfHosts")
-    places = _replicas(group, autoscaling=bool(spec.enable_in_tree_autoscaling)) * hosts
+    seats = _replicas(group, autoscaling=bool(spec.enable_in_tree_autoscaling)) * hosts
     return Role(
         name=group.group_name,
-        places=places,
-        first=places,
-        members=_seated(own, places, hosts),
+        seats=seats,
+        first=seats,
+        members=_seated(own, seats, hosts),
         shape=_worker_shape(group),
         decides=False,
     )
@@ -176,11 +176,11 @@ def _replicas(group: _Group, *, autoscaling: bool) -> int:
     return max(least, at_least(most, 0, field=f"{field}replicas"))
 
 
-def _seated(pods: Sequence[Pod], places: int, hosts: int) -> tuple[Member, ...]:
+def _seated(pods: Sequence[Pod], seats: int, hosts: int) -> tuple[Member, ...]:
     if pods and all(_number(pod, REPLICA_INDEX) >= 0 for pod in pods):
-        places_of = {pod.uid: _number(pod, REPLICA_INDEX) * hosts + max(0, _number(pod, HOST_INDEX)) for pod in pods}
-        return ranked((pod for pod in pods if places_of[pod.uid] < places), lambda pod: places_of[pod.uid])
-    return by_seniority(pods, places)
+        seat_of = {pod.uid: _number(pod, REPLICA_INDEX) * hosts + max(0, _number(pod, HOST_INDEX)) for pod in pods}
+        return ranked((pod for pod in pods if seat_of[pod.uid] < seats), lambda pod: seat_of[pod.uid])
+    return by_seniority(pods, seats)
 
 
 def _added_replica(spec: _Cluster, pods: Sequence[Pod]) -> tuple[Role, ...]:
@@ -189,7 +189,7 @@ def _added_replica(spec: _Cluster, pods: Sequence[Pod]) -> tuple[Role, ...]:
     if group is None:
         raise BadDeclaration(f"spec.workerGroupSpecs has no group {name}")
     hosts, members = group.num_of_hosts, ranked(pods, lambda pod: max(0, _number(pod, HOST_INDEX)))
-    return (Role(name=name, places=hosts, first=hosts, members=members, shape=_worker_shape(group)),)
+    return (Role(name=name, seats=hosts, first=hosts, members=members, shape=_worker_shape(group)),)
 
 
 def _number(pod: Pod, label: str) -> int:

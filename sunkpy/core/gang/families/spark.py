@@ -1,7 +1,7 @@
 """Spark on Kubernetes: a SparkApplication of the operator, and what `spark-submit` makes by itself.
 
 A SparkApplication is one job in two waves: the driver, then the executors that it starts with, for which the job holds
-places from the beginning. The driver makes them when it runs, a batch a second. Executors beyond are jobs of their own,
+seats from the beginning. The driver makes them when it runs, a batch a second. Executors beyond are jobs of their own,
 and Spark lives with their loss. Each submission of the application (the operator makes a new one when it retries) is a
 generation of the gang, with a job of its own. In client mode the driver is no pod and the executors are all there is.
 
@@ -158,18 +158,18 @@ def _roles(spec: _Application, pods: Sequence[Pod]) -> tuple[Role, ...]:
     executors = [pod for pod in pods if pod.labels.get(ROLE) == EXECUTOR]
     in_pod = spec.mode in ("", "cluster")
     # Without a driver's pod the first executor is who the job begins with, though none is declared.
-    places = _initial_executors(spec) if in_pod else max(1, _initial_executors(spec))
+    seats = _initial_executors(spec) if in_pod else max(1, _initial_executors(spec))
     later = Role(
         name=EXECUTOR,
-        places=places,
+        seats=seats,
         first=0 if in_pod else 1,
-        members=by_seniority(executors, places),
+        members=by_seniority(executors, seats),
         shape=_shape(spec, EXECUTOR),
         decides=not in_pod,
     )
     if not in_pod:
         return (later,)
-    driver = Role(name=DRIVER, places=1, first=1, members=by_seniority(drivers, 1), shape=_shape(spec, DRIVER))
+    driver = Role(name=DRIVER, seats=1, first=1, members=by_seniority(drivers, 1), shape=_shape(spec, DRIVER))
     return (driver, later)
 
 

@@ -107,7 +107,7 @@ def _identify(pod: Pod, owners: Owners) -> GangId | None:
 def _is_elastic(pod: Pod, job: Owner) -> bool:
     try:
         spec = job.spec_as(_Spec)
-        held = _places(job, spec)
+        held = _seats(job, spec)
     except (msgspec.ValidationError, RecursionError, declaration.BadDeclaration):
         return False  # assembling it will say so
     of_role = pod.labels.get(TYPE) == WORKER and WORKER in held
@@ -123,9 +123,9 @@ def _sizes(job: Owner, spec: _Spec) -> dict[str, int]:
     }
 
 
-def _places(job: Owner, spec: _Spec) -> dict[str, int]:
+def _seats(job: Owner, spec: _Spec) -> dict[str, int]:
     sizes = _sizes(job, spec)
-    return kubeflow.places(job, sizes, spec.policy, least_workers=_least_workers(spec.elastic_policy, sizes))
+    return kubeflow.seats(job, sizes, spec.policy, least_workers=_least_workers(spec.elastic_policy, sizes))
 
 
 def _least_workers(elastic: _Elastic | None, sizes: Mapping[str, int]) -> int | None:
@@ -152,7 +152,7 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 
 def _roles(job: Owner, spec: _Spec, pods: Sequence[Pod]) -> list[Role]:
-    held = _places(job, spec)
+    held = _seats(job, spec)
     leaders = [role for role in _LEADERS if role in held]
     roles = [
         _role(name, size, [pod for pod in pods if pod.labels.get(TYPE) == name], decides=name in (leaders or (WORKER,)))
@@ -163,9 +163,9 @@ def _roles(job: Owner, spec: _Spec, pods: Sequence[Pod]) -> list[Role]:
     return roles
 
 
-def _role(name: str, places: int, pods: Sequence[Pod], *, decides: bool) -> Role:
-    members = declaration.numbered(pods, _number, places)
-    return Role(name=name, places=places, first=places, members=members, decides=decides)
+def _role(name: str, seats: int, pods: Sequence[Pod], *, decides: bool) -> Role:
+    members = declaration.numbered(pods, _number, seats)
+    return Role(name=name, seats=seats, first=seats, members=members, decides=decides)
 
 
 def _number(pod: Pod) -> int:
@@ -177,15 +177,15 @@ def _parted(workers: Role) -> tuple[Role, ...]:
     """The first worker, which decides, and the others."""
     first = Role(
         name="worker 0",
-        places=min(workers.places, 1),
-        first=min(workers.places, 1),
+        seats=min(workers.seats, 1),
+        first=min(workers.seats, 1),
         members=tuple(member for member in workers.members if member.index == 0),
     )
-    others = max(workers.places - 1, 0)
+    others = max(workers.seats - 1, 0)
     members = tuple(
         msgspec.structs.replace(member, index=member.index - 1) for member in workers.members if member.index
     )
-    return first, Role(name=WORKER, places=others, first=others, members=members, decides=False)
+    return first, Role(name=WORKER, seats=others, first=others, members=members, decides=False)
 
 
 def _final_because(kind: str, spec: _Spec) -> str:

@@ -1,8 +1,8 @@
 """Volcano: its Job, and PodGroups that people and other operators make for it.
 
-A Job is one gang of `minAvailable` places. Each task has first its own `minAvailable`; when these are more than the
+A Job is one gang of `minAvailable` seats. Each task has first its own `minAvailable`; when these are more than the
 Job's together, or fewer, the tasks that start first fill up, by index, as Volcano's gang plugin lets them. The other
-replicas are elastic, a job each. Tasks that depend on others come when those run: their places wait for them. A Job
+replicas are elastic, a job each. Tasks that depend on others come when those run: their seats wait for them. A Job
 that restarts makes all pods anew under equal names, with a higher version: a generation.
 
 A PodGroup is believed only for pods that no operator's family takes: there the counts are copies, and often wrong. The
@@ -154,20 +154,20 @@ def _task_roles(spec: _Job, pods: Sequence[Pod]) -> tuple[Role, ...]:
     for pod in pods:
         by_task.setdefault(pod.annotations.get(TASK, _UNNAMED_TASK), []).append(pod)
     deciders = {task.called for task in ordered if _completes_job(task)} or {task.called for task in ordered}
-    places = _places(spec.min_available, ordered)
+    seats = _seats(spec.min_available, ordered)
     return tuple(
         Role(
             name=task.called,
-            places=places[task.called],
-            first=0 if task.needs else places[task.called],
+            seats=seats[task.called],
+            first=0 if task.needs else seats[task.called],
             members=ranked(
-                (pod for pod in by_task.get(task.called, ()) if 0 <= _index(pod) < places[task.called]), _index
+                (pod for pod in by_task.get(task.called, ()) if 0 <= _index(pod) < seats[task.called]), _index
             ),
             shape=task.template.shape,
             decides=task.called in deciders,
         )
         for task in ordered
-        if places[task.called]
+        if seats[task.called]
     )
 
 
@@ -214,21 +214,21 @@ def _in_waves(tasks: Sequence[_Task]) -> list[_Task]:
     return ordered
 
 
-def _places(min_available: int, tasks: Sequence[_Task]) -> Mapping[str, int]:
-    """How many places each task has: `minAvailable` in all."""
+def _seats(min_available: int, tasks: Sequence[_Task]) -> Mapping[str, int]:
+    """How many seats each task has: `minAvailable` in all."""
     least, most = sum(task.least for task in tasks), sum(task.replicas for task in tasks)
     wanted = at_least(min_available, 0, field="minAvailable") or least
     if wanted > most:
         raise BadDeclaration(f"minAvailable {wanted} is above the {most} replicas of all tasks")
     at_least(wanted, 1, field="minAvailable")
     # With fewer for the Job than for its tasks together, those of the tasks do not count (CheckTaskValid).
-    places = {task.called: task.least if least <= wanted else 0 for task in tasks}
-    left = wanted - sum(places.values())
+    seats = {task.called: task.least if least <= wanted else 0 for task in tasks}
+    left = wanted - sum(seats.values())
     for task in tasks:
-        more = min(left, task.replicas - places[task.called])
-        places[task.called] += more
+        more = min(left, task.replicas - seats[task.called])
+        seats[task.called] += more
         left -= more
-    return places
+    return seats
 
 
 def _index(pod: Pod) -> int:
@@ -244,7 +244,7 @@ def _expects_more(job: Owner, roles: Sequence[Role]) -> bool:
     """A later task has not come yet."""
     if job.is_deleting or job.status_as(_JobStatus).state.phase not in _LIVE_PHASES:
         return False
-    return any(len({member.index for member in role.members}) < role.places for role in roles)
+    return any(len({member.index for member in role.members}) < role.seats for role in roles)
 
 
 def _final_because(called: str, spec: _Job) -> str:
@@ -294,10 +294,8 @@ def _group_roles(spec: _Group, pods: Sequence[Pod]) -> tuple[Role, ...]:
     taken = {member.pod.uid for members in seated.values() for member in members}
     left = wanted - sum(tasks.values())
     others = by_seniority((pod for pod in pods if pod.uid not in taken), left)
-    roles = [
-        Role(name=task, places=tasks[task], first=tasks[task], members=members) for task, members in seated.items()
-    ]
-    return (*roles, Role(name="pod", places=left, first=left, members=others)) if left else tuple(roles)
+    roles = [Role(name=task, seats=tasks[task], first=tasks[task], members=members) for task, members in seated.items()]
+    return (*roles, Role(name="pod", seats=left, first=left, members=others)) if left else tuple(roles)
 
 
 def phase_wanted(group: Owner, *, bound: int) -> str | None:

@@ -143,5 +143,5 @@ def _tier(job: SlurmJob, tiers: Mapping[str, int]) -> int:
 def _may_use(job: SlurmJob, node: str, tiers: Mapping[str, int], named: Mapping[JobId, frozenset[str]]) -> bool:
     nodes = named.get(job.id, frozenset()) | {node}
     fits = node not in job.excluded_nodes and any(name in tiers for name in job.partition.split(","))
-    places = len(nodes | set(job.required_nodes))
-    return fits and places <= max(job.node_count, 1)
+    seats = len(nodes | set(job.required_nodes))
+    return fits and seats <= max(job.node_count, 1)

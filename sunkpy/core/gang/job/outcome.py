@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sunkpy.core.gang.gang import ANY_PLACE, Gang, Role
+from sunkpy.core.gang.gang import ANY_SEAT, Gang, Role
 from sunkpy.core.model.objects import Pod
 
 
@@ -21,8 +21,8 @@ def has_succeeded(gang: Gang) -> bool:
 
 
 def _last_tries(role: Role) -> list[Pod]:
-    """The youngest pod of each place; where places are not told apart, as many of the youngest as there are places."""
+    """The youngest pod of each seat; where seats are not told apart, as many of the youngest as there are seats."""
     oldest_first = sorted(role.members, key=lambda m: (m.pod.metadata.creation_timestamp, m.pod.name))
-    numbered = {member.index: member.pod for member in oldest_first if member.index != ANY_PLACE}
-    others = [member.pod for member in oldest_first if member.index == ANY_PLACE]
-    return [*numbered.values(), *others[-role.places :]]
+    numbered = {member.index: member.pod for member in oldest_first if member.index != ANY_SEAT}
+    others = [member.pod for member in oldest_first if member.index == ANY_SEAT]
+    return [*numbered.values(), *others[-role.seats :]]

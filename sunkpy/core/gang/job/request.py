@@ -84,7 +84,7 @@ def plan_for_nodes(gang: Gang, policy: Policy, placed: Mapping[str, str], *, is_
         quantity.BadQuantity: a request is not a quantity.
     """
     on_node = needs_on_nodes(gang, placed)
-    kind = NAMED if is_named else WHOLE if len(on_node) == gang.places else REPLACEMENT
+    kind = NAMED if is_named else WHOLE if len(on_node) == gang.seats else REPLACEMENT
     slots = Slots(count=len(on_node), needs=largest(on_node.values()), kind=kind)
     request = _request(gang, policy, slots, has_own_nodes=True)
     return msgspec.structs.replace(request, required_nodes=tuple(sorted(on_node)))
@@ -168,7 +168,7 @@ def _on_whole_nodes(request: JobSpec, slots: Slots, eligibility: Eligibility, po
 def _time_limit_min(gang: Gang) -> int | None:
     if gang.options.time_limit_min is not None:
         return gang.options.time_limit_min
-    shapes = [role.shape for role in gang.roles if role.shape is not None and len(role.members) < role.places]
+    shapes = [role.shape for role in gang.roles if role.shape is not None and len(role.members) < role.seats]
     specs = [*(pod.spec for pod in gang.members), *shapes]
     deadlines = [deadline for spec in specs if (deadline := spec.active_deadline_seconds)]
     # Whoever has no deadline may run on when the others have ended.

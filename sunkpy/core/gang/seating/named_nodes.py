@@ -22,7 +22,7 @@ def find_named_nodes(gang: Gang, slurm_node_at: Callable[[str], str]) -> dict[st
     Args:
         slurm_node_at: the Slurm node on the Kubernetes node with this hostname; empty when there is none.
     """
-    if any(role.first < role.places for role in gang.roles):
+    if any(role.first < role.seats for role in gang.roles):
         return {}
     hostnames = {pod.uid: pod.spec.node_selector.get(HOSTNAME, "") for pod in gang.members}
     if not all(hostnames.values()) or len(set(hostnames.values())) < 2:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role
+from sunkpy.core.gang.gang import ANY_SEAT, Gang, Member, Role
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.phases import PodPhase, pod_phase
 from sunkpy.core.gang.seating.slots import SeatId, plan_slots, slot_of_each_seat
@@ -102,8 +102,8 @@ def explain_missing(gang: Gang) -> str:
 
 def _present(role: Role) -> int:
     there = [m for m in (*role.members, *role.elsewhere) if not m.pod.is_deleting and m.pod.status.phase != "Failed"]
-    numbered = {member.index for member in there if member.index != ANY_PLACE}
-    return len(numbered) + sum(member.index == ANY_PLACE for member in there)
+    numbered = {member.index for member in there if member.index != ANY_SEAT}
+    return len(numbered) + sum(member.index == ANY_SEAT for member in there)
 
 
 def _layout(gang: Gang, job: Job) -> Layout:
@@ -125,7 +125,7 @@ def _held(gang: Gang, slots: Mapping[SeatId, int], layout: Layout, holding: Mapp
         # Each seat is looked at once, however many members there are without a number or a note.
         here = {node: iter(seats) for node, seats in on_node.items()}
         anywhere = iter(_seats_of(role))
-        for member in sorted(held, key=lambda m: (m.index == ANY_PLACE, _noted(role, m) is None, *_seniority(m))):
+        for member in sorted(held, key=lambda m: (m.index == ANY_SEAT, _noted(role, m) is None, *_seniority(m))):
             found = _seat_held(role, member, taken, (here.get(holding[member.pod.uid], iter(())), anywhere))
             if found is not None:
                 taken[found] = member
@@ -146,8 +146,8 @@ def _noted(role: Role, member: Member) -> SeatId | None:
     """The seat that the pod's annotation names, if it is one."""
     name, _, text = member.pod.annotations.get(names.ANNOTATION_PLACE, "").rpartition("/")
     # Anybody who may edit the pod can write it.
-    index = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else ANY_PLACE
-    return (name, index) if name == role.name and 0 <= index < role.places else None
+    index = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else ANY_SEAT
+    return (name, index) if name == role.name and 0 <= index < role.seats else None
 
 
 def _seat_held(
@@ -157,7 +157,7 @@ def _seat_held(
 
     `seats`: those that would be on its node, then all; from each those that are taken are dropped.
     """
-    if member.index != ANY_PLACE:
+    if member.index != ANY_SEAT:
         return _own(role, member, taken)
     noted = _noted(role, member)
     if noted is not None and noted not in taken:
@@ -177,7 +177,7 @@ def _seat_wanted(
 
     `free`: the free ones that the job has nodes for, each once: a gang of hundreds is seated for each of its prologs.
     """
-    if member.index != ANY_PLACE:
+    if member.index != ANY_SEAT:
         own = _own(role, member, taken)
         return own if own is not None and nodes[own] else None
     return next(free, None)
@@ -185,11 +185,11 @@ def _seat_wanted(
 
 def _own(role: Role, member: Member, taken: Mapping[SeatId, Member]) -> SeatId | None:
     own = (role.name, member.index)
-    return own if 0 <= member.index < role.places and own not in taken else None
+    return own if 0 <= member.index < role.seats and own not in taken else None
 
 
 def _seats_of(role: Role) -> Iterable[SeatId]:
-    return ((role.name, index) for index in range(role.places))
+    return ((role.name, index) for index in range(role.seats))
 
 
 def _nodes(

@@ -1,10 +1,10 @@
-"""The shape of a gang's job: equal *slots*, each with room for one place or several.
+"""The shape of a gang's job: equal *slots*, each with room for one seat or several.
 
 Slurm's tasks are all alike, and a heterogeneous job, which has them of several kinds, is started by backfill alone. So
 uneven members get a *covering* shape, one of two:
 
-* a slot for each place, as large as the largest member, resource by resource;
-* a slot for each place of the heaviest role, with the others packed into them in turn: a launcher joins worker 0.
+* a slot for each seat, as large as the largest member, resource by resource;
+* a slot for each seat of the heaviest role, with the others packed into them in turn: a launcher joins worker 0.
 
 A shape whose slots fit a node is preferred. Among these the one that asks for least is taken: GPUs count before cpus,
 cpus before memory. A gang with one role, or with one node per member, always gets the first, which is exact when all
@@ -18,7 +18,7 @@ from itertools import accumulate
 
 import msgspec
 
-from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role
+from sunkpy.core.gang.gang import ANY_SEAT, Gang, Member, Role
 from sunkpy.core.gang.job.kind import WHOLE, JobKind, role_word, shared_kind
 from sunkpy.core.model import matching, quantity
 from sunkpy.core.model.objects import PodSpec
@@ -66,25 +66,25 @@ def plan_slots(gang: Gang, eligibility: Eligibility | None = None) -> Slots:
 
 
 def slot_of_each_seat(gang: Gang, tasks: int, kind: JobKind | None) -> dict[SeatId, int]:
-    """In which slot each place is under a job of so many slots; one that has none is numbered beyond them.
+    """In which slot each seat is under a job of so many slots; one that has none is numbered beyond them.
 
     The gang may be another than the job was made for. Who has no slot there that was asked for has none.
     """
-    if kind is not None and kind.seats and 0 < tasks < gang.places and not gang.one_per_node:
+    if kind is not None and kind.seats and 0 < tasks < gang.seats and not gang.one_per_node:
         return _as_shared(gang, kind.seats)
-    return {place: at for at, place in enumerate(seats_of(gang))}
+    return {seat: at for at, seat in enumerate(seats_of(gang))}
 
 
 def is_for_as_many(gang: Gang, tasks: int, kind: JobKind | None) -> bool:
     """A job of so many slots is one for the gang as it is declared now."""
-    return tasks == gang.places or set(slot_of_each_seat(gang, tasks, kind).values()) == set(range(tasks))
+    return tasks == gang.seats or set(slot_of_each_seat(gang, tasks, kind).values()) == set(range(tasks))
 
 
 def _as_shared(gang: Gang, asked: Sequence[tuple[str, int]]) -> dict[SeatId, int]:
-    """A slot for each place of the first role; the others are put into these in turn."""
+    """A slot for each seat of the first role; the others are put into these in turn."""
     (first, count), *others = asked
     seats, before = dict(asked), {first: 0}
-    for (word, _), total in zip(others, accumulate((places for _, places in others), initial=0), strict=False):
+    for (word, _), total in zip(others, accumulate((count for _, count in others), initial=0), strict=False):
         before[word] = total
     slots: dict[SeatId, int] = {}
     for at, (role, index) in enumerate(seats_of(gang)):
@@ -94,8 +94,8 @@ def _as_shared(gang: Gang, asked: Sequence[tuple[str, int]]) -> dict[SeatId, int
 
 
 def seats_of(gang: Gang) -> list[SeatId]:
-    """All places in rank order."""
-    return [(role.name, index) for role in gang.roles for index in range(role.places)]
+    """All seats in rank order."""
+    return [(role.name, index) for role in gang.roles for index in range(role.seats)]
 
 
 def rounded(needs: Mapping[str, int]) -> matching.Amounts:
@@ -122,11 +122,11 @@ def needs_of_a_seat(role: Role) -> matching.Amounts:
         quantity.BadQuantity: a request is not a quantity.
     """
     numbered, others = _needs_of(role, _rounded_needs(role))
-    return others if any(index not in numbered for index in range(role.places)) else largest(numbered.values())
+    return others if any(index not in numbered for index in range(role.seats)) else largest(numbered.values())
 
 
 def needs_together(gang: Gang) -> matching.Amounts:
-    """What all places need on one node, where it makes no difference which pod has which.
+    """What all seats need on one node, where it makes no difference which pod has which.
 
     Raises:
         quantity.BadQuantity: a request is not a quantity.
@@ -135,20 +135,20 @@ def needs_together(gang: Gang) -> matching.Amounts:
     for role in gang.roles:
         of_member = _rounded_needs(role)
         numbered, others = _needs_of(role, of_member)
-        held = [needs for index, needs in numbered.items() if index < role.places]
-        free = [member.pod for member in role.members if member.index == ANY_PLACE and not member.pod.is_finished]
+        held = [needs for index, needs in numbered.items() if index < role.seats]
+        free = [member.pod for member in role.members if member.index == ANY_SEAT and not member.pod.is_finished]
         held += sorted((of_member[pod.uid] for pod in free), key=size_of, reverse=True)
-        for needs in held[: role.places]:
+        for needs in held[: role.seats]:
             total = matching.added(total, needs)
-        total = _times(max(0, role.places - len(held)), others, beside=total)
+        total = _times(max(0, role.seats - len(held)), others, beside=total)
     return total
 
 
 def _needs_of(
     role: Role, of_member: Mapping[str, matching.Amounts]
 ) -> tuple[dict[int, matching.Amounts], matching.Amounts]:
-    """What the pods need that have a number, by it, and what any other place needs."""
-    numbered = {member.index: of_member[member.pod.uid] for member in _latest_last(role) if member.index != ANY_PLACE}
+    """What the pods need that have a number, by it, and what any other seat needs."""
+    numbered = {member.index: of_member[member.pod.uid] for member in _latest_last(role) if member.index != ANY_SEAT}
     return numbered, largest([*of_member.values(), *_shape(role.shape)])
 
 
@@ -167,18 +167,18 @@ def _rounded_needs(role: Role) -> dict[str, matching.Amounts]:
 
 
 def _shapes(gang: Gang) -> list[Slots]:
-    roles = [(role, needs_of_a_seat(role)) for role in gang.roles if role.places]
+    roles = [(role, needs_of_a_seat(role)) for role in gang.roles if role.seats]
     each = largest(needs for _, needs in roles)
-    alone = Slots(count=gang.places, needs=each, kind=WHOLE if len(roles) > 1 else None)
+    alone = Slots(count=gang.seats, needs=each, kind=WHOLE if len(roles) > 1 else None)
     if gang.one_per_node or len(roles) < 2:
         return [alone]
     heaviest, _ = max(roles, key=lambda each: size_of(each[1]))
     roles.sort(key=lambda each: each[0] is not heaviest)
-    kind = shared_kind([(role.name, role.places) for role, _ in roles])
+    kind = shared_kind([(role.name, role.seats) for role, _ in roles])
     if kind is None:
         return [alone]
-    fullest = _fullest_slot([(role.places, needs) for role, needs in roles])
-    return [alone, Slots(count=heaviest.places, needs=fullest, kind=kind)]
+    fullest = _fullest_slot([(role.seats, needs) for role, needs in roles])
+    return [alone, Slots(count=heaviest.seats, needs=fullest, kind=kind)]
 
 
 def _fullest_slot(roles: Sequence[tuple[int, matching.Amounts]]) -> matching.Amounts:
@@ -208,5 +208,5 @@ def _shape(spec: PodSpec | None) -> list[matching.Amounts]:
 
 
 def _latest_last(role: Role) -> list[Member]:
-    """Of several pods of one place the youngest counts, and any that lives before one that has ended."""
+    """Of several pods of one seat the youngest counts, and any that lives before one that has ended."""
     return sorted(role.members, key=lambda m: (not m.pod.is_finished, m.pod.metadata.creation_timestamp))

@@ -88,7 +88,7 @@ class Pods:
     def _bind(self, id: GangId, job: JobId, binding: Binding) -> None:
         pod, node = self.pods[binding.pod.uid], binding.slurm_node
         assert not pod.spec.node_name, "bound twice"
-        note = BindingNote(job=job, gang=id, slurm_node=node, seat=binding.place, devices=binding.gpus)
+        note = BindingNote(job=job, gang=id, slurm_node=node, seat=binding.seat, devices=binding.gpus)
         self.annotate(pod, note.annotations)
         pod = self.pods[pod.uid]
         self.pods[pod.uid] = replace(pod, spec=replace(pod.spec, node_name=f"k-{node}"))
@@ -268,8 +268,8 @@ class World(Pods):
 
     def _check_seats(self, id: GangId, job: Job) -> None:
         """No two pods on one place, and together they ask for no more than their job has on any node."""
-        places = [pod.annotations.get(names.ANNOTATION_PLACE) for pod in self.pods_of(id) if holds(pod)]
-        assert len(set(places)) == len(places), "two pods on one place"
+        seats = [pod.annotations.get(names.ANNOTATION_PLACE) for pod in self.pods_of(id) if holds(pod)]
+        assert len(set(seats)) == len(seats), "two pods on one place"
         for node, room in job.slurm.capacity.items():
             own = [pod for pod in self.pods.values() if slurm_node(pod) == node and holds(pod)]
             asked: dict[str, int] = {}

@@ -199,7 +199,7 @@ def test_no_owner_of_whatever_form_breaks_a_family(name, data):
     gang = within_limits(assemble(id, pods, above), gpu_resources={})
     assert parse_comment(id.comment()) == id
     assert {pod.uid for pod in gang.members} <= {pod.uid for pod in pods}
-    assert gang.refused if not gang.is_sized or isinstance(odd, OddOwner) else gang.places >= 0
+    assert gang.refused if not gang.is_sized or isinstance(odd, OddOwner) else gang.seats >= 0
     actions = decide_gang(Snapshot(id=id, gang=gang, eligibility=FITS), POLICY)
     assert not gang.refused or not any(isinstance(action, Submit) for action in actions)
 
@@ -224,7 +224,7 @@ def test_nobody_is_bound_before_the_job_has_all_its_nodes():
     assert decide_gang(snapshot(trio(), begun), POLICY) == []
     started = make_job("RUNNING", prologs=frozenset(ALL_NODES))
     (bind,) = decide_gang(snapshot(trio(), started), POLICY)
-    placed = {binding.pod.name: (binding.slurm_node, binding.place) for binding in bind.bindings}
+    placed = {binding.pod.name: (binding.slurm_node, binding.seat) for binding in bind.bindings}
     assert placed == {"leader-1": ("n1", "leader/0"), "worker-1": ("n2", "worker/0"), "worker-2": ("n3", "worker/1")}
 
 
@@ -317,7 +317,7 @@ def test_the_job_ends_with_the_exit_code_of_all(phases, exit_code):
     assert decide_gang(snapshot(still, running, bound_to=7), POLICY) == []
 
 
-# --------------------------------------------------------------------- what becomes of places without pods
+# --------------------------------------------------------------------- what becomes of seats without pods
 
 
 def band(*pods, **fields):
@@ -439,7 +439,7 @@ def test_a_job_is_kept_a_while_when_its_pods_have_ended_and_the_size_cannot_be_t
 
 def test_a_gang_without_places_is_refused():
     gang, _ = band(("leader", 0, make_pod()), roles=())
-    gang = msgspec.structs.replace(gang, roles=(Role(name="leader", places=0, first=0, members=(_leader(),)),))
+    gang = msgspec.structs.replace(gang, roles=(Role(name="leader", seats=0, first=0, members=(_leader(),)),))
     (report,) = decide_gang(band_view(gang), POLICY)
     assert report.is_problem
     assert report.message == "its owner declares no pods"

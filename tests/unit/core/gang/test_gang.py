@@ -179,7 +179,7 @@ def test_pods_that_run_go_with_their_job_though_their_gang_is_declared_smaller_n
     pods = [member(number, node=f"k{number}") for number in (1, 2, 3)]
     gang = assemble(identify(pods[0]), pods, (pod_group(2),))
     assert {pod.name for pod in gang.members} == {"p1", "p2", "p3"}
-    assert gang.places == 2
+    assert gang.seats == 2
     placed = {f"uid-of-p{number}": f"n{number}" for number in (1, 2, 3)}
     ended = change_job(RUNS, state=frozenset({"PREEMPTED", "COMPLETING"}))
     snapshot = Snapshot(id=gang.id, gang=gang, jobs=(ended,), bound_to=1, placed=placed, eligibility=FITS)

@@ -100,7 +100,7 @@ def test_templates_of_later_waves_say_on_which_nodes_but_not_what_they_bear():
     gpu = {"nodeSelector": {"pool": "gpu"}, "tolerations": [{"key": "a"}], "containers": [{"name": "c"}]}
     shapes = [msgspec.convert(spec, PodSpec) for spec in (gpu, {"containers": [{"name": "c"}]})]
     lead, *_ = of({}).roles
-    later = [Role(name=str(n), places=2, first=0, members=(), shape=shape) for n, shape in enumerate(shapes)]
+    later = [Role(name=str(n), seats=2, first=0, members=(), shape=shape) for n, shape in enumerate(shapes)]
     (first, template) = deciding_specs(msgspec.structs.replace(of({}), roles=(lead, *later)))
     assert first == lead.members[0].pod.spec
     assert template == PodSpec(node_selector={"pool": "gpu"}, tolerations=(Toleration(operator="Exists"),))

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from sunkpy.core.gang.actions import Bind, Cancel, MakeSolo, Report, Submit
 from sunkpy.core.gang.decide import decide_gang
-from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role
+from sunkpy.core.gang.gang import ANY_SEAT, Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.request import plan_job
 from sunkpy.core.gang.seating.slots import rounded
@@ -97,14 +97,14 @@ class Course(World):
 
     def assemble(self, id, pods, apart):
         roles = (
-            Role(name=name, places=n, first=n, members=self.of(name, pods), elsewhere=self.of(name, apart))
+            Role(name=name, seats=n, first=n, members=self.of(name, pods), elsewhere=self.of(name, apart))
             for name, n in self.places.items()
         )
         return Gang(id=ID, roles=tuple(roles), **self.limits)
 
     def of(self, role, pods):
         return tuple(
-            Member(pod=pod, index=index if self.is_numbered else ANY_PLACE)
+            Member(pod=pod, index=index if self.is_numbered else ANY_SEAT)
             for index, _, pod in sorted((self.seats[pod.uid][1], pod.name, pod) for pod in pods)
             if self.seats[pod.uid][0] == role
         )

@@ -21,14 +21,14 @@ def _identify(pod, owners):
 
 def _assemble(id, pods, owners):
     options, problems = read_options([min(pods, key=lambda pod: pod.name).annotations])
-    roles = tuple(_role(name, places, pods) for name, places in PLACES.items())
+    roles = tuple(_role(name, seats, pods) for name, seats in PLACES.items())
     return Gang(id=id, roles=roles, options=options, problems=problems, one_per_node=True)
 
 
-def _role(name, places, pods):
+def _role(name, seats, pods):
     own = sorted((pod for pod in pods if pod.labels["example.com/role"] == name), key=lambda pod: pod.name)
     members = tuple(Member(pod=pod, index=index) for index, pod in enumerate(own))
-    return Role(name=name, places=places, first=places, members=members)
+    return Role(name=name, seats=seats, first=seats, members=members)
 
 
 TRIO = Family(name="trio", known_by="label example.com/band", identify=_identify, assemble=_assemble)
@@ -41,10 +41,10 @@ def _identify_band(pod, owners):
 
 
 def _assemble_band(id, pods, owners):
-    def role(name, places, first):
+    def role(name, seats, first):
         own = (pod for pod in pods if pod.labels["example.com/role"] == name)
         members = ranked(own, lambda pod: int(pod.labels["example.com/index"]))
-        return Role(name=name, places=places, first=first, members=members)
+        return Role(name=name, seats=seats, first=first, members=members)
 
     return Gang(id=id, roles=(role("leader", 1, 1), role("worker", 2, 0)), final_because="nobody restarts a band")
 

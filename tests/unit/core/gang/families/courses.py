@@ -1,7 +1,7 @@
 """Workloads of each family in the simulator: their owners, the courses of events, and the invariants of their gangs.
 
-The owner makes pods for three places, asks for more from some time on, and cannot be read for a while. A workload can
-be several gangs: pods beyond the places, those that were set apart, generations that follow one another.
+The owner makes pods for three seats, asks for more from some time on, and cannot be read for a while. A workload can
+be several gangs: pods beyond the seats, those that were set apart, generations that follow one another.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.unit.core.gang.simulator import FITS, World, holds, lives
 
 
 class Course(World):
-    """A workload of a family; `places`: which of its places each pod is for."""
+    """A workload of a family; `seats`: which of its seats each pod is for."""
 
     def __init__(self, name):
         super().__init__()
@@ -27,7 +27,7 @@ class Course(World):
         self.all_places = range(len(self.makers))
         self.readable = self.owners
         self.is_leader_first, self.are_the_leaders = name in LEADER_FIRST, name in OF_THE_LEADER
-        self.between, self.places = {}, {}
+        self.between, self.seats = {}, {}
         self.tries = self.restarts = 0
         self.cpu = ""
 
@@ -54,16 +54,16 @@ class Course(World):
 
     def late(self, place):
         """The StatefulSet of a leader that is gone goes a moment later, and makes a worker again until then."""
-        leaders = (leader for uid, (_, leader) in self.between.items() if self.places[uid] == place)
+        leaders = (leader for uid, (_, leader) in self.between.items() if self.seats[uid] == place)
         leader = next((each for each in leaders if not self._is_there(each)), None)
         if leader is not None:
             self._make(place, leader)
 
     def create(self, place):
         """A controller makes a pod for a place that has none left; it does not wait for one that is ending."""
-        if any(self.places[uid] == place and lives(pod) for uid, pod in self.pods.items()):
+        if any(self.seats[uid] == place and lives(pod) for uid, pod in self.pods.items()):
             return
-        leader = next((pod for uid, pod in self.pods.items() if self.places[uid] == 0 and lives(pod)), None)
+        leader = next((pod for uid, pod in self.pods.items() if self.seats[uid] == 0 and lives(pod)), None)
         if place and self.is_leader_first and (leader is None or not leader.spec.node_name):
             return
         if place and self.are_the_leaders and leader is None:
@@ -80,7 +80,7 @@ class Course(World):
         if self.cpu:
             containers = (Container(name="c", resources=Resources(requests={"cpu": self.cpu})),)
             made = replace(made, spec=replace(made.spec, containers=containers))
-        self.places[made.uid] = place
+        self.seats[made.uid] = place
         self.add(made)
 
     def _above(self, pod):
@@ -103,7 +103,7 @@ class Course(World):
 
     def _of(self, place):
         return min(
-            (uid for uid in self.pods if self.places[uid] == place and not self.pods[uid].is_finished), default=""
+            (uid for uid in self.pods if self.seats[uid] == place and not self.pods[uid].is_finished), default=""
         )
 
     def delete_at(self, place):
@@ -111,7 +111,7 @@ class Course(World):
             self.delete(self.pods[uid])
 
     def gone(self, place):
-        self.remove([pod for pod in self.pods.values() if self.places[pod.uid] == place and not lives(pod)])
+        self.remove([pod for pod in self.pods.values() if self.seats[pod.uid] == place and not lives(pod)])
 
     def finish_at(self, place, phase):
         uid = self._of(place)

@@ -246,7 +246,7 @@ ENSEMBLES = {
     "Volcano": _volcano(),
     "Volcano, one beyond": _volcano(2),
 }
-"""Owners above the pods, and how to make the pod of each of three places; `number` tells one try from another."""
+"""Owners above the pods, and how to make the pod of each of three seats; `number` tells one try from another."""
 
 OF_ONE = {
     "LeaderWorkerSet of one": _lws(1),

@@ -19,8 +19,8 @@ def wanted(manifest):
 
 
 def asked(gang):
-    """(pods, cpus, MiB, GPUs) of all places of a gang, each pod rounded up alone."""
-    amounts = [one for role in gang.roles for one in [_of(role)] * role.places]
+    """(pods, cpus, MiB, GPUs) of all seats of a gang, each pod rounded up alone."""
+    amounts = [one for role in gang.roles for one in [_of(role)] * role.seats]
     return tuple(sum(column) for column in zip(*amounts, strict=True))
 
 

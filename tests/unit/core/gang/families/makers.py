@@ -110,7 +110,7 @@ def jobs_of(pods, owners=(), *, known=families.FAMILIES):
     for id in ids:
         own = [each for each in pods if families.identify(each, owners, families=known) == id]
         gang = families.assemble(id, own, owners, families=known)
-        if gang.places:
+        if gang.seats:
             found.append(gang)
         seated = {each.uid for each in gang.members}
         for each in own:
@@ -125,7 +125,7 @@ def sums(gang, *, gpu_resources=()):
     total = Counter()
     for role in gang.roles:
         specs = [each.pod.spec for each in role.members if not each.pod.is_finished]
-        yet_to_come = role.places - len(specs)
+        yet_to_come = role.seats - len(specs)
         specs += [role.shape or specs[0]] * yet_to_come
         for needs in map(matching.pod_requests, specs):
             total["pods"] += 1

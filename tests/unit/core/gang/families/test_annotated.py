@@ -8,7 +8,7 @@ from sunkpy.core import names
 from sunkpy.core.gang.families import annotated
 from sunkpy.core.gang.identity import parse_comment
 from tests.unit.core.gang.families.makers import documents, job, jobs_of
-from tests.unit.core.gang.families.workload import gang, places, pod, too_many
+from tests.unit.core.gang.families.workload import gang, pod, seats, too_many
 
 GANG, SIZE, ROLES, ROLE = (
     names.ANNOTATION_GANG,
@@ -26,7 +26,7 @@ def member(name, number=0, **annotations):
 def test_pods_of_one_name_and_namespace_are_a_gang():
     pods = [member(f"p-{n}", n, gang="solver", gang_size="3") for n in range(3)]
     made = gang(pods)
-    assert places(made) == {"pod": (3, 3, [("p-0", -1), ("p-1", -1), ("p-2", -1)])}
+    assert seats(made) == {"pod": (3, 3, [("p-0", -1), ("p-1", -1), ("p-2", -1)])}
     assert (made.kind, made.is_complete, made.problems) == ("gang default/solver", True, ())
     assert made.final_because == "nothing makes a bare pod again"
     elsewhere = pod("q", annotations={GANG: "solver", SIZE: "3"}, namespace="other")
@@ -40,7 +40,7 @@ def test_it_waits_for_all():
 def test_pods_beyond_the_size_are_jobs_of_their_own():
     pods = [member(f"p-{n}", n, gang="solver", gang_size="2") for n in range(3)]
     gangs = jobs_of(pods)
-    assert [(each.places, each.id.unit) for each in gangs] == [(2, ""), (1, "extra-uid-of-p-2")]
+    assert [(each.seats, each.id.unit) for each in gangs] == [(2, ""), (1, "extra-uid-of-p-2")]
     assert gangs[1].kind == "Pod default/p-2"
 
 
@@ -48,7 +48,7 @@ def test_roles_stand_in_the_order_in_which_they_are_written():
     said = {"gang": "solver", "gang_roles": "leader=1, worker=2"}
     pods = [member("a", 0, gang_role="worker", **said), member("b", 1, gang_role="leader", **said)]
     made = gang(pods)
-    assert places(made) == {"leader": (1, 1, [("b", -1)]), "worker": (2, 2, [("a", -1)])}
+    assert seats(made) == {"leader": (1, 1, [("b", -1)]), "worker": (2, 2, [("a", -1)])}
     assert not made.is_complete
 
 
@@ -58,7 +58,7 @@ def test_pods_that_one_owner_numbers_have_these_ranks():
     document["spec"]["template"]["metadata"] = {"annotations": {GANG: "train", SIZE: "3"}}
     owners, pods = job(document, indices=(2, 0, 1))
     made = gang(pods, owners)
-    assert places(made)["pod"][2] == [("indexed-job-0-x", 0), ("indexed-job-1-x", 1), ("indexed-job-2-x", 2)]
+    assert seats(made)["pod"][2] == [("indexed-job-0-x", 0), ("indexed-job-1-x", 1), ("indexed-job-2-x", 2)]
     assert (made.final_because, made.expects_more) == ("", True)
     assert made.suspension is not None
     assert made.suspension.owner.name == "indexed-job"
@@ -120,7 +120,7 @@ def test_a_broken_declaration_is_named_and_nothing_is_submitted(annotations, pro
 )
 def test_more_pods_than_a_gang_can_have(annotations, number):
     made = gang([member("p", gang="x", **annotations)])
-    assert (made.refused, made.places) == (too_many("gang default/x", number), 1)
+    assert (made.refused, made.seats) == (too_many("gang default/x", number), 1)
 
 
 def test_pods_that_disagree():
@@ -135,4 +135,4 @@ def test_pods_that_end_have_no_say_in_it():
     ended = pod("a", annotations={GANG: "x", SIZE: "2"}, status={"phase": "Succeeded"})
     leaving = pod("b", annotations={GANG: "x", SIZE: "2"}, deletionTimestamp="2026-11-21T00:00:00Z")
     made = gang([ended, leaving, member("c", gang="x", gang_size="1")])
-    assert (made.places, made.problems) == (1, ())
+    assert (made.seats, made.problems) == (1, ())

@@ -57,7 +57,7 @@ def test_parallelism_equal_to_completions_declares_no_gang():
     document = documents("native/job.yaml")["Job"]
     document["spec"] |= {"parallelism": 4, "completions": 4}
     owners, pods = job(document)
-    assert [gang.places for gang in jobs_of(pods, owners)] == [1, 1, 1, 1]
+    assert [gang.seats for gang in jobs_of(pods, owners)] == [1, 1, 1, 1]
 
 
 def test_a_cron_job():

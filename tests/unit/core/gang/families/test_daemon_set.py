@@ -51,12 +51,12 @@ def test_another_kind_of_that_name_is_none():
 )
 def test_a_reference_to_a_daemon_set_that_was_not_read_makes_a_pod_like_others(owners):
     made = gang([daemon()], owners, known=KNOWN)
-    assert (made.never_queues, made.refused, made.places) == (False, "", 1)
+    assert (made.never_queues, made.refused, made.seats) == (False, "", 1)
 
 
 def test_in_a_namespace_that_is_not_listed_it_is_a_pod_like_others():
     made = gang([moved(daemon(), "team-a")], [moved(MADE, "team-a")], known=KNOWN)
-    assert (made.never_queues, made.refused, made.places) == (False, "", 1)
+    assert (made.never_queues, made.refused, made.seats) == (False, "", 1)
 
 
 @pytest.mark.parametrize(

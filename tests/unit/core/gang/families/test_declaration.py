@@ -85,7 +85,7 @@ def test_no_declaration_stops_the_scheduler(workload):
         above = [spoiled if each is top else each for each in owners]
         made = _assembled(pods, above)
         told.add(made is None or bool(made.refused))
-        assert made is None or 0 < made.places <= declaration.LARGEST_GANG
+        assert made is None or 0 < made.seats <= declaration.LARGEST_GANG
     assert told == {True, False}
 
 
@@ -163,7 +163,7 @@ def test_who_declares_too_much_is_refused_before_anything_is_planned(workload, r
     (action,) = actions
     assert refused in action.message
     assert "make several" in action.message
-    assert (gang.places, len(gang.roles)) == (1, 1)
+    assert (gang.seats, len(gang.roles)) == (1, 1)
     assert calls < 25_000, "tens of milliseconds"
 
 
@@ -179,7 +179,7 @@ def test_who_declares_too_much_is_refused_before_anything_is_planned(workload, r
 )
 def test_the_largest_gang_is_planned_by_its_roles(workload):
     (gang, (action,)), calls = counted(_planned, *workload)
-    assert gang.places == 4096
+    assert gang.seats == 4096
     assert isinstance(action, Submit)
     assert calls < 100_000
 

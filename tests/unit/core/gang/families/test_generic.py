@@ -13,7 +13,7 @@ from sunkpy.core.gang.families.generic import read_table
 from sunkpy.core.gang.gang import Reference
 from sunkpy.core.model.objects import Kind
 from tests.unit.core.gang.families.makers import jobs_of, made_by
-from tests.unit.core.gang.families.workload import gang, owner, places, pod, too_many
+from tests.unit.core.gang.families.workload import gang, owner, pod, seats, too_many
 
 KIND = {"group": "sim.example.com", "kind": "Solver"}
 FARM = {"name": "farm", "ownerKind": KIND, "roles": [{"name": "worker", "countPath": "spec.replicas"}]}
@@ -54,7 +54,7 @@ def test_all_pods_below_an_owner_however_far():
     between = made_by({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "s-job"}}, made)
     pods = [pod(f"p-{n}", owned_by=[between], creationTimestamp=f"2026-11-21T00:00:0{n}Z") for n in range(3)]
     found = gang(pods, [between, made], known=known(FARM | {"suspendPath": "spec.run.paused"}))
-    assert places(found) == {"worker": (3, 3, [("p-0", -1), ("p-1", -1), ("p-2", -1)])}
+    assert seats(found) == {"worker": (3, 3, [("p-0", -1), ("p-1", -1), ("p-2", -1)])}
     assert (found.id.uid, found.kind) == ("uid-of-s", "Solver default/s")
     assert found.suspension is not None
     assert (found.suspension.owner, found.suspension.path) == (made, ("spec", "run", "paused"))
@@ -72,7 +72,7 @@ def test_units_of_an_owner_with_roles_ranks_a_minimum_and_a_later_wave():
         member("other", made, "u2", role="master"),
     ]
     first, extra, second = jobs_of(pods, [made], known=known(SOLVER))
-    assert places(first) == {
+    assert seats(first) == {
         "master": (1, 1, [("m", -1)]),
         "worker": (2, 2, [("w-0", 0), ("w-1", 1)]),
         "reader": (4, 0, []),
@@ -89,7 +89,7 @@ def test_pods_that_name_an_object_which_does_not_own_them():
     assert rules[2].refers(one) == (Reference(kind=Kind(group="", kind="Team"), key=("default", "red")),)
     assert rules[2].reads == (Kind(group="", kind="Team"),)
     found = gang([one], [team], known=rules)
-    assert (found.places, found.is_complete, found.kind) == (2, False, "Team default/red")
+    assert (found.seats, found.is_complete, found.kind) == (2, False, "Team default/red")
     missing = gang([one], known=rules)
     assert missing.refused == "Team default/red, named by annotation example.com/team, does not exist"
     assert missing.id == found.id
@@ -100,7 +100,7 @@ def test_pods_of_others_are_not_taken():
     assert gang([pod("a")], known=rules).kind == "Pod default/a"
     made = solver({"replicas": 1})
     without_unit = gang([pod("a", owned_by=[made])], [made], known=known(SOLVER))
-    assert (without_unit.kind, without_unit.places) == ("Solver default/s, pod a", 1)
+    assert (without_unit.kind, without_unit.seats) == ("Solver default/s, pod a", 1)
 
 
 @pytest.mark.parametrize(

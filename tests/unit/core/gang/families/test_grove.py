@@ -18,7 +18,7 @@ from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import SchedulingGate
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.families.expected import asked, problems, template_of
-from tests.unit.core.gang.families.workload import gang, owner, places, pod
+from tests.unit.core.gang.families.workload import gang, owner, pod, seats
 
 EXAMPLE = Path(__file__).resolve().parents[5] / "docs" / "examples" / "grove.yaml"
 BASE, BEYOND = "chat-0", "chat-0-prefill-0"
@@ -121,7 +121,7 @@ def test_the_example_is_a_job_of_what_must_start_together_and_one_of_each_more()
 
 
 def test_each_podclique_is_a_role_and_its_pods_stand_by_number():
-    assert places(chat().gang(BASE)) == {
+    assert seats(chat().gang(BASE)) == {
         "chat-0-frontend": (1, 1, [("chat-0-frontend-x0", 0)]),
         "chat-0-prefill-0-pleader": (1, 1, [("chat-0-prefill-0-pleader-x0", 0)]),
         "chat-0-prefill-0-pworker": (1, 1, [("chat-0-prefill-0-pworker-x0", 0)]),
@@ -149,7 +149,7 @@ def test_a_replica_of_the_set_is_a_gang_by_itself():
     document["spec"]["replicas"] = 2
     world = World(document)
     assert sorted(world.pods) == ["chat-0", "chat-0-prefill-0", "chat-1", "chat-1-prefill-0"]
-    assert [world.gang(name).places for name in sorted(world.pods)] == [7, 2, 7, 2]
+    assert [world.gang(name).seats for name in sorted(world.pods)] == [7, 2, 7, 2]
 
 
 def test_pods_that_bear_no_number_have_places_by_age():
@@ -167,7 +167,7 @@ def test_a_podclique_that_is_made_anew_in_an_update_has_the_places_of_the_one_be
     ]
     rest = [each for each in world.pods[BASE] if each not in old]
     assert grove.FAMILY.identify(new, world.owners(old[0])) == world.gang(BASE).id
-    assert places(world.gang(BASE, [*rest, new]))["chat-0-decode-0-dleader"] == (1, 1, [("new", 0)])
+    assert seats(world.gang(BASE, [*rest, new]))["chat-0-decode-0-dleader"] == (1, 1, [("new", 0)])
 
 
 # ------------------------------------------------------------------------------------ the gates

@@ -10,7 +10,7 @@ from sunkpy.core.gang.families import jobset
 from sunkpy.core.gang.gang import Suspension
 from sunkpy.core.gang.identity import GangId, parse_comment
 from tests.unit.core.gang.families.expected import asked, problems, template_of, wanted
-from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner, places, pod, too_many
+from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner, pod, seats, too_many
 
 LABEL = "jobset.sigs.k8s.io/"
 TOPOLOGY = "topology.kubernetes.io/rack"
@@ -130,7 +130,7 @@ def test_the_places_of_exclusive_placement_are_there_with_the_leaders_alone():
     assert sorted(asked(each) for each in made) == wanted("jobset/exclusive-placement.yaml")
     assert [each.id.unit for each in made] == ["job-workers-0", "job-workers-1", "job-workers-2"]
     assert all(each.is_complete and each.one_domain == TOPOLOGY for each in made)
-    assert places(made[1]) == {
+    assert seats(made[1]) == {
         "leader": (1, 1, [("exclusive-placement-workers-1-0", 0)]),
         "follower": (2, 0, []),
     }
@@ -140,7 +140,7 @@ def test_the_places_of_exclusive_placement_are_there_with_the_leaders_alone():
 def test_followers_take_their_places_behind_the_leader():
     js = js_of("jobset/exclusive-placement.yaml")
     first, *_ = all_gangs(js, expand(js).values())
-    assert places(first)["follower"][2] == [
+    assert seats(first)["follower"][2] == [
         ("exclusive-placement-workers-0-1", 0),
         ("exclusive-placement-workers-0-2", 1),
     ]
@@ -152,7 +152,7 @@ def test_with_the_node_selector_strategy_nobody_waits_for_a_leader(where):
     job = replicated_job("workers", 2, 3, annotations=keys if where == "the replicatedJob" else {})
     js = jobset_of([job], annotations=keys if where == "the JobSet" else {})
     (one,) = all_gangs(js, expand(js).values())
-    assert (one.id.unit, one.places, one.one_domain) == ("", 6, "")
+    assert (one.id.unit, one.seats, one.one_domain) == ("", 6, "")
 
 
 def test_exclusive_placement_of_one_replicated_job_leaves_the_others_together():
@@ -160,7 +160,7 @@ def test_exclusive_placement_of_one_replicated_job_leaves_the_others_together():
         replicated_job("driver", 1, 1),
         replicated_job("workers", 2, 2, annotations={jobset.EXCLUSIVE: TOPOLOGY}),
     ])  # fmt: skip
-    made = {each.id.unit: places(each) for each in all_gangs(js, expand(js).values())}
+    made = {each.id.unit: seats(each) for each in all_gangs(js, expand(js).values())}
     assert set(made) == {"", "job-workers-0", "job-workers-1"}
     assert made[""] == {"driver": (1, 1, [("train-driver-0-0", 0)])}
 
@@ -179,7 +179,7 @@ def test_in_order_holds_the_places_of_all_from_the_first_wave_on():
     (first,) = all_gangs(js, expand(js, "driver").values())
     assert asked(first) == (5, 5, 640, 0)  # the two jobs of the manifest as one
     assert first.is_complete
-    assert places(first) == {"driver": (1, 1, [("startup-driver-ready-driver-0-0", 0)]), "workers": (4, 0, [])}
+    assert seats(first) == {"driver": (1, 1, [("startup-driver-ready-driver-0-0", 0)]), "workers": (4, 0, [])}
     (both,) = all_gangs(js, expand(js).values())
     assert both.id == first.id
     assert [member.index for member in both.roles[1].members] == [0, 1, 2, 3]
@@ -195,7 +195,7 @@ def test_what_waits_for_complete_is_a_job_of_its_own_and_what_waits_for_ready_is
     assert [each.id.unit for each in made] == ["stage-initializer", "stage-launcher"]
     # The three jobs of the manifest: launcher and worker run at the same time, so they are one.
     assert [asked(each) for each in made] == [(1, 1, 128, 0), (5, 5, 640, 0)]
-    assert places(made[1])["worker"] == (4, 0, [])
+    assert seats(made[1])["worker"] == (4, 0, [])
     assert made[1].kind == "JobSet default/depends-on, stage launcher"
 
 
@@ -206,7 +206,7 @@ def test_stages_that_wait_for_the_same_are_one():
         replicated_job("watch", depends_on={"node": "Ready"}),
         replicated_job("report", depends_on={"node": "Complete"}),
     ])  # fmt: skip
-    made = {each.id.unit: places(each) for each in all_gangs(js, expand(js).values())}
+    made = {each.id.unit: seats(each) for each in all_gangs(js, expand(js).values())}
     assert {unit: list(roles) for unit, roles in made.items()} == {
         "stage-data": ["data", "model"],
         "stage-node": ["node", "watch"],
@@ -218,7 +218,7 @@ def test_stages_that_wait_for_the_same_are_one():
 def test_the_coordinator_is_rank_0():
     js = js_of("jobset/coordinator.yaml")
     (one,) = all_gangs(js, expand(js).values())
-    assert list(places(one)) == ["driver", "workers"]
+    assert list(seats(one)) == ["driver", "workers"]
     turned = jobset_of([("w", 2, 2)], coordinator={"replicatedJob": "w", "jobIndex": 1, "podIndex": 0})
     (one,) = all_gangs(turned, expand(turned).values())
     assert [each.name for each in one.members] == ["train-w-1-0", "train-w-1-1", "train-w-0-0", "train-w-0-1"]
@@ -229,7 +229,7 @@ def test_more_completions_than_parallelism_take_places_by_seniority():
     third = msgspec.structs.replace(next(iter(expand(js).values())), metadata=_renamed(expand(js), "2"))
     done = [each for each in expand(js).values() if each.labels[jobset.POD_INDEX] == "1"]
     made = gang([third, *done], above(js, done))
-    assert places(made) == {"w": (2, 2, [("train-w-0-1", -1), ("train-w-0-2", -1)])}
+    assert seats(made) == {"w": (2, 2, [("train-w-0-1", -1), ("train-w-0-2", -1)])}
 
 
 def _renamed(pods, index):
@@ -443,7 +443,7 @@ def test_a_trainjob_becomes_the_jobs_that_it_should(name, waves):
 def test_the_launcher_of_a_trainjob_has_its_place_before_it_exists():
     js, train = train_jobset("trainer/trainjob-mpi-two-waves.yaml")
     (first,) = all_gangs(js, expand(js, "node").values(), train)
-    assert {name: row[:2] for name, row in places(first).items()} == {"node": (2, 2), "launcher": (1, 0)}
+    assert {name: row[:2] for name, row in seats(first).items()} == {"node": (2, 2), "launcher": (1, 0)}
 
 
 def test_who_is_suspended():

@@ -6,7 +6,7 @@ import pytest
 
 from sunkpy.core.gang.families import kueue
 from tests.unit.core.gang.families.wanted import left_out, pod_size, size, wanted
-from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner, places, pod, too_many
+from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner, pod, seats, too_many
 
 GROUP = "kueue.x-k8s.io/pod-group-name"
 COUNT = "kueue.x-k8s.io/pod-group-total-count"
@@ -98,7 +98,7 @@ def members(count, *, total=None, **fields):
 def test_fast_admission_needs_the_first_pod_only():
     (first,) = members(1, total=4, **{kueue.FAST_ADMISSION: "true"})
     made = gang([first])
-    assert (made.places, made.is_complete) == (4, True)
+    assert (made.seats, made.is_complete) == (4, True)
 
 
 def test_a_pod_too_many_has_no_place():
@@ -111,7 +111,7 @@ def test_numbered_pods_take_their_own_places():
         pod(f"p{index}", labels={GROUP: "group", kueue.POD_INDEX: str(index)}, annotations={COUNT: "3"})
         for index in (2, 0, 1)
     ]
-    assert places(gang(pods))["pod"] == (3, 3, [("p0", 0), ("p1", 1), ("p2", 2)])
+    assert seats(gang(pods))["pod"] == (3, 3, [("p0", 0), ("p1", 1), ("p2", 2)])
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_a_contradiction_is_refused_by_name(counts, why):
 
 def test_a_count_that_was_corrected_is_believed_when_the_old_pods_have_ended():
     old = pod("old", labels={GROUP: "group"}, annotations={COUNT: "9"}, status={"phase": "Failed"})
-    assert gang([old, *members(2)]).places == 2
+    assert gang([old, *members(2)]).seats == 2

@@ -10,7 +10,7 @@ import pytest
 from sunkpy.core.gang.families import lws
 from sunkpy.core.model.objects import Owner
 from tests.unit.core.gang.families.expected import asked, problems, template_of, wanted
-from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner, places, pod
+from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner, pod, seats
 
 LABEL = "leaderworkerset.sigs.k8s.io/"
 NOTHING = {"spec": {"containers": [{}]}}
@@ -119,7 +119,7 @@ def test_a_manifest_becomes_one_job_per_group(name, leader_only):
 def test_how_many_workers_exist_before_the_leader_runs(spec, annotations, first):
     workload = set_of(4, annotations=annotations, **spec)
     (one,) = gangs_of(group(workload, 1))
-    assert places(one) == {
+    assert seats(one) == {
         "leader": (1, 1, [("llm-1", 0)]),
         "worker": (3, first, [("llm-1-1", 0), ("llm-1-2", 1), ("llm-1-3", 2)]),
     }
@@ -159,7 +159,7 @@ def test_subgroups_with_a_domain_each_are_refused_while_only_the_leader_is_there
 
 def test_a_group_of_one_is_its_leader():
     (one,) = gangs_of(group(set_of(1), 0))
-    assert places(one) == {"leader": (1, 1, [("llm-0", 0)]), "worker": (0, 0, [])}
+    assert seats(one) == {"leader": (1, 1, [("llm-0", 0)]), "worker": (0, 0, [])}
 
 
 def test_without_its_leader_a_group_expects_no_more():
@@ -173,7 +173,7 @@ def test_without_its_leader_a_group_expects_no_more():
 def test_a_set_that_cannot_be_read_still_has_groups_of_the_size_that_its_pods_say():
     pairs = [(made, owners[:1]) for made, owners in group(set_of(3), 0)]
     (one,) = gangs_of(pairs)
-    assert (one.places, one.id.uid, problems(one)) == (3, "hash-of-llm-0", [])
+    assert (one.seats, one.id.uid, problems(one)) == (3, "hash-of-llm-0", [])
     assert not one.expects_more
 
 

@@ -8,7 +8,7 @@ import pytest
 from sunkpy.core.gang.families import mpi_operator
 from sunkpy.core.gang.gang import Suspension
 from tests.unit.core.gang.families.expected import asked, problems, template_of, wanted
-from tests.unit.core.gang.families.workload import gang, manifest, owner, places, pod, too_many
+from tests.unit.core.gang.families.workload import gang, manifest, owner, pod, seats, too_many
 
 NOTHING = {"spec": {"containers": [{}]}}
 
@@ -83,32 +83,32 @@ def test_the_place_of_a_launcher_that_waits_for_ready_workers_is_there_before_it
     job = owner(manifest("mpi-operator/pi-wait-for-workers.yaml")[0])
     one = assembled(job, workers(job))
     assert [asked(one)] == wanted("mpi-operator/pi-wait-for-workers.yaml")
-    assert places(one)["launcher"] == (1, 0, [])
+    assert seats(one)["launcher"] == (1, 0, [])
 
 
 @pytest.mark.parametrize("number", [0, None])
 def test_a_launcher_without_workers_waits_for_nobody(number):
     job = job_of(number, launcherCreationPolicy="WaitForWorkersReady")
     one = assembled(job, [launcher(job)])
-    assert (one.is_complete, one.places, places(one)["launcher"][1]) == (True, 1, 1)
+    assert (one.is_complete, one.seats, seats(one)["launcher"][1]) == (True, 1, 1)
 
 
 def test_a_launcher_that_is_tried_again_takes_the_same_place():
     job = job_of(2)
     one = assembled(job, [*workers(job), launcher(job, "first"), launcher(job, "again")])
-    assert places(one)["launcher"] == (1, 1, [("pi-launcher-first", 0), ("pi-launcher-again", 0)])
+    assert seats(one)["launcher"] == (1, 1, [("pi-launcher-first", 0), ("pi-launcher-again", 0)])
 
 
 def test_the_number_of_workers_may_be_edited():
     pods = workers(job_of(3))
     assert [len(assembled(job_of(number), pods).roles[1].members) for number in (2, 3, 4)] == [2, 3, 3]
-    assert assembled(job_of(4), pods).places == 5
+    assert assembled(job_of(4), pods).seats == 5
 
 
 def test_workers_beyond_the_least_have_no_place():
     job = job_of(4, runPolicy={"schedulingPolicy": {"minAvailable": 3}})
     one = assembled(job, [*workers(job), launcher(job)])
-    assert {name: row[0] for name, row in places(one).items()} == {"launcher": 1, "worker": 2}
+    assert {name: row[0] for name, row in seats(one).items()} == {"launcher": 1, "worker": 2}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from sunkpy.core.gang.families import native_group
 from sunkpy.core.gang.gang import Reference
 from tests.unit.core.gang.families.makers import documents, job, jobs_of, seen, wanted
-from tests.unit.core.gang.families.workload import gang, owner, places, pod
+from tests.unit.core.gang.families.workload import gang, owner, pod, seats
 
 NAME = "native/workload-gang-job-1.35.yaml"
 
@@ -48,7 +48,7 @@ def test_each_replica_of_a_group_is_a_gang():
     made = workload({"name": "workers", "policy": GANG_OF_2}, {"name": "head", "policy": {"basic": {}}})
     pods = [of_workload(f"{key}-{n}", podGroupReplicaKey=key) for key in ("a", "b") for n in range(2)]
     gangs = jobs_of([*pods, of_workload("c")], [made])
-    assert [(each.id.unit, each.places, len(each.members)) for each in gangs] == [
+    assert [(each.id.unit, each.seats, len(each.members)) for each in gangs] == [
         ("workers.a", 2, 2),
         ("workers.b", 2, 2),
         ("workers", 2, 1),
@@ -58,9 +58,9 @@ def test_each_replica_of_a_group_is_a_gang():
 def test_under_the_policy_basic_each_pod_is_a_job():
     basic = {"basic": {}}
     made = jobs_of([of_workload("a"), of_workload("b")], [workload({"name": "workers", "policy": basic})])
-    assert [(each.places, each.is_complete, each.refused) for each in made] == [(1, True, "")] * 2
+    assert [(each.seats, each.is_complete, each.refused) for each in made] == [(1, True, "")] * 2
     made = jobs_of([of_group("a"), of_group("b")], [pod_group({"schedulingPolicy": basic})])
-    assert [(each.places, each.is_complete, each.refused) for each in made] == [(1, True, "")] * 2
+    assert [(each.seats, each.is_complete, each.refused) for each in made] == [(1, True, "")] * 2
 
 
 @pytest.mark.parametrize("version", ["v1alpha2", "v1alpha3", "v1beta1"])
@@ -68,7 +68,7 @@ def test_a_pod_group_of_1_36_and_later(version):
     topology = {"topology": [{"key": "topology.kubernetes.io/rack"}]}
     made = pod_group({"schedulingPolicy": GANG_OF_2, "schedulingConstraints": topology}, version)
     found = gang([of_group("a"), of_group("b")], [made])
-    assert places(found) == {"pod": (2, 2, [("a", -1), ("b", -1)])}
+    assert seats(found) == {"pod": (2, 2, [("a", -1), ("b", -1)])}
     assert (found.kind, found.one_domain) == ("PodGroup default/pg", "topology.kubernetes.io/rack")
 
 

@@ -8,7 +8,7 @@ import pytest
 from sunkpy.core.gang.families import paddlecloud
 from sunkpy.core.gang.gang import extra_unit
 from tests.unit.core.gang.families.expected import asked, problems, template_of, wanted
-from tests.unit.core.gang.families.workload import gang, manifest, owner, places, pod
+from tests.unit.core.gang.families.workload import gang, manifest, owner, pod, seats
 
 ROLES = ("ps", "worker", "heter")
 
@@ -51,7 +51,7 @@ def test_a_manifest_becomes_the_job_that_it_should(name, comes_back):
 def test_members_stand_by_role_and_number_and_servers_do_not_decide():
     job = job_of(heter=1, worker=2, ps=1)
     one = gang(expand(job)[::-1], [job])
-    assert places(one) == {
+    assert seats(one) == {
         "ps": (1, 1, [("fleet-1-ps-0", 0)]),
         "worker": (2, 2, [("fleet-1-worker-0", 0), ("fleet-1-worker-1", 1)]),
         "heter": (1, 1, [("fleet-1-heter-0", 0)]),
@@ -63,7 +63,7 @@ def test_members_stand_by_role_and_number_and_servers_do_not_decide():
 def test_only_an_elastic_job_runs_with_fewer_workers(elastic, held):
     job = job_of(worker={"replicas": 3, "requests": 2}, elastic=elastic)
     pods = expand(job)
-    assert gang(pods, [job]).places == held
+    assert gang(pods, [job]).seats == held
     units = [paddlecloud.FAMILY.identify(each, [job]).unit for each in pods]
     assert units == [*[""] * held, *(extra_unit(each) for each in pods[held:])]
 

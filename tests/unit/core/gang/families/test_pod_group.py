@@ -7,7 +7,7 @@ import pytest
 from sunkpy.core.gang.families import pod_group
 from sunkpy.core.gang.gang import Reference
 from tests.unit.core.gang.families.makers import bare, documents, jobs_of, replica_set, seen, wanted
-from tests.unit.core.gang.families.workload import gang, manifest, owner, places, pod, too_many
+from tests.unit.core.gang.families.workload import gang, manifest, owner, pod, seats, too_many
 
 LABEL = "scheduling.x-k8s.io/pod-group"
 
@@ -41,13 +41,13 @@ def test_a_bound_pod_keeps_its_place_before_an_older_one_that_waits():
     pods = [pod(f"p-{n}", labels={LABEL: "nginx"}, creationTimestamp=f"2026-11-21T00:00:0{n}Z") for n in range(2)]
     pods.append(pod("q", labels={LABEL: "nginx"}, spec={"nodeName": "n"}, creationTimestamp="2026-11-21T00:00:09Z"))
     made = gang(pods, [group({"minMember": 2})])
-    assert places(made)["pod"] == (2, 2, [("q", -1), ("p-0", -1)])
+    assert seats(made)["pod"] == (2, 2, [("q", -1), ("p-0", -1)])
 
 
 def test_the_label_of_the_first_versions():
     one = pod("a", labels={"pod-group.scheduling.sigs.k8s.io": "nginx"})
     made = gang([one], [group({"minMember": 2}, "scheduling.sigs.k8s.io/v1alpha1")])
-    assert (made.places, made.refused) == (2, "")
+    assert (made.seats, made.refused) == (2, "")
     assert pod_group.FAMILY.refers(one) == (
         Reference(kind=pod_group.LABELS["pod-group.scheduling.sigs.k8s.io"], key=("default", "nginx")),
     )

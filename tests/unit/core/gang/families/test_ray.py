@@ -7,7 +7,7 @@ import pytest
 from sunkpy.core.gang.families import ray
 from sunkpy.core.gang.gang import Suspension
 from tests.unit.core.gang.families.wanted import left_out, size, wanted
-from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner, places, pod
+from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner, pod, seats
 
 AUTOSCALER = {"name": "autoscaler", "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}}}
 WAIT = {"name": "wait-gcs-ready", "resources": {"requests": {"cpu": "200m", "memory": "256Mi"}}}
@@ -133,7 +133,7 @@ def test_workers_that_the_autoscaler_adds_have_no_place():
     document["spec"]["enableInTreeAutoscaling"] = True
     pods, owners = pods_of(document, more=2)
     made = gang(pods, owners)
-    assert made.places == 2
+    assert made.seats == 2
     assert [each.name for each in left_out(pods, made)] == [
         "raycluster-kuberay-workergroup-1-0",
         "raycluster-kuberay-workergroup-2-0",
@@ -152,7 +152,7 @@ def test_workers_that_the_autoscaler_adds_have_no_place():
 )
 def test_a_group_has_as_many_places_as_kuberay_makes_pods(group, workers):
     pods, owners = pods_of(grouped(**group))
-    assert gang(pods, owners).places == 1 + workers
+    assert gang(pods, owners).seats == 1 + workers
 
 
 def scaled(**group):
@@ -164,8 +164,8 @@ def scaled(**group):
 def test_a_replica_of_several_hosts_that_was_added_is_one_gang():
     pods, owners = pods_of(scaled(), more=2, indexed=True)
     base, *added = gangs(pods, owners)
-    assert base.places == 3
-    assert [(each.id.unit, places(each)["workergroup"][:2]) for each in added] == [
+    assert base.seats == 3
+    assert [(each.id.unit, seats(each)["workergroup"][:2]) for each in added] == [
         ("workergroup-r1", (2, 2)),
         ("workergroup-r2", (2, 2)),
     ]
@@ -177,14 +177,14 @@ def test_a_replica_of_several_hosts_that_was_added_is_one_gang():
 def test_before_kuberay_1_6_nobody_can_tell_the_replicas_apart():
     pods, owners = pods_of(scaled(), more=1)
     (made,) = gangs(pods, owners)
-    assert made.places == 3
+    assert made.seats == 3
     assert len(left_out(pods, made)) == 2
 
 
 def test_numbered_workers_take_their_own_places():
     pods, owners = pods_of(grouped(replicas=2, numOfHosts=2), indexed=True)
     made = gang([pods[0], *reversed(pods[1:])], owners)
-    assert [index for _, index in places(made)["workergroup"][2]] == [0, 1, 2, 3]
+    assert [index for _, index in seats(made)["workergroup"][2]] == [0, 1, 2, 3]
 
 
 def test_an_upgrade_of_a_service_is_a_second_cluster_beside_the_first():
@@ -270,4 +270,4 @@ def test_a_worker_that_ended_gives_its_place_to_the_next():
     )
     made = gang([*pods, over], owners)
     assert {each.name for each in made.members} == {each.name for each in (*pods, over)}
-    assert made.places == 3
+    assert made.seats == 3

@@ -5,7 +5,7 @@ import pytest
 from sunkpy.core.gang.families import spark
 from sunkpy.core.gang.gang import Suspension
 from tests.unit.core.gang.families.wanted import left_out, pod_size, size, wanted
-from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner, places, pod
+from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner, pod, seats
 
 PODS = {"requests": {"cpu": "1", "memory": "896Mi"}}
 """What Spark asks for 512m: 512 MiB and 384 MiB of overhead."""
@@ -73,7 +73,7 @@ def test_each_pod_of_spark_submit_is_a_job():
     assert made.kind == "Spark driver default/spark-pi-driver"
     assert made.final_because == "spark-submit makes no driver again"
     executors = gangs(manifest_pods("spark-native/20-executors.shape.yaml"))
-    assert [each.places for each in executors] == [1, 1, 1]
+    assert [each.seats for each in executors] == [1, 1, 1]
     assert [executors[0].final_because, executors[0].suspension] == ["", None]
     sums = [sum(column) for column in zip(*(size(each) for each in executors), strict=True)]
     assert [tuple(sums)] == wanted("spark-native/20-executors.shape.yaml")
@@ -96,7 +96,7 @@ def test_an_executor_beyond_the_first_has_no_place_until_one_ends():
     (extra,) = left_out(pods, made)
     assert (extra.name, pod_size(extra)) == ("spark-pi-dynamic-allocation-exec-3", (1, 1, 896))
     lost = [pods[0], *pods[2:]]
-    assert places(gang(lost, owners))["executor"][2] == [
+    assert seats(gang(lost, owners))["executor"][2] == [
         ("spark-pi-dynamic-allocation-exec-2", -1),
         ("spark-pi-dynamic-allocation-exec-3", -1),
     ]
@@ -121,14 +121,14 @@ def test_executors_of_an_older_operator_find_the_application_by_its_name():
 def test_in_client_mode_the_executors_are_all_there_is():
     pods, owners = pods_of(application(mode="client"), executors=1)
     made = gang(pods[1:], owners)
-    assert [(role.name, role.places, role.first, role.decides) for role in made.roles] == [("executor", 1, 1, True)]
+    assert [(role.name, role.seats, role.first, role.decides) for role in made.roles] == [("executor", 1, 1, True)]
 
 
 def test_in_client_mode_the_job_begins_with_the_first_executor_though_none_is_declared():
     by_load = application(mode="client", dynamicAllocation={"enabled": True}, executor={})
     pods, owners = pods_of(by_load, executors=2)
     made = gang(pods[1:], owners)
-    assert (made.places, len(made.members), made.refused) == (1, 1, "")
+    assert (made.seats, len(made.members), made.refused) == (1, 1, "")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_in_client_mode_the_job_begins_with_the_first_executor_though_none_is_de
 )
 def test_the_driver_starts_with_as_many_executors_as_spark_says(fields, executors):
     pods, owners = pods_of(application(**fields))
-    assert places(gang(pods, owners))["executor"][0] == executors
+    assert seats(gang(pods, owners))["executor"][0] == executors
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from sunkpy.core.gang.families import training_operator
 from sunkpy.core.gang.gang import Suspension, extra_unit
 from tests.unit.core.gang.families.expected import asked, problems, template_of, wanted
-from tests.unit.core.gang.families.workload import gang, manifest, owner, places, pod, too_many
+from tests.unit.core.gang.families.workload import gang, manifest, owner, pod, seats, too_many
 
 FIELDS = {
     "PyTorchJob": "pytorchReplicaSpecs",
@@ -113,7 +113,7 @@ def test_workers_beyond_the_minimum_are_jobs_of_their_own():
 def test_how_many_places_a_role_has(roles, spec, sizes):
     job = job_of("PyTorchJob", roles, **spec)
     one = gang(expand(job), [job])
-    assert {name: row[0] for name, row in places(one).items()} == sizes
+    assert {name: row[0] for name, row in seats(one).items()} == sizes
     assert one.is_complete
 
 
@@ -143,7 +143,7 @@ def test_members_stand_in_rank_order_whatever_order_they_come_in():
     assert [each.name for each in one.members] == [
         "fit-worker-0", "fit-worker-1", "fit-worker-2", "fit-evaluator-0", "fit-ps-0",
     ]  # fmt: skip
-    assert places(one)["worker"] == (2, 2, [("fit-worker-1", 0), ("fit-worker-2", 1)])
+    assert seats(one)["worker"] == (2, 2, [("fit-worker-1", 0), ("fit-worker-2", 1)])
 
 
 COUNTS = "an evicted pod counts as failed, and the"

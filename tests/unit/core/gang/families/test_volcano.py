@@ -6,7 +6,7 @@ import pytest
 
 from sunkpy.core.gang.families import volcano
 from tests.unit.core.gang.families.wanted import left_out, pod_size, size, wanted
-from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner, places, pod, too_many
+from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner, pod, seats, too_many
 
 ALL = None
 
@@ -61,7 +61,7 @@ def test_queues_are_no_workload():
 def test_the_first_replicas_by_index_have_the_places():
     pods, owners = pods_of(volcano_job())
     made = gang(list(reversed(pods)), owners)
-    assert places(made)["default-nginx"] == (
+    assert seats(made)["default-nginx"] == (
         3,
         3,
         [("test-job-default-nginx-0", 0), ("test-job-default-nginx-1", 1), ("test-job-default-nginx-2", 2)],
@@ -75,7 +75,7 @@ def test_tasks_that_depend_on_others_come_later_into_places_that_wait():
     document["spec"]["tasks"].reverse()
     pods, owners = pods_of(document, tasks=("job-nginx1",))
     made = gang(pods, owners)
-    assert [(role.name, role.places, role.first) for role in made.roles] == [
+    assert [(role.name, role.seats, role.first) for role in made.roles] == [
         ("job-nginx1", 1, 1),
         ("job-nginx2", 5, 0),
         ("job-nginx3", 5, 0),
@@ -126,7 +126,7 @@ def test_a_restart_is_a_generation():
 def test_minima_of_tasks_count_when_the_job_has_room_for_them(minimum, tasks, wanted_places):
     document = volcano_job(minAvailable=minimum, tasks=[task(*each) for each in tasks])
     made = gang(*pods_of(document))
-    assert {role.name: role.places for role in made.roles} == wanted_places
+    assert {role.name: role.seats for role in made.roles} == wanted_places
 
 
 def task(name, replicas, least=None, **fields):
@@ -217,7 +217,7 @@ def grouped(name, group="training", *, of="", **fields):
 def test_a_pod_group_has_min_member_places_for_the_eldest():
     pods = [grouped(f"p{number}", creationTimestamp=f"2026-01-01T00:00:0{number}Z") for number in (2, 0, 1)]
     made = gang(pods, (pod_group(minMember=2),))
-    assert places(made)["pod"] == (2, 2, [("p0", -1), ("p1", -1)])
+    assert seats(made)["pod"] == (2, 2, [("p0", -1), ("p1", -1)])
     assert [each.name for each in left_out(pods, made)] == ["p2"]
     assert made.final_because == "nothing makes a bare pod again"
     assert volcano.POD_GROUP_FAMILY.refers(pods[0])[0].key == ("default", "training")
@@ -239,9 +239,9 @@ def test_two_names_of_groups_are_never_one_identity():
 def test_minima_of_the_tasks_of_a_pod_group_are_kept_apart():
     pods = [grouped(f"w{n}", of="worker") for n in range(3)] + [grouped("ps", of="ps"), grouped("other")]
     made = gang(pods, (pod_group(minMember=4, minTaskMember={"ps": 1, "worker": 2}),))
-    assert {role.name: role.places for role in made.roles} == {"ps": 1, "worker": 2, "pod": 1}
+    assert {role.name: role.seats for role in made.roles} == {"ps": 1, "worker": 2, "pod": 1}
     ignored = gang(pods, (pod_group(minMember=2, minTaskMember={"ps": 1, "worker": 2}),))
-    assert {role.name: role.places for role in ignored.roles} == {"pod": 2}
+    assert {role.name: role.seats for role in ignored.roles} == {"pod": 2}
 
 
 def test_a_group_that_volcano_made_by_itself_declares_nothing():

@@ -8,7 +8,7 @@ import pytest
 
 from sunkpy.core.gang.families import yunikorn
 from tests.unit.core.gang.families.makers import bare, documents, job, jobs_of, seen, sums, wanted
-from tests.unit.core.gang.families.workload import gang, manifest, places, pod
+from tests.unit.core.gang.families.workload import gang, manifest, pod, seats
 
 DRIVER = "yunikorn/spark-10-driver.shape.yaml"
 
@@ -31,7 +31,7 @@ def test_the_driver_alone_has_places_for_its_executors():
     made = gang([driver])
     assert seen([made]) == wanted(DRIVER)
     assert made.is_complete
-    assert places(made) == {
+    assert seats(made) == {
         "spark-driver": (1, 1, [("spark-gang-driver", -1)]),
         "spark-executor": (2, 0, []),
     }
@@ -44,7 +44,7 @@ def test_executors_beyond_the_minimum_are_jobs_of_their_own():
     driver, executors = spark()
     more = pod("late", labels=executors[0].labels, annotations=executors[0].annotations, creationTimestamp="2027")
     gangs = jobs_of([driver, *executors, more])
-    assert [(each.places, each.id.unit) for each in gangs] == [(3, ""), (1, "extra-uid-of-late")]
+    assert [(each.seats, each.id.unit) for each in gangs] == [(3, ""), (1, "extra-uid-of-late")]
 
 
 def test_an_application_without_task_groups_is_no_gang():
@@ -59,7 +59,7 @@ def declared(groups, **annotations):
 
 def test_a_first_pod_in_no_group_has_a_place_beside_them():
     made = gang([declared([{"name": "w", "minMember": 2}])])
-    assert places(made) == {"first pod": (1, 1, [("first", -1)]), "w": (2, 0, [])}
+    assert seats(made) == {"first pod": (1, 1, [("first", -1)]), "w": (2, 0, [])}
 
 
 def test_the_annotation_names_the_application_before_the_label():

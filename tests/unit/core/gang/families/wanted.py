@@ -17,11 +17,11 @@ def wanted(name):
 
 
 def size(gang):
-    """(pods, cpus, MiB) of the job of a gang; places without a pod count with the shape of their role."""
+    """(pods, cpus, MiB) of the job of a gang; seats without a pod count with the shape of their role."""
     specs = []
     for role in gang.roles:
         living = [member.pod.spec for member in role.members if not member.pod.is_finished]
-        specs += [*living, *([role.shape] * (role.places - len(living)))]
+        specs += [*living, *([role.shape] * (role.seats - len(living)))]
     needs = [matching.pod_requests(spec) for spec in specs]
     mib = sum(max(MINIMUM_MEMORY_MIB, quantity.mib_up(each.get("memory", 0))) for each in needs)
     return (len(specs), sum(whole_cpus(each) for each in needs), mib)

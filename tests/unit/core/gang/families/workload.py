@@ -77,6 +77,6 @@ def gangs(pods, owners=(), *, known=families.FAMILIES):
     ]
 
 
-def places(gang):
-    """Role → (places, first, names of the members in rank order)."""
-    return {role.name: (role.places, role.first, [(m.pod.name, m.index) for m in role.members]) for role in gang.roles}
+def seats(gang):
+    """Role → (seats, first, names of the members in rank order)."""
+    return {role.name: (role.seats, role.first, [(m.pod.name, m.index) for m in role.members]) for role in gang.roles}

@@ -1,7 +1,7 @@
 import pytest
 from msgspec.structs import replace
 
-from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role
+from sunkpy.core.gang.gang import ANY_SEAT, Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.outcome import has_exit_code, has_succeeded
 from sunkpy.core.model.objects import PodSpec
@@ -11,13 +11,13 @@ ID = GangId(namespace="default", name="train", uid="uid-1")
 OK, BAD = "Succeeded", "Failed"
 
 
-def role(name, *phases, indexes=None, decides=True, places=2):
+def role(name, *phases, indexes=None, decides=True, seats=2):
     members = []
     for number, phase in enumerate(phases):
         pod = make_pod(f"{name}-{number}", uid=f"{name}-{number}", phase=phase)
         made = replace(pod, metadata=replace(pod.metadata, creation_timestamp=str(number)))
         members.append(Member(pod=made, index=indexes[number] if indexes else number))
-    return Role(name=name, places=places, first=1, members=tuple(members), decides=decides)
+    return Role(name=name, seats=seats, first=1, members=tuple(members), decides=decides)
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,10 @@ def role(name, *phases, indexes=None, decides=True, places=2):
         ([role("worker", OK, BAD)], False),
         ([role("worker", OK), role("ps", BAD, decides=False)], True),
         ([role("worker"), role("ps", BAD, decides=False)], False),
-        ([role("launcher", BAD, OK, indexes=(0, 0), places=1)], True),
-        ([role("launcher", OK, BAD, indexes=(0, 0), places=1)], False),
-        ([role("pod", BAD, OK, OK, indexes=(ANY_PLACE,) * 3)], True),
-        ([role("pod", OK, OK, BAD, indexes=(ANY_PLACE,) * 3)], False),
+        ([role("launcher", BAD, OK, indexes=(0, 0), seats=1)], True),
+        ([role("launcher", OK, BAD, indexes=(0, 0), seats=1)], False),
+        ([role("pod", BAD, OK, OK, indexes=(ANY_SEAT,) * 3)], True),
+        ([role("pod", OK, OK, BAD, indexes=(ANY_SEAT,) * 3)], False),
     ],
 )
 def test_the_last_try_of_those_that_decide_counts(roles, succeeded):
@@ -42,7 +42,7 @@ ALWAYS, NEVER = PodSpec(restart_policy="Always"), PodSpec(restart_policy="Never"
 
 def serving(spec, *, shape=None, members=2):
     pods = [make_pod(f"p-{number}", uid=f"p-{number}", restart_policy=spec.restart_policy) for number in range(members)]
-    return Role(name="pod", places=2, first=1, members=tuple(Member(pod=pod) for pod in pods), shape=shape)
+    return Role(name="pod", seats=2, first=1, members=tuple(Member(pod=pod) for pod in pods), shape=shape)
 
 
 @pytest.mark.parametrize(

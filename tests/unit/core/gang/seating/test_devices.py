@@ -25,7 +25,7 @@ def worker(index, *, gpus=1, nics=0, node="", noted=""):
 
 
 def share(members, devices, layout):
-    gang = Gang(id=ID, roles=(Role(name="worker", places=len(members), first=1, members=tuple(members)),))
+    gang = Gang(id=ID, roles=(Role(name="worker", seats=len(members), first=1, members=tuple(members)),))
     holding = {m.pod.uid: m.pod.spec.node_name for m in members if m.pod.spec.node_name}
     seats = seat(gang, lies(layout), holding=holding).seats
     return assign_devices(gang, seats, devices, gpu_resources=RESOURCES)

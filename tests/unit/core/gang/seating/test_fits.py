@@ -29,9 +29,9 @@ def pod(name, *, cpu="1", memory="64Mi", gpus="0", **fields):
     return make_pod(name, uid=name, requests={"cpu": cpu, "memory": memory, "nvidia.com/gpu": gpus}, **fields)
 
 
-def gang(*pods, places=0):
+def gang(*pods, seats=0):
     members = tuple(Member(pod=each, index=index) for index, each in enumerate(pods))
-    return Gang(id=ID, roles=(Role(name="worker", places=places or len(pods), first=len(pods), members=members),))
+    return Gang(id=ID, roles=(Role(name="worker", seats=seats or len(pods), first=len(pods), members=members),))
 
 
 def outgrown(made, capacities, *nodes):
@@ -76,7 +76,7 @@ def test_who_asks_for_less_leaves_room_for_others_and_who_asks_for_more_takes_no
     assert outgrown(less, capacities, "n1", "n1") == {}
     others = gang(pod("more", cpu="3"), pod("a"), pod("b", node="k1"))
     assert outgrown(others, capacities, "n1", "n1", "n1") == {"more": "lacks cpu: needs 3, has 2"}
-    nobody_yet = gang(pod("more", cpu="3"), pod("b", node="k1"), places=3)
+    nobody_yet = gang(pod("more", cpu="3"), pod("b", node="k1"), seats=3)
     assert outgrown(nobody_yet, capacities, "n1", "n1", "n1") == {"more": "lacks cpu: needs 3, has 2"}
 
 
@@ -125,7 +125,7 @@ def test_a_smaller_one_is_bound_and_the_place_of_another_is_not_taken():
 
 def test_when_nobody_runs_under_the_job_it_is_given_back_and_the_next_is_made_for_the_pods_that_are_there():
     over, comes = pod("over", node="k1", phase="Failed"), pod("comes", cpu="2")
-    role = Role(name="worker", places=1, first=1, members=(Member(pod=over, index=0), Member(pod=comes, index=0)))
+    role = Role(name="worker", seats=1, first=1, members=(Member(pod=over, index=0), Member(pod=comes, index=0)))
     made = Gang(id=ID, roles=(role,))
     cancel, told = decide_gang(snapshot(made, runs("n1")), POLICY)
     assert cancel == Cancel(job=7, why="pod comes lacks cpu: needs 2, has 1")
@@ -159,7 +159,7 @@ def role_of(number, asked, more, template):
     pods = [make_pod(f"{number}-{at}", uid=f"{number}-{at}", requests=each) for at, each in enumerate(asked)]
     members = tuple(Member(pod=each, index=at) for at, each in enumerate(pods))
     shape = make_pod(requests=template).spec if template is not None else None
-    return Role(name=f"{number}", places=len(pods) + more, first=len(pods), members=members, shape=shape)
+    return Role(name=f"{number}", seats=len(pods) + more, first=len(pods), members=members, shape=shape)
 
 
 SMALL, LARGE = ({"cpu": "0", "memory": "3000001k"}, {"cpu": "1500m", "memory": "0"})

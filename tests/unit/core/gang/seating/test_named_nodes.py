@@ -65,7 +65,7 @@ def test_each_pod_is_bound_to_the_node_that_it_names():
     (action,) = decide_gang(seen(made, job), POLICY)
     assert isinstance(action, Bind)
     assert [(each.pod.name, each.slurm_node) for each in action.bindings] == [("p0", "n2"), ("p1", "n1"), ("p2", "n2")]
-    assert len({each.place for each in action.bindings}) == 3
+    assert len({each.seat for each in action.bindings}) == 3
 
 
 def test_a_job_that_waits_stays_as_long_as_it_is_for_these_nodes():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sunkpy.core import names
-from sunkpy.core.gang.gang import ANY_PLACE, Gang, Member, Role
+from sunkpy.core.gang.gang import ANY_SEAT, Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.seating.seating import explain_missing, seat
 from tests.unit.core.gang.calls import counted
@@ -23,8 +23,8 @@ def pod(name, *, made="", place="", **fields):
     return replace(built, metadata=replace(built.metadata, creation_timestamp=made))
 
 
-def gang(*members, places=4):
-    role = Role(name="worker", places=places, first=places, members=tuple(Member(pod=p, index=i) for p, i in members))
+def gang(*members, seats=4):
+    role = Role(name="worker", seats=seats, first=seats, members=tuple(Member(pod=p, index=i) for p, i in members))
     return Gang(id=ID, roles=(role,))
 
 
@@ -53,7 +53,7 @@ def test_the_time_grows_with_the_seats_and_not_with_their_square():
     pods = [pod(f"w{number:04}", node=f"n{number % 250}") for number in range(1000)]
     holding = {each.uid: each.spec.node_name for each in pods}
     layout = tuple((f"n{number}", 4) for number in range(250))
-    large = gang(*((each, ANY_PLACE) for each in pods), places=1000)
+    large = gang(*((each, ANY_SEAT) for each in pods), seats=1000)
     found, calls = counted(seats, large, holding, layout)
     assert {uid: node for uid, (_, node) in found.items()} == holding
     assert calls < 100_000
@@ -90,7 +90,7 @@ def test_of_two_pods_for_one_place_the_older_has_it():
 
 
 def test_members_without_numbers_take_any_free_place_of_their_role():
-    there = gang((pod("b", node="k1"), ANY_PLACE), (pod("c", made="2"), ANY_PLACE), (pod("a", made="1"), ANY_PLACE))
+    there = gang((pod("b", node="k1"), ANY_SEAT), (pod("c", made="2"), ANY_SEAT), (pod("a", made="1"), ANY_SEAT))
     assert seats(there, {"b": "n1"}) == {
         "b": ("worker/2", "n1"),
         "a": ("worker/0", "n2"),
@@ -102,17 +102,17 @@ def test_members_without_numbers_take_any_free_place_of_their_role():
     ("place", "held"), [("worker/3", "worker/3"), ("worker/9", "worker/2"), ("boss/1", "worker/2"), ("x", "worker/2")]
 )
 def test_the_place_that_was_noted_is_read_again(place, held):
-    there = gang((pod("b", node="k1", place=place), ANY_PLACE))
+    there = gang((pod("b", node="k1", place=place), ANY_SEAT))
     assert seats(there, {"b": "n1"}) == {"b": (held, "n1")}
 
 
 def test_more_pods_than_places_find_none():
-    crowd = gang(*((pod(f"w{n}", made=str(n)), ANY_PLACE) for n in range(6)), (pod("odd"), 17))
+    crowd = gang(*((pod(f"w{n}", made=str(n)), ANY_SEAT) for n in range(6)), (pod("odd"), 17))
     assert set(seats(crowd)) == {"w0", "w1", "w2", "w3"}
 
 
 def test_a_gang_that_grew_has_no_seat_where_the_job_has_none():
-    grown = gang(*((pod(f"w{n}"), n) for n in range(6)), places=6)
+    grown = gang(*((pod(f"w{n}"), n) for n in range(6)), seats=6)
     assert set(seats(grown)) == {"w0", "w1", "w2", "w3"}
 
 
@@ -127,7 +127,7 @@ def test_a_member_on_a_node_that_the_job_gave_up_draws_no_other_there():
     roles = (("leader", leader), ("worker", worker))
     shrunk = Gang(
         id=ID,
-        roles=tuple(Role(name=name, places=1, first=1, members=(Member(pod=each, index=0),)) for name, each in roles),
+        roles=tuple(Role(name=name, seats=1, first=1, members=(Member(pod=each, index=0),)) for name, each in roles),
     )
     assert seats(shrunk, {"worker": "n9"}, (("n1", 1),)) == {"leader": ("leader/0", "n1"), "worker": ("worker/0", "n9")}
 
@@ -147,8 +147,8 @@ def test_what_is_missing_is_said_with_the_roles(phases, missing):
 
 
 def test_two_pods_of_one_place_are_not_two():
-    assert explain_missing(gang((pod("a"), 0), (pod("b"), 0), places=2)) == "1 of 2 pods (worker 1 of 2)"
-    assert explain_missing(gang((pod("a", deleting=True), 0), (pod("b"), 1), places=2)) == "1 of 2 pods (worker 1 of 2)"
+    assert explain_missing(gang((pod("a"), 0), (pod("b"), 0), seats=2)) == "1 of 2 pods (worker 1 of 2)"
+    assert explain_missing(gang((pod("a", deleting=True), 0), (pod("b"), 1), seats=2)) == "1 of 2 pods (worker 1 of 2)"
 
 
 @st.composite
@@ -163,14 +163,14 @@ def crowds(draw):
         numbered = draw(st.booleans())
         for number in range(draw(st.integers(0, 5))):
             is_bound, phase = draw(st.booleans()) and bool(left), draw(st.sampled_from(["Pending", "Failed"]))
-            index = draw(st.integers(-1, 5)) if numbered else ANY_PLACE
+            index = draw(st.integers(-1, 5)) if numbered else ANY_SEAT
             uid = f"{name}-{number}"
             made = pod(uid, node="k" if is_bound else "", phase=phase, deleting=draw(st.booleans()))
             if is_bound and phase == "Pending":
                 gave_up = draw(st.booleans())  # the job was larger when it was bound
                 holding[uid] = "n9" if gave_up else left.pop(draw(st.integers(0, len(left) - 1)))
             members.append(Member(pod=made, index=index))
-        roles.append(Role(name=name, places=places, first=places, members=tuple(members)))
+        roles.append(Role(name=name, seats=places, first=places, members=tuple(members)))
     return Gang(id=ID, roles=tuple(roles), one_per_node=draw(st.booleans())), layout, holding
 
 

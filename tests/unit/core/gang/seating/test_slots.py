@@ -23,10 +23,10 @@ POLICY = Policy(gpu_resources={GPU: "gpu"})
 ID = GangId(namespace="default", name="train", uid="uid-1")
 
 
-def role(name, places, requests, *, there=None):
-    pods = [make_pod(f"{name}-{n}", uid=f"{name}-{n}", requests=requests) for n in range(places)]
+def role(name, seats, requests, *, there=None):
+    pods = [make_pod(f"{name}-{n}", uid=f"{name}-{n}", requests=requests) for n in range(seats)]
     members = tuple(Member(pod=pod, index=n) for n, pod in enumerate(pods[:there]))
-    return Role(name=name, places=places, first=1, members=members, shape=pods[0].spec if pods else None)
+    return Role(name=name, seats=seats, first=1, members=members, shape=pods[0].spec if pods else None)
 
 
 def gang(*roles, **fields):
@@ -34,7 +34,7 @@ def gang(*roles, **fields):
 
 
 def needs_by_seat(shaped):
-    return {(each.name, index): needs_of_a_seat(each) for each in shaped.roles for index in range(each.places)}
+    return {(each.name, index): needs_of_a_seat(each) for each in shaped.roles for index in range(each.seats)}
 
 
 def test_equal_members_are_asked_for_exactly_and_may_share_nodes():
@@ -96,7 +96,7 @@ def test_places_without_pods_are_held_as_the_template_says():
 def test_what_was_added_to_some_pods_of_a_role_is_held_for_the_others_too():
     there = Role(
         name="worker",
-        places=2,
+        seats=2,
         first=1,
         members=(Member(pod=make_pod(requests={"cpu": "3"}), index=0),),
         shape=make_pod(requests={"cpu": "2"}).spec,
@@ -147,7 +147,7 @@ def test_a_gang_that_must_be_on_one_node_is_asked_for_exactly():
 def test_on_one_node_it_makes_no_difference_which_pod_has_which_place():
     asks = [{"cpu": "1", "memory": "512Mi"}, {"cpu": "1", "memory": "256Mi"}]
     pods = [make_pod(f"p-{n}", uid=f"p-{n}", requests=requests) for n, requests in enumerate(asks)]
-    uneven = Role(name="pod", places=3, first=3, members=tuple(Member(pod=pod) for pod in pods))
+    uneven = Role(name="pod", seats=3, first=3, members=tuple(Member(pod=pod) for pod in pods))
     job = plan_job(gang(uneven, one_domain=HOSTNAME), POLICY)
     assert (job.tasks, job.cpus_per_task, job.memory_mib_per_node) == (3, 1, 512 + 256 + 512)
 
@@ -162,7 +162,7 @@ AMOUNTS = st.fixed_dictionaries(
 )
 ROLES = st.lists(st.tuples(st.integers(0, 5), AMOUNTS, st.integers(0, 5)), min_size=1, max_size=4).map(
     lambda roles: tuple(
-        role(f"role{number}", places, requests, there=there) for number, (places, requests, there) in enumerate(roles)
+        role(f"role{number}", seats, requests, there=there) for number, (seats, requests, there) in enumerate(roles)
     )
 )
 
@@ -187,7 +187,7 @@ def test_every_place_has_a_slot_and_no_slot_is_too_small(roles, one_per_node):
 @given(ROLES)
 def test_one_node_is_asked_for_what_all_need_and_for_how_many(roles):
     shaped = gang(*roles, one_domain=HOSTNAME)
-    if not shaped.places:
+    if not shaped.seats:
         return
     job, needs = plan_job(shaped, POLICY), needs_by_seat(shaped).values()
     assert is_for_as_many(shaped, job.tasks, kind_in(job.comment))
@@ -197,13 +197,13 @@ def test_one_node_is_asked_for_what_all_need_and_for_how_many(roles):
 
 
 @given(st.integers(1, 9), AMOUNTS)
-def test_what_equal_members_ask_is_what_they_need(places, requests):
-    uniform = gang(role("worker", places, requests))
+def test_what_equal_members_ask_is_what_they_need(seats, requests):
+    uniform = gang(role("worker", seats, requests))
     slots, needs = plan_slots(uniform), needs_by_seat(uniform)
-    assert slots.count == places
+    assert slots.count == seats
     assert all(slots.needs == each for each in needs.values())
     job = plan_job(uniform, POLICY)
-    if places > 1:
+    if seats > 1:
         memory_mib = slots.needs["memory"] // 2**20
         assert 0 <= job.memory_mib_per_cpu * job.cpus_per_task - memory_mib < job.cpus_per_task
 
@@ -250,7 +250,7 @@ def asked_on(shaped, job, counts):
 @given(ROLES, st.sampled_from([{}, {"one_per_node": True}, {"one_domain": HOSTNAME}, WHOLE]), st.data())
 def test_on_no_node_slurm_holds_less_than_the_pods_there_ask(roles, limits, data):
     shaped = gang(*roles, **limits)
-    if not shaped.places:
+    if not shaped.seats:
         return
     job = plan_job(shaped, POLICY, LARGE)
     counts = data.draw(layouts(job))
@@ -260,9 +260,9 @@ def test_on_no_node_slurm_holds_less_than_the_pods_there_ask(roles, limits, data
 
 
 @given(st.integers(1, 9), AMOUNTS, st.sampled_from([{}, {"one_per_node": True}]), st.data())
-def test_on_no_node_slurm_holds_more_than_equal_pods_need(places, requests, limits, data):
+def test_on_no_node_slurm_holds_more_than_equal_pods_need(seats, requests, limits, data):
     """But for what it cannot count: parts of a cpu or MiB, and with memory by cpu a MiB for each."""
-    shaped = gang(role("worker", places, requests), **limits)
+    shaped = gang(role("worker", seats, requests), **limits)
     job = plan_job(shaped, POLICY, LARGE)
     need = next(iter(needs_by_seat(shaped).values()))
     for tasks in data.draw(layouts(job)):
