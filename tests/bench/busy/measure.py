@@ -45,11 +45,12 @@ QUICK = Rounds(queues=(20, 1_000), ours=4, theirs=1, nodes=100)
 
 
 class Behind(msgspec.Struct, frozen=True, kw_only=True):
-    """Behind one queue: seconds by door, the share of a core that backfill took, and the mean of its cycles."""
+    """Behind one queue: seconds by door, the share of a core of backfill, its cycles' mean; and the load meanwhile."""
 
     took_s: Mapping[str, Sequence[float]]
     share: float
     cycle_s: float
+    load: float
 
 
 async def measure_real(stack: Stack, rounds: Rounds) -> list[report.Figure]:
@@ -95,11 +96,16 @@ async def _behind(side: Side, name: str, rounds: int) -> Behind:
         for door in DOORS:
             await asyncio.sleep(random.uniform(0, _PAUSE_S))
             took_s[door].append(await side.doors.time(door, f"busy-{name}-{door}-{number}"))
-    shown = ", ".join(f"{door} {' '.join(f'{took:.1f}' for took in took_s[door])}" for door in DOORS)
-    click.echo(f"busy: {side.name}, {name}: {shown}; load {os.getloadavg()[0]:.1f}")
+    shown, load = ", ".join(f"{door} {' '.join(f'{took:.1f}' for took in took_s[door])}" for door in DOORS), _load()
+    click.echo(f"busy: {side.name}, {name}: {shown}; load {load:.1f}")
     share = (_backfill_s(side) - used_s) / (time.monotonic() - began_s)
     cycle_s = cycle_mean_s(await asyncio.to_thread(side.admin, "sdiag"))
-    return Behind(took_s=took_s, share=share, cycle_s=cycle_s)
+    return Behind(took_s=took_s, share=share, cycle_s=cycle_s, load=load)
+
+
+def _load() -> float:
+    """Programs that wanted a core, over the last minute."""
+    return os.getloadavg()[0]
 
 
 def _backfill_s(side: Side) -> float:
@@ -139,7 +145,7 @@ async def _planned(side: Side, job: JobId) -> float:
 
 def _figures(where: str, ours: Behind, theirs: Behind, moved_s: float) -> list[report.Figure]:
     n = len(ours.took_s[DOORS[0]])
-    load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {PATIENCE_S:g} s means not within them"
+    load = f"load {ours.load:.1f} on {os.cpu_count()} cores; {PATIENCE_S:g} s means not within them"
     figures = []
     for door in DOORS:
         for statistic, bound_s in ((report.median, _MEDIAN_S), (report.p95, _P95_S)):
