@@ -1,7 +1,8 @@
 """Who may only create pods, or submit jobs, stops nobody else.
 
 A service, a job of `sbatch` and a preemption are timed in turn, on an idle cluster and again while everything below is
-done at once, in a namespace of its own; then nobody may have lost the lease, and no node may be out of use.
+done at once, in a namespace of its own; then nobody may have lost the lease, and no node may be out of use. What of it
+may run has one node, as it would have a share: the others have room.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from demo import slurm_text
-from demo.stack import Stack
+from demo.stack import USER, Stack
 from devcluster.shell import CommandFailed
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
@@ -71,7 +72,7 @@ async def measure(stack: Stack, rounds: Rounds) -> list[report.Figure]:
             # By force, nobody could shorten what their kubelets give them.
             how = ("--all", "--grace-period=1", "--wait=false")
             stack.kubectl("delete", "pods", "-n", NAMESPACE, *how, timeout_s=_PATIENCE_S)
-            stack.login("scancel --quiet --user=$USER")
+            stack.admin("scancel", "--quiet", f"--user={USER}")
         agreed_s = wait_for_agreement(stack, timeout_s=_PATIENCE_S, after="the abuse")
     out = [f"{name}: {node.get('Reason', '')}" for name, node in stack.slurm_nodes().items() if _is_out(node)]
     return [
@@ -212,6 +213,7 @@ def _pod(
     }  # fmt: skip
     spec = {
         "schedulerName": stack.scheduler_name, "terminationGracePeriodSeconds": grace_s, "containers": [container],
+        "nodeSelector": {"kubernetes.io/hostname": stack.slurmd_pods()[-1].spec.node_name},
         "affinity": dict(affinity or {}), "automountServiceAccountToken": False,
     }  # fmt: skip
     return {
