@@ -13,7 +13,7 @@ are read one by one. A job of one node loses it with its state: it would be queu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import structlog
@@ -27,10 +27,10 @@ from sunkpy.core.gang.phases import has_left_node
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, is_job_ended, is_job_running
 from sunkpy.runtime.fan_out import fan_out
-from sunkpy.runtime.fresh_answer import FreshAnswer
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.hooks.messages import LONG_POLL_S, HookAnswer, HookCall
 from sunkpy.scheduler.hooks.proof import HookProof
+from sunkpy.scheduler.hooks.shared_states import SharedStates, States
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.pods.index import PodIndex
 from sunkpy.scheduler.pods.vanished import Vanished
@@ -39,11 +39,6 @@ from sunkpy.scheduler.settings import Times
 from sunkpy.scheduler.takeover import Takeover
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import NotFound
-
-States = Mapping[JobId, frozenset[str]]
-
-_MOST_IDS = 500
-"""Of more jobs than these the request would be longer than it is worth: then of all."""
 
 
 class Gate:
@@ -70,8 +65,7 @@ class Gate:
         self._ledger = ledger
         self._vanished = vanished
         self._clock = clock
-        self._wanted: set[JobId] = set()
-        self._reads = FreshAnswer(self._ask_states, clock=clock)
+        self._job_states = SharedStates(slurm.jobs_state, clock=clock)
         self._log = structlog.get_logger("gate")
 
     async def ask(self, call: HookCall, caller: Pod) -> HookAnswer:
@@ -161,9 +155,7 @@ class Gate:
         asked_for = set(call.marked) | {record.bound_to for record in near if record.bound_to is not None}
         if not asked_for:
             return {}
-        self._wanted |= asked_for
-        answer, asked_at = await self._reads.get()
-        states = {job: answer[job] for job in asked_for if job in answer}
+        states, asked_at = await self._job_states.get(asked_for)
         for job, state in states.items():
             record = self._ledger.by_job(job)
             if record is not None and self._ledger.observe_job(record, job, state, asked_at=asked_at):
@@ -171,11 +163,6 @@ class Gate:
         others: set[JobId] = set()
         await fan_out(partial(self._read_again, record, states, others) for record in near)
         return {job: state for job, state in states.items() if job not in others}
-
-    async def _ask_states(self) -> States:
-        """Of all jobs that somebody has come to want to know."""
-        wanted, self._wanted = self._wanted, set()
-        return await self._slurm.jobs_state(sorted(wanted) if len(wanted) <= _MOST_IDS else ())
 
     async def _read_again(self, record: Record, states: States, others: set[JobId]) -> None:
         """An administrator may take nodes from a running job of several, or its Epilog there was cut short.

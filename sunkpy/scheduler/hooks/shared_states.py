@@ -1,0 +1,50 @@
+"""The states of jobs, of which many want to know at about the same time: one question to Slurm for all of them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+
+from sunkpy.core.model.states import JobId
+from sunkpy.runtime.fresh_answer import FreshAnswer
+
+States = Mapping[JobId, frozenset[str]]
+
+MOST_IDS = 500
+"""Of more jobs than these the request would be longer than it is worth: then of all."""
+
+
+class SharedStates:
+    """`ask` is sent ids, or none for all jobs; `clock` is monotonic, in seconds."""
+
+    def __init__(
+        self, ask: Callable[[Sequence[JobId]], Awaitable[States]], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._ask = ask
+        self._wanted: Counter[JobId] = Counter()
+        self._reads = FreshAnswer(self._ask_for_all, clock=clock)
+
+    async def get(self, jobs: Set[JobId]) -> tuple[dict[JobId, frozenset[str]], float]:
+        """The states of those of these jobs that Slurm knows, as it said after this call, and when it was asked.
+
+        Raises:
+            SlurmError: Slurm could not be asked.
+        """
+        self._wanted.update(jobs)
+        try:
+            answer, asked_at = await self._reads.get()
+        finally:
+            self._forget(jobs)
+        return {job: answer[job] for job in jobs if job in answer}, asked_at
+
+    def _forget(self, jobs: Set[JobId]) -> None:
+        for job in jobs:
+            self._wanted[job] -= 1
+            if not self._wanted[job]:
+                del self._wanted[job]
+
+    async def _ask_for_all(self) -> States:
+        """Of the jobs of everybody who waits: who came too late for this answer, or whose asker went, asks again."""
+        wanted = sorted(self._wanted)
+        return await self._ask(wanted if len(wanted) <= MOST_IDS else ())
