@@ -27,7 +27,8 @@ THERE, MISSING, SILENT = "NodeName=n1 Arch=x86_64", "Node n1 not found", "slurm_
         ([SILENT, THERE, THERE], 0),
         ([MISSING, THERE, THERE], 0),
         ([THERE, SILENT, MISSING, MISSING, THERE, THERE], 1),
-        ([MISSING, MISSING, MISSING, MISSING, THERE, THERE], 2),
+        ([*[MISSING] * 6, THERE, THERE], 2),
+        ([*[MISSING] * 13, THERE, THERE], 2),
         ([MISSING, SILENT, MISSING, THERE, THERE], 0),
     ],
 )
