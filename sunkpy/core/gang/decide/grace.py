@@ -24,7 +24,7 @@ from sunkpy.core.model.times import parse_rfc3339
 def longest_grace_s(gang: Gang, policy: Policy) -> int:
     """What pods of a gang are given: by their namespace, else by their partition; of several, the least."""
     by_partition = policy.partition_grace_s
-    partitions = gang.options.partition.split(",")
+    partitions = (gang.options.partition or policy.default_partition).split(",")
     return gang.longest_grace_s or min(by_partition.get(name, policy.longest_grace_s) for name in partitions)
 
 

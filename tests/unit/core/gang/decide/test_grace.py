@@ -47,6 +47,14 @@ def test_a_partition_gives_pods_more_time_or_less_where_the_map_says_nothing(par
     assert evict.grace_s == given_s
 
 
+def test_pods_that_name_no_partition_have_the_time_of_the_default_one():
+    policy = msgspec.structs.replace(POLICY, partition_grace_s={"low": 90}, default_partition="low")
+    pods = snapshot(make_pod(node="k1", running=True, termination_grace_period_seconds=86400), job("PREEMPTED"))
+    gang = restricted(pods.gang, Rule(partitions=("*",)), default_partition="low")
+    (evict,) = decide_gang(msgspec.structs.replace(pods, gang=gang), policy)
+    assert evict.grace_s == 90
+
+
 def annotated(pod, partition):
     return msgspec.structs.replace(pod.metadata, annotations={**pod.annotations, "sunkpy.dev/partition": partition})
 
