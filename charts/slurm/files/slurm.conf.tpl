@@ -1,9 +1,9 @@
 {{- $modes := list .Values.slurmConfig.extra }}
 {{- range .Values.partitions }}{{ $modes = append $modes (printf "PreemptMode=%s %s" (.preemptMode | default "OFF") (.extra | default "")) }}{{ end }}
-{{- if regexMatch "(?i)preemptmode\\s*=\\s*[^\\s#]*(suspend|gang)" (join "\n" $modes) }}
+{{- if regexMatch "(?im)^(\\\\#|[^#\n])*preemptmode\\s*=\\s*[^\\s#]*(suspend|gang)" (join "\n" $modes) }}
 {{- fail "preemptMode SUSPEND and GANG start the next job beside the one that they stop, whose pods are still there: use REQUEUE, CANCEL or OFF" }}
 {{- end -}}
-{{- if regexMatch "(?i)(oversubscribe|shared)\\s*=\\s*force(:([2-9]|[1-9][0-9]+))?([^:0-9]|$)" (join "\n" $modes) }}
+{{- if regexMatch "(?im)^(\\\\#|[^#\n])*(oversubscribe|shared)\\s*=\\s*force(:([2-9]|[1-9][0-9]+))?([^:0-9]|$)" (join "\n" $modes) }}
 {{- fail "OverSubscribe=FORCE gives the cpus of a pod to other jobs as well, and no pod can refuse: use YES, NO or FORCE:1" }}
 {{- end -}}
 {{- $plugins := regexFind "(?im)^\\s*jobsubmitplugins\\s*=[^#\n]*" .Values.slurmConfig.extra }}

@@ -76,18 +76,15 @@ spec:
       image: {{ .values.image | default .root.Values.images.login }}
       imagePullPolicy: {{ .root.Values.imagePullPolicy }}
       args: [/usr/local/bin/start-sshd]
-      {{- with .root.Values.login.perPerson }}
-      {{- if or $.root.Values.login.ssh.endSessions $.person .processes .memoryMiB }}
+      {{- $most := .root.Values.login.perPerson | default dict }}
+      {{- if or .root.Values.login.ssh.endSessions .person $most.processes $most.memoryMiB }}
       env:
-        {{- if .processes }}
-        - {name: SUNKPY_PERSON_PROCESSES, value: {{ int .processes | quote }}}
+        {{- if $most.processes }}
+        - {name: SUNKPY_PERSON_PROCESSES, value: {{ int $most.processes | quote }}}
         {{- end }}
-        {{- if and .memoryMiB (not $.person) }}
-        - {name: SUNKPY_PERSON_MEMORY_MIB, value: {{ int .memoryMiB | quote }}}
+        {{- if and $most.memoryMiB (not .person) }}
+        - {name: SUNKPY_PERSON_MEMORY_MIB, value: {{ int $most.memoryMiB | quote }}}
         {{- end }}
-      {{- end }}
-      {{- end }}
-      {{- if or .root.Values.login.ssh.endSessions .person }}
         {{- if .root.Values.login.ssh.endSessions }}
         - {name: SUNKPY_END_SESSIONS, value: "1"}
         {{- end }}

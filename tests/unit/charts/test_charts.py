@@ -202,6 +202,13 @@ def test_partitions_may_share_nodes_where_no_pod_shares_its_cpus(sharing: str):
     assert render("slurm", {"partitions": {"low": {"extra": sharing}}})
 
 
+@pytest.mark.parametrize("remark", ["# no OverSubscribe=FORCE", "Epilog=x # not PreemptMode=SUSPEND"])
+def test_a_comment_of_slurm_conf_may_name_what_is_refused(remark: str):
+    assert render("slurm", {"slurmConfig": {"extra": remark}})
+    with pytest.raises(Refused, match="SUSPEND"):
+        render("slurm", {"slurmConfig": {"extra": f"{remark}\nA=\\#1 PreemptMode=SUSPEND"}})
+
+
 def test_markers_lie_on_the_machine_apart_for_each_cluster_and_node():
     spec = of_kind(render("slurm", FULL), "NodeSet")["h100"]["spec"]["template"]["spec"]
     (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "markers"]

@@ -57,6 +57,11 @@ def test_bounds_are_values():
     assert tmp == {"medium": "", "sizeLimit": "50Gi"}
 
 
+def test_without_bounds_the_other_settings_are_there():
+    values = BY_SSH | {"login": {"perPerson": None}}
+    assert _env(of_kind(render("slurm", values), "StatefulSet")["demo-login"]["spec"]["template"]["spec"])
+
+
 def test_the_memory_of_a_pod_of_ones_own_is_bound_by_its_container():
     own = {"perUser": {"enabled": True, "users": {"ann": {}}}}
     pod = of_kind(render("slurm", BY_SSH | {"login": own}), "StatefulSet")["demo-login-ann"]["spec"]["template"]["spec"]
