@@ -92,8 +92,7 @@ class SubmitLines:
         line = self._lines.get(_limit(spec))
         if line is None:
             return
-        line.waiting.pop(record.id, None)
-        line.asking.discard(record.id)
+        self._leave(line, record.id)
         if not is_taken:
             return
         first = line.first
@@ -132,9 +131,14 @@ class SubmitLines:
         for id in tuple(line.waiting):
             record = self._ledger.get(id)
             if record is None or any(job.is_live for job in record.jobs.values()):
-                del line.waiting[id]
-                line.asking.discard(id)
-                line.aside.pop(id, None)
+                self._leave(line, id)
+                if record is not None and record.retry_at == _NEVER:
+                    record.retry_at = 0.0  # a late answer: should it lose that job, nobody here would wake it
+
+    def _leave(self, line: _Line, id: GangId) -> None:
+        line.waiting.pop(id, None)
+        line.asking.discard(id)
+        line.aside.pop(id, None)
 
 
 def _limit(spec: JobSpec) -> Limit:

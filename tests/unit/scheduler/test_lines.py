@@ -4,6 +4,7 @@ import pytest
 
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.job_spec import JobSpec
+from sunkpy.core.model.states import SlurmJob
 from sunkpy.scheduler.jobs.lines import SubmitLines
 from sunkpy.scheduler.ledger import Ledger
 from tests.unit.scheduler.world import World, leading
@@ -117,6 +118,30 @@ def test_one_that_does_not_ask_when_it_may_keeps_nobody_waiting(queue):
     queue.ask = lambda record, spec=LIMITED: None if record is silent else ask(record, spec)
     queue.turns(3, free=1)
     assert queue.taken == ["b", "c"]
+
+
+def test_one_that_got_a_job_without_asking_may_ask_again_when_it_has_lost_that(queue):
+    """Of a submit whose answer was lost."""
+    for name in ("a", "b"):
+        queue.come(name)
+    record = queue.ledger.get(GangId(namespace="default", name="b", uid="b"))
+    queue.lines.refused(record, LIMITED, WHY)
+    queue.ledger.add_job(record, SlurmJob(id=7, state=frozenset({"RUNNING"})))
+    queue.lines.next_turn()
+    assert record.retry_at == 0.0
+
+
+def test_who_let_others_pass_is_not_remembered_when_it_has_its_job(queue):
+    queue.come("large")
+    queue.too_large.add("large")
+    for number in range(9):
+        queue.come(str(number))
+    queue.turns(2, free=1)
+    queue.too_large.clear()
+    queue.turns(6, free=1)
+    (line,) = queue.lines._lines.values()
+    assert "large" in queue.taken
+    assert {id.name for id in line.aside} <= {id.name for id in line.waiting}
 
 
 def test_each_association_has_a_line_of_its_own(queue):
