@@ -226,8 +226,7 @@ def _signature(spec: PodSpec) -> bytes:
 
 
 def _around_which(pod: Pod) -> tuple[object, ...]:
-    ports = tuple(container.ports for container in pod.spec.containers)
-    return (pod.metadata.namespace, pod.labels, pod.spec.affinity, ports)
+    return (pod.metadata.namespace, pod.labels, pod.spec.affinity, pod.spec.host_ports)
 
 
 def _facts(node: Node) -> tuple[object, ...]:

@@ -41,6 +41,19 @@ async def test_nodes_with_pods_of_its_anti_affinity_are_excluded_and_come_back(w
         assert world.submissions[0]["excluded_nodes"] == ["n2", "n3"]
 
 
+async def test_a_port_of_a_sidecar_is_no_port_of_pods_that_are_alike_but_for_it(world, tmp_path):
+    taken = {"containerPort": 80, "hostPort": 80}
+    stranger(world, containers=[{"name": "c", "ports": [taken]}])
+    proxy = {"name": "proxy", "restartPolicy": "Always", "ports": [taken]}
+    apart = terms("podAntiAffinity", HOST, "web")
+    async with leading(world, tmp_path):
+        world.add_pod("with-proxy", initContainers=[proxy], affinity=apart)
+        await world.until(lambda: world.submissions)
+        world.add_pod("without", affinity=apart)
+        await world.until(lambda: len(world.submissions) == 2)
+        assert [job.get("excluded_nodes", []) for job in world.submissions] == [["n2"], []]
+
+
 async def test_a_pod_that_came_meanwhile_is_found_before_the_binding(world, tmp_path):
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         world.add_pod(affinity=terms("podAntiAffinity", HOST, "db"))
