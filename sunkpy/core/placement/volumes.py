@@ -98,8 +98,13 @@ def find_user(claim: Key, but: Pod, pods: Iterable[Pod]) -> str:
 
 
 def _uses(pod: Pod, claim: Key) -> bool:
-    is_there = bool(pod.spec.node_name) and not pod.is_finished and pod.metadata.namespace == claim[0]
-    return is_there and claim[1] in _claim_names(pod)
+    return pod.metadata.namespace == claim[0] and claim in claims_used(pod)
+
+
+def claims_used(pod: Pod) -> tuple[Key, ...]:
+    """Those of a pod on a node that has not finished."""
+    is_there = bool(pod.spec.node_name) and not pod.is_finished
+    return tuple((pod.metadata.namespace, name) for name in _claim_names(pod)) if is_there else ()
 
 
 def _claim_names(pod: Pod) -> Iterator[str]:

@@ -73,7 +73,7 @@ class Cluster:
             on_change=self._invalidate,
             each_s=settings.times.occupancy_each_s,
         )
-        self.volumes = Volumes(kube, own=self.pods.values, on_change=on_nodes, on_unreadable=on_unreadable)
+        self.volumes = Volumes(kube, on_change=on_nodes, on_unreadable=on_unreadable)
         self.nodes = Informer(kube, paths.NODES, Node, tell=partial(on_unreadable, "Node"))
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
         self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels, tell=on_pod)
@@ -84,6 +84,7 @@ class Cluster:
     def _listen(self) -> None:
         self.pods.add_handler(self.neighbours.update)
         self.pods.add_handler(self._held.update)
+        self.pods.add_handler(self.volumes.pod_changed)
         self.nodes.add_handler(self._node_changed)
         self.slurmd_pods.add_handler(self._slurmd_changed)
         self._namespaces.add_handler(self._namespace_changed)

@@ -7,34 +7,27 @@ kubelet waits for that volume, so the pod is bound at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
-from sunkpy.core.model.objects import KubeObject, Node, Pod
+from sunkpy.core.model.objects import Key, KubeObject, Node, Pod
 from sunkpy.core.model.storage import SELECTED_NODE, Claim, StorageClass, Volume
-from sunkpy.core.placement.volumes import Storage, claims_to_place, find_user, why_out_of_reach
+from sunkpy.core.placement.volumes import Storage, claims_to_place, claims_used, find_user, why_out_of_reach
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
+from sunkpy.runtime.groups import Groups
 from sunkpy.scheduler.owners.watch import OnUnreadable
 
 
 class Volumes:
-    """`own`: the pods that name our scheduler. `on_change` is called when pods that wait may reach their volumes now,
-    or from other nodes.
-    """
+    """`on_change` is called when pods that wait may reach their volumes now, or from other nodes."""
 
-    def __init__(
-        self,
-        kube: Kube,
-        *,
-        own: Callable[[], Iterable[Pod]],
-        on_change: Callable[[], None],
-        on_unreadable: OnUnreadable,
-    ) -> None:
+    def __init__(self, kube: Kube, *, on_change: Callable[[], None], on_unreadable: OnUnreadable) -> None:
         self._kube = kube
         self._on_change = on_change
         self._chosen: dict[str, str] = {}
+        self._used: Groups[Key, str, Pod] = Groups()
         self._claims = Informer(kube, paths.ALL_CLAIMS, Claim, tell=partial(on_unreadable, "PersistentVolumeClaim"))
         self._volumes = Informer(kube, paths.VOLUMES, Volume, tell=partial(on_unreadable, "PersistentVolume"))
         self._classes = Informer(kube, paths.STORAGE_CLASSES, StorageClass, tell=partial(on_unreadable, "StorageClass"))
@@ -44,7 +37,7 @@ class Volumes:
             claim=lambda key: self._claims.get(*key),
             volume=lambda name: self._volumes.get("", name),
             storage_class=lambda name: self._classes.get("", name),
-            user_of=lambda claim, pod: find_user(claim, pod, own()),
+            user_of=self.user_of,
         )
 
     @property
@@ -52,6 +45,19 @@ class Volumes:
         """What exists; None before all of it has been listed. Only pods with claims wait for that."""
         is_listed = all(each.synced.is_set() for each in (self._claims, self._volumes, self._classes))
         return self._storage if is_listed else None
+
+    def user_of(self, claim: Key, but: Pod) -> str:
+        """Which pod on a node uses the claim, other than this; empty when none does."""
+        return find_user(claim, but, self._used.of(claim))
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Follow one change of the watch of own pods."""
+        if old is not None:
+            for claim in claims_used(old):
+                self._used.drop(claim, old.uid)
+        if new is not None:
+            for claim in claims_used(new):
+                self._used.put(claim, new.uid, new)
 
     async def run(self) -> None:
         """Watch until cancelled."""

@@ -1,11 +1,16 @@
 """Pods with claims, on the whole scheduler: where their jobs may go, and what their claims are told."""
 
+import time
+
 import pytest
 
+from sunkpy.core.model.objects import ClaimSource, Meta, Pod, PodSpec, PodStatus, PodVolume
 from sunkpy.core.model.storage import SELECTED_NODE
+from sunkpy.scheduler.nodes.volumes import Volumes
 from tests.unit.scheduler.world import World, leading
 
 ZONE = "topology.kubernetes.io/zone"
+MANY = 10_000
 BOUND = {"pv.kubernetes.io/bind-completed": "yes"}
 
 
@@ -124,3 +129,29 @@ async def test_a_pod_waits_while_another_uses_a_claim_that_is_for_one_pod(world,
         assert len(world.submissions) == 1
         world.pod_ends("Succeeded", "first")
         await world.until(lambda: len(world.submissions) == 2)
+
+
+def test_who_uses_a_claim_is_known_without_a_look_at_other_pods():
+    """A cluster has tens of thousands, and many pods may wait for claims that are for one pod."""
+    volumes = Volumes(None, on_change=lambda: None, on_unreadable=lambda *_: None)
+
+    def pod(name, claim, node="node-1", phase="Running"):
+        source = PodVolume(name="v", persistent_volume_claim=ClaimSource(claim_name=claim))
+        spec = PodSpec(node_name=node, volumes=(source,))
+        return Pod(metadata=Meta(namespace="default", name=name, uid=name), spec=spec, status=PodStatus(phase=phase))
+
+    asks, user, ended = pod("asks", "data", node=""), pod("user", "data"), pod("user", "data", phase="Succeeded")
+    for number in range(MANY):
+        volumes.pod_changed(None, pod(str(number), f"data-{number}"))
+    volumes.pod_changed(None, asks)
+    volumes.pod_changed(None, user)
+    began = time.perf_counter()
+    assert [volumes.user_of(("default", "data"), asks) for _ in range(MANY)] == ["user"] * MANY
+    assert [volumes.user_of(("default", "mine"), asks) for _ in range(MANY)] == [""] * MANY
+    assert time.perf_counter() - began < 1.0
+    assert volumes.user_of(("default", "data"), user) == ""
+    volumes.pod_changed(user, ended)
+    assert volumes.user_of(("default", "data"), asks) == ""
+    volumes.pod_changed(ended, user)
+    volumes.pod_changed(user, None)
+    assert volumes.user_of(("default", "data"), asks) == ""
