@@ -10,7 +10,7 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.gang.access import Namespace
-from sunkpy.core.gang.limits import Surroundings, avoid_nodes, depend_on, looks_around
+from sunkpy.core.gang.limits import Surroundings, avoid_nodes, depend_on, looks_around, shuts_out
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
@@ -155,8 +155,8 @@ class Cluster:
         return self._slurm_nodes.observation is not None and self._eligible.holds(verdict)
 
     def avoid_as_before(self, verdict: Verdict[Sequence[Pod], Mapping[str, str]]) -> bool:
-        """Nothing has changed for pods that avoid or seek these."""
-        return self._avoided.holds(verdict)
+        """Nothing has changed for pods that avoid or seek these; without a key: for pods that all leave alone."""
+        return self._avoided.holds(verdict) if verdict.key else self.neighbours.is_open
 
     def _eligible_for(self, spec: PodSpec) -> Eligibility:
         return eligible_nodes(spec, self.candidates.lasting(), gpu_resources=self._settings.gpu_resources)
@@ -165,7 +165,7 @@ class Cluster:
         return {self.slurm_node_on(node): why for node, why in avoid_nodes(pods, self.surroundings()).items()}
 
     def _pod_moved(self, pod: Pod) -> None:
-        if self._avoided.doubt(lambda pods: depend_on(pods, pod)):
+        if self._avoided.doubt(lambda pods: depend_on(pods, pod)) or shuts_out(pod):
             self._on_neighbours()
 
     def full_nodes(self, specs: Iterable[PodSpec], *, refusing: Collection[str]) -> dict[str, str]:

@@ -1,10 +1,13 @@
 """Pods that want to be near others, away from them, or together, through the whole scheduler."""
 
+import asyncio
+
 import pytest
 
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading
 
+NEVER_S = 3600.0
 HOST, RACK = "kubernetes.io/hostname", "example.com/rack"
 
 
@@ -77,6 +80,17 @@ async def test_an_own_pod_keeps_others_away_as_soon_as_it_is_bound(world, tmp_pa
         wanted = lambda: [job for job in world.submissions if job["name"] == "second"]  # noqa: E731
         await world.until(wanted)
         await world.until(lambda: any("n1" in job.get("excluded_nodes", "") for job in world.jobs.values()))
+
+
+async def test_the_first_pod_of_all_that_keeps_others_away_is_seen_by_those_that_wait(world, tmp_path):
+    async with leading(world, tmp_path, poll_seconds=NEVER_S):
+        world.add_pod("waits", labels={"app": "web"})
+        await world.until(lambda: world.submissions)
+        (job,) = world.jobs
+        await asyncio.sleep(0.5)  # until it is not looked at for another reason
+        assert not world.jobs[job]["excluded_nodes"]
+        world.add_pod("first", node="node-1", affinity=terms("podAntiAffinity", HOST, "web"))
+        await world.until(lambda: world.jobs[job]["excluded_nodes"] == "n1", within_s=3.0)
 
 
 async def test_a_replica_that_waits_may_go_where_another_one_was_when_that_has_left(world, tmp_path):
