@@ -100,7 +100,10 @@ class SubmitLines:
             _, times = line.aside.get(first, (0.0, 0))
             aside_s = backoff_s(times, first_s=_ASIDE_FIRST_S, last_s=_ASIDE_LAST_S)
             line.aside[first] = (self._clock() + aside_s, times + 1)
+        is_silent = first in line.asking  # perhaps it only has not come to it yet
         self._ask_oldest(line)
+        if is_silent:
+            self._ask_another(line)
 
     def _join(self, line: _Line, record: Record) -> None:
         if record.id not in line.waiting:

@@ -120,6 +120,17 @@ def test_one_that_does_not_ask_when_it_may_keeps_nobody_waiting(queue):
     assert queue.taken == ["b", "c"]
 
 
+def test_behind_one_that_does_not_ask_all_that_is_free_is_taken_in_one_turn(queue):
+    for number in range(50):
+        queue.come(f"{number:02}")
+    silent = queue.ledger.get(GangId(namespace="default", name="00", uid="00"))
+    ask = queue.ask
+    queue.ask = lambda record, spec=LIMITED: None if record is silent else ask(record, spec)
+    queue.turns(1)
+    queue.turns(1, free=50)
+    assert len(queue.taken) == 49
+
+
 def test_one_that_got_a_job_without_asking_may_ask_again_when_it_has_lost_that(queue):
     """Of a submit whose answer was lost."""
     for name in ("a", "b"):
