@@ -89,7 +89,8 @@ class WorkQueue(Generic[K]):
 
         `at_most`: what it is added for is no more urgent than that.
         """
-        self._cancel_timer(key)
+        if at_most < Urgency.LAST:  # one that may wait for all others still comes when it is due
+            self._cancel_timer(key)
         if key in self._working:
             self._again.add(key)
             return

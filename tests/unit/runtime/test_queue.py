@@ -207,3 +207,12 @@ async def test_a_key_that_is_added_for_what_may_wait_comes_last_until_it_is_adde
     queue.add("new")
     queue.add("b")
     assert [await queue.get() for _ in range(4)] == ["new", "b", "a", "urgent"]
+
+
+async def test_a_key_that_may_wait_still_comes_when_it_was_to_come_anyway() -> None:
+    queue: WorkQueue[str] = WorkQueue("test")
+    queue.add_after("due", 0.01)
+    queue.add("due", at_most=Urgency.LAST)
+    await asyncio.sleep(0.05)
+    queue.add("new")
+    assert [await queue.get() for _ in range(2)] == ["due", "new"]
