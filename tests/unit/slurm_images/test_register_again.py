@@ -38,7 +38,9 @@ def test_a_node_that_is_missing_twice_registers_again_until_it_is_there_twice(
     (tmp_path / "scontrol").write_text(SCONTROL)
     (tmp_path / "scontrol").chmod(0o755)
     (tmp_path / "says").write_text("".join(f"{line}\n" for line in says))
-    slurmd = subprocess.Popen(["bash", "-c", SLURMD.format(folder=tmp_path)], stdout=subprocess.PIPE, text=True)
+    slurmd = subprocess.Popen(
+        ["env", "--default-signal=HUP", "bash", "-c", SLURMD.format(folder=tmp_path)], stdout=subprocess.PIPE, text=True
+    )
     try:
         assert slurmd.stdout is not None
         assert slurmd.stdout.readline() == "ready\n"
