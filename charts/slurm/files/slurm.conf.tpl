@@ -1,5 +1,5 @@
 {{- $modes := list .Values.slurmConfig.extra }}
-{{- range .Values.partitions }}{{ $modes = append $modes (printf "PreemptMode=%s %s" (.preemptMode | default "OFF") (.extra | default "")) }}{{ end }}
+{{- range .Values.partitions }}{{ $own := . | default dict }}{{ $modes = append $modes (printf "PreemptMode=%s %s" ($own.preemptMode | default "OFF") ($own.extra | default "")) }}{{ end }}
 {{- if regexMatch "(?im)^(\\\\#|[^#\n])*preemptmode\\s*=\\s*[^\\s#]*(suspend|gang)" (join "\n" $modes) }}
 {{- fail "preemptMode SUSPEND and GANG start the next job beside the one that they stop, whose pods are still there: use REQUEUE, CANCEL or OFF" }}
 {{- end -}}
@@ -103,7 +103,7 @@ PreemptMode=REQUEUE
 {{ range $name, $_ := .Values.nodeSets }}
 NodeSet={{ $name }} Feature={{ $name }}
 {{- end }}
-{{ range $name, $partition := .Values.partitions }}
+{{ range $name, $values := .Values.partitions }}{{ $partition := $values | default dict }}
 PartitionName={{ $name }} Nodes={{ join "," ($partition.nodeSets | default (list "ALL")) }} PriorityTier={{ int ($partition.priorityTier | default 1) }}
 {{- if $partition.default }} Default=YES{{ end }}
 {{- with $partition.maxTime }} MaxTime={{ kindIs "string" . | ternary . (int64 .) }}{{ end }}

@@ -22,7 +22,7 @@ pollSeconds: {{ .values.pollSeconds }}
 
 {{- /* The partition of pods that name none, when the scheduler's values do not say: Slurm's own default. */}}
 {{- define "slurm.defaultPartition" -}}
-{{- range $name, $partition := .Values.partitions }}{{ if $partition.default }}{{ $name }}{{ end }}{{ end -}}
+{{- range $name, $partition := .Values.partitions }}{{ if ($partition | default dict).default }}{{ $name }}{{ end }}{{ end -}}
 {{- end }}
 
 {{- /* Seconds that a pod gets to end when its job has lost the node. */}}

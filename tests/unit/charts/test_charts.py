@@ -591,3 +591,18 @@ def test_pods_get_the_default_partition_and_what_the_admins_map_opens():
 def _scheduler_settings(values: dict[str, object]) -> SchedulerSettings:
     text = of_kind(render("slurm", values), "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
     return msgspec.yaml.decode(text, type=SchedulerSettings)
+
+
+def test_partitions_and_sets_of_nodes_change_nothing_that_start_slurmctld_tells_nodes_of():
+    def read(values: Mapping[str, object]) -> set[str]:
+        data = of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]
+        return {line for name, text in data.items() if name.endswith((".conf", ".sh")) for line in text.splitlines()}
+
+    low = {"nodeSets": ["h100"], "maxTime": 60, "preemptMode": "REQUEUE", "longestGraceSeconds": 60}
+    changed = read({"nodeSets": {"h100": {"replicas": 3}}, "partitions": {"low": low, "new": None}}) ^ read({})
+    assert {line.partition("=")[0] for line in changed} == {"NodeSet", "PartitionName"}
+
+
+def test_a_partition_without_values_has_those_that_are_given_to_all():
+    data = of_kind(render("slurm", {"partitions": {"new": None}}), "ConfigMap")["demo-slurm-config"]["data"]
+    assert "PartitionName=new Nodes=ALL PriorityTier=1" in data["slurm.conf"].splitlines()
