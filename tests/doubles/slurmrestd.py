@@ -42,6 +42,8 @@ class Slurmrestd:
         self.cancelled: list[int] = []
         self.asked: list[str] = []
         self.states_read = 0
+        self.before_states: Callable[[], None] = lambda: None
+        """Called when the states of jobs are asked for."""
         self.requests: list[str] = []
         """Each with its method, such as `GET job/7`; of those that were refused while it is down `refused job/7`."""
         self.looks: list[str] = []
@@ -67,6 +69,9 @@ class Slurmrestd:
         """While it is not set, whoever submits a job waits for an answer."""
         self.takes_jobs.set()
         self.waiting_submits = self.most_waiting = 0
+        self.may_update: asyncio.Semaphore | None = None
+        """Where there is one, whoever changes a job waits for it."""
+        self.waiting_updates = 0
         self.unreadable: set[int] = set()
         """Jobs whose details are not told: whoever asks for one of them, or for all, waits until they are."""
         self.reading = self.most_reading = 0
@@ -206,6 +211,7 @@ class Slurmrestd:
 
     async def _states(self, request: web.Request) -> web.Response:
         self.states_read += 1
+        self.before_states()
         wanted = [int(text) for text in request.query.getall("job_id", [])]
         jobs = {id_: self.jobs[id_] for id_ in wanted if id_ in self.jobs} if wanted else self.jobs
         return self._reply(jobs=[{"job_id": str(id_), "state": job["job_state"]} for id_, job in jobs.items()])
@@ -278,6 +284,11 @@ class Slurmrestd:
 
     async def _update_job(self, request: web.Request) -> web.Response:
         change = await request.json()
+        if self.may_update is not None:
+            self.waiting_updates += 1
+            self.changes.note()
+            await self.may_update.acquire()
+            self.waiting_updates -= 1
         job = self.jobs[int(request.match_info["id"])]
         if _user(request) != job["user_name"] or (job.get("admin_comment") and not change.pop("extra", "")):
             return failure(500, 2002)

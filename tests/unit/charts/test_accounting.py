@@ -126,6 +126,25 @@ def test_slurmdbd_leaves_a_dead_node_and_the_database_stays_with_its_volume():
     assert of_kind(render("slurm"), "Deployment")["demo-slurmdbd"]["spec"]["strategy"] == {"type": "Recreate"}
 
 
+def test_slurmctld_may_wait_for_a_slurmdbd_that_hangs_and_slurmdbd_convert_its_tables():
+    slurmctld, slurmdbd = _pod("StatefulSet", "demo-slurmctld"), _pod("Deployment", "demo-slurmdbd")
+    assert slurmctld["terminationGracePeriodSeconds"] > 15 * 60
+    assert slurmdbd["terminationGracePeriodSeconds"] >= 3600
+    probe = slurmdbd["containers"][0]["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= 7 * 24 * 3600
+
+
+def test_values_say_how_long_slurmctld_and_slurmdbd_have_to_end():
+    def times(seconds: int) -> Mapping[str, object]:
+        grace = {"terminationGracePeriodSeconds": seconds}
+        return {"slurmctld": grace, "accounting": {"slurmdbd": grace}}
+
+    for kind, name in (("StatefulSet", "demo-slurmctld"), ("Deployment", "demo-slurmdbd")):
+        assert _pod(kind, name, times(77))["terminationGracePeriodSeconds"] == 77
+    with pytest.raises(Refused, match="/slurmctld/terminationGracePeriodSeconds': minimum: got 29, want 30"):
+        render("slurm", times(29))
+
+
 def test_backups_are_made_beside_the_database_and_outlive_the_release():
     pod, policy = _pod("CronJob", "demo-backup"), "helm.sh/resource-policy"
     (beside,) = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]

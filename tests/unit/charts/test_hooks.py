@@ -292,6 +292,18 @@ def test_no_time_passes_for_an_epilog_while_nobody_answers(hooks: Hooks, schedul
     assert (len(scheduler.asked), hooks.reasons) == (5, [])
 
 
+@pytest.mark.parametrize("answer", [503, 0, 404])
+def test_an_epilog_outlasts_an_outage_and_ends_when_somebody_answers(answer: int, hooks: Hooks, scheduler: Scheduler):
+    hooks.mark(OWN_JOB)
+    scheduler.answers = [answer]
+    hooks.set_up(**NO_TIME)
+    epilog = hooks.start("epilog")
+    wait(lambda: len(scheduler.asked) >= 3, timeout_s=20, what="it asks again and again")
+    assert (epilog.poll(), hooks.markers) == (None, {OWN_JOB})
+    scheduler.answers = [200]
+    assert (finished(epilog).returncode, hooks.markers, hooks.reasons) == (0, set(), [])
+
+
 @pytest.mark.parametrize("hook", ["prolog", "epilog"])
 @pytest.mark.parametrize("comment", ["", "my job", "ak8s:x"])
 def test_other_jobs_on_a_node_without_pods_ask_nobody(hook: str, comment: str, hooks: Hooks, scheduler: Scheduler):

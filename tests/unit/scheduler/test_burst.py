@@ -18,6 +18,7 @@ from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, connections, leading
 
 MANY = 60
+WORKERS = 16
 
 
 @pytest.fixture
@@ -45,6 +46,28 @@ async def test_an_eviction_and_a_binding_do_not_wait_for_submits(world, tmp_path
         assert world.slurm.waiting_submits == 10, "slurmctld takes no more per second from more"
         world.slurm.takes_jobs.set()
         await world.until(lambda: len(world.submissions) == MANY + 2)
+
+
+async def test_a_new_pod_and_one_that_goes_do_not_wait_for_updates_of_jobs_that_queue(world, tmp_path):
+    world.hasten(noted_after_s=3600.0, young_s=3600.0, recheck_spread_s=0.01)
+    async with leading(world, tmp_path, poll_seconds=3600.0):
+        for number in range(MANY):
+            world.add_pod(f"queued-{number}")
+        await world.until(lambda: len(world.jobs) == MANY)
+        ledger, queue = world.term._ledger, world.term._ledger.queue
+        await world.until(
+            lambda: all(job.state for record in ledger for job in record.jobs.values()) and not len(queue)
+        )
+        world.slurm.may_update = asyncio.Semaphore(0)
+        node = world.api.objects["nodes", "", "node-4"]
+        world.put("nodes", node | {"spec": {"taints": [{"key": "broken", "effect": "NoSchedule"}]}})
+        await world.until(lambda: world.slurm.waiting_updates == 10 and len(queue) == MANY - WORKERS)
+        world.add_pod("new")
+        world.pod_vanishes(f"queued-{MANY - 1}")
+        await world.until(lambda: len(ledger) == MANY + 1)
+        for _ in range(WORKERS):  # those that were sent before; the others wait for ever
+            world.slurm.may_update.release()
+        await world.until(lambda: len(world.submissions) == MANY + 1 and world.cancelled)
 
 
 async def test_services_have_no_way_past_the_ten_either(world, tmp_path):

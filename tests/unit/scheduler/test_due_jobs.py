@@ -102,6 +102,14 @@ def test_what_is_due_after_any_course_is_what_a_walk_over_all_jobs_finds(course,
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(
+    ("read_s", "due_s"),
+    [(float("-inf"), 2.0), (2.0, 7.0), (10.0, 15.0), (20.0, 30.0), (40.0, 60.0), (60.0, 90.0), (900.0, 930.0)],
+)
+def test_why_a_job_waits_is_read_less_often_the_longer_it_waits(read_s, due_s):
+    assert details_due_at(make_job("PENDING", known_at=100.0, read_at=100.0 + read_s)) == 100.0 + due_s
+
+
 @pytest.mark.parametrize("limit", [1, 3])
 async def test_of_jobs_that_wait_those_are_read_first_that_were_read_longest_ago(limit):
     it = Course()

@@ -1,12 +1,15 @@
-"""What start-slurmctld does beside slurmctld, with a scontrol that fails."""
+"""What start-slurmctld does beside slurmctld: it tells the nodes when their configuration is another one."""
 
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[3] / "slurm-images" / "bin" / "start-slurmctld"
-SITUATION = """\
+GIVES_UP = """\
 scontrol() { tried=$((tried + 1)); [ "$tried" -gt 4 ]; }
 sleep() { echo "$1"; }
 set -euo pipefail
@@ -15,8 +18,71 @@ source <(sed -n '/^tell_nodes()/,/^}/p' "$1")
 tell_nodes
 echo "told at try $tried"
 """
+STARTS = """\
+set -euo pipefail
+state=$2
+wait_until_up() { echo up; }
+tell_nodes() { echo tells; [ ! -e "$state/ends" ] || exit 1; }
+source <(sed -n '/^told=/,/^fi$/p' "$1" | sed "s#/config/#$2/config/#g")
+wait
+"""
+CONF = """\
+MaxJobCount=10000
+NodeSet=gpu Feature=gpu
+PartitionName=low Nodes=ALL
+PartitionName=high Nodes=gpu PriorityTier=10
+"""
+CONFIG = {
+    "slurm.conf": CONF,
+    "gres.conf": "Include /etc/sunkpy/gres.conf\n",
+    "prolog.sh": "exit 0\n",
+    "epilog.sh": "exit 0\n",
+    "job_submit.lua": "return slurm.SUCCESS\n",
+}
+MORE_JOBS = CONF.replace("10000", "20000")
 
 
 def test_a_reconfigure_that_gives_up_is_repeated_ever_later():
-    done = subprocess.run(["bash", "-c", SITUATION, "-", SCRIPT], capture_output=True, text=True, check=False)
+    done = subprocess.run(["bash", "-c", GIVES_UP, "-", SCRIPT], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["30", "60", "120", "240", "told at try 5"], done.stderr
+
+
+def start(folder: Path, changed: Mapping[str, str] | None = None) -> list[str]:
+    """What it does with this configuration."""
+    (folder / "config").mkdir(exist_ok=True)
+    for name, text in (CONFIG | dict(changed or {})).items():
+        (folder / "config" / name).write_text(text)
+    done = subprocess.run(["bash", "-c", STARTS, "-", SCRIPT, folder], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("changed", "does"),
+    [
+        pytest.param({}, [], id="nothing"),
+        pytest.param({"slurm.conf": CONF.replace("=10\n", "=20 MaxTime=60\n")}, [], id="a partition"),
+        pytest.param({"slurm.conf": f"{CONF}PartitionName=new Nodes=ALL\n"}, [], id="one more"),
+        pytest.param({"slurm.conf": CONF.replace("PartitionName=low Nodes=ALL\n", "")}, [], id="one less"),
+        pytest.param({"slurm.conf": CONF.replace("Feature=gpu", "Feature=h100")}, [], id="a set of nodes"),
+        pytest.param({"job_submit.lua": "return slurm.ERROR\n"}, [], id="the script of slurmctld"),
+        pytest.param({"slurm.conf": MORE_JOBS}, ["up", "tells"], id="something else"),
+        pytest.param({"slurm.conf": MORE_JOBS.replace("=gpu", "=h100")}, ["up", "tells"], id="both"),
+        pytest.param({"gres.conf": ""}, ["up", "tells"], id="another file"),
+        pytest.param({"oci.conf": "IgnoreFileConfigJson=true\n"}, ["up", "tells"], id="one file more"),
+        pytest.param({"epilog.sh": "exit 1\n"}, ["up", "tells"], id="a hook"),
+    ],
+)
+def test_nodes_are_told_once_of_what_they_read(tmp_path: Path, changed: Mapping[str, str], does: list[str]):
+    assert start(tmp_path) == [], "they have just fetched it"
+    assert start(tmp_path, changed) == does
+    assert start(tmp_path, changed) == []
+
+
+def test_nodes_that_were_not_told_are_told_after_the_next_start(tmp_path: Path):
+    start(tmp_path)
+    (tmp_path / "ends").touch()
+    assert start(tmp_path, {"slurm.conf": MORE_JOBS}) == ["up", "tells"]
+    (tmp_path / "ends").unlink()
+    assert start(tmp_path, {"slurm.conf": MORE_JOBS}) == ["up", "tells"]
+    assert start(tmp_path, {"slurm.conf": MORE_JOBS}) == []
