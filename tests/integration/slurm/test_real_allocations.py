@@ -12,7 +12,8 @@ from prometheus_client import CollectorRegistry
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.request import PLACEHOLDER_SCRIPT
 from sunkpy.core.model.job_spec import JobSpec
-from sunkpy.core.model.states import JobId
+from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.runtime.queue import QueueMetrics
 from sunkpy.scheduler.jobs.search import JobSearch
 from sunkpy.scheduler.jobs.writer import JobWriter, NotSubmitted
 from sunkpy.scheduler.ledger import Ledger
@@ -123,14 +124,19 @@ async def test_one_whose_answer_was_lost_is_found_and_not_made_twice(real: RealS
     async with losing_answers(real) as (url, is_lost):
         slurm = connect(real, "k8s", url)
         await slurm.ping()
-        writer, record = make_writer(slurm)
+        writer, record, search = make_writer(slurm)
         is_lost.set()
         with pytest.raises(NotSubmitted):
             await writer.submit(record, request())
         is_lost.clear()
         await asyncio.sleep(1.1)  # a late one would be there by now
-        assert await writer.submit(record, request()) is None
-        await slurm.close()
+        reading = asyncio.ensure_future(search.run(QueueMetrics(CollectorRegistry())))
+        try:
+            async with asyncio.timeout(60):
+                assert await writer.submit(record, request()) is None
+        finally:
+            reading.cancel()
+            await slurm.close()
     (known,) = record.jobs.values()
     assert known.is_allocation
     own = [
@@ -143,7 +149,7 @@ async def test_one_whose_answer_was_lost_is_found_and_not_made_twice(real: RealS
 
 async def test_what_finds_no_room_waits_as_a_batch_job(real: RealSlurm, admin: Slurm, submitter: Slurm) -> None:
     in_the_way = await allocate(real, submitter, cpus_per_task=2, comment="")
-    writer, record = make_writer(submitter)
+    writer, record, _ = make_writer(submitter)
     job_id = await writer.submit(record, request())
     assert job_id is not None
     seen = await admin.job(job_id)
@@ -156,14 +162,19 @@ async def test_what_finds_no_room_waits_as_a_batch_job(real: RealSlurm, admin: S
     await happens(real, lambda: _is_running(submitter, job_id))
 
 
-def make_writer(slurm: Slurm) -> tuple[JobWriter, Record]:
+def make_writer(slurm: Slurm) -> tuple[JobWriter, Record, JobSearch]:
     clock = asyncio.get_running_loop().time
     ledger = Ledger(clock)
-    search = JobSearch(slurm, user="k8s", ledger=ledger, learned=lambda *_: None, clock=clock)
+    record = ledger.ensure(GANG)
+
+    def learned(id: JobId, job: SlurmJob | None, asked_at: float, _: bool) -> None:
+        if job is not None and search.whose[id] == GANG:
+            ledger.take_job(record, job, asked_at=asked_at)
+
+    search = JobSearch(slurm, user="k8s", ledger=ledger, learned=learned, clock=clock)
     metrics = SchedulerMetrics(CollectorRegistry())
     parts = {"search": search, "ledger": ledger, "metrics": metrics, "clock": clock}
-    writer = JobWriter(slurm=slurm, user="k8s", **parts)
-    return writer, ledger.ensure(GANG)
+    return JobWriter(slurm=slurm, user="k8s", **parts), record, search
 
 
 def request() -> JobSpec:
