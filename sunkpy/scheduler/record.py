@@ -211,6 +211,11 @@ class Record:
         return without(eligibility, {node: why for node, (why, _) in self.refusals.items()})
 
     @property
+    def has_live_job(self) -> bool:
+        """One of its jobs waits or runs: it gets no other."""
+        return any(job.is_live for job in self.jobs.values())
+
+    @property
     def last_gang(self) -> Gang | None:
         """The gang as it ended, when all its pods are gone; None when one of them went before it had ended."""
         return with_pods(self.allowed.gang, self.ended) if self.allowed is not None else None

@@ -133,7 +133,7 @@ class SubmitLines:
     def _forget_gone(self, line: _Line) -> None:
         for id in tuple(line.waiting):
             record = self._ledger.get(id)
-            if record is None or any(job.is_live for job in record.jobs.values()):
+            if record is None or record.has_live_job:
                 self._leave(line, id)
                 if record is not None and record.retry_at == _NEVER:
                     record.retry_at = 0.0  # a late answer: should it lose that job, nobody here would wake it

@@ -84,7 +84,7 @@ class JobWriter:
             raise NotSubmitted(why)
         try:
             async with self._queuing:
-                if any(job.is_live for job in record.jobs.values()):
+                if record.has_live_job:
                     return None  # its prolog was faster than this
                 job = await self._hand_over(record, spec)
         except (errors.Unreachable, errors.Malformed) as error:
@@ -142,7 +142,7 @@ class JobWriter:
         await self._search.all(sent_after=record.uncertain_since + self._times.late_submit_s / 2)
         record.uncertain_since = None
         self._ledger.queue.add(record.id)
-        return any(job.is_live for job in record.jobs.values())
+        return record.has_live_job
 
     def _as(self, user: str) -> str:
         """Whose token a request needs; empty for the scheduler's own."""
