@@ -80,9 +80,7 @@ def main(
         report.write("scale", scale.measure(quick=quick, sizes=sizes))
     if name in ("all", "accounting"):
         figures = accounting.measure(quick=quick, seed=seed)
-        report.write("accounting", figures)
-        if strict:
-            require_all(figures)
+        write("accounting", figures, strict=strict)
     suite, cluster = os.environ.get("SLURM_SUITE", "trixie"), os.environ.get("SUNKPY_CLUSTER", "sunkpy")
     if name in ("all", "install"):
         people, logins = (100, 5) if quick else (1000, 20)
@@ -98,9 +96,7 @@ def main(
     if name in ("all", "abuse"):
         few = abuse.Rounds(each=4, replicas=60) if quick else abuse.Rounds()
         figures = asyncio.run(abuse.measure(stack, few))
-        report.write("abuse", figures)
-        if strict:
-            require_all(figures)
+        write("abuse", figures, strict=strict)
     if name in ("latency", "abuse"):
         return
     own = own_cluster(cluster)
@@ -109,15 +105,18 @@ def main(
     if name in ("all", "chaos"):
         options = chaos.Options(minutes=QUICK_MINUTES if quick else minutes, seed=seed, with_faults=faults)
         outcome = asyncio.run(chaos.measure(stack, own, options, click.echo))
-        report.write("chaos", outcome.figures)
-        if strict:
-            require_all(outcome.figures, outcome.violations)
+        write("chaos", outcome.figures, outcome.violations, strict=strict)
     if name in ("all", "outage"):
         away = QUICK_OUTAGE_MINUTES if quick else OUTAGE_MINUTES
         outcome = asyncio.run(outage.measure(stack, own, minutes=away, seed=seed, tell=click.echo))
-        report.write("outage", outcome.figures)
-        if strict:
-            require_all(outcome.figures, outcome.violations)
+        write("outage", outcome.figures, outcome.violations, strict=strict)
+
+
+def write(name: str, figures: Sequence[report.Figure], violations: Sequence[Violation] = (), *, strict: bool) -> None:
+    """Write the report; with `strict` fail when a figure does not hold."""
+    report.write(name, figures)
+    if strict:
+        require_all(figures, violations)
 
 
 def require_all(figures: Sequence[report.Figure], violations: Sequence[Violation] = ()) -> None:

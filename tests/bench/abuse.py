@@ -12,6 +12,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -180,23 +181,24 @@ async def _abuse(stack: Stack, kube: Kube, rounds: Rounds) -> int:
 
 def bodies(stack: Stack, *, replicas: int) -> Iterator[dict[str, object]]:
     """Pods that nobody should be able to hurt others with."""
+    nodes = [slurmd.spec.node_name for slurmd in stack.slurmd_pods()]
+    pod = partial(_pod, stack, nodes[-1])
     for number in range(20):
         groups = [{"name": "g", "minMember": 65_532, "minResource": {"cpu": "10m"}}]
-        yield _pod(stack, f"places-{number}", annotations=_task_groups(groups), labels={"applicationId": f"a-{number}"})
+        yield pod(f"places-{number}", annotations=_task_groups(groups), labels={"applicationId": f"a-{number}"})
     groups = [{"name": f"g{n}", "minMember": 1} for n in range(6_000)]
-    yield _pod(stack, "roles", annotations=_task_groups(groups), labels={"applicationId": "roles"})
-    node = stack.slurmd_pods()[0].spec.node_name
+    yield pod("roles", annotations=_task_groups(groups), labels={"applicationId": "roles"})
     for number in range(5):
-        yield _of_daemon_set(stack, f"no-daemon-{number}", node)
+        yield pod(f"no-daemon-{number}", **_of_daemon_set(nodes[0]))
     for number in range(3):
-        yield _pod(stack, f"stubborn-{number}", grace_s=3600)
-    yield _pod(stack, "for-ever", grace_s=2**31 - 1)
+        yield pod(f"stubborn-{number}", grace_s=3600)
+    yield pod("for-ever", grace_s=2**31 - 1)
     for number in range(10):
-        yield _pod(stack, f"single-{number}", annotations={f"{names.PREFIX}dependency": "singleton"})
+        yield pod(f"single-{number}", annotations={f"{names.PREFIX}dependency": "singleton"})
     term = {"labelSelector": {"matchLabels": {"app": "apart"}}, "topologyKey": "kubernetes.io/hostname"}
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     for number in range(replicas):
-        yield _pod(stack, f"apart-{number}", labels={"app": "apart"}, affinity=apart)
+        yield pod(f"apart-{number}", labels={"app": "apart"}, affinity=apart)
 
 
 def _task_groups(groups: Sequence[Mapping[str, object]]) -> dict[str, str]:
@@ -205,7 +207,13 @@ def _task_groups(groups: Sequence[Mapping[str, object]]) -> dict[str, str]:
 
 
 def _pod(
-    stack: Stack, name: str, *, grace_s: int = 1, affinity: Mapping[str, object] | None = None, **metadata: object
+    stack: Stack,
+    node: str,
+    name: str,
+    *,
+    grace_s: int = 1,
+    affinity: Mapping[str, object] | None = None,
+    **metadata: object,
 ) -> dict[str, object]:
     container = {
         "name": "main", "image": stack.images["sunkpy"], "command": _TRAP,
@@ -213,7 +221,7 @@ def _pod(
     }  # fmt: skip
     spec = {
         "schedulerName": stack.scheduler_name, "terminationGracePeriodSeconds": grace_s, "containers": [container],
-        "nodeSelector": {"kubernetes.io/hostname": stack.slurmd_pods()[-1].spec.node_name},
+        "nodeSelector": {"kubernetes.io/hostname": node},
         "affinity": dict(affinity or {}), "automountServiceAccountToken": False,
     }  # fmt: skip
     return {
@@ -222,8 +230,8 @@ def _pod(
     }  # fmt: skip
 
 
-def _of_daemon_set(stack: Stack, name: str, node: str) -> dict[str, object]:
-    """As a pod of a DaemonSet for this node, which nobody has made."""
+def _of_daemon_set(node: str) -> dict[str, object]:
+    """What makes a pod look like one of a DaemonSet for this node; nobody has made that."""
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "none", "uid": str(uuid.uuid4()), "controller": True}
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     affinity = {
@@ -231,4 +239,4 @@ def _of_daemon_set(stack: Stack, name: str, node: str) -> dict[str, object]:
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [field]}]}
         }
     }
-    return _pod(stack, name, affinity=affinity, ownerReferences=[owner])
+    return {"affinity": affinity, "ownerReferences": [owner]}
