@@ -10,7 +10,8 @@ export SUNKPY_CLUSTER := $(CLUSTER)
 
 BIN := .venv/bin
 READY := .venv/.ready
-PYTEST := $(BIN)/python -m pytest
+# A test that hangs fails after forty minutes, which the first builds of programs may take; in unit after five minutes.
+PYTEST := $(BIN)/python -m pytest --timeout=2400
 # How unit and integration run beside the whole, which mostly waits: after it in line for a processor.
 BESIDE ?=
 # Which tests of integration and e2e: all, unless `make test` says otherwise.
@@ -41,7 +42,7 @@ lint: $(READY) ## Style, types, layers
 	$(BIN)/lint-imports
 
 unit: $(READY) ## Pure decisions, clients against recorded answers, charts and scripts
-	$(BESIDE) $(PYTEST) tests/unit
+	$(BESIDE) $(PYTEST) --timeout=300 tests/unit
 
 integration: $(READY) ## Real programs without the whole: a small real cluster, its faults, its clean end
 	$(PYTEST) tests/integration
