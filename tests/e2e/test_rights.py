@@ -1,4 +1,4 @@
-"""The table of docs/rights.md is what the apiserver answers: nobody has a right more or less."""
+"""The table of docs/reference/rights.md is what the apiserver answers: nobody has a right more or less."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from demo.stack import OPERATOR_NAMESPACE, Stack
 from tests.e2e.workloads import NAMESPACE as WORKLOADS
-from tests.unit.docs.rights_table import CLUSTER, OWN, Right, rights_in_the_docs, rights_of_rules
+from tests.unit.charts.rights import CLUSTER, OWN
+from tests.unit.docs.rights_table import Right, rights_in_the_docs, rights_of_rules
 
 pytestmark = pytest.mark.e2e
 

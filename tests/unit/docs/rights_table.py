@@ -1,4 +1,4 @@
-"""The tables of docs/rights.md, and the same read off rendered charts."""
+"""The first table of docs/reference/rights.md, and the same as the apiserver answers it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-TEXT = (Path(__file__).resolve().parents[3] / "docs" / "rights.md").read_text()
-CLUSTER, OWN = "cluster", "own"
+from tests.unit.charts.rights import full_name
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "rights.md"
 
 
 class Right(msgspec.Struct, frozen=True, order=True):
@@ -22,20 +23,15 @@ class Right(msgspec.Struct, frozen=True, order=True):
 
 
 def rights_in_the_docs(*, release: str) -> dict[str, set[Right]]:
-    """What the first table says, by process."""
+    """What the table says, by process."""
     rights: dict[str, set[Right]] = {}
     for process, where, resource, verbs in _rows("process"):
         resources, _, named = resource.partition(" named ")
-        name = named.strip("`").replace("<release>", release)
+        objects = re.findall(r"`([^`]+)`", named.replace("<release>", release)) or [""]
         for each in re.findall(r"`([^`]+)`", resources):
-            found = {Right(where, each, name, verb) for verb in verbs.split(", ")}
+            found = {Right(where, each, name, verb) for verb in verbs.split(", ") for name in objects}
             rights.setdefault(process, set()).update(found)
     return rights
-
-
-def holders_in_the_docs() -> set[tuple[str, str, str]]:
-    """What the second table says: container, user, keys and tokens."""
-    return {(container.replace("`", ""), user, keys.replace("`", "")) for container, user, keys in _rows("container")}
 
 
 def rights_of_rules(where: str, rules: Iterable[Mapping[str, Sequence[str]]]) -> Iterator[Right]:
@@ -43,12 +39,10 @@ def rights_of_rules(where: str, rules: Iterable[Mapping[str, Sequence[str]]]) ->
     for rule in rules:
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
-                kind, slash, sub = resource.partition("/")
-                full = f"{kind}.{group}{slash}{sub}" if group else resource
                 for name in rule.get("resourceNames", [""]):
-                    yield from (Right(where, full, name, verb) for verb in rule["verbs"])
+                    yield from (Right(where, full_name(group, resource), name, verb) for verb in rule["verbs"])
 
 
 def _rows(title: str) -> Iterator[list[str]]:
-    (table,) = re.findall(rf"^\| {title} \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", TEXT, flags=re.MULTILINE)
+    (table,) = re.findall(rf"^\| {title} \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", PAGE.read_text(), flags=re.MULTILINE)
     return ([cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines())

@@ -1,0 +1,102 @@
+"""Who may do what, and who holds which key: read off the rendered charts, for docs/reference/rights.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tests.unit.charts.rendering import Manifest, of_kind, render
+
+RELEASE, PERSON = "demo", "ann"
+CLUSTER, OWN = "cluster", "own"
+ALWAYS_BOUND = {
+    "login": {
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "demo-login"}],
+        "perUser": {"enabled": True, "users": {PERSON: {}}},
+    },
+    "users": {"people": {PERSON: {"uid": 2001, "sshKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"]}}},
+}
+KEY_OF_SECRET = {
+    f"{RELEASE}-slurm-key": "`slurm.key`",
+    f"{RELEASE}-jwt-key": "`jwt.key`",
+    f"{RELEASE}-database": "password of the database",
+    f"{RELEASE}-ssh-host-key": "host key of sshd",
+}
+
+Row = tuple[str, ...]
+
+
+def manifests() -> list[Manifest]:
+    """Both charts, with all that binds a right."""
+    return [*render("sunkpy", release=RELEASE), *render("slurm", ALWAYS_BOUND, release=RELEASE)]
+
+
+def rules(found: Sequence[Manifest]) -> Iterator[tuple[str, str, Mapping[str, Sequence[str]]]]:
+    """Process, where and rule, of each rule that is bound to somebody.
+
+    Raises:
+        ValueError: a role is bound to nobody.
+    """
+    for where, kind, role_kind in ((CLUSTER, "ClusterRoleBinding", "ClusterRole"), (OWN, "RoleBinding", "Role")):
+        roles = of_kind(found, role_kind)
+        for binding in of_kind(found, kind).values():
+            (subject,) = binding["subjects"]
+            for rule in roles.pop(binding["roleRef"]["name"])["rules"]:
+                yield subject["name"].removeprefix(f"{RELEASE}-"), where, rule
+        if roles:
+            raise ValueError(f"bound to nobody: {', '.join(roles)}")
+
+
+def rights(found: Sequence[Manifest]) -> Iterator[Row]:
+    """Process, where, resources and verbs."""
+    for process, where, rule in sorted(rules(found), key=lambda row: row[0]):
+        resources = ", ".join(
+            f"`{full_name(group, kind)}`" for group in rule["apiGroups"] for kind in rule["resources"]
+        )
+        named = ", ".join(f"`{name.replace(RELEASE, '<release>', 1)}`" for name in rule.get("resourceNames", ()))
+        yield process, where, f"{resources} named {named}" if named else resources, ", ".join(rule["verbs"])
+
+
+def full_name(group: str, resource: str) -> str:
+    """`nodesets/status` of `sunkpy.dev` → `nodesets.sunkpy.dev/status`."""
+    kind, slash, sub = resource.partition("/")
+    return f"{kind}.{group}{slash}{sub}" if group else resource
+
+
+def holders(found: Sequence[Manifest]) -> Iterator[Row]:
+    """Container, user, keys and tokens."""
+    accounts = of_kind(found, "ServiceAccount")
+    for manifest in found:
+        if manifest["kind"] not in ("Deployment", "StatefulSet", "Job", "CronJob", "NodeSet"):
+            continue
+        name = manifest["metadata"]["name"].removeprefix(f"{RELEASE}-")
+        process = "slurmd" if manifest["kind"] == "NodeSet" else name
+        pod = manifest["spec"].get("jobTemplate", manifest)["spec"]["template"]["spec"]
+        account = accounts[pod["serviceAccountName"]].get("automountServiceAccountToken", True)
+        has_token = pod.get("automountServiceAccountToken", account)
+        for container in (*pod.get("initContainers", []), *pod["containers"]):
+            ends = container in pod.get("initContainers", [])
+            keys = [*_keys(pod, container), *(["token for the apiserver"] if has_token and not ends else [])]
+            yield f"{process}: `{container['name']}`", _user(pod, container, ends=ends), ", ".join(keys) or "nothing"
+
+
+def _user(pod: Mapping[str, object], container: Mapping[str, object], *, ends: bool) -> str:
+    context = pod.get("securityContext", {}) | container.get("securityContext", {})
+    if context.get("runAsUser") == 0:
+        return "root, ends" if ends else "root, privileged" if context.get("privileged") else "root"
+    assert context["runAsNonRoot"] is True
+    return str(context.get("runAsUser", "of the image, not root"))
+
+
+def _keys(pod: Mapping[str, object], container: Mapping[str, object]) -> Iterator[str]:
+    mounted = {mount["name"] for mount in container.get("volumeMounts", [])}
+    for volume in pod.get("volumes", []):
+        if volume["name"] not in mounted:
+            continue
+        if "secret" in volume:
+            yield KEY_OF_SECRET[volume["secret"]["secretName"]]
+        for source in volume.get("projected", {}).get("sources", []):
+            if "secret" in source:
+                yield KEY_OF_SECRET[source["secret"]["name"]]
+            if "serviceAccountToken" in source:
+                assert source["serviceAccountToken"]["audience"] == "sunkpy-hooks"
+                yield "token for the hooks"
