@@ -148,7 +148,8 @@ def slurm_values(stack: Stack) -> Mapping[str, object]:
     values: dict[str, object] = {
         "images": dict(stack.images),
         "nodeSets": {stack.nodeset: gpus},
-        "scheduler": {"access": [{"namespaces": ["default"], **open_to}, person.access()]},
+        # Nobody can use pretend GPUs, so pods may share a node by their number.
+        "scheduler": {"access": [{"namespaces": ["default"], **open_to}, person.access()], "gpuSharing": "count"},
         **person.values(),
     }
     if stack.bin_dir is not None:

@@ -75,6 +75,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
             default_partition=self.settings.default_partition,
             longest_grace_s=self.settings.hooks.longest_grace_s,
             partition_grace_s=self.settings.hooks.longest_grace_seconds_in,
+            gpu_sharing=self.settings.gpu_sharing,
         )
 
     @property

@@ -126,6 +126,11 @@ EVENTS: Final = {
         "Delete it to get one in the other gang.",
     ),
     "UnknownAnnotation": Row(_WORKLOAD, "An annotation is misspelt or not supported, and has no effect."),
+    "GpusByCount": Row(
+        _WORKLOAD,
+        "With `scheduler.gpuSharing: count`: the pod's GPU may also be another job's. Ask for whole nodes "
+        "(`sunkpy.dev/exclusive`) where that must not be.",
+    ),
     "PreemptionIsFinal": Row(_WORKLOAD, "At the start of a gang: its owner does not make evicted pods again, and why."),
     "AsksForMore": Row(
         _WORKLOAD,

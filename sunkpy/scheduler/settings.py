@@ -13,6 +13,7 @@ from sunkpy.core.gang.families.daemon_set import NAMESPACES as DAEMON_SET_NAMESP
 from sunkpy.core.gang.families.declaration import LARGEST_GANG
 from sunkpy.core.gang.families.generic import WorkloadRule
 from sunkpy.core.gang.job.options import is_user
+from sunkpy.core.gang.job.request import GpuSharing
 from sunkpy.kube.kinds import KIND_TIMES, KindTimes
 from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings
 
@@ -122,7 +123,8 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     `access`: what the pods of each namespace may ask for; `annotated_access`: annotations of namespaces count as well.
     `workloads`: kinds that an administrator describes. `suspend_owners`: the scheduler has the right to suspend owners
     that ask for it. `immediate_allocation`: services are asked for as allocations before they are queued.
-    `largest_gang`: the most pods of one. `daemon_set_namespaces`: where pods of DaemonSets are bound without a job.
+    `gpu_sharing`: who gets whole nodes for its GPUs. `largest_gang`: the most pods of one. `daemon_set_namespaces`:
+    where pods of DaemonSets are bound without a job.
     `switch_label`: the Node label whose equal value means one switch; empty when none says that.
     """
 
@@ -139,6 +141,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     workloads: tuple[WorkloadRule, ...] = ()
     suspend_owners: bool = False
     immediate_allocation: bool = True
+    gpu_sharing: GpuSharing = GpuSharing.EXCLUSIVE
     largest_gang: int = LARGEST_GANG
     daemon_set_namespaces: tuple[str, ...] = DAEMON_SET_NAMESPACES
     switch_label: str = ""

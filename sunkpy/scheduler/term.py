@@ -264,4 +264,5 @@ def _policy(settings: SchedulerSettings) -> Policy:
         partition_grace_s=settings.hooks.longest_grace_seconds_in,
         suspend_owners=settings.suspend_owners,
         immediate_allocation=settings.immediate_allocation,
+        gpu_sharing=settings.gpu_sharing,
     )

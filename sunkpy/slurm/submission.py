@@ -64,7 +64,7 @@ def _asked(spec: JobSpec, seal: str) -> dict[str, object]:
         "memory_per_node": _number(spec.memory_mib_per_node),
         "memory_per_cpu": _number(spec.memory_mib_per_cpu),
         "time_limit": _time_limit(spec.time_limit_min),
-        "shared": [spec.shared] if spec.shared else [],
+        "shared": ["none"] if spec.whole_nodes else [spec.shared] if spec.shared else [],
         "hold": spec.hold,
         "extra": seal,
     }

@@ -22,7 +22,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     0 is unlimited. `dependency` as sbatch reads it. `shared` is who else may use the nodes: `none`, `user`, `mcs`,
     `topo` (man sbatch, --exclusive). `on_preemption`: `evict` the pods, or `suspend` the owner where it can be.
     `tasks` may share nodes where memory and GRES are asked per cpu and per task: at least `minimum_nodes`, at most
-    `maximum_nodes`. `gres_…` in Slurm's TRES syntax: `gres/gpu:h100:2`.
+    `maximum_nodes`. `whole_nodes`: nobody else may use them, whatever `shared` says. `gres_…` in Slurm's TRES syntax:
+    `gres/gpu:h100:2`.
     `at_once`: it is first asked for as an allocation, which Slurm grants or refuses there and then; what it refuses is
     queued under `script`. `by_slurm`: read from the job, with Slurm's defaults in the place of what nobody asked for.
     """
@@ -47,6 +48,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpus_per_task: int = 1
     minimum_nodes: int = 1
     maximum_nodes: int = 1
+    whole_nodes: bool = False
     memory_mib_per_node: int = 0
     memory_mib_per_cpu: int = 0
     gres_per_node: str = ""

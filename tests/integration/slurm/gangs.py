@@ -20,7 +20,7 @@ from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, identify
 from sunkpy.core.gang.gang import Gang, Suspension
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.job.request import Policy
+from sunkpy.core.gang.job.request import GpuSharing, Policy
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
@@ -40,7 +40,7 @@ from tests.unit.core.gang.simulator import Pods
 
 NODES: Final = ("n1", "n2", "n3", "n4", "n5")
 CPUS: Final = 2
-POLICY: Final = Policy(gpu_resources={"nvidia.com/gpu": "gpu"}, suspend_owners=True)
+POLICY: Final = Policy(gpu_resources={"nvidia.com/gpu": "gpu"}, suspend_owners=True, gpu_sharing=GpuSharing.COUNT)
 
 _CONF = """\
 MaxNodeCount=16

@@ -412,6 +412,11 @@ def test_allocations_are_tried_unless_values_say_otherwise(values: dict[str, obj
     assert _scheduler_settings({"scheduler": values}).immediate_allocation is is_tried
 
 
+@pytest.mark.parametrize(("values", "sharing"), [({}, "exclusive"), ({"gpuSharing": "count"}, "count")])
+def test_gpus_are_shared_by_number_only_where_values_say_so(values: dict[str, object], sharing: str):
+    assert _scheduler_settings({"scheduler": values}).gpu_sharing == sharing
+
+
 def test_the_label_that_means_one_switch_reaches_the_scheduler():
     label = "topology.example.com/leaf"
     assert _scheduler_settings({"scheduler": {"switchLabel": label}}).switch_label == label

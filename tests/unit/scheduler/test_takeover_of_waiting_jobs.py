@@ -3,6 +3,7 @@
 import pytest
 
 from sunkpy.core import names
+from sunkpy.core.gang.job.request import GpuSharing
 from tests.unit.scheduler.world import NODESET_REFERENCE, World, leading
 
 
@@ -134,3 +135,23 @@ async def test_nodes_that_are_excluded_for_no_reason_any_more_are_let_in(world, 
     async with leading(world, tmp_path):
         await world.until(lambda: world.jobs[job_id]["excluded_nodes"] == "")
     assert len(world.submissions) == 1
+
+
+async def test_jobs_from_before_gpus_took_whole_nodes_stay_as_they_are(world, tmp_path):
+    """Slurm changes neither a job that waits nor one that runs so: nobody is told, nothing ends."""
+    world.add_node(1, **{"nvidia.com/gpu": "4"})
+    gpu = {"resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}}}
+    async with leading(world, tmp_path, gpu_sharing=GpuSharing.COUNT):
+        world.add_pod(containers=[{"name": "c", **gpu}])
+        queued = await submitted(world)
+        runs = world.add_pod("runs", containers=[{"name": "c", **gpu}], node="node-1", running=True)
+        running = world.add_job(runs, "RUNNING", nodes="n1")
+        await world.until(lambda: world.notes("GpusByCount"))
+    asked_before = len(world.slurm.asked)
+    async with leading(world, tmp_path):
+        await world.until(lambda: f"job {queued}" in world.slurm.asked[asked_before:])
+        world.add_pod("new", containers=[{"name": "c", **gpu}])
+        await world.until(lambda: len(world.submissions) == 2)
+    assert [sent.get("shared") for sent in world.submissions] == [None, ["none"]]
+    assert {queued, running} <= set(world.jobs)
+    assert (world.cancelled, world.deleted, world.slurm.updates, world.notes("JobNotChanged")) == ([], [], [], [])

@@ -287,6 +287,16 @@ def test_tasks_may_share_nodes() -> None:
     assert not {"memory_per_node", "tres_per_node"} & job.keys()
 
 
+@pytest.mark.parametrize(
+    ("spec", "shared"),
+    [(JobSpec(), None), (JobSpec(shared="user"), ["user"]), (JobSpec(shared="user", whole_nodes=True), ["none"])],
+)
+def test_whoever_gets_whole_nodes_shares_them_with_nobody(spec: JobSpec, shared: list[str] | None) -> None:
+    job = batch_body(spec)["job"]
+    assert isinstance(job, dict)
+    assert job.get("shared") == shared
+
+
 def test_switches_are_asked_for_with_the_time_to_wait_for_them() -> None:
     job = batch_body(JobSpec(name="a", script="", comment="", switches=Switches(count=1, wait_s=600), wckey="k"))["job"]
     assert isinstance(job, dict)

@@ -27,6 +27,12 @@ from sunkpy.core.placement.eligibility import excluded, explain_eligibility
 
 _UNPROVED = "nothing proves that it is this pod's: its comment was changed, or slurmctld has not sealed it"
 
+_BY_COUNT = (
+    "Slurm counts the GPUs of the node, and the device plugin chooses them: it may hand out one that Slurm has given "
+    "to another job there. Whole nodes are safe: "
+    'sunkpy.dev/exclusive: "true", or scheduler.gpuSharing: exclusive for all'
+)
+
 NEVER_STARTS = {
     "BadConstraints": "no node has the features, cpus, memory and GPUs that the pod asks for",
     "PartitionConfig": "the pod asks for more nodes or time than its partition allows",
@@ -134,7 +140,10 @@ def _submit(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
         )
     except BadQuantity as error:
         return report_all(gang, str(error), WaitCause.BAD_QUANTITY)
-    return [Submit(request=request, pods=gang.members)]
+    actions: list[GangAction] = [Submit(request=request, pods=gang.members)]
+    if (request.gres_per_node or request.gres_per_task) and not request.whole_nodes:
+        actions.append(Warn(pod=gang.members[0], reason="GpusByCount", note=_BY_COUNT))
+    return actions
 
 
 def _why_not_for(gang: Gang, job: Job) -> str:

@@ -334,7 +334,8 @@ OPTIONS: Final[dict[str, Option]] = {
     "exclusive": Option(
         "shared",
         _exclusive,
-        "`true` or `node`: whole nodes; `user`, `mcs`, `topo`: as `sbatch --exclusive`; `false`: shared nodes.",
+        "`true` or `node`: whole nodes; `user`, `mcs`, `topo`: as `sbatch --exclusive`; `false`: shared nodes. "
+        "Pods with GPUs get whole nodes in any case, unless `scheduler.gpuSharing` is `count`.",
         _both("exclusive"),
     ),
     "licenses": Option("licenses", _line, "Licenses, as `sbatch --licenses`.", (SLINKY + "licenses",)),

@@ -5,6 +5,7 @@ Amounts are rounded as `sunkpy.core.placement.needs` says.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from typing import Final
 
@@ -19,7 +20,7 @@ from sunkpy.core.model import matching, quantity
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility, excluded
-from sunkpy.core.placement.needs import gres, whole_cpus
+from sunkpy.core.placement.needs import count_gres, gres, whole_cpus
 
 PLACEHOLDER_SCRIPT: Final = """\
 #!/bin/bash
@@ -33,8 +34,14 @@ wait "$held"
 """
 
 
-WHOLE_NODES: Final = "none"
-"""Who else may use the nodes of a job, if nobody."""
+class GpuSharing(enum.StrEnum):
+    """Who uses the GPUs of a node beside pods that ask for some by number.
+
+    Slurm counts them, and the device plugin chooses: where two owners share a node it may give one what the other has.
+    """
+
+    EXCLUSIVE = "exclusive"
+    COUNT = "count"
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +50,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     `longest_grace_s`: what a pod is given to end at most once its job has lost the node, where `partition_grace_s` says
     nothing of its partition, nor the map of its namespace. `suspend_owners`: owners that ask for it are suspended when
     their gang is preempted. `immediate_allocation`: a service is asked for as an allocation that starts at once, before
-    it is queued.
+    it is queued. `gpu_sharing`: who gets whole nodes for its GPUs.
     """
 
     gpu_resources: Mapping[str, str]
@@ -52,6 +59,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     partition_grace_s: Mapping[str, int] = {}
     suspend_owners: bool = False
     immediate_allocation: bool = True
+    gpu_sharing: GpuSharing = GpuSharing.EXCLUSIVE
 
 
 def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None) -> JobSpec:
@@ -68,7 +76,7 @@ def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None)
     request = _request(gang, policy, slots, eligibility, has_own_nodes=gang.one_per_node or slots.count == 1)
     if gang.one_domain == HOSTNAME:
         request = _on_one_node(request, gang, policy)
-    elif request.shared == WHOLE_NODES and request.memory_mib_per_cpu and eligibility is not None:
+    elif request.whole_nodes and request.memory_mib_per_cpu and eligibility is not None:
         request = _on_whole_nodes(request, slots, eligibility, policy)
     if eligibility is None:
         return request
@@ -120,12 +128,14 @@ def _request(
 ) -> JobSpec:
     terms = plan_terms(gang, policy, eligibility, kind=slots.kind)
     cpus, memory_mib = whole_cpus(slots.needs), quantity.mib_up(slots.needs.get("memory", 0))
+    counts_gpus = any(count_gres(slots.needs, policy.gpu_resources).values())
     request = msgspec.structs.replace(
         terms,
         tasks=slots.count,
         cpus_per_task=cpus,
         minimum_nodes=1,
         maximum_nodes=slots.count,
+        whole_nodes=terms.shared == "none" or (counts_gpus and policy.gpu_sharing is GpuSharing.EXCLUSIVE),
         memory_mib_per_cpu=-(-memory_mib // cpus),
         gres_per_task=gres(slots.needs, gpu_resources=policy.gpu_resources, gpu_type=terms.gpu_type),
         # An allocation has no script, so nothing that could end with the exit code of pods. What waits for another job

@@ -23,7 +23,7 @@ from sunkpy.core.gang.hooks import epilog_keeps_pods, epilog_waits_for, gate_wai
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.job import excluded_by_others
 from sunkpy.core.gang.job.phases import STOPPED, WAITING
-from sunkpy.core.gang.job.request import Policy, plan_terms
+from sunkpy.core.gang.job.request import GpuSharing, Policy, plan_terms
 from sunkpy.core.gang.phases import State
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.capacity import Capacity
@@ -95,6 +95,22 @@ def test_a_bad_annotation_keeps_the_pod_from_being_submitted():
 def test_a_typo_is_a_warning_and_the_pod_is_submitted():
     actions = decide_gang(snapshot(make_pod(annotations={"sunkpy.dev/partiton": "high"})), POLICY)
     assert kinds(actions) == [Warn, Submit]
+
+
+def test_whoever_shares_gpus_by_number_learns_what_that_risks():
+    by_count = replace(POLICY, gpu_sharing=GpuSharing.COUNT)
+    pod = make_pod(requests={"nvidia.com/gpu": "1"})
+    submit, warning = decide_gang(snapshot(pod), by_count)
+    assert (submit.request.whole_nodes, warning.reason) == (False, "GpusByCount")
+    assert warning.note == (
+        "Slurm counts the GPUs of the node, and the device plugin chooses them: it may hand out one that Slurm has "
+        'given to another job there. Whole nodes are safe: sunkpy.dev/exclusive: "true", or scheduler.gpuSharing: '
+        "exclusive for all"
+    )
+    whole = make_pod(requests={"nvidia.com/gpu": "1"}, annotations={"sunkpy.dev/exclusive": "true"})
+    for safe in (decide_gang(snapshot(whole), by_count), decide_gang(snapshot(pod), POLICY)):
+        assert kinds(safe) == [Submit]
+    assert kinds(decide_gang(snapshot(make_pod()), by_count)) == [Submit]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ import subprocess
 import pytest
 
 from sunkpy.core.gang.identity import GangId, parse_comment
-from sunkpy.core.gang.job.request import PLACEHOLDER_SCRIPT, Policy, plan_for_nodes, plan_job
+from sunkpy.core.gang.job.request import PLACEHOLDER_SCRIPT, GpuSharing, Policy, plan_for_nodes, plan_job
 from sunkpy.core.model.objects import Container, Resources
 from tests.unit.core.gang.pods import make_gang
 
@@ -62,6 +62,29 @@ def test_sidecars_and_overhead_come_on_top():
 )
 def test_gpus_become_gres(requests, annotations, gres):
     assert plan(requests=requests, annotations=annotations).gres_per_node == gres
+
+
+@pytest.mark.parametrize(
+    ("sharing", "gpus", "exclusive", "whole"),
+    [
+        (GpuSharing.EXCLUSIVE, "1", "", True),
+        (GpuSharing.EXCLUSIVE, "1", "false", True),
+        (GpuSharing.EXCLUSIVE, "1", "user", True),
+        (GpuSharing.EXCLUSIVE, "0", "", False),
+        (GpuSharing.COUNT, "1", "", False),
+        (GpuSharing.COUNT, "1", "true", True),
+        (GpuSharing.COUNT, "1", "user", False),
+    ],
+)
+def test_who_asks_for_gpus_by_number_gets_whole_nodes_unless_they_are_shared_by_count(sharing, gpus, exclusive, whole):
+    made = make_gang(requests={"nvidia.com/gpu": gpus}, annotations={"sunkpy.dev/exclusive": exclusive})
+    policy = Policy(gpu_resources=GPUS, gpu_sharing=sharing)
+    assert plan_job(made, policy).whole_nodes is whole
+    assert plan_for_nodes(made, policy, {"uid-1": "n1"}).whole_nodes is whole
+
+
+def test_devices_that_slurm_does_not_count_may_share_a_node():
+    assert not plan(requests={"example.com/fpga": "1"}).whole_nodes
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sunkpy.core.gang.gang import Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.kind import REPLACEMENT, JobKind, kind_in
-from sunkpy.core.gang.job.request import Policy, plan_job
+from sunkpy.core.gang.job.request import GpuSharing, Policy, plan_job
 from sunkpy.core.gang.seating.slots import is_for_as_many, needs_of_a_seat, plan_slots, seats_of, slot_of_each_seat
 from sunkpy.core.model import matching
 from sunkpy.core.model.job_spec import JobSpec
@@ -19,7 +19,7 @@ from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.pods import make_pod
 
 GPU = "nvidia.com/gpu"
-POLICY = Policy(gpu_resources={GPU: "gpu"})
+POLICY = Policy(gpu_resources={GPU: "gpu"}, gpu_sharing=GpuSharing.COUNT)
 ID = GangId(namespace="default", name="train", uid="uid-1")
 
 
@@ -285,6 +285,13 @@ def test_of_whole_nodes_memory_is_asked_by_node(wants, count, nodes, memory_mib,
     assert (job.tasks, job.minimum_nodes, job.maximum_nodes) == (count, nodes, nodes)
     assert (job.memory_mib_per_node, job.memory_mib_per_cpu) == (memory_mib, 0)
     assert (job.gres_per_node, job.gres_per_task) == (gres, "")
+
+
+@pytest.mark.parametrize("fields", [{}, {"one_domain": HOSTNAME}, {"one_per_node": True}])
+def test_one_member_with_a_gpu_gives_its_gang_whole_nodes(fields):
+    uneven = gang(role("launcher", 1, {"cpu": "1"}), role("worker", 3, {"cpu": "1", GPU: "1"}, there=0), **fields)
+    job = plan_job(uneven, Policy(gpu_resources={GPU: "gpu"}), LARGE)
+    assert (job.whole_nodes, job.memory_mib_per_cpu) == (True, 0)
 
 
 def test_of_whole_nodes_of_unknown_size_slurm_chooses_how_many():
