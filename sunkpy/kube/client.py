@@ -171,9 +171,9 @@ class Kube:
         """
         return await self.request("POST", path, body=body)
 
-    async def patch(self, path: str, body: Json, *, content_type: str = MERGE_PATCH) -> None:
-        """Merge `body` into an object (RFC 7386: null removes a key). Guard with `metadata.resourceVersion`."""
-        await self.request("PATCH", path, body=body, content_type=content_type)
+    async def patch(self, path: str, body: Json, *, content_type: str = MERGE_PATCH) -> bytes:
+        """Merge `body` into an object (RFC 7386: null removes a key), guarded by `metadata.resourceVersion`."""
+        return await self.request("PATCH", path, body=body, content_type=content_type)
 
     async def apply(self, path: str, body: Json, *, field_manager: str) -> None:
         """Server-side apply, taking over conflicting fields (KEP-555)."""

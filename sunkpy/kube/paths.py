@@ -12,6 +12,11 @@ NAMESPACES = "/api/v1/namespaces"
 ALL_CLAIMS = "/api/v1/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 STORAGE_CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+_RESOURCE = "/apis/resource.k8s.io/v1"
+RESOURCE_CLAIMS = f"{_RESOURCE}/resourceclaims"
+RESOURCE_CLAIM_TEMPLATES = f"{_RESOURCE}/resourceclaimtemplates"
+RESOURCE_SLICES = f"{_RESOURCE}/resourceslices"
+DEVICE_CLASSES = f"{_RESOURCE}/deviceclasses"
 _GROUP = f"/apis/{names.API_GROUP}/{names.API_VERSION}"
 ALL_NODESETS = f"{_GROUP}/{names.NODESET_PLURAL}"
 
@@ -53,6 +58,11 @@ def claims(namespace: str = "") -> str:
 def claim(namespace: str, name: str) -> str:
     """A PersistentVolumeClaim: the wish for a volume."""
     return f"{claims(namespace)}/{name}"
+
+
+def resource_claim(namespace: str, name: str) -> str:
+    """A ResourceClaim: the wish for devices, and, in its status, which they are."""
+    return f"{_RESOURCE}/namespaces/{namespace}/resourceclaims/{name}"
 
 
 def nodesets(namespace: str = "") -> str:

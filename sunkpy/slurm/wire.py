@@ -90,6 +90,7 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
     real_memory: int = 0
     gres: str = ""
     features: tuple[str, ...] | None = ()
+    extra: str = ""
 
     def to_core(self) -> SlurmNode:
         """The part that decisions read, as they read it."""
@@ -106,6 +107,7 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
             memory_mib=self.real_memory,
             gres=self.gres,
             features=flags(self.features or ()),
+            extra=self.extra,
         )
 
 

@@ -257,10 +257,19 @@ class SchedulingGate(Wire, frozen=True, kw_only=True):
     name: str = ""
 
 
-class ResourceClaim(Wire, frozen=True, kw_only=True):
-    """Devices that a scheduler has to allocate to the pod (dynamic resource allocation)."""
+class PodClaim(Wire, frozen=True, kw_only=True):
+    """Devices that a scheduler has to allocate to the pod: a ResourceClaim that is there, or one made for the pod."""
 
     name: str = ""
+    resource_claim_name: str = ""
+    resource_claim_template_name: str = ""
+
+
+class PodClaimStatus(Wire, frozen=True, kw_only=True):
+    """Which ResourceClaim was made for one of the pod's claims; empty when none is needed."""
+
+    name: str = ""
+    resource_claim_name: str = ""
 
 
 class WorkloadReference(Wire, frozen=True, kw_only=True):
@@ -312,7 +321,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     active_deadline_seconds: int | None = None
     restart_policy: str = "Always"
     priority: int | None = None
-    resource_claims: tuple[ResourceClaim, ...] = ()
+    resource_claims: tuple[PodClaim, ...] = ()
     volumes: tuple[PodVolume, ...] = ()
     workload_ref: WorkloadReference | None = None
     scheduling_group: SchedulingGroup | None = None
@@ -365,6 +374,7 @@ class PodStatus(Wire, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resource_claim_statuses: tuple[PodClaimStatus, ...] = ()
 
 
 class Pod(KubeObject, frozen=True, kw_only=True):

@@ -44,7 +44,7 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node as slurmctld reports it. Memory in MiB; `address` is where slurmctld looks for its slurmd.
 
     `slurmd_since_s` is when the slurmd started that registered last, by the clock of its machine; 0 when slurmctld has
-    heard of none since it started itself.
+    heard of none since it started itself. `extra` is what its slurmd says of its devices: `core.model.devices`.
     """
 
     name: str
@@ -59,6 +59,7 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     alloc_memory_mib: int = 0
     gres: str = ""
     features: frozenset[str] = frozenset()
+    extra: str = ""
 
     @property
     def is_drain(self) -> bool:

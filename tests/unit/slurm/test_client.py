@@ -321,3 +321,8 @@ def test_how_the_tasks_lie_is_read_in_the_order_of_the_job() -> None:
     assert [room.gres for room in job.capacity.values()] == [{"gpu": 2}, {"gpu": 2}, {"gpu": 1}]
     partly = msgspec.convert(body | {"gres_detail": ["gpu:2"]}, wire.WireJob).to_core()
     assert [room.gres for room in partly.capacity.values()] == [None] * 3
+
+
+def test_what_a_slurmd_says_of_its_devices() -> None:
+    node = {"name": "n1", "state": ["IDLE"], "extra": '{"gpu": ["nvidia0 GPU-5c -"]}'}
+    assert msgspec.convert(node, wire.WireNode).to_core().extra == node["extra"]

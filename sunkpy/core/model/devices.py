@@ -1,0 +1,260 @@
+"""Devices that are allocated one by one: Dynamic Resource Allocation (`resource.k8s.io/v1`), and Slurm's own list.
+
+A ResourceClaim asks for devices, and its status says which they are. The drivers list the devices of a node in
+ResourceSlices. Slurm knows devices by their index on the node; what stands behind an index the slurmd publishes as
+`extra` of its Slurm node, `{"gpu": ["nvidia0 GPU-5c… 0000:3b:00.0", …]}`: GRES name → for each index the device file,
+the uuid and the PCI address, `-` for what is not known.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from sunkpy.core.model.objects import KubeObject, Taint, Wire
+
+DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
+"""Before the name of a DeviceClass: the resource as which devices of that class are counted."""
+
+PROTECTION: Final = "resource.kubernetes.io/delete-protection"
+"""Finalizer of a claim that is allocated. Kubernetes' own controller takes it off when nobody uses the claim."""
+
+_UUID: Final = "uuid"
+_PCI_ADDRESS: Final = "resource.kubernetes.io/pciBusID"
+_UNKNOWN: Final = "-"
+
+
+class DeviceId(NamedTuple):
+    """A device, unique in the cluster."""
+
+    driver: str
+    pool: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.pool}/{self.device}"
+
+
+class Attribute(Wire, frozen=True, kw_only=True):
+    """Of a device; of one that is no text nothing is read."""
+
+    string: str = ""
+
+
+class Device(Wire, frozen=True, kw_only=True):
+    """One that a driver offers. Attributes without a domain are the driver's own."""
+
+    name: str
+    attributes: dict[str, Attribute] = msgspec.field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+
+    def attribute(self, name: str, driver: str) -> str:
+        """An attribute by its name with or without the driver's domain; empty when it has none."""
+        found = self.attributes.get(name) or self.attributes.get(f"{driver}/{name}")
+        return found.string if found is not None else ""
+
+
+class Pool(Wire, frozen=True, kw_only=True):
+    """Slices that belong together. Of an older generation none counts, and none before all are there."""
+
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 1
+
+
+class SliceSpec(Wire, frozen=True, kw_only=True):
+    """Devices of one pool; `node_name` is empty when they are not of one node."""
+
+    driver: str = ""
+    pool: Pool = Pool()
+    node_name: str = ""
+    devices: tuple[Device, ...] = ()
+
+
+class ResourceSlice(KubeObject, frozen=True, kw_only=True):
+    """What a driver has published."""
+
+    spec: SliceSpec = SliceSpec()
+
+
+def current_devices(slices: Iterable[ResourceSlice]) -> dict[DeviceId, Device]:
+    """The devices of the newest generation of each pool that is complete; `slices` are all slices of a node."""
+    pools: dict[tuple[str, str], list[SliceSpec]] = defaultdict(list)
+    for each in slices:
+        pools[each.spec.driver, each.spec.pool.name].append(each.spec)
+    found: dict[DeviceId, Device] = {}
+    for (driver, pool), specs in pools.items():
+        newest = max(spec.pool.generation for spec in specs)
+        whole = [spec for spec in specs if spec.pool.generation == newest]
+        if len(whole) >= max(spec.pool.resource_slice_count for spec in whole):
+            found |= {DeviceId(driver, pool, device.name): device for spec in whole for device in spec.devices}
+    return found
+
+
+class Selector(Wire, frozen=True, kw_only=True):
+    """A condition on devices (CEL). It is not evaluated here."""
+
+
+class DeviceChoice(Wire, frozen=True, kw_only=True):
+    """Devices of one class. Null is not given."""
+
+    device_class_name: str = ""
+    selectors: tuple[Selector, ...] | None = None
+    allocation_mode: str = "ExactCount"
+    count: int = 1
+    admin_access: bool | None = None
+    capacity: Selector | None = None
+
+
+class DeviceRequest(Wire, frozen=True, kw_only=True):
+    """One of `exactly` and `first_available` is set: these devices, or the first of several choices."""
+
+    name: str = ""
+    exactly: DeviceChoice | None = None
+    first_available: tuple[DeviceChoice, ...] | None = None
+
+
+class DeviceConfig(Wire, frozen=True, kw_only=True):
+    """What the driver is told about the devices of some requests, of all if none is named."""
+
+    requests: tuple[str, ...] = ()
+    opaque: dict[str, object] | None = None
+
+
+class WantedDevices(Wire, frozen=True, kw_only=True):
+    """What a claim asks for. `constraints`: what its devices must have in common."""
+
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[Selector, ...] = ()
+    config: tuple[DeviceConfig, ...] = ()
+
+
+class ResourceClaimSpec(Wire, frozen=True, kw_only=True):
+    """Of a claim or of a template for claims."""
+
+    devices: WantedDevices = WantedDevices()
+
+
+class AllocatedDevice(Wire, frozen=True, kw_only=True):
+    """A device that was given to a request. With `admin_access` it belongs to others as well."""
+
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool | None = None
+
+    @property
+    def id(self) -> DeviceId:
+        """Which device it is."""
+        return DeviceId(self.driver, self.pool, self.device)
+
+
+class AllocatedDevices(Wire, frozen=True, kw_only=True):
+    """All devices of a claim."""
+
+    results: tuple[AllocatedDevice, ...] = ()
+
+
+class ClaimAllocation(Wire, frozen=True, kw_only=True):
+    """What was given to a claim."""
+
+    devices: AllocatedDevices = AllocatedDevices()
+
+
+class ClaimUser(Wire, frozen=True, kw_only=True):
+    """A pod, or something else, for which a claim is reserved."""
+
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class ResourceClaimStatus(Wire, frozen=True, kw_only=True):
+    """`allocation`: None while nobody has given it devices."""
+
+    allocation: ClaimAllocation | None = None
+    reserved_for: tuple[ClaimUser, ...] = ()
+
+
+class ResourceClaim(KubeObject, frozen=True, kw_only=True):
+    """A wish for devices, and which they are."""
+
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+    status: ResourceClaimStatus = ResourceClaimStatus()
+
+    @property
+    def held(self) -> tuple[DeviceId, ...]:
+        """The devices that are its own."""
+        allocation = self.status.allocation
+        return tuple(each.id for each in allocation.devices.results if not each.admin_access) if allocation else ()
+
+    @property
+    def is_allocated(self) -> bool:
+        """Somebody has given it devices, or reserved it."""
+        return self.status.allocation is not None or bool(self.status.reserved_for)
+
+    def is_for(self, uid: str) -> bool:
+        """It is reserved for the pod with this uid, and for nobody else."""
+        return [user.uid for user in self.status.reserved_for] == [uid]
+
+
+class TemplateSpec(Wire, frozen=True, kw_only=True):
+    """The spec of the claims that are made by a template."""
+
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
+class ResourceClaimTemplate(KubeObject, frozen=True, kw_only=True):
+    """By which claims of pods are made: one for each pod."""
+
+    spec: TemplateSpec = TemplateSpec()
+
+
+class DeviceClassSpec(Wire, frozen=True, kw_only=True):
+    """What the administrator tells the driver about each device of the class."""
+
+    config: tuple[DeviceConfig, ...] = ()
+
+
+class DeviceClass(KubeObject, frozen=True, kw_only=True):
+    """A kind of devices, by a name that claims ask for."""
+
+    spec: DeviceClassSpec = DeviceClassSpec()
+
+
+class SlurmDevice(NamedTuple):
+    """What stands behind an index of Slurm on a node; empty is not known."""
+
+    file: str
+    uuid: str = ""
+    pci_address: str = ""
+
+    def agrees_with(self, device: Device, driver: str) -> bool:
+        """It is this device of the driver: what both know is equal, and both know something."""
+        pairs = (
+            (self.uuid, device.attribute(_UUID, driver)),
+            (self.pci_address, device.attribute(_PCI_ADDRESS, driver)),
+        )
+        both = [(mine, other) for mine, other in pairs if mine and other]
+        return bool(both) and all(mine.lower() == other.lower() for mine, other in both)
+
+    def __str__(self) -> str:
+        return " ".join(part for part in self if part)
+
+
+def read_extra(text: str) -> Mapping[str, tuple[SlurmDevice, ...]]:
+    """GRES name → what stands behind each index. Of a text that is none of ours nothing is known."""
+    try:
+        lists = msgspec.json.decode(text, type=dict[str, tuple[str, ...]])
+    except msgspec.DecodeError:
+        return {}
+    return {name: tuple(map(_read_line, lines)) for name, lines in lists.items()}
+
+
+def _read_line(line: str) -> SlurmDevice:
+    words = ["" if word == _UNKNOWN else word for word in line.split()]
+    return SlurmDevice(*(words + [""] * 3)[:3])
