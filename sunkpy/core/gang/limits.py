@@ -1,6 +1,7 @@
 """What the kubelet does not check and Slurm does not know: it becomes a constraint of the job, or is refused by name.
 
-* Devices that a scheduler would have to allocate (resource claims; device classes that no GRES stands for) are refused.
+* Devices of resource claims become GRES of the job (`core.gang.devices`). Those for which no GRES stands are refused,
+  and so are device classes that are asked for as a resource.
 * Pods that must not share a node with others of their gang (required anti-affinity by hostname, a host port) make the
   job spread: one pod per node. Over anything larger than a node Slurm cannot spread, so that is refused.
 * Pods that must be near others of their gang (required affinity) keep the job within one value of that node label.
@@ -22,10 +23,12 @@ from typing import Final
 
 import msgspec
 
+from sunkpy.core.gang.devices.asked import Claimed, refused_claims, with_devices
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.options import Problem
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import one_of_each
+from sunkpy.core.model.devices import DEVICE_CLASS
 from sunkpy.core.model.objects import (
     Affinity,
     ContainerPort,
@@ -39,7 +42,6 @@ from sunkpy.core.model.objects import (
 )
 from sunkpy.core.placement.domains import HOSTNAME
 
-DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 MOST_LINES: Final = 100
 
@@ -47,17 +49,20 @@ _Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
 _Inner = Sequence[tuple[str, PodAffinityTerm]]
 
 
-def within_limits(gang: Gang, *, gpu_resources: Mapping[str, str]) -> Gang:
+def within_limits(gang: Gang, *, gpu_resources: Mapping[str, str], claimed: Claimed | None = None) -> Gang:
     """The gang with the constraints that follow from its pods, and with the reason if Slurm cannot have it.
 
     Args:
         gang: as its family made it.
         gpu_resources: extended resource → GRES name.
+        claimed: what is known of its resource claims; None where none can be allocated.
     """
     if not gang.is_sized or gang.never_queues:
         return gang
+    gang, of_family = with_devices(gang, claimed) if claimed is not None else gang, gang
     apart, together = _inner(gang, _anti), _inner(gang, _affinity)
-    refused = _refused_devices(gang, gpu_resources) or _refused_spread(gang, apart, together)
+    refused = _refused_devices(of_family, gpu_resources) or refused_claims(of_family, claimed, gpu_resources)
+    refused = refused or _refused_spread(gang, apart, together)
     return msgspec.structs.replace(
         gang,
         problems=(*gang.problems, Problem(text=refused, fatal=True)) if refused else gang.problems,
@@ -221,9 +226,6 @@ def _refused_devices(gang: Gang, gpu_resources: Mapping[str, str]) -> str:
         for resource in sorted(_resources(spec)):
             if resource.startswith(DEVICE_CLASS) and resource not in gpu_resources:
                 return f"{name} asks for {resource}, for which no GRES stands: name it as gpu.resource of a NodeSet"
-        if spec.resource_claims:
-            claims = ", ".join(claim.name for claim in spec.resource_claims)
-            return f"{name} has resource claims ({claims}): Slurm cannot allocate the devices of a claim"
     return ""
 
 

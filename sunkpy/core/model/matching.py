@@ -13,6 +13,7 @@ from decimal import Decimal, InvalidOperation
 import msgspec
 
 from sunkpy.core.model import quantity
+from sunkpy.core.model.devices import DEVICE_CLASS
 from sunkpy.core.model.objects import (
     Node,
     NodeSelector,
@@ -29,7 +30,7 @@ Amounts = dict[str, int]
 
 NO_SCHEDULE = "NoSchedule"
 NO_EXECUTE = "NoExecute"
-_POD_LEVEL_RESOURCES = ("cpu", "memory", "hugepages-")
+_POD_LEVEL_RESOURCES = ("cpu", "memory", "hugepages-", DEVICE_CLASS)
 
 
 class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +138,7 @@ def pod_requests(spec: PodSpec) -> Amounts:
 
     Containers and sidecars (init containers that restart always) add up; an init container needs its own requests
     plus those of the sidecars started before it, and only the largest such moment counts. Pod-level requests
-    replace the sum for cpu, memory and hugepages. Overhead comes on top.
+    replace the sum for cpu, memory and hugepages; devices of claims are only there. Overhead comes on top.
 
     Raises:
         quantity.BadQuantity: a request is not a quantity.
@@ -158,6 +159,11 @@ def pod_requests(spec: PodSpec) -> Amounts:
     pod_level = _requests(spec.resources)
     total |= {name: n for name, n in pod_level.items() if name.startswith(_POD_LEVEL_RESOURCES)}
     return added(added(total, _amounts(spec.overhead)), {"pods": 1})
+
+
+def of_kubelet(needs: Mapping[str, int]) -> Amounts:
+    """The same without devices of claims: no node's `allocatable` counts them."""
+    return {name: amount for name, amount in needs.items() if not name.startswith(DEVICE_CLASS)}
 
 
 def allocatable(node: Node) -> Amounts:

@@ -50,12 +50,13 @@ def would_kubelet_admit(pod: Pod, node: Node, pods_on_node: Iterable[Pod]) -> Ad
     if taints:
         return _refuse(f"node {node.name} has taint {taints[0].key}:{taints[0].effect} that the pod does not tolerate")
     others = [other for other in pods_on_node if other.uid != pod.uid]
-    lacking = matching.shortfalls(matching.pod_requests(pod.spec), matching.free_allocatable(node, others))
+    needs = matching.of_kubelet(matching.pod_requests(pod.spec))
+    lacking = matching.shortfalls(needs, matching.free_allocatable(node, others))
     if not lacking:
         return ADMITTED
     why = f"node {node.name} {lacking[0]}"
     staying = [other for other in others if not other.is_deleting]
-    if matching.shortfalls(matching.pod_requests(pod.spec), matching.free_allocatable(node, staying)):
+    if matching.shortfalls(needs, matching.free_allocatable(node, staying)):
         return _refuse(why)
     ending = ", ".join(
         sorted(f"{o.metadata.namespace}/{o.name}" for o in others if o.is_deleting and not o.is_finished)

@@ -17,9 +17,10 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.model import matching, quantity
+from sunkpy.core.model.gres import gres_counts
 from sunkpy.core.model.objects import Node, PodSpec
 from sunkpy.core.model.states import SlurmNode
-from sunkpy.core.placement.needs import gres, whole_cpus
+from sunkpy.core.placement.needs import count_gres, gres, whole_cpus
 
 TRANSIENT_TAINTS = frozenset({
     "node.kubernetes.io/unschedulable",
@@ -79,6 +80,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         devices, cpus, memory = size_of(self.left)
         if self.slurm is None:
             return (devices, cpus, memory)
+        devices = devices or sum(gres_counts(self.slurm.gres).values())  # those of claims are not in `left`
         by_slurm = (self.slurm.cpus * 1000 or cpus, self.slurm.memory_mib * 2**20 or memory)
         return (devices, min(cpus, by_slurm[0]), min(memory, by_slurm[1]))
 
@@ -238,9 +240,10 @@ def _refusal(
     taints = matching.untolerated(candidate.node.spec.taints, spec.tolerations, ignored_keys=TRANSIENT_TAINTS)
     if taints:
         return f"with taint {taints[0].key}={taints[0].value}:{taints[0].effect} that the pod does not tolerate"
-    if lacking := matching.shortfalls(needs, candidate.offered):
+    of_kubelet = matching.of_kubelet(needs)
+    if lacking := matching.shortfalls(of_kubelet, candidate.offered):
         return str(lacking[0])
-    if lacking := matching.shortfalls(needs, candidate.left):
+    if lacking := matching.shortfalls(of_kubelet, candidate.left):
         return f"{lacking[0]} beside pods that Slurm does not schedule"
     return _too_much_for_slurm(needs, candidate.slurm, gpu_resources) if candidate.slurm else None
 
@@ -255,4 +258,6 @@ def _too_much_for_slurm(needs: matching.Amounts, node: SlurmNode, gpu_resources:
     wanted = gres(needs, gpu_resources=gpu_resources)
     if wanted and node.cpus and not node.gres:
         return f"offers Slurm no GRES where the pod needs {wanted}"
+    if wanted and node.cpus and matching.shortfalls(count_gres(needs, gpu_resources), gres_counts(node.gres)):
+        return f"offers Slurm {node.gres} where the pod needs {wanted}"
     return None

@@ -18,6 +18,7 @@ from sunkpy.core.gang.job.terms import with_features
 from sunkpy.core.gang.seating.slots import Slots, largest, needs_together, plan_slots, rounded
 from sunkpy.core.model import matching, quantity
 from sunkpy.core.model.job_spec import JobSpec
+from sunkpy.core.model.objects import Pod
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility, excluded
 from sunkpy.core.placement.needs import count_gres, gres, whole_cpus
@@ -123,19 +124,28 @@ def plan_terms(
     )
 
 
+def counts_gpus(pod: Pod, policy: Policy) -> bool:
+    """The pod asks for GPUs by number; those of its claims are allocated one by one."""
+    return _counts_gpus(matching.pod_requests(pod.spec), policy)
+
+
+def _counts_gpus(needs: Mapping[str, int], policy: Policy) -> bool:
+    return any(count_gres(matching.of_kubelet(needs), policy.gpu_resources).values())
+
+
 def _request(
     gang: Gang, policy: Policy, slots: Slots, eligibility: Eligibility | None = None, *, has_own_nodes: bool
 ) -> JobSpec:
     terms = plan_terms(gang, policy, eligibility, kind=slots.kind)
     cpus, memory_mib = whole_cpus(slots.needs), quantity.mib_up(slots.needs.get("memory", 0))
-    counts_gpus = any(count_gres(slots.needs, policy.gpu_resources).values())
     request = msgspec.structs.replace(
         terms,
         tasks=slots.count,
         cpus_per_task=cpus,
         minimum_nodes=1,
         maximum_nodes=slots.count,
-        whole_nodes=terms.shared == "none" or (counts_gpus and policy.gpu_sharing is GpuSharing.EXCLUSIVE),
+        whole_nodes=terms.shared == "none"
+        or (_counts_gpus(slots.needs, policy) and policy.gpu_sharing is GpuSharing.EXCLUSIVE),
         memory_mib_per_cpu=-(-memory_mib // cpus),
         gres_per_task=gres(slots.needs, gpu_resources=policy.gpu_resources, gpu_type=terms.gpu_type),
         # An allocation has no script, so nothing that could end with the exit code of pods. What waits for another job

@@ -67,6 +67,15 @@ def noted_on(pod: Pod) -> str:
     return pod.annotations.get(names.ANNOTATION_GPU_INDICES, "")
 
 
+def noted_indices(note: str) -> Indices:
+    """The indices of a note, by GRES name."""
+    found: Indices = {}
+    for word in filter(None, note.split(",")):
+        gres, _, index = word.rpartition(":")
+        found[gres or _GPU] = (*found.get(gres or _GPU, ()), int(index))
+    return found
+
+
 def _counts(pod: Pod, gpu_resources: Mapping[str, str]) -> dict[str, int]:
     gpus_first = dict(sorted(gpu_resources.items(), key=lambda item: (item[1] != _GPU, item)))
     return count_gres(matching.pod_requests(pod.spec), gpus_first)

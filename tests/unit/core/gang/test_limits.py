@@ -7,7 +7,6 @@ import pytest
 
 from sunkpy.core.gang.gang import Role
 from sunkpy.core.gang.limits import (
-    DEVICE_CLASS,
     Surroundings,
     are_rivals,
     avoid_nodes,
@@ -16,6 +15,7 @@ from sunkpy.core.gang.limits import (
     within_limits,
     without_ending,
 )
+from sunkpy.core.model.devices import DEVICE_CLASS
 from sunkpy.core.model.objects import PodSpec, Toleration
 from tests.unit.core.gang.families.makers import bare, job, jobs_of, stateful_set, sums
 from tests.unit.core.gang.families.workload import gang, manifest, owner, pod

@@ -2,11 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sunkpy.core.model.devices import DEVICE_CLASS
 from sunkpy.core.model.objects import (
     Affinity,
     NodeAffinity,
     NodeSelector,
     NodeSelectorTerm,
+    PodSpec,
+    Resources,
     SelectorRequirement,
     Taint,
     Toleration,
@@ -219,3 +222,20 @@ def test_many_nodes_are_judged_together_as_each_by_itself(pod, nodes):
     assert together.eligible == tuple(sorted(name for one in each for name in one.eligible))
     assert together.refused == {name: why for one in each for name, why in one.refused.items()}
     assert together.sizes == frozenset(size for one in each for size in one.sizes)
+
+
+@pytest.mark.parametrize(
+    ("gres", "refused"),
+    [
+        ("gpu:h100:4", {}),
+        ("gpu:h100:1", {"n1": "offers Slurm gpu:h100:1 where the pod needs gres/gpu:2"}),
+        ("", {"n1": "offers Slurm no GRES where the pod needs gres/gpu:2"}),
+    ],
+)
+def test_devices_of_claims_are_counted_by_slurm_and_by_no_kubelet(gres, refused):
+    resource = DEVICE_CLASS + "gpu.example.com"
+    spec = PodSpec(resources=Resources(requests={resource: "2"}))
+    candidate = Candidate(slurm_node="n1", node=make_node(), slurm=SlurmNode(name="n1", cpus=4, gres=gres))
+    found = eligible_nodes(spec, [candidate], gpu_resources={resource: "gpu"})
+    assert found.refused == refused
+    assert candidate.room[0] == {"gpu:h100:4": 4, "gpu:h100:1": 1}.get(gres, 0)

@@ -1,0 +1,183 @@
+"""What the ResourceClaims of pods ask for, in the GRES that Slurm counts, and what of it cannot be had.
+
+The administrator says which GRES stands for a DeviceClass (`scheduler.deviceClasses`). So a request for so many devices
+of one class is a number that Slurm can hold. Whatever else a request may say, Slurm cannot: it is refused by name.
+
+The devices are counted in the pod's own requests, as `deviceclass.resource.kubernetes.io/<class>`: everything that
+plans a job asks these. A pod on a node keeps what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from sunkpy.core.gang.gang import Gang, Role
+from sunkpy.core.model import matching
+from sunkpy.core.model.devices import DEVICE_CLASS, DeviceRequest, ResourceClaim, ResourceClaimSpec
+from sunkpy.core.model.objects import Pod, PodSpec
+from sunkpy.core.placement.needs import count_gres
+
+
+class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the claims of pods.
+
+    Args:
+        classes: DeviceClass → GRES name.
+        claims: by uid of the pod and its own name for the claim; one that is not there yet is missing.
+        templates: of claims of pods yet to come, by name.
+    """
+
+    classes: Mapping[str, str] = {}
+    claims: Mapping[str, Mapping[str, ResourceClaim]] = {}
+    templates: Mapping[str, ResourceClaimSpec] = {}
+
+
+def claim_names(pod: Pod) -> dict[str, str]:
+    """The pod's own names for its claims → those of the objects; empty for one that has not been made yet."""
+    made = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    asked = {each.name: each.resource_claim_name for each in pod.spec.resource_claims}
+    # One that is listed without a name is not needed.
+    return {name: known or made.get(name, "") for name, known in asked.items() if known or made.get(name) != ""}
+
+
+def missing_claim(pod: Pod, claims: Mapping[str, ResourceClaim]) -> str:
+    """Which claim the pod waits for; empty when all are there."""
+    for name, object_name in claim_names(pod).items():
+        if name not in claims:
+            return (
+                f"ResourceClaim {object_name} of pod {pod.name}" if object_name else f"claim {name} of pod {pod.name}"
+            )
+    return ""
+
+
+def with_devices(gang: Gang, claimed: Claimed) -> Gang:
+    """The gang with the devices of its claims in what its pods and templates ask for."""
+    if not any(spec.resource_claims for spec in _all_specs(gang)):
+        return gang
+    return msgspec.structs.replace(gang, roles=tuple(_role_with(role, claimed) for role in gang.roles))
+
+
+def refused_claims(gang: Gang, claimed: Claimed | None, gpu_resources: Mapping[str, str]) -> str:
+    """Why a claim of the gang cannot be had, in words for people; empty when all can.
+
+    Args:
+        gang: as its family made it, or with its devices.
+        claimed: None where no claim can be had at all.
+        gpu_resources: extended resource → GRES name.
+    """
+    users: dict[tuple[str, str], str] = {}
+    for pod in gang.members:
+        if not pod.spec.resource_claims or pod.spec.node_name or pod.is_finished:
+            continue
+        if claimed is None:
+            return _refused_all(f"pod {pod.name}", pod.spec)
+        for claim in claimed.claims.get(pod.uid, {}).values():
+            if why := explain_claim(pod, claim, claimed.classes):
+                return why
+            if (other := users.setdefault(claim.key, pod.name)) != pod.name:
+                return f"pods {other} and {pod.name} share claim {claim.name}: give each one of its own, by a template"
+        by_claim = {claimed.classes[name] for name in _counts(pod, claimed)}
+        by_resource = count_gres(matching.pod_requests(pod.spec), gpu_resources)
+        if both := sorted(name for name in by_claim if by_resource.get(name)):
+            return f"pod {pod.name} asks for {both[0]} by a claim and as a resource: one of both"
+    return _refused_shapes(gang, claimed)
+
+
+def explain_claim(pod: Pod, claim: ResourceClaim, classes: Mapping[str, str]) -> str:
+    """Why the pod cannot have what this claim asks for; empty when it can."""
+    whose = f"claim {claim.name} of pod {pod.name}"
+    if claim.is_deleting:
+        return f"{whose} is being deleted"
+    if claim.is_allocated and not claim.is_for(pod.uid):
+        users = ", ".join(f"{user.resource} {user.name}" for user in claim.status.reserved_for) or "nobody yet"
+        return f"{whose} is allocated by somebody else, for {users}: it can be used again when they have ended"
+    why = _refused_spec(claim.spec, classes)
+    return f"{whose}: {why}" if why else ""
+
+
+def _refused_all(whose: str, spec: PodSpec) -> str:
+    claims = ", ".join(claim.name for claim in spec.resource_claims)
+    return f"{whose} has resource claims ({claims}): Slurm cannot allocate the devices of a claim"
+
+
+def _refused_shapes(gang: Gang, claimed: Claimed | None) -> str:
+    """Of pods that are not there yet, as their templates have them."""
+    for role in gang.roles:
+        if role.shape is None or not role.shape.resource_claims:
+            continue
+        if claimed is None:
+            return _refused_all(f"role {role.name}", role.shape)
+        for each in role.shape.resource_claims:
+            template = claimed.templates.get(each.resource_claim_template_name)
+            if each.resource_claim_name and role.seats > 1:
+                return (
+                    f"the pods of role {role.name} share claim {each.resource_claim_name}: name a template in its place"
+                )
+            if template is not None and (why := _refused_spec(template, claimed.classes)):
+                return f"claim template {each.resource_claim_template_name} of role {role.name}: {why}"
+    return ""
+
+
+def _refused_spec(spec: ResourceClaimSpec, classes: Mapping[str, str]) -> str:
+    if spec.devices.constraints:
+        return "it has constraints, and Slurm does not know what devices have in common: leave them out"
+    return next((why for request in spec.devices.requests if (why := _refused_request(request, classes))), "")
+
+
+def _refused_request(request: DeviceRequest, classes: Mapping[str, str]) -> str:
+    asked, whose = request.exactly, f"request {request.name}"
+    if asked is None:
+        return f"{whose} is no `exactly`, and Slurm has to know what is wanted: ask for exactly one class"
+    if asked.admin_access:
+        return f"{whose} asks for adminAccess, which is not for workloads of Slurm"
+    if asked.allocation_mode != "ExactCount":
+        return f"{whose} has allocationMode {asked.allocation_mode}, and Slurm has to know how many: ask for a count"
+    if asked.selectors:
+        return f"{whose} has selectors (CEL), which Slurm cannot evaluate: ask for a class of such devices"
+    if asked.capacity is not None:
+        return f"{whose} asks for a part of a device (capacity), and Slurm gives whole ones"
+    if asked.device_class_name not in classes:
+        known = ", ".join(sorted(classes))
+        return f"{whose}: for class {asked.device_class_name} no GRES stands (scheduler.deviceClasses has {known})"
+    return ""
+
+
+def _role_with(role: Role, claimed: Claimed) -> Role:
+    members = tuple(msgspec.structs.replace(each, pod=_pod_with(each.pod, claimed)) for each in role.members)
+    shape = role.shape
+    if shape is not None and shape.resource_claims:
+        named = (claimed.templates.get(each.resource_claim_template_name) for each in shape.resource_claims)
+        shape = _with_counts(shape, _sum(spec for spec in named if spec is not None))
+    return msgspec.structs.replace(role, members=members, shape=shape)
+
+
+def _pod_with(pod: Pod, claimed: Claimed) -> Pod:
+    counts = _counts(pod, claimed) if pod.spec.resource_claims else {}
+    return msgspec.structs.replace(pod, spec=_with_counts(pod.spec, counts)) if counts else pod
+
+
+def _counts(pod: Pod, claimed: Claimed) -> dict[str, int]:
+    return _sum(claim.spec for claim in claimed.claims.get(pod.uid, {}).values())
+
+
+def _sum(specs: Iterable[ResourceClaimSpec]) -> dict[str, int]:
+    """DeviceClass → how many devices."""
+    counts: dict[str, int] = {}
+    for spec in specs:
+        for asked in (request.exactly for request in spec.devices.requests):
+            if asked is not None:
+                counts[asked.device_class_name] = counts.get(asked.device_class_name, 0) + asked.count
+    return counts
+
+
+def _with_counts(spec: PodSpec, counts: Mapping[str, int]) -> PodSpec:
+    amounts = {f"{DEVICE_CLASS}{name}": str(count) for name, count in counts.items()}
+    requests = spec.resources.requests | amounts
+    return msgspec.structs.replace(spec, resources=msgspec.structs.replace(spec.resources, requests=requests))
+
+
+def _all_specs(gang: Gang) -> Iterator[PodSpec]:
+    yield from (pod.spec for pod in gang.members)
+    yield from (role.shape for role in gang.roles if role.shape is not None)

@@ -1,0 +1,172 @@
+"""Which device each request of a claim gets: that which stands behind the index that Slurm gave to the pod's job.
+
+Slurm's index → what its slurmd published of it → the device of the node's ResourceSlices with the same uuid or PCI
+address. Where these do not agree no device is chosen. Nor is one that another claim of the cluster has: neither
+apiserver nor kubelet refuses it a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from sunkpy.core.gang.devices.asked import explain_claim, missing_claim
+from sunkpy.core.gang.seating.devices import noted_indices
+from sunkpy.core.model import matching
+from sunkpy.core.model.devices import AllocatedDevice, Device, DeviceClass, DeviceId, ResourceClaim, SlurmDevice
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.placement.admission import Admission, Verdict
+
+OwnerOf = Callable[[DeviceId], ResourceClaim | None]
+"""The claim that a device is allocated to, other than those of the pods in question."""
+
+
+class NodeDevices(msgspec.Struct, frozen=True, kw_only=True):
+    """The devices of a node: `listed` by Slurm's indices, as its slurmd published them; `offered` by the drivers."""
+
+    node: str
+    listed: Mapping[str, tuple[SlurmDevice, ...]] = {}
+    offered: Mapping[DeviceId, Device] = {}
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that is to be bound, with its claims by its own names for them. `indices`: those of its job, as noted."""
+
+    pod: Pod
+    on: NodeDevices
+    indices: str = ""
+    claims: Mapping[str, ResourceClaim] = {}
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+    """The devices of one claim."""
+
+    claim: ResourceClaim
+    pod: Pod
+    node: str
+    devices: tuple[AllocatedDevice, ...]
+
+    @property
+    def is_written(self) -> bool:
+        """The claim says so already."""
+        allocation = self.claim.status.allocation
+        return self.claim.is_for(self.pod.uid) and allocation is not None and allocation.devices.results == self.devices
+
+    def status(self, classes: Mapping[str, DeviceClass]) -> dict[str, object]:
+        """What is written, as kube-scheduler would."""
+        wanted = self.claim.spec.devices
+        of_class = [
+            {"source": "FromClass", "requests": [request.name], **_opaque(config.opaque)}
+            for request in wanted.requests
+            if request.exactly is not None and request.exactly.device_class_name in classes
+            for config in classes[request.exactly.device_class_name].spec.config
+        ]
+        of_claim = [
+            {"source": "FromClaim", "requests": list(config.requests), **_opaque(config.opaque)}
+            for config in wanted.config
+        ]
+        here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [self.node]}]}
+        return {
+            "allocation": {
+                "devices": {"results": list(map(msgspec.to_builtins, self.devices)), "config": of_class + of_claim},
+                "nodeSelector": {"nodeSelectorTerms": [here]},
+            },
+            "reservedFor": [{"resource": "pods", "name": self.pod.name, "uid": self.pod.uid}],
+        }
+
+
+def choose_devices(
+    wanted: Iterable[Wanted], classes: Mapping[str, str], owner_of: OwnerOf
+) -> tuple[list[Chosen], dict[str, Admission]]:
+    """The devices of all claims of these pods; in their place, by uid, why a pod cannot have its own, now or at all.
+
+    Args:
+        wanted: pods that are bound together, with their claims.
+        classes: DeviceClass → GRES name.
+        owner_of: who has a device.
+    """
+    chosen: list[Chosen] = []
+    refused: dict[str, Admission] = {}
+    given: set[DeviceId] = set()
+    for each in wanted:
+        found = _choose(each, classes, owner_of, given)
+        if isinstance(found, Admission):
+            refused[each.pod.uid] = found
+        else:
+            chosen += found
+    return chosen, refused
+
+
+def note_devices(chosen: Iterable[Chosen]) -> dict[str, str]:
+    """By uid of the pod, its devices as they are noted on it: `node-1/gpu-0,node-1/gpu-3`."""
+    notes: dict[str, list[str]] = {}
+    for each in chosen:
+        notes.setdefault(each.pod.uid, []).extend(str(device.id) for device in each.devices)
+    return {uid: ",".join(devices) for uid, devices in notes.items()}
+
+
+def _choose(
+    wanted: Wanted, classes: Mapping[str, str], owner_of: OwnerOf, given: set[DeviceId]
+) -> list[Chosen] | Admission:
+    pod, on = wanted.pod, wanted.on
+    if missing := missing_claim(pod, wanted.claims):
+        return _wait(f"{missing} is not there")
+    left = {gres: list(indices) for gres, indices in noted_indices(wanted.indices).items()}
+    chosen = []
+    for claim in wanted.claims.values():
+        if why := explain_claim(pod, claim, classes):
+            return _wait(why) if claim.is_allocated else _refuse(why)
+        devices = []
+        for request in claim.spec.devices.requests:
+            assert request.exactly is not None  # explain_claim has refused the others
+            gres, count = classes[request.exactly.device_class_name], request.exactly.count
+            taken, left[gres] = left.get(gres, [])[:count], left.get(gres, [])[count:]
+            if len(taken) < count:
+                return _wait(
+                    f"Slurm has not said which {gres} of node {on.node} its job has for request {request.name}"
+                )
+            for index in taken:
+                found = _device_at(on, gres, index, owner_of, given)
+                if isinstance(found, Admission):
+                    return found
+                given.add(found)
+                of_request = AllocatedDevice(
+                    request=request.name, driver=found.driver, pool=found.pool, device=found.device
+                )
+                devices.append(of_request)
+        chosen.append(Chosen(claim=claim, pod=pod, node=on.node, devices=tuple(devices)))
+    return chosen
+
+
+def _device_at(on: NodeDevices, gres: str, index: int, owner_of: OwnerOf, given: set[DeviceId]) -> DeviceId | Admission:
+    """The device behind an index of Slurm."""
+    what, listed = f"{gres} {index} of node {on.node}", on.listed.get(gres, ())
+    if index >= len(listed):
+        return _refuse(f"Slurm gave {what}, and its slurmd has not published which device that is")
+    if not on.offered:
+        return _wait(f"no driver offers devices on node {on.node}: it has no complete pool of ResourceSlices")
+    known = listed[index]
+    same = [id for id, device in on.offered.items() if known.agrees_with(device, id.driver)]
+    if len(same) != 1:
+        return _refuse(f"{len(same) or 'no'} devices in the ResourceSlices of node {on.node} are {what} ({known})")
+    (found,) = same
+    bad = [taint for taint in on.offered[found].taints if taint.effect in (matching.NO_SCHEDULE, matching.NO_EXECUTE)]
+    if bad:
+        return _refuse(f"device {found} ({what}) has taint {bad[0].key}:{bad[0].effect}")
+    if found in given:
+        return _refuse(f"device {found} stands behind two indices of Slurm, one of them {what}")
+    owner = owner_of(found)
+    return _wait(f"device {found} ({what}) is allocated to claim {'/'.join(owner.key)}") if owner else found
+
+
+def _opaque(opaque: dict[str, object] | None) -> dict[str, object]:
+    return {"opaque": opaque} if opaque is not None else {}
+
+
+def _wait(why: str) -> Admission:
+    return Admission(verdict=Verdict.WAIT, why=why)
+
+
+def _refuse(why: str) -> Admission:
+    return Admission(verdict=Verdict.REFUSE, why=why)

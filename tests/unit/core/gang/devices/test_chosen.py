@@ -1,0 +1,169 @@
+"""Which devices claims get."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sunkpy.core.gang.devices.chosen import Wanted, choose_devices, note_devices
+from sunkpy.core.model.devices import DeviceClass
+from sunkpy.core.placement.admission import Verdict
+from tests.unit.core.gang.devices.claims import CLASSES, DRIVER, claim, device, node_with, pod_with, request
+
+NOBODY = {}.get
+
+
+def want(*claims, indices, on, uid="p"):
+    pod = pod_with(*(each.name for each in claims), uid=uid)
+    return Wanted(pod=pod, on=on, indices=indices, claims={each.name: each for each in claims})
+
+
+def names(chosen):
+    return {each.claim.name: [(d.request, d.device) for d in each.devices] for each in chosen}
+
+
+def test_each_request_gets_the_devices_behind_the_indices_of_its_job():
+    """The index is a position in what the slurmd lists, whatever the driver calls the device."""
+    on = node_with(["GPU-c", "GPU-a", "GPU-b"], offered=["GPU-a", "GPU-b", "GPU-c"])
+    claims = claim("x", request("one"), request("two")), claim("y")
+    chosen, refused = choose_devices([want(*claims, indices="0,1,2", on=on)], CLASSES, NOBODY)
+    assert refused == {}
+    assert names(chosen) == {"x": [("one", "gpu-2"), ("two", "gpu-0")], "y": [("gpu", "gpu-1")]}
+    assert note_devices(chosen) == {"p": "node-1/gpu-2,node-1/gpu-0,node-1/gpu-1"}
+
+
+@pytest.mark.parametrize(
+    ("indices", "on", "verdict", "why"),
+    [
+        ("", node_with(["a"]), Verdict.WAIT, "Slurm has not said which gpu of node node-1 its job has for request gpu"),
+        ("nic:0", node_with(["a"]), Verdict.WAIT, "Slurm has not said which gpu of node node-1"),
+        (
+            "1",
+            node_with(["a"]),
+            Verdict.REFUSE,
+            "Slurm gave gpu 1 of node node-1, and its slurmd has not published which device that is",
+        ),
+        (
+            "0",
+            node_with(["a"], offered=["b"]),
+            Verdict.REFUSE,
+            "no devices in the ResourceSlices of node node-1 are gpu 0 of node node-1 (nvidia0 a)",
+        ),
+        (
+            "0",
+            node_with(["a"], offered=["a", "a"]),
+            Verdict.REFUSE,
+            "2 devices in the ResourceSlices of node node-1 are",
+        ),
+        (
+            "0",
+            node_with(["a"], offered=[]),
+            Verdict.WAIT,
+            "no driver offers devices on node node-1: it has no complete pool of ResourceSlices",
+        ),
+        (
+            "0",
+            node_with(["a"], taints=[{"key": "sick", "effect": "NoSchedule"}]),
+            Verdict.REFUSE,
+            "device node-1/gpu-0 (gpu 0 of node node-1) has taint sick:NoSchedule",
+        ),
+    ],
+)
+def test_what_does_not_agree_is_said(indices, on, verdict, why):
+    chosen, refused = choose_devices([want(claim(), indices=indices, on=on)], CLASSES, NOBODY)
+    assert chosen == []
+    assert refused["p"].verdict is verdict
+    assert refused["p"].why.startswith(why)
+
+
+def test_a_device_of_another_claim_is_waited_for():
+    on, other = node_with(["a", "b"]), claim("other", user="q", devices=["gpu-1"])
+    wanted = [want(claim(), indices="1", on=on)]
+    _, refused = choose_devices(wanted, CLASSES, {device(1): other}.get)
+    assert refused["p"].verdict is Verdict.WAIT
+    assert refused["p"].why == "device node-1/gpu-1 (gpu 1 of node node-1) is allocated to claim default/other"
+
+
+def test_a_claim_that_is_not_there_is_waited_for():
+    wanted = Wanted(pod=pod_with("c"), on=node_with(["a"]), indices="0")
+    _, refused = choose_devices([wanted], CLASSES, NOBODY)
+    assert (refused["p"].verdict, refused["p"].why) == (Verdict.WAIT, "ResourceClaim c of pod pod-p is not there")
+
+
+def test_one_device_is_not_given_twice_though_the_slurmd_lists_it_twice():
+    on = node_with(["a", "a"], offered=["a"])
+    wanted = [want(claim(uid), indices=str(index), on=on, uid=uid) for index, uid in enumerate(("p", "q"))]
+    chosen, refused = choose_devices(wanted, CLASSES, NOBODY)
+    assert names(chosen) == {"p": [("gpu", "gpu-0")]}
+    assert "stands behind two indices of Slurm" in refused["q"].why
+
+
+@pytest.mark.parametrize(
+    ("user", "devices", "written"), [("p", ["gpu-1"], True), ("p", ["gpu-0"], False), ("", [], False)]
+)
+def test_what_an_interrupted_pass_has_written_is_not_written_again(user, devices, written):
+    (chosen,), _ = choose_devices(
+        [want(claim("c", user=user, devices=devices), indices="1", on=node_with(["a", "b"]))], CLASSES, NOBODY
+    )
+    assert chosen.is_written is written
+
+
+def test_what_is_written_on_a_claim():
+    config = {"config": [{"requests": ["gpu"], "opaque": {"driver": DRIVER, "parameters": {"x": 1}}}]}
+    wanted = want(claim("c", **config), indices="1", on=node_with(["a", "b"]))
+    (chosen,), _ = choose_devices([wanted], CLASSES, NOBODY)
+    of_class = msgspec.convert(
+        {"metadata": {"name": DRIVER}, "spec": {"config": [{"opaque": {"driver": DRIVER, "parameters": {}}}]}},
+        DeviceClass,
+    )
+    assert chosen.status({DRIVER: of_class}) == {
+        "allocation": {
+            "devices": {
+                "results": [{"request": "gpu", "driver": DRIVER, "pool": "node-1", "device": "gpu-1"}],
+                "config": [
+                    {"source": "FromClass", "requests": ["gpu"], "opaque": {"driver": DRIVER, "parameters": {}}},
+                    {"source": "FromClaim", "requests": ["gpu"], "opaque": {"driver": DRIVER, "parameters": {"x": 1}}},
+                ],
+            },
+            "nodeSelector": {
+                "nodeSelectorTerms": [
+                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}
+                ]
+            },
+        },
+        "reservedFor": [{"resource": "pods", "name": "pod-p", "uid": "p"}],
+    }
+
+
+@given(
+    listed=st.lists(st.sampled_from("abcdef"), max_size=8),
+    offered=st.lists(st.sampled_from("abcdef"), max_size=8),
+    indices=st.lists(st.lists(st.integers(0, 9), unique=True, max_size=4), max_size=4),
+    counts=st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=2), min_size=4, max_size=4),
+    taken=st.sets(st.integers(0, 7)),
+)
+def test_no_device_is_given_twice_and_each_request_gets_its_count(listed, offered, indices, counts, taken):
+    """Whatever Slurm, slurmds, drivers and other claims say."""
+    on, other = node_with(listed, offered=offered), claim("other", devices=["gpu-0"])
+    wanted = [
+        want(
+            claim(str(at), *(request(f"r{n}", count) for n, count in enumerate(counts[at]))),
+            indices=",".join(map(str, sorted(each))),
+            on=on,
+            uid=str(at),
+        )
+        for at, each in enumerate(indices)
+    ]
+    owners = {device(at): other for at in taken}
+    chosen, refused = choose_devices(wanted, CLASSES, owners.get)
+    given_ids = [each.id for claim in chosen for each in claim.devices]
+    assert len(given_ids) == len(set(given_ids))
+    assert not owners.keys() & set(given_ids)
+    assert {each.pod.uid for each in chosen} | refused.keys() == {each.pod.uid for each in wanted}
+    for each in chosen:
+        got = [d.request for d in each.devices]
+        for ask in each.claim.spec.devices.requests:
+            assert got.count(ask.name) == ask.exactly.count
+        # The device has the uuid that is listed at one of the pod's indices.
+        own = {listed[index] for index in indices[int(each.pod.uid)] if index < len(listed)}
+        assert {offered[int(d.device.removeprefix("gpu-"))] for d in each.devices} <= own
