@@ -11,7 +11,8 @@ import yaml
 from sunkpy.core import names
 from sunkpy.logins.settings import LoginsSettings
 from tests.unit.charts.rendering import Manifest, Refused, of_kind, render
-from tests.unit.docs.rights_table import OWN, Right, rights_of_rules
+from tests.unit.charts.rights import OWN
+from tests.unit.docs.rights_table import Right, rights_of_rules
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBGPPXOXcMTZaPZIqgVbxFGqbVLYLHjwZdSpIrVTSLxX"
 PEOPLE = {"ann": {"uid": 2001, "sshKeys": [KEY]}, "bob": {"uid": 2002}, "c_d.": {"uid": 2003}}
