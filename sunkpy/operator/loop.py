@@ -157,6 +157,10 @@ class Wakes:
         if old is None or new is None or _fit_facts(old) != _fit_facts(new):
             self._wake_all_nodesets()
 
+    def devices_changed(self, _: str) -> None:
+        """A driver offers other devices of a node."""
+        self._wake_all_nodesets()
+
     def resync_nodesets(self, listed: set[Key]) -> None:
         """Wake all that are listed, and those that were deleted behind a broken watch."""
         for key in self._known.keys() | listed:

@@ -18,6 +18,7 @@ from sunkpy.core.nodeset.survey import Survey
 from sunkpy.core.nodeset.verdict import NodeView
 from sunkpy.core.nodeset.wanted import Wanted
 from sunkpy.kube.informer import Informer
+from sunkpy.operator.node_devices import NodeDevices
 from sunkpy.operator.pod_index import PodIndex
 
 _SLICE = 100  # verdicts without a pause: 6 ms
@@ -35,9 +36,10 @@ class _Running:
 class Surveys:
     """A survey for each NodeSet that was asked for."""
 
-    def __init__(self, nodes: Informer[Node], pods: PodIndex) -> None:
+    def __init__(self, nodes: Informer[Node], pods: PodIndex, devices: NodeDevices | None = None) -> None:
         self._nodes = nodes
         self._pods = pods
+        self._devices = devices or NodeDevices()
         self._running: dict[Key, _Running] = {}
 
     def touch(self, node: str) -> None:
@@ -102,9 +104,10 @@ class Surveys:
             running.stale.discard(name)
 
     def _view(self, running: _Running, name: str) -> NodeView:
+        node = self._nodes.get("", name)
         return NodeView(
             name=name,
-            node=self._nodes.get("", name),
+            node=self._devices.add_to(node) if node is not None else None,
             slurmd_pods=self._pods.slurmd_pods(name),
             occupants=tuple(self._pods.on_node(name)),
             lasting_offers=running.lasting_offers,

@@ -6,6 +6,7 @@ import asyncio
 
 import structlog
 
+from sunkpy.core.model.devices import ResourceSlice
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.kube import errors, paths
@@ -20,6 +21,7 @@ from sunkpy.operator.feed import follow_nodesets
 from sunkpy.operator.loop import NodeLoop, NodeSetLoop, Wakes
 from sunkpy.operator.memory import Memory
 from sunkpy.operator.metrics import OperatorMetrics
+from sunkpy.operator.node_devices import NodeDevices, trim_slice, until_slices_are_served
 from sunkpy.operator.node_writer import NodeWriter
 from sunkpy.operator.pod_index import PodIndex
 from sunkpy.operator.settings import OperatorSettings
@@ -43,11 +45,16 @@ class Term:
         self._log = structlog.get_logger("operator")
         self.pod_watch = Informer(kube, paths.ALL_PODS, Pod, keep=trim_pod)
         self.node_watch = Informer(kube, paths.NODES, Node, keep=trim_node)
+        self.slice_watch = Informer(
+            kube, paths.RESOURCE_SLICES, ResourceSlice, keep=trim_slice, until_served=until_slices_are_served
+        )
         self._wakes = Wakes()
         self._pods = pods = PodIndex()
         memory = Memory()
         events = EventRecorder(kube, component="operator", instance=process.identity.name)
-        self.surveys = surveys = Surveys(self.node_watch, pods)
+        devices = NodeDevices(self._devices_changed)
+        self.slice_watch.add_handler(devices.slice_changed)
+        self.surveys = surveys = Surveys(self.node_watch, pods, devices)
         cap = CordonCap(settings.slurm_drains)
         collector = Collector(kube, nodes=self.node_watch, pods=pods, surveys=surveys, memory=memory)
         creator = PodCreator(kube, pods=pods, memory=memory, events=events, metrics=metrics)
@@ -84,6 +91,7 @@ class Term:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.pod_watch.run())
             group.create_task(self.node_watch.run())
+            group.create_task(self.slice_watch.run())
             await self.pod_watch.synced.wait()
             await self.node_watch.synced.wait()
             group.create_task(follow_nodesets(self.nodeset_seen))
@@ -94,6 +102,10 @@ class Term:
             group.create_task(
                 run_workers(self._wakes.nodes, self.node_loop.reconcile, workers=workers, metrics=metrics)
             )
+
+    def _devices_changed(self, node: str) -> None:
+        self.surveys.touch(node)
+        self._wakes.devices_changed(node)
 
     async def _wait_for_crd(self) -> None:
         """kopf looks once for the resource it is to follow; so the CRD has to be there first."""

@@ -22,9 +22,9 @@ DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
 PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 """Finalizer of a claim that is allocated. Kubernetes' own controller takes it off when nobody uses the claim."""
 
-_UUID: Final = "uuid"
-_PCI_ADDRESS: Final = "resource.kubernetes.io/pciBusID"
-_UNKNOWN: Final = "-"
+UUID: Final = "uuid"
+PCI_ADDRESS: Final = "resource.kubernetes.io/pciBusID"
+UNKNOWN: Final = "-"
 
 
 class DeviceId(NamedTuple):
@@ -82,15 +82,21 @@ class ResourceSlice(KubeObject, frozen=True, kw_only=True):
 
 def current_devices(slices: Iterable[ResourceSlice]) -> dict[DeviceId, Device]:
     """The devices of the newest generation of each pool that is complete; `slices` are all slices of a node."""
+    pools = current_pools(slices).items()
+    return {DeviceId(*pool, device.name): device for pool, devices in pools for device in devices or ()}
+
+
+def current_pools(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], list[Device] | None]:
+    """By driver and pool the devices of its newest generation; None of a pool whose slices are not all there."""
     pools: dict[tuple[str, str], list[SliceSpec]] = defaultdict(list)
     for each in slices:
         pools[each.spec.driver, each.spec.pool.name].append(each.spec)
-    found: dict[DeviceId, Device] = {}
-    for (driver, pool), specs in pools.items():
+    found: dict[tuple[str, str], list[Device] | None] = {}
+    for pool, specs in pools.items():
         newest = max(spec.pool.generation for spec in specs)
         whole = [spec for spec in specs if spec.pool.generation == newest]
-        if len(whole) >= max(spec.pool.resource_slice_count for spec in whole):
-            found |= {DeviceId(driver, pool, device.name): device for spec in whole for device in spec.devices}
+        is_whole = len(whole) >= max(spec.pool.resource_slice_count for spec in whole)
+        found[pool] = [device for spec in whole for device in spec.devices] if is_whole else None
     return found
 
 
@@ -236,8 +242,8 @@ class SlurmDevice(NamedTuple):
     def agrees_with(self, device: Device, driver: str) -> bool:
         """It is this device of the driver: what both know is equal, and both know something."""
         pairs = (
-            (self.uuid, device.attribute(_UUID, driver)),
-            (self.pci_address, device.attribute(_PCI_ADDRESS, driver)),
+            (self.uuid, device.attribute(UUID, driver)),
+            (self.pci_address, device.attribute(PCI_ADDRESS, driver)),
         )
         both = [(mine, other) for mine, other in pairs if mine and other]
         return bool(both) and all(mine.lower() == other.lower() for mine, other in both)
@@ -256,5 +262,5 @@ def read_extra(text: str) -> Mapping[str, tuple[SlurmDevice, ...]]:
 
 
 def _read_line(line: str) -> SlurmDevice:
-    words = ["" if word == _UNKNOWN else word for word in line.split()]
+    words = ["" if word == UNKNOWN else word for word in line.split()]
     return SlurmDevice(*(words + [""] * 3)[:3])

@@ -422,10 +422,14 @@ class NodeStatus(Wire, frozen=True, kw_only=True):
 
 
 class Node(KubeObject, frozen=True, kw_only=True):
-    """A Kubernetes node."""
+    """A Kubernetes node.
+
+    `devices`, which the apiserver has elsewhere: driver → a word `uuid[,pci]` for each device that may be used.
+    """
 
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+    devices: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
     @property
     def internal_ip(self) -> str:

@@ -15,8 +15,9 @@ from typing import Self
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.model import matching, quantity
+from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Node, Pod, PodSpec, Toleration
+from sunkpy.core.nodeset.spec import Gpu
 
 # A slurmd pod is made where a DaemonSet's pod would be made.
 OUR_TOLERATIONS = (
@@ -76,22 +77,22 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What a NodeSet's pods ask of a node.
 
     `spec` is the template, with the tolerations that people wrote; ours are added here. `needs` are its requests.
-    `gpu_resource`: the node must offer at least one of it; a node whose device plugin has not yet reported would
-    otherwise register in Slurm without its GPUs.
+    `gpu`: the node must offer at least one; a node whose device plugin or driver has not yet reported would otherwise
+    register in Slurm without its GPUs.
     """
 
     spec: PodSpec
     needs: matching.Amounts
-    gpu_resource: str | None = None
+    gpu: Gpu | None = None
 
     @classmethod
-    def read(cls, spec: PodSpec, gpu_resource: str | None) -> Self:
+    def read(cls, spec: PodSpec, gpu: Gpu | None) -> Self:
         """What a template asks.
 
         Raises:
             quantity.BadQuantity: a request is not a quantity.
         """
-        return cls(spec=spec, needs=matching.pod_requests(spec), gpu_resource=gpu_resource)
+        return cls(spec=spec, needs=matching.pod_requests(spec), gpu=gpu)
 
 
 def decide_fit(node: Node, asked: Asked, *, occupants: Iterable[Pod], rival: str | None) -> Exclusion | None:
@@ -152,10 +153,11 @@ def _decide_taints(node: Node, template: PodSpec) -> Exclusion | None:
 
 
 def _decide_gpu(node: Node, asked: Asked) -> Exclusion | None:
-    resource = asked.gpu_resource
-    if not resource or quantity.whole(node.status.allocatable.get(resource, "0")):
+    gpu = asked.gpu
+    if gpu is None or (count := gpu.count_on(node)):
         return None
-    return Exclusion(Rule.RESOURCE, subject=resource, detail="has none", may_stay=True)
+    detail = "has none" if count == 0 else "has no ResourceSlice, or not all"
+    return Exclusion(Rule.RESOURCE, subject=gpu.driver or gpu.resource, detail=detail, may_stay=True)
 
 
 def _decide_room(node: Node, asked: Asked, occupants: Iterable[Pod]) -> Exclusion | None:

@@ -105,6 +105,7 @@ def slurmd_env(nodeset: NodeSet, node: Node, name: str) -> list[Json]:
         "SUNKPY_CPUS": str(cpus_offered(node, nodeset.spec.reserved)),
         "SUNKPY_MEMORY_MIB": str(memory_offered_mib(node, nodeset.spec.reserved)),
         "SUNKPY_GRES": gres_offered(nodeset, node),
+        "SUNKPY_DEVICES": nodeset.spec.gpu.words_on(node) if nodeset.spec.gpu else "",
         "SUNKPY_FEATURES": features(nodeset),
         "SUNKPY_START_DRAINED": start_drained(node) or "",
         "SUNKPY_COMMENT": json.dumps(comment, separators=(",", ":")),
@@ -140,10 +141,11 @@ def features(nodeset: NodeSet) -> str:
 def changed_offer(nodeset: NodeSet, node: Node | None, pod: Pod) -> str:
     """What the node of a pod offers now, if the pod was made for another offer; else empty.
 
-    A node that is not ready reports nothing new; a pod without the annotation is of an older operator.
+    A node that is not ready reports nothing new, nor does a driver without slices; a pod without the annotation is of
+    an older operator.
     """
-    made_for = pod.annotations.get(names.ANNOTATION_OFFERED)
-    if node is None or made_for is None or not node.is_ready:
+    made_for, gpu = pod.annotations.get(names.ANNOTATION_OFFERED), nodeset.spec.gpu
+    if node is None or made_for is None or not node.is_ready or (gpu is not None and gpu.count_on(node) is None):
         return ""
     now = offer(nodeset, node)
     return now if now != made_for else ""
@@ -154,7 +156,7 @@ def gres_offered(nodeset: NodeSet, node: Node) -> str:
     gpu = nodeset.spec.gpu
     if gpu is None:
         return ""
-    count = quantity.whole(node.status.allocatable.get(gpu.resource, "0"))
+    count = gpu.count_on(node)
     return ":".join(part for part in ("gpu", gpu.type, str(count)) if part) if count else ""
 
 

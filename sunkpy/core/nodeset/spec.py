@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.model.objects import Condition, KubeObject, Pod, PodSpec, Wire
+from sunkpy.core.model import quantity
+from sunkpy.core.model.devices import UNKNOWN
+from sunkpy.core.model.objects import Condition, KubeObject, Node, Pod, PodSpec, Wire
 from sunkpy.core.model.slurmd import nodeset_owner
 
 Template = dict[str, object]
@@ -13,10 +15,22 @@ Template = dict[str, object]
 
 
 class Gpu(Wire, frozen=True, kw_only=True):
-    """Extended resource of the Node that Slurm knows as GRES `gpu[:type]`."""
+    """What of the Node Slurm knows as GRES `gpu[:type]`: an extended resource, or the devices of a DRA driver."""
 
     resource: str = "nvidia.com/gpu"
     type: str = ""
+    driver: str = ""
+
+    def count_on(self, node: Node) -> int | None:
+        """How many the node offers; None while its driver has not told."""
+        if self.driver:
+            return len(node.devices[self.driver]) if self.driver in node.devices else None
+        return quantity.whole(node.status.allocatable.get(self.resource, "0"))
+
+    def words_on(self, node: Node) -> str:
+        """By which names the driver knows them; empty where it does not say of each."""
+        words = " ".join(node.devices.get(self.driver, ()))
+        return "" if UNKNOWN in words.split() else words
 
 
 class Reserved(Wire, frozen=True, kw_only=True):

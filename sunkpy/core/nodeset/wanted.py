@@ -31,10 +31,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.ValidationError: the template is not a pod template.
             quantity.BadQuantity: a quantity of the template cannot be read.
         """
-        gpu = nodeset.spec.gpu
         # A NodeSet that is being deleted can go whatever its template is.
         spec = PodSpec() if nodeset.is_deleting else nodeset.pod_spec
-        asked = Asked.read(spec, gpu.resource if gpu else None)
+        asked = Asked.read(spec, nodeset.spec.gpu)
         return cls(nodeset=nodeset, asked=asked, hash=template_hash(nodeset))
 
     def is_still_of(self, nodeset: NodeSet) -> bool:

@@ -1,14 +1,16 @@
+import msgspec
 import pytest
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Container, Node, Pod, PodSpec, PodStatus, Resources, Taint
 from sunkpy.core.nodeset.feasibility import Asked, Exclusion, Rule, decide_fit, explain_exclusions
+from sunkpy.core.nodeset.spec import Gpu
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_template
 
 EVICTED = {names.ANNOTATION_EMPTIED: "evicted"}
 
 
-def judge(node: Node, *, occupants: tuple[Pod, ...] = (), rival: str | None = None, gpu: str | None = None, **spec):
+def judge(node: Node, *, occupants: tuple[Pod, ...] = (), rival: str | None = None, gpu: Gpu | None = None, **spec):
     template = make_nodeset(template=make_template(**spec)).pod_spec
     return decide_fit(node, Asked.read(template, gpu), occupants=occupants, rival=rival)
 
@@ -78,8 +80,22 @@ def test_requests_must_fit_what_others_leave():
 
 
 def test_a_node_without_its_gpus_does_not_fit():
-    assert judge(make_node(1), gpu="nvidia.com/gpu").subject == "nvidia.com/gpu"
-    assert judge(make_node(1, allocatable={"nvidia.com/gpu": "8"}), gpu="nvidia.com/gpu") is None
+    assert judge(make_node(1), gpu=Gpu()).subject == "nvidia.com/gpu"
+    assert judge(make_node(1, allocatable={"nvidia.com/gpu": "8"}), gpu=Gpu()) is None
+
+
+@pytest.mark.parametrize(
+    ("devices", "why"),
+    [
+        ({}, "lacks gpu.example.com: has no ResourceSlice, or not all"),
+        ({"other": ("a",)}, "lacks gpu.example.com: has no ResourceSlice, or not all"),
+        ({"gpu.example.com": ()}, "lacks gpu.example.com: has none"),
+        ({"gpu.example.com": ("a",)}, "None"),
+    ],
+)
+def test_the_devices_of_a_driver_are_those_that_it_publishes(devices, why):
+    node = msgspec.structs.replace(make_node(1, allocatable={"nvidia.com/gpu": "8"}), devices=devices)
+    assert str(judge(node, gpu=Gpu(driver="gpu.example.com"))) == why
 
 
 def test_a_node_of_another_nodeset_does_not_fit():

@@ -135,3 +135,32 @@ def test_gpus_that_come_or_go_make_another_offer(gpus, ready, is_changed):
     assert bool(found) is is_changed
     assert changed_offer(nodeset, node, make_pod(nodeset, 2)) == "", "a pod of an older operator does not say"
     assert changed_offer(nodeset, None, make_pod(nodeset, 1, annotations=made)) == ""
+
+
+@pytest.mark.parametrize(
+    ("devices", "gres", "words", "offers_now"),
+    [
+        (("a", "b"), "gpu:2", "a b", ""),
+        (("a",), "gpu:1", "a", "cpus=8 memory=32256 gres=gpu:1"),
+        (("a", "-"), "gpu:2", "", ""),  # without a name it can be no device of the driver
+        ((), "", "", "cpus=8 memory=32256 gres="),
+        (None, "", "", ""),  # the driver is away: the last offer stands
+    ],
+)
+def test_devices_of_a_driver_are_offered_by_name(devices, gres, words, offers_now):
+    nodeset = make_nodeset(gpu=Gpu(driver="gpu.example.com"))
+
+    def offering(found):
+        known = {"gpu.example.com": found} if found is not None else {}
+        return msgspec.structs.replace(make_node(1, allocatable={"nvidia.com/gpu": "8"}), devices=known)
+
+    found = env(build(nodeset, offering(devices)))
+    assert (found["SUNKPY_GRES"], found["SUNKPY_DEVICES"]) == (gres, words)
+    made = build(nodeset, offering(("a", "b")))["metadata"]["annotations"]
+    pod = make_pod(nodeset, 1, annotations=made)
+    assert changed_offer(nodeset, offering(devices), pod) == offers_now
+
+
+def test_a_new_field_of_the_spec_rolls_nobody_who_does_not_set_it():
+    assert template_hash(make_nodeset(gpu=Gpu())) == template_hash(make_nodeset(gpu=Gpu(driver="")))
+    assert template_hash(make_nodeset(gpu=Gpu())) != template_hash(make_nodeset(gpu=Gpu(driver="gpu.example.com")))

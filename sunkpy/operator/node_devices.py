@@ -1,0 +1,87 @@
+"""The devices of each Node that their drivers have published: what a NodeSet with `gpu.driver` offers to Slurm.
+
+A driver publishes ResourceSlices instead of an amount in the Node's status. A device with a taint is not offered. While
+a driver has no slices for a node, or not all of a pool, nothing is known of its devices, and the last offer stands: a
+driver that restarts takes its slices away for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.model.devices import PCI_ADDRESS, UNKNOWN, UUID, Device, ResourceSlice, current_pools
+from sunkpy.core.model.objects import Key, Node
+
+_READ: Final = (UUID, PCI_ADDRESS)
+_NOT_SERVED_AGAIN_S: Final = 60.0
+_DIGITS: Final = re.compile(r"(\d+)")
+
+
+class NodeDevices:
+    """By node and driver. `on_change` is called with the node of a slice that has changed."""
+
+    def __init__(self, on_change: Callable[[str], None] = lambda _: None) -> None:
+        self._on_change = on_change
+        self._slices: defaultdict[str, dict[Key, ResourceSlice]] = defaultdict(dict)
+
+    def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        """As the watch of slices tells it."""
+        nodes = {each.spec.node_name for each in (old, new) if each is not None and each.spec.node_name}
+        if old is not None:
+            self._slices[old.spec.node_name].pop(old.key, None)
+        if new is not None:
+            self._slices[new.spec.node_name][new.key] = new
+        for node in nodes:
+            if not self._slices[node]:
+                del self._slices[node]
+            self._on_change(node)
+
+    def add_to(self, node: Node) -> Node:
+        """The Node with what is known of its devices."""
+        slices = self._slices.get(node.name)
+        if slices is None:
+            return node
+        pools = current_pools(slices.values())
+        unknown = {driver for (driver, _), devices in pools.items() if devices is None}
+        found: defaultdict[str, list[Device]] = defaultdict(list)
+        for (driver, _), of_pool in pools.items():
+            if driver not in unknown:
+                found[driver] += [device for device in of_pool or () if not device.taints]
+        words = {
+            driver: tuple(_word(device, driver) for device in sorted(devices, key=_order))
+            for driver, devices in found.items()
+        }
+        return msgspec.structs.replace(node, devices=words)
+
+
+def trim_slice(found: ResourceSlice) -> ResourceSlice:
+    """What is read of a slice."""
+    devices = [
+        msgspec.structs.replace(
+            device, attributes={name: text for name, text in device.attributes.items() if name.endswith(_READ)}
+        )
+        for device in found.spec.devices
+    ]
+    return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, devices=tuple(devices)))
+
+
+async def until_slices_are_served() -> None:
+    """Kubernetes serves them since 1.34; it is asked again from time to time."""
+    await asyncio.sleep(_NOT_SERVED_AGAIN_S)
+
+
+def _word(device: Device, driver: str) -> str:
+    """`uuid[,pci]`."""
+    uuid, pci = device.attribute(UUID, driver), device.attribute(PCI_ADDRESS, driver)
+    return f"{uuid or UNKNOWN},{pci}" if pci else uuid or UNKNOWN
+
+
+def _order(device: Device) -> list[str | int]:
+    """gpu-2 before gpu-10."""
+    return [int(part) if part.isdigit() else part for part in _DIGITS.split(device.name)]
