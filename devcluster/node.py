@@ -1,6 +1,7 @@
 """One node: containerd, kubelet and kube-proxy in the node's network namespace."""
 
 import json
+import os
 import shutil
 import socket
 from pathlib import Path
@@ -20,7 +21,8 @@ from devcluster.waiting import wait_until
 GPU_RESOURCE = "nvidia.com/gpu"
 CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
 PROGRAMS = ("containerd", "kubelet", "kube-proxy")
-KUBELET_STARTS = 4
+DEVICE_PLUGINS = Path("/var/lib/kubelet/device-plugins")
+SYSTEM = Path("/sys/devices/system")
 
 
 def cni_folder() -> Path:
@@ -70,6 +72,8 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
   disable_tcp_service = true
   restrict_oom_score_adj = true
   netns_mounts_under_state_dir = true
+  enable_cdi = true
+  cdi_spec_dirs = ["{node.cdi}"]
   [{cri}.cni]
     bin_dir = "{cni_folder()}"
     conf_dir = "{node.home}/cni"
@@ -79,6 +83,8 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
       runtime_type = "io.containerd.runc.v2"
       [{cri}.containerd.runtimes.runc.options]
         Root = "{node.home}/run/runc"
+[plugins."io.containerd.nri.v1.nri"]
+  disable = true
 """
 
 
@@ -123,10 +129,13 @@ def kubelet_config(layout: Layout, node: NodeLayout) -> dict[str, object]:
     }
 
 
-def containerd(node: NodeLayout) -> Daemon:
-    """The node's containerd."""
+def containerd(node: NodeLayout, binaries: Binaries) -> Daemon:
+    """The node's containerd. It looks for its shim on PATH, where this machine may have one of another version."""
     return Daemon(
-        name=node.daemon("containerd"), argv=["containerd", "-c", f"{node.home}/containerd.toml"], netns=node.netns
+        name=node.daemon("containerd"),
+        argv=[str(binaries.containerd / "containerd"), "-c", f"{node.home}/containerd.toml"],
+        netns=node.netns,
+        env={"PATH": f"{binaries.containerd}{os.pathsep}{os.environ['PATH']}"},
     )
 
 
@@ -138,15 +147,21 @@ def kubelet(layout: Layout, node: NodeLayout, binaries: Binaries) -> Daemon:
             str(binaries.kubernetes / "kubelet"),
             f"--kubeconfig={pki.kubeconfig_path(layout, pki.node_client(node.name))}",
             f"--config={node.home}/kubelet.yaml",
-            f"--root-dir={node.home}/kubelet",
+            f"--root-dir={node.kubelet_root}",
             f"--cert-dir={node.home}/pki",
             f"--hostname-override={node.name}",
             f"--node-ip={node.ip}",
             "--housekeeping-interval=20s",
         ],
         netns=node.netns,
-        machine=node.machine if node.machine.exists() else None,
+        binds={DEVICE_PLUGINS: node.device_plugins, **pretended(node)},
     )
+
+
+def pretended(node: NodeLayout) -> dict[Path, Path]:
+    """Folders of this machine to those with the cpus that the kubelet is to count."""
+    seen = [SYSTEM / part for part in ("cpu", "node") if (SYSTEM / part).is_dir()]
+    return {path: node.machine / path.name for path in seen} if node.machine.exists() else {}
 
 
 def kube_proxy(layout: Layout, node: NodeLayout, binaries: Binaries) -> Daemon:
@@ -172,6 +187,8 @@ def write_configs(layout: Layout, node: NodeLayout) -> None:
     """All files the node's programs read."""
     (node.home / "cni").mkdir(parents=True, exist_ok=True)
     (node.home / "run").mkdir(exist_ok=True)
+    for folder in (node.cdi, node.device_plugins, DEVICE_PLUGINS):
+        folder.mkdir(parents=True, exist_ok=True)
     write_atomically(node.home / "cni" / "10-pod.conflist", json.dumps(cni_config(node)).encode())
     write_atomically(node.home / "containerd.toml", containerd_config(node).encode())
     write_atomically(node.home / "kubelet.yaml", yaml.safe_dump(kubelet_config(layout, node)).encode())
@@ -197,7 +214,7 @@ def answers(path: Path) -> bool:
     return True
 
 
-def start(layout: Layout, node: NodeLayout, daemons: Daemons) -> None:
+def start(layout: Layout, node: NodeLayout, binaries: Binaries, daemons: Daemons) -> None:
     """Bring up what is missing of ``node``, up to a running containerd."""
     if not network.netns_exists(node.netns):
         # Whatever still runs does so in a namespace nobody can reach any more; sandboxes in it are lost as well.
@@ -210,7 +227,7 @@ def start(layout: Layout, node: NodeLayout, daemons: Daemons) -> None:
     trees = cgroups.hierarchies()
     cgroups.create(node.cgroup, trees)
     cgroups.delegate(node.cgroup, trees)
-    daemons.start(containerd(node))
+    daemons.start(containerd(node, binaries))
 
     def listening() -> bool:
         daemons.require(node.daemon("containerd"))
@@ -238,12 +255,9 @@ def start_kubelets(
 ) -> None:
     """Start kubelets and kube-proxies that are dead and wait until their nodes are Ready; needs running containerds.
 
-    A node stays Ready in the API for a while after its kubelet died: a started kubelet must report anew. One that ends
-    at once is started again: all kubelets of a machine make one and the same socket for device plugins, and of two that
-    do so in the same moment one finds it taken.
+    A node stays Ready in the API for a while after its kubelet died: a started kubelet must report anew.
     """
     old: dict[str, str | None] = {}
-    left = {each.name: KUBELET_STARTS - 1 for each in nodes}
     for each in nodes:
         dead = daemons.pid(each.daemon("kubelet")) is None
         old[each.name] = ready_heartbeat(api, each.name) if dead else None
@@ -252,9 +266,6 @@ def start_kubelets(
 
     def late() -> list[NodeLayout]:
         for each in nodes:
-            if daemons.pid(each.daemon("kubelet")) is None and left[each.name]:
-                left[each.name] -= 1
-                daemons.start(kubelet(layout, each, binaries))
             daemons.require(each.daemon("kubelet"))
         return [each for each in nodes if ready_heartbeat(api, each.name) in (None, old[each.name])]
 

@@ -12,8 +12,6 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # Program -> Debian package that has it.
 PACKAGES = {
-    "containerd": "containerd",
-    "ctr": "containerd",
     "runc": "runc",
     "etcd": "etcd-server",
     "iptables": "iptables",

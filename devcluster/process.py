@@ -19,11 +19,13 @@ from devcluster.waiting import wait_until
 RUN_MARK = "SUNKPY_DEVCLUSTER_RUN"
 
 
-# The mount of /sys becomes private first: what is put over it is this process's alone. All other mounts stay shared,
-# so the volumes that a kubelet mounts for its pods still reach containerd.
-_PRETEND = """mount --make-private /sys &&
-mount --bind "$0/cpu" /sys/devices/system/cpu &&
-{ [ ! -d /sys/devices/system/node ] || mount --bind "$0/node" /sys/devices/system/node; } &&
+# What a folder is mounted over becomes private first: it is this process's alone. All other mounts stay shared, so the
+# volumes that a kubelet mounts for its pods still reach containerd.
+_BIND = """while [ "$1" != -- ]; do
+  mount --make-private "$(stat --format=%m "$1")" && mount --bind "$2" "$1" || exit
+  shift 2
+done
+shift
 exec "$@"
 """
 
@@ -31,13 +33,13 @@ exec "$@"
 class Daemon(msgspec.Struct, frozen=True):
     """A program to keep running, in the network namespace bound to ``netns`` when that is set.
 
-    ``machine`` holds the folders ``cpu`` and ``node`` that it sees in place of those below /sys/devices/system.
+    ``binds`` maps folders of this machine to those that it sees in their place.
     """
 
     name: str
     argv: Sequence[str]
     netns: Path | None = None
-    machine: Path | None = None
+    binds: Mapping[Path, Path] = {}
     env: Mapping[str, str] = {}
 
 
@@ -127,17 +129,9 @@ class Daemons:
         null = os.open(os.devnull, os.O_RDONLY)
         # nsenter, not `ip netns exec`: the latter remounts /sys and the kubelet loses its cgroups.
         enter = ["nsenter", f"--net={daemon.netns}"] if daemon.netns else []
-        if daemon.machine:
-            enter += [
-                "unshare",
-                "--mount",
-                "--propagation",
-                "unchanged",
-                "/bin/sh",
-                "-c",
-                _PRETEND,
-                str(daemon.machine),
-            ]
+        if daemon.binds:
+            pairs = [str(path) for bind in daemon.binds.items() for path in bind]
+            enter += ["unshare", "--mount", "--propagation", "unchanged", "/bin/sh", "-c", _BIND, "sh", *pairs, "--"]
         join = ["/bin/sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self.join_file)]
         try:
             return os.posix_spawn(

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from devcluster import packages
-from devcluster.binaries import Binaries, Product, Progress
+from devcluster.binaries import Binaries, Product, Progress, pinned
 from devcluster.images import OneFile, write_archive
 from devcluster.operators.catalog import Operator
 from devcluster.operators.program import TOOLS_IMAGE, Program, image_of
@@ -15,17 +15,12 @@ TOOLS_PACKAGE = {"busybox": "busybox-static"}
 
 def product(operator: Operator) -> Product:
     """What is built for an operator: its programs, in a module of their own that pins its version alone."""
-    lines = [
-        f"module sunkpy.dev/devcluster/{operator.name}",
-        "go 1.25",
-        f"require {operator.module} v{operator.version}",
-        *(f"replace {each}" for each in operator.replaces),
-    ]
-    return Product(
-        name=operator.name,
-        version=operator.version,
+    return pinned(
+        operator.name,
+        operator.version,
+        module=operator.module,
         packages=tuple(program.full_package(operator.module) for program in operator.programs),
-        go_mod="\n\n".join(lines) + "\n",
+        replaces=operator.replaces,
         env=operator.go_env,
     )
 

@@ -70,8 +70,8 @@ def test_the_facts_of_this_machine_can_be_read():
 
 
 def test_missing_programs_become_debian_packages_each_once():
-    assert packages.missing_packages(lambda program: program not in {"containerd", "ctr", "etcd"}) == [
-        "containerd",
+    assert packages.missing_packages(lambda program: program not in {"nsenter", "unshare", "etcd"}) == [
         "etcd-server",
+        "util-linux",
     ]
     assert packages.missing_packages(lambda _program: True) == []

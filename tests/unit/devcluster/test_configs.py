@@ -1,13 +1,16 @@
 import base64
+import re
 from pathlib import Path
 
 import yaml
 
 from devcluster import controlplane, kwok, node, pki
+from devcluster.binaries import Binaries
 from devcluster.layout import Layout
 from devcluster.mounts import parse_mounts_below
 
 LAYOUT = Layout(root=Path("/r"), name="x", slot=1)
+BINARIES = Binaries(cache=Path("/c"))
 
 
 def test_every_client_has_a_token_and_the_kubelets_speak_as_their_nodes():
@@ -39,6 +42,20 @@ def test_nodes_share_no_path():
     one, two = (node.kubelet_config(LAYOUT, LAYOUT.node(n)) for n in (1, 2))
     for key in ("cgroupRoot", "containerRuntimeEndpoint", "podLogsDir", "volumePluginDir"):
         assert one[key] != two[key]
+    folders = [node.kubelet(LAYOUT, LAYOUT.node(n), BINARIES).binds[node.DEVICE_PLUGINS] for n in (1, 2)]
+    assert folders[0] != folders[1]
+    first, second = (set(re.findall(r"/r/x/[^\s\"]+", containerd_text(n))) for n in (1, 2))
+    assert f"{LAYOUT.node(1).cdi}" in first
+    assert not first & second
+
+
+def containerd_text(number: int) -> str:
+    return node.containerd_config(LAYOUT.node(number))
+
+
+def test_containerd_finds_its_own_shim_before_that_of_the_machine():
+    daemon = node.containerd(LAYOUT.node(1), BINARIES)
+    assert daemon.env["PATH"].split(":")[0] == str(Path(daemon.argv[0]).parent)
 
 
 def test_simulated_nodes_have_addresses_of_their_own():
