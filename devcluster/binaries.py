@@ -133,7 +133,13 @@ CONTAINERD = pinned(
         for program in ("containerd", "containerd-shim-runc-v2", "ctr")
     ),
 )
-PRODUCTS = (KUBERNETES, COREDNS, HELM, KWOK, PAUSE, CONTAINERD)
+DRA_DRIVER = pinned(
+    "dra-example-driver",
+    "0.4.0",
+    module="sigs.k8s.io/dra-example-driver",
+    packages=("sigs.k8s.io/dra-example-driver/cmd/dra-example-kubeletplugin",),
+)
+PRODUCTS = (KUBERNETES, COREDNS, HELM, KWOK, PAUSE, CONTAINERD, DRA_DRIVER)
 
 
 class Binaries(msgspec.Struct, frozen=True):
@@ -174,6 +180,11 @@ class Binaries(msgspec.Struct, frozen=True):
     def containerd(self) -> Path:
         """containerd, its shim, and ctr."""
         return self.folder(CONTAINERD)
+
+    @property
+    def dra_driver(self) -> Path:
+        """dra-example-kubeletplugin."""
+        return self.folder(DRA_DRIVER)
 
     def module_folder(self, product: Product, module: str, *, progress: Progress) -> Path:
         """Where Go keeps the files of ``module``, one that ``product`` is built from."""

@@ -66,14 +66,22 @@ def parse_labels(labels: tuple[str, ...]) -> dict[str, dict[str, str]]:
 @click.option("--nodes", type=int, help="Number of real nodes; 3 for a new cluster.")
 @click.option("--gpus", type=int, help="Fake nvidia.com/gpu per node.")
 @click.option("--cpus", type=int, help="Cpus that each node believes to have; those of the machine for 0.")
+@click.option("--dra", type=int, help="Pretend GPUs per node by Dynamic Resource Allocation, of gpu.example.com.")
 @click.option("--kwok", type=int, help="Number of simulated nodes beside the real ones.")
 @click.option("--label", "labels", multiple=True, metavar="NODE=KEY=VALUE", help="Label of a node; repeatable.")
 def up(
-    name: str, *, nodes: int | None, gpus: int | None, cpus: int | None, kwok: int | None, labels: tuple[str, ...]
+    name: str,
+    *,
+    nodes: int | None,
+    gpus: int | None,
+    cpus: int | None,
+    dra: int | None,
+    kwok: int | None,
+    labels: tuple[str, ...],
 ) -> None:
     """Make the cluster, or start what is dead of it."""
     cluster = Cluster(name, progress=_Progress())
-    cluster.up(nodes, gpus=gpus, cpus=cpus, kwok_nodes=kwok, labels=parse_labels(labels))
+    cluster.up(nodes, gpus=gpus, cpus=cpus, dra_gpus=dra, kwok_nodes=kwok, labels=parse_labels(labels))
     click.echo(f'to use it: eval "$(python -m devcluster env --name {name})"', err=True)
 
 
@@ -181,6 +189,22 @@ def kubelet_stop(name: str, node: str) -> None:
 def kubelet_start(name: str, node: str) -> None:
     """Start the kubelet of NODE again."""
     Cluster(name).fault.kubelet_start(node)
+
+
+@fault.command("driver-stop")
+@name_option
+@click.argument("node")
+def driver_stop(name: str, node: str) -> None:
+    """Kill the DRA driver of NODE."""
+    Cluster(name).fault.driver_stop(node)
+
+
+@fault.command("driver-start")
+@name_option
+@click.argument("node")
+def driver_start(name: str, node: str) -> None:
+    """Start the DRA driver of NODE again."""
+    Cluster(name).fault.driver_start(node)
 
 
 @fault.command("cut")

@@ -13,6 +13,7 @@ from devcluster import (
     checks,
     cleanup,
     controlplane,
+    dra,
     images,
     kwok,
     mounts,
@@ -24,7 +25,7 @@ from devcluster import (
     storage,
 )
 from devcluster.api import Api
-from devcluster.binaries import CONTAINERD, COREDNS, HELM, KUBERNETES, KWOK, PAUSE, Binaries
+from devcluster.binaries import CONTAINERD, COREDNS, DRA_DRIVER, HELM, KUBERNETES, KWOK, PAUSE, Binaries
 from devcluster.errors import DevclusterError
 from devcluster.faults import Faults
 from devcluster.layout import MAX_NODES, Layout, NodeLayout, check_name, check_root
@@ -115,6 +116,7 @@ class Cluster:
         *,
         gpus: int | None = None,
         cpus: int | None = None,
+        dra_gpus: int | None = None,
         kwok_nodes: int | None = None,
         labels: Labels | None = None,
     ) -> None:
@@ -122,9 +124,10 @@ class Cluster:
         with self._locked():
             self._preflight()
             packages.ensure(progress=self.progress)
-            asked = Asked(nodes=nodes, gpus=gpus, cpus=cpus, kwok=kwok_nodes, labels=labels or {})
+            asked = Asked(nodes=nodes, gpus=gpus, cpus=cpus, dra=dra_gpus, kwok=kwok_nodes, labels=labels or {})
             spec = self._settle(asked)
-            products = [KUBERNETES, CONTAINERD, COREDNS, PAUSE, HELM, *([KWOK] if spec.kwok else [])]
+            optional = [product for product, count in ((KWOK, spec.kwok), (DRA_DRIVER, spec.dra)) if count]
+            products = [KUBERNETES, CONTAINERD, COREDNS, PAUSE, HELM, *optional]
             self.binaries.ensure(products, progress=self.progress)
             self._start(spec)
 
@@ -163,6 +166,8 @@ class Cluster:
                 slot = network.free_slot(network.read_taken(slots))
                 spec = Spec(name=self.name, slot=slot, nodes=asked.nodes or 3, cpus=asked.cpus or 0)
             spec = change(spec, asked)
+            if spec.dra:
+                dra.check_sockets(Layout(root=self.root, name=self.name, slot=spec.slot))
             state.save_spec(self.root, spec)
             # The bridge marks the slot as taken for clusters of other folders too.
             network.up_bridge(Layout(root=self.root, name=self.name, slot=spec.slot))
@@ -182,9 +187,13 @@ class Cluster:
             storage.apply(api)
             daemons.start(storage.provisioner(layout))
             list(runtimes)
+        if spec.dra:
+            dra.expect_wipe(api, [each for each in nodes if daemons.pid(each.daemon("kubelet")) is None])
         node.start_kubelets(layout, nodes, self.binaries, daemons, api)
         for each in nodes:
             node.dress(api, each.name, labels=spec.labels.get(each.name, {}), gpus=spec.gpus)
+        if spec.dra:
+            dra.start(layout, nodes, self.binaries, daemons, devices=spec.dra)
         self._settle_kwok(spec, api, daemons)
         for name in expected_processes(spec, layout):
             daemons.require(name)
@@ -223,11 +232,12 @@ class Cluster:
 def expected_processes(spec: Spec, layout: Layout) -> list[str]:
     """Names of all processes that make up the cluster."""
     nodes = [layout.node(number) for number in range(1, spec.nodes + 1)]
+    programs = [*node.PROGRAMS, *([dra.PROGRAM] if spec.dra else [])]
     return [
         *controlplane.PROGRAMS,
         "provisioner",
         *(["kwok"] if spec.kwok else []),
-        *(each.daemon(program) for each in nodes for program in node.PROGRAMS),
+        *(each.daemon(program) for each in nodes for program in programs),
     ]
 
 
@@ -237,6 +247,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int | None = None
     gpus: int | None = None
     cpus: int | None = None
+    dra: int | None = None
     kwok: int | None = None
     labels: Labels = {}
 
@@ -255,6 +266,11 @@ def change(spec: Spec, asked: Asked) -> Spec:
             f"the nodes of cluster {spec.name} have {spec.cpus or 'the machine’s'} cpus, not {asked.cpus}: "
             "kubelets count them once; take the cluster down first"
         )
+    if spec.dra and asked.dra not in (None, spec.dra):
+        raise DevclusterError(
+            f"the nodes of cluster {spec.name} have {spec.dra} GPUs by DRA, not {asked.dra}: "
+            "drivers count them once; take the cluster down first"
+        )
     known = {f"node-{number}" for number in range(1, wanted + 1)}
     unknown = sorted(set(asked.labels) - known)
     if unknown:
@@ -264,6 +280,7 @@ def change(spec: Spec, asked: Asked) -> Spec:
         spec,
         nodes=wanted,
         gpus=spec.gpus if asked.gpus is None else asked.gpus,
+        dra=spec.dra if asked.dra is None else asked.dra,
         kwok=spec.kwok if asked.kwok is None else asked.kwok,
         labels={name: values for name, values in merged.items() if values},
     )

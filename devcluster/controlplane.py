@@ -63,7 +63,9 @@ def apiserver(layout: Layout, binaries: Binaries) -> Daemon:
             "--enable-aggregator-routing=true",
             # etcd 3.4 cannot report progress, which streaming lists need: clients are told to list at once.
             # The Workload API is what a Kubernetes of this minor has for gangs.
-            "--feature-gates=WatchList=false,GenericWorkload=true",
+            # The DRA driver sets a field behind the third gate. Where it is dropped a restarted driver writes its
+            # slices anew, and forgets them if a kubelet deletes them within the next minute.
+            "--feature-gates=WatchList=false,GenericWorkload=true,DRAConsumableCapacity=true",
             "--runtime-config=scheduling.k8s.io/v1alpha1=true",
             "--event-ttl=4h",
             "--profiling=false",

@@ -2,7 +2,7 @@
 
 import signal
 
-from devcluster import controlplane, network, node
+from devcluster import controlplane, dra, network, node
 from devcluster.api import Api
 from devcluster.binaries import Binaries
 from devcluster.errors import DevclusterError
@@ -25,11 +25,22 @@ class Faults:
         self._daemons.stop(self._node(name).daemon("kubelet"), sig=signal.SIGKILL)
 
     def kubelet_start(self, name: str) -> None:
-        """Start the kubelet of ``name``, wait until the node is Ready and give it its fake GPUs again."""
+        """Start the kubelet of ``name``, wait until the node is Ready and give it its fake GPUs again.
+
+        Those of a DRA driver are published again within a minute: the kubelet deletes its node's ResourceSlices.
+        """
         each = self._node(name)
         api = Api(self._layout.kubeconfig)
         node.start_kubelets(self._layout, [each], self._binaries, self._daemons, api)
         node.dress(api, name, labels=self._spec.labels.get(name, {}), gpus=self._spec.gpus)
+
+    def driver_stop(self, name: str) -> None:
+        """End the DRA driver of ``name``: pods with claims there neither start nor end; its ResourceSlices vanish."""
+        self._daemons.stop(self._driven(name).daemon(dra.PROGRAM), sig=signal.SIGKILL)
+
+    def driver_start(self, name: str) -> None:
+        """Start the DRA driver of ``name`` and wait until its devices are published."""
+        dra.start(self._layout, [self._driven(name)], self._binaries, self._daemons, devices=self._spec.dra)
 
     def cut(self, name: str) -> None:
         """Cut ``name`` off the network."""
@@ -58,6 +69,11 @@ class Faults:
             controlplane.start_rest(self._layout, self._binaries, self._daemons, Api(self._layout.kubeconfig))
             return dead
         return []
+
+    def _driven(self, name: str) -> NodeLayout:
+        if not self._spec.dra:
+            raise DevclusterError("the nodes have no DRA driver: `python -m devcluster up --dra N` gives them one")
+        return self._node(name)
 
     def _node(self, name: str) -> NodeLayout:
         for number in range(1, self._spec.nodes + 1):

@@ -15,7 +15,10 @@ DEFAULT_NAME = "sunkpy"
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """What was asked for. ``labels`` is node name -> labels; ``gpus`` and ``cpus`` are per node, 0 cpus: as it has."""
+    """What was asked for. ``labels`` is node name -> labels.
+
+    ``gpus``, ``cpus`` and ``dra`` are per node; 0 cpus: as it has, 0 dra: no driver of devices.
+    """
 
     name: str
     slot: int
@@ -23,6 +26,7 @@ class Spec(msgspec.Struct, frozen=True):
     gpus: int = 0
     cpus: int = 0
     kwok: int = 0
+    dra: int = 0
     labels: dict[str, dict[str, str]] = {}
 
 

@@ -34,10 +34,10 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(probe: Path) -> Iterator[Cluster]:
-    """Two nodes with pretended GPUs and cpus, and labels, the probe image loaded; gone when the module ends."""
+    """Two nodes with pretended GPUs of both kinds, cpus, and labels, the probe image loaded; gone with the module."""
     made = Cluster("it", root=ROOT, progress=print)
     made.down()
-    made.up(2, gpus=2, cpus=7, labels={"node-2": {"zone": "b"}})
+    made.up(2, gpus=2, dra_gpus=2, cpus=7, labels={"node-2": {"zone": "b"}})
     made.load([probe])
     yield made
     made.down()

@@ -20,10 +20,10 @@ pytestmark = pytest.mark.integration
 
 
 def with_a_pod(name: str, probe: Path) -> Cluster:
-    """One node with a running pod that has an emptyDir in memory."""
+    """One node with a DRA driver, and a running pod that has an emptyDir in memory."""
     cluster = Cluster(name, root=ROOT, progress=print)
     cluster.down()
-    cluster.up(1)
+    cluster.up(1, dra_gpus=1)
     cluster.load([probe])
     kubectl = kubectl_of(cluster)
     pod = probe_pod("a", node="node-1", volumes=[{"name": "m", "emptyDir": {"medium": "Memory"}}])

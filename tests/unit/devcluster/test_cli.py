@@ -26,7 +26,10 @@ def test_a_label_that_cannot_be_read_is_refused_with_an_example(label: str):
         parse_labels((label,))
 
 
-@pytest.mark.parametrize("command", [["status"], ["env"], ["load", "/dev/null"], ["fault", "cut", "node-1"]])
+@pytest.mark.parametrize(
+    "command",
+    [["status"], ["env"], ["load", "/dev/null"], ["fault", "cut", "node-1"], ["fault", "driver-stop", "node-1"]],
+)
 def test_a_command_on_a_cluster_that_is_not_there_fails_without_a_traceback(run, command: list):
     result = run(*command, "--name", "nobody") if command[0] != "load" else run("load", "--name", "nobody", __file__)
     assert result.exit_code == 1

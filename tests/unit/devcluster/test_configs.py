@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from devcluster import controlplane, kwok, node, pki
+from devcluster import controlplane, dra, kwok, node, pki
 from devcluster.binaries import Binaries
 from devcluster.layout import Layout
 from devcluster.mounts import parse_mounts_below
@@ -50,7 +50,8 @@ def test_nodes_share_no_path():
 
 
 def containerd_text(number: int) -> str:
-    return node.containerd_config(LAYOUT.node(number))
+    each = LAYOUT.node(number)
+    return "\n".join([node.containerd_config(each), *dra.driver(LAYOUT, each, BINARIES, devices=2).argv])
 
 
 def test_containerd_finds_its_own_shim_before_that_of_the_machine():

@@ -37,6 +37,7 @@ def test_writing_leaves_no_half_made_file_behind(tmp_path: Path):
         ({}, Spec(name="a", slot=0, nodes=2, gpus=1, labels={"node-1": {"k": "v"}})),
         ({"nodes": 3}, Spec(name="a", slot=0, nodes=3, gpus=1, labels={"node-1": {"k": "v"}})),
         ({"gpus": 0}, Spec(name="a", slot=0, nodes=2, gpus=0, labels={"node-1": {"k": "v"}})),
+        ({"dra": 4}, Spec(name="a", slot=0, nodes=2, gpus=1, dra=4, labels={"node-1": {"k": "v"}})),
         ({"kwok": 5}, Spec(name="a", slot=0, nodes=2, gpus=1, kwok=5, labels={"node-1": {"k": "v"}})),
         (
             {"labels": {"node-1": {"l": "w"}, "node-2": {"k": "v"}}},
@@ -56,11 +57,12 @@ def test_what_is_not_asked_for_stays_as_it_was(asked: dict, result: Spec):
         ({"nodes": 0}, "give 1 to 64"),
         ({"nodes": 65}, "give 1 to 64"),
         ({"cpus": 16}, "kubelets count them once; take the cluster down first"),
+        ({"dra": 0}, "drivers count them once; take the cluster down first"),
         ({"labels": {"node-9": {"k": "v"}}}, "names node-9, but the nodes are node-1 to node-2"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_can(asked: dict, message: str):
-    spec = Spec(name="a", slot=0, nodes=2)
+    spec = Spec(name="a", slot=0, nodes=2, dra=8)
     with pytest.raises(DevclusterError, match=message):
         change(spec, Asked(**asked))
 
@@ -74,4 +76,11 @@ def test_every_node_has_its_three_programs():
     names = expected_processes(Spec(name="a", slot=0, nodes=2), Layout(root=Path("/r"), name="a", slot=0))
     assert len(names) == len(set(names)) == 6 + 2 * 3
     assert "node-2-kubelet" in names
+    assert "node-2-dra-driver" not in names
     assert "kwok" not in names
+
+
+def test_with_dra_every_node_has_a_driver():
+    spec = Spec(name="a", slot=0, nodes=2, dra=1)
+    names = expected_processes(spec, Layout(root=Path("/r"), name="a", slot=0))
+    assert {"node-1-dra-driver", "node-2-dra-driver"} <= set(names)

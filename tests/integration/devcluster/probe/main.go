@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -35,6 +36,9 @@ func run(command string, args []string) error {
 		return err
 	case "write":
 		return os.WriteFile(args[0], []byte(args[1]), 0o644)
+	case "env":
+		fmt.Println(strings.Join(os.Environ(), "\n"))
+		return nil
 	case "read":
 		data, err := os.ReadFile(args[0])
 		os.Stdout.Write(data)
