@@ -71,7 +71,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         if self.settings is None:
             return Policy(gpu_resources=_GPUS)
         return Policy(
-            gpu_resources=self.settings.gpu_resources,
+            gpu_resources=self.settings.counted,
             default_partition=self.settings.default_partition,
             longest_grace_s=self.settings.hooks.longest_grace_s,
             partition_grace_s=self.settings.hooks.longest_grace_seconds_in,

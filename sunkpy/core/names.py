@@ -107,12 +107,17 @@ ANNOTATION_GPU_INDICES = PREFIX + "gpu-indices"
 """On workload Pod, by the scheduler. GPUs of its node that Slurm holds for the pod: `0,1`. A GRES other than `gpu`
 comes with its name: `nic:0`. The device plugin may hand out others. Written anew with a replacement job.
 """
+ANNOTATION_DEVICES = PREFIX + "devices"
+"""On workload Pod, by the scheduler. Devices that its ResourceClaims got, as `<pool>/<device>`, in the order of its
+claims: `node-1/gpu-0,node-1/gpu-3`.
+"""
 BINDING_NOTE = (
     ANNOTATION_JOB_ID,
     ANNOTATION_GANG_ID,
     ANNOTATION_PLACED_ON,
     ANNOTATION_PLACE,
     ANNOTATION_GPU_INDICES,
+    ANNOTATION_DEVICES,
 )
 
 ANNOTATION_SUSPENDED_BY = PREFIX + "suspended-by"

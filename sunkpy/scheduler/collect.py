@@ -35,6 +35,9 @@ from sunkpy.scheduler.pods.index import PodIndex
 from sunkpy.scheduler.record import Allowed, Record
 from sunkpy.scheduler.settings import SchedulerSettings
 
+_CLAIM_S = 3.0
+"""Then a pod is told that its claim is not there: of a template one is made within a moment."""
+
 
 class Collector:
     """Watches, polls and memory → `Snapshot`. No request is sent."""
@@ -62,6 +65,9 @@ class Collector:
         # A job of this gang, or one that keeps it away, may not be known.
         if not self._ledger.all_jobs_known or not is_namespace_known:
             return msgspec.structs.replace(snapshot, may_submit=False)
+        if not has_nodes and (missing := self._cluster.devices.missing(snapshot.pods)):
+            refused = f"waits for {missing}, which is not there" if self._clock() - record.seen_at > _CLAIM_S else ""
+            return msgspec.structs.replace(snapshot, may_submit=False, refused=refused, is_to_be_polled=True)
         return snapshot if has_nodes else self._with_eligibility(snapshot, record)
 
     def known(self, record: Record) -> Snapshot:
@@ -78,6 +84,7 @@ class Collector:
             jobs=tuple(along_switches(job, self._switch_of) for job in snapshot.jobs) if along else snapshot.jobs,
             named_nodes=find_named_nodes(gang, self._cluster.slurm_node_at) if gang is not None else {},
             waits_for=self._generation_in_the_way(record.id),
+            reserved=self._cluster.devices.reserved(pods if self._ledger.all_jobs_known else ()),
         )
 
     def on_node(self, record: Record, node: str) -> Snapshot:
@@ -148,17 +155,13 @@ class Collector:
         if gang is None:
             return None
         namespace = self._cluster.namespace_of(gang.id.namespace)
-        if record.allowed is None or record.allowed.of is not gang or record.allowed.namespace != namespace:
+        claimed, before = self._cluster.devices.claimed(gang), record.allowed
+        if before is None or before.of is not gang or (before.namespace, before.claimed) != (namespace, claimed):
             record.ended.clear()
-            limited = within_limits(gang, gpu_resources=self._settings.gpu_resources)
-            record.allowed = Allowed(of=gang, namespace=namespace, gang=self._restricted(limited, namespace))
-        return record.allowed.gang
-
-    def _restricted(self, gang: Gang, namespace: Namespace | None) -> Gang:
-        if namespace is None:
-            return unknown_namespace(gang)
-        rule = rule_for(self._settings.access, namespace, annotated=self._settings.annotated_access)
-        return restricted(gang, rule, default_partition=self._settings.default_partition)
+            limited = within_limits(gang, gpu_resources=self._settings.gpu_resources, claimed=claimed)
+            allowed = _restricted(limited, namespace, self._settings)
+            record.allowed = before = Allowed(of=gang, namespace=namespace, claimed=claimed, gang=allowed)
+        return before.gang
 
     def _with_eligibility(self, snapshot: Snapshot, record: Record) -> Snapshot:
         """The nodes that all deciding members may use: in the job that Slurm places, any member may run on any node."""
@@ -236,6 +239,13 @@ class Collector:
             for other in others
             if are_rivals(gang.members, self._members.pods_of(other.id), gang.one_domain)
         }
+
+
+def _restricted(gang: Gang, namespace: Namespace | None, settings: SchedulerSettings) -> Gang:
+    if namespace is None:
+        return unknown_namespace(gang)
+    rule = rule_for(settings.access, namespace, annotated=settings.annotated_access)
+    return restricted(gang, rule, default_partition=settings.default_partition)
 
 
 def _has_left_out(gang: Gang, pods: Sequence[Pod]) -> bool:

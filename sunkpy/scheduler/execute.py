@@ -15,7 +15,8 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.jobs.writer import JobWriter, NotSubmitted
-from sunkpy.scheduler.pods.bind import Binder, Refused
+from sunkpy.scheduler.pods.allocate import Allocator, Refused
+from sunkpy.scheduler.pods.bind import Binder
 from sunkpy.scheduler.pods.evict import Evictor
 from sunkpy.scheduler.pods.index import PodIndex
 from sunkpy.scheduler.pods.writer import PodWriter
@@ -31,6 +32,7 @@ class Executor:
         pods: PodWriter,
         jobs: JobWriter,
         binder: Binder,
+        allocator: Allocator,
         evictor: Evictor,
         outbox: Outbox,
         clock: Callable[[], float],
@@ -39,6 +41,7 @@ class Executor:
         self._pods = pods
         self._jobs = jobs
         self._binder = binder
+        self._allocator = allocator
         self._evictor = evictor
         self._outbox = outbox
         self._clock = clock
@@ -78,6 +81,8 @@ class Executor:
                 await self._pods.note(pod, BindingNote(job=job, gang=record.id).annotations)
             case act.NoteDevices(pod=pod, gpus=gpus):
                 await self._pods.note_devices(pod, gpus)
+            case act.FreeDevices(pod=pod):
+                await self._allocator.release(pod)
             case act.MakeSolo(pod=pod):
                 self._members.make_solo(pod)
             case act.Finish():

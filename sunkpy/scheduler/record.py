@@ -15,6 +15,7 @@ import msgspec
 
 from sunkpy.core.gang.access import Namespace
 from sunkpy.core.gang.binding_note import BindingNote
+from sunkpy.core.gang.devices.asked import Claimed
 from sunkpy.core.gang.gang import Gang, with_pods
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.job import Job
@@ -89,10 +90,11 @@ class MemberRecord:
 
 
 class Allowed(msgspec.Struct, frozen=True, kw_only=True):
-    """A gang with what it may have in its namespace, and the two from which that follows."""
+    """A gang with what it may have in its namespace, and the three from which that follows."""
 
     of: Gang
     namespace: Namespace | None
+    claimed: Claimed | None
     gang: Gang
 
 

@@ -14,6 +14,7 @@ from sunkpy.core.gang.families.declaration import LARGEST_GANG
 from sunkpy.core.gang.families.generic import WorkloadRule
 from sunkpy.core.gang.job.options import is_user
 from sunkpy.core.gang.job.request import GpuSharing
+from sunkpy.core.model.devices import DEVICE_CLASS
 from sunkpy.kube.kinds import KIND_TIMES, KindTimes
 from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings
 
@@ -119,7 +120,8 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     """The scheduler of one Slurm cluster. `namespace` is where its slurmd pods are.
 
     `aliases` are other names by which pods may call this scheduler. `gpu_resources` maps extended resources of pods to
-    names of Slurm's GRES. `sweep_seconds`: how often all jobs are read, to find placeholder jobs that nobody knows.
+    names of Slurm's GRES, `device_classes` the DeviceClasses of their ResourceClaims. `sweep_seconds`: how often all
+    jobs are read, to find placeholder jobs that nobody knows.
     `access`: what the pods of each namespace may ask for; `annotated_access`: annotations of namespaces count as well.
     `workloads`: kinds that an administrator describes. `suspend_owners`: the scheduler has the right to suspend owners
     that ask for it. `immediate_allocation`: services are asked for as allocations before they are queued.
@@ -134,6 +136,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()
     default_partition: str = ""
     gpu_resources: dict[str, str] = msgspec.field(default_factory=lambda: {"nvidia.com/gpu": "gpu"})
+    device_classes: dict[str, str] = msgspec.field(default_factory=dict)
     poll_seconds: float = 1.0
     sweep_seconds: float = 600.0
     access: tuple[Rule, ...] = ()
@@ -159,6 +162,11 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
             raise ValueError("access: users need tokens of their own, so give slurm.jwtKeyFile instead of tokenFile")
         for rule in self.access:
             self.hooks.check_grace(rule.longest_grace_seconds)
+
+    @property
+    def counted(self) -> dict[str, str]:
+        """Everything that Slurm counts as GRES: extended resources, and the devices of claims by their class."""
+        return self.gpu_resources | {f"{DEVICE_CLASS}{name}": gres for name, gres in self.device_classes.items()}
 
     @property
     def families(self) -> Families:

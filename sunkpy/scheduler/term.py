@@ -41,6 +41,7 @@ from sunkpy.scheduler.owners.index import Owners
 from sunkpy.scheduler.owners.pod_groups import PodGroups
 from sunkpy.scheduler.owners.suspensions import Suspensions
 from sunkpy.scheduler.owners.watch import OwnerWatches
+from sunkpy.scheduler.pods.allocate import Allocator
 from sunkpy.scheduler.pods.bind import Binder
 from sunkpy.scheduler.pods.evict import Evictor
 from sunkpy.scheduler.pods.index import PodIndex
@@ -102,6 +103,7 @@ class Term:
             on_nodes=self._wake.nodes.set,
             on_neighbours=self._wake.neighbours.set,
             on_namespace=self._wake.namespace_changed,
+            on_claim=lambda pod: self._wake.gang(self._members.find_id(pod)),
             on_unreadable=on_unreadable,
         )
         pods = self._cluster.pods
@@ -196,9 +198,10 @@ class Term:
         )
         self._lines = jobs.lines
         pods, times = self._writer, settings.times
-        binder = Binder(cluster, pods, outbox, metrics, clock, times.admission_patience_s)
+        allocator = Allocator(self._kube, self._slurm, cluster.devices, pods, keeps=self._vanished.keeps)
+        binder = Binder(cluster, pods, allocator, outbox, metrics, clock, times.admission_patience_s)
         evictor = Evictor(cluster, pods, self._causes, self._suspensions, outbox, metrics, clock, times.evict_again_s)
-        executor = Executor(members, pods, jobs, binder, evictor, outbox, clock)
+        executor = Executor(members, pods, jobs, binder, allocator, evictor, outbox, clock)
         policy, takeover, collect = _policy(settings), self._takeover, self._collector
         self._loop = GangLoop(takeover, collect, executor, binder, pods, members, ledger, policy, metrics, clock, times)
 
@@ -258,7 +261,7 @@ class Term:
 
 def _policy(settings: SchedulerSettings) -> Policy:
     return Policy(
-        gpu_resources=settings.gpu_resources,
+        gpu_resources=settings.counted,
         default_partition=settings.default_partition,
         longest_grace_s=settings.hooks.longest_grace_s,
         partition_grace_s=settings.hooks.longest_grace_seconds_in,

@@ -30,11 +30,11 @@ class Wake:
         self._ledger = ledger
         self.nodes, self.neighbours = asyncio.Event(), asyncio.Event()
 
-    def gang(self, id: GangId) -> None:
+    def gang(self, id: GangId | None) -> None:
         """The gang is to be looked at, if it is known, and whoever waits for its next change goes on."""
         record = self._ledger.get(id)
         if record is not None:
-            self._ledger.queue.add(id)
+            self._ledger.queue.add(record.id)
             record.fire()
 
     def pod_changed(self, id_of: Callable[[Pod], GangId], old: Pod | None, new: Pod | None) -> None:

@@ -70,6 +70,8 @@ class Apiserver:
         """So many of the next Events are not taken."""
         self.watches_lag = False
         self.forbidden: set[str] = set()
+        self.refuse_patch: dict[str, int] = {}
+        """The HTTP status with which a patch is refused, by what `patched` would show."""
         self.undivided: set[str] = set()
         """Collections whose CRD has no subresource for the status: it is a part of the object."""
         self.kinds: dict[str, Body] = {}
@@ -264,7 +266,10 @@ class Apiserver:
             return refusal(self.refuse_status, "Refused", "by a webhook")
         if any(meta.get(field, known[field]) != known[field] for field in ("uid", "resourceVersion")):
             return refusal(409, "Conflict")
-        self.patched.append("/".join(filter(None, (key[2], sub))))
+        what = "/".join(filter(None, (key[2], sub)))
+        if what in self.refuse_patch:
+            return refusal(self.refuse_patch[what], "Refused", "by a webhook")
+        self.patched.append(what)
         # The status of a custom resource is written alone; that of a pod may bring annotations along.
         parts = ("metadata", "status") if key[0] in ("pods", "nodes") else ("status",)
         if key[0] not in self.undivided:

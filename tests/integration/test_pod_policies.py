@@ -29,8 +29,8 @@ USERS = {
 VERBS = ["create", "patch", "update", "delete", "deletecollection", "list"]
 SAYS = "only who may create pods/binding puts a pod of this scheduler on a node by spec.nodeName"
 SAYS_OF_NOTES = (
-    "only who may create pods/binding changes sunkpy.dev/job-id, gang-id, slurm-node, place, gpu-indices of a pod that "
-    "is on its node"
+    "only who may create pods/binding changes sunkpy.dev/job-id, gang-id, slurm-node, place, gpu-indices, devices of a "
+    "pod that is on its node"
 )
 NOTE = names.ANNOTATION_JOB_ID
 ALIAS = "other-name"

@@ -60,6 +60,7 @@ defaultPartition: {{ .Values.scheduler.defaultPartition | default (include "slur
 access: {{ toJson .Values.scheduler.access }}
 annotatedAccess: {{ .Values.scheduler.annotatedAccess }}
 gpuResources: {{ toJson .Values.scheduler.gpuResources }}
+deviceClasses: {{ toJson .Values.scheduler.deviceClasses }}
 gpuSharing: {{ .Values.scheduler.gpuSharing }}
 hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ .Values.hooks.epilogTimeoutSeconds }}, longestGraceSeconds: {{ include "slurm.longestGrace" . }}, longestGraceSecondsIn: {{ toJson $graces }}}
 {{- end }}

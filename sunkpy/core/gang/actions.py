@@ -82,6 +82,12 @@ class NoteDevices(msgspec.Struct, frozen=True, kw_only=True):
     gpus: str
 
 
+class FreeDevices(msgspec.Struct, frozen=True, kw_only=True):
+    """Take devices back from the claims of a pod that was not bound with them."""
+
+    pod: Pod
+
+
 class MakeSolo(msgspec.Struct, frozen=True, kw_only=True):
     """Make a pod a gang of its own: the job of its gang has no room for it, or does not have its node."""
 
@@ -178,6 +184,7 @@ GangAction = (
     | NoteJob
     | MakeSolo
     | NoteDevices
+    | FreeDevices
     | Finish
     | Cancel
     | Evict

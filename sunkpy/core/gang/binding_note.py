@@ -28,7 +28,7 @@ class BindingNote(msgspec.Struct, frozen=True, kw_only=True):
     """The note on one bound pod.
 
     `seat` is `<role>/<index>` of a member of a gang of several. `devices` are the GPUs of the node that the job holds
-    for the pod, as `0,1`.
+    for the pod, as `0,1`; `claimed` the devices of its claims, as `node-1/gpu-0`.
     """
 
     job: JobId
@@ -36,6 +36,7 @@ class BindingNote(msgspec.Struct, frozen=True, kw_only=True):
     slurm_node: str = ""
     seat: str = ""
     devices: str = ""
+    claimed: str = ""
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -46,6 +47,7 @@ class BindingNote(msgspec.Struct, frozen=True, kw_only=True):
             names.ANNOTATION_PLACED_ON: self.slurm_node,
             names.ANNOTATION_PLACE: self.seat,
             names.ANNOTATION_GPU_INDICES: self.devices,
+            names.ANNOTATION_DEVICES: self.claimed,
         }
         return {name: text for name, text in texts.items() if text}
 

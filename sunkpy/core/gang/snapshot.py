@@ -37,7 +37,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     nodes for the gang and no member has been there. `has_left_out`: a pod waits that has no seat, and soon becomes a
     gang of its own. `is_half_bound`: some members of the first wave could not be bound
     together with the others. `named_nodes`: the Slurm node that each member names, by uid, where they name different
-    ones (`sunkpy.core.gang.seating.named_nodes`). `now`: when this was, on the leader's monotonic clock, in seconds.
+    ones (`sunkpy.core.gang.seating.named_nodes`). `reserved`: uids of members for which claims for devices are
+    reserved. `now`: when this was, on the leader's monotonic clock, in seconds.
     """
 
     id: GangId
@@ -56,6 +57,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     is_half_bound: bool = False
     is_to_be_polled: bool = False
     named_nodes: dict[str, str] = {}
+    reserved: frozenset[str] = frozenset()
     now: float = 0.0
 
     @cached_property

@@ -23,6 +23,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer, Together
 from sunkpy.runtime.verdicts import Verdict, Verdicts
 from sunkpy.scheduler.nodes.candidates import Candidates
+from sunkpy.scheduler.nodes.devices import Devices
 from sunkpy.scheduler.nodes.held import Held
 from sunkpy.scheduler.nodes.occupancy import Occupancy
 from sunkpy.scheduler.nodes.slurmd_pods import SlurmdIndex
@@ -37,7 +38,8 @@ Changed = Callable[[], None]
 
 class Cluster:
     """Informers of one leader. `on_nodes` is called when the nodes that pods may use have changed, `on_neighbours` when
-    pods came or went that others avoid or seek, `on_namespace` with a namespace whose labels or annotations changed.
+    pods came or went that others avoid or seek, `on_namespace` with a namespace whose labels or annotations changed,
+    `on_claim` with a pod of which a claim for devices changed.
     """
 
     def __init__(
@@ -49,31 +51,31 @@ class Cluster:
         on_nodes: Changed,
         on_neighbours: Changed,
         on_namespace: Callable[[str], None],
+        on_claim: Callable[[Pod], None],
         on_unreadable: OnUnreadable,
     ) -> None:
-        self._settings, self.namespace = settings, settings.namespace
-        self._slurm_nodes = slurm_nodes
+        self._settings, self.namespace, self._slurm_nodes = settings, settings.namespace, slurm_nodes
         self._on_nodes, self._on_neighbours, self._on_namespace = on_nodes, on_neighbours, on_namespace
-        self._slurmd, self._held = SlurmdIndex(), Held(gpu_resources=settings.gpu_resources)
+        self._slurmd, self._held = SlurmdIndex(), Held(gpu_resources=settings.counted)
         self._by_name: dict[str, Node] | None = None
         self._by_hostname: dict[str, str] | None = None
-        by_name = (f"spec.schedulerName={name}" for name in settings.scheduler_names)
+        ours = settings.scheduler_names
+        by_name = (f"spec.schedulerName={name}" for name in ours)
         on_pod = partial(on_unreadable, "Pod")
-        self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=ours, tell=on_pod) for ours in by_name)
+        self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=each, tell=on_pod) for each in by_name)
         self._eligible: Verdicts[PodSpec, Eligibility] = Verdicts(self._eligible_for)
         self._avoided: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by)
-        self.neighbours = Neighbours(
-            own=self.pods.values, scheduler_names=settings.scheduler_names, on_moved=self._pod_moved
-        )
+        self.neighbours = Neighbours(own=self.pods.values, scheduler_names=ours, on_moved=self._pod_moved)
         self.occupancy = Occupancy(
             kube,
-            scheduler_names=settings.scheduler_names,
+            scheduler_names=ours,
             own=self.pods.values,
             neighbours=self.neighbours,
             on_change=self._invalidate,
             each_s=settings.times.occupancy_each_s,
         )
         self.volumes = Volumes(kube, on_change=on_nodes, on_unreadable=on_unreadable)
+        self.devices = Devices(kube, settings.device_classes, on_claim=on_claim, on_unreadable=on_unreadable)
         self.nodes = Informer(kube, paths.NODES, Node, tell=partial(on_unreadable, "Node"))
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
         self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels, tell=on_pod)
@@ -85,6 +87,7 @@ class Cluster:
         self.pods.add_handler(self.neighbours.update)
         self.pods.add_handler(self._held.update)
         self.pods.add_handler(self.volumes.pod_changed)
+        self.pods.add_handler(self.devices.pod_changed)
         self.nodes.add_handler(self._node_changed)
         self.slurmd_pods.add_handler(self._slurmd_changed)
         self._namespaces.add_handler(self._namespace_changed)
@@ -98,6 +101,7 @@ class Cluster:
             group.create_task(self._slurm_nodes.run())
             group.create_task(self.occupancy.run())
             group.create_task(self.volumes.run())
+            group.create_task(self.devices.run())
 
     async def synced(self) -> None:
         """Wait until every collection has been listed once."""
@@ -159,7 +163,7 @@ class Cluster:
         return self._avoided.holds(verdict) if verdict.key else self.neighbours.is_open
 
     def _eligible_for(self, spec: PodSpec) -> Eligibility:
-        return eligible_nodes(spec, self.candidates.lasting(), gpu_resources=self._settings.gpu_resources)
+        return eligible_nodes(spec, self.candidates.lasting(), gpu_resources=self._settings.counted)
 
     def _avoided_by(self, pods: Sequence[Pod]) -> Mapping[str, str]:
         return {self.slurm_node_on(node): why for node, why in avoid_nodes(pods, self.surroundings()).items()}

@@ -18,6 +18,7 @@ import msgspec
 
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.binding_note import BindingNote
+from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.limits import Surroundings, avoid_nodes, without_ending
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.placement.admission import Admission, Verdict, would_kubelet_admit
@@ -26,6 +27,7 @@ from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.nodes.cluster import Cluster
+from sunkpy.scheduler.pods.allocate import Allocator, Plan, Refused
 from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.scheduler.record import MemberRecord, Record, SentBinding
 
@@ -33,12 +35,19 @@ Placed = tuple[Pod, Node]
 """A pod, and the Kubernetes node on which it is to run."""
 
 
-class Refused(Exception):
-    """The kubelet would refuse `pod`, or has had no room for it for too long; the text says why."""
+class _Locks:
+    """One binding to a node after the other."""
 
-    def __init__(self, pod: Pod, why: str) -> None:
-        super().__init__(why)
-        self.pod = pod
+    def __init__(self) -> None:
+        self._of_node: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @contextlib.asynccontextmanager
+    async def hold(self, nodes: Iterable[str]) -> AsyncIterator[None]:
+        """Other bindings to these nodes wait. Locks are taken by name, so that no two gangs wait for each other."""
+        async with contextlib.AsyncExitStack() as stack:
+            for node in sorted(set(nodes)):
+                await stack.enter_async_context(self._of_node.setdefault(node, asyncio.Lock()))
+            yield
 
 
 class Binder:
@@ -48,6 +57,7 @@ class Binder:
         self,
         cluster: Cluster,
         pods: PodWriter,
+        allocator: Allocator,
         outbox: Outbox,
         metrics: SchedulerMetrics,
         clock: Callable[[], float],
@@ -56,39 +66,34 @@ class Binder:
         self._cluster = cluster
         self._patience_s = patience_s
         self._pods = pods
+        self._allocator = allocator
         self._outbox = outbox
         self._metrics = metrics
         self._clock = clock
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks = _Locks()
 
     async def bind(self, record: Record, action: act.Bind) -> None:
         """Bind all, or wait for pods that are ending on one of the nodes.
 
         Raises:
             Refused: the nodes have to be given back.
-            KubeError: not bound, or not all; decide again.
+            KubeError, SlurmError: not bound, or not all; decide again.
         """
-        placed, sent = [], []
+        placed = []
         for binding in action.bindings:
             node = self._cluster.node_behind(binding.slurm_node)
             if node is None:
                 raise Refused(binding.pod, f"Slurm node {binding.slurm_node} has no Kubernetes node behind it")
             placed.append((binding.pod, node))
-            note = BindingNote(
-                job=action.job,
-                gang=record.id,
-                slurm_node=binding.slurm_node,
-                seat=binding.seat,
-                devices=binding.gpus,
-            )
-            sent.append((binding.pod, SentBinding(node=node.name, note=note)))
-        async with self._locked(node.name for _, node in placed):
+        async with self._locks.hold(node.name for _, node in placed):
             await self._outbox.withdraw(pod for pod, _ in placed)
-            if await self._are_admitted(record, placed):
+            plan = await self._allocator.plan(action, placed)
+            if await self._are_admitted(record, placed, plan.obstacles):
+                await self._allocator.write(plan)
                 job = record.jobs[action.job]
                 # Otherwise an epilog or a poll came first, or another member was refused.
                 if job.is_live and not job.is_let_go:
-                    await self._send_all(record, sent)
+                    await self._send_all(record, _noted(record.id, action, placed, plan))
 
     async def bind_directly(self, record: Record, action: act.BindDirectly) -> None:
         """Bind a pod that has no job to its own node.
@@ -100,21 +105,15 @@ class Binder:
         node = self._cluster.nodes.get("", action.node)
         if node is None:
             raise Refused(action.pod, f"there is no node {action.node}")
-        async with self._locked([node.name]):
+        async with self._locks.hold([node.name]):
             await self._outbox.withdraw([action.pod])
-            if await self._are_admitted(record, [(action.pod, node)]):
+            if await self._are_admitted(record, [(action.pod, node)], {}):
                 await self._send_all(record, [(action.pod, SentBinding(node=node.name, note=None))])
                 self._cluster.occupancy.note(node.name, await self._pods.others_on(node.name))
 
-    @contextlib.asynccontextmanager
-    async def _locked(self, nodes: Iterable[str]) -> AsyncIterator[None]:
-        """Other bindings to these nodes wait. Locks are taken by name, so that no two gangs wait for each other."""
-        async with contextlib.AsyncExitStack() as stack:
-            for node in sorted(set(nodes)):
-                await stack.enter_async_context(self._locks.setdefault(node, asyncio.Lock()))
-            yield
-
-    async def _are_admitted(self, record: Record, placed: Iterable[Placed]) -> bool:
+    async def _are_admitted(
+        self, record: Record, placed: Iterable[Placed], without_devices: Mapping[str, Admission]
+    ) -> bool:
         """The kubelets would admit all of these pods together; False when some would have to wait.
 
         Raises:
@@ -124,6 +123,7 @@ class Binder:
         obstacles = await self._obstacles(record, placed, not_older_than=self._cluster.pods.version)
         if obstacles:  # by an answer that may be old
             obstacles = await self._obstacles(record, placed)
+        obstacles = {**without_devices, **obstacles}
         for pod, _ in placed:
             member, admission = record.member(pod), obstacles.get(pod.uid)
             member.waits_since = None if admission is None else member.waits_since or now
@@ -237,6 +237,22 @@ class Binder:
     def _has_bound_member(self, record: Record) -> bool:
         pods = [(member, self._cluster.pods.get(*member.key)) for member in record.members.values()]
         return any(member.assumed is not None or (pod is not None and pod.spec.node_name) for member, pod in pods)
+
+
+def _noted(gang: GangId, action: act.Bind, placed: Sequence[Placed], plan: Plan) -> list[tuple[Pod, SentBinding]]:
+    """The bindings, with what is noted on the pods."""
+    notes = (
+        BindingNote(
+            job=action.job,
+            gang=gang,
+            slurm_node=binding.slurm_node,
+            seat=binding.seat,
+            devices=binding.gpus,
+            claimed=plan.notes.get(binding.pod.uid, ""),
+        )
+        for binding in action.bindings
+    )
+    return [(pod, SentBinding(node=node.name, note=note)) for (pod, node), note in zip(placed, notes, strict=True)]
 
 
 def _kept_away(placed: Sequence[Placed], around: Surroundings, *, but: Container[str]) -> dict[str, Admission]:

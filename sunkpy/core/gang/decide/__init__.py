@@ -17,7 +17,7 @@ from sunkpy.core.gang.actions import GangAction
 from sunkpy.core.gang.decide.bound import decide_bound
 from sunkpy.core.gang.decide.ending import cancel_all, end_jobs
 from sunkpy.core.gang.decide.lost import decide_lost
-from sunkpy.core.gang.decide.members import bind_directly
+from sunkpy.core.gang.decide.members import bind_directly, free_devices
 from sunkpy.core.gang.decide.queued import decide_queued
 from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.phases import is_over
@@ -48,4 +48,4 @@ def decide_gang(snapshot: Snapshot, policy: Policy) -> list[GangAction]:
     if all(pod.is_deleting or is_over(pod) for pod in gang.members):
         return actions + cancel_all(snapshot.live_jobs, "the pod was deleted")
     # 5. No pod has a node.
-    return actions + decide_queued(snapshot, gang, policy)
+    return actions + free_devices(snapshot, gang) + decide_queued(snapshot, gang, policy)

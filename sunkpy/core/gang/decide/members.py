@@ -8,6 +8,7 @@ from sunkpy.core.gang.actions import (
     BindDirectly,
     Binding,
     Cancel,
+    FreeDevices,
     GangAction,
     Report,
     WaitCause,
@@ -28,6 +29,13 @@ from sunkpy.core.model.objects import Pod
 def waiting(gang: Gang) -> list[Pod]:
     """Members that may be given a node: none is on its way out, or held behind a scheduling gate."""
     return [pod for pod in gang.members if pod_phase(pod) is PodPhase.WAITING and not pod.spec.scheduling_gates]
+
+
+def free_devices(snapshot: Snapshot, gang: Gang) -> list[GangAction]:
+    """Of members that are not about to be bound: their job was given back, or a pass was interrupted."""
+    if any(job.start_nodes and job.cancelled_at is None and not job.is_let_go for job in snapshot.live_jobs):
+        return []
+    return [FreeDevices(pod=pod) for pod in gang.members if pod.uid in snapshot.reserved and not pod.spec.node_name]
 
 
 def report_all(gang: Gang, message: str, cause: WaitCause, *, needs_node: bool = False) -> list[GangAction]:

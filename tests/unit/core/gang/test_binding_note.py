@@ -12,7 +12,7 @@ from tests.unit.core.gang.pods import make_pod
 
 GANG = GangId(namespace="default", name="train", uid="u-1", unit="workers", generation="2")
 NOTES = [
-    BindingNote(job=JobId(7), gang=GANG, slurm_node="n1", seat="worker/1", devices="0,1"),
+    BindingNote(job=JobId(7), gang=GANG, slurm_node="n1", seat="worker/1", devices="0,1", claimed="node-1/gpu-0"),
     BindingNote(job=JobId(7), gang=GANG),
 ]
 

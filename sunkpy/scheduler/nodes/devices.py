@@ -1,0 +1,175 @@
+"""Claims for devices, and the devices of each node, as the scheduler watches them (`resource.k8s.io/v1`).
+
+Watched only where the administrator has said which GRES stands for a DeviceClass. All claims of the cluster are
+followed, for nobody else refuses a device that another claim has. What was just written on a claim counts before the
+watch shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Container, Iterable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from sunkpy.core.gang.devices.asked import Claimed, claim_names, missing_claim
+from sunkpy.core.gang.devices.chosen import OwnerOf
+from sunkpy.core.gang.gang import Gang
+from sunkpy.core.model.devices import (
+    Device,
+    DeviceClass,
+    DeviceId,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+    current_devices,
+)
+from sunkpy.core.model.objects import Key, KubeObject, Pod
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.informer import Informer
+from sunkpy.runtime.groups import Groups
+from sunkpy.scheduler.owners.watch import OnUnreadable
+
+T = TypeVar("T", bound=KubeObject)
+
+_ABSENT_AGAIN_S = 15.0
+
+
+class Devices:
+    """Of one leader. `classes`: DeviceClass → GRES name; `on_claim` is called with each own pod whose claim changed."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        classes: Mapping[str, str],
+        *,
+        on_claim: Callable[[Pod], None],
+        on_unreadable: OnUnreadable,
+    ) -> None:
+        self.classes = classes
+        self._kube = kube
+        self._on_claim = on_claim
+        self._on_unreadable = on_unreadable
+        self._is_absent = not classes
+        self._newest: dict[Key, ResourceClaim] = {}
+        self._owners: Groups[DeviceId, Key, ResourceClaim] = Groups()
+        self._users: Groups[Key, str, Pod] = Groups()
+        self._slices_on: Groups[str, Key, ResourceSlice] = Groups()
+        self._claims = self._informer(paths.RESOURCE_CLAIMS, ResourceClaim)
+        self._templates = self._informer(paths.RESOURCE_CLAIM_TEMPLATES, ResourceClaimTemplate)
+        self._slices = self._informer(paths.RESOURCE_SLICES, ResourceSlice)
+        self._device_classes = self._informer(paths.DEVICE_CLASSES, DeviceClass)
+        self._claims.add_handler(self._claim_changed)
+        self._slices.add_handler(self._slice_changed)
+
+    def _informer(self, path: str, type_: type[T]) -> Informer[T]:
+        tell = partial(self._on_unreadable, type_.__name__)
+        return Informer(self._kube, path, type_, tell=tell, until_served=self._until_served)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        if self.classes:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._claims.run())
+                group.create_task(self._templates.run())
+                group.create_task(self._slices.run())
+                group.create_task(self._device_classes.run())
+
+    async def _until_served(self) -> None:
+        """The apiserver is older than `resource.k8s.io/v1`, or has just started."""
+        self._is_absent = not self._claims.synced.is_set()
+        await asyncio.sleep(_ABSENT_AGAIN_S)
+
+    # ------------------------------------------------------- what decisions read
+
+    def claimed(self, gang: Gang) -> Claimed | None:
+        """What is known of the claims of a gang; None where none can be allocated, or it has none."""
+        shapes = [role.shape for role in gang.roles if role.shape is not None and role.shape.resource_claims]
+        pods = [pod for pod in gang.members if pod.spec.resource_claims]
+        if (self._is_absent and not self._claims.synced.is_set()) or not (pods or shapes):
+            return None
+        names = {claim.resource_claim_template_name for shape in shapes for claim in shape.resource_claims}
+        templates = {name: self._templates.get(gang.id.namespace, name) for name in names}
+        return Claimed(
+            classes=self.classes,
+            claims={pod.uid: self.claims_of(pod) for pod in pods},
+            templates={name: found.spec.spec for name, found in templates.items() if found is not None},
+        )
+
+    def claims_of(self, pod: Pod) -> dict[str, ResourceClaim]:
+        """The claims of a pod that are there, by its own names for them."""
+        keys = ((name, (pod.metadata.namespace, made)) for name, made in claim_names(pod).items())
+        return {name: self._newest[key] for name, key in keys if key in self._newest}
+
+    def missing(self, pods: Iterable[Pod]) -> str:
+        """Which claim of one of these pods is not there yet; empty when all are."""
+        asking = (pod for pod in pods if pod.spec.resource_claims and not pod.spec.node_name)
+        return next((missing for pod in asking if (missing := missing_claim(pod, self.claims_of(pod)))), "")
+
+    def reserved(self, pods: Iterable[Pod]) -> frozenset[str]:
+        """Uids of those of the pods for which a claim is reserved."""
+        asking = (pod for pod in pods if pod.spec.resource_claims)
+        return frozenset(p.uid for p in asking if any(c.is_for(p.uid) for c in self.claims_of(p).values()))
+
+    def offered(self, node: str) -> dict[DeviceId, Device]:
+        """What the drivers offer on a Kubernetes node."""
+        return current_devices(self._slices_on.of(node))
+
+    def owner_but(self, uids: Container[str]) -> OwnerOf:
+        """Finds the claim that has a device, other than those with these uids."""
+        return lambda id: next((claim for claim in self._owners.of(id) if claim.uid not in uids), None)
+
+    def device_classes(self) -> dict[str, DeviceClass]:
+        """The classes for which a GRES stands."""
+        found = {name: self._device_classes.get("", name) for name in self.classes}
+        return {name: each for name, each in found.items() if each is not None}
+
+    # -------------------------------------------------------------- what changes
+
+    def take(self, claim: ResourceClaim) -> None:
+        """A claim as it is at its version; an older one is no news."""
+        known = self._newest.get(claim.key)
+        if known is not None and _version(known) >= _version(claim):
+            return
+        self._drop(claim.key)
+        self._newest[claim.key] = claim
+        for id in claim.held:
+            self._owners.put(id, claim.key, claim)
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Follow one change of the watch of own pods."""
+        for pod, is_there in ((old, False), (new, True)):
+            if pod is None or not pod.spec.resource_claims:
+                continue
+            for made in claim_names(pod).values():
+                key = (pod.metadata.namespace, made)
+                if is_there:
+                    self._users.put(key, pod.uid, pod)
+                else:
+                    self._users.drop(key, pod.uid)
+
+    def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        if new is not None:
+            self.take(new)
+        elif old is not None:
+            self._drop(old.key)
+        changed = new or old
+        for pod in self._users.of(changed.key) if changed is not None else ():
+            self._on_claim(pod)
+
+    def _drop(self, key: Key) -> None:
+        known = self._newest.pop(key, None)
+        for id in known.held if known is not None else ():
+            self._owners.drop(id, key)
+
+    def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        if old is not None:
+            self._slices_on.drop(old.spec.node_name, old.key)
+        if new is not None:
+            self._slices_on.put(new.spec.node_name, new.key, new)
+
+
+def _version(claim: ResourceClaim) -> int:
+    """Resource versions of one kind are in order (KEP-5504)."""
+    return int(claim.metadata.resource_version or 0)

@@ -1,0 +1,151 @@
+"""Devices for the claims of pods, before the pods are bound: for all that are bound together, or for none.
+
+The order of writes is that of kube-scheduler: a finalizer, so that the claim cannot go under its pod, then allocation
+and reservation in one write that is guarded by the claim's version. Afterwards nothing is written: when the pod is over
+Kubernetes' own controller takes the devices back. Devices of a pod that was not bound after all are taken back here.
+
+A pod that was deleted by force leaves its claim while its tasks may still run: nobody of its job gets devices on that
+node before they have had the time to end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import msgspec
+
+from sunkpy.core.gang.actions import Bind, Binding
+from sunkpy.core.gang.devices.chosen import Chosen, NodeDevices, Wanted, choose_devices, note_devices
+from sunkpy.core.model.devices import PROTECTION, ResourceClaim, read_extra
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.states import JobId, SlurmNode
+from sunkpy.core.placement.admission import Admission, Verdict
+from sunkpy.kube import errors, paths
+from sunkpy.kube.client import Kube
+from sunkpy.runtime.fan_out import fan_out
+from sunkpy.scheduler.nodes.devices import Devices
+from sunkpy.scheduler.pods.writer import PodWriter
+from sunkpy.slurm import Slurm
+
+Keeps = Callable[[str, JobId], str | None]
+"""What is still waited for on a Kubernetes node of pods of a job that were deleted by force; None when nothing."""
+
+
+class Refused(Exception):
+    """The kubelet would refuse `pod`, or has had no room for it for too long; the text says why."""
+
+    def __init__(self, pod: Pod, why: str) -> None:
+        super().__init__(why)
+        self.pod = pod
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The devices of pods that are to be bound; by uid why one cannot have its own now, or what is noted on it."""
+
+    chosen: Sequence[Chosen] = ()
+    obstacles: Mapping[str, Admission] = {}
+    notes: Mapping[str, str] = {}
+
+
+class Allocator:
+    """Of one leader."""
+
+    def __init__(self, kube: Kube, slurm: Slurm, devices: Devices, pods: PodWriter, keeps: Keeps) -> None:
+        self._kube = kube
+        self._slurm = slurm
+        self._devices = devices
+        self._pods = pods
+        self._keeps = keeps
+
+    async def plan(self, action: Bind, placed: Sequence[tuple[Pod, Node]]) -> Plan:
+        """Which devices the claims of these pods get.
+
+        Raises:
+            SlurmError: a Slurm node could not be read.
+        """
+        asking = [(binding, node) for binding, (pod, node) in zip(action.bindings, placed, strict=True) if _asks(pod)]
+        if not asking:
+            return Plan()
+        listed: dict[str, SlurmNode] = {}
+
+        async def read(slurm_node: str) -> None:
+            listed[slurm_node] = await self._slurm.node(slurm_node)
+
+        # What was read before may be of another boot, with other devices behind the indices.
+        await fan_out(partial(read, name) for name in {binding.slurm_node for binding, _ in asking})
+        wanted = [self._wanted(binding, node, listed[binding.slurm_node]) for binding, node in asking]
+        own = {claim.uid for each in wanted for claim in each.claims.values()}
+        chosen, obstacles = choose_devices(wanted, self._devices.classes, self._devices.owner_but(own))
+        for binding, node in asking:
+            if why := self._keeps(node.name, action.job):
+                obstacles.setdefault(binding.pod.uid, Admission(verdict=Verdict.WAIT, why=why))
+        return Plan(chosen=chosen, obstacles=obstacles, notes=note_devices(chosen))
+
+    def _wanted(self, binding: Binding, node: Node, slurm: SlurmNode) -> Wanted:
+        on = NodeDevices(node=node.name, listed=read_extra(slurm.extra), offered=self._devices.offered(node.name))
+        claims = self._devices.claims_of(binding.pod)
+        return Wanted(pod=binding.pod, on=on, indices=binding.gpus, claims=claims)
+
+    async def write(self, plan: Plan) -> None:
+        """Give the claims their devices; when one cannot have them, none has.
+
+        Raises:
+            Refused: the apiserver refuses it for good.
+            KubeError: not written; decide again.
+        """
+        try:
+            await fan_out(partial(self._write, each) for each in plan.chosen if not each.is_written)
+        except (errors.KubeError, Refused):
+            for pod in {each.pod.uid: each.pod for each in plan.chosen}.values():
+                await self._take_back(pod)
+            raise
+
+    async def _write(self, chosen: Chosen) -> None:
+        claim = chosen.claim
+        try:
+            if claim.is_allocated:  # by a pass that was interrupted, for another node
+                claim = await self._clear(claim)
+            if PROTECTION not in claim.metadata.finalizers:
+                finalizers = [*claim.metadata.finalizers, PROTECTION]
+                claim = await self._patch(claim, paths.resource_claim(*claim.key), {}, finalizers=finalizers)
+            status = chosen.status(self._devices.device_classes())
+            await self._patch(claim, paths.status(paths.resource_claim(*claim.key)), {"status": status})
+        except (errors.Forbidden, errors.Invalid) as error:
+            why = f"the apiserver refuses the devices of claim {claim.name}: {error.message}"
+            raise Refused(chosen.pod, why) from error
+
+    async def release(self, pod: Pod) -> None:
+        """Take the devices back from claims that are reserved for a pod that was not bound.
+
+        Raises:
+            KubeError: not done, or not all; decide again.
+        """
+        found = await self._pods.read(pod.key, pod.uid)
+        if found is None or found.spec.node_name:  # of a pod that is gone Kubernetes' own controller does it
+            return
+        for claim in self._devices.claims_of(pod).values():
+            if claim.is_for(pod.uid):
+                await self._clear(claim)
+
+    async def _take_back(self, pod: Pod) -> None:
+        with contextlib.suppress(errors.KubeError):  # a later pass does it
+            await self.release(pod)
+
+    async def _clear(self, claim: ResourceClaim) -> ResourceClaim:
+        empty = {"status": {"allocation": None, "reservedFor": None}}
+        return await self._patch(claim, paths.status(paths.resource_claim(*claim.key)), empty)
+
+    async def _patch(
+        self, claim: ResourceClaim, path: str, body: Mapping[str, object], **metadata: object
+    ) -> ResourceClaim:
+        guard = {"uid": claim.uid, "resourceVersion": claim.metadata.resource_version}
+        answer = await self._kube.patch(path, {"metadata": guard | metadata, **body})
+        written = msgspec.json.decode(answer, type=ResourceClaim)
+        self._devices.take(written)
+        return written
+
+
+def _asks(pod: Pod) -> bool:
+    return bool(pod.spec.resource_claims)

@@ -1,0 +1,312 @@
+"""Pods with ResourceClaims, on the whole scheduler: what Slurm is asked for, what is written, and in which order."""
+
+import contextlib
+
+import pytest
+
+from sunkpy.core import names
+from sunkpy.core.model.devices import PROTECTION
+from tests.unit.scheduler.world import World
+from tests.unit.scheduler.world import leading as leading_on
+
+DRIVER = "gpu.example.com"
+V1 = "resource.k8s.io/v1"
+UUIDS = [f"GPU-{at}" for at in range(4)]
+
+
+@pytest.fixture
+def world():
+    """A node with four GPUs, whose driver names them in another order than Slurm."""
+    world = World()
+    for kind, plural in (("ResourceClaim", "resourceclaims"), ("ResourceClaimTemplate", "resourceclaimtemplates")):
+        world.api.define(V1, kind, plural)
+    for kind, plural in (("ResourceSlice", "resourceslices"), ("DeviceClass", "deviceclasses")):
+        world.api.define(V1, kind, plural, namespaced=False)
+    add_node(world, 1)
+    return world
+
+
+def add_node(world, number):
+    world.add_node(number)
+    listed = ", ".join(f'"nvidia{at} {uuid} -"' for at, uuid in enumerate(UUIDS))
+    world.slurm.put(f"n{number}", extra=f'{{"gpu": [{listed}]}}', gres="gpu:4", cpus=4)
+    devices = [{"name": f"gpu-{at}", "attributes": {"uuid": {"string": u}}} for at, u in enumerate(reversed(UUIDS))]
+    pool = {"name": f"node-{number}", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": f"node-{number}", "pool": pool, "devices": devices}
+    world.put("resourceslices", {"metadata": {"name": f"node-{number}-gpus"}, "spec": spec})
+
+
+def add_claim(world, name="gpus", count=1, cls=DRIVER, **status):
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": cls, "count": count}}]}}
+    meta = {"name": name, "namespace": "default"}
+    return world.put("resourceclaims", {"metadata": meta, "spec": spec, "status": status})
+
+
+def allocated(*devices, pod="", uid="", pool="node-1"):
+    results = [{"request": "gpu", "driver": DRIVER, "pool": pool, "device": device} for device in devices]
+    users = [{"resource": "pods", "name": pod, "uid": uid}] if uid else []
+    return {"allocation": {"devices": {"results": results}}, "reservedFor": users}
+
+
+def add_pod(world, name="web", claim="gpus", **fields):
+    return world.add_pod(name, resourceClaims=[{"name": "gpu", "resourceClaimName": claim}], **fields)
+
+
+def status_of(world, name="gpus"):
+    return world.api.objects["resourceclaims", "default", name]["status"]
+
+
+def devices_of(world, name="gpus"):
+    return [
+        each["device"] for each in status_of(world, name).get("allocation", {}).get("devices", {}).get("results", [])
+    ]
+
+
+def gives(indices, node="n1", tasks=1):
+    """What Slurm says of a job that has these GPUs of a node."""
+    return {
+        "nodes": node, "tasks": {"set": True, "number": tasks}, "cpus_per_task": {"set": True, "number": 1},
+        "gres_detail": [f"gpu:{len(indices) // 2 + 1}(IDX:{indices})"],
+        "job_resources": {"nodes": {"allocation": [{"name": node, "cpus": {"count": tasks}}]}},
+    }  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def leading(world, tmp_path, **changes):
+    async with leading_on(world, tmp_path, device_classes={DRIVER: "gpu"}, **changes) as server:
+        yield server
+
+
+async def start(world, indices, **job):
+    """Slurm starts the only job."""
+    await world.until(lambda: world.submissions)
+    (job_id,) = world.jobs
+    world.set_job(job_id, "RUNNING", **gives(indices, **job))
+    return job_id
+
+
+async def test_a_claim_gets_the_devices_that_slurm_gave_to_the_job(world, tmp_path):
+    claim, pod = add_claim(world, count=2), add_pod(world)
+    async with leading(world, tmp_path):
+        await world.until(lambda: world.submissions)
+        assert world.submissions[0]["tres_per_node"] == "gres/gpu:2"
+        await start(world, "1,3")
+        await world.until(lambda: world.bindings == [("web", "node-1")])
+    assert world.api.patched[:2] == ["gpus", "gpus/status"]
+    kept = world.api.objects["resourceclaims", "default", "gpus"]
+    assert kept["metadata"]["finalizers"] == [PROTECTION]
+    assert kept["metadata"]["uid"] == claim["metadata"]["uid"]
+    assert devices_of(world) == ["gpu-2", "gpu-0"]
+    assert status_of(world)["reservedFor"] == [{"resource": "pods", "name": "web", "uid": pod["metadata"]["uid"]}]
+    noted = world.pod()["metadata"]["annotations"]
+    assert noted[names.ANNOTATION_GPU_INDICES] == "1,3"
+    assert noted[names.ANNOTATION_DEVICES] == "node-1/gpu-2,node-1/gpu-0"
+
+
+async def test_a_pod_waits_until_the_claim_of_its_template_was_made(world, tmp_path):
+    asked = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+    async with leading(world, tmp_path):
+        pod = world.add_pod(resourceClaims=asked)
+        await world.until(lambda: "deviceclasses" in world.api.watched)
+        add_claim(world, "web-gpu-x7")
+        assert world.submissions == []
+        statuses = [{"name": "gpu", "resourceClaimName": "web-gpu-x7"}]
+        world.put("pods", {**pod, "status": {"phase": "Pending", "resourceClaimStatuses": statuses}})
+        await start(world, "0")
+        await world.until(lambda: world.bindings)
+    assert devices_of(world, "web-gpu-x7") == ["gpu-3"]
+    assert world.notes("FailedScheduling") == []
+
+
+async def test_a_pod_whose_claim_does_not_come_is_told_so(world, tmp_path):
+    world.hasten(other_pods_again_s=3.1)
+    async with leading(world, tmp_path):
+        add_pod(world)
+        await world.until(lambda: world.notes("FailedScheduling"))
+        assert world.notes("FailedScheduling") == ["waits for ResourceClaim gpus of pod web, which is not there"]
+        assert world.submissions == []
+        add_claim(world)
+        await world.until(lambda: world.submissions)
+
+
+async def test_devices_of_another_claim_are_waited_for(world, tmp_path):
+    """Its pod has let go of the node, and Kubernetes has not taken the device back yet."""
+    add_claim(world)
+    add_claim(world, "others", **allocated("gpu-3", pod="other", uid="uid-of-other"))
+    async with leading(world, tmp_path):
+        add_pod(world)
+        await start(world, "0")
+        record = next(iter(world.term._ledger))
+        await world.until(lambda: any(member.waits_since for member in record.members.values()))
+        assert world.bindings == []
+        world.api.change("resourceclaims", "default", "others", {"status": {"allocation": None, "reservedFor": None}})
+        await world.until(lambda: world.bindings)
+    assert devices_of(world) == ["gpu-3"]
+
+
+async def test_a_job_with_devices_that_another_claim_keeps_is_given_back(world, tmp_path):
+    world.hasten(admission_patience_s=0.1)
+    add_claim(world)
+    add_claim(world, "others", **allocated("gpu-3", pod="other", uid="uid-of-other"))
+    async with leading(world, tmp_path):
+        add_pod(world)
+        job = await start(world, "0")
+        await world.until(lambda: world.cancelled == [job])
+        why = "device node-1/gpu-3 (gpu 0 of node node-1) is allocated to claim default/others"
+        await world.until(lambda: any(note.startswith(why) for note in world.notes("FailedScheduling")))
+    assert world.bindings == []
+    assert devices_of(world) == []
+
+
+async def test_admin_access_keeps_no_device_from_a_pod(world, tmp_path):
+    add_claim(world)
+    watches = allocated("gpu-3", pod="monitor", uid="uid-of-monitor")
+    watches["allocation"]["devices"]["results"][0]["adminAccess"] = True
+    add_claim(world, "monitor", **watches)
+    async with leading(world, tmp_path):
+        add_pod(world)
+        await start(world, "0")
+        await world.until(lambda: world.bindings)
+
+
+async def test_a_job_is_given_back_where_slurm_and_the_driver_do_not_agree(world, tmp_path):
+    """As after a reboot with other devices: what was polled before does not count."""
+    add_claim(world)
+    async with leading(world, tmp_path):
+        add_pod(world)
+        await world.until(lambda: world.submissions)
+        world.slurm.put("n1", extra='{"gpu": ["nvidia0 GPU-9 -"]}')
+        job = await start(world, "0")
+        await world.until(lambda: world.cancelled == [job])
+        why = "no devices in the ResourceSlices of node node-1 are gpu 0 of node node-1 (nvidia0 GPU-9)"
+        await world.until(lambda: any(note.startswith(why) for note in world.notes("FailedScheduling")))
+    assert world.bindings == []
+
+
+def gang_of(world):
+    marks = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": "2"}
+    for name in ("one", "two"):
+        add_claim(world, name)
+        add_pod(world, name, name, annotations=marks)
+
+
+async def test_the_claims_of_a_gang_get_their_devices_before_any_pod_is_bound(world, tmp_path):
+    gang_of(world)
+    async with leading(world, tmp_path):
+        await start(world, "2-3", tasks=2)
+        await world.until(lambda: len(world.bindings) == 2)
+    assert sorted(devices_of(world, "one") + devices_of(world, "two")) == ["gpu-0", "gpu-1"]
+
+
+async def test_when_one_claim_of_a_gang_is_refused_none_keeps_devices(world, tmp_path):
+    gang_of(world)
+    world.api.refuse_patch["two/status"] = 422
+    async with leading(world, tmp_path):
+        job = await start(world, "2-3", tasks=2)
+        await world.until(lambda: world.cancelled == [job])
+        await world.until(lambda: world.api.patched.count("one/status") == 2)
+        why = "the apiserver refuses the devices of claim two: by a webhook"
+        await world.until(lambda: any(why in note for note in world.notes("FailedScheduling")))
+    assert world.bindings == []
+    assert (devices_of(world, "one"), status_of(world, "one").get("reservedFor")) == ([], None)
+
+
+async def test_a_claim_that_somebody_has_changed_meanwhile_is_read_again(world, tmp_path):
+    add_claim(world)
+    async with leading(world, tmp_path):
+        add_pod(world)
+        await world.until(lambda: world.submissions)
+        world.api.watches_lag = True
+        world.api.change("resourceclaims", "default", "gpus", {"metadata": {"labels": {"team": "a"}}})
+        await start(world, "0")
+        await world.until(lambda: world.api.asked["/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/gpus"])
+        assert world.bindings == []
+        world.api.watches_lag = False
+        world.note_change()
+        await world.until(lambda: world.bindings)
+    assert devices_of(world) == ["gpu-3"]
+
+
+async def test_devices_of_a_pod_that_was_not_bound_after_all_are_free_again(world, tmp_path):
+    add_claim(world)
+    world.api.refuse_bindings = True
+    async with leading(world, tmp_path):
+        add_pod(world)
+        job = await start(world, "0")
+        await world.until(lambda: world.cancelled == [job])
+        await world.until(lambda: devices_of(world) == [])
+    assert world.api.patched.count("gpus/status") == 2
+
+
+async def test_a_new_leader_frees_what_an_interrupted_one_has_allocated_and_nothing_else(world, tmp_path):
+    pods = {name: add_pod(world, name, name) for name in ("waits", "foreign")}
+    pods["runs"] = add_pod(world, "runs", "runs", node="node-1", running=True)
+    owners = {"waits": "waits", "runs": "runs", "foreign": "runs"}
+    for at, (name, owner) in enumerate(owners.items()):
+        add_claim(world, name, **allocated(f"gpu-{at}", pod=owner, uid=pods[owner]["metadata"]["uid"]))
+    async with leading(world, tmp_path):
+        await world.until(lambda: devices_of(world, "waits") == [])
+        says = (
+            "claim foreign of pod foreign is allocated by somebody else, for pods runs: it can be used again when they "
+            "have ended"
+        )
+        await world.until(lambda: says in world.notes("FailedScheduling"))
+    assert (devices_of(world, "runs"), devices_of(world, "foreign")) == (["gpu-1"], ["gpu-2"])
+
+
+async def test_a_new_leader_goes_on_where_an_interrupted_one_stopped(world, tmp_path):
+    """The claim has its devices, and the pod was not bound yet."""
+    pod = add_pod(world)
+    add_claim(world, **allocated("gpu-3", pod="web", uid=pod["metadata"]["uid"]))
+    world.add_job(pod, "RUNNING", **gives("0"))
+    async with leading(world, tmp_path):
+        await world.until(lambda: world.bindings)
+    assert world.api.patched == []
+    assert devices_of(world) == ["gpu-3"]
+
+
+async def test_a_claim_that_is_allocated_for_another_node_is_allocated_anew(world, tmp_path):
+    add_node(world, 2)
+    pod = add_pod(world)
+    add_claim(world, **allocated("gpu-3", pod="web", uid=pod["metadata"]["uid"]))
+    world.add_job(pod, "RUNNING", **gives("1", node="n2"))
+    async with leading(world, tmp_path):
+        await world.until(lambda: world.bindings == [("web", "node-2")])
+    assert devices_of(world) == ["gpu-2"]
+    assert status_of(world)["allocation"]["devices"]["results"][0]["pool"] == "node-2"
+
+
+@pytest.mark.parametrize("grace_s", [0, 30])
+async def test_nobody_of_its_job_gets_devices_beside_a_pod_that_was_deleted_by_force(world, tmp_path, grace_s):
+    """Its claim is free at once, and its tasks may still run."""
+    world.hasten(teardown_s=1.0 if grace_s == 0 else 60.0, admission_patience_s=60.0)
+    for name in ("one", "two"):
+        add_claim(world, name)
+    marks = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": "1"}
+    add_pod(world, "one", "one", annotations=marks, terminationGracePeriodSeconds=grace_s)
+    async with leading(world, tmp_path):
+        await start(world, "0")
+        await world.until(lambda: world.bindings == [("one", "node-1")])
+        world.pod_runs("one")
+        world.pod_vanishes("one")
+        world.api.change("resourceclaims", "default", "one", {"status": {"allocation": None, "reservedFor": None}})
+        add_pod(world, "two", "two", annotations=marks)
+        record = next(iter(world.term._ledger))
+        await world.until(lambda: any(member.waits_since for member in record.members.values()))
+        assert len(world.bindings) == 1
+        assert devices_of(world, "two") == []
+        if grace_s == 0:
+            await world.until(lambda: len(world.bindings) == 2)
+
+
+@pytest.mark.parametrize(("kinds", "classes"), [(False, {DRIVER: "gpu"}), (True, {})])
+async def test_without_the_kinds_or_a_class_pods_with_claims_are_refused(tmp_path, world, kinds, classes):
+    if not kinds:
+        for plural in ("resourceclaims", "resourceclaimtemplates", "resourceslices", "deviceclasses"):
+            world.api.undefine(plural)
+    async with leading_on(world, tmp_path, device_classes=classes):
+        add_pod(world)
+        says = "pod web has resource claims (gpu): Slurm cannot allocate the devices of a claim"
+        await world.until(lambda: world.notes("FailedScheduling") == [says])
+        assert "resourceclaims" not in world.api.watched
+    assert world.submissions == []
