@@ -1,0 +1,67 @@
+"""Whether a node can hold jobs by cgroups: what `check-cgroups` finds in /sys/fs/cgroup."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).parents[3] / "slurm-images" / "bin" / "check-cgroups"
+AUTO = "ClusterName=x\nProctrackType=proctrack/cgroup\n"
+V1 = ("cpu", "cpuacct", "cpuset", "devices", "freezer", "memory", "systemd")
+
+
+def check(folder: Path, conf: str | None = AUTO) -> subprocess.CompletedProcess[str]:
+    if conf is not None:
+        (folder / "slurm.conf").write_text(conf)
+    env = {
+        "PATH": os.environ["PATH"],
+        "SUNKPY_CGROUPS": str(folder / "cgroup"),
+        "SUNKPY_TERMINATION_LOG": str(folder / "log"),
+    }
+    argv = [PROGRAM, str(folder / "slurm.conf")]
+    return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=30)
+
+
+def mount(folder: Path, *, v1: tuple[str, ...] = (), v2: str | None = None) -> None:
+    (folder / "cgroup").mkdir()
+    for each in v1:
+        (folder / "cgroup" / each).mkdir()
+        (folder / "cgroup" / each / "cgroup.procs").touch()
+    if v2 is not None:
+        (folder / "cgroup" / "cgroup.controllers").write_text(v2)
+
+
+@pytest.mark.parametrize(
+    ("there", "version"), [({"v2": "cpuset cpu io memory hugetlb pids rdma misc\n"}, "v2"), ({"v1": V1}, "v1")]
+)
+def test_a_kernel_that_can_hold_jobs_is_named(tmp_path: Path, there, version):
+    mount(tmp_path, **there)
+    done = check(tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"check-cgroups: jobs are held by cgroup {version}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("there", "lacks"),
+    [
+        ({"v2": "cpu io memory\n"}, "cgroup v2 lacks cpuset."),
+        ({"v2": ""}, "cgroup v2 lacks cpu cpuset memory."),
+        ({"v1": tuple(each for each in V1 if each != "freezer")}, "cgroup v1 lacks freezer."),
+        ({}, "cgroup v1 lacks cpuacct cpuset devices freezer memory systemd."),
+    ],
+)
+def test_a_node_that_could_not_hold_jobs_does_not_start_and_says_what_to_do(tmp_path: Path, there, lacks):
+    mount(tmp_path, **there)
+    done = check(tmp_path)
+    assert done.returncode == 1
+    assert lacks in done.stderr
+    assert "slurmConfig.cgroup: disabled" in done.stderr
+    assert (tmp_path / "log").read_text() == done.stderr
+
+
+@pytest.mark.parametrize("conf", ["ProctrackType=proctrack/linuxproc\n", "#ProctrackType=proctrack/cgroup\n", None])
+def test_a_cluster_that_only_counts_needs_none(tmp_path: Path, conf):
+    mount(tmp_path)
+    assert check(tmp_path, conf).returncode == 0
