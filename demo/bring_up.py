@@ -155,6 +155,8 @@ def slurm_values(stack: Stack) -> Mapping[str, object]:
     if stack.bin_dir is not None:
         # The nodes of a devcluster are this machine: what they keep goes with the cluster's folder.
         values["hooks"] = {"markersHostPath": str(stack.kubeconfig.parent / "markers")}
+        # Each of them would pin its first job to the same cpu.
+        values["slurmConfig"] = {"cgroup": "disabled"}
     return values
 
 

@@ -63,7 +63,7 @@ def test_all_of_it_is_there_by_default():
         "AccountingStorageHost=demo-slurmdbd",
         "AccountingStorageEnforce=associations,limits,qos",
         "AccountingStorageTRES=gres/gpu",
-        "JobAcctGatherType=jobacct_gather/linux",
+        "JobAcctGatherType=jobacct_gather/cgroup",
     } <= set(_conf())
 
 
@@ -77,7 +77,7 @@ def test_nothing_of_it_is_there_without_accounting():
     ]
     assert not left
     assert not [line for line in _conf(off) if "Accounting" in line]
-    assert "JobAcctGatherType=jobacct_gather/none" in _conf(off)
+    assert "JobAcctGatherType=jobacct_gather/none" in _conf({**off, "slurmConfig": {"cgroup": "disabled"}})
     assert "SUNKPY_OPENAPI" not in _env(_pod("Deployment", "demo-slurmrestd", off))
     assert not _env(_pod("StatefulSet", "demo-slurmctld", off))
 

@@ -28,7 +28,7 @@ from tests.unit.charts.rendering import CHARTS, ROOT, Manifest, Refused, check_a
 FULL = {
     "clusterName": "sk",
     "imagePullSecrets": [{"name": "pull"}],
-    "slurmConfig": {"cgroup": "auto", "schedulerParameters": ["bf_continue", "defer"], "extra": "MaxJobCount=50000\n"},
+    "slurmConfig": {"schedulerParameters": ["bf_continue", "defer"], "extra": "MaxJobCount=50000\n"},
     "partitions": {"gpu": {"nodeSets": ["h100"], "default": True, "maxTime": "1-00:00:00"}, "low": None},
     "nodeSets": {
         "compute": None,
@@ -492,6 +492,22 @@ def test_slurm_conf_says_what_the_values_say():
         "ProctrackType=proctrack/cgroup",
         "MaxJobCount=50000",
     } <= set(conf)
+
+
+def test_jobs_are_held_to_what_slurm_gave_them_unless_the_values_say_otherwise():
+    def config(values):
+        data = of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]
+        plugins = ("ProctrackType=", "TaskPlugin=", "JobAcctGatherType=")
+        lines = [line for line in data["slurm.conf"].splitlines() if line.startswith(plugins)]
+        return [line.partition("=")[2] for line in lines], data["cgroup.conf"].splitlines()
+
+    plugins, cgroup = config({})
+    assert plugins == ["proctrack/cgroup", "task/cgroup", "jobacct_gather/cgroup"]
+    limits = ("ConstrainCores=yes", "ConstrainRAMSpace=yes", "ConstrainDevices=yes")
+    assert cgroup == ["CgroupPlugin=autodetect", "IgnoreSystemd=yes", *limits]
+    plugins, cgroup = config({"slurmConfig": {"cgroup": "disabled"}})
+    assert plugins == ["proctrack/linuxproc", "task/none", "jobacct_gather/linux"]
+    assert cgroup == ["CgroupPlugin=disabled"]
 
 
 def test_slurm_is_told_of_its_size():

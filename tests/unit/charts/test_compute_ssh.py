@@ -74,8 +74,9 @@ def test_a_site_says_which_ports_people_may_forward_through_login(value, word):
 def test_windows_are_opened_from_login_and_from_jobs_where_slurm_can():
     x11 = {**PEOPLE, "login": {"ssh": {"x11": True}}}
     assert _sshd(render("slurm", x11), "demo-login")["X11Forwarding"] == "yes"
-    assert _flags(render("slurm", x11)) == "PrologFlags=Alloc", "Slurm refuses X11 without cgroups"
-    assert _flags(render("slurm", {**x11, "slurmConfig": {"cgroup": "auto"}})) == "PrologFlags=Alloc,X11"
+    assert _flags(render("slurm", x11)) == "PrologFlags=Alloc,X11"
+    without = {**x11, "slurmConfig": {"cgroup": "disabled"}}
+    assert _flags(render("slurm", without)) == "PrologFlags=Alloc", "Slurm refuses X11 without cgroups"
     assert _sshd(render("slurm", PEOPLE), "demo-login")["X11Forwarding"] == "no"
 
 

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from demo.bring_up import CannotStart, Image, fingerprint, own_cluster, publish
+from demo.bring_up import CannotStart, Image, fingerprint, own_cluster, publish, slurm_values
+from demo.stack import Stack
 from devcluster import Cluster
 
 IMAGES = {"sunkpy": Image(ref="docker.io/sunkpy/sunkpy:1", archive="build/images/sunkpy.tar")}
@@ -42,3 +43,12 @@ def test_the_kubeconfig_of_the_development_cluster_is_our_own(monkeypatch: pytes
     assert own_cluster("sunkpy") is not None
     monkeypatch.delenv("KUBECONFIG")
     assert own_cluster("sunkpy") is not None
+
+
+def test_nodes_that_are_one_machine_do_not_pin_their_jobs_to_its_cpus(tmp_path: Path) -> None:
+    def values(bin_dir: Path | None) -> object:
+        stack = Stack(suite="trixie", kubeconfig=tmp_path / "config", bin_dir=bin_dir, images={})
+        return slurm_values(stack).get("slurmConfig")
+
+    assert values(tmp_path) == {"cgroup": "disabled"}
+    assert values(None) is None, "another cluster has what the chart has"
