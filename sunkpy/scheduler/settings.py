@@ -83,7 +83,7 @@ class Times(Settings, frozen=True, kw_only=True):
     * `refused_again_s`: a pod that its node refused is tried again.
     * `other_pods_again_s`: a gang is looked at again whose pods avoid or seek others, after these came or went.
     * `recheck_spread_s`, `recheck_turn_s`: nodes change in groups; gangs are rechecked for so long at a time.
-    * `occupancy_each_s`, `nodes_each_s`: how often all pods are listed, and all Slurm nodes.
+    * `occupancy_each_s`, `nodes_each_s`: how often it counts what strangers take; all Slurm nodes are listed.
     * `noted_after_s`: a waiting pod gets the annotations of its job; most are bound before.
     * `late_submit_s`: Slurm may still make a job whose submit it did not answer.
     * `allocation_refused_s`: no allocation is asked for in a partition that has just refused one.
@@ -104,7 +104,7 @@ class Times(Settings, frozen=True, kw_only=True):
     other_pods_again_s: float = 5.0
     recheck_spread_s: float = 0.5
     recheck_turn_s: float = 0.01
-    occupancy_each_s: float = 60.0
+    occupancy_each_s: float = 5.0
     nodes_each_s: float = 6.0
     noted_after_s: float = 5.0
     late_submit_s: float = 2.0

@@ -1,5 +1,7 @@
 """What pods take of a node that Slurm does not know: all that daemons, the slurmd pod and strangers request, and of
 pods with a job what Slurm does not count: ephemeral-storage, hugepages, devices for which no GRES stands.
+
+It counts as the kubelet does: what is on a node and has not finished.
 """
 
 from __future__ import annotations
@@ -17,23 +19,27 @@ _COUNTED: Final = frozenset({"cpu", "memory"})
 
 
 def taken_by_others(pods: Iterable[Pod], *, scheduler_names: Collection[str]) -> matching.Amounts:
-    """Requests of those of the pods that have no job; daemons that name our scheduler are among them."""
+    """What those of the pods take that have no job."""
     total: matching.Amounts = {}
     for pod in pods:
-        is_other = pod.spec.scheduler_name not in scheduler_names or is_without_job(pod)
-        if is_other and not pod.is_finished:
-            total = matching.added(total, _requests(pod.spec))
+        total = matching.added(total, taken_without_job(pod, scheduler_names=scheduler_names))
     return total
 
 
-def is_without_job(pod: Pod) -> bool:
-    """A pod that was bound straight to the node that it is made for."""
-    return names.ANNOTATION_JOB_ID not in pod.annotations and bool(matching.named_node(pod.spec))
+def taken_without_job(pod: Pod, *, scheduler_names: Collection[str]) -> matching.Amounts:
+    """What a pod without a job takes; daemons that name our scheduler are among them."""
+    is_other = pod.spec.scheduler_name not in scheduler_names or _is_without_job(pod)
+    return requests(pod.spec) if is_other and _is_there(pod) else {}
+
+
+def taken_uncounted(pod: Pod, *, gpu_resources: Collection[str]) -> matching.Amounts:
+    """What a pod with a job takes and Slurm does not count."""
+    return uncounted(pod.spec, gpu_resources=gpu_resources) if _is_there(pod) and not _is_without_job(pod) else {}
 
 
 def uncounted(spec: PodSpec, *, gpu_resources: Collection[str]) -> matching.Amounts:
     """What such a pod requests and Slurm does not count; at least a pod."""
-    return {name: n for name, n in _requests(spec).items() if name not in _COUNTED and name not in gpu_resources and n}
+    return {name: n for name, n in requests(spec).items() if name not in _COUNTED and name not in gpu_resources and n}
 
 
 def full_nodes(
@@ -48,8 +54,18 @@ def full_nodes(
     return full
 
 
-def _requests(spec: PodSpec) -> matching.Amounts:
+def requests(spec: PodSpec) -> matching.Amounts:
+    """What such a pod takes of a node."""
     try:
         return matching.pod_requests(spec)
     except BadQuantity:  # the apiserver would not have stored it
         return {}
+
+
+def _is_without_job(pod: Pod) -> bool:
+    """A pod that was bound straight to the node that it is made for."""
+    return names.ANNOTATION_JOB_ID not in pod.annotations and bool(matching.named_node(pod.spec))
+
+
+def _is_there(pod: Pod) -> bool:
+    return bool(pod.spec.node_name) and not pod.is_finished

@@ -15,7 +15,7 @@ from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.placement.eligibility import Candidate
 from sunkpy.kube.informer import Informer
-from sunkpy.scheduler.nodes.occupancy import Occupancy
+from sunkpy.scheduler.nodes.held import Held
 from sunkpy.scheduler.nodes.slurmd_pods import slurm_node_of
 from sunkpy.slurm import NodeCache
 
@@ -23,13 +23,11 @@ from sunkpy.slurm import NodeCache
 class Candidates:
     """None while Slurm's nodes have not been read."""
 
-    def __init__(
-        self, slurm_nodes: NodeCache, nodes: Informer[Node], slurmd_pods: Informer[Pod], occupancy: Occupancy
-    ) -> None:
+    def __init__(self, slurm_nodes: NodeCache, nodes: Informer[Node], slurmd_pods: Informer[Pod], taken: Held) -> None:
         self._slurm_nodes = slurm_nodes
         self._nodes = nodes
         self._slurmd_pods = slurmd_pods
-        self._occupancy = occupancy
+        self._taken = taken
         self._lasting: list[Candidate] = []
         self._is_fresh = False
         self._now: list[Candidate] = []
@@ -72,7 +70,7 @@ class Candidates:
         node, slurm = self._nodes.get("", pod.spec.node_name), known.get(name)
         if node is None or slurm is None:
             return None
-        nodeset, taken = pod.labels.get(names.LABEL_NODESET, ""), self._occupancy.taken(node.name)
+        nodeset, taken = pod.labels.get(names.LABEL_NODESET, ""), self._taken.by_node.get(node.name, {})
         return Candidate(slurm_node=name, node=node, slurm=slurm, taken=taken, nodeset=nodeset)
 
 

@@ -16,8 +16,8 @@ from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.domains import HOSTNAME
-from sunkpy.core.placement.eligibility import Eligibility, eligible_nodes, nowhere
-from sunkpy.core.placement.occupancy import full_nodes
+from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes, nowhere
+from sunkpy.core.placement.occupancy import full_nodes, taken_uncounted, taken_without_job, uncounted
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer, Together
@@ -25,7 +25,7 @@ from sunkpy.runtime.verdicts import Verdict, Verdicts
 from sunkpy.scheduler.nodes.candidates import Candidates
 from sunkpy.scheduler.nodes.devices import Devices
 from sunkpy.scheduler.nodes.held import Held
-from sunkpy.scheduler.nodes.occupancy import Occupancy
+from sunkpy.scheduler.nodes.others import pods_of_others
 from sunkpy.scheduler.nodes.slurmd_pods import SlurmdIndex
 from sunkpy.scheduler.nodes.volumes import Volumes
 from sunkpy.scheduler.owners.watch import OnUnreadable
@@ -56,35 +56,32 @@ class Cluster:
     ) -> None:
         self._settings, self.namespace, self._slurm_nodes = settings, settings.namespace, slurm_nodes
         self._on_nodes, self._on_neighbours, self._on_namespace = on_nodes, on_neighbours, on_namespace
-        self._slurmd, self._held = SlurmdIndex(), Held(gpu_resources=settings.counted)
+        self._slurmd, own_names, gpus = SlurmdIndex(), settings.scheduler_names, settings.counted
+        self._held = Held(partial(taken_uncounted, gpu_resources=gpus))
+        self._taken = Held(partial(taken_without_job, scheduler_names=own_names), self._taken_changed)
+        self._takes_other = asyncio.Event()
         self._by_name: dict[str, Node] | None = None
         self._by_hostname: dict[str, str] | None = None
-        ours = settings.scheduler_names
-        by_name = (f"spec.schedulerName={name}" for name in ours)
+        by_name = (f"spec.schedulerName={name}" for name in own_names)
         on_pod = partial(on_unreadable, "Pod")
         self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=each, tell=on_pod) for each in by_name)
         self._eligible: Verdicts[PodSpec, Eligibility] = Verdicts(self._eligible_for)
         self._avoided: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by)
-        self.neighbours = Neighbours(own=self.pods.values, scheduler_names=ours, on_moved=self._pod_moved)
-        self.occupancy = Occupancy(
-            kube,
-            scheduler_names=ours,
-            own=self.pods.values,
-            neighbours=self.neighbours,
-            on_change=self._invalidate,
-            each_s=settings.times.occupancy_each_s,
-        )
+        self._others = pods_of_others(kube, own_names, partial(on_unreadable, "pod of another scheduler"))
+        everybody = Together((*self.pods.parts, self._others))
+        self.neighbours = Neighbours(pods=everybody.values, on_moved=self._pod_moved)
+        for update in (self.neighbours.update, self._taken.update):
+            everybody.add_handler(update)
         self.volumes = Volumes(kube, on_change=on_nodes, on_unreadable=on_unreadable)
         self.devices = Devices(kube, settings.device_classes, on_claim=on_claim, on_unreadable=on_unreadable)
         self.nodes = Informer(kube, paths.NODES, Node, tell=partial(on_unreadable, "Node"))
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
         self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels, tell=on_pod)
-        self.candidates = Candidates(slurm_nodes, self.nodes, self.slurmd_pods, self.occupancy)
+        self.candidates = Candidates(slurm_nodes, self.nodes, self.slurmd_pods, self._taken)
         self._namespaces = Informer(kube, paths.NAMESPACES, KubeObject, tell=partial(on_unreadable, "Namespace"))
         self._listen()
 
     def _listen(self) -> None:
-        self.pods.add_handler(self.neighbours.update)
         self.pods.add_handler(self._held.update)
         self.pods.add_handler(self.volumes.pod_changed)
         self.pods.add_handler(self.devices.pod_changed)
@@ -99,7 +96,8 @@ class Cluster:
             for informer in self._watched():
                 group.create_task(informer.run())
             group.create_task(self._slurm_nodes.run())
-            group.create_task(self.occupancy.run())
+            group.create_task(self._others.run())
+            group.create_task(self._follow_others())
             group.create_task(self.volumes.run())
             group.create_task(self.devices.run())
 
@@ -179,7 +177,8 @@ class Cluster:
         """
         full: dict[str, str] = {}
         for spec in specs:
-            needs, candidates = self._held.needs(spec), self.candidates.lasting()
+            needs = uncounted(spec, gpu_resources=self._settings.counted)
+            candidates: Sequence[Candidate] = self.candidates.lasting()
             if needs.keys() <= {"pods"}:
                 candidates = [each for each in candidates if each.slurm_node in refusing] if refusing else []
             full |= full_nodes(needs, candidates, self._held.by_node)
@@ -214,6 +213,18 @@ class Cluster:
     def _slurm_nodes_changed(self, changed: frozenset[str]) -> None:
         if self.candidates.differ(changed):
             self._invalidate()
+
+    def _taken_changed(self, node: str) -> None:
+        if self.slurm_node_on(node):
+            self._takes_other.set()
+
+    async def _follow_others(self) -> None:
+        """Each change may be one of every job that waits, and strangers come and go all the time."""
+        while True:
+            await self._takes_other.wait()
+            self._takes_other.clear()
+            self._invalidate()
+            await asyncio.sleep(self._settings.times.occupancy_each_s)
 
     def _invalidate(self) -> None:
         self.candidates.invalidate()

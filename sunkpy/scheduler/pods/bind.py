@@ -109,7 +109,6 @@ class Binder:
             await self._outbox.withdraw([action.pod])
             if await self._are_admitted(record, [(action.pod, node)], {}):
                 await self._send_all(record, [(action.pod, SentBinding(node=node.name, note=None))])
-                self._cluster.occupancy.note(node.name, await self._pods.others_on(node.name))
 
     async def _are_admitted(
         self, record: Record, placed: Iterable[Placed], without_devices: Mapping[str, Admission]
@@ -145,7 +144,6 @@ class Binder:
         async def read(node: str) -> None:
             sent = self._cluster.neighbours.sent_to(node)
             found = await self._pods.others_on(node, not_older_than=not_older_than)
-            self._cluster.occupancy.note(node, found)
             known = {pod.uid for pod in found}
             listed[node] = tuple(found)
             others[node] = found + [pod for pod in sent if pod.uid not in known and self._is_going_to(pod, node)]

@@ -38,7 +38,7 @@ class Cluster:
         self.judged, self.woken = 0, 0
         self.pods = {}
         self.verdicts = Verdicts(self._judge)
-        self.neighbours = Neighbours(own=self.pods.values, scheduler_names=("slurm",), on_moved=self._moved)
+        self.neighbours = Neighbours(pods=self.pods.values, on_moved=self._moved)
 
     def _moved(self, pod):
         self.woken += self.verdicts.doubt(lambda pods: depend_on(pods, pod))
@@ -83,7 +83,7 @@ def test_pods_that_do_not_matter_cost_nothing(spec):
     for number in range(100):
         cluster.put(make(f"waits-too-{number}", **spec))
         cluster.put(make(f"other-{number}", app="cache", node="n1"))
-    cluster.neighbours.note("n2", [make("stranger", app="cache", node="n2", scheduler="default-scheduler")])
+    cluster.put(make("stranger", app="cache", node="n2", scheduler="default-scheduler"))
     cluster.remove("other-7")
     assert cluster.verdicts.holds(found)
     assert (cluster.judged, cluster.woken) == (1, 0)
@@ -105,12 +105,11 @@ def test_a_pod_that_matters_is_seen_when_it_comes_and_when_it_goes(spec, other, 
     cluster.put(make("shuts-out", app="x", node="n3", **terms("podAntiAffinity", "y")))
     before = cluster.avoided_by(spec)
     pod = make("other", node="n2", scheduler=scheduler, **other)
-    is_own = scheduler == "slurm"
-    cluster.put(pod) if is_own else cluster.neighbours.note("n2", [pod])
+    cluster.put(pod)
     assert not cluster.verdicts.holds(before)
     there = cluster.avoided_by(spec)
     assert set(there.value) == avoided
-    cluster.remove("other") if is_own else cluster.neighbours.only_on([])
+    cluster.remove("other")
     assert not cluster.verdicts.holds(there)
     assert cluster.avoided_by(spec).value == before.value
     assert (cluster.judged, cluster.woken) == (3, 2)

@@ -1,14 +1,20 @@
-"""What others take of the nodes, as it is read once a minute."""
+"""What pods hold of the nodes that Slurm does not know: strangers, and those with a job of what it does not count."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from functools import partial
+
+import msgspec
+import pytest
 
 from sunkpy.core import names
-from sunkpy.core.model.objects import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, SelectorRequirement
+from sunkpy.core.model.matching import pod_requests
+from sunkpy.core.model.objects import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement
+from sunkpy.core.placement.occupancy import taken_uncounted, taken_without_job
 from sunkpy.scheduler.nodes.held import Held
-from sunkpy.scheduler.nodes.occupancy import Occupancy
-from sunkpy.scheduler.pods.neighbours import Neighbours
+from sunkpy.scheduler.nodes.others import pods_of_others
 from tests.unit.core.gang.pods import make_pod
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, connections, leading
@@ -16,52 +22,82 @@ from tests.unit.scheduler.world import World, connections, leading
 OURS = ("slurm",)
 
 
-def stranger(world, number, node, **labels):
-    container = {"name": "c", "resources": {"requests": {"cpu": "100m"}}, "ports": [{"hostPort": 80}]}
-    spec = {"nodeName": node, "schedulerName": "other", "containers": [container]}
-    meta = {"name": f"pod-{number}", "namespace": "default", "labels": labels}
+@pytest.fixture
+def world():
+    return World()
+
+
+def stranger(world, number, node, *, cpu="100m", **spec):
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}, "ports": [{"hostPort": 80}]}
+    spec = {"nodeName": node, "schedulerName": "other", "containers": [container], **spec}
+    meta = {"name": f"pod-{number}", "namespace": "default", "labels": {"app": "web"}}
     world.put("pods", {"metadata": meta, "spec": spec, "status": {"phase": "Running"}})
 
 
-async def test_pods_of_others_that_have_gone_since_the_last_list_count_no_more(tmp_path):
-    world, changes = World(), []
-    neighbours = Neighbours(own=lambda: (), scheduler_names=OURS)
+@contextlib.asynccontextmanager
+async def watched(world, tmp_path):
     async with connections(world, tmp_path) as (kube, _, _):
-        occupancy = Occupancy(
-            kube,
-            scheduler_names=OURS,
-            own=lambda: (),
-            neighbours=neighbours,
-            on_change=lambda: changes.append(1),
-        )
-        for number, node in ((1, "node-1"), (2, "node-1"), (3, "node-2")):
-            stranger(world, number, node)
-        await occupancy.refresh()
-        assert (occupancy.taken("node-1")["cpu"], occupancy.taken("node-2")["cpu"]) == (200, 100)
-        for name in ("pod-1", "pod-3"):
-            world.remove("pods", "default", name)
-        await occupancy.refresh()
-        around = neighbours.around({})
-        assert [pod.name for pod in around.everyone()] == ["pod-2"]
-        assert [pod.name for pod in around.keeping_away] == ["pod-2"]
-        assert (occupancy.taken("node-1")["cpu"], occupancy.taken("node-2")) == (100, {})
-        assert len(changes) == 2
+        others = pods_of_others(kube, OURS, lambda *_: None)
+        task = asyncio.ensure_future(others.run())
+        try:
+            await others.synced.wait()
+            yield others
+        finally:
+            task.cancel()
 
 
-async def test_what_is_known_of_others_is_never_empty_while_it_is_read_anew(tmp_path):
-    world = World()
-    neighbours = Neighbours(own=lambda: (), scheduler_names=OURS)
-    async with connections(world, tmp_path) as (kube, _, _):
-        occupancy = Occupancy(kube, scheduler_names=OURS, own=lambda: (), neighbours=neighbours, on_change=lambda: None)
-        for number in range(450):
-            stranger(world, number, f"node-{number}")
-        await occupancy.refresh()
-        refresh = asyncio.ensure_future(occupancy.refresh())
-        seen = set()
-        while not refresh.done():
-            seen.add((len(list(neighbours.around({}).everyone())), len(neighbours.around({}).keeping_away)))
-            await asyncio.sleep(0)
-        assert seen == {(450, 450)}
+async def test_of_strangers_those_are_known_that_are_on_nodes(world, tmp_path):
+    stranger(world, 1, "node-1")
+    stranger(world, 2, "")
+    stranger(world, 3, "node-1", schedulerName="slurm")
+    async with watched(world, tmp_path) as others:
+        assert [pod.name for pod in others.values()] == ["pod-1"]
+        stranger(world, 2, "node-2")
+        await world.until(lambda: len(others) == 2)
+        world.pod_ends("Succeeded", "pod-1")
+        await world.until(lambda: [pod.name for pod in others.values()] == ["pod-2"])
+
+
+async def test_of_a_stranger_that_stays_which_counts_and_alike_ones_share_it(world, tmp_path):
+    proxy = {"name": "proxy", "restartPolicy": "Always", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}
+    term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "zone"}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    for number in (1, 2):
+        stranger(world, number, f"node-{number}", cpu="1500m", initContainers=[proxy], affinity=apart)
+    async with watched(world, tmp_path) as others:
+        one, two = others.values()
+        whole = msgspec.convert(world.pod("pod-1"), Pod)
+        assert pod_requests(one.spec) == pod_requests(whole.spec) == {"cpu": 3500, "memory": 2**30, "pods": 1}
+        assert (one.spec.host_ports, one.spec.affinity) == (whole.spec.host_ports, whole.spec.affinity)
+        assert (one.key, one.uid, one.labels) == (whole.key, whole.uid, whole.labels)
+        assert one.labels is two.labels
+        assert one.spec.containers is two.spec.containers
+        assert one.spec.affinity is two.spec.affinity
+
+
+async def test_jobs_that_wait_follow_strangers_who_are_listed_once(world, tmp_path):
+    world.hasten(occupancy_each_s=0.05)
+    for number in (1, 2):
+        world.add_node(number)
+    stranger(world, 1, "node-1", cpu="3")
+    lists = []
+
+    async def note(selector):
+        lists.append(selector)
+
+    world.api.before_list = note
+    async with leading(world, tmp_path):
+        world.add_pod(cpu="2")
+
+        async def excluded(nodes):
+            await world.until(lambda: [job["excluded_nodes"] for job in world.jobs.values()] == [nodes])
+
+        await excluded("n1")
+        world.remove("pods", "default", "pod-1")
+        await excluded("")
+        stranger(world, 2, "node-2", cpu="4")
+        await excluded("n2")
+    assert sum("spec.schedulerName!=slurm" in selector for selector in lists) == 1
 
 
 RDMA = "rdma/hca"
@@ -109,7 +145,7 @@ async def test_a_node_that_refused_a_pod_for_there_are_too_many_is_given_to_it_w
 
 
 def test_what_a_node_holds_follows_the_pods_on_it():
-    held = Held(gpu_resources=["nvidia.com/gpu"])
+    held = Held(partial(taken_uncounted, gpu_resources=["nvidia.com/gpu"]))
     requests = {"cpu": "1", "nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "2", "hugepages-2Mi": "4Mi"}
     waits, runs = make_pod(requests=requests), make_pod(requests=requests, node="k1")
     held.update(None, waits)
@@ -129,10 +165,15 @@ def on_node(name):
     return Affinity(node_affinity=NodeAffinity(required=required))
 
 
-def test_daemons_count_as_pods_of_others():
-    held = Held(gpu_resources=[])
-    daemon = make_pod(node="k1", affinity=on_node("k1"))
-    held.update(None, daemon)
-    assert held.by_node == {}
-    held.update(None, make_pod(node="k1", affinity=on_node("k1"), annotations={names.ANNOTATION_JOB_ID: "7"}))
-    assert held.by_node == {"k1": {"pods": 1}}
+def test_daemons_count_as_pods_of_others_and_who_holds_other_amounts_is_said_once():
+    changed = []
+    held = Held(partial(taken_uncounted, gpu_resources=[]))
+    taken = Held(partial(taken_without_job, scheduler_names=OURS), changed.append)
+    daemon = make_pod(node="k1", requests={"cpu": "1"}, affinity=on_node("k1"))
+    with_job = make_pod(node="k1", affinity=on_node("k1"), annotations={names.ANNOTATION_JOB_ID: "7"})
+    for old, new in ((None, daemon), (daemon, daemon), (daemon, with_job)):
+        held.update(old, new)
+        taken.update(old, new)
+        if new is daemon:
+            assert (held.by_node, taken.by_node, changed) == ({}, {"k1": {"cpu": 1000, "pods": 1}}, ["k1"])
+    assert (held.by_node, taken.by_node, changed) == ({"k1": {"pods": 1}}, {}, ["k1", "k1"])

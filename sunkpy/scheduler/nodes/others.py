@@ -1,0 +1,73 @@
+"""Pods of other schedulers that are on nodes: daemons, the slurmd pods, strangers.
+
+A node that is full of such pods must not be offered to a job: Slurm would start it, perhaps preempt others for it, and
+the kubelet would refuse the pod; and pods may want to be near strangers, or away from them. A large cluster has tens of
+thousands, so of each only what matters is kept, and pods of one template share it: a kilobyte each, or less.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from typing import Final, TypeVar, cast
+
+import cachetools
+import msgspec
+
+from sunkpy.core.gang.limits import MOST_LINES
+from sunkpy.core.model.objects import Affinity, Container, Meta, Pod, PodAffinity, PodSpec, Resources
+from sunkpy.core.placement.occupancy import requests
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.informer import Informer, Tell
+
+T = TypeVar("T")
+
+_MOST_SHARED: Final = 8192
+_NOTHING: Final[dict[str, str]] = {}
+
+
+def pods_of_others(kube: Kube, scheduler_names: Collection[str], tell: Tell) -> Informer[Pod]:
+    """Those that hold something of a node, cut to what matters."""
+    where = [f"spec.schedulerName!={name}" for name in scheduler_names]
+    where += ["spec.nodeName!=", "status.phase!=Succeeded", "status.phase!=Failed"]
+    return Informer(kube, paths.ALL_PODS, Pod, field_selector=",".join(where), keep=Cut(), tell=tell)
+
+
+class Cut:
+    """Reduces a pod to what others can be for or against, what it takes, and where it is."""
+
+    def __init__(self) -> None:
+        self._known: cachetools.LRUCache[bytes, object] = cachetools.LRUCache(_MOST_SHARED)
+
+    def __call__(self, pod: Pod) -> Pod:
+        """The pod as it is stored."""
+        meta, asks = pod.metadata, requests(pod.spec)
+        amounts = {name: f"{n}m" if name == "cpu" else str(n) for name, n in asks.items() if name != "pods"}
+        container = Container(resources=Resources(requests=amounts, limits=_NOTHING), ports=pod.spec.host_ports)
+        terms = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity is not None else None
+        # Nobody has refused it for too many of them.
+        few = PodAffinity(required=terms.required[:MOST_LINES] if terms is not None else ())
+        return Pod(
+            metadata=Meta(
+                name=meta.name,
+                namespace=sys.intern(meta.namespace),
+                uid=meta.uid,
+                resource_version=meta.resource_version,
+                deletion_timestamp=meta.deletion_timestamp,
+                labels=self._shared(pod.labels),
+                annotations=_NOTHING,
+            ),
+            spec=PodSpec(
+                node_name=sys.intern(pod.spec.node_name),
+                scheduler_name=sys.intern(pod.spec.scheduler_name),
+                containers=self._shared((container,)),
+                affinity=self._shared(Affinity(pod_anti_affinity=few)) if few.required else None,
+                overhead=_NOTHING,
+                node_selector=_NOTHING,
+            ),
+        )
+
+    def _shared(self, value: T) -> T:
+        """One that is equal, if there is one."""
+        return cast("T", self._known.setdefault(msgspec.json.encode(value, order="sorted"), value))
