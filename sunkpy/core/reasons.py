@@ -149,6 +149,11 @@ EVENTS: Final = {
         _WORKLOAD, "Slurm forgot the job of a bound pod. A replacement job follows; the pod keeps running."
     ),
     "PreemptionByScheduler": Row(_WORKLOAD, "Evicted; the text names the job that took its node."),
+    "BudgetViolated": Row(
+        _WORKLOAD,
+        "Preempted, and its PodDisruptionBudget has too few healthy pods now. Slurm chooses, and knows no budgets: "
+        "spread the replicas.",
+    ),
     "SlurmJobCancelled": Row(_WORKLOAD, "Evicted: its job was cancelled. Its controller makes a new pod."),
     "SlurmJobTimeout": Row(_WORKLOAD, "Evicted: its job reached the time limit. Set `sunkpy.dev/time-limit`."),
     "SlurmJobDeadline": Row(_WORKLOAD, "Evicted: its job reached the deadline."),

@@ -87,7 +87,12 @@ def scale(namespace: str, statefulset: str) -> str:
 
 def disruption_budget(namespace: str, name: str) -> str:
     """A PodDisruptionBudget: what holds evictions back."""
-    return f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}"
+    return f"{disruption_budgets(namespace)}/{name}"
+
+
+def disruption_budgets(namespace: str) -> str:
+    """The PodDisruptionBudgets of a namespace."""
+    return f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
 
 
 def events(namespace: str) -> str:

@@ -22,6 +22,7 @@ from sunkpy.kube.events import EventRecorder
 from sunkpy.runtime.process import Process
 from sunkpy.runtime.queue import run_workers
 from sunkpy.scheduler.collect import Collector
+from sunkpy.scheduler.events.budgets import ViolatedBudgets
 from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.events.unreadable import UnreadableObjects
 from sunkpy.scheduler.execute import Executor
@@ -111,6 +112,7 @@ class Term:
             events=self._events,
             pods=self._writer,
             causes=self._causes,
+            budgets=ViolatedBudgets(kube, self._events, settled_s=settings.times.budgets_after_s),
             find=lambda key: pods.get(*key),
             clock=self._clock,
             noted_after_s=settings.times.noted_after_s,

@@ -32,7 +32,6 @@ from sunkpy.core.model.devices import DEVICE_CLASS
 from sunkpy.core.model.objects import (
     Affinity,
     ContainerPort,
-    LabelSelector,
     Meta,
     Node,
     Pod,
@@ -353,13 +352,7 @@ def _selects(term: PodAffinityTerm, of: Meta, other: Meta) -> bool:
         namespaces = term.namespaces or (of.namespace,)
         if other.namespace not in namespaces:
             return False
-    return _matches(term.label_selector, other.labels)
-
-
-def _matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
-        matching.matches_requirement(labels, line) for line in selector.match_expressions
-    )
+    return matching.matches_labels(term.label_selector, other.labels)
 
 
 def _avoid(avoided: dict[str, str], names: Iterable[str], why: str) -> None:

@@ -15,6 +15,7 @@ import msgspec
 from sunkpy.core.model import quantity
 from sunkpy.core.model.devices import DEVICE_CLASS
 from sunkpy.core.model.objects import (
+    LabelSelector,
     Node,
     NodeSelector,
     NodeSelectorTerm,
@@ -59,6 +60,13 @@ def matches_requirement(values: Mapping[str, str], requirement: SelectorRequirem
         case "Gt" | "Lt":
             return _compares(value, requirement)
     return False
+
+
+def matches_labels(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """All labels and all lines match."""
+    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
+        matches_requirement(labels, line) for line in selector.match_expressions
+    )
 
 
 def matches_term(node: Node, term: NodeSelectorTerm) -> bool:

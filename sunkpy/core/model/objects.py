@@ -398,6 +398,26 @@ class Pod(KubeObject, frozen=True, kw_only=True):
         return condition is not None and condition.status == "True"
 
 
+class BudgetSpec(Wire, frozen=True, kw_only=True):
+    """The pods that it is about; none when there is no selector."""
+
+    selector: LabelSelector | None = None
+
+
+class BudgetStatus(Wire, frozen=True, kw_only=True):
+    """How many of the pods are Ready and not being deleted, and how many should be."""
+
+    current_healthy: int = 0
+    desired_healthy: int = 0
+
+
+class Budget(KubeObject, frozen=True, kw_only=True):
+    """A PodDisruptionBudget."""
+
+    spec: BudgetSpec = BudgetSpec()
+    status: BudgetStatus = BudgetStatus()
+
+
 class NodeSpec(Wire, frozen=True, kw_only=True):
     """The part of a Node that people and controllers set."""
 

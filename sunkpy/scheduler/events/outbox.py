@@ -22,6 +22,7 @@ from sunkpy.core.model.objects import Key, Pod
 from sunkpy.kube.errors import Conflict, NotFound
 from sunkpy.kube.events import EventRecorder
 from sunkpy.runtime.queue import QueueMetrics, Urgency
+from sunkpy.scheduler.events.budgets import ViolatedBudgets
 from sunkpy.scheduler.events.evictions import Eviction, EvictionEvents
 from sunkpy.scheduler.events.late_writes import LateWrites
 from sunkpy.scheduler.jobs.end_causes import EndCauses
@@ -43,6 +44,7 @@ class Outbox:
         events: EventRecorder,
         pods: PodWriter,
         causes: EndCauses,
+        budgets: ViolatedBudgets,
         find: Callable[[Key], Pod | None],
         clock: Callable[[], float],
         noted_after_s: float,
@@ -53,6 +55,7 @@ class Outbox:
         self._find = find
         self._clock = clock
         self._late: LateWrites[tuple[str, str]] = LateWrites("outbox", workers=_WORKERS, urgency=_urgency)
+        self._budgets = budgets
         self._evictions = EvictionEvents(causes=causes, events=events, pods=pods, find=find)
 
     async def run(self, metrics: QueueMetrics) -> None:
@@ -60,6 +63,7 @@ class Outbox:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._events.run())
             group.create_task(self._evictions.run())
+            group.create_task(self._budgets.run())
             group.create_task(self._late.run(metrics))
 
     async def inform(self, pod: Pod, *, reason: str, action: str, note: str) -> None:
@@ -72,7 +76,9 @@ class Outbox:
 
     def explain(self, evictions: Iterable[Eviction]) -> None:
         """Events for pods that were evicted, which say by which job, once that has been found out."""
+        evictions = tuple(evictions)
         self._evictions.add(evictions)
+        self._budgets.preempted(each.pod for each in evictions if each.is_evicted and each.cause.is_preemption)
 
     def report(self, record: Record, report: Report) -> None:
         """Say why a pod waits, in its condition and an Event, unless it was said already."""

@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from sunkpy.core.model import matching
+from sunkpy.core.model.objects import Budget, Pod
 from sunkpy.core.model.states import JobId, SlurmJob, is_job_running
 
 NEWEST_PENDING: Final = 50
@@ -78,6 +80,16 @@ def named(cause: EndCause, preemptor: SlurmJob | None) -> EndCause:
     if preemptor is None or not cause.is_preemption:
         return cause
     return EndCause(reason=cause.reason, message=f"{cause.message} by {describe(preemptor)}")
+
+
+def find_violated(pod: Pod, budgets: Iterable[Budget]) -> Budget | None:
+    """A budget with too few healthy pods since this one was evicted."""
+    for budget in budgets:
+        selector, status = budget.spec.selector, budget.status
+        is_of_it = selector is not None and matching.matches_labels(selector, pod.labels)
+        if is_of_it and status.current_healthy < status.desired_healthy:
+            return budget
+    return None
 
 
 def flag_of(reason: str) -> str:

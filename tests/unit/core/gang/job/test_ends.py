@@ -6,9 +6,11 @@ from sunkpy.core.gang.job.ends import (
     cause_of_end,
     choose_preemptor,
     displaced,
+    find_violated,
     named,
     pending_to_look_at,
 )
+from sunkpy.core.model.objects import Budget, BudgetSpec, BudgetStatus, LabelSelector, Meta, Pod, SelectorRequirement
 from sunkpy.core.model.states import SlurmJob
 
 TIERS = {"low": 1, "high": 10}
@@ -116,3 +118,24 @@ def test_a_job_that_has_all_its_nodes_takes_no_more():
 def test_only_the_newest_pending_jobs_are_looked_at():
     states = {id: frozenset({"PENDING"}) for id in range(200)} | {500: frozenset({"RUNNING"})}
     assert pending_to_look_at(states) == tuple(range(199, 199 - NEWEST_PENDING, -1))
+
+
+WEB = LabelSelector(match_labels={"app": "web"})
+NOT_WEB = LabelSelector(match_expressions=(SelectorRequirement(key="app", operator="NotIn", values=("web",)),))
+
+
+@pytest.mark.parametrize(
+    ("selector", "healthy", "is_violated"),
+    [
+        (WEB, 1, True),
+        (WEB, 2, False),
+        (WEB, 3, False),
+        (NOT_WEB, 1, False),
+        (LabelSelector(), 1, True),
+        (None, 1, False),
+    ],
+)
+def test_a_budget_is_violated_when_fewer_of_its_pods_are_healthy_than_should_be(selector, healthy, is_violated):
+    status = BudgetStatus(current_healthy=healthy, desired_healthy=2)
+    budget = Budget(metadata=Meta(name="web"), spec=BudgetSpec(selector=selector), status=status)
+    assert find_violated(Pod(metadata=Meta(labels={"app": "web"})), [budget]) == (budget if is_violated else None)
