@@ -146,7 +146,9 @@ EVENTS: Final = {
         _WORKLOAD, "The pod was ending with a grace period above that limit when its job lost the node."
     ),
     "SlurmJobLost": Row(
-        _WORKLOAD, "Slurm forgot the job of a bound pod. A replacement job follows; the pod keeps running."
+        _WORKLOAD,
+        "Slurm forgot the job of a bound pod. A replacement job follows; the pod keeps running, unless that has other "
+        "devices than the pod's claims.",
     ),
     "PreemptionByScheduler": Row(_WORKLOAD, "Evicted; the text names the job that took its node."),
     "BudgetViolated": Row(

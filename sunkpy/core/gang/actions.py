@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.gang import Suspension
+from sunkpy.core.gang.job.ends import EndCause
 from sunkpy.core.gang.job.terms import Change
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import Pod
@@ -112,7 +113,8 @@ class Evict(msgspec.Struct, frozen=True, kw_only=True):
     """Tell a pod to go because its job has lost the node, or was lost itself and `given_away` is `displaced_by`'s now.
 
     Of a gang that may be another Slurm node than that of the pod: the members go together. `suspension`: if the job was
-    preempted the owner is told to take its pods back instead. `grace_s`: None is what the pod asks for.
+    preempted the owner is told to take its pods back instead. `grace_s`: None is what the pod asks for. `cause`: why,
+    where it is not the end of its job.
     """
 
     pod: Pod
@@ -121,6 +123,7 @@ class Evict(msgspec.Struct, frozen=True, kw_only=True):
     given_away: str = ""
     suspension: Suspension | None = None
     grace_s: int | None = None
+    cause: EndCause | None = None
 
 
 class Shorten(msgspec.Struct, frozen=True, kw_only=True):

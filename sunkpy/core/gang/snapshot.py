@@ -38,7 +38,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     gang of its own. `is_half_bound`: some members of the first wave could not be bound
     together with the others. `named_nodes`: the Slurm node that each member names, by uid, where they name different
     ones (`sunkpy.core.gang.seating.named_nodes`). `reserved`: uids of members for which claims for devices are
-    reserved. `now`: when this was, on the leader's monotonic clock, in seconds.
+    reserved, as far as all their claims are known. `now`: when this was, on the leader's monotonic clock, in seconds.
     """
 
     id: GangId

@@ -108,9 +108,10 @@ class Devices:
         return next((missing for pod in asking if (missing := missing_claim(pod, self.claims_of(pod)))), "")
 
     def reserved(self, pods: Iterable[Pod]) -> frozenset[str]:
-        """Uids of those of the pods for which a claim is reserved."""
-        asking = (pod for pod in pods if pod.spec.resource_claims)
-        return frozenset(p.uid for p in asking if any(c.is_for(p.uid) for c in self.claims_of(p).values()))
+        """Uids of those of the pods for which a claim is reserved, if all their claims are known."""
+        asking = ((pod, self.claims_of(pod)) for pod in pods if pod.spec.resource_claims)
+        found = ((pod, claims) for pod, claims in asking if not missing_claim(pod, claims))
+        return frozenset(pod.uid for pod, claims in found if any(c.is_for(pod.uid) for c in claims.values()))
 
     def offered(self, node: str) -> dict[DeviceId, Device]:
         """What the drivers offer on a Kubernetes node."""

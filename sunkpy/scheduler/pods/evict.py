@@ -107,6 +107,8 @@ class Evictor:
             member.shortened_at = now
 
     async def _cause(self, record: Record, action: act.Evict, node: str) -> EndCause:
+        if action.cause is not None:
+            return action.cause
         if action.displaced_by is not None or action.job is None:
             return displaced(action.job, node=action.given_away or node, by=action.displaced_by)
         known = record.jobs.get(action.job)

@@ -276,6 +276,18 @@ async def test_a_claim_that_is_allocated_for_another_node_is_allocated_anew(worl
     assert status_of(world)["allocation"]["devices"]["results"][0]["pool"] == "node-2"
 
 
+async def test_a_pod_whose_job_was_replaced_by_one_with_other_devices_is_evicted(world, tmp_path):
+    """Slurm takes the devices of its claim for free."""
+    pod = add_pod(world, annotations={names.ANNOTATION_GPU_INDICES: "0"}, node="node-1", running=True)
+    add_claim(world, **allocated("gpu-3", pod="web", uid=pod["metadata"]["uid"]))
+    job = world.add_job(pod, "RUNNING", **gives("2"))
+    async with leading(world, tmp_path):
+        await world.until(lambda: world.deleted == ["web"])
+        conditions = {each["type"]: each for each in world.pod()["status"]["conditions"]}
+    says = f"Slurm lost the job of this pod, and job {job} has other devices"
+    assert conditions["DisruptionTarget"]["message"] == says
+
+
 @pytest.mark.parametrize("grace_s", [0, 30])
 async def test_nobody_of_its_job_gets_devices_beside_a_pod_that_was_deleted_by_force(world, tmp_path, grace_s):
     """Its claim is free at once, and its tasks may still run."""

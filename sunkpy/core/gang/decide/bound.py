@@ -10,6 +10,7 @@ from sunkpy.core.gang.actions import Bind, Cancel, Evict, GangAction, MakeSolo, 
 from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, NO_SLOTS_LEFT, cancel_all, evict_all
 from sunkpy.core.gang.decide.members import bindings, hold, outgrown_by, start_over, suspension_of, too_large, waiting
 from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.job.ends import with_other_devices
 from sunkpy.core.gang.job.job import Job, holds_its_node
 from sunkpy.core.gang.job.phases import STOPPED
 from sunkpy.core.gang.job.request import Policy
@@ -54,15 +55,24 @@ def _strays(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
 
 
 def _note_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
-    """On members that run: Slurm may tell late, and a replacement may have other devices."""
+    """On members that run: Slurm may tell late, and a replacement may have other devices.
+
+    Devices of claims cannot change while a pod runs, and Slurm gives those that it knows to be free to others: it goes.
+    """
     holding = snapshot.holding
     bound = [pod for pod in gang.members if holding.get(pod.uid) in job.slurm.devices and not pod.is_deleting]
+    # How many devices claims are is not known before they have been read.
+    bound = [pod for pod in bound if not pod.spec.resource_claims or pod.uid in snapshot.reserved]
     if not bound:
         return []
     seats = snapshot.seating(job).seats
     gpus = assign_devices(gang, seats, job.slurm.devices, gpu_resources=policy.gpu_resources)
     right = ((pod, gpus.get(pod.uid, "")) for pod in bound if pod.uid in seats)
-    return [NoteDevices(pod=pod, gpus=text) for pod, text in right if text != noted_on(pod)]
+    wrong = [(pod, text) for pod, text in right if text != noted_on(pod)]
+    going = [pod for pod, text in wrong if pod.spec.resource_claims and text and noted_on(pod)]
+    cause = with_other_devices(job.id)
+    evictions = evict_all([Evict(pod=pod, job=job.id, cause=cause) for pod in going], gang, policy)
+    return [*(NoteDevices(pod=pod, gpus=text) for pod, text in wrong if pod not in going), *evictions]
 
 
 def _take_seats(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:

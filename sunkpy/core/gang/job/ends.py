@@ -104,6 +104,11 @@ def displaced(job: JobId | None, *, node: str, by: JobId | None) -> EndCause:
     return EndCause(reason="SlurmJobLost", message=f"{lost} and gave {node}{to}")
 
 
+def with_other_devices(job: JobId) -> EndCause:
+    """The devices that a pod's claims have are not those of the job that took the place of its lost one."""
+    return EndCause(reason="SlurmJobLost", message=f"Slurm lost the job of this pod, and job {job} has other devices")
+
+
 def describe(job: SlurmJob) -> str:
     """`Slurm job 57 (user alice, partition high)`."""
     return f"Slurm job {job.id} (user {job.user or 'unknown'}, partition {job.partition or 'unknown'})"

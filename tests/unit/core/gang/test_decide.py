@@ -9,6 +9,7 @@ from sunkpy.core.gang.actions import (
     Cancel,
     Evict,
     Finish,
+    FreeDevices,
     MakeSolo,
     NoteDevices,
     NoteJob,
@@ -27,8 +28,9 @@ from sunkpy.core.gang.job.request import GpuSharing, Policy, plan_terms
 from sunkpy.core.gang.phases import State
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.capacity import Capacity
+from sunkpy.core.model.devices import DEVICE_CLASS
 from sunkpy.core.model.job_spec import JobSpec
-from sunkpy.core.model.objects import SchedulingGate
+from sunkpy.core.model.objects import PodClaim, Resources, SchedulingGate
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.jobs import change_job, make_job
 from tests.unit.core.gang.pods import gang_of, make_pod
@@ -402,6 +404,41 @@ def test_the_devices_of_the_job_that_covers_it_are_noted_on_the_pod(noted, expec
     actions = decide_gang(snapshot(pod, covered, bound_to=8), POLICY)
     assert kinds(actions) == expected
     assert all(action.gpus == "3" for action in actions)
+
+
+@pytest.mark.parametrize(
+    ("noted", "reserved", "expected"),
+    [("0", {"uid-1"}, [Evict]), ("3", {"uid-1"}, []), ("", {"uid-1"}, [NoteDevices]), ("0", (), [])],
+)
+def test_a_pod_whose_claim_has_other_devices_than_the_job_that_covers_it_goes(noted, reserved, expected):
+    """A claim does not change under a running pod; one that was not read yet proves nothing."""
+    pod = make_pod(
+        node="k1",
+        running=True,
+        annotations={names.ANNOTATION_GPU_INDICES: noted},
+        resource_claims=(PodClaim(name="gpu", resource_claim_name="c"),),
+        resources=Resources(requests={DEVICE_CLASS + "gpu.example.com": "1"}),
+    )
+    policy = replace(POLICY, gpu_resources={DEVICE_CLASS + "gpu.example.com": "gpu"})
+    covered = job("RUNNING", id=8, nodes=("n1",), devices={"n1": {"gpu": (3,)}})
+    actions = decide_gang(snapshot(pod, covered, bound_to=8, reserved=frozenset(reserved)), policy)
+    assert kinds(actions) == expected
+    if expected == [Evict]:
+        assert actions[0].cause.message == "Slurm lost the job of this pod, and job 8 has other devices"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "expected"),
+    [
+        ([], [FreeDevices, Submit]),
+        ([job("PENDING")], [FreeDevices, UpdateExcluded]),
+        ([job("RUNNING", prologs=frozenset({"n1"}))], [Bind]),
+        ([job("RUNNING", prologs=frozenset({"n1"}), cancelled_at=1.0)], [FreeDevices, Cancel]),
+    ],
+)
+def test_devices_that_are_reserved_for_a_pod_are_freed_unless_it_is_about_to_be_bound(jobs, expected):
+    actions = decide_gang(snapshot(make_pod(), *jobs, reserved=frozenset({"uid-1"})), POLICY)
+    assert kinds(actions) == expected
 
 
 def test_a_healthy_pod_outlives_the_failure_that_slurm_saw_of_its_node():
