@@ -104,7 +104,9 @@ class Devices:
 
     def missing(self, pods: Iterable[Pod]) -> str:
         """Which claim of one of these pods is not there yet; empty when all are."""
-        asking = (pod for pod in pods if pod.spec.resource_claims and not pod.spec.node_name)
+        asking = [pod for pod in pods if pod.spec.resource_claims and not pod.spec.node_name]
+        if asking and not self._claims.synced.is_set():
+            return "the list of all ResourceClaims"
         return next((missing for pod in asking if (missing := missing_claim(pod, self.claims_of(pod)))), "")
 
     def reserved(self, pods: Iterable[Pod]) -> frozenset[str]:

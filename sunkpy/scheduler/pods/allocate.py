@@ -78,6 +78,11 @@ class Allocator:
         wanted = [self._wanted(binding, node, listed[binding.slurm_node]) for binding, node in asking]
         own = {claim.uid for each in wanted for claim in each.claims.values()}
         chosen, obstacles = choose_devices(wanted, self._devices.classes, self._devices.owner_but(own))
+        known = self._devices.device_classes()
+        for each in chosen:
+            if absent := sorted(each.classes - known.keys()):
+                lacks = f"there is no DeviceClass {absent[0]}"
+                obstacles.setdefault(each.pod.uid, Admission(verdict=Verdict.WAIT, why=lacks))
         for binding, node in asking:
             if why := self._keeps(node.name, action.job):
                 obstacles.setdefault(binding.pod.uid, Admission(verdict=Verdict.WAIT, why=why))

@@ -417,6 +417,25 @@ def test_gpus_are_shared_by_number_only_where_values_say_so(values: dict[str, ob
     assert _scheduler_settings({"scheduler": values}).gpu_sharing == sharing
 
 
+def test_claims_are_read_and_written_only_where_values_map_their_classes():
+    values: dict[str, object] = {"scheduler": {"deviceClasses": {"gpu.example.com": "gpu"}}}
+    rights = {
+        (resource, verb)
+        for rule in of_kind(render("slurm", values), "ClusterRole")["sunkpy:scheduler-name:demo"]["rules"]
+        if rule["apiGroups"] == ["resource.k8s.io"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    kinds = ("resourceclaims", "resourceclaimtemplates", "resourceslices", "deviceclasses")
+    writes = {("resourceclaims", "patch"), ("resourceclaims/status", "patch"), ("resourceclaims/binding", "patch")}
+    assert rights == {(kind, verb) for kind in kinds for verb in ("list", "watch")} | writes | {
+        ("resourceclaims/binding", "update")
+    }
+    assert _scheduler_settings(values).device_classes == {"gpu.example.com": "gpu"}
+    assert _scheduler_settings({}).device_classes == {}
+    assert "resource.k8s.io" not in str(of_kind(render("slurm"), "ClusterRole"))
+
+
 def test_the_label_that_means_one_switch_reaches_the_scheduler():
     label = "topology.example.com/leaf"
     assert _scheduler_settings({"scheduler": {"switchLabel": label}}).switch_label == label

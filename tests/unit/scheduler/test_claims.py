@@ -23,6 +23,7 @@ def world():
     for kind, plural in (("ResourceSlice", "resourceslices"), ("DeviceClass", "deviceclasses")):
         world.api.define(V1, kind, plural, namespaced=False)
     add_node(world, 1)
+    world.put("deviceclasses", {"metadata": {"name": DRIVER}, "spec": {}})
     return world
 
 
@@ -156,6 +157,23 @@ async def test_a_job_with_devices_that_another_claim_keeps_is_given_back(world, 
         await world.until(lambda: any(note.startswith(why) for note in world.notes("FailedScheduling")))
     assert world.bindings == []
     assert devices_of(world) == []
+
+
+async def test_a_pod_waits_for_the_class_of_its_devices(world, tmp_path):
+    """What it says to the driver belongs to the allocation."""
+    world.remove("deviceclasses", "", DRIVER)
+    add_claim(world)
+    async with leading(world, tmp_path):
+        add_pod(world)
+        await start(world, "0")
+        record = next(iter(world.term._ledger))
+        await world.until(lambda: any(member.waits_since for member in record.members.values()))
+        assert devices_of(world) == []
+        opaque = {"driver": DRIVER, "parameters": {"shared": False}}
+        world.put("deviceclasses", {"metadata": {"name": DRIVER}, "spec": {"config": [{"opaque": opaque}]}})
+        await world.until(lambda: world.bindings)
+    (config,) = status_of(world)["allocation"]["devices"]["config"]
+    assert config == {"source": "FromClass", "requests": ["gpu"], "opaque": opaque}
 
 
 async def test_admin_access_keeps_no_device_from_a_pod(world, tmp_path):

@@ -48,6 +48,12 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[AllocatedDevice, ...]
 
     @property
+    def classes(self) -> set[str]:
+        """The DeviceClasses that it asks for; what these say of their devices belongs to what is written."""
+        requests = (request.exactly for request in self.claim.spec.devices.requests)
+        return {asked.device_class_name for asked in requests if asked is not None}
+
+    @property
     def is_written(self) -> bool:
         """The claim says so already."""
         allocation = self.claim.status.allocation
