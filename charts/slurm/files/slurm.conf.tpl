@@ -10,6 +10,9 @@
 {{- if and .Values.scheduler.enabled $plugins (not (regexMatch "[=,\\s]lua(,|\\s|$)" $plugins)) }}
 {{- fail "JobSubmitPlugins in slurmConfig.extra: name lua as well, for slurmctld needs the job_submit.lua of this chart" }}
 {{- end -}}
+{{- if and .Values.slurmConfig.privateTmp (ne .Values.slurmConfig.cgroup "auto") }}
+{{- fail "slurmConfig.privateTmp needs slurmConfig.cgroup: auto; without cgroups Slurm 24.11 does not start every second job with it" }}
+{{- end -}}
 {{- $parts := list "enable_configless" | concat .Values.slurmConfig.slurmctldParameters -}}
 ClusterName={{ include "slurm.cluster" . }}
 SlurmctldHost={{ .Release.Name }}-slurmctld-0({{ .Release.Name }}-slurmctld)
@@ -54,6 +57,10 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/{{ .Values.accounting.enabled | ternary "linux" "none" }}
 {{- end }}
+{{- if .Values.slurmConfig.privateTmp }}
+# By the name that it has until 25.05, which later releases understand.
+JobContainerType=job_container/tmpfs
+{{- end }}
 MpiDefault=none
 # A job that could not be launched, by a failed Prolog or a slurmctld that died meanwhile, waits again and is not held.
 SchedulerParameters={{ append .Values.slurmConfig.schedulerParameters "nohold_on_prolog_fail" | uniq | join "," }}
@@ -84,8 +91,8 @@ PriorityWeight{{ $factor }}={{ int64 $weight }}
 # Alloc: the Prolog runs on every node as soon as the job has it. Not Serial: one pod that takes its time to end would
 # hold up every other job that starts or ends on its node.
 {{- $flags := list "Alloc" }}
-{{- if include "slurm.computeSsh" . }}
-# Contain: each job has a step on each of its nodes to which sessions by ssh belong.
+{{- if or .Values.slurmConfig.privateTmp (include "slurm.computeSsh" .) }}
+# Contain: each job has a step on each of its nodes, to which sessions by ssh and a /tmp of its own belong.
 {{- $flags = append $flags "Contain" }}
 {{- end }}
 {{- if and .Values.login.ssh.x11 (eq .Values.slurmConfig.cgroup "auto") }}

@@ -172,6 +172,7 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ("slurm", {"nodeSets": {"H100": {}}}, "H100"),
         ("slurm", {"nodeSets": {"a": {"reserved": {"memory": "8 GB"}}}}, "memory"),
         ("slurm", {"slurmConfig": {"cgroup": "v3"}}, "cgroup"),
+        ("slurm", {"slurmConfig": {"cgroup": "disabled", "privateTmp": True}}, "needs slurmConfig.cgroup: auto"),
         ("slurm", {"partitions": {"low": {"preemptMode": "SUSPEND"}}}, "SUSPEND and GANG start the next job beside"),
         ("slurm", {"partitions": {"low": {"extra": "preemptmode=gang"}}}, "SUSPEND and GANG start the next job beside"),
         ("slurm", {"slurmConfig": {"extra": "PreemptMode = SUSPEND,GANG"}}, "SUSPEND and GANG start the next job"),
@@ -527,6 +528,23 @@ def test_jobs_are_held_to_what_slurm_gave_them_unless_the_values_say_otherwise()
     plugins, cgroup = config({"slurmConfig": {"cgroup": "disabled"}})
     assert plugins == ["proctrack/linuxproc", "task/none", "jobacct_gather/linux"]
     assert cgroup == ["CgroupPlugin=disabled"]
+
+
+@pytest.mark.parametrize("ssh", [True, False])
+def test_jobs_have_a_tmp_of_their_own_where_the_values_say_so(ssh):
+    def config(own):
+        people = {"ann": {"uid": 2001, "sshKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey ann"]}}
+        values = {"slurmConfig": {"privateTmp": own}, "users": {"people": people}, "compute": {"ssh": {"enabled": ssh}}}
+        return of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]
+
+    data = config(True)
+    lines = data["slurm.conf"].splitlines()
+    assert {"JobContainerType=job_container/tmpfs", "PrologFlags=Alloc,Contain"} <= set(lines)
+    assert data["job_container.conf"].splitlines() == ["AutoBasePath=true", "BasePath=/var/spool/slurmd/private"]
+    data = config(False)
+    assert ("PrologFlags=Alloc,Contain" in data["slurm.conf"].splitlines()) is ssh
+    assert "JobContainer" not in data["slurm.conf"]
+    assert "job_container.conf" not in data
 
 
 def test_slurm_is_told_of_its_size():
