@@ -114,11 +114,11 @@ def publish(images: Mapping[str, Image]) -> Mapping[str, str]:
 # ---------------------------------------------------------------------------------------------------- charts
 
 
-def install(stack: Stack, tell: Tell) -> None:
-    """Install or upgrade both charts, and wait until what they run is up."""
+def install(stack: Stack, tell: Tell, *, slurm: Mapping[str, object] | None = None) -> None:
+    """Install or upgrade both charts, and wait until what they run is up; `slurm` are values in place of the demo's."""
     charts = (
         ("sunkpy", OPERATOR_NAMESPACE, ROOT / "charts" / "sunkpy", operator_values(stack)),
-        (stack.release, stack.namespace, ROOT / "charts" / "slurm", slurm_values(stack)),
+        (stack.release, stack.namespace, ROOT / "charts" / "slurm", slurm or slurm_values(stack)),
     )
     for release, namespace, chart, values in charts:
         mark = fingerprint(chart, values)

@@ -1,5 +1,6 @@
 """Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`; nodeset, mirror, burst,
-scale, takeover, people and accounting need none, and install makes its own. busy has one part with and one without."""
+scale, takeover, people and accounting need none, install and devices make their own. busy has one part with and one
+without."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from tests.bench.burst import measure as burst
 from tests.bench.busy import measure as busy
 from tests.bench.chaos import run as chaos
 from tests.bench.chaos.judge import Violation
+from tests.bench.devices import measure as devices
 from tests.bench.people import measure as people
 from tests.bench.scale.plan import read_sizes
 from tests.families import cases
@@ -47,7 +49,20 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 @click.argument(
     "name",
     type=click.Choice(
-        ["all", "latency", "abuse", "busy", "chaos", "outage", "families", "scale", "accounting", "install", *ALONE]
+        [
+            "all",
+            "latency",
+            "abuse",
+            "busy",
+            "chaos",
+            "outage",
+            "families",
+            "scale",
+            "accounting",
+            "install",
+            "devices",
+            *ALONE,
+        ]
     ),
     default="all",
 )
@@ -59,9 +74,9 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 @click.option("--only", default="", help="families: names like lws,kueue/job; busy: simulated or real.")
 @click.option("--sizes", callback=_read_sizes, help="scale: numbers of nodes, such as 500,1000; else what fits.")
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
-@click.option("--seed", default=1, show_default=True, help="chaos, outage, accounting: makes the same faults and jobs.")
+@click.option("--seed", default=1, show_default=True, help="chaos, outage, accounting, devices: makes the same.")
 @click.option("--faults/--no-faults", default=True, help="chaos: without faults nothing may be found.")
-@click.option("--strict", is_flag=True, help="chaos, outage, accounting: fail when a figure does not hold.")
+@click.option("--strict", is_flag=True, help="chaos, outage, accounting, devices: fail when a figure does not hold.")
 def main(
     name: str, *, quick: bool, only: str, sizes: tuple[int, ...], minutes: float, seed: int, faults: bool, strict: bool
 ) -> None:
@@ -86,7 +101,11 @@ def main(
         people, logins = (100, 5) if quick else (1000, 20)
         figures = install.measure(suite=suite, name=cluster, people=people, logins=logins, tell=click.echo)
         report.write("install", figures)
-    if name in ALONE or name in ("scale", "accounting", "install"):
+    if name in ("all", "devices"):
+        count = devices.QUICK_ROUNDS if quick else devices.ROUNDS
+        figures = devices.measure(suite=suite, name=cluster, count=count, seed=seed, tell=click.echo)
+        write("devices", figures, strict=strict)
+    if name in ALONE or name in ("scale", "accounting", "install", "devices"):
         return
     rounds = latency.Rounds(start=3, handover=3, drain=3) if quick else latency.Rounds()
     stack = bring_up(suite=suite, name=cluster, nodes=3, tell=click.echo)

@@ -59,17 +59,23 @@ def seen_twice(first: Sequence[Running], second: Sequence[Running]) -> list[Runn
     return both
 
 
-def _scan_node(node: str, folder: Path) -> Iterator[Running]:
-    pids: dict[tuple[Owner, str], list[int]] = {}
+def processes(folder: Path) -> Iterator[tuple[str, int, bytes]]:
+    """Uid of the pod, pid and environment of each process in the pods of a node."""
     # A walk passes over folders that go meanwhile: pods end all the time.
     for cgroup, _, _ in os.walk(folder):
         uid = _POD.search(cgroup)
         if uid is None:
             continue
         for pid in _read(Path(cgroup, "cgroup.procs")).split():
-            owner = owner_of(_read(PROC / pid.decode() / "environ"))
-            if owner is not None:
-                pids.setdefault((owner, uid[1].replace("_", "-")), []).append(int(pid))
+            yield uid[1].replace("_", "-"), int(pid), _read(PROC / pid.decode() / "environ")
+
+
+def _scan_node(node: str, folder: Path) -> Iterator[Running]:
+    pids: dict[tuple[Owner, str], list[int]] = {}
+    for pod_uid, pid, environ in processes(folder):
+        owner = owner_of(environ)
+        if owner is not None:
+            pids.setdefault((owner, pod_uid), []).append(pid)
     for (owner, pod_uid), own in pids.items():
         yield Running(node=node, owner=owner, pod_uid=pod_uid, pids=tuple(own))
 
@@ -78,12 +84,17 @@ def owner_of(environ: bytes) -> Owner | None:
     """Whose process this is, by its environment; None for one that is not of the load, or is a zombie."""
     if b"CHAOS_" not in environ:
         return None
-    values = dict(entry.decode(errors="replace").split("=", 1) for entry in environ.split(b"\0") if b"=" in entry)
+    values = variables(environ)
     if "CHAOS_POD" in values:
         return Owner("pod", values["CHAOS_POD"])
     if "CHAOS_JOB" in values:
         return Owner("job", values["CHAOS_JOB"], int(values.get("SLURM_RESTART_COUNT", "0")))
     return None
+
+
+def variables(environ: bytes) -> dict[str, str]:
+    """What a process has in its environment."""
+    return dict(entry.decode(errors="replace").split("=", 1) for entry in environ.split(b"\0") if b"=" in entry)
 
 
 def _read(path: Path) -> bytes:
@@ -125,24 +136,16 @@ def _kept(record: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
 # -------------------------------------------------------------------- watcher
 
 
-class Watcher:
-    """Samples and looks, taken in two threads of their own from `start` to `stop`.
+class Repeated:
+    """Steps, each taken again and again in a thread of its own from `start` to `stop`.
 
     An observer that fails has seen nothing: `stop` raises what ended it.
     """
 
-    def __init__(self, stack: Stack, cluster: Cluster) -> None:
-        self.samples: list[Sample] = []
-        self.looks: list[SlurmLook] = []
-        self.blind = 0
+    def __init__(self, steps: Mapping[Callable[[], None], float]) -> None:
         self._broken: list[Exception] = []
-        self._stack = stack
-        self._folders = node_folders(cluster)
         self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._repeat, args=(self._sample, SAMPLE_EVERY_S), daemon=True),
-            threading.Thread(target=self._repeat, args=(self._look, LOOK_EVERY_S), daemon=True),
-        ]
+        self._threads = [threading.Thread(target=self._repeat, args=step, daemon=True) for step in steps.items()]
 
     def start(self) -> None:
         """Begin."""
@@ -150,11 +153,10 @@ class Watcher:
             thread.start()
 
     def stop(self) -> None:
-        """End with a last look at Slurm: the one before may be older than what its caller has seen."""
+        """End."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
-        self._look()
         if self._broken:
             raise self._broken[0]
 
@@ -166,6 +168,29 @@ class Watcher:
                 due_s = max(due_s + every_s, time.monotonic())
         except Exception as error:  # noqa: BLE001  raised by `stop`, in the thread that waits for it
             self._broken.append(error)
+
+
+class Watcher:
+    """Samples and looks, taken from `start` to `stop`."""
+
+    def __init__(self, stack: Stack, cluster: Cluster) -> None:
+        self.samples: list[Sample] = []
+        self.looks: list[SlurmLook] = []
+        self.blind = 0
+        self._stack = stack
+        self._folders = node_folders(cluster)
+        self._repeated = Repeated({self._sample: SAMPLE_EVERY_S, self._look: LOOK_EVERY_S})
+
+    def start(self) -> None:
+        """Begin."""
+        self._repeated.start()
+
+    def stop(self) -> None:
+        """End with a last look at Slurm: the one before may be older than what its caller has seen."""
+        try:
+            self._repeated.stop()
+        finally:
+            self._look()
 
     def _sample(self) -> None:
         self.samples.append(scan(self._folders))

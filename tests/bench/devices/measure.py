@@ -1,0 +1,345 @@
+"""A node of eight GPUs that is full with pods and jobs of two each; some go and others come, and parts die meanwhile.
+
+It has a cluster of its own. What is pretended: the GPUs are names in the environment, there are no device files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from demo.bring_up import build_images, install
+from demo.report import Tell
+from demo.stack import USER, Stack
+from devcluster import Cluster, dra
+from devcluster.shell import CommandFailed
+from devcluster.waiting import NeverSo, NotYet, wait
+from sunkpy.core import names
+from sunkpy.core.model.objects import Pod
+from tests.bench import report
+from tests.bench.chaos.record import Owner
+from tests.bench.chaos.schedule import Door
+from tests.bench.devices.judge import Pod as Compared
+from tests.bench.devices.judge import double_owners
+from tests.bench.devices.observer import Observer
+from tests.bench.devices.plan import TOGETHER, Event, Round, rounds
+from tests.e2e import processes, workloads
+from tests.e2e.agreement import wait_for_agreement
+from tests.e2e.workloads import NAMESPACE
+
+ROUNDS: Final = 500
+QUICK_ROUNDS: Final = 20
+DEVICES: Final = 8
+CPUS: Final = 16
+EACH: Final = DEVICES // TOGETHER
+LABEL: Final = "sunkpy-devices"
+_PATIENCE_S = 120.0
+_ADDED_S = 0.3
+_LOW, _HIGH = "low", "high"
+_LIVES = frozenset({"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED"})
+"""States of a job that has not ended for good."""
+
+
+class _Member(NamedTuple):
+    """A pod or a job of the load; of a pod the job is 0."""
+
+    name: str
+    door: Door
+    job: int = 0
+
+
+def measure(*, suite: str, name: str, count: int, seed: int, tell: Tell) -> list[report.Figure]:
+    """So many rounds, on a cluster that is gone afterwards."""
+    images = build_images(suite, tell)
+    with own_cluster(name, tell) as cluster:
+        cluster.up(1, gpus=0, dra_gpus=DEVICES, cpus=CPUS)
+        cluster.load(sorted({Path(image.archive) for image in images.values()}))
+        refs = {key: image.ref for key, image in images.items()}
+        stack = Stack(suite=suite, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs)
+        install(stack, tell, slurm=slurm_values(stack))
+        wait_for_agreement(stack, timeout_s=_PATIENCE_S, after="the installation")
+        return run(stack, cluster, count=count, seed=seed, tell=tell)
+
+
+@contextlib.contextmanager
+def own_cluster(name: str, tell: Tell) -> Iterator[Cluster]:
+    """It is taken down at the end, unless a person wants to look at it."""
+    cluster = Cluster(f"{name}-devices", progress=tell)
+    try:
+        yield cluster
+    finally:
+        if "SUNKPY_KEEP" not in os.environ:
+            cluster.down()
+
+
+def slurm_values(stack: Stack) -> Mapping[str, object]:
+    """Values of charts/slurm: the GPUs of the NodeSet are those of the driver, and claims on them are jobs' GPUs."""
+    gpu = {"type": "h100", "driver": dra.DRIVER}
+    access = [{"namespaces": [NAMESPACE]} | {key: ["*"] for key in ("partitions", "accounts", "qos", "reservations")}]
+    return {
+        "images": dict(stack.images),
+        "nodeSets": {stack.nodeset: {"gpu": gpu, "fakeGpus": True}},
+        "scheduler": {"access": access, "deviceClasses": {dra.DRIVER: "gpu"}},
+        "hooks": {"markersHostPath": str(stack.kubeconfig.parent / "markers")},
+    }
+
+
+def run(stack: Stack, cluster: Cluster, *, count: int, seed: int, tell: Tell) -> list[report.Figure]:
+    """The rounds on a cluster that is up, and what was seen."""
+    load = Load(stack, cluster, seed=seed)
+    load.prepare()
+    added = [load.time_pod(number, with_claim=number % 2 == 0) for number in range(max(4, count // 25))]
+    observer = Observer(stack, cluster)
+    observer.start()
+    compared: list[Compared] = []
+    try:
+        for round_ in rounds(count, seed=seed):
+            late = load.take(round_)
+            compared += load.compare(observer)
+            wrong = [pod.text for pod in compared if not pod.is_equal]
+            tell(f"round {round_.number}: {round_.event or 'no event'}; {len(wrong)} wrong, late: {late or 'none'}")
+    finally:
+        load.clear()
+        observer.stop()
+    return figures(load, observer, compared, added)
+
+
+def figures(
+    load: Load, observer: Observer, compared: Sequence[Compared], added: Sequence[float]
+) -> list[report.Figure]:
+    """What must be none, and what a claim costs."""
+    double = double_owners(observer.samples)
+    wrong = [pod.text for pod in compared if not pod.is_equal]
+    with_s, without_s = report.median(added[::2]), report.median(added[1::2])
+    none = [
+        ("devices with two owners at a sampled moment", double, len(observer.samples)),
+        ("pods whose devices are not those of their job", wrong, len(compared)),
+        (f"pods and jobs that did not run in {_PATIENCE_S:g} s", load.late, load.come),
+    ]
+    return [
+        *(
+            report.at_most(what, len(found), unit="", bound=0, n=n, limited_by="; ".join(found[:20]))
+            for what, found, n in none
+        ),
+        report.at_most(
+            "created to running, median, added by a claim", with_s - without_s, unit="s", bound=_ADDED_S,
+            n=len(added) // 2, peer=report.against("pod without a claim", without_s, ours=with_s),
+        ),
+        report.observed("looks at which claims or jobs could not be read", observer.blind, unit="", n=1),
+    ]  # fmt: skip
+
+
+class Load:
+    """Those who have devices: pods with claims, and jobs of `sbatch`."""
+
+    def __init__(self, stack: Stack, cluster: Cluster, *, seed: int) -> None:
+        self.late: list[str] = []
+        self.come = 0
+        self._living: dict[str, _Member] = {}
+        self._stack = stack
+        self._cluster = cluster
+        self._rng = random.Random(seed)
+        (self._node,) = (node.name for node in cluster.nodes())
+
+    def prepare(self) -> None:
+        """The template of the claims; nothing of an earlier run is left."""
+        self.clear()
+        exactly = {"deviceClassName": dra.DRIVER, "allocationMode": "ExactCount", "count": EACH}
+        spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+        self._stack.kubectl.apply(
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaimTemplate",
+                "metadata": {"name": LABEL, "namespace": NAMESPACE},
+                "spec": {"spec": spec},
+            }
+        )
+
+    def clear(self) -> None:
+        """End all that may live."""
+        self._stack.kubectl("delete", "pods", "-n", NAMESPACE, "-l", f"app={LABEL}", "--ignore-not-found")
+        self._stack.admin("scancel", "--quiet", f"--user={USER}")
+        self._living.clear()
+
+    def take(self, round_: Round) -> str:
+        """One round; who has not come to run in time."""
+        for member in self._rng.sample([*self._living.values()], min(round_.leaving, len(self._living))):
+            self._end(member)
+        mend = self._break(round_.event)
+        coming = round_.coming[: TOGETHER - len(self._living)]
+        with ThreadPoolExecutor(max_workers=TOGETHER) as pool:
+            begun = pool.map(
+                lambda index, door, delay_s: self._begin(f"devices-{round_.number}-{index}", door, delay_s=delay_s),
+                range(len(coming)), *zip(*coming, strict=True),
+            ) if coming else ()  # fmt: skip
+            self._living |= {member.name: member for member in begun}
+        self.come += len(coming)
+        mend()
+        late = self._settle()
+        if round_.event in (Event.PREEMPTION, Event.REQUEUE) and not late:
+            self._disturb(round_)
+            late = self._settle()
+        return late
+
+    def compare(self, observer: Observer) -> list[Compared]:
+        """Each pod that lives, as all three sides know it."""
+        found: list[Compared] = []
+        pods = [member for member in self._living.values() if member.door is Door.POD]
+        seen, claims, jobs = observer.processes(), observer.claims(), observer.jobs()
+        for member in pods:
+            pod, owner = self._pod(member.name), Owner("pod", member.name)
+            if pod is None or pod.is_deleting:
+                continue
+            job = int(pod.annotations.get(names.ANNOTATION_JOB_ID, "0"))
+            none: frozenset[str] = frozenset()
+            found.append(
+                Compared(
+                    name=member.name,
+                    seen=seen.get(owner, none),
+                    claimed=claims.get(owner, none),
+                    given=jobs[job][1] if job in jobs else none,
+                )
+            )
+        return found
+
+    def time_pod(self, number: int, *, with_claim: bool) -> float:
+        """Seconds from the creation of a pod to its running; it is gone afterwards."""
+        name = f"devices-timed-{number}"
+        begun_s = time.monotonic()
+        self._stack.kubectl.apply(self._body(name, with_claim=with_claim))
+        self._stack.kubectl("wait", "-n", NAMESPACE, "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
+        took_s = time.monotonic() - begun_s
+        self._stack.kubectl("delete", "pod", "-n", NAMESPACE, name, "--wait")
+        return took_s
+
+    # ------------------------------------------------------------- come and go
+
+    def _begin(self, name: str, door: Door, *, delay_s: float) -> _Member:
+        time.sleep(delay_s)
+        if door is Door.POD:
+            self._stack.kubectl.apply(self._body(name, with_claim=True))
+            return _Member(name, door)
+        return _Member(name, door, self._sbatch(name, _LOW, gpus=EACH, seconds=3600))
+
+    def _sbatch(self, name: str, partition: str, *, gpus: int, seconds: int) -> int:
+        options = (
+            "-p",
+            partition,
+            "-J",
+            name,
+            "-N1",
+            "-n1",
+            "-c1",
+            "--mem=32",
+            f"--gres=gpu:{gpus}",
+            "-o",
+            "/dev/null",
+        )
+        script = f"trap 'exit 0' TERM; sleep {seconds} & wait $!"
+        return self._stack.sbatch(*options, f"--export=ALL,CHAOS_JOB={name}", script=script)
+
+    def _end(self, member: _Member) -> None:
+        self._living.pop(member.name, None)
+        if member.door is Door.POD:
+            how = ("--ignore-not-found", "--wait=false")
+            self._stack.kubectl("delete", "pod", "-n", NAMESPACE, member.name, *how)
+        else:
+            self._stack.cancel_jobs([member.job])
+
+    def _body(self, name: str, *, with_claim: bool) -> dict[str, object]:
+        body = workloads.pod(
+            name, image=self._stack.images["sunkpy"], scheduler=self._stack.scheduler_name, restart_policy="Always",
+            command=["env", f"CHAOS_POD={name}", "sleep", "3600"], labels={"app": LABEL},
+            annotations={f"{names.PREFIX}partition": _LOW},
+        )  # fmt: skip
+        spec = body["spec"]
+        assert isinstance(spec, dict)
+        if with_claim:
+            spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": LABEL}]
+            spec["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
+        return body
+
+    # ----------------------------------------------------------------- waiting
+
+    def _settle(self) -> str:
+        """Wait until all run; who was preempted as a pod is gone. Who does not run is ended, and named."""
+        try:
+            wait(self._all_run, timeout_s=_PATIENCE_S, what="pods and jobs run")
+        except NeverSo as error:
+            waiting = [member for member in self._living.values() if self._state(member) != "Running"]
+            for member in waiting:
+                self._end(member)
+            self.late += [member.name for member in waiting]
+            return str(error)
+        return ""
+
+    def _all_run(self) -> bool:
+        states = {name: self._state(member) for name, member in self._living.items()}
+        for name in [name for name, state in states.items() if state == "gone"]:
+            del self._living[name], states[name]
+        waiting = {name: state for name, state in states.items() if state != "Running"}
+        if waiting:
+            raise NotYet(str(waiting))
+        return True
+
+    def _state(self, member: _Member) -> str:
+        if member.door is Door.SBATCH:
+            return self._state_of_job(member.job)
+        pod = self._pod(member.name)
+        if pod is None:
+            return "gone"
+        return "Ending" if pod.is_deleting else pod.status.phase
+
+    def _state_of_job(self, number: int) -> str:
+        job = self._stack.job(number)
+        if job.get("Reason") == "BeginTime":  # requeued: Slurm would wait for two minutes
+            with contextlib.suppress(CommandFailed):
+                self._stack.scontrol("update", f"jobid={number}", "starttime=now")
+        return job["JobState"].capitalize() if job["JobState"] in _LIVES else "gone"
+
+    def _pod(self, name: str) -> Pod | None:
+        found = self._stack.kubectl.list(Pod, "pods", "-n", NAMESPACE, "-l", f"app={LABEL}")
+        return next((pod for pod in found if pod.name == name), None)
+
+    # ------------------------------------------------------------------ events
+
+    def _break(self, event: Event | None) -> Callable[[], object]:
+        """Kill a part; how to bring it back."""
+        fault = self._cluster.fault
+        match event:
+            case Event.KUBELET:
+                # At once: without it nobody gets into the login pod to submit.
+                fault.kubelet_stop(self._node)
+                fault.kubelet_start(self._node)
+            case Event.DRIVER:
+                fault.driver_stop(self._node)
+                return lambda: fault.driver_start(self._node)
+            case Event.SCHEDULER:
+                self._kill(processes.pods_of(self._stack, "scheduler"), "scheduler")
+            case Event.SLURMD:
+                self._kill(self._stack.slurmd_pods(), "slurmd")
+        return lambda: None
+
+    def _kill(self, pods: Sequence[Pod], program: str) -> None:
+        for pod in pods:
+            for pid in processes.pids_of(pod, program=program):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _disturb(self, round_: Round) -> None:
+        """Take devices from those who have them."""
+        if round_.event is Event.PREEMPTION:
+            job = self._sbatch(f"devices-{round_.number}-high", _HIGH, gpus=2 * EACH, seconds=2)
+            self._stack.wait_for_job(job, "COMPLETED", timeout_s=_PATIENCE_S)
+            return
+        jobs = [member.job for member in self._living.values() if member.door is Door.SBATCH]
+        if jobs:
+            with contextlib.suppress(CommandFailed):  # it has been requeued by Slurm just now
+                self._stack.scontrol("requeue", str(self._rng.choice(jobs)))
