@@ -14,7 +14,7 @@ from sunkpy.core.gang.families.declaration import LARGEST_GANG
 from sunkpy.core.gang.families.generic import WorkloadRule
 from sunkpy.core.gang.job.options import is_user
 from sunkpy.core.gang.job.request import GpuSharing
-from sunkpy.core.model.devices import DEVICE_CLASS
+from sunkpy.core.model.devices import CLAIMED
 from sunkpy.kube.kinds import KIND_TIMES, KindTimes
 from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings
 
@@ -168,7 +168,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     @property
     def counted(self) -> dict[str, str]:
         """Everything that Slurm counts as GRES: extended resources, and the devices of claims by their class."""
-        return self.gpu_resources | {f"{DEVICE_CLASS}{name}": gres for name, gres in self.device_classes.items()}
+        return self.gpu_resources | {f"{CLAIMED}{name}": gres for name, gres in self.device_classes.items()}
 
     @property
     def families(self) -> Families:

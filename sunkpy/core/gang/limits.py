@@ -28,7 +28,7 @@ from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.options import Problem
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import one_of_each
-from sunkpy.core.model.devices import DEVICE_CLASS
+from sunkpy.core.model.devices import CLAIMED, DEVICE_CLASS
 from sunkpy.core.model.objects import (
     Affinity,
     ContainerPort,
@@ -223,8 +223,8 @@ def _counts(other: Pod, but: Container[str]) -> bool:
 def _refused_devices(gang: Gang, gpu_resources: Mapping[str, str]) -> str:
     for name, spec in specs_of(gang):
         for resource in sorted(_resources(spec)):
-            if resource.startswith(DEVICE_CLASS) and resource not in gpu_resources:
-                return f"{name} asks for {resource}, for which no GRES stands: name it as gpu.resource of a NodeSet"
+            if resource.startswith(CLAIMED) or (resource.startswith(DEVICE_CLASS) and resource not in gpu_resources):
+                return f"{name} asks for {resource}, for which no GRES stands: ask for the devices by a claim"
     return ""
 
 

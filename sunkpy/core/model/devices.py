@@ -17,7 +17,10 @@ import msgspec
 from sunkpy.core.model.objects import KubeObject, Taint, Wire
 
 DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
-"""Before the name of a DeviceClass: the resource as which devices of that class are counted."""
+"""Before the name of a DeviceClass: devices of that class, asked for as a resource."""
+
+CLAIMED: Final = "claimed.sunkpy.dev/"
+"""Before the name of a DeviceClass: the resource as which devices of claims are counted here. No kubelet knows it."""
 
 PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 """Finalizer of a claim that is allocated. Kubernetes' own controller takes it off when nobody uses the claim."""

@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 import msgspec
 
 from sunkpy.core.model import quantity
-from sunkpy.core.model.devices import DEVICE_CLASS
+from sunkpy.core.model.devices import CLAIMED
 from sunkpy.core.model.objects import (
     LabelSelector,
     Node,
@@ -31,7 +31,7 @@ Amounts = dict[str, int]
 
 NO_SCHEDULE = "NoSchedule"
 NO_EXECUTE = "NoExecute"
-_POD_LEVEL_RESOURCES = ("cpu", "memory", "hugepages-", DEVICE_CLASS)
+_POD_LEVEL_RESOURCES = ("cpu", "memory", "hugepages-", CLAIMED)
 
 
 class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,7 +171,7 @@ def pod_requests(spec: PodSpec) -> Amounts:
 
 def of_kubelet(needs: Mapping[str, int]) -> Amounts:
     """The same without devices of claims: no node's `allocatable` counts them."""
-    return {name: amount for name, amount in needs.items() if not name.startswith(DEVICE_CLASS)}
+    return {name: amount for name, amount in needs.items() if not name.startswith(CLAIMED)}
 
 
 def allocatable(node: Node) -> Amounts:

@@ -3,7 +3,7 @@
 The administrator says which GRES stands for a DeviceClass (`scheduler.deviceClasses`). So a request for so many devices
 of one class is a number that Slurm can hold. Whatever else a request may say, Slurm cannot: it is refused by name.
 
-The devices are counted in the pod's own requests, as `deviceclass.resource.kubernetes.io/<class>`: everything that
+The devices are counted in the pod's own requests, as `claimed.sunkpy.dev/<class>`: everything that
 plans a job asks these. A pod on a node keeps what it has.
 """
 
@@ -15,7 +15,7 @@ import msgspec
 
 from sunkpy.core.gang.gang import Gang, Role
 from sunkpy.core.model import matching
-from sunkpy.core.model.devices import DEVICE_CLASS, DeviceRequest, ResourceClaim, ResourceClaimSpec
+from sunkpy.core.model.devices import CLAIMED, DeviceRequest, ResourceClaim, ResourceClaimSpec
 from sunkpy.core.model.objects import Pod, PodSpec
 from sunkpy.core.placement.needs import count_gres
 
@@ -173,7 +173,7 @@ def _sum(specs: Iterable[ResourceClaimSpec]) -> dict[str, int]:
 
 
 def _with_counts(spec: PodSpec, counts: Mapping[str, int]) -> PodSpec:
-    amounts = {f"{DEVICE_CLASS}{name}": str(count) for name, count in counts.items()}
+    amounts = {f"{CLAIMED}{name}": str(count) for name, count in counts.items()}
     requests = spec.resources.requests | amounts
     return msgspec.structs.replace(spec, resources=msgspec.structs.replace(spec.resources, requests=requests))
 

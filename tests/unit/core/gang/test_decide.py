@@ -28,7 +28,7 @@ from sunkpy.core.gang.job.request import GpuSharing, Policy, plan_terms
 from sunkpy.core.gang.phases import State
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.capacity import Capacity
-from sunkpy.core.model.devices import DEVICE_CLASS
+from sunkpy.core.model.devices import CLAIMED
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import PodClaim, Resources, SchedulingGate
 from sunkpy.core.placement.eligibility import Eligibility
@@ -417,9 +417,9 @@ def test_a_pod_whose_claim_has_other_devices_than_the_job_that_covers_it_goes(no
         running=True,
         annotations={names.ANNOTATION_GPU_INDICES: noted},
         resource_claims=(PodClaim(name="gpu", resource_claim_name="c"),),
-        resources=Resources(requests={DEVICE_CLASS + "gpu.example.com": "1"}),
+        resources=Resources(requests={CLAIMED + "gpu.example.com": "1"}),
     )
-    policy = replace(POLICY, gpu_resources={DEVICE_CLASS + "gpu.example.com": "gpu"})
+    policy = replace(POLICY, gpu_resources={CLAIMED + "gpu.example.com": "gpu"})
     covered = job("RUNNING", id=8, nodes=("n1",), devices={"n1": {"gpu": (3,)}})
     actions = decide_gang(snapshot(pod, covered, bound_to=8, reserved=frozenset(reserved)), policy)
     assert kinds(actions) == expected

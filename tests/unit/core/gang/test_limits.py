@@ -15,7 +15,7 @@ from sunkpy.core.gang.limits import (
     within_limits,
     without_ending,
 )
-from sunkpy.core.model.devices import DEVICE_CLASS
+from sunkpy.core.model.devices import CLAIMED, DEVICE_CLASS
 from sunkpy.core.model.objects import PodSpec, Toleration
 from tests.unit.core.gang.families.makers import bare, job, jobs_of, stateful_set, sums
 from tests.unit.core.gang.families.workload import gang, manifest, owner, pod
@@ -169,9 +169,16 @@ def test_a_device_class_needs_a_gres(name):
     owners, pods = expand(manifest(name)[0])
     (made,) = jobs_of(pods, owners)
     refused = within_limits(made, gpu_resources={"nvidia.com/gpu": "gpu"}).refused
-    assert refused == f"{asks}, for which no GRES stands: name it as gpu.resource of a NodeSet"
+    assert refused == f"{asks}, for which no GRES stands: ask for the devices by a claim"
     mapped = within_limits(made, gpu_resources={resource: "gpu"})
     assert (mapped.refused, sums(mapped, gpu_resources=(resource,))) == ("", (1, 1, 128, 1))
+
+
+def test_nobody_asks_for_the_devices_of_a_claim_without_one():
+    made = of({"containers": [{"name": "c", "resources": {"requests": {"claimed.sunkpy.dev/gpu": "1"}}}]}, 1)
+    assert (
+        "ask for the devices by a claim" in within_limits(made, gpu_resources={"claimed.sunkpy.dev/gpu": "gpu"}).refused
+    )
 
 
 def test_a_device_of_a_plugin_is_the_business_of_nodes_that_offer_it():

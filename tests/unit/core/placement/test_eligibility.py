@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core.model.devices import DEVICE_CLASS
+from sunkpy.core.model.devices import CLAIMED
 from sunkpy.core.model.objects import (
     Affinity,
     NodeAffinity,
@@ -233,7 +233,7 @@ def test_many_nodes_are_judged_together_as_each_by_itself(pod, nodes):
     ],
 )
 def test_devices_of_claims_are_counted_by_slurm_and_by_no_kubelet(gres, refused):
-    resource = DEVICE_CLASS + "gpu.example.com"
+    resource = CLAIMED + "gpu.example.com"
     spec = PodSpec(resources=Resources(requests={resource: "2"}))
     candidate = Candidate(slurm_node="n1", node=make_node(), slurm=SlurmNode(name="n1", cpus=4, gres=gres))
     found = eligible_nodes(spec, [candidate], gpu_resources={resource: "gpu"})

@@ -8,12 +8,12 @@ from sunkpy.core.gang.gang import Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.request import Policy, plan_job
 from sunkpy.core.gang.limits import within_limits
-from sunkpy.core.model.devices import DEVICE_CLASS, ResourceClaimSpec
+from sunkpy.core.model.devices import CLAIMED, ResourceClaimSpec
 from sunkpy.core.model.objects import PodClaim, PodSpec
 from tests.unit.core.gang.devices.claims import CLASSES, DRIVER, claim, pod_with, request
 
 RESOURCES = {"nvidia.com/gpu": "gpu"}
-COUNTED = RESOURCES | {DEVICE_CLASS + name: gres for name, gres in CLASSES.items()}
+COUNTED = RESOURCES | {CLAIMED + name: gres for name, gres in CLASSES.items()}
 
 
 def gang_of(*pods, shape=None, seats=0):
