@@ -32,13 +32,17 @@ _TRAPS = {
 
 
 class Load:
-    """The load of one run. `accepted` is what Slurm or Kubernetes took, `refused` what they would not."""
+    """The load of one run. `accepted` is what Slurm or Kubernetes took, `refused` what they would not.
 
-    def __init__(self, stack: Stack, *, seed: int) -> None:
+    `away_s`: so long no apiserver may answer.
+    """
+
+    def __init__(self, stack: Stack, *, seed: int, away_s: float = 0.0) -> None:
         self.accepted: list[Accepted] = []
         self.refused: list[str] = []
         self._stack = stack
         self._seed = seed
+        self._patience_s = PATIENCE_S + away_s
         self._cpu = whole_node_cpu(stack)
 
     def prepare(self) -> None:
@@ -75,7 +79,7 @@ class Load:
             return True
 
         try:
-            wait(apply, timeout_s=PATIENCE_S, what=f"pod {name} created", every_s=1.0)
+            wait(apply, timeout_s=self._patience_s, what=f"pod {name} created", every_s=1.0)
         except NeverSo as error:
             self.refused.append(f"{name}: {error}")
             return
@@ -89,7 +93,7 @@ class Load:
             self._stack.kubectl("delete", "pod", "-n", WORKLOADS, *selection, "--ignore-not-found", "--wait=false")
             return True
 
-        wait(delete, timeout_s=PATIENCE_S, what="pods of the load deleted", every_s=1.0)
+        wait(delete, timeout_s=self._patience_s, what="pods of the load deleted", every_s=1.0)
 
     def lines(self) -> dict[str, tuple[Line, ...]]:
         """What each batch script wrote, by the name of its job."""

@@ -94,7 +94,7 @@ async def watched(
         stack,
         plan,
         slurm_nodes,
-        Load(stack, seed=plan.seed),
+        Load(stack, seed=plan.seed, away_s=max((fault.lasts_s for fault in plan.faults), default=0.0)),
         Saboteur(stack, cluster, slurm_nodes),
         Watcher(stack, cluster),
     )

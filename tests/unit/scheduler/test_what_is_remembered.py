@@ -120,6 +120,7 @@ async def comes_and_goes_with_its_node(world, call, number):
     world.remove("pods", "slurm", f"slurmd-{node}")
     world.remove("nodes", "", f"node-{node}")
     world.slurm.forget(f"n{node}")
+    await world.until(lambda: world.term._cluster.nodes.get("", f"node-{node}") is None)
 
 
 LIVES = [ends, is_preempted, leaves_the_queue, bears_the_note_of_another, comes_and_goes_with_its_node]
