@@ -243,7 +243,17 @@ class Load:
             "/dev/null",
         )
         script = f"trap 'exit 0' TERM; sleep {seconds} & wait $!"
-        return self._stack.sbatch(*options, f"--export=ALL,CHAOS_JOB={name}", script=script)
+
+        def submit() -> int:
+            try:
+                return self._stack.sbatch(*options, f"--export=ALL,CHAOS_JOB={name}", script=script)
+            except CommandFailed as error:
+                # A kubelet that has just started knows no pods yet; anything else may have been taken.
+                if "unable to upgrade connection" in str(error):
+                    raise NotYet(str(error)) from error
+                raise AssertionError(f"sbatch: {error}") from error
+
+        return wait(submit, timeout_s=_PATIENCE_S, what=f"{name} submitted", every_s=1.0)
 
     def _end(self, member: _Member) -> None:
         self._living.pop(member.name, None)
