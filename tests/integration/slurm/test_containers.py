@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,12 @@ AS_ANN: Final = ("--reuid=2001", "--regid=2001", "--clear-groups", "--bounding-s
 IMPORT: Final = f"#!/bin/bash\ncd && import-image oci-archive:image.tar {BUNDLE} && echo imported\n"
 
 
+def fresh(folder: Path) -> None:
+    """An empty folder, also when a test is tried once more."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+
+
 class Containers:
     """Of a site where ann has a bundle."""
 
@@ -38,7 +45,7 @@ class Containers:
 
     def bundle(self, name: str, **changes: object) -> str:
         """One with the root of ann's and another config.json."""
-        (self.home / name).mkdir()
+        fresh(self.home / name)
         config = json.loads((self.home / "images/test/config.json").read_text())
         config |= {"root": {"path": f"{BUNDLE}/rootfs"}, **changes}
         (self.home / name / "config.json").write_text(json.dumps(config))
@@ -148,11 +155,11 @@ def _bound(source: str, destination: str, *options: str) -> dict[str, object]:
 
 def test_mounts_of_a_bundle_and_what_is_read_only_among_them(containers: Containers):
     for folder in (containers.home / "data", containers.site.slurm.root / "mnt/shared"):
-        folder.mkdir()
+        fresh(folder)
         (folder / "file").write_text("found\n")
     mounts = [_bound("/home/ann/data", "/data", "ro"), _bound("/mnt/shared", "/mnt/shared")]
     bundle = containers.bundle("mounting", mounts=mounts)
-    code, said = containers.said(f"B={bundle} inside bash -c 'cat /mnt/shared/file /data/file; touch /data/new'")
+    code, said = containers.said(f"B={bundle} inside bash -c 'cat /mnt/shared/file /data/file; touch /data/new 2>&1'")
     assert (code, said.splitlines()[:2], "Read-only" in said) == (1, ["found", "found"], True), said
 
 
@@ -231,7 +238,7 @@ FIND: Final = ("find", "/var/spool/slurmd/containers", "-name", "environment")
 
 def test_a_task_that_is_not_in_its_container_yet(containers: Containers):
     """It waits for its config.json: whom it trusts with its environment, what it knows of slurmd, and how it ends."""
-    (containers.home / "waiting").mkdir()
+    fresh(containers.home / "waiting")
     os.mkfifo(containers.home / "waiting/config.json", 0o644)
     waits = "/usr/local/bin/run-container --inside 2001 .*/home/ann/waiting"
     code, said = containers.said("sbatch --parsable --mem=100 -w c1 -o out --container=/home/ann/waiting import")
@@ -264,7 +271,7 @@ def test_nothing_of_a_container_outlives_its_job(containers: Containers):
 
 def test_root_deletes_nothing_where_a_user_leads_it(containers: Containers):
     other = containers.home.parent / "eve/own"
-    other.mkdir()
+    fresh(other)
     (other / "environment").write_text("eve's\n")
     find = "find /var/spool/slurmd/containers/$SLURM_JOB_ID-0 -mindepth 1 -type d -empty"
     lead = f'd=$({find}); rmdir "$d" && ln -s /home/eve/own "$d" && echo led'
