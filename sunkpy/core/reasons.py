@@ -164,6 +164,11 @@ EVENTS: Final = {
     "SlurmJobSuspended": Row(_WORKLOAD, "Evicted: its job was suspended, which pods cannot be."),
     "SlurmJobRequeued": Row(_WORKLOAD, "Evicted: its job was queued again."),
     "SlurmJobEnded": Row(_WORKLOAD, "Evicted: its job ended, and Slurm does not say how."),
+    "DevicesLost": Row(
+        _WORKLOAD,
+        "Evicted: somebody changed its ResourceClaims while it ran, or gave one of its devices to another claim too. "
+        "Find who writes the status of claims.",
+    ),
     "SlurmNodeDrained": Row(_SLURMD, "The syncer drained the Slurm node; the text has the reason."),
     "SlurmNodeUndrained": Row(_SLURMD, "The syncer lifted its own drain."),
     "SlurmDrainRestored": Row(

@@ -61,9 +61,8 @@ class Collector:
         snapshot = self.known(record)
         # Pods that have their nodes look for none; every prolog asks for the snapshot.
         has_nodes = snapshot.is_bound or any(job.start_nodes for job in snapshot.live_jobs)
-        is_namespace_known = self._cluster.namespace_of(record.id.namespace) is not None
         # A job of this gang, or one that keeps it away, may not be known.
-        if not self._ledger.all_jobs_known or not is_namespace_known:
+        if not self._ledger.all_jobs_known or self._cluster.namespace_of(record.id.namespace) is None:
             return msgspec.structs.replace(snapshot, may_submit=False)
         if not has_nodes and (missing := self._cluster.devices.missing(snapshot.pods)):
             refused = f"waits for {missing}, which is not there" if self._clock() - record.seen_at > _CLAIM_S else ""
@@ -85,6 +84,7 @@ class Collector:
             named_nodes=find_named_nodes(gang, self._cluster.slurm_node_at) if gang is not None else {},
             waits_for=self._generation_in_the_way(record.id),
             reserved=self._cluster.devices.reserved(pods if self._ledger.all_jobs_known else ()),
+            lost_devices=self._cluster.devices.lost(pods),
         )
 
     def on_node(self, record: Record, node: str) -> Snapshot:

@@ -202,7 +202,8 @@ class Term:
         pods, times = self._writer, settings.times
         allocator = Allocator(self._kube, self._slurm, cluster.devices, pods, keeps=self._vanished.keeps)
         binder = Binder(cluster, pods, allocator, outbox, metrics, clock, times.admission_patience_s)
-        evictor = Evictor(cluster, pods, self._causes, self._suspensions, outbox, metrics, clock, times.evict_again_s)
+        causes, suspensions, again_s = self._causes, self._suspensions, times.evict_again_s
+        evictor = Evictor(cluster, pods, allocator, causes, suspensions, outbox, metrics, clock, again_s)
         executor = Executor(members, pods, jobs, binder, allocator, evictor, outbox, clock)
         policy, takeover, collect = _policy(settings), self._takeover, self._collector
         self._loop = GangLoop(takeover, collect, executor, binder, pods, members, ledger, policy, metrics, clock, times)

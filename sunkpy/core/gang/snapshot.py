@@ -38,7 +38,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     gang of its own. `is_half_bound`: some members of the first wave could not be bound
     together with the others. `named_nodes`: the Slurm node that each member names, by uid, where they name different
     ones (`sunkpy.core.gang.seating.named_nodes`). `reserved`: uids of members for which claims for devices are
-    reserved, as far as all their claims are known. `now`: when this was, on the leader's monotonic clock, in seconds.
+    reserved, as far as all their claims are known. `lost_devices`: by uid, why devices of a member that has its node
+    are not its own any more. `now`: when this was, on the leader's monotonic clock, in seconds.
     """
 
     id: GangId
@@ -58,6 +59,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     is_to_be_polled: bool = False
     named_nodes: dict[str, str] = {}
     reserved: frozenset[str] = frozenset()
+    lost_devices: dict[str, str] = {}
     now: float = 0.0
 
     @cached_property

@@ -13,8 +13,9 @@ from functools import partial
 from typing import TypeVar
 
 from sunkpy.core.gang.devices.asked import Claimed, claim_names, missing_claim
-from sunkpy.core.gang.devices.chosen import OwnerOf
+from sunkpy.core.gang.devices.chosen import OwnerOf, explain_loss
 from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.phases import is_over
 from sunkpy.core.model.devices import (
     Device,
     DeviceClass,
@@ -115,6 +116,17 @@ class Devices:
         found = ((pod, claims) for pod, claims in asking if not missing_claim(pod, claims))
         return frozenset(pod.uid for pod, claims in found if any(c.is_for(pod.uid) for c in claims.values()))
 
+    def lost(self, pods: Iterable[Pod]) -> dict[str, str]:
+        """By uid, why devices of a pod on its node are not its own any more (`explain_loss`)."""
+        if not self._claims.synced.is_set():
+            return {}
+        found = {}
+        for pod in (pod for pod in pods if pod.spec.resource_claims and pod.spec.node_name and not is_over(pod)):
+            own = self.claims_of(pod).values()
+            if why := explain_loss(pod, own, self.owner_but({claim.uid for claim in own})):
+                found[pod.uid] = why
+        return found
+
     def offered(self, node: str) -> dict[DeviceId, Device]:
         """What the drivers offer on a Kubernetes node."""
         return current_devices(self._slices_on.of(node))
@@ -158,7 +170,10 @@ class Devices:
         elif old is not None:
             self._drop(old.key)
         changed = new or old
-        for pod in self._users.of(changed.key) if changed is not None else ():
+        if changed is None:
+            return
+        keys = {changed.key, *(other.key for id in changed.held for other in self._owners.of(id))}
+        for pod in [pod for key in keys for pod in self._users.of(key)]:
             self._on_claim(pod)
 
     def _drop(self, key: Key) -> None:

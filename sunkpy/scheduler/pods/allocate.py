@@ -17,7 +17,9 @@ from functools import partial
 import msgspec
 
 from sunkpy.core.gang.actions import Bind, Binding
-from sunkpy.core.gang.devices.chosen import Chosen, NodeDevices, Wanted, choose_devices, note_devices
+from sunkpy.core.gang.devices.asked import claim_names
+from sunkpy.core.gang.devices.chosen import Chosen, NodeDevices, Wanted, choose_devices, explain_loss, note_devices
+from sunkpy.core.gang.phases import is_over
 from sunkpy.core.model.devices import PROTECTION, ResourceClaim, read_extra
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.states import JobId, SlurmNode
@@ -133,6 +135,16 @@ class Allocator:
         for claim in self._devices.claims_of(pod).values():
             if claim.is_for(pod.uid):
                 await self._clear(claim)
+
+    async def has_lost_devices(self, pod: Pod) -> bool:
+        """The apiserver says so too: the watch of claims may be ahead of that of pods, or behind it."""
+        found = await self._pods.read(pod.key, pod.uid)
+        if found is None or is_over(found):  # of one that has ended Kubernetes' own controller has cleared them
+            return False
+        claims = await self._kube.list_objects(paths.RESOURCE_CLAIMS, ResourceClaim)
+        keys = {(pod.metadata.namespace, name) for name in claim_names(found).values()}
+        owners = {id: claim for claim in claims if claim.key not in keys for id in claim.held}
+        return bool(explain_loss(found, [claim for claim in claims if claim.key in keys], owners.get))
 
     async def _take_back(self, pod: Pod) -> None:
         with contextlib.suppress(errors.KubeError):  # a later pass does it

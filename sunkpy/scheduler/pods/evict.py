@@ -13,7 +13,7 @@ import structlog
 
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.decide.grace import at_most
-from sunkpy.core.gang.job.ends import EndCause, displaced
+from sunkpy.core.gang.job.ends import DEVICES_LOST, EndCause, displaced
 from sunkpy.core.model.times import utc_now
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.events.evictions import Eviction
@@ -22,6 +22,7 @@ from sunkpy.scheduler.jobs.end_causes import EndCauses
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.nodes.cluster import Cluster
 from sunkpy.scheduler.owners.suspensions import Suspensions
+from sunkpy.scheduler.pods.allocate import Allocator
 from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.scheduler.record import Record
 
@@ -33,6 +34,7 @@ class Evictor:
         self,
         cluster: Cluster,
         pods: PodWriter,
+        allocator: Allocator,
         causes: EndCauses,
         suspensions: Suspensions,
         outbox: Outbox,
@@ -43,6 +45,7 @@ class Evictor:
         self._cluster = cluster
         self._again_s = again_s
         self._pods = pods
+        self._allocator = allocator
         self._causes = causes
         self._suspensions = suspensions
         self._outbox = outbox
@@ -85,6 +88,9 @@ class Evictor:
         self, record: Record, action: act.Evict, lost: str, cause: EndCause, evicted: list[Eviction]
     ) -> None:
         """`lost`: a node that the job lost, by which its preemptor is found."""
+        cause = action.cause or cause
+        if cause.reason == DEVICES_LOST and not await self._allocator.has_lost_devices(action.pod):
+            return
         node = self._cluster.slurm_node_on(action.pod.spec.node_name)
         goes_along = action.given_away not in ("", node)
         more = f"; the pod on {node} goes with its gang" if goes_along else ""

@@ -5,6 +5,7 @@ import contextlib
 import pytest
 
 from sunkpy.core import names
+from sunkpy.core.gang.phases import State
 from sunkpy.core.model.devices import PROTECTION
 from tests.unit.scheduler.world import World
 from tests.unit.scheduler.world import leading as leading_on
@@ -201,6 +202,48 @@ async def test_a_job_is_given_back_where_slurm_and_the_driver_do_not_agree(world
     assert world.bindings == []
 
 
+async def test_after_a_reboot_with_other_minors_an_index_is_another_device(world, tmp_path):
+    """The list of this boot counts, though the poll of nodes has not shown it."""
+    add_claim(world)
+    async with leading(world, tmp_path):
+        add_pod(world)
+        await world.until(lambda: world.submissions)
+        listed = ", ".join(f'"nvidia{at} {uuid} -"' for at, uuid in enumerate(reversed(UUIDS)))
+        world.slurm.put("n1", extra=f'{{"gpu": [{listed}]}}')
+        await start(world, "0")
+        await world.until(lambda: world.bindings)
+    assert devices_of(world) == ["gpu-0"]
+
+
+async def test_nothing_is_bound_to_a_node_while_its_driver_is_away(world, tmp_path):
+    """Its slices go with it. That it has no GPUs any more is not concluded."""
+    add_claim(world)
+    offer = world.api.objects["resourceslices", "", "node-1-gpus"]
+    async with leading(world, tmp_path):
+        add_pod(world)
+        await world.until(lambda: world.submissions)
+        world.remove("resourceslices", "", "node-1-gpus")
+        await start(world, "0")
+        record = next(iter(world.term._ledger))
+        await world.until(lambda: any(member.waits_since for member in record.members.values()))
+        assert (world.bindings, devices_of(world)) == ([], [])
+        world.put("resourceslices", offer)
+        await world.until(lambda: world.bindings)
+    assert devices_of(world) == ["gpu-3"]
+
+
+async def test_a_resource_that_stands_for_a_class_gets_no_job_where_no_kubelet_has_it(world, tmp_path):
+    """Where a gate is off, kubelets would run the pod without its devices."""
+    as_resource = {"extendedResourceName": "nvidia.com/gpu"}
+    world.put("deviceclasses", {"metadata": {"name": DRIVER}, "spec": as_resource})
+    asks = [{"name": "c", "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}}}]
+    async with leading(world, tmp_path, gpu_resources={"nvidia.com/gpu": "gpu"}):
+        world.add_pod(containers=asks)
+        await world.until(lambda: world.notes("FailedScheduling"))
+    assert "lacks nvidia.com/gpu: needs 1, has 0" in world.notes("FailedScheduling")[0]
+    assert (world.submissions, world.bindings) == ([], [])
+
+
 def gang_of(world):
     marks = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": "2"}
     for name in ("one", "two"):
@@ -304,6 +347,71 @@ async def test_a_pod_whose_job_was_replaced_by_one_with_other_devices_is_evicted
         conditions = {each["type"]: each for each in world.pod()["status"]["conditions"]}
     says = f"Slurm lost the job of this pod, and job {job} has other devices"
     assert conditions["DisruptionTarget"]["message"] == says
+
+
+async def running(world):
+    """A pod that runs with the devices of its claim."""
+    await start(world, "0")
+    await world.until(lambda: world.bindings)
+    world.pod_runs()
+    await world.until(lambda: next(iter(world.term._ledger)).state is State.RUNNING)
+
+
+def edit_claim(world, name="gpus", **status):
+    world.api.change("resourceclaims", "default", name, {"status": {"allocation": None, "reservedFor": None} | status})
+
+
+@pytest.mark.parametrize(
+    ("devices", "says"),
+    [
+        ((), "the claims of this pod were changed: they have no devices, and the pod runs with node-1/gpu-3"),
+        (
+            ("gpu-1",),
+            "the claims of this pod were changed: they have node-1/gpu-1, and the pod runs with node-1/gpu-3",
+        ),
+    ],
+)
+async def test_a_pod_whose_claim_somebody_clears_or_rewrites_is_evicted(world, tmp_path, devices, says):
+    """Others may get its device at once. Slurm keeps it until the pod is gone."""
+    add_claim(world)
+    pod = add_pod(world)
+    async with leading(world, tmp_path):
+        await running(world)
+        edit_claim(world, **(allocated(*devices, pod="web", uid=pod["metadata"]["uid"]) if devices else {}))
+        await world.until(lambda: world.deleted == ["web"])
+        await world.until(lambda: world.notes("DevicesLost") == [f"{says}; the pod is evicted"])
+        conditions = {each["type"]: each for each in world.pod()["status"]["conditions"]}
+        assert (conditions["DisruptionTarget"]["reason"], world.cancelled) == ("DevicesLost", [])
+
+
+async def test_a_pod_whose_device_somebody_gives_to_another_claim_too_is_evicted(world, tmp_path):
+    """Neither apiserver nor kubelet refuses that."""
+    add_claim(world)
+    add_pod(world)
+    async with leading(world, tmp_path):
+        await running(world)
+        add_claim(world, "others", **allocated("gpu-3", pod="other", uid="uid-of-other"))
+        await world.until(lambda: world.deleted == ["web"])
+        says = "device node-1/gpu-3 of this pod was given to claim default/others as well; the pod is evicted"
+        await world.until(lambda: world.notes("DevicesLost") == [says])
+
+
+async def test_a_claim_that_kubernetes_clears_because_its_pod_has_ended_evicts_nobody(world, tmp_path):
+    """The watch of claims may show it before that of pods shows the end."""
+    add_claim(world)
+    add_pod(world)
+    async with leading(world, tmp_path):
+        await running(world)
+        ended = {"phase": "Succeeded", "containerStatuses": [{"name": "c", "state": {"terminated": {}}}]}
+        # No watch shows it yet.
+        world.api.objects["pods", "default", "web"] = world.pod() | {"status": ended}
+        reads = world.api.asked[path := "/api/v1/namespaces/default/pods/web"]
+        edit_claim(world)
+        await world.until(lambda: world.api.asked[path] > reads)
+        world.pod_ends("Succeeded")
+        await world.until(lambda: world.cancelled or world.signals)
+    assert world.deleted == []
+    assert world.notes("DevicesLost") == []
 
 
 @pytest.mark.parametrize("grace_s", [0, 30])

@@ -122,14 +122,15 @@ async def test_a_pod_that_was_put_on_the_node_by_hand_keeps_nobody_from_it(world
         assert world.deleted == []
 
 
-@pytest.mark.parametrize("hook", ["epilog", "gate"])
+@pytest.mark.parametrize(("hook", "grace_s"), [("epilog", 1), ("gate", 1), ("epilog", 0)])
 async def test_a_pod_that_was_deleted_by_force_is_waited_for_as_long_as_its_containers_may_take(
-    world, tmp_path, monkeypatch, hook
+    world, tmp_path, monkeypatch, hook, grace_s
 ):
+    """Without a grace period each deletion is by force."""
     world.hasten(teardown_s=1.5)
     monkeypatch.setattr(hooks, "LONG_POLL_S", 0.3)
     async with leading(world, tmp_path, poll_seconds=NEVER_S) as server, hook_client(server) as call:
-        job_id = await bound_pod(world, call, terminationGracePeriodSeconds=1)
+        job_id = await bound_pod(world, call, terminationGracePeriodSeconds=grace_s)
         world.set_job(job_id, "CANCELLED", "COMPLETING", nodes="n1")
         vanished_at = time.monotonic()
         world.pod_vanishes()
@@ -138,7 +139,7 @@ async def test_a_pod_that_was_deleted_by_force_is_waited_for_as_long_as_its_cont
         assert "was deleted by force: its containers have" in answer["why"]
         while not answer["done"]:
             _, answer = await call(*asks, marked=[job_id])
-        assert time.monotonic() - vanished_at >= 2.5
+        assert time.monotonic() - vanished_at >= 1.5 + grace_s
 
 
 async def test_a_pod_deleted_by_force_is_waited_for_though_its_owner_took_the_note_of_its_job_off(

@@ -10,7 +10,7 @@ from sunkpy.core.gang.actions import Bind, Cancel, Evict, GangAction, MakeSolo, 
 from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, NO_SLOTS_LEFT, cancel_all, evict_all
 from sunkpy.core.gang.decide.members import bindings, hold, outgrown_by, start_over, suspension_of, too_large, waiting
 from sunkpy.core.gang.gang import Gang
-from sunkpy.core.gang.job.ends import with_other_devices
+from sunkpy.core.gang.job.ends import with_lost_devices, with_other_devices
 from sunkpy.core.gang.job.job import Job, holds_its_node
 from sunkpy.core.gang.job.phases import STOPPED
 from sunkpy.core.gang.job.request import Policy
@@ -30,6 +30,8 @@ def decide_bound(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> li
         return [*actions, Cancel(job=job.id, why=CANCELLED_BEFORE)]
     if not snapshot.holding and job.slurm.tasks and snapshot.is_replacement(job):
         return [*actions, Cancel(job=job.id, why=NO_SLOTS_LEFT)]
+    if snapshot.lost_devices:
+        return actions + _leave_devices(snapshot, gang, job, policy)
     strays, devices = _strays(snapshot, gang, job), _note_devices(snapshot, gang, job, policy)
     return [*actions, *strays, *devices, *_take_seats(snapshot, gang, job, policy)]
 
@@ -42,6 +44,12 @@ def _hand_over(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list
     if job.phase in STOPPED:
         actions.append(Cancel(job=job.id, why="its pods cannot be suspended or queued again"))
     return actions
+
+
+def _leave_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
+    """Others may have devices of these members by now. The job keeps them until the members are gone."""
+    lost = [(pod, snapshot.lost_devices[pod.uid]) for pod in snapshot.staying if pod.uid in snapshot.lost_devices]
+    return evict_all([Evict(pod=pod, job=job.id, cause=with_lost_devices(why)) for pod, why in lost], gang, policy)
 
 
 def _strays(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:

@@ -7,10 +7,11 @@ apiserver nor kubelet refuses it a second time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
+from sunkpy.core import names
 from sunkpy.core.gang.devices.asked import explain_claim, missing_claim
 from sunkpy.core.gang.seating.devices import noted_indices
 from sunkpy.core.model import matching
@@ -110,6 +111,28 @@ def note_devices(chosen: Iterable[Chosen]) -> dict[str, str]:
     for each in chosen:
         notes.setdefault(each.pod.uid, []).extend(str(device.id) for device in each.devices)
     return {uid: ",".join(devices) for uid, devices in notes.items()}
+
+
+def explain_loss(pod: Pod, claims: Collection[ResourceClaim], owner_of: OwnerOf) -> str:
+    """Why a pod on its node has not for itself what was noted on it; empty when it has, or nothing was noted.
+
+    Who may write the status of claims can clear and rewrite an allocation while the pod runs, and give a device to a
+    second claim: the apiserver refuses neither.
+
+    Args:
+        pod: it has not ended; of one that has, Kubernetes clears the claims.
+        claims: its own that are there.
+        owner_of: who else has a device.
+    """
+    noted = set(filter(None, pod.annotations.get(names.ANNOTATION_DEVICES, "").split(",")))
+    held = [id for claim in claims for id in claim.held]
+    if noted and noted != set(map(str, held)):
+        has = ", ".join(map(str, held)) or "no devices"
+        return f"the claims of this pod were changed: they have {has}, and the pod runs with {', '.join(sorted(noted))}"
+    for id in held if noted else ():
+        if other := owner_of(id):
+            return f"device {id} of this pod was given to claim {'/'.join(other.key)} as well"
+    return ""
 
 
 def _choose(

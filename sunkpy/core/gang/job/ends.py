@@ -25,6 +25,7 @@ JOB_ENDED: Final = "sunkpy.dev/JobEnded"
 END_CONDITIONS: Final = (DISRUPTION_TARGET, JOB_ENDED)
 """One of them says on an evicted pod why it has to go."""
 
+DEVICES_LOST: Final = "DevicesLost"
 _ENDED: Final = "SlurmJobEnded"
 _BY_ITSELF: Final = frozenset({"SlurmJobTimeout", "SlurmJobDeadline", "SlurmJobCancelled", "SlurmJobFailed"})
 
@@ -107,6 +108,11 @@ def displaced(job: JobId | None, *, node: str, by: JobId | None) -> EndCause:
 def with_other_devices(job: JobId) -> EndCause:
     """The devices that a pod's claims have are not those of the job that took the place of its lost one."""
     return EndCause(reason="SlurmJobLost", message=f"Slurm lost the job of this pod, and job {job} has other devices")
+
+
+def with_lost_devices(why: str) -> EndCause:
+    """The devices of a pod's claims are not, or not only, its own any more."""
+    return EndCause(reason=DEVICES_LOST, message=why)
 
 
 def describe(job: SlurmJob) -> str:

@@ -22,6 +22,7 @@ from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, identify
 from sunkpy.core.gang.hooks import epilog_keeps_pods, epilog_waits_for, gate_waits_for, prologs_wait_for
 from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.job.ends import EndCause
 from sunkpy.core.gang.job.job import excluded_by_others
 from sunkpy.core.gang.job.phases import STOPPED, WAITING
 from sunkpy.core.gang.job.request import GpuSharing, Policy, plan_terms
@@ -425,6 +426,13 @@ def test_a_pod_whose_claim_has_other_devices_than_the_job_that_covers_it_goes(no
     assert kinds(actions) == expected
     if expected == [Evict]:
         assert actions[0].cause.message == "Slurm lost the job of this pod, and job 8 has other devices"
+
+
+def test_a_pod_that_lost_its_devices_goes_and_its_job_keeps_them_until_it_is_gone():
+    pod = make_pod(node="k1", running=True)
+    gang = snapshot(pod, job("RUNNING", nodes=("n1",)), lost_devices={"uid-1": "somebody has them"})
+    (evict,) = decide_gang(gang, POLICY)
+    assert (type(evict), evict.cause) == (Evict, EndCause(reason="DevicesLost", message="somebody has them"))
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core.gang.devices.chosen import Wanted, choose_devices, note_devices
+from sunkpy.core.gang.devices.chosen import Wanted, choose_devices, explain_loss, note_devices
 from sunkpy.core.model.devices import DeviceClass
+from sunkpy.core.names import ANNOTATION_DEVICES
 from sunkpy.core.placement.admission import Verdict
 from tests.unit.core.gang.devices.claims import CLASSES, DRIVER, claim, device, node_with, pod_with, request
+from tests.unit.core.gang.pods import make_pod
 
 NOBODY = {}.get
 
@@ -133,6 +135,40 @@ def test_what_is_written_on_a_claim():
         },
         "reservedFor": [{"resource": "pods", "name": "pod-p", "uid": "p"}],
     }
+
+
+@pytest.mark.parametrize(
+    ("noted", "claims", "others", "why"),
+    [
+        ("node-1/gpu-0", [claim("c", user="p", devices=["gpu-0"])], {}, ""),
+        ("node-1/gpu-1,node-1/gpu-0", [claim("c", user="p", devices=["gpu-0", "gpu-1"])], {}, ""),
+        # Somebody else has bound it.
+        ("", [claim("c", user="p", devices=["gpu-0"])], {device(0): claim("other")}, ""),
+        (
+            "node-1/gpu-0",
+            [claim("c", user="p", devices=["gpu-3"])],
+            {},
+            "the claims of this pod were changed: they have node-1/gpu-3, and the pod runs with node-1/gpu-0",
+        ),
+        (
+            "node-1/gpu-0",
+            [claim("c", user="p")],
+            {},
+            "the claims of this pod were changed: they have no devices, and the pod runs with node-1/gpu-0",
+        ),
+        ("node-1/gpu-0", [], {}, "the claims of this pod were changed: they have no devices, and"),
+        (
+            "node-1/gpu-0",
+            [claim("c", user="p", devices=["gpu-0"])],
+            {device(0): claim("other", devices=["gpu-0"])},
+            "device node-1/gpu-0 of this pod was given to claim default/other as well",
+        ),
+    ],
+)
+def test_a_pod_that_has_its_devices_no_longer_for_itself(noted, claims, others, why):
+    pod = make_pod(node="node-1", running=True, annotations={ANNOTATION_DEVICES: noted} if noted else {})
+    found = explain_loss(pod, claims, others.get)
+    assert found.startswith(why) if why else found == ""
 
 
 @given(
