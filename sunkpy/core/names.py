@@ -111,6 +111,10 @@ ANNOTATION_DEVICES = PREFIX + "devices"
 """On workload Pod, by the scheduler. Devices that its ResourceClaims got, as `<pool>/<device>`, in the order of its
 claims: `node-1/gpu-0,node-1/gpu-3`.
 """
+ANNOTATION_ALLOCATED_BY = PREFIX + "allocated-by"
+"""On ResourceClaim, by the scheduler. The scheduler that gives it devices. Its token can write the status of no other
+claim.
+"""
 BINDING_NOTE = (
     ANNOTATION_JOB_ID,
     ANNOTATION_GANG_ID,

@@ -4,7 +4,9 @@ scheduler writes passes, what a thief would write does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
 
 import httpx
 import msgspec
@@ -12,14 +14,20 @@ import pytest
 
 from devcluster.waiting import wait_until
 from sunkpy.core.gang.binding_note import BindingNote
+from sunkpy.core.gang.devices.chosen import Chosen
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.ends import EndCause
+from sunkpy.core.model.devices import PROTECTION, AllocatedDevice, DeviceId, ResourceClaim
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
-from sunkpy.kube import paths
+from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
+from sunkpy.runtime.settings import SlurmSettings
+from sunkpy.scheduler.nodes.devices import Devices
+from sunkpy.scheduler.pods.allocate import Allocator, Plan
 from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.scheduler.record import SentBinding
+from sunkpy.slurm import Slurm
 from tests.integration.apiserver import Apiserver, alone
 from tests.unit.charts.rendering import render
 
@@ -28,6 +36,8 @@ pytestmark = pytest.mark.integration
 SCHEDULER = "scheduler"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 PODS = "/api/v1/namespaces/default/pods"
+DEVICES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+GPUS = "gpu.example.com"
 ALIAS = "other-name"
 NOTE = BindingNote(job=JobId(7), gang=GangId(namespace="default", name="g", uid="u"), seat="worker/0")
 
@@ -37,7 +47,9 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
     users = {SCHEDULER: "system:serviceaccount:research:demo-scheduler"}
     with alone(tmp_path_factory.mktemp("apiserver"), users) as apiserver:
         apiserver.install(
-            render("slurm", {"scheduler": {"aliases": [ALIAS]}}), "scheduler-name:demo", "-scheduler-token"
+            render("slurm", {"scheduler": {"aliases": [ALIAS], "deviceClasses": {GPUS: "gpu"}}}),
+            "scheduler-name:demo",
+            "-scheduler-token",
         )
         apiserver.make_account("default")
         make_pod(apiserver, "foreign", schedulerName="default-scheduler")
@@ -192,3 +204,107 @@ def test_a_thief_changes_nothing_else_of_a_claim(apiserver: Apiserver, body: obj
     assert answer.is_success, answer.text
     refused = apiserver.ask(SCHEDULER, "PATCH", f"{CLAIMS}/data?dryRun=All", body)
     assert (refused.status_code, "the scheduler " in refused.json()["message"]) == (403, True), refused.text
+
+
+# ------------------------------------------------------------------------------ claims for devices
+
+
+def ask_for(
+    apiserver: Apiserver,
+    name: str,
+    *,
+    cls: str = GPUS,
+    allocated: Mapping[str, object] | None = None,
+    marked: bool = False,
+) -> None:
+    """A claim for one device; allocated by somebody else, or marked by the scheduler, if that is said."""
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": cls}}]
+    apiserver.make(DEVICES, {"metadata": {"name": name}, "spec": {"devices": {"requests": requests}}})
+    if allocated is not None:
+        answer = apiserver.ask("admin", "PATCH", f"{DEVICES}/{name}/status", {"status": allocated})
+        assert answer.is_success, answer.text
+    if marked:
+        answer = apiserver.ask(SCHEDULER, "PATCH", f"{DEVICES}/{name}", MARK)
+        assert answer.is_success, answer.text
+
+
+def given(*devices: str, users: Sequence[str] = ("p",), node: str = "n1") -> dict[str, object]:
+    results = [{"request": "gpu", "driver": GPUS, "pool": node, "device": device} for device in devices]
+    reserved = [{"resource": "pods", "name": name, "uid": f"uid-of-{name}"} for name in users]
+    return {"allocation": {"devices": {"results": results}}, "reservedFor": reserved}
+
+
+def claim_now(apiserver: Apiserver, name: str) -> ResourceClaim:
+    return msgspec.json.decode(apiserver.ask("admin", "GET", f"{DEVICES}/{name}").content, type=ResourceClaim)
+
+
+def chosen(apiserver: Apiserver, name: str, pod: Pod, device: str, node: str = "n1") -> Plan:
+    devices = (AllocatedDevice(request="gpu", driver=GPUS, pool=node, device=device),)
+    return Plan(chosen=[Chosen(claim=claim_now(apiserver, name), pod=pod, node=node, devices=devices)])
+
+
+@contextlib.asynccontextmanager
+async def allocating(apiserver: Apiserver) -> AsyncIterator[Allocator]:
+    slurm = Slurm.connect(SlurmSettings(url="http://127.0.0.1:1", token_file="unused"))
+    async with await Kube.connect(apiserver.kubeconfig(SCHEDULER)) as kube:
+        devices = Devices(kube, {GPUS: "gpu"}, on_claim=lambda _: None, on_unreadable=lambda *_: None)
+        yield Allocator(kube, slurm, devices, PodWriter(kube), name="demo", keeps=lambda *_: None)
+    await slurm.close()
+
+
+async def test_it_allocates_claims_and_takes_the_devices_of_unbound_pods_back(apiserver: Apiserver) -> None:
+    """An allocation does not change: for another node it is cleared, and written anew."""
+    ask_for(apiserver, "own")
+    pod = make_pod(apiserver, "asks", resourceClaims=[{"name": "gpu", "resourceClaimName": "own"}])
+    async with allocating(apiserver) as allocator:
+        for node in ("n1", "n2"):
+            await allocator.write(chosen(apiserver, "own", pod, "gpu-0", node))
+            claim = claim_now(apiserver, "own")
+            assert (claim.held, claim.is_for(pod.uid)) == ((DeviceId(GPUS, node, "gpu-0"),), True)
+            assert (claim.metadata.finalizers, claim.annotations) == (
+                (PROTECTION,),
+                {"sunkpy.dev/allocated-by": "demo"},
+            )
+        await allocator.release(pod)
+        assert not claim_now(apiserver, "own").is_allocated
+
+
+async def test_a_claim_that_was_changed_since_it_was_read_gets_nothing(apiserver: Apiserver) -> None:
+    ask_for(apiserver, "stale")
+    pod = make_pod(apiserver, "asks-late", resourceClaims=[{"name": "gpu", "resourceClaimName": "stale"}])
+    async with allocating(apiserver) as allocator:
+        plan = chosen(apiserver, "stale", pod, "gpu-0")
+        apiserver.ask("admin", "PATCH", f"{DEVICES}/stale", {"metadata": {"labels": {"team": "a"}}})
+        with pytest.raises(errors.Conflict):
+            await allocator.write(plan)
+    assert not claim_now(apiserver, "stale").is_allocated
+
+
+MARK = {"metadata": {"annotations": {"sunkpy.dev/allocated-by": "demo"}}}
+FREE: dict[str, object] = {"status": {"allocation": None, "reservedFor": None}}
+
+
+@pytest.mark.parametrize(
+    ("claim", "part", "body"),
+    [
+        ({"allocated": given("gpu-0")}, "", MARK),
+        ({"allocated": given("gpu-0")}, "/status", FREE),
+        ({}, "/status", {"status": given("gpu-0")}),  # not marked
+        ({}, "", {"metadata": {"labels": {"x": "y"}}}),
+        ({}, "", {"metadata": {"annotations": {"x": "y"}}}),
+        ({}, "", {"metadata": {"finalizers": ["x.example/y"]}}),
+        ({"marked": True, "cls": "others.example.com"}, "/status", {"status": given("gpu-0")}),
+        ({"marked": True}, "/status", {"status": given("gpu-0", "gpu-1")}),
+        ({"marked": True}, "/status", {"status": given("gpu-0", users=("p", "q"))}),
+        ({"marked": True}, "/status", {"status": given("gpu-0", users=())}),
+    ],
+)
+def test_a_thief_changes_no_claim_for_devices_of_others(
+    apiserver: Apiserver, claim: dict[str, Any], part: str, body: object, request: pytest.FixtureRequest
+) -> None:
+    name = f"target-{request.node.callspec.indices['claim']}"
+    ask_for(apiserver, name, **claim)
+    refused = apiserver.ask(SCHEDULER, "PATCH", f"{DEVICES}/{name}{part}?dryRun=All", body)
+    assert (refused.status_code, "the scheduler " in refused.json()["message"]) == (403, True), refused.text
+    answer = apiserver.ask("admin", "PATCH", f"{DEVICES}/{name}{part}?dryRun=All", body)
+    assert answer.is_success, answer.text

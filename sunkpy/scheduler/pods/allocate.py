@@ -16,6 +16,7 @@ from functools import partial
 
 import msgspec
 
+from sunkpy.core import names
 from sunkpy.core.gang.actions import Bind, Binding
 from sunkpy.core.gang.devices.asked import claim_names
 from sunkpy.core.gang.devices.chosen import Chosen, NodeDevices, Wanted, choose_devices, explain_loss, note_devices
@@ -52,13 +53,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Allocator:
-    """Of one leader."""
+    """Of one leader; `name` is that of its scheduler."""
 
-    def __init__(self, kube: Kube, slurm: Slurm, devices: Devices, pods: PodWriter, keeps: Keeps) -> None:
+    def __init__(self, kube: Kube, slurm: Slurm, devices: Devices, pods: PodWriter, *, name: str, keeps: Keeps) -> None:
         self._kube = kube
         self._slurm = slurm
         self._devices = devices
         self._pods = pods
+        self._mark = {names.ANNOTATION_ALLOCATED_BY: name}
         self._keeps = keeps
 
     async def plan(self, action: Bind, placed: Sequence[tuple[Pod, Node]]) -> Plan:
@@ -114,9 +116,10 @@ class Allocator:
         try:
             if claim.is_allocated:  # by a pass that was interrupted, for another node
                 claim = await self._clear(claim)
-            if PROTECTION not in claim.metadata.finalizers:
-                finalizers = [*claim.metadata.finalizers, PROTECTION]
-                claim = await self._patch(claim, paths.resource_claim(*claim.key), {}, finalizers=finalizers)
+            if PROTECTION not in claim.metadata.finalizers or claim.annotations.items().isdisjoint(self._mark.items()):
+                finalizers = list(dict.fromkeys([*claim.metadata.finalizers, PROTECTION]))
+                path, marks = paths.resource_claim(*claim.key), {"finalizers": finalizers, "annotations": self._mark}
+                claim = await self._patch(claim, path, {}, **marks)
             status = chosen.status(self._devices.device_classes())
             await self._patch(claim, paths.status(paths.resource_claim(*claim.key)), {"status": status})
         except (errors.Forbidden, errors.Invalid) as error:

@@ -99,8 +99,10 @@ def test_it_holds_the_account_that_the_scheduler_has():
 
 def test_it_covers_all_that_the_scheduler_may_write_but_what_harms_nobody():
     """Events and reviews of tokens; its Lease is another Role."""
-    rules = of_kind(render("slurm"), "ClusterRole")["sunkpy:scheduler-name:demo"]["rules"]
-    assert written(rules) - covered(policy(TOKEN)) == {"events", "tokenreviews"}
+    manifests = render("slurm", {"scheduler": {"deviceClasses": {"gpu.example.com": "gpu"}}})
+    rules = of_kind(manifests, "ClusterRole")["sunkpy:scheduler-name:demo"]["rules"]
+    # A right without an object.
+    assert written(rules) - covered(policy(TOKEN)) == {"events", "tokenreviews", "resourceclaims/binding"}
 
 
 def test_the_operators_token_is_held_as_well():

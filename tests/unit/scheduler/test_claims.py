@@ -97,6 +97,7 @@ async def test_a_claim_gets_the_devices_that_slurm_gave_to_the_job(world, tmp_pa
     assert world.api.patched[:2] == ["gpus", "gpus/status"]
     kept = world.api.objects["resourceclaims", "default", "gpus"]
     assert kept["metadata"]["finalizers"] == [PROTECTION]
+    assert kept["metadata"]["annotations"] == {names.ANNOTATION_ALLOCATED_BY: "slurm"}
     assert kept["metadata"]["uid"] == claim["metadata"]["uid"]
     assert devices_of(world) == ["gpu-2", "gpu-0"]
     assert status_of(world)["reservedFor"] == [{"resource": "pods", "name": "web", "uid": pod["metadata"]["uid"]}]
