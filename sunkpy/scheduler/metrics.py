@@ -27,6 +27,14 @@ class SchedulerMetrics:
         results = "Jobs submitted, by `result`: `queued`, `at once` (allocations), `failed`"
         self.submits = counter("sunkpy_scheduler_submits", results, ["result"])
         self.binds = counter("sunkpy_scheduler_binds", "Bindings, by `result`. Watch `failed`", ["result"])
+        claims = "ResourceClaims, by `result`: `allocated`, `taken back` (from pods that were not bound), `failed`"
+        self.claims = counter("sunkpy_scheduler_claims", claims, ["result"])
+        self.device_refusals = counter(
+            "sunkpy_scheduler_device_refusals",
+            "Pods that waited for their devices or gave their job back, by `reason`. `taken`, `twice`, `ending`: a "
+            "device would have had two owners",
+            ["reason"],
+        )
         self.evictions = counter("sunkpy_scheduler_evictions", "Pods evicted, by `reason`", ["reason"])
         self.cancels = counter("sunkpy_scheduler_cancels", "Jobs cancelled")
         codes = "Hook calls. `code` 401 or 403: tokens; 503: a side that cannot be read"

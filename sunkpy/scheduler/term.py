@@ -201,7 +201,7 @@ class Term:
         self._lines = jobs.lines
         pods, times = self._writer, settings.times
         name, keeps = settings.scheduler_name, self._vanished.keeps
-        allocator = Allocator(self._kube, self._slurm, cluster.devices, pods, name=name, keeps=keeps)
+        allocator = Allocator(self._kube, self._slurm, cluster.devices, pods, metrics, name=name, keeps=keeps)
         binder = Binder(cluster, pods, allocator, outbox, metrics, clock, times.admission_patience_s)
         causes, suspensions, again_s = self._causes, self._suspensions, times.evict_again_s
         evictor = Evictor(cluster, pods, allocator, causes, suspensions, outbox, metrics, clock, again_s)

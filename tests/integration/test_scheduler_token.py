@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
 from devcluster.waiting import wait_until
 from sunkpy.core.gang.binding_note import BindingNote
@@ -23,6 +24,7 @@ from sunkpy.core.model.states import JobId
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.settings import SlurmSettings
+from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.nodes.devices import Devices
 from sunkpy.scheduler.pods.allocate import Allocator, Plan
 from sunkpy.scheduler.pods.writer import PodWriter
@@ -248,7 +250,15 @@ async def allocating(apiserver: Apiserver) -> AsyncIterator[Allocator]:
     slurm = Slurm.connect(SlurmSettings(url="http://127.0.0.1:1", token_file="unused"))
     async with await Kube.connect(apiserver.kubeconfig(SCHEDULER)) as kube:
         devices = Devices(kube, {GPUS: "gpu"}, on_claim=lambda _: None, on_unreadable=lambda *_: None)
-        yield Allocator(kube, slurm, devices, PodWriter(kube), name="demo", keeps=lambda *_: None)
+        yield Allocator(
+            kube,
+            slurm,
+            devices,
+            PodWriter(kube),
+            SchedulerMetrics(CollectorRegistry()),
+            name="demo",
+            keeps=lambda *_: None,
+        )
     await slurm.close()
 
 

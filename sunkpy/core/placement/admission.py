@@ -26,10 +26,11 @@ class Verdict(enum.Enum):
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict, and why when it is not `ADMIT`."""
+    """The verdict, and why when it is not `ADMIT`; `reason`: a word for it, where devices are lacking."""
 
     verdict: Verdict
     why: str = ""
+    reason: str = ""
 
 
 ADMITTED = Admission(verdict=Verdict.ADMIT)

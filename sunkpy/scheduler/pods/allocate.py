@@ -19,15 +19,25 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.gang.actions import Bind, Binding
 from sunkpy.core.gang.devices.asked import claim_names
-from sunkpy.core.gang.devices.chosen import Chosen, NodeDevices, Wanted, choose_devices, explain_loss, note_devices
+from sunkpy.core.gang.devices.chosen import (
+    Chosen,
+    Lack,
+    NodeDevices,
+    Wanted,
+    choose_devices,
+    explain_loss,
+    lacking,
+    note_devices,
+)
 from sunkpy.core.gang.phases import is_over
 from sunkpy.core.model.devices import PROTECTION, ResourceClaim, read_extra
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.states import JobId, SlurmNode
-from sunkpy.core.placement.admission import Admission, Verdict
+from sunkpy.core.placement.admission import Admission
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.fan_out import fan_out
+from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.nodes.devices import Devices
 from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.slurm import Slurm
@@ -55,11 +65,22 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class Allocator:
     """Of one leader; `name` is that of its scheduler."""
 
-    def __init__(self, kube: Kube, slurm: Slurm, devices: Devices, pods: PodWriter, *, name: str, keeps: Keeps) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        slurm: Slurm,
+        devices: Devices,
+        pods: PodWriter,
+        metrics: SchedulerMetrics,
+        *,
+        name: str,
+        keeps: Keeps,
+    ) -> None:
         self._kube = kube
         self._slurm = slurm
         self._devices = devices
         self._pods = pods
+        self._claims = metrics.claims
         self._mark = {names.ANNOTATION_ALLOCATED_BY: name}
         self._keeps = keeps
 
@@ -86,10 +107,10 @@ class Allocator:
         for each in chosen:
             if absent := sorted(each.classes - known.keys()):
                 lacks = f"there is no DeviceClass {absent[0]}"
-                obstacles.setdefault(each.pod.uid, Admission(verdict=Verdict.WAIT, why=lacks))
+                obstacles.setdefault(each.pod.uid, lacking(Lack.CLAIM, lacks))
         for binding, node in asking:
             if why := self._keeps(node.name, action.job):
-                obstacles.setdefault(binding.pod.uid, Admission(verdict=Verdict.WAIT, why=why))
+                obstacles.setdefault(binding.pod.uid, lacking(Lack.ENDING, why))
         return Plan(chosen=chosen, obstacles=obstacles, notes=note_devices(chosen))
 
     def _wanted(self, binding: Binding, node: Node, slurm: SlurmNode) -> Wanted:
@@ -107,6 +128,7 @@ class Allocator:
         try:
             await fan_out(partial(self._write, each) for each in plan.chosen if not each.is_written)
         except (errors.KubeError, Refused):
+            self._claims.labels("failed").inc()
             for pod in {each.pod.uid: each.pod for each in plan.chosen}.values():
                 await self._take_back(pod)
             raise
@@ -122,6 +144,7 @@ class Allocator:
                 claim = await self._patch(claim, path, {}, **marks)
             status = chosen.status(self._devices.device_classes())
             await self._patch(claim, paths.status(paths.resource_claim(*claim.key)), {"status": status})
+            self._claims.labels("allocated").inc()
         except (errors.Forbidden, errors.Invalid) as error:
             why = f"the apiserver refuses the devices of claim {claim.name}: {error.message}"
             raise Refused(chosen.pod, why) from error
@@ -155,7 +178,9 @@ class Allocator:
 
     async def _clear(self, claim: ResourceClaim) -> ResourceClaim:
         empty = {"status": {"allocation": None, "reservedFor": None}}
-        return await self._patch(claim, paths.status(paths.resource_claim(*claim.key)), empty)
+        cleared = await self._patch(claim, paths.status(paths.resource_claim(*claim.key)), empty)
+        self._claims.labels("taken back").inc()
+        return cleared
 
     async def _patch(
         self, claim: ResourceClaim, path: str, body: Mapping[str, object], **metadata: object

@@ -125,6 +125,8 @@ class Binder:
         obstacles = {**without_devices, **obstacles}
         for pod, _ in placed:
             member, admission = record.member(pod), obstacles.get(pod.uid)
+            if admission is not None and admission.reason and member.waits_since is None:
+                self._metrics.device_refusals.labels(admission.reason).inc()
             member.waits_since = None if admission is None else member.waits_since or now
         for pod, _ in placed:
             if (admission := obstacles.get(pod.uid)) is not None:

@@ -64,6 +64,11 @@ def devices_of(world, name="gpus"):
     ]
 
 
+def counted(world, name, **labels):
+    """The value of a counter of the scheduler."""
+    return getattr(world.term._metrics, name).labels(**labels)._value.get()
+
+
 def gives(indices, node="n1", tasks=1):
     """What Slurm says of a job that has these GPUs of a node."""
     return {
@@ -94,6 +99,7 @@ async def test_a_claim_gets_the_devices_that_slurm_gave_to_the_job(world, tmp_pa
         assert world.submissions[0]["tres_per_node"] == "gres/gpu:2"
         await start(world, "1,3")
         await world.until(lambda: world.bindings == [("web", "node-1")])
+        assert counted(world, "claims", result="allocated") == 1
     assert world.api.patched[:2] == ["gpus", "gpus/status"]
     kept = world.api.objects["resourceclaims", "default", "gpus"]
     assert kept["metadata"]["finalizers"] == [PROTECTION]
@@ -157,6 +163,7 @@ async def test_a_job_with_devices_that_another_claim_keeps_is_given_back(world, 
         await world.until(lambda: world.cancelled == [job])
         why = "device node-1/gpu-3 (gpu 0 of node node-1) is allocated to claim default/others"
         await world.until(lambda: any(note.startswith(why) for note in world.notes("FailedScheduling")))
+        assert counted(world, "device_refusals", reason="taken") == 1
     assert world.bindings == []
     assert devices_of(world) == []
 
@@ -434,6 +441,7 @@ async def test_nobody_of_its_job_gets_devices_beside_a_pod_that_was_deleted_by_f
         await world.until(lambda: any(member.waits_since for member in record.members.values()))
         assert len(world.bindings) == 1
         assert devices_of(world, "two") == []
+        assert counted(world, "device_refusals", reason="ending") == 1
         if grace_s == 0:
             await world.until(lambda: len(world.bindings) == 2)
 

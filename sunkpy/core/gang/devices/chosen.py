@@ -7,6 +7,7 @@ apiserver nor kubelet refuses it a second time.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
@@ -21,6 +22,19 @@ from sunkpy.core.placement.admission import Admission, Verdict
 
 OwnerOf = Callable[[DeviceId], ResourceClaim | None]
 """The claim that a device is allocated to, other than those of the pods in question."""
+
+
+class Lack(enum.StrEnum):
+    """Why a pod cannot have its devices. Of the first three, each would have made a second owner."""
+
+    TAKEN = "taken"  # another claim has it
+    TWICE = "twice"  # two indices of Slurm mean it
+    ENDING = "ending"  # containers of a pod that was deleted by force may still have it
+    CLAIM = "claim"  # a claim is not there, or asks for what cannot be had
+    INDICES = "indices"  # Slurm has not said which
+    UNKNOWN = "unknown"  # slurmd and driver do not agree on what is behind an index
+    AWAY = "away"  # the driver offers nothing now
+    TAINTED = "tainted"
 
 
 class NodeDevices(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +127,11 @@ def note_devices(chosen: Iterable[Chosen]) -> dict[str, str]:
     return {uid: ",".join(devices) for uid, devices in notes.items()}
 
 
+def lacking(reason: Lack, why: str, *, verdict: Verdict = Verdict.WAIT) -> Admission:
+    """A pod cannot have its devices, now or at all."""
+    return Admission(verdict=verdict, why=why, reason=reason)
+
+
 def explain_loss(pod: Pod, claims: Collection[ResourceClaim], owner_of: OwnerOf) -> str:
     """Why a pod on its node has not for itself what was noted on it; empty when it has, or nothing was noted.
 
@@ -140,21 +159,20 @@ def _choose(
 ) -> list[Chosen] | Admission:
     pod, on = wanted.pod, wanted.on
     if missing := missing_claim(pod, wanted.claims):
-        return _wait(f"{missing} is not there")
+        return lacking(Lack.CLAIM, f"{missing} is not there")
     left = {gres: list(indices) for gres, indices in noted_indices(wanted.indices).items()}
     chosen = []
     for claim in wanted.claims.values():
         if why := explain_claim(pod, claim, classes):
-            return _wait(why) if claim.is_allocated else _refuse(why)
+            return lacking(Lack.CLAIM, why, verdict=Verdict.WAIT if claim.is_allocated else Verdict.REFUSE)
         devices = []
         for request in claim.spec.devices.requests:
             assert request.exactly is not None  # explain_claim has refused the others
             gres, count = classes[request.exactly.device_class_name], request.exactly.count
             taken, left[gres] = left.get(gres, [])[:count], left.get(gres, [])[count:]
             if len(taken) < count:
-                return _wait(
-                    f"Slurm has not said which {gres} of node {on.node} its job has for request {request.name}"
-                )
+                why = f"Slurm has not said which {gres} of node {on.node} its job has for request {request.name}"
+                return lacking(Lack.INDICES, why)
             for index in taken:
                 found = _device_at(on, gres, index, owner_of, given)
                 if isinstance(found, Admission):
@@ -172,30 +190,30 @@ def _device_at(on: NodeDevices, gres: str, index: int, owner_of: OwnerOf, given:
     """The device behind an index of Slurm."""
     what, listed = f"{gres} {index} of node {on.node}", on.listed.get(gres, ())
     if index >= len(listed):
-        return _refuse(f"Slurm gave {what}, and its slurmd has not published which device that is")
+        return _refuse(Lack.UNKNOWN, f"Slurm gave {what}, and its slurmd has not published which device that is")
     if not on.offered:
-        return _wait(f"no driver offers devices on node {on.node}: it has no complete pool of ResourceSlices")
+        why = f"no driver offers devices on node {on.node}: it has no complete pool of ResourceSlices"
+        return lacking(Lack.AWAY, why)
     known = listed[index]
     same = [id for id, device in on.offered.items() if known.agrees_with(device, id.driver)]
     if len(same) != 1:
-        return _refuse(f"{len(same) or 'no'} devices in the ResourceSlices of node {on.node} are {what} ({known})")
+        why = f"{len(same) or 'no'} devices in the ResourceSlices of node {on.node} are {what} ({known})"
+        return _refuse(Lack.UNKNOWN, why)
     (found,) = same
     bad = [taint for taint in on.offered[found].taints if taint.effect in (matching.NO_SCHEDULE, matching.NO_EXECUTE)]
     if bad:
-        return _refuse(f"device {found} ({what}) has taint {bad[0].key}:{bad[0].effect}")
+        return _refuse(Lack.TAINTED, f"device {found} ({what}) has taint {bad[0].key}:{bad[0].effect}")
     if found in given:
-        return _refuse(f"device {found} stands behind two indices of Slurm, one of them {what}")
+        return _refuse(Lack.TWICE, f"device {found} stands behind two indices of Slurm, one of them {what}")
     owner = owner_of(found)
-    return _wait(f"device {found} ({what}) is allocated to claim {'/'.join(owner.key)}") if owner else found
+    if owner is None:
+        return found
+    return lacking(Lack.TAKEN, f"device {found} ({what}) is allocated to claim {'/'.join(owner.key)}")
 
 
 def _opaque(opaque: dict[str, object] | None) -> dict[str, object]:
     return {"opaque": opaque} if opaque is not None else {}
 
 
-def _wait(why: str) -> Admission:
-    return Admission(verdict=Verdict.WAIT, why=why)
-
-
-def _refuse(why: str) -> Admission:
-    return Admission(verdict=Verdict.REFUSE, why=why)
+def _refuse(reason: Lack, why: str) -> Admission:
+    return lacking(reason, why, verdict=Verdict.REFUSE)

@@ -35,46 +35,57 @@ def test_each_request_gets_the_devices_behind_the_indices_of_its_job():
 
 
 @pytest.mark.parametrize(
-    ("indices", "on", "verdict", "why"),
+    ("indices", "on", "verdict", "reason", "why"),
     [
-        ("", node_with(["a"]), Verdict.WAIT, "Slurm has not said which gpu of node node-1 its job has for request gpu"),
-        ("nic:0", node_with(["a"]), Verdict.WAIT, "Slurm has not said which gpu of node node-1"),
+        (
+            "",
+            node_with(["a"]),
+            Verdict.WAIT,
+            "indices",
+            "Slurm has not said which gpu of node node-1 its job has for request gpu",
+        ),
+        ("nic:0", node_with(["a"]), Verdict.WAIT, "indices", "Slurm has not said which gpu of node node-1"),
         (
             "1",
             node_with(["a"]),
             Verdict.REFUSE,
+            "unknown",
             "Slurm gave gpu 1 of node node-1, and its slurmd has not published which device that is",
         ),
         (
             "0",
             node_with(["a"], offered=["b"]),
             Verdict.REFUSE,
+            "unknown",
             "no devices in the ResourceSlices of node node-1 are gpu 0 of node node-1 (nvidia0 a)",
         ),
         (
             "0",
             node_with(["a"], offered=["a", "a"]),
             Verdict.REFUSE,
+            "unknown",
             "2 devices in the ResourceSlices of node node-1 are",
         ),
         (
             "0",
             node_with(["a"], offered=[]),
             Verdict.WAIT,
+            "away",
             "no driver offers devices on node node-1: it has no complete pool of ResourceSlices",
         ),
         (
             "0",
             node_with(["a"], taints=[{"key": "sick", "effect": "NoSchedule"}]),
             Verdict.REFUSE,
+            "tainted",
             "device node-1/gpu-0 (gpu 0 of node node-1) has taint sick:NoSchedule",
         ),
     ],
 )
-def test_what_does_not_agree_is_said(indices, on, verdict, why):
+def test_what_does_not_agree_is_said(indices, on, verdict, reason, why):
     chosen, refused = choose_devices([want(claim(), indices=indices, on=on)], CLASSES, NOBODY)
     assert chosen == []
-    assert refused["p"].verdict is verdict
+    assert (refused["p"].verdict, refused["p"].reason) == (verdict, reason)
     assert refused["p"].why.startswith(why)
 
 
@@ -82,7 +93,7 @@ def test_a_device_of_another_claim_is_waited_for():
     on, other = node_with(["a", "b"]), claim("other", user="q", devices=["gpu-1"])
     wanted = [want(claim(), indices="1", on=on)]
     _, refused = choose_devices(wanted, CLASSES, {device(1): other}.get)
-    assert refused["p"].verdict is Verdict.WAIT
+    assert (refused["p"].verdict, refused["p"].reason) == (Verdict.WAIT, "taken")
     assert refused["p"].why == "device node-1/gpu-1 (gpu 1 of node node-1) is allocated to claim default/other"
 
 
@@ -98,6 +109,7 @@ def test_one_device_is_not_given_twice_though_the_slurmd_lists_it_twice():
     chosen, refused = choose_devices(wanted, CLASSES, NOBODY)
     assert names(chosen) == {"p": [("gpu", "gpu-0")]}
     assert "stands behind two indices of Slurm" in refused["q"].why
+    assert refused["q"].reason == "twice"
 
 
 @pytest.mark.parametrize(
