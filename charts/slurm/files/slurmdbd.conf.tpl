@@ -1,18 +1,6 @@
-AuthType=auth/slurm
-AuthInfo=use_client_ids
-AuthAltTypes=auth/jwt
-AuthAltParameters=jwt_key=/etc/slurm/jwt.key
-SlurmUser=slurm
-DbdHost=localhost
-DbdPort=6819
-PidFile=/run/slurmdbd/slurmdbd.pid
-
-StorageType=accounting_storage/mysql
-{{- $database := include "slurm.database" . | fromYaml }}
-StorageHost={{ $database.host }}
-StoragePort={{ int $database.port }}
-StorageLoc={{ $database.name }}
-StorageUser={{ $database.user }}
-{{ with .Values.accounting.slurmdbd.extra }}
-{{ . }}
+{{- $fixed := tpl (.Files.Get "files/slurmdbd-fixed.conf.tpl") . }}
+{{- $instead := dict "storagepass" "accounting.database.existingSecret" "storagepassscript" "accounting.database.existingSecret" "storagebackuphost" "accounting.database.external" }}
+{{- $fixed }}
+{{- range $key, $value := include "slurm.confMap" (dict "path" "accounting.slurmdbd.conf" "wanted" .Values.accounting.slurmdbd.conf "fixed" $fixed "instead" $instead) | fromYaml }}
+{{ $key }}={{ $value }}
 {{- end }}

@@ -54,7 +54,7 @@ priorityClassName: {{ . }}
 a NodeSet selects by is all that is known. */}}
 {{- define "slurm.offJobs" -}}
 {{- $terms := list (dict "key" "sunkpy.dev/nodeset" "operator" "DoesNotExist") }}
-{{- range $_, $set := .Values.nodeSets }}
+{{- range $_, $set := include "slurm.nodeSets" . | fromYaml }}
 {{- $selector := ($set | default dict).nodeSelector | default $.Values.compute.nodeSelector }}
 {{- range $key, $value := $selector }}
 {{- if eq (len $selector) 1 }}{{ $terms = append $terms (dict "key" $key "operator" "NotIn" "values" (list $value)) }}{{ end }}
@@ -122,7 +122,7 @@ capabilities: {drop: [ALL]}
 : "${SUNKPY_EPILOG_TIMEOUT_S:={{ .root.Values.hooks.epilogTimeoutSeconds }}}"
 : "${SUNKPY_OUTAGE_TIMEOUT_S:={{ .root.Values.hooks.outageTimeoutSeconds }}}"
 : "${SUNKPY_REFUSAL_S:=300}"
-: "${SUNKPY_KILL_WAIT_S:={{ .root.Values.slurmConfig.killWaitSeconds }}}"
+: "${SUNKPY_KILL_WAIT_S:={{ .root.Values.slurmConfig.conf.KillWait | default 30 }}}"
 : "${SUNKPY_SCRIPT_TIMEOUT_S:={{ .root.Values.hooks.scriptTimeoutSeconds }}}"
 
 {{ .root.Files.Get (printf "files/%s.sh" .name) }}

@@ -69,7 +69,8 @@ class Side(Protocol):
 def chart_parameters() -> list[str]:
     """What the chart has by default."""
     values = yaml.safe_load((ROOT / "charts/slurm/values.yaml").read_text())
-    return [str(entry) for entry in values["slurmConfig"]["schedulerParameters"]]
+    options = values["slurmConfig"]["conf"]["SchedulerParameters"]
+    return [name if value is True else f"{name}={value}" for name, value in options.items()]
 
 
 async def take_nodes(side: Side) -> None:
@@ -226,7 +227,9 @@ class Real:
 
     async def use(self, parameters: Sequence[str]) -> None:
         """As an administrator sets them; slurmctld is restarted."""
-        values = {"schedulerParameters": list(parameters), "maxJobCount": 50_000}
+        options: dict[str, object] = {each.partition("=")[0]: False for each in chart_parameters()}
+        options |= {name: value or True for name, _, value in (each.partition("=") for each in parameters)}
+        values = {"conf": {"SchedulerParameters": options, "MaxJobCount": 50_000}}
         await asyncio.to_thread(
             self._stack.helm, "upgrade", self._stack.release, str(ROOT / "charts/slurm"),
             "--namespace", self._stack.namespace, "--reuse-values", "--set-json", f"slurmConfig={json.dumps(values)}",

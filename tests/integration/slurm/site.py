@@ -38,10 +38,12 @@ partitions:
   closed: {state: DOWN}
 slurmConfig:
   cgroup: disabled  # nodes offer more cpus than this machine has
-  priorityWeights: {Fairshare: 10000, Age: 1000, QOS: 1000000}
-  killWaitSeconds: 3
-  extra: |
-    Licenses=matlab:2
+  conf:
+    PriorityWeightFairshare: 10000
+    PriorityWeightAge: 1000
+    PriorityWeightQOS: 1000000
+    KillWait: 3
+    Licenses: "matlab:2"
 users:
   people: {ann: {uid: 2001}, bob: {uid: 2002}, eve: {uid: 2003}}
 accounting: {tres: [gres/gpu, license/matlab]}

@@ -22,7 +22,9 @@ from tests.polling import until
 pytestmark = pytest.mark.integration
 
 _numbers = count(1)
-BY_QOS = VALUES | {"slurmConfig": VALUES["slurmConfig"] | {"extra": "PreemptType=preempt/qos"}}
+BY_QOS = VALUES | {
+    "slurmConfig": VALUES["slurmConfig"] | {"conf": VALUES["slurmConfig"]["conf"] | {"PreemptType": "preempt/qos"}}
+}
 
 
 def pods_job(**changes: object) -> JobSpec:

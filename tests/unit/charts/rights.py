@@ -71,7 +71,7 @@ def holders(found: Sequence[Manifest]) -> Iterator[Row]:
         name = manifest["metadata"]["name"].removeprefix(f"{RELEASE}-")
         process = "slurmd" if manifest["kind"] == "NodeSet" else name
         pod = manifest["spec"].get("jobTemplate", manifest)["spec"]["template"]["spec"]
-        account = accounts[pod["serviceAccountName"]].get("automountServiceAccountToken", True)
+        account = accounts.get(pod.get("serviceAccountName", "default"), {}).get("automountServiceAccountToken", True)
         has_token = pod.get("automountServiceAccountToken", account)
         for container in (*pod.get("initContainers", []), *pod["containers"]):
             ends = container in pod.get("initContainers", [])

@@ -195,7 +195,7 @@ def _restarted(values: Mapping[str, object]) -> set[str]:
 
 def test_another_user_restarts_nothing_but_who_writes_them_down():
     assert _restarted({"accounts": {"wanted": {"users": {"ann": {"accounts": {"default": {}}}}}}}) == {"accounts"}
-    assert _restarted({"accounting": {"slurmdbd": {"extra": "PurgeJobAfter=24month"}}}) == {"slurmdbd"}
+    assert _restarted({"accounting": {"slurmdbd": {"conf": {"PurgeJobAfter": "24month"}}}}) == {"slurmdbd"}
     assert _restarted({"accounting": {"backup": {"keepDays": 3}}}) == set()
 
 
@@ -235,8 +235,8 @@ def test_a_wrong_value_of_accounting_is_refused_by_name(accounting: dict[str, ob
 
 
 def test_priorities_are_what_the_values_weigh():
-    conf = _conf({"slurmConfig": {"priorityWeights": {"Fairshare": 10000, "QOS": 5, "Age": 2000000}}})
+    weights = {"Fairshare": 10000, "QOS": 5, "Age": 2000000}
+    conf = _conf({"slurmConfig": {"conf": {f"PriorityWeight{name}": n for name, n in weights.items()}}})
     # Helm reads numbers as floats, and slurmctld ends at 2e+06.
-    weights = {"PriorityWeightFairshare=10000", "PriorityWeightQOS=5", "PriorityWeightAge=2000000"}
-    assert weights <= set(conf)
+    assert {"PriorityWeightFairshare=10000", "PriorityWeightQOS=5", "PriorityWeightAge=2000000"} <= set(conf)
     assert not [line for line in _conf() if line.startswith("PriorityWeight")]

@@ -28,10 +28,9 @@ from tests.unit.charts.rendering import CHARTS, ROOT, Manifest, Refused, check_a
 FULL = {
     "clusterName": "sk",
     "imagePullSecrets": [{"name": "pull"}],
-    "slurmConfig": {"schedulerParameters": ["bf_continue", "defer"], "extra": "MaxJobCount=50000\n"},
+    "slurmConfig": {"conf": {"SchedulerParameters": {"bf_interval": 30, "defer": True}, "MaxJobCount": 50000}},
     "partitions": {"gpu": {"nodeSets": ["h100"], "default": True, "maxTime": "1-00:00:00"}, "low": None},
     "nodeSets": {
-        "compute": None,
         "h100": {
             "replicas": 3,
             "gpu": {"resource": "nvidia.com/gpu", "type": "h100"},
@@ -55,6 +54,12 @@ FULL = {
     "scheduler": {"name": "slurm-sk", "defaultPartition": "low", "podAnnotations": {"a": "b"}},
     "home": {"existingClaim": "homes"},
 }
+
+
+def _conf(key: str, value: object) -> dict[str, object]:
+    return {"slurmConfig": {"conf": {key: value}}}
+
+
 CLOSED = {
     "networkPolicies": {"jobEgress": [], "apiserver": {"cidrs": ["10.0.0.1/32"]}},
     "priorityClasses": {"create": False},
@@ -174,14 +179,46 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ("slurm", {"slurmConfig": {"cgroup": "v3"}}, "cgroup"),
         ("slurm", {"slurmConfig": {"cgroup": "disabled", "privateTmp": True}}, "needs slurmConfig.cgroup: auto"),
         ("slurm", {"partitions": {"low": {"preemptMode": "SUSPEND"}}}, "SUSPEND and GANG start the next job beside"),
-        ("slurm", {"partitions": {"low": {"extra": "preemptmode=gang"}}}, "SUSPEND and GANG start the next job beside"),
-        ("slurm", {"slurmConfig": {"extra": "PreemptMode = SUSPEND,GANG"}}, "SUSPEND and GANG start the next job"),
-        ("slurm", {"partitions": {"low": {"extra": "OverSubscribe=FORCE LLN=YES"}}}, "cpus of a pod to other jobs"),
-        ("slurm", {"partitions": {"low": {"extra": "oversubscribe=force:16"}}}, "cpus of a pod to other jobs"),
-        ("slurm", {"slurmConfig": {"extra": "PartitionName=x Nodes=ALL Shared=FORCE"}}, "cpus of a pod to other jobs"),
+        (
+            "slurm",
+            {"partitions": {"low": {"conf": {"preemptmode": "gang"}}}},
+            "partitions.low.conf.preemptmode: use preemptMode",
+        ),
+        ("slurm", _conf("PreemptMode", ["SUSPEND", "GANG"]), "SUSPEND and GANG start the next job"),
+        ("slurm", {"partitions": {"low": {"conf": {"OverSubscribe": "FORCE"}}}}, "cpus of a pod to other jobs"),
+        ("slurm", {"partitions": {"low": {"conf": {"oversubscribe": "force:16"}}}}, "cpus of a pod to other jobs"),
+        (
+            "slurm",
+            {"partitions": {"low": {"conf": {"Shared": "FORCE"}}}},
+            "partitions.low.conf.Shared: use OverSubscribe",
+        ),
+        ("slurm", _conf("PartitionName", "x"), "slurmConfig.conf.PartitionName: use partitions"),
+        ("slurm", _conf("ClusterName", "x"), "slurmConfig.conf.ClusterName: use clusterName"),
+        (
+            "slurm",
+            _conf("PrologFlags", "Serial"),
+            "slurmConfig.conf.PrologFlags: use slurmConfig.privateTmp, compute.ssh",
+        ),
+        ("slurm", _conf("AuthType", "auth/munge"), "slurmConfig.conf.AuthType: the chart sets it"),
+        ("slurm", _conf("statesavelocation", "/x"), "slurmConfig.conf.statesavelocation: the chart sets it"),
+        ("slurm", _conf("killwait", 5), "KillWait and killwait are one key of Slurm"),
+        (
+            "slurm",
+            {"accounting": {"slurmdbd": {"conf": {"StorageHost": "x"}}}},
+            "slurmdbd.conf.StorageHost: the chart sets",
+        ),
+        ("slurm", {"accounting": {"slurmdbd": {"conf": {"StoragePass": "x"}}}}, "StoragePass: use accounting.database"),
+        ("slurm", {"partitions": {"gpu": {"nodeSets": ["h200"]}}}, "there is no NodeSet h200; nodeSets has compute"),
+        (
+            "slurm",
+            {"partitions": {"gpulow": {"default": True}}},
+            "gpulow and low are default, .*set partitions.gpulow.default",
+        ),
         ("slurm", {"hooks": {"markersHostPath": "../tmp"}}, "markersHostPath"),
         ("slurm", {"hooks": {"epilogTimeoutSeconds": 9, "longestGraceSeconds": 10}}, "hooks.longestGraceSeconds"),
-        ("slurm", {"partitions": {"low": {"extra": "A=1\nInclude /etc/shadow"}}}, "extra"),
+        ("slurm", {"partitions": {"low": {"conf": {"A": "1\nInclude /etc/shadow"}}}}, "/partitions/low/conf/A"),
+        ("slurm", _conf("KillWait", "3 ClusterName=x"), "/slurmConfig/conf/KillWait"),
+        ("slurm", _conf("Licenses", "a:1\\"), "/slurmConfig/conf/Licenses"),
         ("sunkpy", {"resyncSecond": 5}, "resyncSecond"),
         ("slurm", {"networkPolicies": {"apiserver": {"cidr": []}}}, "cidr"),
         ("slurm", {"login": {"subjects": [{"kind": "Group"}]}}, "name"),
@@ -198,16 +235,64 @@ def test_a_wrong_value_is_refused_by_name(chart: str, values: dict[str, object],
         render(chart, values)
 
 
-@pytest.mark.parametrize("sharing", ["OverSubscribe=YES", "OverSubscribe=FORCE:1 LLN=YES"])
+@pytest.mark.parametrize("sharing", ["YES", "FORCE:1", "YES:4"])
 def test_partitions_may_share_nodes_where_no_pod_shares_its_cpus(sharing: str):
-    assert render("slurm", {"partitions": {"low": {"extra": sharing}}})
+    assert render("slurm", {"partitions": {"low": {"conf": {"OverSubscribe": sharing}}}})
 
 
-@pytest.mark.parametrize("remark", ["# no OverSubscribe=FORCE", "Epilog=x # not PreemptMode=SUSPEND"])
-def test_a_comment_of_slurm_conf_may_name_what_is_refused(remark: str):
-    assert render("slurm", {"slurmConfig": {"extra": remark}})
-    with pytest.raises(Refused, match="SUSPEND"):
-        render("slurm", {"slurmConfig": {"extra": f"{remark}\nA=\\#1 PreemptMode=SUSPEND"}})
+def _lines(values: Mapping[str, object]) -> list[str]:
+    return of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]["slurm.conf"].splitlines()
+
+
+def test_keys_of_slurm_conf_are_merged_with_those_of_the_chart():
+    conf = {
+        "SchedulerParameters": {"bf_interval": 20, "bf_continue": None, "defer": True, "bf_max_time": False},
+        "SlurmctldParameters": ["conmgr_max_connections=2048"],
+        "GresTypes": ["shard"],
+        "TaskPlugin": "task/affinity",
+        "JobSubmitPlugins": ["require_timelimit"],
+        "PriorityWeightAge": 2000000,
+        "KillWait": None,
+        "DisableRootJobs": True,
+        "Licenses": {"matlab": 2},
+        "LaunchParameters": '"slurmstepd_memlock"',
+    }
+    lines = _lines({"slurmConfig": {"conf": conf}})
+    assert {
+        "SchedulerParameters=batch_sched_delay=0,bf_interval=20,bf_job_part_count_reserve=10,bf_max_job_test=10000,"
+        "bf_max_job_user=200,bf_yield_interval=500000,default_queue_depth=1000,defer,nohold_on_prolog_fail",
+        "SlurmctldParameters=conmgr_max_connections=2048,enable_configless",
+        "GresTypes=shard,gpu",
+        "TaskPlugin=task/affinity,task/cgroup",
+        "JobSubmitPlugins=require_timelimit,lua",
+        "PriorityWeightAge=2000000",
+        "DisableRootJobs=YES",
+        "Licenses=matlab=2",
+        'LaunchParameters="slurmstepd_memlock"',
+    } <= set(lines)
+    assert not [line for line in lines if line.startswith("KillWait")]
+
+
+def test_a_partition_has_further_keys():
+    conf = {
+        "LLN": True,
+        "AllowAccounts": ["chem", "phys"],
+        "GraceTime": 60,
+        "TRESBillingWeights": {"CPU": 1, "Mem": "0.25G"},
+    }
+    (line,) = [
+        line for line in _lines({"partitions": {"high": {"conf": conf}}}) if line.startswith("PartitionName=high")
+    ]
+    assert line.endswith(" AllowAccounts=chem,phys GraceTime=60 LLN=YES TRESBillingWeights=CPU=1,Mem=0.25G")
+
+
+def test_the_default_nodeset_is_there_only_where_none_is_named():
+    def named(sets: object) -> set[str]:
+        return set(of_kind(render("slurm", {"nodeSets": sets}), "NodeSet"))
+
+    assert named({}) == {"compute"}
+    assert named({"h100": {}}) == {"h100"}
+    assert named({"compute": None}) == set()
 
 
 def test_markers_lie_on_the_machine_apart_for_each_cluster_and_node():
@@ -508,7 +593,9 @@ def test_slurm_conf_says_what_the_values_say():
         "SlurmctldHost=demo-slurmctld-0(demo-slurmctld)",
         "NodeSet=h100 Feature=h100",
         "PartitionName=gpu Nodes=h100 PriorityTier=1 Default=YES MaxTime=1-00:00:00",
-        "SchedulerParameters=bf_continue,defer,nohold_on_prolog_fail",
+        "SchedulerParameters=batch_sched_delay=0,bf_continue,bf_interval=30,bf_job_part_count_reserve=10,"
+        "bf_max_job_test=10000,bf_max_job_user=200,bf_max_time=300,bf_yield_interval=500000,default_queue_depth=1000,"
+        "defer,nohold_on_prolog_fail",
         "ProctrackType=proctrack/cgroup",
         "MaxJobCount=50000",
     } <= set(conf)
@@ -518,8 +605,8 @@ def test_jobs_are_held_to_what_slurm_gave_them_unless_the_values_say_otherwise()
     def config(values):
         data = of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]
         plugins = ("ProctrackType=", "TaskPlugin=", "JobAcctGatherType=")
-        lines = [line for line in data["slurm.conf"].splitlines() if line.startswith(plugins)]
-        return [line.partition("=")[2] for line in lines], data["cgroup.conf"].splitlines()
+        lines = dict(line.split("=", 1) for line in data["slurm.conf"].splitlines() if line.startswith(plugins))
+        return [lines[name.rstrip("=")] for name in plugins], data["cgroup.conf"].splitlines()
 
     plugins, cgroup = config({})
     assert plugins == ["proctrack/cgroup", "task/cgroup", "jobacct_gather/cgroup"]
@@ -548,8 +635,8 @@ def test_jobs_have_a_tmp_of_their_own_where_the_values_say_so(ssh):
 
 
 def test_slurm_is_told_of_its_size():
-    size = {"maxNodeCount": 10000, "maxJobCount": 100000, "treeWidth": 250, "messageTimeoutSeconds": 60}
-    manifests = render("slurm", {"slurmConfig": size, "slurmrestd": {"threads": 40, "maxConnections": 200}})
+    size = {"MaxNodeCount": 10000, "MaxJobCount": 100000, "TreeWidth": 250, "MessageTimeout": 60}
+    manifests = render("slurm", {"slurmConfig": {"conf": size}, "slurmrestd": {"threads": 40, "maxConnections": 200}})
     conf = of_kind(manifests, "ConfigMap")["demo-slurm-config"]["data"]["slurm.conf"].splitlines()
     assert {"MaxNodeCount=10000", "MaxJobCount=100000", "TreeWidth=250", "MessageTimeout=60"} <= set(conf)
     slurmrestd = of_kind(manifests, "Deployment")["demo-slurmrestd"]["spec"]["template"]["spec"]["containers"][0]

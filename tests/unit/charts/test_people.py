@@ -50,18 +50,10 @@ def test_without_a_scheduler_it_does_not():
     assert "job_submit.lua" not in data
 
 
-@pytest.mark.parametrize("line", ["JobSubmitPlugins = lua", "jobsubmitplugins=require_timelimit,lua # both"])
-def test_plugins_of_the_site_stand_beside_it(line):
-    conf = config({"slurmConfig": {"extra": line}})["slurm.conf"]
-    assert re.findall("(?im)^jobsubmitplugins.*", conf) == [line]
-
-
-@pytest.mark.parametrize("line", ["JobSubmitPlugins=require_timelimit", "a=b\nJobSubmitPlugins=luax # lua"])
-def test_plugins_of_the_site_without_it_are_refused(line):
-    extra = {"slurmConfig": {"extra": line}}
-    with pytest.raises(Refused, match=r"slurmctld needs the job_submit\.lua of this chart"):
-        render("slurm", extra)
-    assert line in config(extra | {"scheduler": {"enabled": False}})["slurm.conf"]
+@pytest.mark.parametrize("wanted", ["require_timelimit", ["require_timelimit", "lua"]])
+def test_plugins_of_the_site_stand_beside_it(wanted):
+    conf = config({"slurmConfig": {"conf": {"JobSubmitPlugins": wanted}}})["slurm.conf"]
+    assert re.findall("(?im)^jobsubmitplugins.*", conf) == ["JobSubmitPlugins=require_timelimit,lua"]
 
 
 def test_the_scheduler_gets_the_map():

@@ -1,0 +1,62 @@
+ClusterName={{ include "slurm.cluster" . }}
+SlurmctldHost={{ .Release.Name }}-slurmctld-0({{ .Release.Name }}-slurmctld)
+SlurmUser=slurm
+StateSaveLocation=/var/lib/slurm/state
+# A link that start-slurmctld makes: while it is there, slurmctld has not ended in order.
+SlurmctldPidFile=/var/lib/slurm/state/slurmctld.pid
+SlurmdSpoolDir=/var/spool/slurmd
+
+# One key signs what the daemons say to each other; users are vouched for by sackd; slurmrestd brings JSON web tokens.
+AuthType=auth/slurm
+CredType=cred/slurm
+# ttl: a batch job is launched with the credential that was made before its Prolog, which may wait for pods (hooks).
+AuthInfo=use_client_ids,ttl={{ add (int .Values.hooks.epilogTimeoutSeconds) (int .Values.hooks.prologTimeoutSeconds) 60 }}
+AuthAltTypes=auth/jwt
+AuthAltParameters=jwt_key=/etc/slurm/jwt.key
+
+# Nodes are pods: they come and go, fetch this file from slurmctld, and say themselves what they have.
+# A node that was silent comes back by itself; one that an admin set DOWN stays DOWN until they resume it.
+ReturnToService=1
+
+SelectType=select/cons_tres
+{{- if eq .Values.slurmConfig.cgroup "auto" }}
+ProctrackType=proctrack/cgroup
+JobAcctGatherType=jobacct_gather/cgroup
+{{- else }}
+ProctrackType=proctrack/linuxproc
+JobAcctGatherType=jobacct_gather/{{ .Values.accounting.enabled | ternary "linux" "none" }}
+{{- end }}
+{{- if .Values.slurmConfig.privateTmp }}
+# By the name that it has until 25.05, which later releases understand.
+JobContainerType=job_container/tmpfs
+{{- end }}
+{{- if .Values.accounting.enabled }}
+
+# What ran for whom. slurmctld keeps what it cannot tell slurmdbd, and works from what slurmdbd told it last.
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost={{ .Release.Name }}-slurmdbd
+AccountingStoragePort=6819
+{{- with .Values.accounting.enforce }}
+AccountingStorageEnforce={{ join "," . }}
+{{- end }}
+{{- with .Values.accounting.tres }}
+AccountingStorageTRES={{ join "," . }}
+{{- end }}
+{{- end }}
+
+# Alloc: the Prolog runs on every node as soon as the job has it. Not Serial: one pod that takes its time to end would
+# hold up every other job that starts or ends on its node.
+{{- $flags := list "Alloc" }}
+{{- if or .Values.slurmConfig.privateTmp (include "slurm.computeSsh" .) }}
+# Contain: each job has a step on each of its nodes, to which sessions by ssh and a /tmp of its own belong.
+{{- $flags = append $flags "Contain" }}
+{{- end }}
+{{- if and .Values.login.ssh.x11 (eq .Values.slurmConfig.cgroup "auto") }}
+# X11: srun --x11; Slurm wants cgroups for it.
+{{- $flags = append $flags "X11" }}
+{{- end }}
+PrologFlags={{ join "," $flags }}
+# A Prolog may wait long for pods to leave; a batch job that has not begun after this time is missing.
+BatchStartTimeout=60
+Prolog=prolog.sh
+Epilog=epilog.sh

@@ -1,0 +1,93 @@
+{{- /* One value of slurm.conf(5) or slurmdbd.conf(5): a list is joined with commas, a map is option=value, where true is the
+option alone and false takes it away. Helm reads numbers as floats, and Slurm ends at 2e+06. */}}
+{{- define "slurm.confValue" -}}
+{{- if kindIs "map" . }}
+{{- $words := list }}
+{{- range $option, $value := . }}
+{{- if kindIs "bool" $value }}{{ if $value }}{{ $words = append $words $option }}{{ end }}
+{{- else if not (kindIs "invalid" $value) }}{{ $words = append $words (printf "%s=%s" $option (include "slurm.confValue" $value)) }}
+{{- end }}
+{{- end }}
+{{- join "," $words }}
+{{- else if kindIs "slice" . }}
+{{- $words := list }}
+{{- range . }}{{ $words = append $words (include "slurm.confValue" .) }}{{ end }}
+{{- join "," $words }}
+{{- else if kindIs "bool" . }}{{ ternary "YES" "NO" . }}
+{{- else if and (kindIs "float64" .) (eq . (floor .)) }}{{ int64 . }}
+{{- else }}{{ . }}
+{{- end }}
+{{- end }}
+
+{{- /* Lines of a configuration file as values want them, as a map: key to value. Refuses by name what the chart sets itself.
+Call with (dict "path" where they stand in the values, "wanted" the map there, "fixed" text with the chart's own lines,
+"lists" keys to lists that go with what is wanted, "instead" lower-case keys to what to use in their place). */}}
+{{- define "slurm.confMap" -}}
+{{- $path := .path }}
+{{- $instead := .instead | default dict }}
+{{- $fixed := list }}
+{{- range regexFindAll "(?m)^[A-Za-z]+=" (.fixed | default "") -1 }}{{ $fixed = append $fixed (. | trimSuffix "=" | lower) }}{{ end }}
+{{- $lines := dict }}
+{{- $spelt := dict }}
+{{- range $key, $value := .wanted }}
+{{- $lower := lower $key }}
+{{- with get $spelt $lower }}{{ fail (printf "%s: %s and %s are one key of Slurm, write it as the chart's values do" $path . $key) }}{{ end }}
+{{- $_ := set $spelt $lower $key }}
+{{- if hasKey $instead $lower }}{{ fail (printf "%s.%s: use %s" $path $key (get $instead $lower)) }}{{ end }}
+{{- if has $lower $fixed }}{{ fail (printf "%s.%s: the chart sets it, and the parts of sunkpy rely on it" $path $key) }}{{ end }}
+{{- if not (kindIs "invalid" $value) }}{{ $_ := set $lines $key (include "slurm.confValue" $value) }}{{ end }}
+{{- end }}
+{{- range $key, $words := .lists }}
+{{- $name := get $spelt (lower $key) | default $key }}
+{{- $all := uniq (concat (splitList "," (get $lines $name) | compact) $words) }}
+{{- if $all }}{{ $_ := set $lines $name (join "," $all) }}{{ end }}
+{{- end }}
+{{- toYaml $lines }}
+{{- end }}
+
+{{- /* The NodeSets: those of the values, or one of every node. A null is none. */}}
+{{- define "slurm.nodeSets" -}}
+{{- $sets := dict }}
+{{- range $name, $own := .Values.nodeSets | default (dict "compute" dict) }}
+{{- if not (kindIs "invalid" $own) }}{{ $_ := set $sets $name $own }}{{ end }}
+{{- end }}
+{{- toYaml $sets }}
+{{- end }}
+
+{{- /* Lines of the partitions. Slurm ends at a NodeSet that it does not know. */}}
+{{- define "slurm.partitions" -}}
+{{- $sets := include "slurm.nodeSets" . | fromYaml }}
+{{- $defaults := list }}
+{{- $instead := dict "partitionname" "the name in partitions" "nodes" "nodeSets" "default" "default" "prioritytier" "priorityTier" "priority" "priorityTier"
+  "maxtime" "maxTime" "defaulttime" "defaultTime" "preemptmode" "preemptMode" "state" "state" "shared" "OverSubscribe" }}
+{{- range $name, $values := .Values.partitions }}
+{{- $partition := $values | default dict }}
+{{- $path := printf "partitions.%s" $name }}
+{{- if $partition.default }}{{ $defaults = append $defaults $name }}{{ end }}
+{{- range $partition.nodeSets }}
+{{- if not (or (hasKey $sets .) (eq . "ALL")) }}{{ fail (printf "%s.nodeSets: there is no NodeSet %s; nodeSets has %s" $path . (keys $sets | sortAlpha | join ", ")) }}{{ end }}
+{{- end }}
+{{- include "slurm.noGang" $partition.preemptMode }}
+{{- $conf := include "slurm.confMap" (dict "path" (printf "%s.conf" $path) "wanted" $partition.conf "instead" $instead) | fromYaml }}
+PartitionName={{ $name }} Nodes={{ join "," ($partition.nodeSets | default (list "ALL")) }} PriorityTier={{ int ($partition.priorityTier | default 1) }}
+{{- if $partition.default }} Default=YES{{ end }}
+{{- with $partition.maxTime }} MaxTime={{ include "slurm.confValue" . }}{{ end }}
+{{- with $partition.defaultTime }} DefaultTime={{ include "slurm.confValue" . }}{{ end }}
+{{- with $partition.preemptMode }} PreemptMode={{ . }}{{ end }}
+{{- with $partition.state }} State={{ . }}{{ end }}
+{{- range $key, $value := $conf }}
+{{- if and (eq (lower $key) "oversubscribe") (regexMatch "(?i)^force(:([2-9]|[1-9][0-9]+))?$" $value) }}
+{{- fail (printf "%s.conf.%s: FORCE gives the cpus of a pod to other jobs as well, and no pod can refuse: use YES, NO or FORCE:1" $path $key) }}
+{{- end }} {{ $key }}={{ $value }}
+{{- end }}
+{{ end }}
+{{- if gt (len $defaults) 1 }}
+{{- fail (printf "partitions: %s are default, and only one can be: set partitions.%s.default: false" (join " and " $defaults) (first $defaults)) }}
+{{- end }}
+{{- end }}
+
+{{- define "slurm.noGang" -}}
+{{- if regexMatch "(?i)suspend|gang" (. | default "") }}
+{{- fail "preemptMode SUSPEND and GANG start the next job beside the one that they stop, whose pods are still there: use REQUEUE, CANCEL or OFF" }}
+{{- end }}
+{{- end }}

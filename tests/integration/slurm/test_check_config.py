@@ -1,0 +1,74 @@
+"""What slurmctld and slurmdbd say to new values, before anything is changed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.integration.slurm.daemons import unpack
+from tests.unit.charts.rendering import of_kind, render
+
+pytestmark = pytest.mark.integration
+
+SUITE: Final = os.environ.get("SLURM_SUITE", "trixie")
+ENTER: Final = """
+ip link set lo up
+ip link add eth0 type veth peer name peer0
+ip addr add 192.0.2.1/24 dev eth0
+ip link set eth0 up
+ip link set peer0 up
+mount --bind /dev "$1/dev"
+mkdir -p "$1/config"
+mount --bind "$2" "$1/config"
+for folder in etc/slurm tmp; do mount -t tmpfs -o mode=755,uid=401,gid=401 tmpfs "$1/$folder"; done
+exec chroot --userspec=401:401 "$1" /usr/local/bin/check-config "$3"
+"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("check") / "root"
+    unpack(SUITE, ("slurmctld", "slurmdbd"), folder)
+    return folder
+
+
+def check(root: Path, folder: Path, daemon: str, values: Mapping[str, object]) -> tuple[int, str]:
+    """Exit code and words, with what the chart gives to the Job that checks."""
+    manifests = render("slurm", values)
+    folder.mkdir()
+    for name, text in of_kind(manifests, "ConfigMap")[f"demo-check-{daemon}"]["data"].items():
+        (folder / name).write_text(text)
+    argv = ["unshare", "--mount", "--net", "--uts", "bash", "-ec", ENTER, "-", str(root), str(folder), daemon]
+    env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("daemon", ["slurmctld", "slurmdbd"])
+def test_the_chart_as_it_is_is_accepted(root: Path, tmp_path: Path, daemon: str):
+    assert check(root, tmp_path / "config", daemon, {})[::-1] == ("", 0)
+
+
+@pytest.mark.parametrize(
+    ("daemon", "values", "said"),
+    [
+        ("slurmctld", {"slurmConfig": {"conf": {"KilWait": 30}}}, "KilWait"),
+        ("slurmctld", {"slurmConfig": {"conf": {"SelectTypeParameters": ["CR_Cpus"]}}}, "CR_Cpus"),
+        ("slurmctld", {"partitions": {"low": {"conf": {"MaxNode": 3}}}}, "MaxNode"),
+        ("slurmctld", {"slurmConfig": {"conf": {"PreemptType": "preempt/nothing"}}}, "preempt/nothing"),
+        ("slurmdbd", {"accounting": {"slurmdbd": {"conf": {"PurgeJobsAfter": "24month"}}}}, "PurgeJobsAfter"),
+        ("slurmdbd", {"accounting": {"slurmdbd": {"conf": {"PurgeJobAfter": "2years"}}}}, "PurgeJobAfter"),
+    ],
+)
+def test_what_slurm_cannot_work_with_is_said_in_its_words(
+    root: Path, tmp_path: Path, daemon: str, values: dict[str, object], said: str
+):
+    code, words = check(root, tmp_path / "config", daemon, values)
+    assert code == 3, words
+    assert words.startswith(f"{daemon} does not start on these values:\n")
+    assert said in words
