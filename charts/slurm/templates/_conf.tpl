@@ -91,3 +91,25 @@ PartitionName={{ $name }} Nodes={{ join "," ($partition.nodeSets | default (list
 {{- fail "preemptMode SUSPEND and GANG start the next job beside the one that they stop, whose pods are still there: use REQUEUE, CANCEL or OFF" }}
 {{- end }}
 {{- end }}
+
+{{- /* The size of a StatefulSet's volume, refused where Kubernetes would refuse it when half of the release is changed already.
+Call with (dict "root" $ "path" "slurmctld" "set" its name "claim" "state" "values" .Values.slurmctld.persistence). */}}
+{{- define "slurm.volumeSize" -}}
+{{- $namespace := .root.Release.Namespace }}
+{{- range dig "spec" "volumeClaimTemplates" list (lookup "apps/v1" "StatefulSet" $namespace .set | default dict) }}
+{{- $has := .spec.resources.requests.storage }}
+{{- if ne $has $.values.size }}
+{{- fail (printf "%s.persistence.size: %s, but the volume was made with %s, and no upgrade can change that. To grow it: kubectl -n %s patch pvc %s-%s-0 -p '{\"spec\":{\"resources\":{\"requests\":{\"storage\":\"%s\"}}}}', then kubectl -n %s delete statefulset %s --cascade=orphan, and upgrade again" $.path $.values.size $has $namespace $.claim $.set $.values.size $namespace $.set) }}
+{{- end }}
+{{- end }}
+{{- .values.size }}
+{{- end }}
+
+{{- /* The value of a PriorityClass, likewise. Call with (dict "path" "priorityClasses.slurmd" "name" its name "value" …). */}}
+{{- define "slurm.priorityValue" -}}
+{{- $has := lookup "scheduling.k8s.io/v1" "PriorityClass" "" .name }}
+{{- if and $has (ne (int64 $has.value) (int64 .value)) }}
+{{- fail (printf "%s: %d, but PriorityClass %s has %d, and Kubernetes never changes it: kubectl delete priorityclass %s (pods keep what they have), and upgrade again" .path (int64 .value) .name (int64 $has.value) .name) }}
+{{- end }}
+{{- int64 .value }}
+{{- end }}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.unit.charts.rendering import Manifest, Refused, render
+from tests.unit.charts.rendering import Manifest, Refused, of_kind, render
 
 LABEL = {"key": "sunkpy.dev/nodeset", "operator": "DoesNotExist"}
 NOT_GPU = {"key": "pool", "operator": "NotIn", "values": ["gpu"]}
@@ -74,3 +74,19 @@ def test_the_operator_avoids_them_as_well(values, affinity):
 def test_another_word_is_refused():
     with pytest.raises(Refused, match="besideJobs"):
         render("slurm", {"controlPlane": {"besideJobs": "no"}})
+
+
+def test_a_drain_takes_what_runs_several_times_one_by_one():
+    budgets = of_kind(render("slurm", {"login": {"replicas": 2}, "scheduler": {"replicas": 1}}), "PodDisruptionBudget")
+    assert set(budgets) == {"demo-syncer", "demo-login"}
+    for name, budget in budgets.items():
+        assert budget["spec"]["maxUnavailable"] == 1
+        assert budget["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"] == name.removeprefix("demo-")
+
+
+def test_a_pod_of_a_bad_release_does_not_hold_up_the_next_one():
+    """A StatefulSet that makes its pods in order waits for them to be ready, whatever the template is by then."""
+    sets = of_kind([*render("slurm"), *render("openldap")], "StatefulSet")
+    policies = {name: each["spec"].get("podManagementPolicy") for name, each in sets.items()}
+    assert policies == dict.fromkeys(sets, "Parallel")
+    assert len(sets) == 4

@@ -1,0 +1,67 @@
+"""What no upgrade can change is refused before it changes anything else, on a real apiserver."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping
+
+import pytest
+import yaml
+
+from tests.integration.apiserver import Apiserver
+from tests.unit.charts.rendering import CHARTS, helm
+
+pytestmark = pytest.mark.integration
+
+STATEFULSETS = "/apis/apps/v1/namespaces/research/statefulsets"
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
+    api = Apiserver(tmp_path_factory.mktemp("api"), {})
+    try:
+        assert upgrade(api, {}) == ""
+        yield api
+    finally:
+        api.stop()
+
+
+def upgrade(api: Apiserver, values: Mapping[str, object]) -> str:
+    """What helm says where it fails; without its hooks, for nobody would run their Jobs."""
+    argv = (
+        helm(), "upgrade", "--install", "demo", str(CHARTS / "slurm"), "--namespace=research", "--create-namespace",
+        "--no-hooks", f"--kubeconfig={api.kubeconfig('admin')}", "--values=-",
+    )  # fmt: skip
+    text = yaml.safe_dump({"nodeSets": {"compute": None}, **values})
+    done = subprocess.run(argv, input=text, text=True, capture_output=True, check=False)
+    return done.stderr if done.returncode else ""
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            {"slurmctld": {"persistence": {"size": "2Gi"}}},
+            "slurmctld.persistence.size: 2Gi, but the volume was made with 1Gi, and no upgrade can change that. "
+            "To grow it: kubectl -n research patch pvc state-demo-slurmctld-0",
+        ),
+        (
+            {"accounting": {"database": {"persistence": {"size": "9Gi"}}}},
+            "accounting.database.persistence.size: 9Gi, but the volume was made with 8Gi",
+        ),
+        (
+            {"priorityClasses": {"slurmd": 5}},
+            "priorityClasses.slurmd: 5, but PriorityClass research-demo-slurmd has 900000000, and Kubernetes never "
+            "changes it: kubectl delete priorityclass research-demo-slurmd",
+        ),
+    ],
+)
+def test_it_is_refused_with_what_to_do(api: Apiserver, values: dict[str, object], said: str):
+    before = api.ask("admin", "GET", STATEFULSETS).json()["items"]
+    assert said in upgrade(api, {**values, "login": {"replicas": 3}})
+    assert api.ask("admin", "GET", STATEFULSETS).json()["items"] == before
+
+
+def test_a_volume_that_was_grown_as_it_said_is_taken(api: Apiserver):
+    assert api.ask("admin", "DELETE", f"{STATEFULSETS}/demo-slurmctld").status_code == 200
+    assert upgrade(api, {"slurmctld": {"persistence": {"size": "2Gi"}}}) == ""
