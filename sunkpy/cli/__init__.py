@@ -185,7 +185,7 @@ def remove_nodesets(namespace: str, selector: str, timeout_seconds: float, end_j
 
 
 @main.command()
-@click.argument("kind", type=click.Choice(["pod", "gang"]))
+@click.argument("kind", type=click.Choice(["pod", "gang", "node"]))
 @click.argument("name")
 @click.option("-n", "--namespace", default="", help="Of the pod; that of the kubeconfig if not given.")
 @_KUBECONFIG
@@ -195,9 +195,9 @@ def remove_nodesets(namespace: str, selector: str, timeout_seconds: float, end_j
 def explain(
     kind: str, name: str, namespace: str, kubeconfig: Path | None, config: Path | None, slurmrestd: str, token: str
 ) -> None:
-    """Say why a pod or gang waits or ended, and what to do about it.
+    """Say why a pod or gang waits or ended, and what to do about it; of a node, whose each of its devices is.
 
-    Exit code 1: there is no such pod or gang, or nothing could be read of it. 3: Slurm did not
+    Exit code 1: there is no such pod, gang or node, or nothing could be read of it. 3: Slurm did not
     answer; the explanation uses what the scheduler wrote on the pods.
     """
     import asyncio

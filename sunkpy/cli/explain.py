@@ -1,4 +1,5 @@
-"""`sunkpy explain`: pods and gangs of one namespace, explained by the functions that the scheduler decides with.
+"""`sunkpy explain`: pods and gangs of one namespace, explained by the functions that the scheduler decides with; and
+whose the devices of a node are.
 
 Everything is read as the person who asks, so an answer never shows more than that person may see. The scheduler is not
 asked: the answer is there when it is away. What it did is read from what it wrote on the pods; Slurm's own words come
@@ -12,8 +13,10 @@ from pathlib import Path
 
 import msgspec
 
+from sunkpy.cli.node_devices import DeviceReader
 from sunkpy.cli.owner_lookup import OwnerLookup
 from sunkpy.cli.readable_cluster import ClusterReader, ReadableCluster
+from sunkpy.core.explain.devices import NodeFacts, devices_of, explain_node
 from sunkpy.core.explain.explanation import Explanation, render
 from sunkpy.core.explain.facts import Facts
 from sunkpy.core.explain.gang import explain_gang
@@ -28,6 +31,7 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.job import MISSING_OBSERVATIONS, Job, along_switches
 from sunkpy.core.gang.job.terms import spec_of
 from sunkpy.core.gang.owners import Above
+from sunkpy.core.gang.seating.devices import noted_on
 from sunkpy.core.gang.snapshot import Snapshot, explain_generation
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmJob
@@ -83,8 +87,13 @@ async def answer(question: Question) -> Answer:
         async with await Kube.connect(question.kubeconfig) as kube:
             namespace = question.namespace or current_namespace(question.kubeconfig)
             explainer = Explainer(kube, namespace, slurm=slurm, settings=settings)
-            is_pod = question.kind == "pod"
-            found = [await explainer.pod(question.name)] if is_pod else await explainer.gangs(question.name)
+            match question.kind:
+                case "pod":
+                    found = [await explainer.pod(question.name)]
+                case "node":
+                    found = [await explainer.node(question.name)]
+                case _:
+                    found = await explainer.gangs(question.name)
             return Answer(
                 text="\n\n".join(map(render, found)),
                 is_found=not any(each.is_absent for each in found),
@@ -169,6 +178,26 @@ class Explainer:
             found += _pods_without_gang(name, pods, known, lookup)
         return found or [absent("Gang", self._namespace, name)]
 
+    async def node(self, name: str) -> Explanation:
+        """The devices of a node.
+
+        Raises:
+            KubeError: what it is about could not be read.
+        """
+        reader = DeviceReader(self._kube, self._slurm)
+        facts = await reader.find(name)
+        self.slurms_silence = reader.slurms_silence
+        return explain_node(facts) if facts is not None else absent("Node", "", name)
+
+    async def _around(self, pod: Pod | None, around: ReadableCluster) -> NodeFacts | None:
+        """The node of a pod with devices."""
+        if pod is None or not (noted_on(pod) or pod.spec.resource_claims) or not pod.spec.node_name:
+            return None
+        reader = DeviceReader(self._kube, self._slurm if not self.slurms_silence else None)
+        facts = await reader.read(pod.spec.node_name, around.slurm_node_of(pod), job=noted_job(pod))
+        others = (other for other in facts.pods if other.uid != pod.uid)
+        return msgspec.structs.replace(facts, pods=(pod, *others))
+
     async def _pods(self) -> list[Pod]:
         return await self._kube.list_objects(paths.pods(self._namespace), Pod)
 
@@ -197,6 +226,7 @@ class Explainer:
             id = msgspec.structs.replace(id, unit=unit)
             gang = assemble(id, [asked], known.owners[asked.uid], families=around.families)
         snapshot = await self._view(around.restricted(gang), known, around)
+        node = await self._around(asked, around)
         silence = (f"Slurm's side: {self.slurms_silence}",) if self.slurms_silence else ()
         return explain_gang(
             Facts(
@@ -206,8 +236,9 @@ class Explainer:
                 asked=asked.name if asked is not None else "",
                 beyond=() if asked is not None else tuple(_left_out(pods, gang)),
                 states=around.states,
+                devices=devices_of(asked, node) if asked is not None and node is not None else (),
                 admissions=await self._admissions(snapshot, around),
-                unread=(*around.unread, *silence),
+                unread=tuple(dict.fromkeys((*around.unread, *(node.unread if node is not None else ()), *silence))),
                 is_slurm_asked=self._slurm is not None and not silence,
             )
         )

@@ -22,6 +22,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         beyond: names of pods for which the gang has no seat: jobs of their own.
         states: Slurm node → its state by the last report of Slurm.
         admissions: what the kubelet of its node would say, by uid of a pod that is to be bound.
+        devices: those of the pods that have some, in words.
         unread: what could not be read, and why.
         is_slurm_asked: the jobs are from Slurm itself; else from what the scheduler wrote on the pods.
     """
@@ -33,6 +34,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     beyond: tuple[str, ...] = ()
     states: Mapping[str, str] = {}
     admissions: Mapping[str, Admission] = {}
+    devices: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     is_slurm_asked: bool = False
 

@@ -41,6 +41,7 @@ def explain_gang(facts: Facts) -> Explanation:
             Line(title="members", texts=_members(snapshot, snapshot.gang)),
             Line(title="solo gangs", texts=_beyond(facts)),
             Line(title="Slurm job", texts=_jobs(facts)),
+            Line(title="devices", texts=facts.devices),
             Line(title="nodes", texts=_nodes(facts, snapshot.gang)),
             Line(title="preemption", texts=_preemption(snapshot.gang)),
             Line(title="problems", texts=tuple(p for p in map(str, snapshot.gang.problems) if p not in found.text)),

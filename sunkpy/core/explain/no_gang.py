@@ -10,11 +10,11 @@ from sunkpy.core.model.objects import Pod
 
 
 def absent(kind: str, namespace: str, name: str) -> Explanation:
-    """There is no object of that name; `kind`: Pod or Gang."""
+    """There is no object of that name; `kind`: Pod or Gang, or Node without a namespace."""
     return Explanation(
-        subject=f"{kind} {namespace}/{name}",
+        subject=f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}",
         standing="does not exist",
-        what_to_do=f"See what there is: kubectl -n {namespace} get pods.",
+        what_to_do=f"See what there is: kubectl {f'-n {namespace} get pods' if namespace else 'get nodes'}.",
         is_absent=True,
     )
 

@@ -130,6 +130,8 @@ async def test_no_gpu_of_a_node_is_given_out_twice_whoever_came_first(
     large = await started(own, f"large-{restarts.lower()}", uneven, restarts=restarts)
     after = [await sbatch(keeper, gpus=1)]
     gone = [had_by(job) for job in (*before, *after)]
+    listed = {job.id: had_by(job) for job in await keeper.jobs()}
+    assert [listed[job.id] for job in (*before, *after)] == gone
     found = [*given_out(small), *given_out(large), *(each for several in gone for each in several)]
     assert len(found) == len(set(found)) == 5 + 5 + 4
     assert {index for _, index in found} <= set("0123")

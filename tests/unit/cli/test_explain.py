@@ -124,6 +124,74 @@ async def test_a_pod_whose_claim_has_no_volume_waits_for_it(world, tmp_path):
     assert "volumes: persistentvolumes is forbidden" in text
 
 
+def with_devices(world):
+    """node-1 has three GPUs: of a pod, of a job of alice, and of nobody."""
+    for kind, namespaced in (("ResourceClaim", True), ("ResourceSlice", False)):
+        world.api.define("resource.k8s.io/v1", kind, f"{kind.lower()}s", namespaced=namespaced)
+    job = world.slurm.add_job("RUNNING", comment="k8s:default/web:u", user="k8s", **_gives("0"))
+    world.slurm.add_job("RUNNING", comment="", user="alice", **_gives("1"))
+    listed = ", ".join(f'"nvidia{at} GPU-{at} -"' for at in range(3))
+    world.slurm.put("n1", extra=f'{{"gpu": [{listed}]}}', gres="gpu:3")
+    devices = [{"name": f"gpu-{at}", "attributes": {"uuid": {"string": f"GPU-{at}"}}} for at in range(3)]
+    spec = {"driver": "gpu.example.com", "nodeName": "node-1", "pool": {"name": "node-1"}, "devices": devices}
+    world.put("resourceslices", {"metadata": {"name": "node-1-gpus"}, "spec": spec})
+    notes = {"sunkpy.dev/job-id": str(job), "sunkpy.dev/gpu-indices": "0", "sunkpy.dev/devices": "node-1/gpu-0"}
+    asked = [{"name": "gpu", "resourceClaimName": "gpus"}]
+    pod = world.add_pod(node="node-1", running=True, annotations=notes, resourceClaims=asked)
+    results = [{"request": "gpu", "driver": "gpu.example.com", "pool": "node-1", "device": "gpu-0"}]
+    users = [{"resource": "pods", "name": "web", "uid": pod["metadata"]["uid"]}]
+    status = {"allocation": {"devices": {"results": results}}, "reservedFor": users}
+    world.put("resourceclaims", {"metadata": {"name": "gpus", "namespace": "default"}, "status": status})
+    return job
+
+
+def _gives(index):
+    where = {"nodes": {"allocation": [{"name": "n1", "cpus": {"count": 1}}]}}
+    return {"nodes": "n1", "gres_detail": [f"gpu:1(IDX:{index})"], "job_resources": where}
+
+
+@pytest.mark.parametrize("name", ["node-1", "n1"])
+async def test_whose_the_devices_of_a_node_are_by_its_name_at_either_door(world, tmp_path, name):
+    job = with_devices(world)
+    async with explainer(world, tmp_path, asks_slurm=True) as found:
+        text = render(await found.node(name))
+    assert text.startswith("Node node-1 (Slurm node n1) has 3 devices, 1 free\n")
+    assert f"gpu 0 (nvidia0 GPU-0, device node-1/gpu-0): pod default/web, claim gpus, Slurm job {job} of k8s\n" in text
+    assert f"gpu 1 (nvidia1 GPU-1, device node-1/gpu-1): Slurm job {job + 1} of alice\n" in text
+    assert "gpu 2 (nvidia2 GPU-2, device node-1/gpu-2): free\n" in text
+
+
+async def test_a_pod_is_told_its_devices(world, tmp_path):
+    configure(world)
+    job = with_devices(world)
+    whose = f"pod default/web, claim gpus, Slurm job {job}"
+    text = await of_pod(world, tmp_path, asks_slurm=True)
+    assert f"\ndevices         gpu 0 (nvidia0 GPU-0, device node-1/gpu-0): {whose} of k8s\n" in text
+    assert "all jobs" not in world.slurm.asked
+    assert f"\ndevices         device node-1/gpu-0 (GPU-0): {whose}\n" in await of_pod(world, tmp_path)
+    world.api.forbidden |= {"resourceclaims", "resourceslices"}
+    text = await of_pod(world, tmp_path)
+    assert f"\ndevices         gpu 0: {whose}\n                node-1/gpu-0, as noted on the pod\n" in text
+    assert "ResourceSlices: resourceslices is forbidden" in text
+
+
+async def test_what_of_a_node_may_not_be_read_is_named(world, tmp_path):
+    with_devices(world)
+    world.api.forbidden |= {"resourceclaims"}
+    world.slurm.is_down = True
+    async with explainer(world, tmp_path, asks_slurm=True) as found:
+        text = render(await found.node("node-1"))
+        assert found.slurms_silence
+    assert "not read        ResourceClaims: resourceclaims is forbidden" in text
+    assert "Slurm's side: " in text
+
+
+async def test_a_node_that_is_not_there(world, tmp_path):
+    async with explainer(world, tmp_path) as found:
+        told = await found.node("node-9")
+    assert (told.is_absent, render(told).startswith("Node node-9 does not exist\n")) == (True, True)
+
+
 def _is_node(name):
     return {"key": "metadata.name", "operator": "In", "values": [name]}
 

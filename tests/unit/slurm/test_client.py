@@ -9,7 +9,7 @@ from sunkpy.core.model.states import JobId
 from sunkpy.slurm import NodesSnapshot, NotModified, errors, wire
 from sunkpy.slurm.connection import Answer
 from sunkpy.slurm.submission import batch_body
-from tests.unit.slurm.answers import NOBODY, SERVERS, Rest, answer, slurm_errors
+from tests.unit.slurm.answers import NOBODY, SERVERS, Rest, answer, in_json, slurm_errors
 
 NODE = "gpu-000-002"
 every_server = pytest.mark.parametrize(("slurm", "api"), SERVERS)
@@ -86,6 +86,18 @@ async def test_a_running_and_a_failed_job_are_read(rest: Rest, slurm: str, api: 
     failed = await slurm_client.job(JobId(1))
     assert failed.is_ended
     assert failed.exit_code == 1
+
+
+@every_server
+async def test_all_jobs_are_read_and_those_whose_nodes_are_unreadable_without_them(
+    rest: Rest, slurm: str, api: str
+) -> None:
+    found = json.loads(answer(slurm, api, "job-running").content)
+    odd = found["jobs"][0] | {"nodes": "n[1", "job_id": 2}
+    rest.say(in_json(200, found | {"jobs": [*found["jobs"], odd]}))
+    running, unreadable = await rest.client(api).jobs()
+    assert (running.nodes, running.devices.keys() <= {NODE}) == ((NODE,), True)
+    assert (unreadable.id, unreadable.nodes, unreadable.is_running) == (2, (), True)
 
 
 @every_server

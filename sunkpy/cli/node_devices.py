@@ -1,0 +1,87 @@
+"""What both sides say of the devices of a node, as far as the person who asks may read it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TypeVar
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.explain.devices import NodeFacts
+from sunkpy.core.model.devices import ResourceClaim, ResourceSlice, current_devices
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.core.model.states import JobId
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.errors import Forbidden, NotFound
+from sunkpy.slurm import Slurm, errors
+
+T = TypeVar("T")
+
+_SLURMD_PODS = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
+
+
+class DeviceReader:
+    """Reads one node. `slurm` is asked if it is there; `slurms_silence`: why it could not be read."""
+
+    def __init__(self, kube: Kube, slurm: Slurm | None = None) -> None:
+        self._kube = kube
+        self._slurm = slurm
+        self._unread: list[str] = []
+        self.slurms_silence = ""
+
+    async def find(self, name: str) -> NodeFacts | None:
+        """A node by its name in Kubernetes or in Slurm; None when there is none.
+
+        Raises:
+            KubeError: the apiserver did not answer.
+        """
+        listing = self._kube.list_objects(paths.ALL_PODS, Pod, label_selector=_SLURMD_PODS)
+        listed = await self._or_none("slurmd pods", listing) or []
+        slurmd = {pod.spec.node_name: pod.labels.get(names.LABEL_SLURM_NODE, "") for pod in listed if is_slurmd(pod)}
+        found = next((node for node, slurm_node in slurmd.items() if name in (node, slurm_node)), "")
+        if not found:
+            there = self._kube.list_objects(paths.NODES, Node, field_selector=f"metadata.name={name}")
+            if await self._or_none("nodes", there) == []:
+                return None
+        return await self.read(found or name, slurmd.get(found, ""))
+
+    async def read(self, node: str, slurm_node: str, *, job: JobId | None = None) -> NodeFacts:
+        """What is there, and in Slurm if the node is there under a name; of its jobs all, or only one.
+
+        Raises:
+            KubeError: the apiserver did not answer.
+        """
+        slices = await self._or_none("ResourceSlices", self._kube.list_objects(paths.RESOURCE_SLICES, ResourceSlice))
+        claims = await self._or_none("ResourceClaims", self._kube.list_objects(paths.RESOURCE_CLAIMS, ResourceClaim))
+        on_node = self._kube.list_objects(paths.ALL_PODS, Pod, field_selector=f"spec.nodeName={node}")
+        facts = NodeFacts(
+            node=node,
+            offered=current_devices(each for each in slices or () if each.spec.node_name == node),
+            claims=tuple(claims or ()),
+            pods=tuple(await self._or_none("pods of the node", on_node) or ()),
+            unread=tuple(self._unread),
+        )
+        return await self._with_slurm(facts, slurm_node, job)
+
+    async def _with_slurm(self, facts: NodeFacts, slurm_node: str, job: JobId | None) -> NodeFacts:
+        changed: dict[str, object] = {}
+        if self._slurm is None:
+            self._unread.append("Slurm's side: not asked; see --config and --slurmrestd")
+        elif slurm_node:
+            try:
+                jobs = [await self._slurm.job(job)] if job is not None else await self._slurm.jobs()
+                changed = {"slurm": await self._slurm.node(slurm_node), "jobs": tuple(jobs)}
+            except errors.SlurmError as error:
+                self.slurms_silence = error.message
+                self._unread.append(f"Slurm's side: {error.message}")
+        return msgspec.structs.replace(facts, **changed, unread=tuple(self._unread))
+
+    async def _or_none(self, what: str, answer: Awaitable[T]) -> T | None:
+        try:
+            return await answer
+        except (Forbidden, NotFound) as error:
+            self._unread.append(f"{what}: {error.message}")
+            return None

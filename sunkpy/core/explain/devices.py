@@ -1,0 +1,221 @@
+"""Whose each device of a node is, at both doors: by Slurm's jobs, by what is noted on pods, and by claims."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.explain.explanation import Explanation, Line
+from sunkpy.core.gang.binding_note import noted_job
+from sunkpy.core.gang.devices.asked import claim_names
+from sunkpy.core.gang.phases import is_over
+from sunkpy.core.gang.seating.devices import noted_indices, noted_on
+from sunkpy.core.model.devices import PCI_ADDRESS, UUID, Device, DeviceId, ResourceClaim, SlurmDevice, read_extra
+from sunkpy.core.model.gres import gres_counts
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode, holds_something
+
+_NO_SLICE: Final = "in no ResourceSlice"
+_NOT_SLURMS: Final = "unknown to Slurm"
+_DIGITS: Final = re.compile(r"(\d+)")
+
+
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A Kubernetes node, and what both sides say of its devices.
+
+    Args:
+        slurm: its Slurm node; None when Slurm was not asked or did not answer, and then `jobs` says nothing.
+        jobs: all of Slurm.
+        offered: what drivers offer there now.
+        claims: all of the cluster.
+        pods: those on the node.
+        unread: what could not be read, and why.
+    """
+
+    node: str
+    slurm: SlurmNode | None = None
+    jobs: tuple[SlurmJob, ...] = ()
+    offered: Mapping[DeviceId, Device] = {}
+    claims: tuple[ResourceClaim, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    unread: tuple[str, ...] = ()
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """One who has a device, in words; `uid` of the pod, if it is one."""
+
+    text: str
+    uid: str = ""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A device: `name` by Slurm's index or the driver's name, what is known of it, and who has it. `is_driver_known`: a
+    driver offers it. `is_odd`: one side does not know it, and should.
+    """
+
+    name: str
+    known: tuple[str, ...] = ()
+    owners: tuple[Owner, ...] = ()
+    is_driver_known: bool = True
+    is_odd: bool = False
+
+    def __str__(self) -> str:
+        whose = " AND ".join(owner.text for owner in self.owners) or "free"
+        known = f" ({', '.join(self.known)})" if self.known else ""
+        return f"{self.name}{known}: {whose}"
+
+
+def explain_node(facts: NodeFacts) -> Explanation:
+    """Whose each device of a node is, and what to do where two have one, or the sides do not agree."""
+    rows = list(find_rows(facts))
+    free = sum(not row.owners for row in rows)
+    slurm = facts.slurm.name if facts.slurm is not None else ""
+    standing = f"has {len(rows)} devices, {free} free" if rows else "has no devices that Slurm or a driver knows"
+    what_to_do = "Nothing."
+    if any(row.is_odd for row in rows):
+        standing += "; Slurm and the driver do not know the same ones"
+        what_to_do = "See whether the driver runs there. A new slurmd pod lists the devices anew: drain the node first."
+    if any(len(row.owners) > 1 for row in rows):
+        standing = "has a device with two owners"
+        what_to_do = "End one of the two; then find who gave the device twice: Events, and who writes claims."
+    return Explanation(
+        subject=f"Node {facts.node}" + (f" (Slurm node {slurm})" if slurm else ""),
+        standing=standing,
+        lines=(
+            Line(title="devices", texts=tuple(map(str, rows))),
+            Line(title="not read", texts=facts.unread),
+        ),
+        what_to_do=what_to_do,
+    )
+
+
+def devices_of(pod: Pod, facts: NodeFacts) -> tuple[str, ...]:
+    """The devices of one pod; those of its claims as they were noted on it, where no more could be read."""
+    rows = [row for row in find_rows(facts) if any(owner.uid == pod.uid for owner in row.owners)]
+    noted = pod.annotations.get(names.ANNOTATION_DEVICES, "")
+    is_known = any(row.is_driver_known for row in rows)
+    return (*map(str, rows), *((f"{noted}, as noted on the pod",) if noted and not is_known else ()))
+
+
+def find_rows(facts: NodeFacts) -> Iterator[Row]:
+    """First by Slurm's indices, then what only a driver knows."""
+    left, is_asked = dict(facts.offered), facts.slurm is not None
+    drivers = set[str]()
+    for gres, index, listed in _indices(facts):
+        same = [id for id, device in left.items() if listed is not None and listed.agrees_with(device, id.driver)]
+        known, owners = [str(listed or "")], [*_by_index(facts, gres, index)]
+        for id in same[:1]:
+            drivers.add(id.driver)
+            known += [f"device {id}", *_taints(left.pop(id))]
+            owners += _by_claim(facts, id)
+        is_odd = is_asked and bool(facts.offered) and not same
+        known += [_NO_SLICE] if is_odd else []
+        yield Row(
+            name=f"{gres} {index}",
+            known=_words(known),
+            owners=_merged(owners),
+            is_driver_known=bool(same),
+            is_odd=is_odd,
+        )
+    for id, device in sorted(left.items(), key=_order):
+        known = [device.attribute(UUID, id.driver), device.attribute(PCI_ADDRESS, id.driver), *_taints(device)]
+        known += [_NOT_SLURMS] if is_asked else []
+        # Drivers of other things than Slurm counts are none of its business.
+        is_odd = is_asked and id.driver in drivers
+        yield Row(name=f"device {id}", known=_words(known), owners=_merged(_by_claim(facts, id)), is_odd=is_odd)
+
+
+def _indices(facts: NodeFacts) -> Iterator[tuple[str, int, SlurmDevice | None]]:
+    """Each index of a GRES that Slurm knows there; without Slurm those of pods without claims, as they are noted."""
+    if facts.slurm is not None:
+        listed = read_extra(facts.slurm.extra)
+        counts = gres_counts(facts.slurm.gres)
+        for gres in sorted({*listed, *({"gpu"} & counts.keys())}):
+            of_gres = listed.get(gres, ())
+            for index in range(max(len(of_gres), counts.get(gres, 0))):
+                yield gres, index, of_gres[index] if index < len(of_gres) else None
+        return
+    claimed = {claim_user for claim in facts.claims for claim_user in _users(claim)}
+    notes = [noted_indices(noted_on(pod)) for pod in _holding(facts) if pod.uid not in claimed]
+    for gres in sorted({gres for note in notes for gres in note}):
+        for index in sorted({index for note in notes for index in note.get(gres, ())}):
+            yield gres, index, None
+
+
+def _by_index(facts: NodeFacts, gres: str, index: int) -> Iterator[Owner]:
+    """Jobs that Slurm gave this index, and pods on which it is noted."""
+    node = facts.slurm.name if facts.slurm is not None else ""
+    jobs: dict[JobId | None, SlurmJob] = {
+        job.id: job
+        for job in facts.jobs
+        if holds_something(job.state) and index in job.devices.get(node, {}).get(gres, ())
+    }
+    for pod in _holding(facts):
+        if index in noted_indices(noted_on(pod)).get(gres, ()):
+            job = jobs.pop(noted_job(pod), None)
+            yield _pod_owner(pod, _job(job) if job is not None else _job_lost(facts, pod))
+    for job in jobs.values():
+        yield Owner(_job(job))
+
+
+def _by_claim(facts: NodeFacts, device: DeviceId) -> Iterator[Owner]:
+    """Pods, or else claims, to which a device is allocated."""
+    pods = {pod.uid: pod for pod in _holding(facts)}
+    for claim in (claim for claim in facts.claims if device in claim.held):
+        users = _users(claim)
+        yield from (_pod_owner(pods[uid], _job_lost(facts, pods[uid])) for uid in users if uid in pods)
+        if not any(uid in pods for uid in users):
+            whom = ", ".join(user.name for user in claim.status.reserved_for)
+            how = f"of {whom}, not on this node" if whom else "reserved for nobody"
+            yield Owner(f"claim {'/'.join(claim.key)} {how}")
+
+
+def _pod_owner(pod: Pod, job: str) -> Owner:
+    claims = ", ".join(claim_names(pod).values())
+    how = f"claim {claims}" if claims else "without a claim: a plugin may have chosen another"
+    return Owner(", ".join(filter(None, (f"pod {'/'.join(pod.key)}", how, job))), pod.uid)
+
+
+def _job(job: SlurmJob) -> str:
+    return f"Slurm job {job.id} of {job.user or 'unknown'}"
+
+
+def _job_lost(facts: NodeFacts, pod: Pod) -> str:
+    """Of a pod whose job does not have the device, as far as Slurm was asked."""
+    job = noted_job(pod)
+    if job is None:
+        return "no Slurm job"
+    return f"Slurm job {job}" + (", which has another" if facts.slurm is not None else "")
+
+
+def _merged(owners: Iterable[Owner]) -> tuple[Owner, ...]:
+    """Each pod once, as Slurm's side tells of it."""
+    found: dict[str, Owner] = {}
+    for owner in owners:
+        found.setdefault(owner.uid or owner.text, owner)
+    return tuple(found.values())
+
+
+def _holding(facts: NodeFacts) -> list[Pod]:
+    return [pod for pod in facts.pods if not is_over(pod)]
+
+
+def _words(known: Iterable[str]) -> tuple[str, ...]:
+    return tuple(filter(None, known))
+
+
+def _users(claim: ResourceClaim) -> list[str]:
+    return [user.uid for user in claim.status.reserved_for]
+
+
+def _taints(device: Device) -> list[str]:
+    return [f"taint {taint.key}:{taint.effect}" for taint in device.taints]
+
+
+def _order(item: tuple[DeviceId, Device]) -> list[str | int]:
+    """gpu-2 before gpu-10."""
+    return [int(part) if part.isdigit() else part for part in _DIGITS.split(str(item[0]))]

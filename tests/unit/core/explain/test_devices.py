@@ -1,0 +1,56 @@
+"""Whose each device of a node is, word for word as in its file. One that is not there is written, to be looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from sunkpy.core.explain.devices import devices_of, explain_node
+from sunkpy.core.explain.explanation import render
+from tests.unit.core.explain.nodes import NODES, both_doors, node, owned, pod, slurm_job
+
+GOLDEN = Path(__file__).parent / "golden_nodes"
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_the_devices_of_a_node_are_explained(name):
+    file, text = GOLDEN / f"{name}.txt", f"{render(explain_node(NODES[name]()))}\n"
+    if not file.exists():
+        file.write_text(text)
+        pytest.fail(f"{file} was not there: see whether it says what it should")
+    assert text == file.read_text()
+
+
+def test_each_file_stands_for_a_node():
+    assert {file.stem for file in GOLDEN.iterdir()} == set(NODES)
+
+
+@pytest.mark.parametrize(
+    ("facts", "texts"),
+    [
+        (
+            both_doors(),
+            ("gpu 0 (nvidia0 GPU-a, device node-1/gpu-2): pod default/web, claim web-gpus, Slurm job 7 of k8s",),
+        ),
+        (
+            node(slurm=None, claims=(owned("web", "gpu-2"),)),
+            ("device node-1/gpu-2 (GPU-a): pod default/web, claim web-gpus, Slurm job 7",),
+        ),
+        # Slices may not be read, or claims as well.
+        (
+            node(slurm=None, offered=[]),
+            ("gpu 0: pod default/web, claim web-gpus, Slurm job 7", "node-1/gpu-2, as noted on the pod"),
+        ),
+        (node(slurm=None, offered=[], claims=(owned("web", "gpu-2"),)), ("node-1/gpu-2, as noted on the pod",)),
+    ],
+)
+def test_the_devices_of_a_pod(facts, texts):
+    own, other = pod("web", "0", devices="node-1/gpu-2"), pod("other", "1", job=8)
+    facts = msgspec.structs.replace(facts, pods=(own, other), jobs=(slurm_job(7, 0, user="k8s"),))
+    assert devices_of(own, facts) == texts
+
+
+def test_a_pod_without_devices_has_none():
+    assert devices_of(pod("web", ""), node()) == ()
