@@ -163,7 +163,12 @@ REASON_INVALID = "InvalidInSlurm"  # of CONDITION_CORDON: Slurm refuses what slu
 READINESS_GATE = PREFIX + "registered"
 
 TAINT_LOCK = PREFIX + "lock"
-"""On Node, by nobody. slurmd pods and workload pods tolerate it, so you may use it to keep other pods away."""
+"""On Node, by the operator while Slurm jobs run there, with `lock.enabled` and value `slurm-jobs`. slurmd pods and
+workload pods tolerate it, so you may set it yourself to keep other pods away.
+"""
+LOCKED_FOR_JOBS = "slurm-jobs"
+ANNOTATION_WOULD_LOCK = PREFIX + "would-lock"
+"""On Node, by the operator. The taint that the Node would have now, with `lock.dryRun`."""
 
 TAINT_DRAIN = PREFIX + "drain"
 """On Node, by the operator. The node is drained in Slurm, with `slurmDrains.policy: taint`."""

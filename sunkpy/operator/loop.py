@@ -17,6 +17,7 @@ from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.model.times import utc_now
 from sunkpy.core.nodeset.decide import Plan, decide_nodeset
+from sunkpy.core.nodeset.lock import UNLOCKED, Lock
 from sunkpy.core.nodeset.node_side import decide_node, decide_pod_cordon
 from sunkpy.core.nodeset.protection import decide_evictable
 from sunkpy.core.nodeset.spec import NodeSet
@@ -93,7 +94,8 @@ class NodeSetLoop:
 class NodeLoop:
     """Keys are Nodes, by name; a pass brings the Node and its slurmd pod in line."""
 
-    def __init__(self, collector: Collector, cordon_cap: CordonCap, writer: NodeWriter) -> None:
+    def __init__(self, collector: Collector, cordon_cap: CordonCap, writer: NodeWriter, lock: Lock = UNLOCKED) -> None:
+        self._lock = lock
         self._collector = collector
         self._cordon_cap = cordon_cap
         self._writer = writer
@@ -110,7 +112,7 @@ class NodeLoop:
                 node, pod = self._collector.node_and_pod(name)
         if node is None:
             return None
-        patch = decide_node(node, pod, self._cordon_cap.marking(node, pod))
+        patch = decide_node(node, pod, self._cordon_cap.marking(node, pod), self._lock)
         if patch.marks and pod is not None:
             self._cordon_cap.note(node, pod)
         return await self._writer.patch_node(node, patch)

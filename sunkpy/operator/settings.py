@@ -17,6 +17,13 @@ class SlurmDrainSettings(Settings, frozen=True, kw_only=True):
     max_percent: Annotated[int, msgspec.Meta(ge=0, le=100)] = 20
 
 
+class LockSettings(Settings, frozen=True, kw_only=True):
+    """`key` of the taint on Nodes while Slurm jobs run there; empty: none."""
+
+    key: str = ""
+    dry_run: bool = False
+
+
 class OperatorSettings(ProcessSettings, frozen=True, kw_only=True):
     """How the operator runs. One operator serves all NodeSets of the cluster.
 
@@ -27,3 +34,4 @@ class OperatorSettings(ProcessSettings, frozen=True, kw_only=True):
     resync_seconds: int = 60
     workers: int = 4
     slurm_drains: SlurmDrainSettings = SlurmDrainSettings()
+    lock: LockSettings = LockSettings()

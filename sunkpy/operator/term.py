@@ -8,6 +8,7 @@ import structlog
 
 from sunkpy.core.model.devices import ResourceSlice
 from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.nodeset.lock import Lock
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
@@ -65,7 +66,8 @@ class Term:
             status=StatusWriter(kube, events=events, metrics=metrics),
             memory=memory,
         )
-        self.node_loop = NodeLoop(collector, cap, NodeWriter(kube, events))
+        lock = Lock(key=settings.lock.key, is_dry_run=settings.lock.dry_run)
+        self.node_loop = NodeLoop(collector, cap, NodeWriter(kube, events), lock)
         # In this order: a key that a change wakes finds the change in the indexes.
         pods.add_handler(surveys.touch)
         for pod_changed in (pods.update, memory.pod_changed, self._wakes.pod_changed):

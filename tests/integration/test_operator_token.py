@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from devcluster.waiting import wait_until
 from sunkpy.core import names
-from sunkpy.core.model.objects import Condition, Node, Pod
+from sunkpy.core.model.objects import Condition, Node, Pod, PodStatus
 from sunkpy.core.model.removal_token import Token
 from sunkpy.core.model.times import utc_now
 from sunkpy.core.nodeset.actions import (
@@ -27,6 +27,7 @@ from sunkpy.core.nodeset.actions import (
     NodeSetAction,
     RemoveFinalizer,
 )
+from sunkpy.core.nodeset.lock import Lock, with_lock
 from sunkpy.core.nodeset.node_mark import with_taint
 from sunkpy.core.nodeset.node_side import NodePatch
 from sunkpy.core.nodeset.slurmd_pod import build_pod
@@ -56,8 +57,9 @@ BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
     users = {OPERATOR: "system:serviceaccount:research:demo-operator"}
     with alone(tmp_path_factory.mktemp("apiserver"), users) as apiserver:
-        chart = render("sunkpy", {"nodeSetNamespaces": ["default"]})
-        apiserver.install(chart, "nodesets.sunkpy.dev", "-operator", "-operator-token")
+        lock = {"enabled": True, "allowedNamespaces": ["monitoring"]}
+        chart = render("sunkpy", {"nodeSetNamespaces": ["default"], "lock": lock})
+        apiserver.install(chart, "nodesets.sunkpy.dev", "-operator", "-operator-token", "-operator-lock")
         apiserver.make_account("default")
         for name in ("demo-slurmd", "strong"):
             apiserver.make(f"{NAMESPACE}/serviceaccounts", {"metadata": {"name": name}})
@@ -189,6 +191,46 @@ async def test_it_marks_nodes(apiserver: Apiserver, operator: Operator) -> None:
     assert len(node(apiserver, "n1").status.conditions) == 1
 
 
+async def test_it_locks_and_unlocks_nodes_also_by_the_key_of_other_values(
+    apiserver: Apiserver, operator: Operator
+) -> None:
+    earlier = {"key": "example.com/busy", "value": names.LOCKED_FOR_JOBS, "effect": "NoSchedule"}
+    theirs = msgspec.to_builtins(node(apiserver, "n1").spec.taints[0])
+    answer = apiserver.ask("admin", "PATCH", "/api/v1/nodes/n1", {"spec": {"taints": [theirs, earlier]}})
+    assert answer.is_success, answer.text
+    slurmd = Pod(status=PodStatus(conditions=(Condition(type=names.CONDITION_RUNNING, status="True"),)))
+    for pod, keys in ((slurmd, ["node.example.com/x", names.TAINT_LOCK]), (None, ["node.example.com/x"])):
+        known = node(apiserver, "n1")
+        taints = with_lock(known.spec.taints, known, pod, Lock(key=names.TAINT_LOCK))
+        assert await operator.nodes.patch_node(known, NodePatch(taints=taints)) is None
+        assert [taint.key for taint in node(apiserver, "n1").spec.taints] == keys
+
+
+@pytest.mark.parametrize(
+    ("namespace", "toleration", "is_allowed"),
+    [
+        ("team", {"key": names.TAINT_LOCK, "operator": "Exists"}, False),
+        ("team", {"key": names.TAINT_LOCK, "operator": "Equal", "value": "slurm-jobs", "effect": "NoSchedule"}, False),
+        ("team", {"key": "other", "operator": "Exists"}, True),
+        ("team", {"operator": "Exists"}, True),  # daemons have it
+        ("monitoring", {"key": names.TAINT_LOCK, "operator": "Exists"}, True),
+        ("default", {"key": names.TAINT_LOCK, "operator": "Exists"}, True),
+    ],
+)
+def test_who_is_not_listed_tolerates_no_lock(
+    apiserver: Apiserver, namespace: str, toleration: dict[str, str], is_allowed: bool
+) -> None:
+    if apiserver.ask("admin", "GET", f"/api/v1/namespaces/{namespace}").status_code == 404:
+        apiserver.make("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        apiserver.make_account(namespace)
+    body = a_pod("tolerates")
+    body["spec"]["tolerations"] = [toleration]
+    answer = apiserver.ask("admin", "POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", body)
+    assert answer.is_success is is_allowed, answer.text
+    if not is_allowed:
+        assert "its pods may not tolerate sunkpy.dev/lock" in answer.json()["message"]
+
+
 OTHER_IMAGE = {"spec": {"containers": [{"name": "c", "image": "evil"}]}}
 OUR_LABELS = {names.LABEL_ROLE: names.ROLE_COMPUTE, names.LABEL_NODESET: "compute"}
 OURS = {"apiVersion": "sunkpy.dev/v1alpha1", "kind": "NodeSet", "name": "compute", "uid": "u"}
@@ -249,6 +291,9 @@ REFUSED: list[tuple[str, object]] = [
     ("/api/v1/nodes/target", {"spec": {"providerID": "x://y"}}),
     ("/api/v1/nodes/target", {"spec": {"taints": []}}),
     ("/api/v1/nodes/target", {"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}}),
+    ("/api/v1/nodes/target", {"spec": {"taints": [{"key": "x", "value": "slurm-jobs", "effect": "NoSchedule"}]}}),
+    ("/api/v1/nodes/target", {"spec": {"taints": [{"key": names.TAINT_LOCK, "value": "slurm-jobs",
+                                                   "effect": "NoExecute"}]}}),
     ("/api/v1/nodes/target/status", {"status": {"addresses": [{"type": "InternalIP", "address": "10.6.6.6"}]}}),
     ("/api/v1/nodes/target/status", {"status": {"capacity": {"cpu": "64"}}}),
     ("/api/v1/nodes/target/status", {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}),

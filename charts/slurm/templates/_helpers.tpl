@@ -78,7 +78,7 @@ with a volume ("stays" true) is not hurried, see docs/design/slurmctld-crash.md.
 {{- $said := list }}
 {{- range $own }}{{ $said = append $said (.key | default "") }}{{ end }}
 {{- $all := list }}
-{{- range list "node.kubernetes.io/unschedulable" "sunkpy.dev/drain" }}
+{{- range list "node.kubernetes.io/unschedulable" "sunkpy.dev/drain" "sunkpy.dev/lock" }}
 {{- $all = append $all (dict "key" . "operator" "Exists" "effect" "NoSchedule") }}
 {{- end }}
 {{- if not .stays }}

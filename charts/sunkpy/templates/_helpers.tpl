@@ -22,6 +22,9 @@ resyncSeconds: {{ .Values.resyncSeconds }}
 slurmDrains:
   policy: {{ .Values.slurmDrains.policy }}
   maxPercent: {{ .Values.slurmDrains.maxPercent }}
+lock:
+  key: {{ ternary .Values.lock.key "" .Values.lock.enabled | quote }}
+  dryRun: {{ .Values.lock.dryRun }}
 leaderElection:
   leaseName: {{ include "sunkpy.name" . }}
 log:
@@ -40,6 +43,7 @@ A dead node is left after a minute, unless values say otherwise. */}}
 {{- range .Values.tolerations }}{{ $said = append $said (.key | default "") }}{{ end -}}
 - {key: node.kubernetes.io/unschedulable, operator: Exists, effect: NoSchedule}
 - {key: sunkpy.dev/drain, operator: Exists, effect: NoSchedule}
+- {key: {{ .Values.lock.key }}, operator: Exists, effect: NoSchedule}
 {{- range list "not-ready" "unreachable" }}
 {{- $key := printf "node.kubernetes.io/%s" . }}
 {{- if not (or (has $key $said) (has "" $said)) }}

@@ -12,6 +12,7 @@ from decimal import Decimal, InvalidOperation
 
 import msgspec
 
+from sunkpy.core import names
 from sunkpy.core.model import quantity
 from sunkpy.core.model.devices import CLAIMED
 from sunkpy.core.model.objects import (
@@ -130,13 +131,16 @@ def untolerated(
     effects: Iterable[str] = (NO_SCHEDULE, NO_EXECUTE),
     ignored_keys: Iterable[str] = (),
 ) -> tuple[Taint, ...]:
-    """The taints of those effects that no toleration covers, without those whose key is in `ignored_keys`."""
+    """The taints of those effects that no toleration covers, without those whose key is in `ignored_keys`, and without
+    the lock, whatever its key: it keeps pods of others off.
+    """
     effects, ignored, tolerations = set(effects), set(ignored_keys), tuple(tolerations)
     return tuple(
         taint
         for taint in taints
         if taint.effect in effects
         and taint.key not in ignored
+        and (taint.value, taint.effect) != (names.LOCKED_FOR_JOBS, NO_SCHEDULE)
         and not any(tolerates(toleration, taint) for toleration in tolerations)
     )
 

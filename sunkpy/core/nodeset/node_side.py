@@ -19,8 +19,10 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.model.conditions import says_the_same
 from sunkpy.core.model.objects import Condition, Node, Pod, Taint
+from sunkpy.core.nodeset.lock import UNLOCKED, Lock, dry_run_note, with_lock
 from sunkpy.core.nodeset.node_mark import (
     AS_EVER,
+    DRAIN_TAINT,
     Changes,
     MarkLimit,
     NodeMark,
@@ -53,7 +55,7 @@ class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def marks(self) -> bool:
         """The Node is cordoned or tainted by this."""
-        return bool(self.unschedulable) or bool(self.taints)
+        return bool(self.unschedulable) or DRAIN_TAINT in (self.taints or ())
 
     @property
     def touches_status(self) -> bool:
@@ -61,18 +63,19 @@ class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.conditions or self.gone_conditions)
 
 
-def decide_node(node: Node, pod: Pod | None, marking: MarkLimit = AS_EVER) -> NodePatch:
-    """Bring labels, conditions and our cordon or taint of `node` in line with its slurmd pod, if it has one."""
+def decide_node(node: Node, pod: Pod | None, marking: MarkLimit = AS_EVER, lock: Lock = UNLOCKED) -> NodePatch:
+    """Bring labels, conditions, lock and our cordon or taint of `node` in line with its slurmd pod, if it has one."""
     mark = decide_node_mark(node, pod, marking)
     remembered = {names.ANNOTATION_PLACED_ON: pod.name} if pod is not None else {}
     emptied = _decide_emptied(node, pod)
     conditions, gone = _decide_conditions(node, pod, mark)
     taints = node.spec.taints if mark.is_tainted is None else with_taint(node.spec.taints, mark.is_tainted)
+    taints, noted = with_lock(taints, node, pod, lock), {names.ANNOTATION_WOULD_LOCK: dry_run_note(node, pod, lock)}
     return NodePatch(
         labels=_changes(node.labels, _labels(pod)),
-        annotations=_changes(node.annotations, {**mark.annotations, **remembered, **emptied}),
+        annotations=_changes(node.annotations, {**mark.annotations, **remembered, **emptied, **noted}),
         unschedulable=mark.unschedulable,
-        taints=taints if taints != node.spec.taints else None,
+        taints=taints if set(taints) != set(node.spec.taints) else None,
         is_held=mark.is_held,
         conditions=conditions,
         gone_conditions=gone,

@@ -227,6 +227,7 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ("slurm", {"scheduler": {"aliases": ["a/b"]}}, "aliases"),
         ("slurm", {"scheduler": {"workloads": [SOLVER | {"rolls": []}]}}, "rolls"),
         ("sunkpy", {"image": ""}, "image"),
+        ("sunkpy", {"lock": {"key": "a b"}}, "key"),
         ("sunkpy", {"networkPolicy": {"enable": True}}, "enable"),
     ],
 )

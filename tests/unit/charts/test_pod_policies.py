@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+import yaml
 
 from sunkpy.core import names
 from sunkpy.core.gang.job.ends import END_CONDITIONS
@@ -117,6 +118,30 @@ def test_the_operators_token_is_held_as_well():
     assert "nodeSetNamespaces" not in json.dumps(bound), "any namespace, unless some are named"
     policies = of_kind(render("sunkpy", {"boundToken": False}), "ValidatingAdmissionPolicy")
     assert set(policies) == {"research-demo-operator-slurmd-pods"}
+
+
+@pytest.mark.parametrize(
+    ("lock", "key", "values"),
+    [
+        ({"allowedNamespaces": ["monitoring"]}, "", None),
+        ({"enabled": True}, "sunkpy.dev/lock", None),
+        (
+            {"enabled": True, "key": "example.com/busy", "allowedNamespaces": ["monitoring"]},
+            "example.com/busy",
+            ["kube-system", "monitoring", "research", "slurm"],
+        ),
+    ],
+)
+def test_a_lock_is_off_by_default_and_tolerated_by_the_namespaces_that_are_listed(lock, key, values):
+    manifests = render("sunkpy", {"lock": lock, "nodeSetNamespaces": ["slurm"]})
+    config = yaml.safe_load(of_kind(manifests, "ConfigMap")["demo-operator"]["data"]["config.yaml"])
+    assert config["lock"] == {"key": key, "dryRun": False}
+    found = of_kind(manifests, "ValidatingAdmissionPolicy").get("research-demo-operator-lock")
+    assert (found is None) is (values is None)
+    if found is not None:
+        (outside,) = found["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
+        assert (outside["operator"], outside["values"]) == ("NotIn", values)
+        assert f"!= '{key}'" in found["spec"]["validations"][0]["expression"]
 
 
 def written(rules):

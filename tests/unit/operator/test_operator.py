@@ -12,12 +12,13 @@ from sunkpy.core import names
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.kube.client import Kube
 from sunkpy.operator.metrics import OperatorMetrics
-from sunkpy.operator.settings import OperatorSettings
+from sunkpy.operator.settings import LockSettings, OperatorSettings
 from sunkpy.operator.term import Term
 from sunkpy.runtime.process import Process
 from tests.doubles.apiserver import Apiserver
 from tests.doubles.serving import answering
 
+SETTINGS = OperatorSettings(lock=LockSettings(key="example.com/busy"))
 NODESETS = ("nodesets", "slurm", "gpu")
 TRUE = {names.READINESS_GATE: "True", "Ready": "True", names.CONDITION_RUNNING: "False"}
 
@@ -67,8 +68,8 @@ async def api(tmp_path, monkeypatch):
     server.put("nodes", node(2))
     async with answering(server.handle, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-        running = Process("operator", OperatorSettings())
-        term = Term(kube, running, OperatorSettings(), OperatorMetrics(running.registry))
+        running = Process("operator", SETTINGS)
+        term = Term(kube, running, SETTINGS, OperatorMetrics(running.registry))
         task = asyncio.create_task(term.run())
         server.registry = running.registry
         try:
@@ -171,6 +172,18 @@ async def test_cordons_travel_both_ways_by_ownership(api):
     await api.until(
         lambda: api.find("pods", "gpu-012-001")["metadata"].get("annotations", {}).get(names.ANNOTATION_CORDON)
     )
+
+
+async def test_a_node_is_locked_while_jobs_run_there_and_its_slurmd_pod_stays(api):
+    api.put("nodesets", nodeset(replicas=1))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "True"})
+    lock = {"key": "example.com/busy", "value": "slurm-jobs", "effect": "NoSchedule"}
+    await api.until(lambda: api.find("nodes", "n1")["spec"].get("taints") == [lock])
+    assert token(api, "gpu-012-001") is None
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False"})
+    await api.until(lambda: not api.find("nodes", "n1")["spec"].get("taints"))
+    assert token(api, "gpu-012-001") is None
 
 
 async def test_a_failed_pod_is_replaced(api):

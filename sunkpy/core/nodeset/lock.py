@@ -1,0 +1,48 @@
+"""The lock: a taint that keeps pods of other schedulers off a Node while Slurm jobs run there.
+
+kube-scheduler knows no Slurm job: it would put its pods beside one, onto cpus and devices that Slurm has given away.
+The taint only keeps new pods off (NoSchedule). NoExecute would evict workload pods as well, to which nobody gives a
+toleration after they were made. Its value says that it is ours; whatever else has the same key is left alone.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.model.objects import Node, Pod, Taint
+
+
+class Lock(msgspec.Struct, frozen=True, kw_only=True):
+    """`key` of the taint; empty: Nodes are not locked. `is_dry_run`: an annotation says what would be done."""
+
+    key: str = ""
+    is_dry_run: bool = False
+
+
+UNLOCKED = Lock()
+
+
+def with_lock(taints: tuple[Taint, ...], node: Node, pod: Pod | None, lock: Lock) -> tuple[Taint, ...]:
+    """These taints of a Node, with or without the lock."""
+    others = tuple(taint for taint in taints if taint.value != names.LOCKED_FOR_JOBS)
+    ours = Taint(key=lock.key, value=names.LOCKED_FOR_JOBS, effect="NoSchedule")
+    is_taken = any((taint.key, taint.effect) == (ours.key, ours.effect) for taint in others)
+    is_wanted = not lock.is_dry_run and not is_taken and _is_locked(node, pod, lock)
+    return (*others, ours) if is_wanted else others
+
+
+def dry_run_note(node: Node, pod: Pod | None, lock: Lock) -> str | None:
+    """What the lock would do to the Node now; None when nothing."""
+    return f"{lock.key}:NoSchedule" if lock.is_dry_run and _is_locked(node, pod, lock) else None
+
+
+def _is_locked(node: Node, pod: Pod | None, lock: Lock) -> bool:
+    """By the slurmd pod's condition. While nobody can tell it stays as it is."""
+    if not lock.key or pod is None:
+        return False
+    running = pod.condition(names.CONDITION_RUNNING)
+    if running is not None and running.status in ("True", "False"):
+        return running.status == "True"
+    was_noted = names.ANNOTATION_WOULD_LOCK in node.annotations
+    return was_noted or any(taint.value == names.LOCKED_FOR_JOBS for taint in node.spec.taints)
