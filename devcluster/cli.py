@@ -68,6 +68,7 @@ def parse_labels(labels: tuple[str, ...]) -> dict[str, dict[str, str]]:
 @click.option("--cpus", type=int, help="Cpus that each node believes to have; those of the machine for 0.")
 @click.option("--dra", type=int, help="Pretend GPUs per node by Dynamic Resource Allocation, of gpu.example.com.")
 @click.option("--kwok", type=int, help="Number of simulated nodes beside the real ones.")
+@click.option("--policies/--no-policies", default=None, help="Whether NetworkPolicies are enforced.")
 @click.option("--label", "labels", multiple=True, metavar="NODE=KEY=VALUE", help="Label of a node; repeatable.")
 def up(
     name: str,
@@ -77,11 +78,14 @@ def up(
     cpus: int | None,
     dra: int | None,
     kwok: int | None,
+    policies: bool | None,
     labels: tuple[str, ...],
 ) -> None:
     """Make the cluster, or start what is dead of it."""
     cluster = Cluster(name, progress=_Progress())
-    cluster.up(nodes, gpus=gpus, cpus=cpus, dra_gpus=dra, kwok_nodes=kwok, labels=parse_labels(labels))
+    cluster.up(
+        nodes, gpus=gpus, cpus=cpus, dra_gpus=dra, kwok_nodes=kwok, policies=policies, labels=parse_labels(labels)
+    )
     click.echo(f'to use it: eval "$(python -m devcluster env --name {name})"', err=True)
 
 

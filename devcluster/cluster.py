@@ -29,6 +29,7 @@ from devcluster.binaries import CONTAINERD, COREDNS, DRA_DRIVER, HELM, KUBERNETE
 from devcluster.errors import DevclusterError
 from devcluster.faults import Faults
 from devcluster.layout import MAX_NODES, Layout, NodeLayout, check_name, check_root
+from devcluster.policies import enforcer
 from devcluster.process import Daemons
 from devcluster.state import Spec
 
@@ -118,14 +119,19 @@ class Cluster:
         cpus: int | None = None,
         dra_gpus: int | None = None,
         kwok_nodes: int | None = None,
+        policies: bool | None = None,
         labels: Labels | None = None,
     ) -> None:
         """Make the cluster, or start what is dead of it; what is not given stays as it was (first time: 3 nodes)."""
         with self._locked():
             self._preflight()
             packages.ensure(progress=self.progress)
-            asked = Asked(nodes=nodes, gpus=gpus, cpus=cpus, dra=dra_gpus, kwok=kwok_nodes, labels=labels or {})
+            asked = Asked(
+                nodes=nodes, gpus=gpus, cpus=cpus, dra=dra_gpus, kwok=kwok_nodes, policies=policies, labels=labels or {}
+            )
             spec = self._settle(asked)
+            if spec.policies:
+                packages.ensure(enforcer.PACKAGES, progress=self.progress)
             optional = [product for product, count in ((KWOK, spec.kwok), (DRA_DRIVER, spec.dra)) if count]
             products = [KUBERNETES, CONTAINERD, COREDNS, PAUSE, HELM, *optional]
             self.binaries.ensure(products, progress=self.progress)
@@ -195,6 +201,10 @@ class Cluster:
         if spec.dra:
             dra.start(layout, nodes, self.binaries, daemons, devices=spec.dra)
         self._settle_kwok(spec, api, daemons)
+        if spec.policies:
+            enforcer.start(layout, nodes, daemons)
+        elif enforcer.PROGRAM in daemons.names():
+            enforcer.stop(nodes, daemons)
         for name in expected_processes(spec, layout):
             daemons.require(name)
         controlplane.await_namespace(api)
@@ -237,6 +247,7 @@ def expected_processes(spec: Spec, layout: Layout) -> list[str]:
         *controlplane.PROGRAMS,
         "provisioner",
         *(["kwok"] if spec.kwok else []),
+        *([enforcer.PROGRAM] if spec.policies else []),
         *(each.daemon(program) for each in nodes for program in programs),
     ]
 
@@ -249,6 +260,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     cpus: int | None = None
     dra: int | None = None
     kwok: int | None = None
+    policies: bool | None = None
     labels: Labels = {}
 
 
@@ -282,5 +294,6 @@ def change(spec: Spec, asked: Asked) -> Spec:
         gpus=spec.gpus if asked.gpus is None else asked.gpus,
         dra=spec.dra if asked.dra is None else asked.dra,
         kwok=spec.kwok if asked.kwok is None else asked.kwok,
+        policies=spec.policies if asked.policies is None else asked.policies,
         labels={name: values for name, values in merged.items() if values},
     )

@@ -161,8 +161,13 @@ def rbac() -> list[tuple[str, dict[str, object]]]:
         {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": read},
         {"apiGroups": [""], "resources": ["persistentvolumes"], "verbs": [*read, "create", "delete"]},
     ]
+    policies: list[dict[str, list[str]]] = [
+        {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": read},
+        {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": read},
+    ]
     return [
         *_role("devcluster:coredns", "devcluster:coredns", dns),
+        *_role("devcluster:policies", "devcluster:policies", policies),
         *_role("devcluster:provisioner", "devcluster:provisioner", volumes),
     ]
 

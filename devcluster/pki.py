@@ -21,6 +21,7 @@ USERS = {
     "kube-proxy": ("system:kube-proxy", ""),
     "coredns": ("devcluster:coredns", ""),
     "provisioner": ("devcluster:provisioner", ""),
+    "policies": ("devcluster:policies", ""),
     "kwok": ("devcluster:kwok", "system:masters"),
 }
 

@@ -17,7 +17,8 @@ DEFAULT_NAME = "sunkpy"
 class Spec(msgspec.Struct, frozen=True):
     """What was asked for. ``labels`` is node name -> labels.
 
-    ``gpus``, ``cpus`` and ``dra`` are per node; 0 cpus: as it has, 0 dra: no driver of devices.
+    ``gpus``, ``cpus`` and ``dra`` are per node; 0 cpus: as it has, 0 dra: no driver of devices. ``policies``:
+    whether NetworkPolicies are enforced.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Spec(msgspec.Struct, frozen=True):
     cpus: int = 0
     kwok: int = 0
     dra: int = 0
+    policies: bool = False
     labels: dict[str, dict[str, str]] = {}
 
 

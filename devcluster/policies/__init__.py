@@ -1,0 +1,1 @@
+"""NetworkPolicies, enforced by nftables in the network namespace of each node."""
