@@ -50,12 +50,12 @@ WAYS: Final[Mapping[tuple[str, int], frozenset[str]]] = {
     ("apiserver", 0): FREE | {"syncer", "scheduler", "accounts", "operator"},
 }
 SOURCES: Final = tuple(sorted({target for target, _ in WAYS} - {"apiserver"} | {"neighbour"}))
-PROGRAMS: Final = {"compute": "slurmd", "login": "sshd", "stranger": "sleep", "neighbour": "sleep"}
+PROGRAMS: Final = {
     "compute": "slurmd",
-    "login": "sshd",
+    "login": "sackd",
+    "mariadb": "mariadbd",
     "stranger": "sleep",
     "neighbour": "sleep",
-    "operator": "sunkpy",
 }
 CONNECT: Final = """
 import json, socket, sys
@@ -114,17 +114,17 @@ def _pods(stack: Stack, places: Mapping[str, str]) -> dict[str, Pod] | None:
         (found[name],) = stack.kubectl.list(Pod, "pods", "-n", namespace, f"--field-selector=metadata.name={name}")
     for part in SOURCES:
         found[part] = found.get(part) or processes.pods_of(stack, part)[0]
-    return (
-        found
-        if all(pod.status.pod_ip and processes.pids_of(pod, program=PROGRAMS.get(part, part)) for part, pod in found.items())
-        else None
-    )
+    return found if all(pod.status.pod_ip and _pids(part, pod) for part, pod in found.items()) else None
+
+
+def _pids(part: str, pod: Pod) -> list[int]:
+    return processes.pids_of(pod, program=PROGRAMS.get(part, part))
 
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_what_a_pod_reaches(ground: Ground, source: str) -> None:
     targets = [way for way in WAYS if way[0] != source]
-    pid = processes.pids_of(ground.pods[source], program=PROGRAMS.get(source, source))[0]
+    pid = _pids(source, ground.pods[source])[0]
     argv = ["nsenter", f"--target={pid}", "--net", sys.executable, "-c", CONNECT]
     asked = json.dumps([ground.address(*way) for way in targets])
     answers = json.loads(subprocess.run(argv, input=asked, text=True, capture_output=True, check=True).stdout)
@@ -140,6 +140,8 @@ def test_both_doors_work_behind_them(stack: Stack, ground: Ground, request: pyte
     )
     stack.kubectl.apply(made)
     workloads.wait_for_running(stack, "behind")
-    processes.kill(stack, "slurmctld")
-    assert len(set(stack.login("srun --nodes=3 --ntasks=3 hostname", timeout_s=120).split())) == 3
+    for part in ("slurmrestd", "scheduler", "syncer"):
+        processes.kill(stack, part)
+    stack.kubectl("delete", "pod", "behind")
+    assert len(set(stack.login("srun --nodes=3 --exclusive --ntasks=3 hostname").split())) == 3
     assert "COMPLETED" in stack.login("sacct --noheader --allocations --format=State")
