@@ -9,7 +9,7 @@ import pytest
 from tests.unit.charts.rendering import Manifest, of_kind, render
 
 PARTS = (
-    "slurmctld", "slurmrestd", "syncer", "scheduler", "compute", "login", "keys", "uninstall",
+    "slurmctld", "slurmrestd", "syncer", "scheduler", "compute", "login", "keys", "check", "uninstall",
     "slurmdbd", "mariadb", "backup", "accounts",
 )  # fmt: skip
 ANY = 40000  # a port that a kernel chose
