@@ -164,10 +164,11 @@ class Allocator:
 
     async def has_lost_devices(self, pod: Pod) -> bool:
         """The apiserver says so too: the watch of claims may be ahead of that of pods, or behind it."""
-        found = await self._pods.read(pod.key, pod.uid)
-        if found is None or is_over(found):  # of one that has ended Kubernetes' own controller has cleared them
-            return False
+        # In this order: of a pod that has not ended yet, Kubernetes' own controller had not cleared them before.
         claims = await self._kube.list_objects(paths.RESOURCE_CLAIMS, ResourceClaim)
+        found = await self._pods.read(pod.key, pod.uid)
+        if found is None or is_over(found):
+            return False
         keys = {(pod.metadata.namespace, name) for name in claim_names(found).values()}
         owners = {id: claim for claim in claims if claim.key not in keys for id in claim.held}
         return bool(explain_loss(found, [claim for claim in claims if claim.key in keys], owners.get))
