@@ -93,10 +93,9 @@ pod, and kept running, by Kubernetes. */}}
 {{- define "slurm.sssd" -}}
 {{- if .Values.users.sssd.enabled }}
 - name: sssd
-  image: {{ .Values.images.login }}
+  image: {{ .Values.images.sssd }}
   imagePullPolicy: {{ .Values.imagePullPolicy }}
   restartPolicy: Always
-  args: [/usr/local/bin/start-sssd]
   # It wants to own what it reads and writes, and nothing more.
   securityContext:
     runAsNonRoot: false

@@ -8,8 +8,8 @@ from pathlib import Path
 
 _ENTER = """\
 set -e
-cd "$1"; rights=$2 program=$3; shift 3
-mount --bind root root && mount -o remount,bind,ro root
+cd "$1"; image=$2 rights=$3 program=$4; shift 4
+mount --bind "$image" root && mount -o remount,bind,ro root
 mount -t proc proc root/proc
 mount --bind /dev root/dev && mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts root/dev/pts
 for each in "$@"; do
@@ -25,14 +25,20 @@ exec chroot root setpriv $rights --no-new-privs tini -- "/usr/local/bin/$program
 
 
 def start(
-    folder: Path, program: str, *, mounts: Sequence[str], rights: Sequence[str], env: Mapping[str, str]
+    folder: Path,
+    program: str,
+    *,
+    mounts: Sequence[str],
+    rights: Sequence[str],
+    env: Mapping[str, str],
+    image: str = "root",
 ) -> subprocess.Popen[bytes]:
-    """The program of an image that is unpacked in `<folder>/root`; what it says goes to `<folder>/log`.
+    """The program of an image that is unpacked in the folder `image` there; what it says goes to `<folder>/log`.
 
     `mounts`: FROM:TO[:ro], FROM below the folder or tmpfs. `rights`: words of setpriv(1).
     """
     namespaces = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child"]
-    enter = ["bash", "-c", _ENTER, "-", str(folder), " ".join(rights), program, *mounts]
+    enter = ["bash", "-c", _ENTER, "-", str(folder), image, " ".join(rights), program, *mounts]
     environment = {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", **env}
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(

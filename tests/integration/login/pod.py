@@ -43,14 +43,16 @@ class LoginPod:
         self.folder, self._slurm, self._person = folder, slurm, person
         packages.ensure(CLIENT, progress=print)
         unpack(suite, ("login",), folder / "root")
+        unpack(suite, ("sssd",), folder / "sssd")
         for name in ("home", "run", "people", "ssh-keys", "config", "keys", "site", "directory/pipes", "directory/mc"):
             (folder / name).mkdir(parents=True)
-        for name in ("config", "keys", "site", "etc/ssh/people"):
-            (folder / "root" / name).mkdir(exist_ok=True)
+        for name in ("root/config", "root/keys", "root/etc/ssh/people", "sssd/site"):
+            (folder / name).mkdir(exist_ok=True)
         (folder / "ssh-keys").chmod(0o1777)  # as the kubelet leaves the folder of a ConfigMap
         for name in ("home", "run", "directory", "directory/pipes", "directory/mc"):
             (folder / name).chmod(0o777)
-        (folder / "root/etc/hosts").write_text(f"127.0.0.1 {' '.join(('localhost', *hosts))}\n")
+        for image in ("root", "sssd"):
+            (folder / image / "etc/hosts").write_text(f"127.0.0.1 {' '.join(('localhost', *hosts))}\n")
         host_key = folder / "keys/ssh_host_ed25519_key"
         host_key.write_bytes(KINDS["ssh_host_ed25519_key"]())
         host_key.chmod(0o400)
@@ -120,7 +122,9 @@ class LoginPod:
         rights = (f"--bounding-set={bounding}", "--inh-caps=-all")
         environment = {"SUNKPY_LOOK_S": "0.2"}
         environment |= {entry["name"]: entry["value"] for entry in container.get("env", ())} | dict(env)
-        self._processes.append(start(self.folder, f"start-{name}", mounts=mounts, rights=rights, env=environment))
+        image = "sssd" if name == "sssd" else "root"
+        process = start(self.folder, f"start-{name}", mounts=mounts, rights=rights, env=environment, image=image)
+        self._processes.append(process)
 
     def ended(self) -> int:
         """The exit code of its last process, when it ends."""

@@ -6,8 +6,10 @@ import hashlib
 import importlib.machinery
 import importlib.util
 import json
+import shutil
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -81,13 +83,60 @@ def test_a_changed_script_of_slurm_leaves_the_database_as_it_is():
     assert not slurm & (mariadb | openldap)
 
 
+DOCKERFILE = """\
+ARG SUITE=trixie
+# What all have.
+FROM debian:${SUITE} AS slurm
+RUN a && \\
+      b
+FROM slurm AS one
+COPY bin/first bin/second \\
+     bin/third /usr/bin/
+FROM slurm AS two
+COPY etc/own /etc/
+"""
+
+
+def test_stages_are_read_with_what_they_copy():
+    stages = build.read_stages(DOCKERFILE)
+    assert {name: (stage.base, stage.copied) for name, stage in stages.items()} == {
+        "slurm": ("debian:${SUITE}", []),
+        "one": ("slurm", ["bin/first", "bin/second", "bin/third"]),
+        "two": ("slurm", ["etc/own"]),
+    }
+    assert build.read_stages(DOCKERFILE.replace("# What all have.", "# What each has.")) == stages
+
+
+@pytest.mark.parametrize(
+    ("change", "renamed"),
+    [
+        (lambda tree: (tree / "bin/start-sssd").write_text("#!/bin/bash\n"), {"sssd"}),
+        (lambda tree: (tree / "bin/motd.sh").write_text("echo hello\n"), {"login"}),
+        (lambda tree: (tree / "bin/ssh-keys-of").write_text("#!/bin/bash\n"), {"login", "slurmd"}),
+        (lambda tree: (tree / "etc/nsswitch.conf").write_text("passwd: files\n"), None),
+    ],
+)
+def test_only_images_that_have_what_changed_get_a_new_tag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object], renamed: set[str] | None
+):
+    """Whoever has another tag is made anew, and slurmd pods drain for it."""
+    tree = tmp_path / "slurm-images"
+    shutil.copytree(build.HERE, tree)
+    monkeypatch.setattr(build, "HERE", tree)
+    before = build.slurm_group("trixie")
+    change(tree)
+    after = build.slurm_group("trixie")
+    assert {name for name in after.targets if after.ref(name) != before.ref(name)} == (renamed or set(after.targets))
+    assert after.archive != before.archive
+
+
 def test_images_that_every_suite_shares_are_recorded_for_every_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(build, "OUT", tmp_path)
     build.record("trixie", [build.slurm_group("trixie")])
     build.record("sid", [build.mariadb_group()])
     recorded = json.loads((tmp_path / "images.json").read_text())
     assert recorded["trixie"]["mariadb"] == recorded["sid"]["mariadb"]
-    assert recorded["trixie"].keys() == {"slurmctld", "slurmdbd", "slurmrestd", "slurmd", "login", "mariadb"}
+    assert recorded["trixie"].keys() == {"slurmctld", "slurmdbd", "slurmrestd", "slurmd", "login", "sssd", "mariadb"}
 
 
 def test_an_archive_holds_a_shared_layer_once_and_names_every_image(tmp_path: Path):
