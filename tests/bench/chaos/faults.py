@@ -88,7 +88,9 @@ class Saboteur:
         for node in self._stack.nodes():
             if node.spec.unschedulable and node.annotations.get(names.ANNOTATION_DRAIN, "").startswith("chaos"):
                 self._uncordon(node.name)
-        for name, slurm in self._stack.slurm_nodes().items():
+        # A kubelet that has just started refuses every exec.
+        nodes = wait(self._stack.slurm_nodes, timeout_s=PATIENCE_S, what="an answer of slurmctld")
+        for name, slurm in nodes.items():
             if slurm.get("Reason", "").startswith("chaos"):
                 _patiently(lambda name=name: self._stack.scontrol("update", f"nodename={name}", "state=resume"))
         _patiently(lambda: self._patch_nodeset({"spec": {"replicas": None}}))
