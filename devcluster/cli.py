@@ -69,6 +69,14 @@ def parse_labels(labels: tuple[str, ...]) -> dict[str, dict[str, str]]:
 @click.option("--dra", type=int, help="Pretend GPUs per node by Dynamic Resource Allocation, of gpu.example.com.")
 @click.option("--kwok", type=int, help="Number of simulated nodes beside the real ones.")
 @click.option("--policies/--no-policies", default=None, help="Whether NetworkPolicies are enforced.")
+@click.option("--vm", "vms", type=int, help="Number of virtual machines that are nodes, with a kernel of their own.")
+@click.option(
+    "--image",
+    "archives",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Image archive that new virtual machines have on their disks; repeatable.",
+)
 @click.option("--label", "labels", multiple=True, metavar="NODE=KEY=VALUE", help="Label of a node; repeatable.")
 def up(
     name: str,
@@ -79,13 +87,16 @@ def up(
     dra: int | None,
     kwok: int | None,
     policies: bool | None,
+    vms: int | None,
     labels: tuple[str, ...],
+    archives: tuple[Path, ...],
 ) -> None:
     """Make the cluster, or start what is dead of it."""
     cluster = Cluster(name, progress=_Progress())
     cluster.up(
-        nodes, gpus=gpus, cpus=cpus, dra_gpus=dra, kwok_nodes=kwok, policies=policies, labels=parse_labels(labels)
-    )
+        nodes, gpus=gpus, cpus=cpus, dra_gpus=dra, kwok_nodes=kwok, policies=policies, vms=vms,
+        labels=parse_labels(labels), archives=archives,
+    )  # fmt: skip
     click.echo(f'to use it: eval "$(python -m devcluster env --name {name})"', err=True)
 
 
@@ -225,6 +236,22 @@ def cut(name: str, node: str) -> None:
 def mend(name: str, node: str) -> None:
     """Connect NODE again."""
     Cluster(name).fault.mend(node)
+
+
+@fault.command("power-off")
+@name_option
+@click.argument("node")
+def power_off(name: str, node: str) -> None:
+    """Switch the virtual machine NODE off."""
+    Cluster(name).fault.power_off(node)
+
+
+@fault.command("power-on")
+@name_option
+@click.argument("node")
+def power_on(name: str, node: str) -> None:
+    """Switch the virtual machine NODE on again."""
+    Cluster(name).fault.power_on(node)
 
 
 @fault.command("kill-apiserver")

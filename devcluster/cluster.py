@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -28,10 +28,11 @@ from devcluster.api import Api
 from devcluster.binaries import CONTAINERD, COREDNS, DRA_DRIVER, HELM, KUBERNETES, KWOK, PAUSE, Binaries
 from devcluster.errors import DevclusterError
 from devcluster.faults import Faults
-from devcluster.layout import MAX_NODES, Layout, NodeLayout, check_name, check_root
+from devcluster.layout import MAX_MACHINES, MAX_NODES, Layout, NodeLayout, check_name, check_root
 from devcluster.policies import enforcer
 from devcluster.process import Daemons
 from devcluster.state import Spec
+from devcluster.vm import machine
 
 Labels = dict[str, dict[str, str]]
 
@@ -100,9 +101,14 @@ class Cluster:
         return Faults(self.layout, self.binaries, self.daemons, self.spec)
 
     def nodes(self) -> list[NodeLayout]:
-        """The real nodes."""
+        """The nodes that are processes."""
         layout = self.layout
         return [layout.node(number) for number in range(1, self.spec.nodes + 1)]
+
+    def machines(self) -> list[NodeLayout]:
+        """The nodes that are virtual machines."""
+        layout = self.layout
+        return [layout.machine(number) for number in range(1, self.spec.vms + 1)]
 
     def processes(self) -> dict[str, int | None]:
         """Process name -> pid, None for one that should run and does not."""
@@ -120,22 +126,30 @@ class Cluster:
         dra_gpus: int | None = None,
         kwok_nodes: int | None = None,
         policies: bool | None = None,
+        vms: int | None = None,
         labels: Labels | None = None,
+        archives: Sequence[Path] = (),
     ) -> None:
-        """Make the cluster, or start what is dead of it; what is not given stays as it was (first time: 3 nodes)."""
+        """Make the cluster, or start what is dead of it; what is not given stays as it was (first time: 3 nodes).
+
+        New virtual machines have the images of ``archives``: loaded later, they take minutes.
+        """
         with self._locked():
             self._preflight()
             packages.ensure(progress=self.progress)
             asked = Asked(
-                nodes=nodes, gpus=gpus, cpus=cpus, dra=dra_gpus, kwok=kwok_nodes, policies=policies, labels=labels or {}
-            )
+                nodes=nodes, gpus=gpus, cpus=cpus, dra=dra_gpus, kwok=kwok_nodes, policies=policies, vms=vms,
+                labels=labels or {},
+            )  # fmt: skip
             spec = self._settle(asked)
             if spec.policies:
                 packages.ensure(enforcer.PACKAGES, progress=self.progress)
+            if spec.vms:
+                machine.prepare(self.binaries.cache, progress=self.progress)
             optional = [product for product, count in ((KWOK, spec.kwok), (DRA_DRIVER, spec.dra)) if count]
             products = [KUBERNETES, CONTAINERD, COREDNS, PAUSE, HELM, *optional]
             self.binaries.ensure(products, progress=self.progress)
-            self._start(spec)
+            self._start(spec, archives)
 
     def down(self) -> None:
         """Remove every trace of the cluster; does nothing when there is none."""
@@ -148,7 +162,8 @@ class Cluster:
 
     def load(self, archives: list[Path]) -> dict[str, list[str]]:
         """Load image archives into every node; node -> tags imported (those it had are skipped)."""
-        return images.load(self.nodes(), archives, self.binaries)
+        loaded = images.load(self.nodes(), archives, self.binaries)
+        return loaded | {each.name: machine.load_into(each, archives, self.binaries) for each in self.machines()}
 
     # -- steps of up --------------------------------------------------------------------------------------------
 
@@ -179,11 +194,11 @@ class Cluster:
             network.up_bridge(Layout(root=self.root, name=self.name, slot=spec.slot))
         return spec
 
-    def _start(self, spec: Spec) -> None:
+    def _start(self, spec: Spec, archives: Sequence[Path]) -> None:
         begin = time.monotonic()
         layout, daemons = self.layout, self._prepare()
         nodes = self.nodes()
-        names = [each.name for each in nodes]
+        names = [each.name for each in (*nodes, *self.machines())]
         with ThreadPoolExecutor(max_workers=len(nodes) + 1) as pool:
             archive = images.pause_archive(self.binaries)
             runtimes = pool.map(lambda each: self._start_runtime(each, daemons, archive), nodes)
@@ -192,32 +207,24 @@ class Cluster:
             controlplane.start_rest(layout, self.binaries, daemons, api)
             storage.apply(api)
             daemons.start(storage.provisioner(layout))
+            boots = machine.Machines(layout, self.binaries, daemons)
+            booting = [(each, boots.start(each, archives=[archive, *archives])) for each in self.machines()]
             list(runtimes)
         if spec.dra:
             dra.expect_wipe(api, [each for each in nodes if daemons.pid(each.daemon("kubelet")) is None])
         node.start_kubelets(layout, nodes, self.binaries, daemons, api)
-        for each in nodes:
+        for each, old in booting:
+            boots.await_ready(each, old=old)
+        for each in (*nodes, *self.machines()):
             node.dress(api, each.name, labels=spec.labels.get(each.name, {}), gpus=spec.gpus)
         if spec.dra:
             dra.start(layout, nodes, self.binaries, daemons, devices=spec.dra)
-        self._settle_kwok(spec, api, daemons)
-        if spec.policies:
-            enforcer.start(layout, nodes, daemons)
-        elif enforcer.PROGRAM in daemons.names():
-            enforcer.stop(nodes, daemons)
+        settle_kwok(self, api, daemons)
+        settle_policies(self, daemons)
         for name in expected_processes(spec, layout):
             daemons.require(name)
         controlplane.await_namespace(api)
-        self.progress(f"{len(nodes)} nodes Ready after {time.monotonic() - begin:.1f} s")
-
-    def _settle_kwok(self, spec: Spec, api: Api, daemons: Daemons) -> None:
-        if spec.kwok:
-            daemons.start(kwok.controller(self.layout, self.binaries))
-        elif "kwok" not in daemons.names():
-            return
-        kwok.settle_nodes(api, self.layout, count=spec.kwok, gpus=spec.gpus)
-        if not spec.kwok:
-            daemons.stop("kwok")
+        self.progress(f"{len(names)} nodes Ready after {time.monotonic() - begin:.1f} s")
 
     def _prepare(self) -> Daemons:
         layout, trees = self.layout, cgroups.hierarchies()
@@ -226,10 +233,7 @@ class Cluster:
         mounts.make_own(layout.home)
         cgroups.create(layout.daemon_cgroup, trees)
         pki.write_keys(layout)
-        for folder, program in ((self.binaries.kubernetes, "kubectl"), (self.binaries.helm, "helm")):
-            link = layout.bin / program
-            link.unlink(missing_ok=True)
-            link.symlink_to(folder / program)
+        link_programs(layout, self.binaries)
         return self.daemons
 
     def _start_runtime(self, each: NodeLayout, daemons: Daemons, archive: Path) -> None:
@@ -237,6 +241,34 @@ class Cluster:
             node.pretend_cpus(each, self.spec.cpus)
         node.start(self.layout, each, self.binaries, daemons)
         images.load_into(each, [archive], self.binaries)
+
+
+def link_programs(layout: Layout, binaries: Binaries) -> None:
+    """What people use, in the cluster's folder."""
+    for folder, program in ((binaries.kubernetes, "kubectl"), (binaries.helm, "helm")):
+        link = layout.bin / program
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder / program)
+
+
+def settle_kwok(cluster: Cluster, api: Api, daemons: Daemons) -> None:
+    """As many simulated nodes as the cluster is to have."""
+    spec = cluster.spec
+    if spec.kwok:
+        daemons.start(kwok.controller(cluster.layout, cluster.binaries))
+    elif "kwok" not in daemons.names():
+        return
+    kwok.settle_nodes(api, cluster.layout, count=spec.kwok, gpus=spec.gpus)
+    if not spec.kwok:
+        daemons.stop("kwok")
+
+
+def settle_policies(cluster: Cluster, daemons: Daemons) -> None:
+    """The process nodes enforce NetworkPolicies, or none does."""
+    if cluster.spec.policies:
+        enforcer.start(cluster.layout, cluster.nodes(), daemons)
+    elif enforcer.PROGRAM in daemons.names():
+        enforcer.stop(cluster.nodes(), daemons)
 
 
 def expected_processes(spec: Spec, layout: Layout) -> list[str]:
@@ -249,6 +281,7 @@ def expected_processes(spec: Spec, layout: Layout) -> list[str]:
         *(["kwok"] if spec.kwok else []),
         *([enforcer.PROGRAM] if spec.policies else []),
         *(each.daemon(program) for each in nodes for program in programs),
+        *(layout.machine(number).daemon(machine.PROGRAM) for number in range(1, spec.vms + 1)),
     ]
 
 
@@ -261,6 +294,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     dra: int | None = None
     kwok: int | None = None
     policies: bool | None = None
+    vms: int | None = None
     labels: Labels = {}
 
 
@@ -283,10 +317,13 @@ def change(spec: Spec, asked: Asked) -> Spec:
             f"the nodes of cluster {spec.name} have {spec.dra} GPUs by DRA, not {asked.dra}: "
             "drivers count them once; take the cluster down first"
         )
-    known = {f"node-{number}" for number in range(1, wanted + 1)}
+    vms = spec.vms if asked.vms is None else asked.vms
+    if not spec.vms <= vms <= MAX_MACHINES:
+        raise DevclusterError(f"--vm {vms}: cluster {spec.name} has {spec.vms}; give {spec.vms} to {MAX_MACHINES}")
+    known = {f"node-{number}" for number in range(1, wanted + 1)} | {f"vm-{number}" for number in range(1, vms + 1)}
     unknown = sorted(set(asked.labels) - known)
     if unknown:
-        raise DevclusterError(f"--label names {', '.join(unknown)}, but the nodes are node-1 to node-{wanted}")
+        raise DevclusterError(f"--label names {', '.join(unknown)}, but the nodes are {', '.join(sorted(known))}")
     merged = {name: spec.labels.get(name, {}) | asked.labels.get(name, {}) for name in sorted(known)}
     return msgspec.structs.replace(
         spec,
@@ -295,5 +332,6 @@ def change(spec: Spec, asked: Asked) -> Spec:
         dra=spec.dra if asked.dra is None else asked.dra,
         kwok=spec.kwok if asked.kwok is None else asked.kwok,
         policies=spec.policies if asked.policies is None else asked.policies,
+        vms=vms,
         labels={name: values for name, values in merged.items() if values},
     )

@@ -9,6 +9,7 @@ from devcluster.errors import DevclusterError
 from devcluster.layout import Layout, NodeLayout
 from devcluster.process import Daemons
 from devcluster.state import Spec
+from devcluster.vm import machine
 
 
 class Faults:
@@ -44,11 +45,21 @@ class Faults:
 
     def cut(self, name: str) -> None:
         """Cut ``name`` off the network."""
-        network.cut(self._node(name))
+        network.cut(self._any(name))
 
     def mend(self, name: str) -> None:
         """Connect ``name`` again."""
-        network.mend(self._node(name))
+        network.mend(self._any(name))
+
+    def power_off(self, name: str) -> None:
+        """Switch the virtual machine ``name`` off, without a word to anybody."""
+        self._daemons.stop(self._machine(name).daemon(machine.PROGRAM), sig=signal.SIGKILL)
+
+    def power_on(self, name: str) -> None:
+        """Switch ``name`` on again, with the disk that it had, and wait until its node is Ready."""
+        each, machines = self._machine(name), machine.Machines(self._layout, self._binaries, self._daemons)
+        machines.await_ready(each, old=machines.start(each))
+        node.dress(Api(self._layout.kubeconfig), name, labels=self._spec.labels.get(name, {}), gpus=self._spec.gpus)
 
     def kill_apiserver(self) -> None:
         """SIGKILL the apiserver."""
@@ -56,7 +67,7 @@ class Faults:
 
     def start_apiserver(self) -> None:
         """Start the apiserver and wait until it is ready."""
-        names = [self._layout.node(number).name for number in range(1, self._spec.nodes + 1)]
+        names = [each.name for each in (*self._nodes(), *self._machines())]
         controlplane.start_apiserver(self._layout, self._binaries, self._daemons, node_names=names)
 
     def revive_controllers(self) -> list[str]:
@@ -75,8 +86,25 @@ class Faults:
             raise DevclusterError("the nodes have no DRA driver: `python -m devcluster up --dra N` gives them one")
         return self._node(name)
 
+    def _nodes(self) -> list[NodeLayout]:
+        return [self._layout.node(number) for number in range(1, self._spec.nodes + 1)]
+
+    def _machines(self) -> list[NodeLayout]:
+        return [self._layout.machine(number) for number in range(1, self._spec.vms + 1)]
+
     def _node(self, name: str) -> NodeLayout:
-        for number in range(1, self._spec.nodes + 1):
-            if self._layout.node(number).name == name:
-                return self._layout.node(number)
-        raise DevclusterError(f"there is no real node {name!r}: the nodes are node-1 to node-{self._spec.nodes}")
+        return _named(name, self._nodes())
+
+    def _machine(self, name: str) -> NodeLayout:
+        return _named(name, self._machines())
+
+    def _any(self, name: str) -> NodeLayout:
+        return _named(name, [*self._nodes(), *self._machines()])
+
+
+def _named(name: str, nodes: list[NodeLayout]) -> NodeLayout:
+    for each in nodes:
+        if each.name == name:
+            return each
+    those = ", ".join(each.name for each in nodes) or "none, as `up` was given no --vm"
+    raise DevclusterError(f"this cannot be done to {name!r}; the nodes that it can be done to: {those}")

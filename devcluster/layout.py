@@ -13,6 +13,7 @@ from devcluster.errors import DevclusterError
 
 SLOTS = 16
 MAX_NODES = 64
+MAX_MACHINES = 4
 CLUSTER_DOMAIN = "cluster.local"
 # The longest socket below the folder is the kubelet's pod-resources socket; sockaddr_un holds 107 bytes.
 MAX_ROOT_LENGTH = 36
@@ -166,7 +167,13 @@ class Layout(msgspec.Struct, frozen=True):
 
     def node(self, number: int) -> NodeLayout:
         """Layout of node ``number``, 1 to MAX_NODES."""
-        name = f"node-{number}"
+        return self._node(f"node-{number}", number)
+
+    def machine(self, number: int) -> NodeLayout:
+        """Layout of virtual machine ``number``, 1 to MAX_MACHINES: a node behind all the others."""
+        return self._node(f"vm-{number}", MAX_NODES + number)
+
+    def _node(self, name: str, number: int) -> NodeLayout:
         return NodeLayout(
             name=name,
             number=number,

@@ -153,10 +153,15 @@ def up_node(layout: Layout, node: NodeLayout) -> None:
         "sysctl -qw net.ipv4.ip_forward=1",
     ):
         run(command.split(), netns=inside)
-    run(["ip", "route", "replace", str(node.pod_network), "via", str(node.ip), "dev", layout.bridge])
+    route_pods(layout, node)
     if node.number == 1:
         # ClusterIPs are reachable from this machine too: kube-proxy of the first node translates them.
         run(["ip", "route", "replace", str(layout.service_network), "via", str(node.ip), "dev", layout.bridge])
+
+
+def route_pods(layout: Layout, node: NodeLayout) -> None:
+    """Make the pods of ``node`` reachable from this machine, and through it from all nodes."""
+    run(["ip", "route", "replace", str(node.pod_network), "via", str(node.ip), "dev", layout.bridge])
 
 
 def cut(node: NodeLayout) -> None:

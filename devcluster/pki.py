@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from devcluster.layout import MAX_NODES, Layout
+from devcluster.layout import MAX_MACHINES, MAX_NODES, Layout
 from devcluster.shell import run
 from devcluster.state import write_atomically
 
@@ -33,7 +33,9 @@ def node_client(node_name: str) -> str:
 
 def all_users(layout: Layout) -> dict[str, tuple[str, str]]:
     """Client -> (user, groups); every node that could ever join is there, as the file is read once by the apiserver."""
-    names = [layout.node(number).name for number in range(1, MAX_NODES + 1)]
+    nodes = [layout.node(number) for number in range(1, MAX_NODES + 1)]
+    machines = [layout.machine(number) for number in range(1, MAX_MACHINES + 1)]
+    names = [each.name for each in (*nodes, *machines)]
     kubelets = {node_client(name): (f"system:node:{name}", "system:nodes") for name in names}
     return USERS | kubelets
 

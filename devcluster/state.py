@@ -18,7 +18,7 @@ class Spec(msgspec.Struct, frozen=True):
     """What was asked for. ``labels`` is node name -> labels.
 
     ``gpus``, ``cpus`` and ``dra`` are per node; 0 cpus: as it has, 0 dra: no driver of devices. ``policies``:
-    whether NetworkPolicies are enforced.
+    whether NetworkPolicies are enforced. ``vms`` are beside ``nodes``.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Spec(msgspec.Struct, frozen=True):
     kwok: int = 0
     dra: int = 0
     policies: bool = False
+    vms: int = 0
     labels: dict[str, dict[str, str]] = {}
 
 

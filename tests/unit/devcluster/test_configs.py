@@ -18,6 +18,7 @@ def test_every_client_has_a_token_and_the_kubelets_speak_as_their_nodes():
     lines = [pki.token_line(f"t{i}", client, *user) for i, (client, user) in enumerate(users.items())]
     assert set(pki.read_tokens("\n".join(lines))) == set(users)
     assert users["kubelet-node-3"] == ("system:node:node-3", "system:nodes")
+    assert users["kubelet-vm-1"] == ("system:node:vm-1", "system:nodes")
 
 
 def test_a_kubeconfig_carries_the_ca_and_does_not_skip_verification():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devcluster.errors import DevclusterError
-from devcluster.layout import MAX_NODES, MAX_ROOT_LENGTH, SLOTS, Layout, check_name, check_root
+from devcluster.layout import MAX_MACHINES, MAX_NODES, MAX_ROOT_LENGTH, SLOTS, Layout, check_name, check_root
 
 
 def layout(slot: int = 0, name: str = "x", root: str = "/r") -> Layout:
@@ -37,8 +37,12 @@ def test_every_part_of_a_cluster_lies_in_its_network(slot: int, number: int):
 
 
 def test_pod_networks_of_nodes_are_disjoint():
-    networks = [layout().node(number).pod_network for number in range(1, MAX_NODES + 1)]
-    assert len(set(networks)) == MAX_NODES
+    here = layout()
+    nodes = [here.node(number) for number in range(1, MAX_NODES + 1)]
+    nodes += [here.machine(number) for number in range(1, MAX_MACHINES + 1)]
+    for found in ({each.pod_network for each in nodes}, {each.ip for each in nodes}, {each.name for each in nodes}):
+        assert len(found) == MAX_NODES + MAX_MACHINES
+    assert all(each.pod_network.subnet_of(here.pod_network) for each in nodes)
 
 
 def test_the_longest_socket_fits_into_a_unix_address():

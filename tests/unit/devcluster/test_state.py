@@ -38,6 +38,7 @@ def test_writing_leaves_no_half_made_file_behind(tmp_path: Path):
         ({"nodes": 3}, Spec(name="a", slot=0, nodes=3, gpus=1, labels={"node-1": {"k": "v"}})),
         ({"gpus": 0}, Spec(name="a", slot=0, nodes=2, gpus=0, labels={"node-1": {"k": "v"}})),
         ({"dra": 4}, Spec(name="a", slot=0, nodes=2, gpus=1, dra=4, labels={"node-1": {"k": "v"}})),
+        ({"vms": 1}, Spec(name="a", slot=0, nodes=2, gpus=1, vms=1, labels={"node-1": {"k": "v"}})),
         ({"kwok": 5}, Spec(name="a", slot=0, nodes=2, gpus=1, kwok=5, labels={"node-1": {"k": "v"}})),
         (
             {"labels": {"node-1": {"l": "w"}, "node-2": {"k": "v"}}},
@@ -58,11 +59,13 @@ def test_what_is_not_asked_for_stays_as_it_was(asked: dict, result: Spec):
         ({"nodes": 65}, "give 1 to 64"),
         ({"cpus": 16}, "kubelets count them once; take the cluster down first"),
         ({"dra": 0}, "drivers count them once; take the cluster down first"),
-        ({"labels": {"node-9": {"k": "v"}}}, "names node-9, but the nodes are node-1 to node-2"),
+        ({"labels": {"node-9": {"k": "v"}}}, "names node-9, but the nodes are node-1, node-2, vm-1"),
+        ({"vms": 0}, "--vm 0: cluster a has 1; give 1 to 4"),
+        ({"vms": 5}, "--vm 5: cluster a has 1; give 1 to 4"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_can(asked: dict, message: str):
-    spec = Spec(name="a", slot=0, nodes=2, dra=8)
+    spec = Spec(name="a", slot=0, nodes=2, dra=8, vms=1)
     with pytest.raises(DevclusterError, match=message):
         change(spec, Asked(**asked))
 
@@ -78,6 +81,12 @@ def test_every_node_has_its_three_programs():
     assert "node-2-kubelet" in names
     assert "node-2-dra-driver" not in names
     assert "kwok" not in names
+
+
+def test_a_machine_is_one_process():
+    spec = Spec(name="a", slot=0, nodes=1, vms=2)
+    names = expected_processes(spec, Layout(root=Path("/r"), name="a", slot=0))
+    assert [name for name in names if name.startswith("vm-")] == ["vm-1-machine", "vm-2-machine"]
 
 
 def test_with_dra_every_node_has_a_driver():
