@@ -225,6 +225,32 @@ def explain(
     sys.exit(told.exit_code)
 
 
+@main.command("upgrade-plan")
+@click.argument("release")
+@click.argument("chart")
+@click.option("-n", "--namespace", default="", help="Of the release; that of the kubeconfig if not given.")
+@click.option("-f", "--values", "files", multiple=True, type=_FILE, help="As for helm upgrade.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="As for helm upgrade.")
+@click.option("--reuse-values", is_flag=True, help="As for helm upgrade.")
+def upgrade_plan(
+    release: str, chart: str, namespace: str, files: tuple[Path, ...], settings: tuple[str, ...], *, reuse_values: bool
+) -> None:
+    """Say what a helm upgrade of chart slurm would make anew, and what people would notice. Needs helm.
+
+    Example: sunkpy upgrade-plan slurm charts/slurm -n slurm -f values.yaml
+    """
+    from sunkpy.install.upgrade_plan import HelmFailed, describe, plan
+
+    options = [word for file in files for word in ("--values", str(file))]
+    options += [word for setting in settings for word in ("--set", setting)]
+    options += ["--reuse-values"] if reuse_values else []
+    try:
+        click.echo(describe(plan(release, chart, namespace, options)))
+    except HelmFailed as error:
+        click.echo(f"sunkpy: {error}", err=True)
+        sys.exit(1)
+
+
 @click.group(name="kubectl sunk", commands=[explain])
 @click.version_option(__version__)
 def kubectl() -> None:

@@ -1,0 +1,112 @@
+"""What a `helm upgrade` of chart slurm would make anew, and what that costs those who use the cluster.
+
+Pods follow their template: a Deployment, a StatefulSet or a NodeSet whose template stays restarts nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+Manifest = Mapping[str, Any]
+
+EFFECTS: Final[Mapping[str, str]] = {
+    "accounts": "accounts are kept again a moment later",
+    "compute": "slurmd pods roll: each node is drained first, and jobs end by themselves",
+    "login": "sessions in the shared login pods end",
+    "logins": "personal login pods go on; nobody can start one for a moment",
+    "mariadb": "the database restarts; slurmctld keeps what it has to tell",
+    "own-login": "personal login pods go on, and change when they are next started",
+    "scheduler": "pods wait a moment for the next leader; what runs goes on",
+    "slurmctld": "slurmctld restarts: jobs go on, commands wait for seconds; every slurmd gets a new configuration",
+    "slurmdbd": "slurmdbd restarts; slurmctld keeps what it has to tell",
+    "slurmrestd": "syncer and scheduler wait a moment",
+    "syncer": "states are mirrored again a moment later",
+}
+"""By the label `app.kubernetes.io/component`."""
+_KINDS: Final = ("Deployment", "StatefulSet", "NodeSet")
+
+
+class HelmFailed(Exception):
+    """What helm said."""
+
+
+class Restart(msgspec.Struct, frozen=True, order=True):
+    """A workload whose pods are made anew, made at all, or removed (`change`)."""
+
+    part: str
+    kind: str
+    name: str
+    change: str
+
+    @property
+    def effect(self) -> str:
+        """What people notice."""
+        return EFFECTS.get(self.part, "") if self.change == "anew" else ""
+
+
+def restarts(before: Sequence[Manifest], after: Sequence[Manifest]) -> list[Restart]:
+    """What is made anew by an upgrade, in the order of parts."""
+    old, new = _templates(before), _templates(after)
+    found = []
+    for key in old.keys() | new.keys():
+        kind, name, part = key
+        if old.get(key) != new.get(key):
+            change = "anew" if key in old and key in new else "new" if key in new else "removed"
+            found.append(Restart(part=part, kind=kind, name=name, change=change))
+    return sorted(found)
+
+
+def _templates(manifests: Sequence[Manifest]) -> dict[tuple[str, str, str], object]:
+    return {
+        (each["kind"], each["metadata"]["name"], _part(each)): each["spec"]["template"]
+        for each in manifests
+        if each["kind"] in _KINDS
+    }
+
+
+def _part(manifest: Manifest) -> str:
+    return str(manifest["metadata"].get("labels", {}).get("app.kubernetes.io/component", ""))
+
+
+def describe(found: Sequence[Restart]) -> str:
+    """A line for each."""
+    if not found:
+        return "No pod is made anew."
+    words = {"anew": "made anew", "new": "made", "removed": "removed"}
+    lines = (f"{each.kind} {each.name}: {words[each.change]}" + (each.effect and f". {each.effect}") for each in found)
+    return "\n".join(lines)
+
+
+def plan(release: str, chart: str, namespace: str, options: Sequence[str]) -> list[Restart]:
+    """Ask helm what the release has and what an upgrade would make of it.
+
+    Args:
+        release: the release.
+        chart: folder or reference of the chart.
+        namespace: of the release; empty: that of the kubeconfig.
+        options: as for `helm upgrade`: `--values`, `--set`, `--reuse-values`.
+
+    Raises:
+        HelmFailed: there is no such release, or the values are refused.
+    """
+    there = ["--namespace", namespace] if namespace else []
+    now = _helm("get", "manifest", release, *there)
+    asked = ("upgrade", release, chart, *there, *options, "--dry-run=server", "--output=json")
+    then = json.loads(_helm(*asked))["manifest"]
+    return restarts(*([doc for doc in yaml.safe_load_all(text) if doc] for text in (now, then)))
+
+
+def _helm(*args: str) -> str:
+    try:
+        done = subprocess.run(["helm", *args], capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise HelmFailed("there is no helm on PATH") from error
+    if done.returncode:
+        raise HelmFailed(f"helm {' '.join(args[:2])} failed: {done.stderr.strip()}")
+    return done.stdout

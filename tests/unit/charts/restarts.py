@@ -1,0 +1,67 @@
+"""What each value makes anew: read off the rendered chart, for docs/reference/restarts.md."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from sunkpy.install.upgrade_plan import EFFECTS, restarts
+from tests.unit.charts.rendering import render
+
+KEY: Final = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBGPPXOXcMTZaPZIqgVbxFGqbVLYLHjwZdSpIrVTSLxX"
+BASE: Final[Mapping[str, Any]] = {
+    "users": {"people": {"ann": {"uid": 2001, "sshKeys": [KEY]}}, "sssd": {"enabled": True, "config": "[sssd]\n"}},
+    "login": {"perUser": {"enabled": True, "everybody": True}},
+    "compute": {"ssh": {"enabled": True}},
+}
+CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "images.slurmctld": {"images": {"slurmctld": "r/x:2"}},
+    "images.slurmdbd": {"images": {"slurmdbd": "r/x:2"}},
+    "images.slurmrestd": {"images": {"slurmrestd": "r/x:2"}},
+    "images.slurmd": {"images": {"slurmd": "r/x:2"}},
+    "images.login": {"images": {"login": "r/x:2"}},
+    "images.sssd": {"images": {"sssd": "r/x:2"}},
+    "images.mariadb": {"images": {"mariadb": "r/x:2"}},
+    "images.sunkpy": {"images": {"sunkpy": "r/x:2"}},
+    "slurmConfig.conf": {"slurmConfig": {"conf": {"KillWait": 31}}},
+    "partitions": {"partitions": {"more": {}}},
+    "users.people, users.groups": {"users": {"people": {"bob": {"uid": 2002}}}},
+    "users.sssd.config": {"users": {"sssd": {"config": "[sssd]\n# more\n"}}},
+    "users.sssd.enabled": {"users": {"sssd": {"enabled": False}}},
+    "accounts.wanted": {"accounts": {"wanted": {"accounts": {"chem": {}}}}},
+    "accounting.slurmdbd.conf": {"accounting": {"slurmdbd": {"conf": {"PurgeJobAfter": "24month"}}}},
+    "login.motd, login.ssh.extra": {"login": {"motd": "Welcome", "ssh": {"extra": "MaxSessions 3"}}},
+    "login.resources": {"login": {"resources": {"requests": {"cpu": "1"}}}},
+    "login.replicas": {"login": {"replicas": 2}},
+    "compute.ssh.enabled": {"compute": {"ssh": {"enabled": False}}},
+    "compute.resources, env, volumes, services": {"compute": {"env": [{"name": "A", "value": "b"}]}},
+    "nodeSets.<name>.replicas, updateStrategy": {"nodeSets": {"compute": {"replicas": 3}}},
+    "hooks.prologTimeoutSeconds": {"hooks": {"prologTimeoutSeconds": 61}},
+    "scheduler.access": {"scheduler": {"access": [{"namespaces": ["x"]}]}},
+    "syncer.pollSeconds": {"syncer": {"pollSeconds": 2}},
+    "networkPolicies": {"networkPolicies": {"enabled": False}},
+}
+
+
+def rows() -> Iterator[tuple[str, str]]:
+    """A value, and the parts whose pods are made anew when it changes."""
+    before = render("slurm", BASE)
+    for value, change in CHANGES.items():
+        parts = sorted(
+            {each.part for each in restarts(before, render("slurm", merged(BASE, change))) if each.change == "anew"}
+        )
+        yield f"`{value}`", ", ".join("slurmd pods" if part == "compute" else part for part in parts) or "nothing"
+
+
+def effects() -> Iterator[tuple[str, str]]:
+    """A part, and what people notice."""
+    return (("slurmd pods" if part == "compute" else part, effect) for part, effect in sorted(EFFECTS.items()))
+
+
+def merged(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """As helm merges values."""
+    made = copy.deepcopy(dict(values))
+    for key, value in more.items():
+        made[key] = merged(made[key], value) if isinstance(value, dict) and isinstance(made.get(key), dict) else value
+    return made
