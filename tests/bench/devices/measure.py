@@ -86,6 +86,8 @@ def slurm_values(stack: Stack) -> Mapping[str, object]:
     return {
         "images": dict(stack.images),
         "nodeSets": {stack.nodeset: {"gpu": gpu, "fakeGpus": True}},
+        # Held to cpus that the machine has not got, jobs fail.
+        "slurmConfig": {"cgroup": "disabled"},
         "scheduler": {"access": access, "deviceClasses": {dra.DRIVER: "gpu"}},
         "hooks": {"markersHostPath": str(stack.kubeconfig.parent / "markers")},
     }
