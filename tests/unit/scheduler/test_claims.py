@@ -280,6 +280,37 @@ async def test_when_one_claim_of_a_gang_is_refused_none_keeps_devices(world, tmp
     assert (devices_of(world, "one"), status_of(world, "one").get("reservedFor")) == ([], None)
 
 
+@pytest.mark.parametrize("refused", ["", "m40"])
+async def test_a_gang_of_64_gets_all_its_devices_or_none(world, tmp_path, refused):
+    members, nodes = [f"m{at}" for at in range(64)], [f"n{at}" for at in range(1, 17)]
+    marks = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": "64"}
+    for number in range(2, 17):
+        add_node(world, number)
+    for name in members:
+        add_claim(world, name)
+        add_pod(world, name, name, annotations=marks)
+    if refused:
+        world.api.refuse_patch[f"{refused}/status"] = 422
+    async with leading(world, tmp_path):
+        await world.until(lambda: world.submissions)
+        (job,) = world.jobs
+        given = gives("0-3", tasks=64) | {
+            "nodes": ",".join(nodes),
+            "gres_detail": ["gpu:4(IDX:0-3)"] * 16,
+            "job_resources": {"nodes": {"allocation": [{"name": node, "cpus": {"count": 4}} for node in nodes]}},
+        }
+        world.set_job(job, "RUNNING", **given)
+        if refused:
+            await world.until(lambda: world.cancelled == [job])
+            await world.until(lambda: not any(devices_of(world, name) for name in members))
+        else:
+            await world.until(lambda: len(world.bindings) == 64)
+    node_of = dict(world.bindings)
+    held = {(node_of.get(name, ""), device) for name in members for device in devices_of(world, name)}
+    assert len(held) == (0 if refused else 64)
+    assert len(node_of) == len(held)
+
+
 async def test_a_claim_that_somebody_has_changed_meanwhile_is_read_again(world, tmp_path):
     add_claim(world)
     async with leading(world, tmp_path):
