@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,17 +12,22 @@ import pytest
 SCRIPT = Path(__file__).parents[3] / "slurm-images" / "bin" / "hold-memory"
 RIGHTS = ("setpriv", "--bounding-set=-all,+setuid,+setgid", "--inh-caps=-all", "--no-new-privs")
 HOLDS = "perl -e '$held = q(x) x ($ARGV[0] * 2**20); open my $to, q(>&=3); syswrite $to, qq(ready\\n); sleep 60'"
+SHARES = "import mmap, os, sys, time; held = mmap.mmap(-1, int(sys.argv[1]) << 20); held.write(bytes(len(held)));"
+SHARES += "sys.argv[2:] and os.fork(); held[:] = bytes(len(held)); os.write(3, b'ready\\n'); time.sleep(60)"
 SITUATION = f"""\
 as() {{ local uid=$1; shift; setpriv --reuid "$uid" --regid "$uid" --clear-groups "$@"; }}
 mkfifo "$1/ready"; exec 3<> "$1/ready"
 as 4321 sleep 60 & small=$!
 as 4321 {HOLDS} 150 & large=$!
 as 4322 {HOLDS} 60 & other=$!
+as 4323 {sys.executable} -c "{SHARES}" 60 twice & shared=$!
+as 4324 {sys.executable} -c "{SHARES}" 150 & much=$!
 {HOLDS} 150 & roots=$!
-for each in large other roots; do read -r -u 3; done
+for each in large other shared its_child much roots; do read -r -u 3; done
 {" ".join(RIGHTS)} perl "$2" 100 0.05 & hold=$!
 wait "$large"; echo "large $?"
-for each in small other roots hold; do kill -0 "${{!each}}" && echo "$each runs"; done
+wait "$much"; echo "much $?"
+for each in small other shared roots hold; do kill -0 "${{!each}}" && echo "$each runs"; done
 """
 
 
@@ -31,7 +37,9 @@ def test_the_largest_process_of_who_holds_too_much_ends_and_nothing_else(tmp_pat
     done = subprocess.run(
         [*own, "bash", "-c", SITUATION, "-", tmp_path, SCRIPT], capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.stdout.splitlines() == ["large 137", "small runs", "other runs", "roots runs", "hold runs"], done.stderr
+    assert done.stdout.splitlines() == [
+        "large 137", "much 137", "small runs", "other runs", "shared runs", "roots runs", "hold runs",
+    ], done.stderr  # fmt: skip
     assert "uid 4321: Your processes here hold" in done.stderr
     assert "and 100 are the most" in done.stderr
 
