@@ -17,7 +17,7 @@ BESIDE ?=
 # Which tests of integration and e2e: all, unless `make test` says otherwise.
 WHICH ?=
 
-.PHONY: help demo test long lint unit integration on-slurm off-slurm e2e bench images clean-cluster clean
+.PHONY: help demo test long machines lint unit integration on-slurm off-slurm e2e bench images clean-cluster clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -33,7 +33,10 @@ test: lint ## Everything that must hold, but for `make long`
 	@$(MAKE) --jobs=4 --output-sync=target BESIDE='nice -n 10' WHICH="-m 'not long'" unit on-slurm off-slurm e2e
 
 long: $(READY) ## What takes minutes: rolls under services, login pods of one's own, databases that die
-	$(PYTEST) tests/integration tests/e2e -m long
+	$(PYTEST) tests/integration tests/e2e -m 'long and not machines'
+
+machines: $(READY) ## A node that is a virtual machine, with cgroup v2, is switched off
+	$(PYTEST) tests/integration -m machines
 
 lint: $(READY) ## Style, types, layers
 	$(BIN)/ruff check .

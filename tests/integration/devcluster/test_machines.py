@@ -8,7 +8,7 @@ from devcluster import Cluster
 from tests.integration.devcluster.pods import ROOT, kubectl_of
 from tests.integration.devcluster.traces import traces
 
-pytestmark = [pytest.mark.integration, pytest.mark.long]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.machines]
 
 
 @pytest.fixture
