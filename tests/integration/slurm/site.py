@@ -44,6 +44,7 @@ slurmConfig:
     PriorityWeightQOS: 1000000
     KillWait: 3
     Licenses: "matlab:2"
+  files: {plugstack.conf: "# of the site"}
 users:
   people: {ann: {uid: 2001}, bob: {uid: 2002}, eve: {uid: 2003}}
 accounting: {tres: [gres/gpu, license/matlab]}

@@ -71,6 +71,7 @@ def start(folder: Path, changed: Mapping[str, str] | None = None) -> list[str]:
         pytest.param({"gres.conf": ""}, ["up", "tells"], id="another file"),
         pytest.param({"oci.conf": "IgnoreFileConfigJson=true\n"}, ["up", "tells"], id="one file more"),
         pytest.param({"epilog.sh": "exit 1\n"}, ["up", "tells"], id="a hook"),
+        pytest.param({"topology.yaml": "a: b\n"}, ["up", "tells"], id="the site's own file"),
     ],
 )
 def test_nodes_are_told_once_of_what_they_read(tmp_path: Path, changed: Mapping[str, str], does: list[str]):
