@@ -286,6 +286,19 @@ def test_slurm_gets_further_files_but_none_of_the_charts_own():
             render("slurm", {"slurmConfig": {"files": {name: "x"}}})
 
 
+def test_objects_of_the_site_go_with_the_release():
+    one = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "{{ .Release.Name }}-site"},
+        "data": {"a": "b"},
+    }
+    two = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "own"}, "spec": {"ports": [{"port": 1}]}}
+    made = render("slurm", {"extraObjects": [one, two]})
+    assert of_kind(made, "ConfigMap")["demo-site"]["data"] == {"a": "b"}
+    assert of_kind(made, "Service")["own"]["spec"] == {"ports": [{"port": 1}]}
+
+
 def test_a_partition_has_further_keys():
     conf = {
         "LLN": True,
