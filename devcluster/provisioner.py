@@ -105,7 +105,8 @@ def plan_volume(claim: Claim, folder: Path) -> dict[str, object]:
                 "name": claim.metadata.name,
                 "uid": claim.metadata.uid,
             },
-            "hostPath": {"path": str(folder / name), "type": "Directory"},
+            # A virtual machine does not see the folders of this machine: it makes one of its own.
+            "hostPath": {"path": str(folder / name), "type": "DirectoryOrCreate"},
             "persistentVolumeReclaimPolicy": "Delete",
             "storageClassName": claim.spec.storage_class_name,
             **({"nodeAffinity": _only_on(claim.metadata.annotations[SELECTED_NODE])} if is_local else {}),

@@ -52,7 +52,7 @@ def test_a_volume_is_tied_to_its_claim_and_named_after_its_uid():
     assert plan["metadata"]["name"] == "pvc-u1"
     assert plan["spec"]["claimRef"]["uid"] == "u1"
     assert plan["spec"]["accessModes"] == ["ReadWriteMany"]
-    assert plan["spec"]["hostPath"]["path"] == "/r/volumes/pvc-u1"
+    assert plan["spec"]["hostPath"] == {"path": "/r/volumes/pvc-u1", "type": "DirectoryOrCreate"}
 
 
 def test_a_local_volume_can_be_mounted_on_the_node_of_its_first_consumer_alone():
