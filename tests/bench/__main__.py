@@ -1,6 +1,6 @@
 """Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`; nodeset, mirror, burst,
-scale, takeover, people and accounting need none, install and devices make their own. busy has one part with and one
-without."""
+scale, takeover, people and accounting need none, install, devices and machines make their own. busy has one part with
+and one without."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from demo import story
 from demo.bring_up import bring_up, own_cluster
-from tests.bench import abuse, install, latency, mirror, nodeset, outage, report, scale, takeover
+from tests.bench import abuse, install, latency, machines, mirror, nodeset, outage, report, scale, takeover
 from tests.bench.accounting import run as accounting
 from tests.bench.burst import measure as burst
 from tests.bench.busy import measure as busy
@@ -61,6 +61,7 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
             "accounting",
             "install",
             "devices",
+            "machines",
             *ALONE,
         ]
     ),
@@ -76,7 +77,9 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
 @click.option("--seed", default=1, show_default=True, help="chaos, outage, accounting, devices: makes the same.")
 @click.option("--faults/--no-faults", default=True, help="chaos: without faults nothing may be found.")
-@click.option("--strict", is_flag=True, help="chaos, outage, accounting, devices: fail when a figure does not hold.")
+@click.option(
+    "--strict", is_flag=True, help="chaos, outage, accounting, devices, machines: fail when a figure does not hold."
+)
 def main(
     name: str, *, quick: bool, only: str, sizes: tuple[int, ...], minutes: float, seed: int, faults: bool, strict: bool
 ) -> None:
@@ -105,7 +108,9 @@ def main(
         count = devices.QUICK_ROUNDS if quick else devices.ROUNDS
         figures = devices.measure(suite=suite, name=cluster, count=count, seed=seed, tell=click.echo)
         write("devices", figures, strict=strict)
-    if name in ALONE or name in ("scale", "accounting", "install", "devices"):
+    if name == "machines":  # not of all: it takes a virtual machine
+        write("machines", machines.measure(suite=suite, name=cluster, tell=click.echo), strict=strict)
+    if name in ALONE or name in ("scale", "accounting", "install", "devices", "machines"):
         return
     rounds = latency.Rounds(start=3, handover=3, drain=3) if quick else latency.Rounds()
     stack = bring_up(suite=suite, name=cluster, nodes=3, tell=click.echo)
