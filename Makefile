@@ -35,8 +35,9 @@ test: lint ## Everything that must hold, but for `make long`
 long: $(READY) ## What takes minutes: rolls under services, login pods of one's own, databases that die
 	$(PYTEST) tests/integration tests/e2e -m 'long and not machines'
 
-machines: $(READY) ## A node that is a virtual machine, with cgroup v2, is switched off
+machines: $(READY) ## On a virtual machine with cgroup v2: what jobs get, and a node that is switched off
 	$(PYTEST) tests/integration -m machines
+	$(BIN)/python -m tests.bench machines
 
 lint: $(READY) ## Style, types, layers
 	$(BIN)/ruff check .
