@@ -156,8 +156,8 @@ class Saboteur:
         try:
             return self._stack.scontrol("update", f"nodename={self._slurm_node(planned)}", f"state={state}", *why)
         except CommandFailed as error:
-            # Somebody else has lifted it, or the node is not there: trying again changes nothing. The judge sees what was
-            # lifted; what Slurm refused to set was never there.
+            # Somebody else has lifted it, or the node is not there: trying again changes nothing. The judge sees what
+            # was lifted; what Slurm refused to set was never there.
             if any(text in error.output for text in _UNDONE_ALREADY):
                 refused = "" if state == "resume" else "NOT DONE: "
                 return f"{refused}scontrol state={state}: {error.output}"
