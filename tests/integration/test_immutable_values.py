@@ -62,6 +62,18 @@ def test_it_is_refused_with_what_to_do(api: Apiserver, values: dict[str, object]
     assert api.ask("admin", "GET", STATEFULSETS).json()["items"] == before
 
 
+def test_a_statefulset_that_makes_its_pods_in_order_can_be_upgraded(api: Apiserver):
+    """Releases of before have such."""
+    made = api.ask("admin", "GET", f"{STATEFULSETS}/demo-mariadb").json()
+    assert made["spec"]["podManagementPolicy"] == "Parallel"
+    assert api.ask("admin", "DELETE", f"{STATEFULSETS}/demo-mariadb").status_code == 200
+    kept = {key: made["metadata"][key] for key in ("name", "namespace", "labels", "annotations")}
+    api.make(STATEFULSETS, {**made, "metadata": kept, "spec": made["spec"] | {"podManagementPolicy": "OrderedReady"}})
+    assert upgrade(api, {"accounting": {"database": {"podAnnotations": {"a": "b"}}}}) == ""
+    spec = api.ask("admin", "GET", f"{STATEFULSETS}/demo-mariadb").json()["spec"]
+    assert (spec["podManagementPolicy"], spec["template"]["metadata"]["annotations"]["a"]) == ("OrderedReady", "b")
+
+
 def test_a_volume_that_was_grown_as_it_said_is_taken(api: Apiserver):
     assert api.ask("admin", "DELETE", f"{STATEFULSETS}/demo-slurmctld").status_code == 200
     assert upgrade(api, {"slurmctld": {"persistence": {"size": "2Gi"}}}) == ""

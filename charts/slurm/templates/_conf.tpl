@@ -105,6 +105,12 @@ Call with (dict "root" $ "path" "slurmctld" "set" its name "claim" "state" "valu
 {{- .values.size }}
 {{- end }}
 
+{{- /* A StatefulSet that makes its pods in order waits for ever for the pod of a bad release, so a rollback would not heal it.
+What was made with another policy keeps it, for no upgrade can change it. Call with (dict "root" $ "set" its name). */}}
+{{- define "slurm.podManagement" -}}
+{{- dig "spec" "podManagementPolicy" "Parallel" (lookup "apps/v1" "StatefulSet" .root.Release.Namespace .set | default dict) }}
+{{- end }}
+
 {{- /* The value of a PriorityClass, likewise. Call with (dict "path" "priorityClasses.slurmd" "name" its name "value" …). */}}
 {{- define "slurm.priorityValue" -}}
 {{- $has := lookup "scheduling.k8s.io/v1" "PriorityClass" "" .name }}
