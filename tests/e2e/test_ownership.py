@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.e2e
 
 WHY = "bad gpu"
 SETTLE_S = 30.0
+SEEN_S = 2.5
 
 
 @pytest.fixture
@@ -122,9 +124,13 @@ def _give_back(stack: Stack, pod: Pod) -> None:
     stack.kubectl("uncordon", pod.spec.node_name)
     stack.kubectl("annotate", "node", pod.spec.node_name, f"{names.ANNOTATION_DRAIN}-")
     wait(lambda: _state(stack, pod) != "", timeout_s=90, what=f"Slurm node {pod.name}")
-    if any(flag in _state(stack, pod) for flag in ("DRAIN", "FAIL", "DOWN")):
+    for _ in range(5):
+        if not any(flag in _state(stack, pod) for flag in ("DRAIN", "FAIL", "DOWN")):
+            break
         with contextlib.suppress(Exception):  # ours may have been lifted meanwhile
             _scontrol(stack, pod, "state=resume")
+        # Of a node that was away when the syncer looked, it cannot tell a drain that was lifted from one that was lost.
+        time.sleep(SEEN_S)
     wait_for_agreement(stack, timeout_s=90, after="giving the node back")
 
 

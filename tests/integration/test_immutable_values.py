@@ -62,6 +62,14 @@ def test_it_is_refused_with_what_to_do(api: Apiserver, values: dict[str, object]
     assert api.ask("admin", "GET", STATEFULSETS).json()["items"] == before
 
 
+def test_the_same_size_in_other_words_is_the_same(api: Apiserver):
+    sizes = {
+        "slurmctld": {"persistence": {"size": "1024Mi"}},
+        "accounting": {"database": {"persistence": {"size": "8192Mi"}}},
+    }
+    assert upgrade(api, sizes) == ""
+
+
 def test_a_statefulset_that_makes_its_pods_in_order_can_be_upgraded(api: Apiserver):
     """Releases of before have such."""
     made = api.ask("admin", "GET", f"{STATEFULSETS}/demo-mariadb").json()

@@ -11,7 +11,7 @@ option alone and false takes it away. Helm reads numbers as floats, and Slurm en
 {{- join "," $words }}
 {{- else if kindIs "slice" . }}
 {{- $words := list }}
-{{- range . }}{{ $words = append $words (include "slurm.confValue" .) }}{{ end }}
+{{- range . }}{{ if not (kindIs "invalid" .) }}{{ $words = append $words (include "slurm.confValue" .) }}{{ end }}{{ end }}
 {{- join "," $words }}
 {{- else if kindIs "bool" . }}{{ ternary "YES" "NO" . }}
 {{- else if and (kindIs "float64" .) (eq . (floor .)) }}{{ int64 . }}
@@ -21,11 +21,12 @@ option alone and false takes it away. Helm reads numbers as floats, and Slurm en
 
 {{- /* Lines of a configuration file as values want them, as a map: key to value. Refuses by name what the chart sets itself.
 Call with (dict "path" where they stand in the values, "wanted" the map there, "fixed" text with the chart's own lines,
-"lists" keys to lists that go with what is wanted, "instead" lower-case keys to what to use in their place). */}}
+"kept" further lower-case keys that stay as Slurm has them, "lists" keys to lists that go with what is wanted, "instead"
+lower-case keys to what to use in their place). */}}
 {{- define "slurm.confMap" -}}
 {{- $path := .path }}
 {{- $instead := .instead | default dict }}
-{{- $fixed := list }}
+{{- $fixed := .kept | default list }}
 {{- range regexFindAll "(?m)^[A-Za-z]+=" (.fixed | default "") -1 }}{{ $fixed = append $fixed (. | trimSuffix "=" | lower) }}{{ end }}
 {{- $lines := dict }}
 {{- $spelt := dict }}
@@ -35,7 +36,9 @@ Call with (dict "path" where they stand in the values, "wanted" the map there, "
 {{- $_ := set $spelt $lower $key }}
 {{- if hasKey $instead $lower }}{{ fail (printf "%s.%s: use %s" $path $key (get $instead $lower)) }}{{ end }}
 {{- if has $lower $fixed }}{{ fail (printf "%s.%s: the chart sets it, and the parts of sunkpy rely on it" $path $key) }}{{ end }}
-{{- if not (kindIs "invalid" $value) }}{{ $_ := set $lines $key (include "slurm.confValue" $value) }}{{ end }}
+{{- /* YAML reads OFF as false. */}}
+{{- $text := and (eq $lower "preemptmode") (kindIs "bool" $value) | ternary "OFF" (include "slurm.confValue" $value) }}
+{{- if not (kindIs "invalid" $value) }}{{ $_ := set $lines $key $text }}{{ end }}
 {{- end }}
 {{- range $key, $words := .lists }}
 {{- $name := get $spelt (lower $key) | default $key }}
@@ -76,7 +79,7 @@ PartitionName={{ $name }} Nodes={{ join "," ($partition.nodeSets | default (list
 {{- with $partition.preemptMode }} PreemptMode={{ . }}{{ end }}
 {{- with $partition.state }} State={{ . }}{{ end }}
 {{- range $key, $value := $conf }}
-{{- if and (eq (lower $key) "oversubscribe") (regexMatch "(?i)^force(:([2-9]|[1-9][0-9]+))?$" $value) }}
+{{- if and (eq (lower $key) "oversubscribe") (regexMatch "(?i)^force(:([2-9]|[1-9][0-9]+))?$" (trimAll "\"" $value)) }}
 {{- fail (printf "%s.conf.%s: FORCE gives the cpus of a pod to other jobs as well, and no pod can refuse: use YES, NO or FORCE:1" $path $key) }}
 {{- end }} {{ $key }}={{ $value }}
 {{- end }}
@@ -92,13 +95,20 @@ PartitionName={{ $name }} Nodes={{ join "," ($partition.nodeSets | default (list
 {{- end }}
 {{- end }}
 
+{{- /* A quantity as a number, for Kubernetes keeps 1024Mi as 1Gi; 0 for what is none. */}}
+{{- define "slurm.bytes" -}}
+{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 }}
+{{- $number := regexFind "^[0-9.]+" . }}
+{{- printf "%.0f" (mulf (float64 $number) (float64 (get $units (trimPrefix $number .)))) }}
+{{- end }}
+
 {{- /* The size of a StatefulSet's volume, refused where Kubernetes would refuse it when half of the release is changed already.
 Call with (dict "root" $ "path" "slurmctld" "set" its name "claim" "state" "values" .Values.slurmctld.persistence). */}}
 {{- define "slurm.volumeSize" -}}
 {{- $namespace := .root.Release.Namespace }}
 {{- range dig "spec" "volumeClaimTemplates" list (lookup "apps/v1" "StatefulSet" $namespace .set | default dict) }}
 {{- $has := .spec.resources.requests.storage }}
-{{- if ne $has $.values.size }}
+{{- if ne (include "slurm.bytes" $has) (include "slurm.bytes" $.values.size) }}
 {{- fail (printf "%s.persistence.size: %s, but the volume was made with %s, and no upgrade can change that. To grow it: kubectl -n %s patch pvc %s-%s-0 -p '{\"spec\":{\"resources\":{\"requests\":{\"storage\":\"%s\"}}}}', then kubectl -n %s delete statefulset %s --cascade=orphan, and upgrade again" $.path $.values.size $has $namespace $.claim $.set $.values.size $namespace $.set) }}
 {{- end }}
 {{- end }}

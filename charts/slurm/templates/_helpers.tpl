@@ -122,7 +122,7 @@ capabilities: {drop: [ALL]}
 : "${SUNKPY_EPILOG_TIMEOUT_S:={{ .root.Values.hooks.epilogTimeoutSeconds }}}"
 : "${SUNKPY_OUTAGE_TIMEOUT_S:={{ .root.Values.hooks.outageTimeoutSeconds }}}"
 : "${SUNKPY_REFUSAL_S:=300}"
-: "${SUNKPY_KILL_WAIT_S:={{ .root.Values.slurmConfig.conf.KillWait | default 30 }}}"
+: "${SUNKPY_KILL_WAIT_S:={{ include "slurm.confValue" (.root.Values.slurmConfig.conf.KillWait | default 30) }}}"
 : "${SUNKPY_SCRIPT_TIMEOUT_S:={{ .root.Values.hooks.scriptTimeoutSeconds }}}"
 
 {{ .root.Files.Get (printf "files/%s.sh" .name) }}

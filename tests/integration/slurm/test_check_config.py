@@ -54,11 +54,31 @@ def test_the_chart_as_it_is_is_accepted(root: Path, tmp_path: Path, daemon: str)
     assert check(root, tmp_path / "config", daemon, {})[::-1] == ("", 0)
 
 
+def test_what_only_the_database_knows_is_accepted(root: Path, tmp_path: Path):
+    weights = {"CPU": 1, "GRES/gpu": 16}
+    of_partition = {"TRESBillingWeights": weights, "QOS": "gpu", "AllowQos": ["normal"], "AllowAccounts": ["chem"]}
+    values = {
+        "partitions": {"low": {"conf": of_partition}},
+        "slurmConfig": {"conf": {"PriorityWeightTRES": weights, "PriorityWeightQOS": 10, "PreemptType": "preempt/qos"}},
+    }
+    assert check(root, tmp_path / "config", "slurmctld", values) == (0, "")
+
+
+def test_who_wants_few_words_in_the_log_is_accepted(root: Path, tmp_path: Path):
+    assert check(root, tmp_path / "ctld", "slurmctld", {"slurmConfig": {"conf": {"SlurmctldDebug": "error"}}}) == (
+        0,
+        "",
+    )
+    quiet = {"accounting": {"slurmdbd": {"conf": {"DebugLevel": "error"}}}}
+    assert check(root, tmp_path / "dbd", "slurmdbd", quiet) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("daemon", "values", "said"),
     [
         ("slurmctld", {"slurmConfig": {"conf": {"KilWait": 30}}}, "KilWait"),
         ("slurmctld", {"slurmConfig": {"conf": {"SelectTypeParameters": ["CR_Cpus"]}}}, "CR_Cpus"),
+        ("slurmctld", {"slurmConfig": {"conf": {"SlurmctldDebug": "error", "KilWait": 30}}}, "KilWait"),
         ("slurmctld", {"partitions": {"low": {"conf": {"MaxNode": 3}}}}, "MaxNode"),
         ("slurmctld", {"slurmConfig": {"conf": {"PreemptType": "preempt/nothing"}}}, "preempt/nothing"),
         ("slurmdbd", {"accounting": {"slurmdbd": {"conf": {"PurgeJobsAfter": "24month"}}}}, "PurgeJobsAfter"),

@@ -201,6 +201,14 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ),
         ("slurm", _conf("AuthType", "auth/munge"), "slurmConfig.conf.AuthType: the chart sets it"),
         ("slurm", _conf("statesavelocation", "/x"), "slurmConfig.conf.statesavelocation: the chart sets it"),
+        (
+            "slurm",
+            _conf("SelectTypeParameters", "CR_CPU_Memory"),
+            "CR_CPU_Memory: pods are counted in cores and memory",
+        ),
+        ("slurm", _conf("SlurmctldPort", 7000), "slurmConfig.conf.SlurmctldPort: the chart sets it"),
+        ("slurm", {"partitions": {"low": {"conf": {"OverSubscribe": '"FORCE"'}}}}, "cpus of a pod to other jobs"),
+        ("slurm", _conf("LaunchParameters", '"a # b"'), "/slurmConfig/conf/LaunchParameters"),
         ("slurm", _conf("killwait", 5), "KillWait and killwait are one key of Slurm"),
         (
             "slurm",
@@ -257,6 +265,8 @@ def test_keys_of_slurm_conf_are_merged_with_those_of_the_chart():
         "DisableRootJobs": True,
         "Licenses": {"matlab": 2},
         "LaunchParameters": '"slurmstepd_memlock"',
+        "PreemptMode": False,
+        "CommunicationParameters": [None, "NoAddrCache"],
     }
     lines = _lines({"slurmConfig": {"conf": conf}})
     assert {
@@ -270,6 +280,8 @@ def test_keys_of_slurm_conf_are_merged_with_those_of_the_chart():
         "DisableRootJobs=YES",
         "Licenses=matlab=2",
         'LaunchParameters="slurmstepd_memlock"',
+        "PreemptMode=OFF",
+        "CommunicationParameters=NoAddrCache",
     } <= set(lines)
     assert not [line for line in lines if line.startswith("KillWait")]
 
@@ -638,6 +650,8 @@ def test_jobs_are_held_to_what_slurm_gave_them_unless_the_values_say_otherwise()
     assert plugins == ["proctrack/cgroup", "task/cgroup", "jobacct_gather/cgroup"]
     limits = ("ConstrainCores=yes", "ConstrainRAMSpace=yes", "ConstrainDevices=yes")
     assert cgroup == ["CgroupPlugin=autodetect", "IgnoreSystemd=yes", *limits]
+    wanted = {"cgroup": "disabled", "conf": {"TaskPlugin": "task/affinity"}}
+    assert config({"slurmConfig": wanted})[0][1] == "task/affinity"
     plugins, cgroup = config({"slurmConfig": {"cgroup": "disabled"}})
     assert plugins == ["proctrack/linuxproc", "task/none", "jobacct_gather/linux"]
     assert cgroup == ["CgroupPlugin=disabled"]
