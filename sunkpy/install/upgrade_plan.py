@@ -1,6 +1,6 @@
 """What a `helm upgrade` of chart slurm would make anew, and what that costs those who use the cluster.
 
-Pods follow their template: a Deployment, a StatefulSet or a NodeSet whose template stays restarts nothing.
+Pods follow their template, and slurmd pods what else of their NodeSet shapes them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from typing import Any, Final
 
 import msgspec
 import yaml
+
+from sunkpy.core.nodeset.slurmd_pod import template_hash
+from sunkpy.core.nodeset.spec import NodeSet
 
 Manifest = Mapping[str, Any]
 
@@ -64,10 +67,17 @@ def restarts(before: Sequence[Manifest], after: Sequence[Manifest]) -> list[Rest
 
 def _templates(manifests: Sequence[Manifest]) -> dict[tuple[str, str, str], object]:
     return {
-        (each["kind"], each["metadata"]["name"], _part(each)): each["spec"]["template"]
+        (each["kind"], each["metadata"]["name"], _part(each)): _shape(each)
         for each in manifests
         if each["kind"] in _KINDS
     }
+
+
+def _shape(manifest: Manifest) -> object:
+    """What pods are made from; of a NodeSet as the operator sees it."""
+    if manifest["kind"] == "NodeSet":
+        return template_hash(msgspec.convert(manifest, NodeSet))
+    return manifest["spec"]["template"]
 
 
 def _part(manifest: Manifest) -> str:

@@ -36,6 +36,7 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "login.replicas": {"login": {"replicas": 2}},
     "compute.ssh.enabled": {"compute": {"ssh": {"enabled": False}}},
     "compute.resources, env, volumes, services": {"compute": {"env": [{"name": "A", "value": "b"}]}},
+    "nodeSets.<name>.features, gpu, reserved": {"nodeSets": {"compute": {"features": ["ib"]}}},
     "nodeSets.<name>.replicas, updateStrategy": {"nodeSets": {"compute": {"replicas": 3}}},
     "hooks.prologTimeoutSeconds": {"hooks": {"prologTimeoutSeconds": 61}},
     "scheduler.access": {"scheduler": {"access": [{"namespaces": ["x"]}]}},

@@ -28,6 +28,11 @@ def workload(kind: str, name: str, part: str, image: str = "a:1", **spec: object
         (workload("NodeSet", "h100", "compute"), workload("NodeSet", "h100", "compute"), []),
         (workload("NodeSet", "h100", "compute"), workload("NodeSet", "h100", "compute", replicas=3), []),
         (workload("NodeSet", "h100", "compute"), workload("NodeSet", "h100", "compute", "a:2"), [("compute", "anew")]),
+        (
+            workload("NodeSet", "a", "compute"),
+            workload("NodeSet", "a", "compute", features=["ib"]),
+            [("compute", "anew")],
+        ),
         (workload("Deployment", "s", "syncer"), {"kind": "ConfigMap"}, [("syncer", "removed")]),
         ({"kind": "ConfigMap"}, workload("Deployment", "s", "syncer"), [("syncer", "new")]),
     ],
