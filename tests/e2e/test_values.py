@@ -38,7 +38,6 @@ def test_a_key_that_slurm_does_not_know_changes_nothing(stack: Stack, request: p
     assert set(sets.split()) == {"1"}
 
 
-@pytest.mark.long
 def test_a_rollback_heals_an_image_that_is_not_there(stack: Stack, request: pytest.FixtureRequest) -> None:
     before = _revision(stack)
     back = ("rollback", stack.release, before, "-n", stack.namespace, "--wait", "--timeout", "5m")
