@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from sunkpy.cli.readable_cluster import or_not
 from sunkpy.core import names
 from sunkpy.core.explain.devices import NodeFacts
 from sunkpy.core.model.devices import ResourceClaim, ResourceSlice, current_devices
@@ -15,7 +16,6 @@ from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.core.model.states import JobId
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
-from sunkpy.kube.errors import Forbidden, NotFound
 from sunkpy.slurm import Slurm, errors
 
 T = TypeVar("T")
@@ -80,8 +80,4 @@ class DeviceReader:
         return msgspec.structs.replace(facts, **changed, unread=tuple(self._unread))
 
     async def _or_none(self, what: str, answer: Awaitable[T]) -> T | None:
-        try:
-            return await answer
-        except (Forbidden, NotFound) as error:
-            self._unread.append(f"{what}: {error.message}")
-            return None
+        return await or_not(what, answer, self._unread)

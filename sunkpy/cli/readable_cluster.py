@@ -245,12 +245,16 @@ class ClusterReader:
         return next(known, Namespace(name=name))
 
     async def _or_not(self, what: str, answer: Awaitable[T]) -> T | None:
-        """The answer; None, and a line in `unread`, when the person may not read it."""
-        try:
-            return await answer
-        except (Forbidden, NotFound) as error:
-            self._unread.append(f"{what}: {error.message}")
-            return None
+        return await or_not(what, answer, self._unread)
+
+
+async def or_not(what: str, answer: Awaitable[T], unread: list[str]) -> T | None:
+    """The answer; None, and a line in `unread`, when the person may not read it."""
+    try:
+        return await answer
+    except (Forbidden, NotFound) as error:
+        unread.append(f"{what}: {error.message}")
+        return None
 
 
 def _slurm_node(pod: Pod) -> str:

@@ -6,10 +6,9 @@ charts make. What is pretended: GPUs are device files without a driver. One that
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +22,7 @@ from devcluster.waiting import NotYet, wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from tests.bench import report
+from tests.bench.own_cluster import own_cluster
 from tests.e2e import workloads
 from tests.e2e.workloads import NAMESPACE
 
@@ -46,7 +46,7 @@ _KEEPS = 0.8
 def measure(*, suite: str, name: str, tell: Tell) -> list[report.Figure]:
     """All of it, on a cluster that is gone afterwards."""
     images = build_images(suite, tell)
-    with own_cluster(name, tell) as cluster:
+    with own_cluster(f"{name}-machines", tell) as cluster:
         archives = sorted({Path(image.archive) for image in images.values()})
         cluster.up(1, vms=1, gpus=GPUS, archives=archives)
         cluster.load(archives)
@@ -59,17 +59,6 @@ def measure(*, suite: str, name: str, tell: Tell) -> list[report.Figure]:
         seconds = seconds_until(lambda: is_idle(stack), what="slurmd on the machine is idle")
         tell(f"slurmd on {NODE} is idle after {seconds:.0f} s")
         return run(stack, cluster, tell)
-
-
-@contextlib.contextmanager
-def own_cluster(name: str, tell: Tell) -> Iterator[Cluster]:
-    """It is taken down at the end, unless a person wants to look at it."""
-    cluster = Cluster(f"{name}-machines", progress=tell)
-    try:
-        yield cluster
-    finally:
-        if "SUNKPY_KEEP" not in os.environ:
-            cluster.down()
 
 
 def slurm_values(stack: Stack) -> Mapping[str, object]:

@@ -10,7 +10,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -30,6 +30,7 @@ from tests.bench.devices.judge import Pod as Compared
 from tests.bench.devices.judge import double_owners
 from tests.bench.devices.observer import Observer
 from tests.bench.devices.plan import TOGETHER, Event, Round, rounds
+from tests.bench.own_cluster import own_cluster
 from tests.e2e import processes, workloads
 from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.workloads import NAMESPACE
@@ -58,7 +59,7 @@ class _Member(NamedTuple):
 def measure(*, suite: str, name: str, count: int, seed: int, tell: Tell) -> list[report.Figure]:
     """So many rounds, on a cluster that is gone afterwards."""
     images = build_images(suite, tell)
-    with own_cluster(name, tell) as cluster:
+    with own_cluster(f"{name}-devices", tell) as cluster:
         cluster.up(1, gpus=0, dra_gpus=DEVICES, cpus=CPUS)
         cluster.load(sorted({Path(image.archive) for image in images.values()}))
         refs = {key: image.ref for key, image in images.items()}
@@ -66,17 +67,6 @@ def measure(*, suite: str, name: str, count: int, seed: int, tell: Tell) -> list
         install(stack, tell, slurm=slurm_values(stack))
         wait_for_agreement(stack, timeout_s=_PATIENCE_S, after="the installation")
         return run(stack, cluster, count=count, seed=seed, tell=tell)
-
-
-@contextlib.contextmanager
-def own_cluster(name: str, tell: Tell) -> Iterator[Cluster]:
-    """It is taken down at the end, unless a person wants to look at it."""
-    cluster = Cluster(f"{name}-devices", progress=tell)
-    try:
-        yield cluster
-    finally:
-        if "SUNKPY_KEEP" not in os.environ:
-            cluster.down()
 
 
 def slurm_values(stack: Stack) -> Mapping[str, object]:

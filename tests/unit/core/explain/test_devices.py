@@ -9,6 +9,7 @@ import pytest
 
 from sunkpy.core.explain.devices import devices_of, explain_node
 from sunkpy.core.explain.explanation import render
+from tests.unit.core.explain.golden_file import written
 from tests.unit.core.explain.nodes import NODES, both_doors, node, owned, pod, slurm_job
 
 GOLDEN = Path(__file__).parent / "golden_nodes"
@@ -17,10 +18,7 @@ GOLDEN = Path(__file__).parent / "golden_nodes"
 @pytest.mark.parametrize("name", NODES)
 def test_the_devices_of_a_node_are_explained(name):
     file, text = GOLDEN / f"{name}.txt", f"{render(explain_node(NODES[name]()))}\n"
-    if not file.exists():
-        file.write_text(text)
-        pytest.fail(f"{file} was not there: see whether it says what it should")
-    assert text == file.read_text()
+    assert text == written(file, text)
 
 
 def test_each_file_stands_for_a_node():

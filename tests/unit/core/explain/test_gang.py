@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sunkpy.core.explain.explanation import render
+from tests.unit.core.explain.golden_file import written
 from tests.unit.core.explain.situations import SITUATIONS
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -15,10 +16,7 @@ GOLDEN = Path(__file__).parent / "golden"
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_a_situation_is_explained(name):
     file, text = GOLDEN / f"{name}.txt", f"{render(SITUATIONS[name]())}\n"
-    if not file.exists():
-        file.write_text(text)
-        pytest.fail(f"{file} was not there: see whether it says what it should")
-    assert text == file.read_text()
+    assert text == written(file, text)
 
 
 def test_each_file_stands_for_a_situation():
