@@ -73,6 +73,8 @@ async def measure(stack: Stack, rounds: Rounds) -> list[report.Figure]:
             # By force, nobody could shorten what their kubelets give them.
             how = ("--all", "--grace-period=1", "--wait=false")
             stack.kubectl("delete", "pods", "-n", NAMESPACE, *how, timeout_s=_PATIENCE_S)
+            ours = f"--selector=app={latency.LABEL}"
+            stack.kubectl("delete", "pods", "-n", workloads.NAMESPACE, ours, "--wait=false")
             stack.admin("scancel", "--quiet", f"--user={USER}")
         agreed_s = wait_for_agreement(stack, timeout_s=_PATIENCE_S, after="the abuse")
     out = [f"{name}: {node.get('Reason', '')}" for name, node in stack.slurm_nodes().items() if _is_out(node)]
