@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from sunkpy.core.gang.devices.asked import Claimed, claim_names, missing_claim
-from sunkpy.core.gang.devices.chosen import OwnerOf, explain_loss
+from sunkpy.core.gang.devices.chosen import OwnerOf, explain_loss, is_noted
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.phases import is_over
 from sunkpy.core.model.devices import (
@@ -123,9 +123,23 @@ class Devices:
         found = {}
         for pod in (pod for pod in pods if pod.spec.resource_claims and pod.spec.node_name and not is_over(pod)):
             own = self.claims_of(pod).values()
-            if why := explain_loss(pod, own, self.owner_but({claim.uid for claim in own})):
+            if why := explain_loss(pod, own, partial(self._second_owner, {claim.key for claim in own})):
                 found[pod.uid] = why
         return found
+
+    def rivals(self, pod: Pod) -> set[Key]:
+        """The claims that have devices of the claims of a pod, with these claims."""
+        keys = {(pod.metadata.namespace, made) for made in claim_names(pod).values()}
+        held = [id for key in keys if key in self._newest for id in self._newest[key].held]
+        return keys | {claim.key for id in held for claim in self._owners.of(id)}
+
+    def _second_owner(self, own: Container[Key], id: DeviceId) -> ResourceClaim | None:
+        """Who else has a device. An own pod on which it is not noted has not: its claim was changed, and it goes."""
+        for claim in (claim for claim in self._owners.of(id) if claim.key not in own):
+            users = self._users.of(claim.key)
+            if not users or any(is_noted(pod, id) for pod in users):
+                return claim
+        return None
 
     def offered(self, node: str) -> dict[DeviceId, Device]:
         """What the drivers offer on a Kubernetes node."""
@@ -147,7 +161,7 @@ class Devices:
         known = self._newest.get(claim.key)
         if known is not None and _version(known) >= _version(claim):
             return
-        self._drop(claim.key)
+        self.forget(claim.key)
         self._newest[claim.key] = claim
         for id in claim.held:
             self._owners.put(id, claim.key, claim)
@@ -168,7 +182,7 @@ class Devices:
         if new is not None:
             self.take(new)
         elif old is not None:
-            self._drop(old.key)
+            self.forget(old.key)
         changed = new or old
         if changed is None:
             return
@@ -176,7 +190,8 @@ class Devices:
         for pod in [pod for key in keys for pod in self._users.of(key)]:
             self._on_claim(pod)
 
-    def _drop(self, key: Key) -> None:
+    def forget(self, key: Key) -> None:
+        """The claim is gone."""
         known = self._newest.pop(key, None)
         for id in known.held if known is not None else ():
             self._owners.drop(id, key)

@@ -18,20 +18,17 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.gang.actions import Bind, Binding
-from sunkpy.core.gang.devices.asked import claim_names
 from sunkpy.core.gang.devices.chosen import (
     Chosen,
     Lack,
     NodeDevices,
     Wanted,
     choose_devices,
-    explain_loss,
     lacking,
     note_devices,
 )
-from sunkpy.core.gang.phases import is_over
 from sunkpy.core.model.devices import PROTECTION, ResourceClaim, read_extra
-from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.model.states import JobId, SlurmNode
 from sunkpy.core.placement.admission import Admission
 from sunkpy.kube import errors, paths
@@ -165,13 +162,15 @@ class Allocator:
     async def has_lost_devices(self, pod: Pod) -> bool:
         """The apiserver says so too: the watch of claims may be ahead of that of pods, or behind it."""
         # In this order: of a pod that has not ended yet, Kubernetes' own controller had not cleared them before.
-        claims = await self._kube.list_objects(paths.RESOURCE_CLAIMS, ResourceClaim)
+        await fan_out(partial(self._renew, key) for key in self._devices.rivals(pod))
         found = await self._pods.read(pod.key, pod.uid)
-        if found is None or is_over(found):
-            return False
-        keys = {(pod.metadata.namespace, name) for name in claim_names(found).values()}
-        owners = {id: claim for claim in claims if claim.key not in keys for id in claim.held}
-        return bool(explain_loss(found, [claim for claim in claims if claim.key in keys], owners.get))
+        return found is not None and bool(self._devices.lost([found]))
+
+    async def _renew(self, key: Key) -> None:
+        try:
+            self._devices.take(await self._kube.get(paths.resource_claim(*key), ResourceClaim))
+        except errors.NotFound:
+            self._devices.forget(key)
 
     async def _take_back(self, pod: Pod) -> None:
         with contextlib.suppress(errors.KubeError):  # a later pass does it

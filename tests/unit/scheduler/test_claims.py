@@ -12,6 +12,7 @@ from tests.unit.scheduler.world import leading as leading_on
 
 DRIVER = "gpu.example.com"
 V1 = "resource.k8s.io/v1"
+CLAIMS = f"/apis/{V1}/resourceclaims"
 UUIDS = [f"GPU-{at}" for at in range(4)]
 
 
@@ -433,6 +434,24 @@ async def test_a_pod_whose_device_somebody_gives_to_another_claim_too_is_evicted
         await world.until(lambda: world.deleted == ["web"])
         says = "device node-1/gpu-3 of this pod was given to claim default/others as well; the pod is evicted"
         await world.until(lambda: world.notes("DevicesLost") == [says])
+
+
+async def test_of_two_pods_with_one_device_that_goes_whose_claim_was_changed(world, tmp_path):
+    """The other runs with what it was given. Claims that are not in question are not read."""
+    async with leading(world, tmp_path):
+        for name, index in (("web", "0"), ("late", "1")):
+            add_claim(world, f"of-{name}")
+            add_pod(world, name, claim=f"of-{name}")
+            await world.until(lambda name=name: len(world.submissions) == ("web", "late").index(name) + 1)
+            world.set_job(max(world.jobs), "RUNNING", **gives(index))
+            await world.until(lambda name=name: (name, "node-1") in world.bindings)
+            world.pod_runs(name)
+        await world.until(lambda: {each.state for each in world.term._ledger} == {State.RUNNING})
+        lists = world.api.asked[CLAIMS]
+        edit_claim(world, "of-late", **allocated("gpu-3", pod="late", uid=world.pod("late")["metadata"]["uid"]))
+        await world.until(lambda: world.notes("DevicesLost"))
+    assert world.deleted == ["late"]
+    assert world.api.asked[CLAIMS] == lists > 0
 
 
 async def test_a_claim_that_kubernetes_clears_because_its_pod_has_ended_evicts_nobody(world, tmp_path):

@@ -143,7 +143,7 @@ def explain_loss(pod: Pod, claims: Collection[ResourceClaim], owner_of: OwnerOf)
         claims: its own that are there.
         owner_of: who else has a device.
     """
-    noted = set(filter(None, pod.annotations.get(names.ANNOTATION_DEVICES, "").split(",")))
+    noted = _noted(pod)
     held = [id for claim in claims for id in claim.held]
     if noted and noted != set(map(str, held)):
         has = ", ".join(map(str, held)) or "no devices"
@@ -152,6 +152,15 @@ def explain_loss(pod: Pod, claims: Collection[ResourceClaim], owner_of: OwnerOf)
         if other := owner_of(id):
             return f"device {id} of this pod was given to claim {'/'.join(other.key)} as well"
     return ""
+
+
+def is_noted(pod: Pod, device: DeviceId) -> bool:
+    """The pod was bound with this device."""
+    return str(device) in _noted(pod)
+
+
+def _noted(pod: Pod) -> set[str]:
+    return set(filter(None, pod.annotations.get(names.ANNOTATION_DEVICES, "").split(",")))
 
 
 def _choose(
