@@ -12,6 +12,7 @@ from datetime import datetime
 
 from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.model.times import utc_now
+from sunkpy.core.nodeset.services import jobs_of_pods
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.nodeset.verdict import Trait
 from sunkpy.core.nodeset.world import World
@@ -89,3 +90,7 @@ class Collector:
     def node_and_pod(self, name: str) -> tuple[Node | None, Pod | None]:
         """The Node, and the slurmd pod that is bound to it."""
         return self._nodes.get("", name), self._pods.slurmd_on(name)
+
+    def has_jobs(self, node: str) -> bool:
+        """Pods of Slurm jobs are on it."""
+        return bool(jobs_of_pods(self._pods.on_node(node)))

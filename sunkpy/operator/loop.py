@@ -17,9 +17,10 @@ from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.model.times import utc_now
 from sunkpy.core.nodeset.decide import Plan, decide_nodeset
-from sunkpy.core.nodeset.lock import UNLOCKED, Lock
+from sunkpy.core.nodeset.lock import UNLOCKED, Lock, is_sure
 from sunkpy.core.nodeset.node_side import decide_node, decide_pod_cordon
 from sunkpy.core.nodeset.protection import decide_evictable
+from sunkpy.core.nodeset.services import jobs_of_pods
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.nodeset.status import report, report_unreadable
 from sunkpy.core.nodeset.world import World
@@ -112,7 +113,8 @@ class NodeLoop:
                 node, pod = self._collector.node_and_pod(name)
         if node is None:
             return None
-        patch = decide_node(node, pod, self._cordon_cap.marking(node, pod), self._lock)
+        has_jobs = bool(self._lock.key) and not is_sure(pod) and self._collector.has_jobs(name)
+        patch = decide_node(node, pod, self._cordon_cap.marking(node, pod), self._lock, has_jobs=has_jobs)
         if patch.marks and pod is not None:
             self._cordon_cap.note(node, pod)
         return await self._writer.patch_node(node, patch)
@@ -145,6 +147,8 @@ class Wakes:
         if key is None:
             if _has_room_changed(old, new):
                 self._wake_all_nodesets()
+            if old is not None and jobs_of_pods([old]) and not (new is not None and jobs_of_pods([new])):
+                self.nodes.add(old.spec.node_name)  # its lock may have stayed for this one
             return
         self.nodesets.add_after(key, self._gather_s)
         if pod.spec.node_name:

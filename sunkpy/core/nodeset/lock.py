@@ -23,26 +23,34 @@ class Lock(msgspec.Struct, frozen=True, kw_only=True):
 UNLOCKED = Lock()
 
 
-def with_lock(taints: tuple[Taint, ...], node: Node, pod: Pod | None, lock: Lock) -> tuple[Taint, ...]:
-    """These taints of a Node, with or without the lock."""
+def with_lock(
+    taints: tuple[Taint, ...], node: Node, pod: Pod | None, lock: Lock, *, has_jobs: bool
+) -> tuple[Taint, ...]:
+    """These taints of a Node, with or without the lock. `has_jobs`: pods of Slurm jobs are on it (`jobs_of_pods`)."""
     others = tuple(taint for taint in taints if taint.value != names.LOCKED_FOR_JOBS)
     ours = Taint(key=lock.key, value=names.LOCKED_FOR_JOBS, effect="NoSchedule")
     is_taken = any((taint.key, taint.effect) == (ours.key, ours.effect) for taint in others)
-    is_wanted = not lock.is_dry_run and not is_taken and _is_locked(node, pod, lock)
+    is_wanted = not lock.is_dry_run and not is_taken and _is_locked(node, pod, lock, has_jobs)
     return (*others, ours) if is_wanted else others
 
 
-def dry_run_note(node: Node, pod: Pod | None, lock: Lock) -> str | None:
+def dry_run_note(node: Node, pod: Pod | None, lock: Lock, *, has_jobs: bool) -> str | None:
     """What the lock would do to the Node now; None when nothing."""
-    return f"{lock.key}:NoSchedule" if lock.is_dry_run and _is_locked(node, pod, lock) else None
+    return f"{lock.key}:NoSchedule" if lock.is_dry_run and _is_locked(node, pod, lock, has_jobs) else None
 
 
-def _is_locked(node: Node, pod: Pod | None, lock: Lock) -> bool:
-    """By the slurmd pod's condition. While nobody can tell it stays as it is."""
-    if not lock.key or pod is None:
+def is_sure(pod: Pod | None) -> bool:
+    """The slurmd pod says that jobs run. It cannot while a roll replaces it, nor before its Slurm node is back."""
+    running = pod.condition(names.CONDITION_RUNNING) if pod is not None else None
+    return running is not None and running.status == "True"
+
+
+def _is_locked(node: Node, pod: Pod | None, lock: Lock, has_jobs: bool) -> bool:
+    """By the slurmd pod's condition. While nobody can tell it stays as it is, and so it does while jobs of pods run."""
+    if not lock.key or is_sure(pod):
+        return bool(lock.key)
+    running = pod.condition(names.CONDITION_RUNNING) if pod is not None else None
+    if not has_jobs and (pod is None or (running is not None and running.status == "False")):
         return False
-    running = pod.condition(names.CONDITION_RUNNING)
-    if running is not None and running.status in ("True", "False"):
-        return running.status == "True"
     was_noted = names.ANNOTATION_WOULD_LOCK in node.annotations
     return was_noted or any(taint.value == names.LOCKED_FOR_JOBS for taint in node.spec.taints)

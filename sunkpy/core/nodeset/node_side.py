@@ -63,14 +63,20 @@ class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.conditions or self.gone_conditions)
 
 
-def decide_node(node: Node, pod: Pod | None, marking: MarkLimit = AS_EVER, lock: Lock = UNLOCKED) -> NodePatch:
-    """Bring labels, conditions, lock and our cordon or taint of `node` in line with its slurmd pod, if it has one."""
+def decide_node(
+    node: Node, pod: Pod | None, marking: MarkLimit = AS_EVER, lock: Lock = UNLOCKED, *, has_jobs: bool = False
+) -> NodePatch:
+    """Bring labels, conditions, lock and our cordon or taint of `node` in line with its slurmd pod, if it has one.
+
+    `has_jobs`: pods of Slurm jobs are on it.
+    """
     mark = decide_node_mark(node, pod, marking)
     remembered = {names.ANNOTATION_PLACED_ON: pod.name} if pod is not None else {}
     emptied = _decide_emptied(node, pod)
     conditions, gone = _decide_conditions(node, pod, mark)
     taints = node.spec.taints if mark.is_tainted is None else with_taint(node.spec.taints, mark.is_tainted)
-    taints, noted = with_lock(taints, node, pod, lock), {names.ANNOTATION_WOULD_LOCK: dry_run_note(node, pod, lock)}
+    taints = with_lock(taints, node, pod, lock, has_jobs=has_jobs)
+    noted = {names.ANNOTATION_WOULD_LOCK: dry_run_note(node, pod, lock, has_jobs=has_jobs)}
     return NodePatch(
         labels=_changes(node.labels, _labels(pod)),
         annotations=_changes(node.annotations, {**mark.annotations, **remembered, **emptied, **noted}),

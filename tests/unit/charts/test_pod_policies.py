@@ -11,7 +11,7 @@ import yaml
 from sunkpy.core import names
 from sunkpy.core.gang.job.ends import END_CONDITIONS
 from sunkpy.scheduler.pods.writer import POD_SCHEDULED
-from tests.unit.charts.rendering import of_kind, render
+from tests.unit.charts.rendering import Refused, of_kind, render
 
 NODE_NAMES = "research-demo-node-names"
 JOB_NOTES = "research-demo-job-notes"
@@ -142,6 +142,12 @@ def test_a_lock_is_off_by_default_and_tolerated_by_the_namespaces_that_are_liste
         (outside,) = found["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
         assert (outside["operator"], outside["values"]) == ("NotIn", values)
         assert f"!= '{key}'" in found["spec"]["validations"][0]["expression"]
+
+
+def test_the_namespaces_of_chart_slurm_are_named_where_few_may_tolerate_the_lock():
+    says = "lock.allowedNamespaces: nodeSetNamespaces has to name the namespaces of chart slurm"
+    with pytest.raises(Refused, match=says):
+        render("sunkpy", {"lock": {"enabled": True, "allowedNamespaces": ["monitoring"]}})
 
 
 def written(rules):

@@ -186,6 +186,24 @@ async def test_a_node_is_locked_while_jobs_run_there_and_its_slurmd_pod_stays(ap
     assert token(api, "gpu-012-001") is None
 
 
+async def test_a_locked_node_stays_locked_while_a_service_outlives_its_slurmd_pod(api):
+    api.put("nodesets", nodeset(replicas=1))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "True"})
+    await api.until(lambda: api.find("nodes", "n1")["spec"].get("taints"))
+    note = {names.ANNOTATION_JOB_ID: "7"}
+    service = {"metadata": {"name": "web", "namespace": "default", "annotations": note}, "spec": {"nodeName": "n1"}}
+    api.put("pods", service | {"status": {"phase": "Running"}})
+    first = api.find("pods", "gpu-012-001")["metadata"]["uid"]
+    api.remove("pods", "slurm", "gpu-012-001")
+    await api.until(lambda: (pod := api.find("pods", "gpu-012-001")) and pod["metadata"]["uid"] != first)
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_CORDON: "True"})
+    await api.until(lambda: api.find("nodes", "n1")["spec"].get("unschedulable"))
+    assert api.find("nodes", "n1")["spec"]["taints"]
+    api.remove("pods", "default", "web")
+    await api.until(lambda: not api.find("nodes", "n1")["spec"].get("taints"))
+
+
 async def test_a_failed_pod_is_replaced(api):
     api.put("nodesets", nodeset(replicas=1))
     await api.until(lambda: api.names("pods") == ["gpu-012-001"])

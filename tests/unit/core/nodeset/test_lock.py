@@ -21,11 +21,11 @@ FOREIGN = Taint(key="team", value="red", effect="NoSchedule")
 NOTED = {names.ANNOTATION_WOULD_LOCK: f"{KEY}:NoSchedule"}
 
 
-def decided(running, *, lock=LOCK, taints=(), annotations=None, **marking):
+def decided(running, *, lock=LOCK, taints=(), annotations=None, has_jobs=False, **marking):
     """Taints of the Node afterwards, and what becomes of the note of a dry run."""
     node = make_node(1, taints=taints, annotations=annotations)
     pod = make_pod(NODESET, 1, running=running) if running != "no pod" else None
-    patch = decide_node(node, pod, MarkLimit(**marking), lock)
+    patch = decide_node(node, pod, MarkLimit(**marking), lock, has_jobs=has_jobs)
     noted = {key: text for key, text in patch.annotations.items() if key == names.ANNOTATION_WOULD_LOCK}
     return (node.spec.taints if patch.taints is None else patch.taints), noted
 
@@ -51,6 +51,21 @@ def decided(running, *, lock=LOCK, taints=(), annotations=None, **marking):
 def test_a_node_is_locked_while_slurm_jobs_run_there(running, before, lock, after):
     taints, _ = decided(running, taints=before, lock=lock)
     assert taints == after
+
+
+@pytest.mark.parametrize(
+    ("running", "has_jobs", "after"),
+    [
+        pytest.param("no pod", True, (LOCKED,), id="a roll replaces it under services"),
+        pytest.param("False", True, (LOCKED,), id="the Slurm node of the new one is not back"),
+        pytest.param("no pod", False, (), id="the services have ended"),
+        pytest.param("True", True, (LOCKED,), id="it says so itself"),
+    ],
+)
+def test_a_locked_node_stays_so_while_pods_of_jobs_are_there(running, has_jobs, after):
+    """Whoever may only annotate pods locks none."""
+    assert decided(running, taints=(LOCKED,), has_jobs=has_jobs)[0] == after
+    assert decided(running, has_jobs=has_jobs)[0] == ((LOCKED,) if running == "True" else ())
 
 
 @pytest.mark.parametrize(
