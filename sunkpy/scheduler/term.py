@@ -22,6 +22,7 @@ from sunkpy.kube.events import EventRecorder
 from sunkpy.runtime.process import Process
 from sunkpy.runtime.queue import run_workers
 from sunkpy.scheduler.collect import Collector
+from sunkpy.scheduler.devices.allocate import Allocator
 from sunkpy.scheduler.events.budgets import ViolatedBudgets
 from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.events.unreadable import UnreadableObjects
@@ -42,7 +43,6 @@ from sunkpy.scheduler.owners.index import Owners
 from sunkpy.scheduler.owners.pod_groups import PodGroups
 from sunkpy.scheduler.owners.suspensions import Suspensions
 from sunkpy.scheduler.owners.watch import OwnerWatches
-from sunkpy.scheduler.pods.allocate import Allocator
 from sunkpy.scheduler.pods.bind import Binder
 from sunkpy.scheduler.pods.evict import Evictor
 from sunkpy.scheduler.pods.index import PodIndex

@@ -24,9 +24,9 @@ from sunkpy.core.model.states import JobId
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.settings import SlurmSettings
+from sunkpy.scheduler.devices.allocate import Allocator, Plan
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.nodes.devices import Devices
-from sunkpy.scheduler.pods.allocate import Allocator, Plan
 from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.scheduler.record import SentBinding
 from sunkpy.slurm import Slurm

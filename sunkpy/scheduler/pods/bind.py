@@ -24,10 +24,10 @@ from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.placement.admission import Admission, Verdict, would_kubelet_admit
 from sunkpy.kube import errors
 from sunkpy.runtime.fan_out import fan_out
+from sunkpy.scheduler.devices.allocate import Allocator, Plan, Refused
 from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.nodes.cluster import Cluster
-from sunkpy.scheduler.pods.allocate import Allocator, Plan, Refused
 from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.scheduler.record import MemberRecord, Record, SentBinding
 

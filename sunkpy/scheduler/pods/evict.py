@@ -16,13 +16,13 @@ from sunkpy.core.gang.decide.grace import at_most
 from sunkpy.core.gang.job.ends import DEVICES_LOST, EndCause, displaced
 from sunkpy.core.model.times import utc_now
 from sunkpy.runtime.fan_out import fan_out
+from sunkpy.scheduler.devices.allocate import Allocator
 from sunkpy.scheduler.events.evictions import Eviction
 from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.jobs.end_causes import EndCauses
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.nodes.cluster import Cluster
 from sunkpy.scheduler.owners.suspensions import Suspensions
-from sunkpy.scheduler.pods.allocate import Allocator
 from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.scheduler.record import Record
 
