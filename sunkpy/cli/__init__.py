@@ -103,6 +103,15 @@ def logins(config_path: Path) -> None:
     _run_or_explain(run, config_path)
 
 
+@main.command("device-plugin")
+@_CONFIG
+def device_plugin(config_path: Path) -> None:
+    """Hand pods the GPUs that Slurm gave to their jobs (one per node, for its kubelet)."""
+    from sunkpy.deviceplugin.main import main as run
+
+    _run_or_explain(run, config_path)
+
+
 @main.command()
 @click.option("--namespace", required=True, help="Where the Secrets live.")
 @click.option("--slurm-secret", default="", help="Secret for slurm.key (auth/slurm); left out, none is made.")

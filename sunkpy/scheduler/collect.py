@@ -158,7 +158,7 @@ class Collector:
         claimed, before = self._cluster.devices.claimed(gang), record.allowed
         if before is None or before.of is not gang or (before.namespace, before.claimed) != (namespace, claimed):
             record.ended.clear()
-            limited = within_limits(gang, gpu_resources=self._settings.gpu_resources, claimed=claimed)
+            limited = within_limits(gang, self._settings.gpu_resources, claimed, self._settings.handed_out)
             allowed = _restricted(limited, namespace, self._settings)
             record.allowed = before = Allowed(of=gang, namespace=namespace, claimed=claimed, gang=allowed)
         return before.gang

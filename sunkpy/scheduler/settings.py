@@ -127,8 +127,8 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     `access`: what the pods of each namespace may ask for; `annotated_access`: annotations of namespaces count as well.
     `workloads`: kinds that an administrator describes. `suspend_owners`: the scheduler has the right to suspend owners
     that ask for it. `immediate_allocation`: services are asked for as allocations before they are queued.
-    `gpu_sharing`: who gets whole nodes for its GPUs. `largest_gang`: the most pods of one. `daemon_set_namespaces`:
-    where pods of DaemonSets are bound without a job.
+    `gpu_sharing`: who gets whole nodes for its GPUs; with `plugin`, `plugin_resource` is handed out device by device.
+    `largest_gang`: the most pods of one. `daemon_set_namespaces`: where pods of DaemonSets are bound without a job.
     `switch_label`: the Node label whose equal value means one switch; empty when none says that.
     """
 
@@ -147,6 +147,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     suspend_owners: bool = False
     immediate_allocation: bool = True
     gpu_sharing: GpuSharing = GpuSharing.EXCLUSIVE
+    plugin_resource: str = "nvidia.com/gpu"
     largest_gang: int = LARGEST_GANG
     daemon_set_namespaces: tuple[str, ...] = DAEMON_SET_NAMESPACES
     switch_label: str = ""
@@ -169,6 +170,11 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     def counted(self) -> dict[str, str]:
         """Everything that Slurm counts as GRES: extended resources, and the devices of claims by their class."""
         return self.gpu_resources | {f"{CLAIMED}{name}": gres for name, gres in self.device_classes.items()}
+
+    @property
+    def handed_out(self) -> str:
+        """The resource that sunkpy's device plugin hands out; empty when none does."""
+        return self.plugin_resource if self.gpu_sharing is GpuSharing.PLUGIN else ""
 
     @property
     def families(self) -> Families:

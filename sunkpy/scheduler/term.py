@@ -23,6 +23,7 @@ from sunkpy.runtime.process import Process
 from sunkpy.runtime.queue import run_workers
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.devices.allocate import Allocator
+from sunkpy.scheduler.devices.handout import Handout
 from sunkpy.scheduler.events.budgets import ViolatedBudgets
 from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.events.unreadable import UnreadableObjects
@@ -201,7 +202,10 @@ class Term:
         self._lines = jobs.lines
         pods, times = self._writer, settings.times
         name, keeps = settings.scheduler_name, self._vanished.keeps
-        allocator = Allocator(self._kube, self._slurm, cluster.devices, pods, metrics, name=name, keeps=keeps)
+        resource = settings.handed_out
+        handout = Handout(pods, resource=resource, gres=settings.gpu_resources.get(resource, ""))
+        devices = cluster.devices
+        allocator = Allocator(self._kube, self._slurm, devices, pods, metrics, name=name, keeps=keeps, handout=handout)
         binder = Binder(cluster, pods, allocator, outbox, metrics, clock, times.admission_patience_s)
         causes, suspensions, again_s = self._causes, self._suspensions, times.evict_again_s
         evictor = Evictor(cluster, pods, allocator, causes, suspensions, outbox, metrics, clock, again_s)

@@ -72,7 +72,9 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
     is_flag=True,
     help="A few rounds, five minutes of chaos, six of an outage, a few families, or small sizes.",
 )
-@click.option("--only", default="", help="families: names like lws,kueue/job; busy: simulated or real.")
+@click.option(
+    "--only", default="", help="families: names like lws,kueue/job; busy: simulated or real; devices: plugin."
+)
 @click.option("--sizes", callback=_read_sizes, help="scale: numbers of nodes, such as 500,1000; else what fits.")
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
 @click.option("--seed", default=1, show_default=True, help="chaos, outage, accounting, devices: makes the same.")
@@ -106,7 +108,9 @@ def main(
         report.write("install", figures)
     if name in ("all", "devices"):
         count = devices.QUICK_ROUNDS if quick else devices.ROUNDS
-        figures = devices.measure(suite=suite, name=cluster, count=count, seed=seed, tell=click.echo)
+        figures = devices.measure(
+            suite=suite, name=cluster, count=count, seed=seed, tell=click.echo, by_plugin=only == "plugin"
+        )
         write("devices", figures, strict=strict)
     if name == "machines":  # not of all: it takes a virtual machine
         write("machines", machines.measure(suite=suite, name=cluster, tell=click.echo), strict=strict)

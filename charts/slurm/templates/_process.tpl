@@ -62,7 +62,18 @@ annotatedAccess: {{ .Values.scheduler.annotatedAccess }}
 gpuResources: {{ toJson .Values.scheduler.gpuResources }}
 deviceClasses: {{ toJson .Values.scheduler.deviceClasses }}
 gpuSharing: {{ .Values.scheduler.gpuSharing }}
+pluginResource: {{ .Values.scheduler.devicePlugin.resource }}
 hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ .Values.hooks.epilogTimeoutSeconds }}, longestGraceSeconds: {{ include "slurm.longestGrace" . }}, longestGraceSecondsIn: {{ toJson $graces }}}
+{{- end }}
+
+{{- define "slurm.devicePluginConfig" -}}
+{{- $plugin := .Values.scheduler.devicePlugin }}
+http: {port: 8080}
+log: {level: {{ .Values.scheduler.logLevel }}, format: json}
+schedulers: {{ prepend .Values.scheduler.aliases (include "slurm.schedulerName" .) | uniq | toJson }}
+resource: {{ $plugin.resource }}
+cdiKind: {{ $plugin.cdiKind | quote }}
+pretend: {{ int $plugin.pretend }}
 {{- end }}
 
 {{- define "slurm.accountsConfig" -}}

@@ -26,6 +26,7 @@ import msgspec
 from sunkpy.core.gang.devices.asked import Claimed, refused_claims, with_devices
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.options import Problem
+from sunkpy.core.handout import gpus_asked
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.devices import CLAIMED, DEVICE_CLASS
@@ -48,19 +49,23 @@ _Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
 _Inner = Sequence[tuple[str, PodAffinityTerm]]
 
 
-def within_limits(gang: Gang, *, gpu_resources: Mapping[str, str], claimed: Claimed | None = None) -> Gang:
+def within_limits(
+    gang: Gang, gpu_resources: Mapping[str, str], claimed: Claimed | None = None, plugin_resource: str = ""
+) -> Gang:
     """The gang with the constraints that follow from its pods, and with the reason if Slurm cannot have it.
 
     Args:
         gang: as its family made it.
         gpu_resources: extended resource → GRES name.
         claimed: what is known of its resource claims; None where none can be allocated.
+        plugin_resource: that which sunkpy's device plugin hands out, to one container of a pod; empty when none does.
     """
     if not gang.is_sized or gang.never_queues:
         return gang
     gang, of_family = with_devices(gang, claimed) if claimed is not None else gang, gang
     apart, together = _inner(gang, _anti), _inner(gang, _affinity)
     refused = _refused_devices(of_family, gpu_resources) or refused_claims(of_family, claimed, gpu_resources)
+    refused = refused or _refused_containers(of_family, plugin_resource)
     refused = refused or _refused_spread(gang, apart, together)
     return msgspec.structs.replace(
         gang,
@@ -226,6 +231,14 @@ def _refused_devices(gang: Gang, gpu_resources: Mapping[str, str]) -> str:
             if resource.startswith(CLAIMED) or (resource.startswith(DEVICE_CLASS) and resource not in gpu_resources):
                 return f"{name} asks for {resource}, for which no GRES stands: ask for the devices by a claim"
     return ""
+
+
+def _refused_containers(gang: Gang, resource: str) -> str:
+    """The kubelet does not say for which of several containers it asks the device plugin."""
+    found = (name for name, spec in specs_of(gang) if resource and len(gpus_asked(spec, resource)) > 1)
+    return next(
+        (f"{name} asks for {resource} in several containers: let one of them have the GPUs" for name in found), ""
+    )
 
 
 def _refused_spread(gang: Gang, apart: _Inner, together: _Inner) -> str:

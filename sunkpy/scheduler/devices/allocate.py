@@ -34,6 +34,7 @@ from sunkpy.core.placement.admission import Admission
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.fan_out import fan_out
+from sunkpy.scheduler.devices.handout import Handout
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.nodes.devices import Devices
 from sunkpy.scheduler.pods.writer import PodWriter
@@ -72,6 +73,7 @@ class Allocator:
         *,
         name: str,
         keeps: Keeps,
+        handout: Handout,
     ) -> None:
         self._kube = kube
         self._slurm = slurm
@@ -80,6 +82,7 @@ class Allocator:
         self._claims = metrics.claims
         self._mark = {names.ANNOTATION_ALLOCATED_BY: name}
         self._keeps = keeps
+        self._handout = handout
 
     async def plan(self, action: Bind, placed: Sequence[tuple[Pod, Node]]) -> Plan:
         """Which devices the claims of these pods get.
@@ -87,8 +90,10 @@ class Allocator:
         Raises:
             SlurmError: a Slurm node could not be read.
         """
-        asking = [(binding, node) for binding, (pod, node) in zip(action.bindings, placed, strict=True) if _asks(pod)]
-        if not asking:
+        to = [(binding, node) for binding, (_, node) in zip(action.bindings, placed, strict=True)]
+        asking = [(binding, node) for binding, node in to if binding.pod.spec.resource_claims]
+        by_plugin = [(binding, node) for binding, node in to if self._handout.gives_to(binding.pod)]
+        if not asking and not by_plugin:
             return Plan()
         listed: dict[str, SlurmNode] = {}
 
@@ -96,7 +101,7 @@ class Allocator:
             listed[slurm_node] = await self._slurm.node(slurm_node)
 
         # What was read before may be of another boot, with other devices behind the indices.
-        await fan_out(partial(read, name) for name in {binding.slurm_node for binding, _ in asking})
+        await fan_out(partial(read, name) for name in {binding.slurm_node for binding, _ in (*asking, *by_plugin)})
         wanted = [self._wanted(binding, node, listed[binding.slurm_node]) for binding, node in asking]
         own = {claim.uid for each in wanted for claim in each.claims.values()}
         chosen, obstacles = choose_devices(wanted, self._devices.classes, self._devices.owner_but(own))
@@ -108,7 +113,8 @@ class Allocator:
         for binding, node in asking:
             if why := self._keeps(node.name, action.job):
                 obstacles.setdefault(binding.pod.uid, lacking(Lack.ENDING, why))
-        return Plan(chosen=chosen, obstacles=obstacles, notes=note_devices(chosen))
+        notes, held_up = await self._handout.plan(action.job, by_plugin, listed)
+        return Plan(chosen=chosen, obstacles={**obstacles, **held_up}, notes={**note_devices(chosen), **notes})
 
     def _wanted(self, binding: Binding, node: Node, slurm: SlurmNode) -> Wanted:
         on = NodeDevices(node=node.name, listed=read_extra(slurm.extra), offered=self._devices.offered(node.name))
@@ -190,7 +196,3 @@ class Allocator:
         written = msgspec.json.decode(answer, type=ResourceClaim)
         self._devices.take(written)
         return written
-
-
-def _asks(pod: Pod) -> bool:
-    return bool(pod.spec.resource_claims)

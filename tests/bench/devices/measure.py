@@ -1,6 +1,7 @@
 """A node of eight GPUs that is full with pods and jobs of two each; some go and others come, and parts die meanwhile.
 
-It has a cluster of its own. What is pretended: the GPUs are names in the environment, there are no device files.
+It has a cluster of its own. What is pretended: the GPUs are names in the environment, there are no device files. Pods
+get theirs by claims, or by number from sunkpy's device plugin.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from demo.bring_up import build_images, install
 from demo.report import Tell
 from demo.stack import USER, Stack
 from devcluster import Cluster, dra
+from devcluster.node import GPU_RESOURCE
 from devcluster.shell import CommandFailed
 from devcluster.waiting import NeverSo, NotYet, wait
 from sunkpy.core import names
@@ -56,39 +58,47 @@ class _Member(NamedTuple):
     job: int = 0
 
 
-def measure(*, suite: str, name: str, count: int, seed: int, tell: Tell) -> list[report.Figure]:
+def measure(
+    *, suite: str, name: str, count: int, seed: int, tell: Tell, by_plugin: bool = False
+) -> list[report.Figure]:
     """So many rounds, on a cluster that is gone afterwards."""
     images = build_images(suite, tell)
     with own_cluster(f"{name}-devices", tell) as cluster:
-        cluster.up(1, gpus=0, dra_gpus=DEVICES, cpus=CPUS)
+        cluster.up(1, gpus=0, dra_gpus=0 if by_plugin else DEVICES, cpus=CPUS)
         cluster.load(sorted({Path(image.archive) for image in images.values()}))
         refs = {key: image.ref for key, image in images.items()}
         stack = Stack(suite=suite, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs)
-        install(stack, tell, slurm=slurm_values(stack))
+        (node,) = cluster.nodes()
+        install(stack, tell, slurm=slurm_values(stack, str(node.device_plugins) if by_plugin else ""))
         wait_for_agreement(stack, timeout_s=_PATIENCE_S, after="the installation")
-        return run(stack, cluster, count=count, seed=seed, tell=tell)
+        return run(stack, cluster, count=count, seed=seed, tell=tell, by_plugin=by_plugin)
 
 
-def slurm_values(stack: Stack) -> Mapping[str, object]:
-    """Values of charts/slurm: the GPUs of the NodeSet are those of the driver, and claims on them are jobs' GPUs."""
-    gpu = {"type": "h100", "driver": dra.DRIVER}
+def slurm_values(stack: Stack, kubelet_folder: str) -> Mapping[str, object]:
+    """Values of charts/slurm: the GPUs of the NodeSet are those of the driver, and claims on them are jobs' GPUs.
+
+    With a folder of the kubelet for device plugins, the GPUs are those of sunkpy's own.
+    """
+    plugin = {"pretend": DEVICES, "kubeletFolder": kubelet_folder}
+    by_plugin = {"gpuSharing": "plugin", "devicePlugin": plugin}
+    gpu = {"type": "h100"} | ({} if kubelet_folder else {"driver": dra.DRIVER})
     access = [{"namespaces": [NAMESPACE]} | {key: ["*"] for key in ("partitions", "accounts", "qos", "reservations")}]
     return {
         "images": dict(stack.images),
         "nodeSets": {stack.nodeset: {"gpu": gpu, "fakeGpus": True}},
         # Held to cpus that the machine has not got, jobs fail.
         "slurmConfig": {"cgroup": "disabled"},
-        "scheduler": {"access": access, "deviceClasses": {dra.DRIVER: "gpu"}},
+        "scheduler": {"access": access} | (by_plugin if kubelet_folder else {"deviceClasses": {dra.DRIVER: "gpu"}}),
         "hooks": {"markersHostPath": str(stack.kubeconfig.parent / "markers")},
     }
 
 
-def run(stack: Stack, cluster: Cluster, *, count: int, seed: int, tell: Tell) -> list[report.Figure]:
+def run(stack: Stack, cluster: Cluster, *, count: int, seed: int, tell: Tell, by_plugin: bool) -> list[report.Figure]:
     """The rounds on a cluster that is up, and what was seen."""
-    load = Load(stack, cluster, seed=seed)
+    load = Load(stack, cluster, seed=seed, by_plugin=by_plugin)
     load.prepare()
-    added = [load.time_pod(number, with_claim=number % 2 == 0) for number in range(max(4, count // 25))]
-    observer = Observer(stack, cluster)
+    added = [load.time_pod(number, has_gpus=number % 2 == 0) for number in range(max(4, count // 25))]
+    observer = Observer(stack, cluster, [f"gpu{at}" for at in range(DEVICES)] if by_plugin else [])
     observer.start()
     compared: list[Compared] = []
     try:
@@ -121,8 +131,8 @@ def figures(
             for what, found, n in none
         ),
         report.at_most(
-            "created to running, median, added by a claim", with_s - without_s, unit="s", bound=_ADDED_S,
-            n=len(added) // 2, peer=report.against("pod without a claim", without_s, ours=with_s),
+            "created to running, median, added by GPUs", with_s - without_s, unit="s", bound=_ADDED_S,
+            n=len(added) // 2, peer=report.against("pod without GPUs", without_s, ours=with_s),
         ),
         report.observed("looks at which claims or jobs could not be read", observer.blind, unit="", n=1),
     ]  # fmt: skip
@@ -131,7 +141,8 @@ def figures(
 class Load:
     """Those who have devices: pods with claims, and jobs of `sbatch`."""
 
-    def __init__(self, stack: Stack, cluster: Cluster, *, seed: int) -> None:
+    def __init__(self, stack: Stack, cluster: Cluster, *, seed: int, by_plugin: bool) -> None:
+        self._by_plugin = by_plugin
         self.late: list[str] = []
         self.come = 0
         self._living: dict[str, _Member] = {}
@@ -143,6 +154,8 @@ class Load:
     def prepare(self) -> None:
         """The template of the claims; nothing of an earlier run is left."""
         self.clear()
+        if self._by_plugin:
+            return
         exactly = {"deviceClassName": dra.DRIVER, "allocationMode": "ExactCount", "count": EACH}
         spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
         self._stack.kubectl.apply(
@@ -201,11 +214,11 @@ class Load:
             )
         return found
 
-    def time_pod(self, number: int, *, with_claim: bool) -> float:
+    def time_pod(self, number: int, *, has_gpus: bool) -> float:
         """Seconds from the creation of a pod to its running; it is gone afterwards."""
         name = f"devices-timed-{number}"
         begun_s = time.monotonic()
-        self._stack.kubectl.apply(self._body(name, with_claim=with_claim))
+        self._stack.kubectl.apply(self._body(name, has_gpus=has_gpus))
         self._stack.kubectl("wait", "-n", NAMESPACE, "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
         took_s = time.monotonic() - begun_s
         self._stack.kubectl("delete", "pod", "-n", NAMESPACE, name, "--wait")
@@ -216,7 +229,7 @@ class Load:
     def _begin(self, name: str, door: Door, *, delay_s: float) -> _Member:
         time.sleep(delay_s)
         if door is Door.POD:
-            self._stack.kubectl.apply(self._body(name, with_claim=True))
+            self._stack.kubectl.apply(self._body(name, has_gpus=True))
             return _Member(name, door)
         return _Member(name, door, self._sbatch(name, _LOW, gpus=EACH, seconds=3600))
 
@@ -255,7 +268,7 @@ class Load:
         else:
             self._stack.cancel_jobs([member.job])
 
-    def _body(self, name: str, *, with_claim: bool) -> dict[str, object]:
+    def _body(self, name: str, *, has_gpus: bool) -> dict[str, object]:
         body = workloads.pod(
             name, image=self._stack.images["sunkpy"], scheduler=self._stack.scheduler_name, restart_policy="Always",
             command=["env", f"CHAOS_POD={name}", "sleep", "3600"], labels={"app": LABEL},
@@ -263,7 +276,9 @@ class Load:
         )  # fmt: skip
         spec = body["spec"]
         assert isinstance(spec, dict)
-        if with_claim:
+        if has_gpus and self._by_plugin:
+            spec["containers"][0]["resources"]["limits"] = {GPU_RESOURCE: str(EACH)}
+        elif has_gpus:
             spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": LABEL}]
             spec["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
         return body
@@ -320,6 +335,10 @@ class Load:
                 # At once: without it nobody gets into the login pod to submit.
                 fault.kubelet_stop(self._node)
                 fault.kubelet_start(self._node)
+            case Event.DRIVER if self._by_plugin:
+                selector = "app.kubernetes.io/component=device-plugin"
+                pods = self._stack.kubectl.list(Pod, "pods", "-n", self._stack.namespace, "-l", selector)
+                self._kill(pods, "sunkpy")
             case Event.DRIVER:
                 fault.driver_stop(self._node)
                 return lambda: fault.driver_start(self._node)

@@ -12,6 +12,8 @@ import msgspec
 from demo.stack import Stack
 from devcluster import Cluster, dra
 from devcluster.errors import DevclusterError
+from sunkpy.core.handout import devices_on
+from sunkpy.core.model.objects import Pod
 from sunkpy.core.names import JOB_COMMENT_PREFIX
 from tests.bench.chaos.observer import Repeated, node_folders, owner_of, processes, variables
 from tests.bench.chaos.record import Owner
@@ -64,11 +66,12 @@ class Slice(msgspec.Struct, frozen=True):
 
 
 class Observer:
-    """What each side says, from `start` to `stop`, of a cluster of one node."""
+    """What each side says, from `start` to `stop`, of a cluster of one node. `names`: where there are no claims."""
 
-    def __init__(self, stack: Stack, cluster: Cluster) -> None:
+    def __init__(self, stack: Stack, cluster: Cluster, names: Sequence[str] = ()) -> None:
         self.samples: list[Sample] = []
-        self.names = _devices(stack)
+        self.names = names or _devices(stack)
+        self._by_notes = bool(names)
         self.blind = 0
         self._stack = stack
         (self._folder,) = node_folders(cluster).values()
@@ -89,7 +92,9 @@ class Observer:
         return both(held, scan(self._folder, self.names)) if shared(held) else held
 
     def claims(self) -> Held:
-        """Pods to the devices of the claims that are reserved for them."""
+        """Pods to the devices of the claims that are reserved for them, or to those that are noted on them."""
+        if self._by_notes:
+            return held_by_notes(self._stack.kubectl.list(Pod, "pods", "-n", NAMESPACE))
         return held_by_claims(self._stack.kubectl.list(Claim, "resourceclaims", "-n", NAMESPACE))
 
     def jobs(self) -> dict[int, tuple[str, Devices]]:
@@ -140,6 +145,15 @@ def held_by_claims(claims: Sequence[Claim]) -> Held:
         for pod in claim.status.reserved_for:
             found[Owner("pod", pod.name)] |= {each.device for each in claim.status.allocation.devices.results}
     return found
+
+
+def held_by_notes(pods: Sequence[Pod]) -> Held:
+    """Pods that are not over to the devices that were noted on them with the binding."""
+    return {
+        Owner("pod", pod.name): frozenset(name.rpartition("/")[2] for name in devices_on(pod))
+        for pod in pods
+        if devices_on(pod) and not pod.is_finished
+    }
 
 
 def held_by_jobs(jobs: Mapping[int, Mapping[str, str]], names: Sequence[str]) -> dict[int, tuple[str, Devices]]:

@@ -6,6 +6,7 @@ nodes was preempted, requeued, suspended or cancelled, or its time is up: then t
 
 from __future__ import annotations
 
+from sunkpy.core import names
 from sunkpy.core.gang.actions import Bind, Cancel, Evict, GangAction, MakeSolo, NoteDevices, Report, WaitCause
 from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, NO_SLOTS_LEFT, cancel_all, evict_all
 from sunkpy.core.gang.decide.members import bindings, hold, outgrown_by, start_over, suspension_of, too_large, waiting
@@ -17,6 +18,7 @@ from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.phases import PodPhase, pod_phase
 from sunkpy.core.gang.seating.devices import assign_devices, noted_on
 from sunkpy.core.gang.snapshot import Snapshot
+from sunkpy.core.model.objects import Pod
 
 
 def decide_bound(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
@@ -65,7 +67,8 @@ def _strays(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
 def _note_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
     """On members that run: Slurm may tell late, and a replacement may have other devices.
 
-    Devices of claims cannot change while a pod runs, and Slurm gives those that it knows to be free to others: it goes.
+    Devices that were given one by one cannot change while a pod runs, and Slurm gives those that it knows to be free to
+    others: it goes.
     """
     holding = snapshot.holding
     bound = [pod for pod in gang.members if holding.get(pod.uid) in job.slurm.devices and not pod.is_deleting]
@@ -77,7 +80,7 @@ def _note_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> l
     gpus = assign_devices(gang, seats, job.slurm.devices, gpu_resources=policy.gpu_resources)
     right = ((pod, gpus.get(pod.uid, "")) for pod in bound if pod.uid in seats)
     wrong = [(pod, text) for pod, text in right if text != noted_on(pod)]
-    going = [pod for pod, text in wrong if pod.spec.resource_claims and text and noted_on(pod)]
+    going = [pod for pod, text in wrong if _is_given_one_by_one(pod) and text and noted_on(pod)]
     cause = with_other_devices(job.id)
     evictions = evict_all([Evict(pod=pod, job=job.id, cause=cause) for pod in going], gang, policy)
     return [*(NoteDevices(pod=pod, gpus=text) for pod, text in wrong if pod not in going), *evictions]
@@ -117,3 +120,7 @@ def _gets_no_seat(snapshot: Snapshot, gang: Gang, job: Job) -> bool:
     has_fewer = job.slurm.tasks < gang.seats and not all(snapshot.seating(job).nodes.values())
     # A seat may soon be free.
     return has_fewer and not any(pod_phase(pod) is PodPhase.STOPPING for pod in gang.members)
+
+
+def _is_given_one_by_one(pod: Pod) -> bool:
+    return bool(pod.spec.resource_claims) or names.ANNOTATION_DEVICES in pod.annotations

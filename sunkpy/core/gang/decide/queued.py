@@ -18,7 +18,7 @@ from sunkpy.core.gang.decide.members import bindings, hold, outgrown_by, report_
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.job import Job, excluded_by_others
 from sunkpy.core.gang.job.phases import JobPhase
-from sunkpy.core.gang.job.request import Policy, counts_gpus, plan_for_nodes, plan_job, plan_terms
+from sunkpy.core.gang.job.request import GpuSharing, Policy, counts_gpus, plan_for_nodes, plan_job, plan_terms
 from sunkpy.core.gang.job.terms import find_change
 from sunkpy.core.gang.seating.seating import explain_missing
 from sunkpy.core.gang.snapshot import Snapshot
@@ -141,7 +141,8 @@ def _submit(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
     except BadQuantity as error:
         return report_all(gang, str(error), WaitCause.BAD_QUANTITY)
     actions: list[GangAction] = [Submit(request=request, pods=gang.members)]
-    if not request.whole_nodes and any(counts_gpus(role.members[0].pod, policy) for role in gang.roles if role.members):
+    is_by_count = policy.gpu_sharing is GpuSharing.COUNT and not request.whole_nodes
+    if is_by_count and any(counts_gpus(role.members[0].pod, policy) for role in gang.roles if role.members):
         actions.append(Warn(pod=gang.members[0], reason="GpusByCount", note=_BY_COUNT))
     return actions
 

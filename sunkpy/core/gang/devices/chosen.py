@@ -33,6 +33,7 @@ class Lack(enum.StrEnum):
     CLAIM = "claim"  # a claim is not there, or asks for what cannot be had
     INDICES = "indices"  # Slurm has not said which
     UNKNOWN = "unknown"  # slurmd and driver do not agree on what is behind an index
+    AHEAD = "ahead"  # the kubelet has yet to admit a pod of another job
     AWAY = "away"  # the driver offers nothing now
     TAINTED = "tainted"
 

@@ -36,13 +36,15 @@ wait "$held"
 
 
 class GpuSharing(enum.StrEnum):
-    """Who uses the GPUs of a node beside pods that ask for some by number.
+    """Who uses the GPUs of a node beside pods that ask for some by number: nobody, or others.
 
     Slurm counts them, and the device plugin chooses: where two owners share a node it may give one what the other has.
+    Not so sunkpy's own plugin, which hands out what Slurm gave.
     """
 
     EXCLUSIVE = "exclusive"
     COUNT = "count"
+    PLUGIN = "plugin"
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):

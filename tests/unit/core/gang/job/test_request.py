@@ -74,6 +74,7 @@ def test_gpus_become_gres(requests, annotations, gres):
         (GpuSharing.COUNT, "1", "", False),
         (GpuSharing.COUNT, "1", "true", True),
         (GpuSharing.COUNT, "1", "user", False),
+        (GpuSharing.PLUGIN, "1", "", False),
     ],
 )
 def test_who_asks_for_gpus_by_number_gets_whole_nodes_unless_they_are_shared_by_count(sharing, gpus, exclusive, whole):

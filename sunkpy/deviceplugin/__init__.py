@@ -1,0 +1,1 @@
+"""`sunkpy device-plugin`: on each node with GPUs, hands a pod the very GPUs that Slurm gave to its job."""

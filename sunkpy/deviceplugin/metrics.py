@@ -1,0 +1,18 @@
+"""Metrics of the device plugin of a node."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+class PluginMetrics:
+    """What kubelets asked for, and what there is."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.allocations = Counter(
+            "sunkpy_device_plugin_allocations",
+            "Containers that got their GPUs, or were refused. `result` refused: the pod failed",
+            ["result"],
+            registry=registry,
+        )
+        self.gpus = Gauge("sunkpy_device_plugin_gpus", "GPUs that the node has", registry=registry)

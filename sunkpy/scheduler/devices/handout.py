@@ -1,0 +1,70 @@
+"""GPUs by number that sunkpy's device plugin will hand out: noted on a pod, with its binding, as the plugin names them.
+
+The kubelet asks the plugin without a word about the pod. So pods of another job wait until it has asked for all that
+are on the node already (`core.handout`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sunkpy.core.gang.actions import Binding
+from sunkpy.core.gang.binding_note import noted_job
+from sunkpy.core.gang.devices.chosen import Lack, lacking
+from sunkpy.core.gang.seating.devices import noted_indices
+from sunkpy.core.handout import gpus_asked, holds_up
+from sunkpy.core.model.devices import read_extra
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.states import JobId, SlurmNode
+from sunkpy.core.placement.admission import Admission, Verdict
+from sunkpy.scheduler.pods.writer import PodWriter
+
+Placed = tuple[Binding, Node]
+
+
+class Handout:
+    """Of GPUs of this `resource`, which Slurm calls `gres`; of none when the resource is empty."""
+
+    def __init__(self, pods: PodWriter, *, resource: str, gres: str) -> None:
+        self._pods = pods
+        self._resource = resource
+        self._gres = gres
+
+    def gives_to(self, pod: Pod) -> bool:
+        """The plugin will be asked for its GPUs."""
+        return bool(self._resource) and bool(gpus_asked(pod.spec, self._resource))
+
+    async def plan(
+        self, job: JobId, placed: Sequence[Placed], listed: Mapping[str, SlurmNode]
+    ) -> tuple[dict[str, str], dict[str, Admission]]:
+        """What is noted on the pods, by uid; and which of them cannot be bound now, or at all.
+
+        Raises:
+            KubeError: the pods of a node could not be listed.
+        """
+        notes: dict[str, str] = {}
+        obstacles: dict[str, Admission] = {}
+        for binding, node in placed:
+            found = self._named(binding, node, listed[binding.slurm_node])
+            if isinstance(found, Admission):
+                obstacles[binding.pod.uid] = found
+            else:
+                notes[binding.pod.uid] = found
+        for name in {node.name for _, node in placed}:
+            others = [pod for pod in await self._pods.others_on(name) if noted_job(pod) != job]
+            if ahead := next((pod for pod in others if holds_up(pod, self._resource)), None):
+                why = f"the kubelet of node {name} has yet to admit pod {'/'.join(ahead.key)}, which has GPUs too"
+                obstacles |= {each.pod.uid: lacking(Lack.AHEAD, why) for each, node in placed if node.name == name}
+        return notes, obstacles
+
+    def _named(self, binding: Binding, node: Node, slurm: SlurmNode) -> str | Admission:
+        known = read_extra(slurm.extra).get(self._gres, ())
+        indices = noted_indices(binding.gpus).get(self._gres, ())
+        if len(indices) != sum(gpus_asked(binding.pod.spec, self._resource)):
+            return lacking(Lack.INDICES, f"Slurm has not said which {self._gres} of node {node.name} its job has")
+        if max(indices) >= len(known):
+            why = (
+                f"Slurm gave {self._gres} {max(indices)} of node {node.name}, and its slurmd has published {len(known)}"
+            )
+            return lacking(Lack.UNKNOWN, why, verdict=Verdict.REFUSE)
+        return ",".join(f"{node.name}/{known[at].uuid or known[at].file}" for at in indices)

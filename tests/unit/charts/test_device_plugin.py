@@ -1,0 +1,60 @@
+"""The device plugin of the chart: what is rendered with it, and who may ask for what it hands out."""
+
+import pytest
+import yaml
+
+from sunkpy.deviceplugin.settings import PluginSettings
+from sunkpy.runtime.settings import load
+from tests.unit.charts.rendering import Refused, of_kind, render
+
+GPU = "nvidia.com/gpu"
+
+
+def rendered(plugin=None, **scheduler):
+    return render("slurm", {"scheduler": {"gpuSharing": "plugin", "devicePlugin": plugin or {}} | scheduler})
+
+
+def test_each_node_has_a_plugin_that_may_list_pods_and_no_more():
+    manifests = rendered({"nodeSelector": {"gpus": "yes"}})
+    spec = of_kind(manifests, "DaemonSet")["demo-device-plugin"]["spec"]["template"]["spec"]
+    assert (spec["nodeSelector"], spec["tolerations"]) == ({"gpus": "yes"}, [{"operator": "Exists"}])
+    assert spec["serviceAccountName"] == "demo-device-plugin"
+    (container,) = spec["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert "privileged" not in container["securityContext"]
+    rules = of_kind(manifests, "ClusterRole")["research:demo-device-plugin"]["rules"]
+    assert rules == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+
+
+def test_plugin_and_scheduler_mean_the_same_resource_and_the_same_names(tmp_path):
+    manifests = rendered(
+        {"resource": "amd.com/gpu", "pretend": 8}, gpuResources={"amd.com/gpu": "gpu"}, name="a", aliases=["b", "a"]
+    )
+    maps = of_kind(manifests, "ConfigMap")
+    (tmp_path / "config.yaml").write_text(maps["demo-device-plugin"]["data"]["config.yaml"])
+    settings = load(tmp_path / "config.yaml", PluginSettings)
+    assert (settings.resource, settings.schedulers, settings.pretend) == ("amd.com/gpu", ("a", "b"), 8)
+    scheduler = yaml.safe_load(maps["demo-scheduler"]["data"]["config.yaml"])
+    assert (scheduler["gpuSharing"], scheduler["pluginResource"]) == ("plugin", "amd.com/gpu")
+
+
+def test_pods_that_ask_for_what_it_hands_out_name_this_scheduler():
+    (policy,) = [
+        each
+        for name, each in of_kind(rendered(), "ValidatingAdmissionPolicy").items()
+        if name == "research-demo-device-plugin"
+    ]
+    (validation,) = policy["spec"]["validations"]
+    assert validation["expression"] == "object.spec.?schedulerName.orValue('') in [\"demo\"]"
+    assert validation["message"] == f"{GPU} is handed out by Slurm: set schedulerName: demo"
+
+
+def test_a_resource_that_slurm_does_not_know_is_refused():
+    with pytest.raises(Refused, match=r"Slurm has no name for amd\.com/gpu; give it one in scheduler\.gpuResources"):
+        rendered({"resource": "amd.com/gpu"})
+
+
+@pytest.mark.parametrize("sharing", ["exclusive", "count"])
+def test_otherwise_there_is_none(sharing):
+    manifests = render("slurm", {"scheduler": {"gpuSharing": sharing}})
+    assert not [each for each in manifests if "device-plugin" in each["metadata"]["name"]]
