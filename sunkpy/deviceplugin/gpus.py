@@ -16,7 +16,7 @@ def find_gpus(settings: PluginSettings) -> tuple[Gpu, ...]:
     if settings.pretend:
         return tuple(Gpu(file=f"{settings.dev}/sunkpy/gpu{at}") for at in range(settings.pretend))
     uuids = dict(_describe(path) for path in sorted(Path(settings.driver).glob("*/information")))
-    files = [path.name for path in Path(settings.dev).iterdir() if _FILE.fullmatch(path.name)]
+    files = [path.name for path in Path(settings.host + settings.dev).iterdir() if _FILE.fullmatch(path.name)]
     minors = sorted(int(name.removeprefix("nvidia")) for name in files)
     return tuple(Gpu(file=f"{settings.dev}/nvidia{minor}", uuid=uuids.get(str(minor), "")) for minor in minors)
 

@@ -136,7 +136,7 @@ class PluginServer:
             devices=[
                 api.DeviceSpec(container_path=path, host_path=path, permissions="rw")
                 for path in wanted
-                if Path(path).exists()  # pretend GPUs have no files
+                if Path(self._settings.host + path).exists()  # pretend GPUs have no files
             ],
             cdi_devices=[api.CDIDevice(name=f"{self._settings.cdi_kind}={name}") for name in names]
             if self._settings.cdi_kind

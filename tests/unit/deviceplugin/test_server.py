@@ -101,7 +101,7 @@ def machine(tmp_path):
 def settings(machine, **more):
     return PluginSettings(
         schedulers=("slurm",), folder=str(machine / "sockets"), dev=str(machine / "dev"),
-        driver=str(machine / "driver"), **more,
+        driver=str(machine / "driver"), host="", **more,
     )  # fmt: skip
 
 
