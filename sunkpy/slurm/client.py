@@ -1,7 +1,7 @@
 """A Slurm cluster through its slurmrestd: one method per question. Costs and traps: see each method.
 
 The methods about nodes are in `sunkpy.slurm.nodes`, those about jobs in `sunkpy.slurm.jobs`, those about accounts in
-`sunkpy.slurm.accounting`. All raise
+`sunkpy.slurm.accounting`, those that count in `sunkpy.slurm.figures`. All raise
 `sunkpy.slurm.errors.SlurmError`; the docstrings name the kinds a caller should tell apart.
 """
 
@@ -17,6 +17,7 @@ from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import wire
 from sunkpy.slurm.accounting import AccountingCalls
 from sunkpy.slurm.auth import token_source
+from sunkpy.slurm.figures import FigureCalls
 from sunkpy.slurm.jobs import JobCalls
 from sunkpy.slurm.nodes import NodeCalls
 from sunkpy.slurm.recorder import Recorder
@@ -43,7 +44,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     priority_tier: int = 0
 
 
-class Slurm(NodeCalls, JobCalls, AccountingCalls):
+class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls):
     """One Slurm cluster. Close it when done."""
 
     def __init__(self, transport: Transport) -> None:

@@ -88,6 +88,8 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
     alloc_cpus: int = 0
     alloc_memory: int = 0
     real_memory: int = 0
+    effective_cpus: int = 0
+    specialized_memory: int = 0
     gres: str = ""
     features: tuple[str, ...] | None = ()
     extra: str = ""
@@ -105,6 +107,8 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
             alloc_cpus=self.alloc_cpus,
             alloc_memory_mib=self.alloc_memory,
             memory_mib=self.real_memory,
+            effective_cpus=self.effective_cpus,
+            effective_memory_mib=self.real_memory - self.specialized_memory,
             gres=self.gres,
             features=flags(self.features or ()),
             extra=self.extra,

@@ -31,6 +31,7 @@ class Slurmrestd:
         self.nodes: dict[str, Body] = {}
         self.jobs: dict[int, Body] = {}
         self.tiers = {"low": 1, "high": 10}
+        self.statistics: Body = {}
         self.configured: dict[str, str] = {}
         """The nodes of partitions, where a test names them."""
         self.writes: list[str] = []
@@ -132,6 +133,7 @@ class Slurmrestd:
         app.router.add_post(f"{API}/node/{{name}}", self._update_node)
         app.router.add_delete(f"{API}/node/{{name}}", self._delete_node)
         app.router.add_get(f"{API}/partitions/", self._partitions)
+        app.router.add_get(f"{API}/diag/", self._diag)
         app.router.add_get(f"{API}/jobs/state/", self._states)
         app.router.add_get(f"{API}/jobs/", self._all_jobs)
         app.router.add_post(f"{API}/job/submit", self._submit)
@@ -208,6 +210,9 @@ class Slurmrestd:
         nodes = {name: {"configured": self.configured.get(name, "")} for name in self.tiers}
         told = [{"name": name, "priority": {"tier": tier}, "nodes": nodes[name]} for name, tier in self.tiers.items()]
         return self._reply(partitions=told)
+
+    async def _diag(self, _: web.Request) -> web.Response:
+        return self._reply(statistics=self.statistics)
 
     async def _states(self, request: web.Request) -> web.Response:
         self.states_read += 1

@@ -45,6 +45,7 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
 
     `slurmd_since_s` is when the slurmd started that registered last, by the clock of its machine; 0 when slurmctld has
     heard of none since it started itself. `extra` is what its slurmd says of its devices: `core.model.devices`.
+    `effective_*`: what jobs may have of it, without what is kept for the system.
     """
 
     name: str
@@ -57,6 +58,8 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     alloc_cpus: int = 0
     memory_mib: int = 0
     alloc_memory_mib: int = 0
+    effective_cpus: int = 0
+    effective_memory_mib: int = 0
     gres: str = ""
     features: frozenset[str] = frozenset()
     extra: str = ""

@@ -257,6 +257,11 @@ class RealSlurm:
         """The process below which all others are."""
         return self._process.pid
 
+    @property
+    def slurmctld_port(self) -> int:
+        """Where slurmctld listens, from 26.05 on for HTTP too."""
+        return self._ports["SlurmctldPort"]
+
     def configure(self, conf: str) -> None:
         """This is its slurm.conf, from the next start of a daemon on."""
         (self.root / "etc/slurm/slurm.conf").write_text(_on_loopback(conf, self._ports))

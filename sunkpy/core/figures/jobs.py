@@ -1,0 +1,200 @@
+"""Jobs by state, and what they have: of all, of each user, account and partition.
+
+As slurmctld counts: each record is one, but of a waiting job array each task that waits; `jobs` of all counts those
+tasks, that of a user or account the records, that of a partition the records that have not ended. A job that is
+suspended still has its resources. Memory is in MiB, whatever slurmctld's help says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.figures.family import Family, Sample, single
+from sunkpy.core.model.gres import Indices
+from sunkpy.core.model.states import is_job_ended, is_job_pending
+
+States = frozenset[str]
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What figures need of a job. `tasks`: of a job array that waits, how many of it wait; 1 else.
+
+    `cpus`, `memory_mib` and `gpus` are allocated, so 0 while it waits. `devices`: node → its indices there, while it
+    runs. `comment`: that which only the scheduler can have written. `partition`: several, with commas, while it waits.
+    """
+
+    id: int
+    state: States
+    reason: str = ""
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+    tasks: int = 1
+    min_nodes: int = 0
+    max_nodes: int = 0
+    nodes: tuple[str, ...] = ()
+    cpus: int = 0
+    memory_mib: int = 0
+    gpus: int = 0
+    devices: dict[str, Indices] = {}
+    comment: str = ""
+
+    @property
+    def is_held(self) -> bool:
+        """Somebody holds it back."""
+        return self.reason in _HELD
+
+
+_HELD: Final = frozenset({"JobHeldUser", "JobHeldAdmin"})
+_NODE_LIMIT: Final = "PartitionNodeLimit"
+
+_FLAGS: Final = {
+    "bootfail": "BOOT_FAIL",
+    "cancelled": "CANCELLED",
+    "completed": "COMPLETED",
+    "completing": "COMPLETING",
+    "configuring": "CONFIGURING",
+    "deadline": "DEADLINE",
+    "expediting": "EXPEDITING",
+    "failed": "FAILED",
+    "fed_requeued": "REQUEUE_FED",
+    "node_failed": "NODE_FAIL",
+    "outofmemory": "OUT_OF_MEMORY",
+    "powerup_node": "POWER_UP_NODE",
+    "preempted": "PREEMPTED",
+    "requeued": "REQUEUED",
+    "resizing": "RESIZING",
+    "revoked": "REVOKED",
+    "running": "RUNNING",
+    "signaling": "SIGNALING",
+    "stageout": "STAGE_OUT",
+    "suspended": "SUSPENDED",
+    "timeout": "TIMEOUT",
+}
+_STATES: Final[Mapping[str, Callable[[States], bool]]] = {
+    **{name: (lambda state, flag=flag: flag in state) for name, flag in _FLAGS.items()},  # type: ignore[misc]
+    "finished": is_job_ended,
+    "started": lambda state: not is_job_pending(state),
+}
+_HELP: Final = {
+    "": "Jobs that Slurm remembers",
+    "pending": "Jobs that wait; of a job array each task",
+    "hold": "Jobs that wait and are held",
+    "cpus_alloc": "Cpus that jobs have",
+    "memory_alloc": "Memory that jobs have, in MiB",
+    "gpus_alloc": "GPUs that jobs have",
+    "nodes_alloc": "Nodes on which jobs are",
+    "max_job_nodes": "Of the jobs that wait, the most nodes that one would take",
+    "min_job_nodes": "Of the jobs that wait, the most nodes that one needs at least",
+    "max_job_nodes_nohold": "As max_job_nodes, without held jobs",
+    "min_job_nodes_nohold": "As min_job_nodes, without held jobs",
+    "wait_part_node_limit": "Jobs that want more nodes than the partition allows",
+}
+
+
+class Tally:
+    """The sums over some jobs."""
+
+    def __init__(self) -> None:
+        self._records: Counter[States] = Counter()
+        self._nodes: set[str] = set()
+        self._sums = dict.fromkeys(("pending", "hold", "cpus_alloc", "memory_alloc", "gpus_alloc"), 0)
+        self._waiting = dict.fromkeys(
+            ("max_job_nodes", "min_job_nodes", "max_job_nodes_nohold", "min_job_nodes_nohold"), 0
+        )
+        self._over_limit = 0
+
+    def add(self, job: JobRow) -> None:
+        """One more."""
+        self._records[job.state] += 1
+        self._over_limit += job.reason == _NODE_LIMIT
+        if is_job_pending(job.state):
+            self._add_waiting(job)
+        elif "RUNNING" in job.state or "SUSPENDED" in job.state:
+            self._sums["cpus_alloc"] += job.cpus
+            self._sums["memory_alloc"] += job.memory_mib
+            self._sums["gpus_alloc"] += job.gpus
+            self._nodes.update(job.nodes)
+
+    def _add_waiting(self, job: JobRow) -> None:
+        self._sums["pending"] += job.tasks
+        self._sums["hold"] += job.tasks if job.is_held else 0
+        for kind in ("",) if job.is_held else ("", "_nohold"):
+            for bound, nodes in (("max", max(job.max_nodes, job.min_nodes)), ("min", job.min_nodes)):
+                name = f"{bound}_job_nodes{kind}"
+                self._waiting[name] = max(self._waiting[name], nodes)
+
+    @property
+    def common(self) -> dict[str, int]:
+        """What slurmctld gives of all, users, accounts and partitions, by the end of its name."""
+        counts = {name: sum(n for s, n in self._records.items() if test(s)) for name, test in _STATES.items()}
+        return counts | self._sums
+
+    @property
+    def of_all(self) -> dict[str, int]:
+        """Figures of the whole cluster."""
+        waiting = sum(count for state, count in self._records.items() if is_job_pending(state))
+        tasks = self._records.total() - waiting + self._sums["pending"]
+        return self.common | {"": tasks, "nodes_alloc": len(self._nodes)}
+
+    @property
+    def of_person(self) -> dict[str, int]:
+        """Figures of a user or an account."""
+        return self.common | {"": self._records.total(), "nodes_alloc": len(self._nodes)}
+
+    @property
+    def of_partition(self) -> dict[str, int]:
+        """Figures of a partition."""
+        open_ = sum(n for s, n in self._records.items() if not is_job_ended(s) or "COMPLETING" in s)
+        return self.common | self._waiting | {"": open_, "wait_part_node_limit": self._over_limit}
+
+
+def job_families(jobs: Iterable[JobRow], tiers: Mapping[str, int]) -> Iterator[Family]:
+    """All figures of jobs; `tiers`: partition → its PriorityTier. A partition without jobs has its zeros.
+
+    A job that waits for several partitions counts in that of the highest tier, which slurmctld tries first.
+    """
+    whole = Tally()
+    users: defaultdict[str, Tally] = defaultdict(Tally)
+    accounts: defaultdict[str, Tally] = defaultdict(Tally)
+    by_partition = {name: Tally() for name in tiers}
+    waiting: Counter[tuple[str, ...]] = Counter()
+    for job in jobs:
+        whole.add(job)
+        users[job.user].add(job)
+        accounts[job.account].add(job)
+        partition = max(job.partition.split(","), key=lambda name: tiers.get(name, 0))
+        by_partition.setdefault(partition, Tally()).add(job)
+        if is_job_pending(job.state):
+            waiting[partition, job.reason or "None"] += job.tasks
+    for end, value in whole.of_all.items():
+        yield single(_name("slurm_jobs", end), _help(end), value)
+    yield from _labelled("slurm_user_jobs", "username", {name: tally.of_person for name, tally in users.items()})
+    yield from _labelled("slurm_account_jobs", "account", {name: tally.of_person for name, tally in accounts.items()})
+    parts = {name: tally.of_partition for name, tally in by_partition.items()}
+    yield from _labelled("slurm_partition_jobs", "partition", parts)
+    yield Family(
+        name="sunkpy_jobs_pending",
+        help="Jobs that wait, by partition and by Slurm's reason; of a job array each task",
+        labels=("partition", "reason"),
+        samples=[Sample(labels, count) for labels, count in waiting.items()],
+    )
+
+
+def _labelled(name: str, label: str, figures: Mapping[str, Mapping[str, int]]) -> Iterator[Family]:
+    ends = next(iter(figures.values()), {})
+    for end in ends:
+        samples = [Sample((key,), each[end]) for key, each in figures.items()]
+        yield Family(name=_name(name, end), help=_help(end), labels=(label,), samples=samples)
+
+
+def _name(name: str, end: str) -> str:
+    return f"{name}_{end}" if end else name
+
+
+def _help(end: str) -> str:
+    return _HELP.get(end) or f"Jobs: {end.replace('_', ' ')}"

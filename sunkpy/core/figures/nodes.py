@@ -1,0 +1,155 @@
+"""Slurm nodes by state, what each has, and the sums of partitions.
+
+A node counts in one of future, down, mixed, alloc, idle and unknown, and under each flag that it has. `drain` and
+`drained` are those that drain and run nothing, `draining` those on which something still runs. Memory is in MiB.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.figures.family import Family, Sample, single
+from sunkpy.core.model.gres import gres_counts
+from sunkpy.core.model.states import SlurmNode
+
+States = frozenset[str]
+
+_BASE: Final = {
+    "future": "FUTURE",
+    "down": "DOWN",
+    "mixed": "MIXED",
+    "alloc": "ALLOCATED",
+    "idle": "IDLE",
+    "unknown": "UNKNOWN",
+}
+"""The first that a node has counts, and no other."""
+_FLAGS: Final = {
+    "blocked": "BLOCKED",
+    "completing": "COMPLETING",
+    "cloud": "CLOUD",
+    "dyn_future": "DYNAMIC_FUTURE",
+    "dyn_normal": "DYNAMIC_NORM",
+    "external": "EXTERNAL",
+    "fail": "FAIL",
+    "invalid_reg": "INVALID_REG",
+    "maint": "MAINTENANCE",
+    "noresp": "NOT_RESPONDING",
+    "planned": "PLANNED",
+    "power_down": "POWER_DOWN",
+    "power_up": "POWER_UP",
+    "powered_down": "POWERED_DOWN",
+    "powering_up": "POWERING_UP",
+    "reboot_issued": "REBOOT_ISSUED",
+    "reboot_req": "REBOOT_REQUESTED",
+    "resv": "RESERVED",
+}
+_ALIASES: Final[Mapping[str, Callable[[States], bool]]] = {
+    "comp": lambda state: "COMPLETING" in state,
+    "err": lambda state: "ERROR" in state,
+    "mix": lambda state: "MIXED" in state,
+    "not_responding": lambda state: "NOT_RESPONDING" in state,
+    "total": lambda state: True,
+}
+"""Names of SUNK's syncer that slurmctld has not."""
+
+_OF_PARTITION: Final = {"completing": "cg", "noresp": "no_resp", "reboot_req": "reboot_requested"}
+"""Where slurmctld has another name for nodes of a partition than for all."""
+
+
+class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition and its nodes."""
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    cpus: int = 0
+    tier: int = 0
+
+
+def _is_draining(state: States) -> bool:
+    return "DRAIN" in state and bool(state & {"COMPLETING", "ALLOCATED", "MIXED"})
+
+
+def _is_drained(state: States) -> bool:
+    return "DRAIN" in state and not _is_draining(state)
+
+
+_STATES: Final[Mapping[str, Callable[[States], bool]]] = {
+    **{
+        name: (lambda state, own=name: own == next((base for base, flag in _BASE.items() if flag in state), ""))  # type: ignore[misc]
+        for name in _BASE
+    },
+    **{name: (lambda state, flag=flag: flag in state) for name, flag in _FLAGS.items()},  # type: ignore[misc]
+    "drain": _is_drained,
+    "drained": _is_drained,
+    "draining": _is_draining,
+}
+
+
+def count_states(nodes: Iterable[SlurmNode]) -> dict[str, int]:
+    """How many nodes are in each state, by the name of the figure; thousands of nodes are in few states."""
+    states = Counter(node.state for node in nodes)
+    return {name: sum(n for state, n in states.items() if test(state)) for name, test in _STATES.items()}
+
+
+def state_families(nodes: Iterable[SlurmNode]) -> Iterator[Family]:
+    """`slurm_nodes` and `slurm_nodes_*`, with SUNK's other names for some of them."""
+    states = Counter(node.state for node in nodes)
+    yield single("slurm_nodes", "Number of Slurm nodes", states.total())
+    for name, test in (*_STATES.items(), *_ALIASES.items()):
+        count = sum(n for state, n in states.items() if test(state))
+        yield single(f"slurm_nodes_{name}", f"Number of Slurm nodes: {name.replace('_', ' ')}", count)
+
+
+def _gpus(node: SlurmNode) -> int:
+    return gres_counts(node.gres).get("gpu", 0)
+
+
+_OF_NODE: Final[Mapping[str, tuple[str, Callable[[SlurmNode], int]]]] = {
+    "cpus": ("Cpus of the node", lambda node: node.cpus),
+    "cpus_alloc": ("Cpus that jobs have", lambda node: node.alloc_cpus),
+    "cpus_effective": ("Cpus that jobs may have", lambda node: node.effective_cpus),
+    "cpus_idle": ("Cpus that jobs may have and none has", lambda node: node.effective_cpus - node.alloc_cpus),
+    "gpus": ("GPUs of the node", _gpus),
+    "memory_bytes": ("Memory of the node, in MiB as slurmctld gives it", lambda node: node.memory_mib),
+    "memory_alloc_bytes": ("Memory that jobs have, in MiB", lambda node: node.alloc_memory_mib),
+    "memory_effective_bytes": ("Memory that jobs may have, in MiB", lambda node: node.effective_memory_mib),
+}
+
+
+def node_families(nodes: Mapping[str, SlurmNode], gpus_alloc: Mapping[str, int]) -> Iterator[Family]:
+    """`slurm_node_*`; `gpus_alloc`: how many GPUs jobs have, by node."""
+    for end, (text, of) in _OF_NODE.items():
+        samples = [Sample((node.name,), of(node)) for node in nodes.values()]
+        yield Family(name=f"slurm_node_{end}", help=text, labels=("node",), samples=samples)
+    samples = [Sample((name,), gpus_alloc.get(name, 0)) for name in nodes]
+    yield Family(name="slurm_node_gpus_alloc", help="GPUs that jobs have", labels=("node",), samples=samples)
+
+
+def partition_families(partitions: Iterable[PartitionRow], nodes: Mapping[str, SlurmNode]) -> Iterator[Family]:
+    """`slurm_partitions`, `slurm_partition_*` but those of jobs."""
+    figures = {each.name: _of_partition(each, nodes) for each in partitions}
+    yield single("slurm_partitions", "Number of partitions", len(figures))
+    for end in next(iter(figures.values()), {}):
+        samples = [Sample((name,), each[end]) for name, each in figures.items()]
+        text = f"Of the partition: {end.replace('_', ' ')}"
+        yield Family(name=f"slurm_partition_{end}", help=text, labels=("partition",), samples=samples)
+
+
+def _of_partition(partition: PartitionRow, nodes: Mapping[str, SlurmNode]) -> dict[str, int]:
+    own = [nodes[name] for name in partition.nodes if name in nodes]
+    states = {f"nodes_{_OF_PARTITION.get(name, name)}": count for name, count in count_states(own).items()}
+    return states | {
+        "nodes": len(partition.nodes),
+        "cpus": partition.cpus,
+        "gpus": sum(map(_gpus, own)),
+        "nodes_cpus_alloc": sum(node.alloc_cpus for node in own),
+        "nodes_cpus_efctv": sum(node.effective_cpus for node in own),
+        "nodes_cpus_idle": sum(node.effective_cpus - node.alloc_cpus for node in own),
+        "nodes_mem_alloc": sum(node.alloc_memory_mib for node in own),
+        "nodes_mem_avail": sum(node.effective_memory_mib for node in own),
+        "nodes_mem_tot": sum(node.memory_mib for node in own),
+    }

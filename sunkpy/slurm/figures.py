@@ -1,0 +1,232 @@
+"""What sunkpy asks of Slurm to count it: all jobs in short, partitions, statistics. Costs: see each method.
+
+As in `sunkpy.slurm.wire` only the fields that are used are declared, so that most of the answer is never allocated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.figures.jobs import JobRow
+from sunkpy.core.figures.nodes import PartitionRow
+from sunkpy.core.figures.statistics import Rpc, Statistics
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.gres import Indices, gres_counts, gres_indices
+from sunkpy.slurm.pieces import decode_in_pieces
+from sunkpy.slurm.request import Request
+from sunkpy.slurm.transport import Transport
+from sunkpy.slurm.wire import Number, Reply, flags
+
+_GPU: Final = "gpu"
+_TASKS: Final = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+_MIB: Final = {"": 1, "M": 1, "G": 2**10, "T": 2**20, "P": 2**30}
+
+
+class NodeName(msgspec.Struct, frozen=True):
+    """A node of a job."""
+
+    name: str = ""
+
+
+class NodeNames(msgspec.Struct, frozen=True):
+    """The nodes of a job in the order of `gres_detail`."""
+
+    allocation: tuple[NodeName, ...] | None = ()
+
+
+class Holdings(msgspec.Struct, frozen=True):
+    """What a job has, once it runs."""
+
+    nodes: NodeNames | None = None
+
+
+class WireJobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of `jobs`, of which less is read than in `sunkpy.slurm.wire.WireJob`."""
+
+    job_id: int
+    job_state: tuple[str, ...] = ()
+    state_reason: str = ""
+    comment: str = ""
+    admin_comment: str = ""
+    user_name: str = ""
+    account: str = ""
+    partition: str = ""
+    array_task_string: str = ""
+    nodes: str | None = ""
+    node_count: Number = Number()
+    max_nodes: Number = Number()
+    cpus: Number = Number()
+    tres_alloc_str: str = ""
+    gres_detail: tuple[str, ...] | None = ()
+    job_resources: Holdings | None = None
+
+    def to_core(self, scheduler: str) -> JobRow:
+        """As figures read it; `scheduler` is the Slurm user of the scheduler, whose comments are its own."""
+        state, tres = flags(self.job_state), _tres(self.tres_alloc_str)
+        counted = sum(gres_counts(text).get(_GPU, 0) for text in self.gres_detail or ())
+        return JobRow(
+            id=self.job_id,
+            state=state,
+            reason="" if self.state_reason == "None" else self.state_reason,
+            user=self.user_name,
+            account=self.account,
+            partition=self.partition,
+            tasks=_count_tasks(self.array_task_string),
+            min_nodes=self.node_count.value,
+            max_nodes=self.max_nodes.value,
+            nodes=_expand(self.nodes or ""),
+            cpus=self.cpus.value,
+            memory_mib=_mib(tres.get("mem", "")),
+            gpus=int(tres.get("gres/gpu", counted)),
+            devices=self._devices,
+            comment=self.comment if self.user_name == scheduler else self.admin_comment,
+        )
+
+    @property
+    def _devices(self) -> dict[str, Indices]:
+        nodes = self.job_resources.nodes if self.job_resources is not None else None
+        pairs = zip((nodes.allocation if nodes is not None else None) or (), self.gres_detail or (), strict=False)
+        return {node.name: indices for node, text in pairs if (indices := gres_indices(text))}
+
+
+class JobRowsReply(Reply, frozen=True, kw_only=True):
+    """GET jobs/."""
+
+    jobs: tuple[WireJobRow, ...] = ()
+
+    @classmethod
+    def read(cls, text: bytes) -> JobRowsReply:
+        """See Reply; thousands are decoded in pieces."""
+        return decode_in_pieces(text, cls, field="jobs", entry=WireJobRow)
+
+
+class RowNodes(msgspec.Struct, frozen=True):
+    """Which nodes a partition has, in Slurm's range syntax."""
+
+    configured: str = ""
+
+
+class RowCpus(msgspec.Struct, frozen=True):
+    """How many cpus."""
+
+    total: int = 0
+
+
+class RowPriority(msgspec.Struct, frozen=True):
+    """PriorityTier of slurm.conf(5)."""
+
+    tier: int = 0
+
+
+class WirePartitionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of `partitions`."""
+
+    name: str
+    nodes: RowNodes = RowNodes()
+    cpus: RowCpus = RowCpus()
+    priority: RowPriority = RowPriority()
+
+
+class PartitionRowsReply(Reply, frozen=True, kw_only=True):
+    """GET partitions/."""
+
+    partitions: tuple[WirePartitionRow, ...] = ()
+
+
+class StatisticsReply(Reply, frozen=True, kw_only=True):
+    """GET diag/: numbers, optional numbers and parts of numbers by name, and the lists of requests."""
+
+    statistics: dict[str, object] = msgspec.field(default_factory=dict)
+
+
+class WireRpcRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of `rpcs_by_message_type` or `rpcs_by_user`."""
+
+    message_type: str = ""
+    user: str = ""
+    count: int = 0
+    total_time: int = 0
+
+
+class FigureCalls:
+    """The part of `sunkpy.slurm.client.Slurm` that counts."""
+
+    _transport: Transport
+
+    async def job_rows(self, *, scheduler: str) -> list[JobRow]:
+        """All jobs that Slurm remembers. 6 KB each, and slurmrestd makes them as slowly as it sends them."""
+        request = Request(what="count all jobs", method="GET", endpoint="jobs/", attempts=1)
+        reply = await self._transport.ask(request, JobRowsReply)
+        return await asyncio.to_thread(lambda: [job.to_core(scheduler) for job in reply.jobs])
+
+    async def partition_rows(self) -> list[PartitionRow]:
+        """All partitions with their nodes. 2–4 ms."""
+        request = Request(what="count the partitions", method="GET", endpoint="partitions/", attempts=1)
+        reply = await self._transport.ask(request, PartitionRowsReply)
+        return [
+            PartitionRow(
+                name=each.name,
+                nodes=_expand(each.nodes.configured),
+                cpus=each.cpus.total,
+                tier=each.priority.tier,
+            )
+            for each in reply.partitions
+        ]
+
+    async def statistics(self) -> Statistics:
+        """What slurmctld says of itself. 2–4 ms."""
+        request = Request(what="read slurmctld's statistics", method="GET", endpoint="diag/", attempts=1)
+        said = (await self._transport.ask(request, StatisticsReply)).statistics
+        return Statistics(
+            figures=dict(_numbers(said)),
+            by_type=_rpcs(said.get("rpcs_by_message_type")),
+            by_user=_rpcs(said.get("rpcs_by_user")),
+        )
+
+
+def _expand(text: str) -> tuple[str, ...]:
+    """What cannot be read counts as no nodes."""
+    try:
+        return tuple(hostlist.expand(text))
+    except hostlist.BadHostlist:
+        return ()
+
+
+def _tres(text: str) -> Mapping[str, str]:
+    """`cpu=2,mem=4G,gres/gpu=1` → amounts by name."""
+    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+
+
+def _mib(text: str) -> int:
+    """`4000M`, `1.50T` → MiB."""
+    number, unit = text.rstrip("MGTP"), text[-1:] if text[-1:] in _MIB else ""
+    try:
+        return round(float(number) * _MIB[unit])
+    except ValueError:
+        return 0
+
+
+def _count_tasks(text: str) -> int:
+    """`1-3,7`, `0-9:3`, `2-7%1` → how many tasks; 1 of a job that is no array. Slurm shortens long lists."""
+    listed = _TASKS.findall(text.partition("%")[0])
+    return sum(len(range(int(first), int(last or first) + 1, int(step or 1))) for first, last, step in listed) or 1
+
+
+def _numbers(said: Mapping[str, object], before: str = "") -> Iterator[tuple[str, int]]:
+    for name, value in said.items():
+        if isinstance(value, dict) and "number" in value:
+            yield before + name, int(value["number"])
+        elif isinstance(value, dict):
+            yield from _numbers(value, f"{name}.")
+        elif isinstance(value, int | float):
+            yield before + name, int(value)
+
+
+def _rpcs(listed: object) -> tuple[Rpc, ...]:
+    entries: Iterable[WireRpcRow] = msgspec.convert(listed or (), tuple[WireRpcRow, ...])
+    return tuple(Rpc(name=e.message_type or e.user, count=e.count, total_us=e.total_time) for e in entries)

@@ -1,0 +1,26 @@
+"""Figures as text."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from sunkpy.core.figures.family import Family, Sample, render, single
+
+
+def test_prometheus_reads_what_was_written_whatever_the_label() -> None:
+    name = 'a "b" \\ \n c'
+    family = Family(name="x", help="X", labels=("user",), samples=[Sample((name,), 2.5)])
+    page = render([family, single("y_total", "Y", 3)], most=10)
+    x, y = text_string_to_metric_families(page.text.decode())
+    assert (x.type, x.samples[0].labels, x.samples[0].value) == ("gauge", {"user": name}, 2.5)
+    assert (y.type, y.samples[0].value) == ("counter", 3)
+
+
+def test_of_each_name_the_first_by_their_labels_stay_and_the_rest_is_counted() -> None:
+    many = Family(name="x", help="X", labels=("node",), samples=[Sample((name,), 1) for name in ("c", "a", "b")])
+    page = render([many, single("y", "Y", 3)], most=2)
+    shown = [
+        sample.labels for family in text_string_to_metric_families(page.text.decode()) for sample in family.samples
+    ]
+    assert shown == [{"node": "a"}, {"node": "b"}, {}]
+    assert page.cut == {"x": 1}
