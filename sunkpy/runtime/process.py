@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import gzip
 import logging
 import math
 import os
@@ -15,13 +16,16 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
-from prometheus_client.aiohttp import make_aiohttp_handler
+from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from sunkpy.runtime.election import Election, Identity, LeadershipLost, Lock
 from sunkpy.runtime.queue import QueueMetrics
 from sunkpy.runtime.settings import LogSettings, ProcessSettings
 from sunkpy.runtime.watchdog import ExitWatchdog
+
+_FAST = 1
+"""How hard gzip tries."""
 
 Check = Callable[[], str | None]
 """Says what is wrong, or None."""
@@ -50,11 +54,16 @@ class Process:
             registry=self.registry,
         )
         self._ready_checks: dict[str, Check] = {}
+        self._figures: Callable[[], bytes] = bytes
         self.election: Election | None = None
 
     def add_ready_check(self, name: str, check: Check) -> None:
         """Not ready while the check says something."""
         self._ready_checks[name] = check
+
+    def serve_figures(self, figures: Callable[[], bytes]) -> None:
+        """Behind the metrics of the registry comes this text, made beforehand: it may be megabytes."""
+        self._figures = figures
 
     def remaining_s(self) -> float:
         """For how long this replica leads, as the `Deadline` of all its writes; without end when election is off."""
@@ -82,8 +91,17 @@ class Process:
         app = web.Application()
         app.router.add_get("/healthz", _health({}))  # alive is: the event loop answers
         app.router.add_get("/readyz", _health(self._ready_checks))
-        app.router.add_get("/metrics", make_aiohttp_handler(registry=self.registry))
+        app.router.add_get("/metrics", self._metrics)
         return await serve_app(app, self.settings.http.port)
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        """The plain text format, which every Prometheus reads. Megabytes are compressed in a thread."""
+        text = generate_latest(self.registry) + self._figures()
+        headers = {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4}
+        if "gzip" in request.headers.get("Accept-Encoding", ""):
+            text = await asyncio.to_thread(gzip.compress, text, _FAST)
+            headers["Content-Encoding"] = "gzip"
+        return web.Response(body=text, headers=headers)
 
 
 async def serve_app(app: web.Application, port: int) -> web.AppRunner:

@@ -1,31 +1,15 @@
-"""Metrics of the syncer: those of nodes have the names of SUNK's syncer."""
+"""Metrics of the syncer; the larger part of Slurm's figures is made in `sunkpy.syncer.figures`."""
 
 from __future__ import annotations
 
-from collections import Counter as Counted
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from sunkpy.core.model.states import SlurmNode
+from sunkpy.core.figures.nodes import state_families
 from sunkpy.slurm import NodeCache
-
-_NODE_GAUGES: Mapping[str, Callable[[SlurmNode], bool]] = {
-    "alloc": lambda node: "ALLOCATED" in node.state,
-    "comp": lambda node: "COMPLETING" in node.state,
-    "down": lambda node: "DOWN" in node.state,
-    "drain": lambda node: node.is_drain,
-    "err": lambda node: "ERROR" in node.state,
-    "fail": lambda node: "FAIL" in node.state,
-    "idle": lambda node: "IDLE" in node.state,
-    "maint": lambda node: "MAINTENANCE" in node.state,
-    "mix": lambda node: "MIXED" in node.state,
-    "not_responding": lambda node: node.is_not_responding,
-    "resv": lambda node: "RESERVED" in node.state,
-    "total": lambda node: True,
-}
 
 
 class SyncerMetrics:
@@ -72,10 +56,5 @@ class NodeCollector(Collector):
         observation = self._cache.observation
         if observation is None:
             return
-        # All of it depends on the state alone, and thousands of nodes are in few states.
-        states = Counted(node.state for node in observation.nodes.values())
-        for name, predicate in _NODE_GAUGES.items():
-            count = sum(n for state, n in states.items() if predicate(SlurmNode(name="", state=state)))
-            yield GaugeMetricFamily(
-                f"slurm_nodes_{name}", f"Number of Slurm nodes: {name.replace('_', ' ')}", value=count
-            )
+        for family in state_families(observation.nodes.values()):
+            yield GaugeMetricFamily(family.name, family.help, value=family.samples[0].value)

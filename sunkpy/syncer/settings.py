@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from sunkpy.runtime.settings import ProcessSettings, SlurmSettings
+from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings
+
+
+class FigureSettings(Settings, frozen=True, kw_only=True):
+    """The figures of Slurm beside the process's own metrics: how often they are read, and their bounds.
+
+    `series_per_name`: of each metric at most so many. `most_jobs`: with more jobs in Slurm these are not read.
+    """
+
+    enabled: bool = True
+    seconds: float = 30.0
+    series_per_name: int = 10_000
+    most_jobs: int = 20_000
 
 
 class SyncerSettings(ProcessSettings, frozen=True, kw_only=True):
@@ -18,3 +30,4 @@ class SyncerSettings(ProcessSettings, frozen=True, kw_only=True):
     poll_seconds: float = 1.0
     scheduler_user: str = "k8s"
     service_check_seconds: float = 5.0
+    metrics: FigureSettings = FigureSettings()

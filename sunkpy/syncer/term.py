@@ -17,6 +17,7 @@ from sunkpy.slurm import NodeCache, Slurm
 from sunkpy.slurm.errors import SlurmError
 from sunkpy.syncer.collect import Collector, pod_selector, trim_pod
 from sunkpy.syncer.execute import Executor
+from sunkpy.syncer.figures import FigureFeed
 from sunkpy.syncer.loop import MirrorLoop
 from sunkpy.syncer.metrics import SyncerMetrics
 from sunkpy.syncer.outage import Outage
@@ -53,6 +54,8 @@ class Term:
         selector = pod_selector(settings.cluster)
         self._pods = Informer(kube, paths.pods(namespace), Pod, label_selector=selector, keep=trim_pod)
         events = EventRecorder(kube, component="syncer", instance=process.identity.name)
+        self._figures = FigureFeed(slurm, nodes, settings.metrics, scheduler_user=settings.scheduler_user, clock=clock)
+        process.serve_figures(lambda: self._figures.text)
         self._loop = MirrorLoop(
             pods=self._pods,
             nodes=nodes,
@@ -81,6 +84,7 @@ class Term:
             group.create_task(self._pods.run())
             group.create_task(self._nodes.run())
             group.create_task(self._loop.run())
+            group.create_task(self._figures.run())
 
     async def _check_cluster(self) -> None:
         """Refuse to mirror into a cluster of another name. An unreachable cluster is no mismatch."""

@@ -7,10 +7,12 @@ import gc
 import itertools
 import math
 
+import aiohttp
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from sunkpy.runtime.process import Process, settle_garbage_collector
-from sunkpy.runtime.settings import LeaderElectionSettings, ProcessSettings
+from sunkpy.runtime.settings import HttpSettings, LeaderElectionSettings, ProcessSettings
 from tests.unit.runtime.replicas import DistantLock, Store, Ways
 
 
@@ -59,3 +61,19 @@ def test_a_walk_of_objects_that_stayed_a_while_is_a_short_one() -> None:
         gc.unfreeze()
         gc.set_threshold(*before)
     assert young * (middle + 1) <= 120_000, "130 ns for each, up to four times that on a busy machine"
+
+
+async def test_figures_come_behind_the_metrics_of_the_process() -> None:
+    process = Process("syncer", ProcessSettings(http=HttpSettings(port=0)))
+    process.serve_figures(lambda: b"slurm_jobs 7\n")
+    runner = await process.serve()
+    try:
+        port = next(address[1] for address in runner.addresses if len(address) == 2)
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/metrics") as answer:
+            text, encoding = await answer.text(), answer.headers["Content-Encoding"]
+    finally:
+        await runner.cleanup()
+    assert encoding == "gzip"
+    found = {family.name: family for family in text_string_to_metric_families(text)}
+    assert found["slurm_jobs"].samples[0].value == 7
+    assert "sunkpy_leader" in found

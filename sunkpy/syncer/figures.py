@@ -1,0 +1,137 @@
+"""The figures of the Slurm cluster, read and rendered from time to time, so that a scrape costs nothing.
+
+One read serves all who scrape, however many they are. It costs Slurm about as much as `squeue` by somebody who sees all
+jobs, so the next is not sent before ten times what the last one took. All that grows with the number of nodes and jobs
+is done in a thread, where the event loop has its turn between two slices of a few milliseconds.
+
+Figures that are too old are not shown: a gap in a graph says that nothing is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+import structlog
+
+from sunkpy.core.figures.devices import device_family, gpus_alloc
+from sunkpy.core.figures.family import Family, Page, Sample, render, single
+from sunkpy.core.figures.jobs import JobRow, job_families
+from sunkpy.core.figures.nodes import PartitionRow, node_families, partition_families
+from sunkpy.core.figures.statistics import Statistics, statistics_families
+from sunkpy.core.model.states import SlurmNode
+from sunkpy.slurm import NodeCache, Slurm
+from sunkpy.slurm.errors import SlurmError
+from sunkpy.slurm.pace import SHARE
+from sunkpy.syncer.settings import FigureSettings
+
+_OLD_TURNS = 3.0
+"""Turns without an answer until nothing is shown."""
+_UNBOUNDED = sys.maxsize
+
+
+class Read(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer of Slurm to all questions. `jobs`: None when there are too many."""
+
+    nodes: Mapping[str, SlurmNode]
+    jobs: Sequence[JobRow] | None
+    known_jobs: int
+    partitions: Sequence[PartitionRow]
+    statistics: Statistics
+
+    def families(self) -> Iterator[Family]:
+        """All figures."""
+        yield from node_families(self.nodes, gpus_alloc(self.jobs or ()))
+        yield from partition_families(self.partitions, self.nodes)
+        yield from statistics_families(self.statistics)
+        if self.jobs is not None:
+            yield from job_families(self.jobs, {each.name: each.tier for each in self.partitions})
+            yield device_family(self.jobs, self.nodes)
+
+
+class FigureFeed:
+    """Keeps the page of figures. `scheduler_user` is the Slurm user of the scheduler."""
+
+    def __init__(
+        self,
+        slurm: Slurm,
+        nodes: NodeCache,
+        settings: FigureSettings,
+        *,
+        scheduler_user: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._slurm = slurm
+        self._nodes = nodes
+        self._settings = settings
+        self._user = scheduler_user
+        self._clock = clock
+        self._text = b""
+        self._at_s = float("-inf")
+        self._turn_s = settings.seconds
+        self._problem = ""
+        self._log = structlog.get_logger("syncer-figures")
+
+    @property
+    def text(self) -> bytes:
+        """The figures as Prometheus reads them; empty when they are too old."""
+        return self._text if self._clock() - self._at_s <= _OLD_TURNS * self._turn_s else b""
+
+    async def run(self) -> None:
+        """Read until cancelled; at once when figures are off."""
+        while self._settings.enabled:
+            started_s = self._clock()
+            try:
+                await self.refresh()
+            except SlurmError as error:
+                if not self._problem:
+                    self._log.warning("Slurm cannot be counted", error=str(error))
+                self._problem = str(error)
+            else:
+                self._problem = ""
+            took_s = self._clock() - started_s
+            self._turn_s = max(self._settings.seconds, SHARE * took_s)
+            await asyncio.sleep(self._turn_s - took_s)
+
+    async def refresh(self) -> None:
+        """Read Slurm and render; nothing before the first answer about nodes.
+
+        Raises:
+            SlurmError: nothing has changed.
+        """
+        observation = self._nodes.observation
+        if observation is None:
+            return
+        sent_s = self._clock()
+        known = len(await self._slurm.jobs_state())
+        jobs = await self._slurm.job_rows(scheduler=self._user) if known <= self._settings.most_jobs else None
+        read = Read(
+            nodes=observation.nodes,
+            jobs=jobs,
+            known_jobs=known,
+            partitions=await self._slurm.partition_rows(),
+            statistics=await self._slurm.statistics(),
+        )
+        page = await asyncio.to_thread(render, read.families(), most=self._settings.series_per_name)
+        about = await asyncio.to_thread(render, bounds(page, read, self._settings), most=_UNBOUNDED)
+        self._text, self._at_s = page.text + about.text, sent_s
+
+
+def bounds(page: Page, read: Read, settings: FigureSettings) -> Iterator[Family]:
+    """What is not shown, and why."""
+    yield single(
+        "sunkpy_figures_series_limit", "syncer.metrics.seriesPerName: series of one name", settings.series_per_name
+    )
+    yield Family(
+        name="sunkpy_figures_series_cut",
+        help="Series that the limit leaves out, by `name`",
+        labels=("name",),
+        samples=[Sample((name,), count) for name, count in page.cut.items()],
+    )
+    text = "syncer.metrics.mostJobs: with more jobs in Slurm they are not read"
+    yield single("sunkpy_figures_jobs_limit", text, settings.most_jobs)
+    text = "Jobs that were not read, because there are too many. Above 0: figures of jobs are absent"
+    yield single("sunkpy_figures_jobs_unread", text, 0 if read.jobs is not None else read.known_jobs)

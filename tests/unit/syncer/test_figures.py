@@ -1,0 +1,101 @@
+"""The figures of Slurm as the syncer shows them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sunkpy.runtime.settings import SlurmSettings
+from sunkpy.slurm import NodeCache, Slurm
+from sunkpy.slurm.errors import SlurmError
+from sunkpy.syncer.figures import FigureFeed
+from sunkpy.syncer.settings import FigureSettings
+from tests.doubles.serving import serving
+from tests.doubles.slurmrestd import Slurmrestd
+
+
+class Counted:
+    """A Slurm with two nodes and a job, and a clock that a test sets."""
+
+    def __init__(self, client: Slurm, slurm: Slurmrestd) -> None:
+        self.client, self.slurm, self.now_s = client, slurm, 100.0
+        self.nodes = NodeCache(client)
+        for name in ("n1", "n2"):
+            slurm.put(name, "IDLE", cpus=4, effective_cpus=4)
+        slurm.add_job("RUNNING", comment="", user="ann")
+
+    def feed(self, **settings: float) -> FigureFeed:
+        wanted = FigureSettings(**settings)  # type: ignore[arg-type]
+        return FigureFeed(self.client, self.nodes, wanted, scheduler_user="k8s", clock=lambda: self.now_s)
+
+
+@pytest.fixture
+async def counted(tmp_path) -> AsyncIterator[Counted]:
+    key = tmp_path / "jwt.key"
+    key.write_bytes(b"k" * 32)
+    slurm = Slurmrestd()
+    async with serving(slurm.app()) as port:
+        settings = SlurmSettings(url=f"http://127.0.0.1:{port}", version="v0.0.45", jwt_key_file=str(key))
+        client = Slurm.connect(settings)
+        yield Counted(client, slurm)
+        await client.close()
+
+
+def figures(feed: FigureFeed) -> dict[tuple[str, str], float]:
+    """By name and the values of the labels."""
+    families = text_string_to_metric_families(feed.text.decode())
+    return {(s.name, ",".join(s.labels.values())): s.value for family in families for s in family.samples}
+
+
+async def test_nothing_is_shown_before_slurm_has_named_its_nodes(counted: Counted) -> None:
+    feed = counted.feed()
+    await feed.refresh()
+    assert feed.text == b""
+
+
+async def test_all_is_shown_from_one_read(counted: Counted) -> None:
+    await counted.nodes.refresh()
+    feed = counted.feed()
+    await feed.refresh()
+    found = figures(feed)
+    assert (found["slurm_jobs_running", ""], found["slurm_user_jobs_running", "ann"]) == (1, 1)
+    assert (found["slurm_node_cpus_idle", "n2"], found["slurm_partition_jobs", "low"]) == (4, 1)
+    assert found["sunkpy_figures_jobs_unread", ""] == 0
+    asked = len(counted.slurm.requests)
+    assert feed.text
+    assert len(counted.slurm.requests) == asked, "a scrape asks nobody"
+
+
+async def test_too_many_jobs_are_not_read(counted: Counted) -> None:
+    await counted.nodes.refresh()
+    feed = counted.feed(most_jobs=0)
+    await feed.refresh()
+    found = figures(feed)
+    assert (found["sunkpy_figures_jobs_unread", ""], found["sunkpy_figures_jobs_limit", ""]) == (1, 0)
+    assert ("slurm_jobs", "") not in found, "absent, not zero"
+    assert ("slurm_node_cpus", "n1") in found
+    assert "all jobs" not in counted.slurm.asked
+
+
+async def test_what_the_limit_leaves_out_is_counted(counted: Counted) -> None:
+    await counted.nodes.refresh()
+    feed = counted.feed(series_per_name=1)
+    await feed.refresh()
+    found = figures(feed)
+    assert {labels for name, labels in found if name == "slurm_node_cpus"} == {"n1"}
+    assert (found["sunkpy_figures_series_cut", "slurm_node_cpus"], found["sunkpy_figures_series_limit", ""]) == (1, 1)
+
+
+async def test_old_figures_are_not_shown(counted: Counted) -> None:
+    await counted.nodes.refresh()
+    feed = counted.feed(seconds=10)
+    await feed.refresh()
+    counted.slurm.is_down = True
+    with pytest.raises(SlurmError):
+        await feed.refresh()
+    counted.now_s += 30
+    assert feed.text
+    counted.now_s += 1
+    assert feed.text == b""
