@@ -159,7 +159,7 @@ class FigureCalls:
     _transport: Transport
 
     async def job_rows(self, *, scheduler: str) -> list[JobRow]:
-        """All jobs that Slurm remembers. 6 KB each, and slurmrestd makes them as slowly as it sends them."""
+        """All jobs that Slurm remembers. 1 ms and 10 KB each, and half a MiB of slurmrestd's memory."""
         request = Request(what="count all jobs", method="GET", endpoint="jobs/", attempts=1)
         reply = await self._transport.ask(request, JobRowsReply)
         return await asyncio.to_thread(lambda: [job.to_core(scheduler) for job in reply.jobs])

@@ -14,7 +14,7 @@ class FigureSettings(Settings, frozen=True, kw_only=True):
     enabled: bool = True
     seconds: float = 30.0
     series_per_name: int = 10_000
-    most_jobs: int = 20_000
+    most_jobs: int = 1_000
 
 
 class SyncerSettings(ProcessSettings, frozen=True, kw_only=True):
