@@ -14,6 +14,7 @@ from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.devices.asked import claim_names
 from sunkpy.core.gang.phases import is_over
 from sunkpy.core.gang.seating.devices import noted_indices, noted_on
+from sunkpy.core.handout import devices_on
 from sunkpy.core.model.devices import PCI_ADDRESS, UUID, Device, DeviceId, ResourceClaim, SlurmDevice, read_extra
 from sunkpy.core.model.gres import gres_counts
 from sunkpy.core.model.objects import Pod
@@ -176,7 +177,9 @@ def _by_claim(facts: NodeFacts, device: DeviceId) -> Iterator[Owner]:
 
 def _pod_owner(pod: Pod, job: str) -> Owner:
     claims = ", ".join(claim_names(pod).values())
-    how = f"claim {claims}" if claims else "without a claim: a plugin may have chosen another"
+    is_handed_out = bool(devices_on(pod))
+    by_count = "by sunkpy's device plugin" if is_handed_out else "without a claim: a plugin may have chosen another"
+    how = f"claim {claims}" if claims else by_count
     return Owner(", ".join(filter(None, (f"pod {'/'.join(pod.key)}", how, job))), pod.uid)
 
 

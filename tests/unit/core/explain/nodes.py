@@ -65,6 +65,11 @@ NODES: dict[str, Callable[[], NodeFacts]] = {
     "without-driver": lambda: node(
         offered=[], pods=(pod("web", "0,1", has_claim=False),), jobs=(slurm_job(7, 0, 1, user="k8s"),)
     ),
+    "by-plugin": lambda: node(
+        offered=[],
+        pods=(pod("web", "0,1", has_claim=False, devices="node-1/GPU-a,node-1/GPU-b"),),
+        jobs=(slurm_job(7, 0, 1, user="k8s"), slurm_job(8, 2)),
+    ),
     "without-uuids": lambda: node(uuids=[], offered=[], slurm=slurm_node([]), jobs=(slurm_job(8, 2),)),
     "nothing": lambda: node(uuids=[], offered=[], slurm=slurm_node([], gres="")),
     "device-off-the-bus": lambda: node(offered=["GPU-c", "GPU-b"]),
