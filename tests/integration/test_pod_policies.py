@@ -55,8 +55,8 @@ def give_rights(apiserver: Apiserver) -> None:
         apiserver.make(
             f"{RBAC}/clusterrolebindings", {"metadata": {"name": user}, "roleRef": role, "subjects": [subject]}
         )
-    manifests = render("slurm", {"scheduler": {"aliases": [ALIAS]}})
-    apiserver.install(manifests, "-node-names", "-job-notes", "-forced-deletion")
+    manifests = render("slurm", {"scheduler": {"aliases": [ALIAS], "gpuSharing": "plugin"}})
+    apiserver.install(manifests, "-node-names", "-job-notes", "-forced-deletion", "-device-plugin")
     assert wait_until(lambda: created(apiserver, nodeName="n1").status_code == 403, timeout_s=60, every_s=0.5)
     make_pod(apiserver, "first", nodeName="n1")
     changes = {NOTE: "8"}
@@ -128,6 +128,19 @@ def test_all_else_of_pods_is_as_it_was(apiserver: Apiserver) -> None:
     }
     for spec in ({}, {"affinity": by_affinity}, {"schedulerName": "default-scheduler", "nodeName": "n1"}):
         answer = created(apiserver, **spec)
+        assert answer.is_success, answer.text
+
+
+@pytest.mark.parametrize("where", ["containers", "initContainers"])
+def test_pods_of_others_do_not_ask_for_what_the_device_plugin_hands_out(apiserver: Apiserver, where: str) -> None:
+    """The kubelet asks it for GPUs without a word about the pod."""
+    asking = {"name": "a", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    spec: dict[str, object] = {"containers": [{"name": "c", "image": "i"}]} | {where: [asking]}
+    assert wait_until(lambda: created(apiserver, schedulerName="x", **spec).status_code == 403, timeout_s=60)
+    refused = created(apiserver, schedulerName="default-scheduler", **spec)
+    assert "nvidia.com/gpu is handed out by Slurm: set schedulerName: demo" in refused.json()["message"]
+    for scheduler in ("demo", ALIAS):
+        answer = created(apiserver, schedulerName=scheduler, **spec)
         assert answer.is_success, answer.text
 
 
