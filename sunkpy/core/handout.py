@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.model import quantity
 from sunkpy.core.model.objects import Pod, PodSpec
 
 
@@ -35,9 +36,13 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gpus_asked(spec: PodSpec, resource: str) -> list[int]:
-    """How many each container of a pod asks for, of those that ask."""
-    containers = (*spec.init_containers, *spec.containers)
-    counts = (int(each.resources.requests.get(resource, "0")) for each in containers)
+    """How many each container of a pod asks for, of those that ask.
+
+    Raises:
+        BadQuantity: an amount cannot be read.
+    """
+    asked = ({**each.resources.limits, **each.resources.requests} for each in (*spec.init_containers, *spec.containers))
+    counts = (quantity.whole(amounts.get(resource, "0")) for amounts in asked)
     return [count for count in counts if count]
 
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sunkpy.core import names
-from sunkpy.core.handout import Gpu, Refused, devices_on, hand_out, holds_up
-from sunkpy.core.model.objects import Container, PodStatus, Resources
+from sunkpy.core.handout import Gpu, Refused, devices_on, gpus_asked, hand_out, holds_up
+from sunkpy.core.model.objects import Container, PodSpec, PodStatus, Resources
 from tests.unit.core.gang.pods import make_pod
 
 GPU = "nvidia.com/gpu"
@@ -84,6 +84,14 @@ def test_whatever_is_not_certain_is_refused(pods, count, why):
     with pytest.raises(Refused) as refused:
         handed(*pods, count=count)
     assert str(refused.value).startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("requests", "limits", "count"), [({GPU: "1k"}, {}, 1000), ({}, {GPU: "2"}, 2), ({GPU: "0"}, {}, 0), ({}, {}, 0)]
+)
+def test_how_many_a_container_asks_for(requests, limits, count):
+    spec = PodSpec(containers=(Container(name="c", resources=Resources(requests=requests, limits=limits)),))
+    assert gpus_asked(spec, GPU) == ([count] if count else [])
 
 
 def test_who_may_have_got_something_gets_nothing_more():
