@@ -1,4 +1,4 @@
-"""What sunkpy asks of Slurm to count it: all jobs in short, partitions, statistics. Costs: see each method.
+"""What sunkpy asks of Slurm to count it: jobs in short, partitions, statistics. Costs: see each method.
 
 As in `sunkpy.slurm.wire` only the fields that are used are declared, so that most of the answer is never allocated.
 """
@@ -17,7 +17,7 @@ from sunkpy.core.figures.nodes import PartitionRow
 from sunkpy.core.figures.statistics import Rpc, Statistics
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.gres import Indices, gres_counts, gres_indices
-from sunkpy.slurm.pieces import decode_in_pieces
+from sunkpy.core.model.states import JobId
 from sunkpy.slurm.request import Request
 from sunkpy.slurm.transport import Transport
 from sunkpy.slurm.wire import Number, Reply, flags
@@ -95,14 +95,9 @@ class WireJobRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobRowsReply(Reply, frozen=True, kw_only=True):
-    """GET jobs/."""
+    """GET job/{id}."""
 
     jobs: tuple[WireJobRow, ...] = ()
-
-    @classmethod
-    def read(cls, text: bytes) -> JobRowsReply:
-        """See Reply; thousands are decoded in pieces."""
-        return decode_in_pieces(text, cls, field="jobs", entry=WireJobRow)
 
 
 class RowNodes(msgspec.Struct, frozen=True):
@@ -131,6 +126,11 @@ class WirePartitionRow(msgspec.Struct, frozen=True, kw_only=True):
     cpus: RowCpus = RowCpus()
     priority: RowPriority = RowPriority()
 
+    def to_core(self) -> PartitionRow:
+        """As figures read it."""
+        nodes = _expand(self.nodes.configured)
+        return PartitionRow(name=self.name, nodes=nodes, cpus=self.cpus.total, tier=self.priority.tier)
+
 
 class PartitionRowsReply(Reply, frozen=True, kw_only=True):
     """GET partitions/."""
@@ -158,25 +158,20 @@ class FigureCalls:
 
     _transport: Transport
 
-    async def job_rows(self, *, scheduler: str) -> list[JobRow]:
-        """All jobs that Slurm remembers. 1 ms and 10 KB each, and half a MiB of slurmrestd's memory."""
-        request = Request(what="count all jobs", method="GET", endpoint="jobs/", attempts=1)
-        reply = await self._transport.ask(request, JobRowsReply)
-        return await asyncio.to_thread(lambda: [job.to_core(scheduler) for job in reply.jobs])
+    async def job_rows(self, job_id: JobId, *, scheduler: str) -> list[JobRow]:
+        """A job; of an array each record: tasks that have started, and one for those that wait. 2–4 ms.
+
+        Raises:
+            NotFound: Slurm does not remember it.
+        """
+        request = Request(what=f"count job {job_id}", method="GET", endpoint="job/{name}", name=job_id, attempts=1)
+        return [job.to_core(scheduler) for job in (await self._transport.ask(request, JobRowsReply)).jobs]
 
     async def partition_rows(self) -> list[PartitionRow]:
         """All partitions with their nodes. 2–4 ms."""
         request = Request(what="count the partitions", method="GET", endpoint="partitions/", attempts=1)
         reply = await self._transport.ask(request, PartitionRowsReply)
-        return [
-            PartitionRow(
-                name=each.name,
-                nodes=_expand(each.nodes.configured),
-                cpus=each.cpus.total,
-                tier=each.priority.tier,
-            )
-            for each in reply.partitions
-        ]
+        return await asyncio.to_thread(lambda: [each.to_core() for each in reply.partitions])
 
     async def statistics(self) -> Statistics:
         """What slurmctld says of itself. 2–4 ms."""

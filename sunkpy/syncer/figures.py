@@ -1,7 +1,7 @@
 """The figures of the Slurm cluster, read and rendered from time to time, so that a scrape costs nothing.
 
-One read serves all who scrape, however many they are. It costs Slurm about as much as `squeue` by somebody who sees all
-jobs, so the next is not sent before ten times what the last one took. All that grows with the number of nodes and jobs
+One read serves all who scrape, however many they are, and the next is not sent before ten times what the last one took.
+All that grows with the number of nodes and jobs
 is done in a thread, where the event loop has its turn between two slices of a few milliseconds.
 
 Figures that are too old are not shown: a gap in a graph says that nothing is known.
@@ -26,6 +26,7 @@ from sunkpy.core.model.states import SlurmNode
 from sunkpy.slurm import NodeCache, Slurm
 from sunkpy.slurm.errors import SlurmError
 from sunkpy.slurm.pace import SHARE
+from sunkpy.syncer.job_reader import JobReader
 from sunkpy.syncer.settings import FigureSettings
 
 _OLD_TURNS = 3.0
@@ -34,11 +35,11 @@ _UNBOUNDED = sys.maxsize
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer of Slurm to all questions. `jobs`: None when there are too many."""
+    """One answer of Slurm to all questions. `jobs`: None until all have been read once."""
 
     nodes: Mapping[str, SlurmNode]
     jobs: Sequence[JobRow] | None
-    known_jobs: int
+    unread_jobs: int
     partitions: Sequence[PartitionRow]
     statistics: Statistics
 
@@ -67,7 +68,7 @@ class FigureFeed:
         self._slurm = slurm
         self._nodes = nodes
         self._settings = settings
-        self._user = scheduler_user
+        self._jobs = JobReader(slurm, scheduler_user=scheduler_user, most=settings.job_reads)
         self._clock = clock
         self._text = b""
         self._at_s = float("-inf")
@@ -106,12 +107,11 @@ class FigureFeed:
         if observation is None:
             return
         sent_s = self._clock()
-        known = len(await self._slurm.jobs_state())
-        jobs = await self._slurm.job_rows(scheduler=self._user) if known <= self._settings.most_jobs else None
+        jobs = await self._jobs.refresh()
         read = Read(
             nodes=observation.nodes,
             jobs=jobs,
-            known_jobs=known,
+            unread_jobs=self._jobs.unread,
             partitions=await self._slurm.partition_rows(),
             statistics=await self._slurm.statistics(),
         )
@@ -131,7 +131,5 @@ def bounds(page: Page, read: Read, settings: FigureSettings) -> Iterator[Family]
         labels=("name",),
         samples=[Sample((name,), count) for name, count in page.cut.items()],
     )
-    text = "syncer.metrics.mostJobs: with more jobs in Slurm they are not read"
-    yield single("sunkpy_figures_jobs_limit", text, settings.most_jobs)
-    text = "Jobs that were not read, because there are too many. Above 0: figures of jobs are absent"
-    yield single("sunkpy_figures_jobs_unread", text, 0 if read.jobs is not None else read.known_jobs)
+    text = "Jobs that were not read yet. Above 0 for long: more come than syncer.metrics.jobReads"
+    yield single("sunkpy_figures_jobs_unread", text, read.unread_jobs)

@@ -8,13 +8,13 @@ from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings
 class FigureSettings(Settings, frozen=True, kw_only=True):
     """The figures of Slurm beside the process's own metrics: how often they are read, and their bounds.
 
-    `series_per_name`: of each metric at most so many. `most_jobs`: with more jobs in Slurm these are not read.
+    `series_per_name`: of each metric at most so many. `job_reads`: so many jobs are read in full each time, at most.
     """
 
     enabled: bool = True
     seconds: float = 30.0
     series_per_name: int = 10_000
-    most_jobs: int = 1_000
+    job_reads: int = 500
 
 
 class SyncerSettings(ProcessSettings, frozen=True, kw_only=True):

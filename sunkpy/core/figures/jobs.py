@@ -20,7 +20,7 @@ from sunkpy.core.model.states import is_job_ended, is_job_pending
 States = frozenset[str]
 
 
-class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+class JobRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What figures need of a job. `tasks`: of a job array that waits, how many of it wait; 1 else.
 
     `cpus`, `memory_mib` and `gpus` are allocated, so 0 while it waits. `devices`: node → its indices there, while it

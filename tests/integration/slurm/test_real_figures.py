@@ -13,10 +13,11 @@ import pytest
 from devcluster.waiting import wait_until
 from sunkpy.core.figures.devices import device_family, gpus_alloc
 from sunkpy.core.figures.family import Family
-from sunkpy.core.figures.jobs import job_families
+from sunkpy.core.figures.jobs import JobRow, job_families
 from sunkpy.core.figures.nodes import node_families, partition_families, state_families
 from sunkpy.core.figures.statistics import statistics_families
 from sunkpy.slurm import NodesSnapshot, Slurm, errors
+from sunkpy.syncer.job_reader import JobReader
 from tests.integration.slurm.asking import connect, happens
 from tests.integration.slurm.daemons import RealAccounting, RealSlurm
 from tests.integration.slurm.gangs import NODES, five_nodes
@@ -87,11 +88,17 @@ def submit(slurm: RealSlurm, user: str, *args: str, script: str = "sleep 600") -
     assert code == 0, output
 
 
+async def all_jobs(client: Slurm) -> list[JobRow]:
+    jobs = await JobReader(client, scheduler_user="k8s", most=1000).refresh()
+    assert jobs is not None
+    return jobs
+
+
 async def families(client: Slurm) -> list[Family]:
     """All that the syncer shows."""
     seen = await client.nodes()
     assert isinstance(seen, NodesSnapshot)
-    jobs, partitions = await client.job_rows(scheduler="k8s"), await client.partition_rows()
+    jobs, partitions = await all_jobs(client), await client.partition_rows()
     return [
         *job_families(jobs, {each.name: each.tier for each in partitions}),
         *state_families(seen.nodes.values()),
@@ -137,7 +144,7 @@ async def settle(slurm: RealSlurm, client: Slurm) -> None:
     submit(slurm, "bob", "--mem=10", script="exit 3")
 
     async def is_there() -> bool:
-        states = [job.state for job in await client.job_rows(scheduler="k8s")]
+        states = [job.state for job in await all_jobs(client)]
         return sum("RUNNING" in state for state in states) == 3 and any("FAILED" in state for state in states)
 
     await happens(slurm, is_there)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sunkpy.core.figures.statistics import Rpc
+from sunkpy.core.model.states import JobId
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.figures import JobRowsReply
@@ -44,8 +45,10 @@ async def client(slurm: Slurmrestd, tmp_path) -> AsyncIterator[Slurm]:
 
 
 async def test_what_a_job_has_is_what_was_allocated(slurm: Slurmrestd, client: Slurm) -> None:
-    slurm.add_job("RUNNING", comment="k8s:a/b:c", user="ann", **{k: v for k, v in RUNNING.items() if k != "user_name"})
-    (row,) = await client.job_rows(scheduler="k8s")
+    job = slurm.add_job(
+        "RUNNING", comment="k8s:a/b:c", user="ann", **{k: v for k, v in RUNNING.items() if k != "user_name"}
+    )
+    (row,) = await client.job_rows(JobId(job), scheduler="k8s")
     assert (row.cpus, row.memory_mib, row.gpus, row.nodes) == (4, 1536, 3, ("n1", "n2"))
     assert row.devices == {"n1": {"gpu": (0, 1)}, "n2": {"gpu": (3,)}}
     assert row.comment == "", "a person's own comment proves nothing"

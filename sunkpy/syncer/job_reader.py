@@ -1,0 +1,88 @@
+"""All jobs of Slurm, read one by one as they change, so that slurmrestd never has to list them all.
+
+A list of all jobs in full takes a quarter of a MiB of slurmrestd's memory for each. Their states alone take next to
+nothing, and say which jobs are new, have changed or are gone; these are read in full, so many at most in a turn. What
+is left of the turn goes to those that wait, whose reasons change, and to job arrays, whose states are told of all tasks
+together: the longest unread first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import islice
+
+import msgspec
+
+from sunkpy.core.figures.jobs import JobRow
+from sunkpy.core.model.states import JobId, is_job_pending
+from sunkpy.runtime.fan_out import fan_out
+from sunkpy.slurm import Slurm
+from sunkpy.slurm.errors import NotFound
+
+_AT_ONCE = 4
+"""slurmrestd answers others meanwhile."""
+
+States = frozenset[str]
+
+
+class Known(msgspec.Struct, frozen=True, gc=False):
+    """A job as last read: of an array all its tasks. Tens of thousands stay, which nothing needs to walk."""
+
+    states: States
+    rows: Sequence[JobRow]
+
+
+class JobReader:
+    """`most`: how many jobs are read in a turn. `scheduler_user` is the Slurm user of the scheduler."""
+
+    def __init__(self, slurm: Slurm, *, scheduler_user: str, most: int) -> None:
+        self._slurm = slurm
+        self._user = scheduler_user
+        self._most = most
+        self._known: dict[JobId, Known] = {}
+        self._is_whole = False
+        self.unread = 0
+
+    async def refresh(self) -> list[JobRow] | None:
+        """The jobs; None until all have been read once. Then new ones above `most` are missing: `unread`.
+
+        Raises:
+            SlurmError: what was read until then stays read.
+        """
+        states = await self._slurm.jobs_state()
+        due = await asyncio.to_thread(self._plan, states)
+        for start in range(0, len(due), _AT_ONCE):
+            await fan_out(partial(self._read, job, states[job]) for job in due[start : start + _AT_ONCE])
+        self.unread = len(states) - len(self._known)
+        self._is_whole = self._is_whole or not self.unread
+        return await asyncio.to_thread(self._rows) if self._is_whole else None
+
+    def _rows(self) -> list[JobRow]:
+        return [row for known in self._known.values() for row in known.rows]
+
+    def _plan(self, states: dict[JobId, States]) -> list[JobId]:
+        """Forget what is gone; the jobs to be read in this turn."""
+        for gone in [job for job in self._known if job not in states]:
+            del self._known[gone]
+        return list(islice(self._due(states), self._most))
+
+    def _due(self, states: dict[JobId, States]) -> Iterable[JobId]:
+        """What has changed, then what may have changed; `_known` is in the order of reading."""
+        changed = {job for job, now in states.items() if self._has_changed(job, now)}
+        yield from changed
+        for job, known in self._known.items():
+            if job not in changed and (is_job_pending(known.states) or len(known.rows) > 1):
+                yield job
+
+    def _has_changed(self, job: JobId, now: States) -> bool:
+        known = self._known.get(job)
+        return known is None or known.states != now
+
+    async def _read(self, job: JobId, states: States) -> None:
+        self._known.pop(job, None)
+        try:
+            self._known[job] = Known(states, await self._slurm.job_rows(job, scheduler=self._user))
+        except NotFound:
+            self._known[job] = Known(states, ())
