@@ -1,6 +1,6 @@
 """Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`; nodeset, mirror, burst,
-scale, takeover, people and accounting need none, install, devices and machines make their own. busy has one part with
-and one without."""
+scale, takeover, people, metrics and accounting need none, install, devices and machines make their own. busy has one
+part with and one without."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from demo import story
 from demo.bring_up import bring_up, own_cluster
-from tests.bench import abuse, install, latency, machines, mirror, nodeset, outage, report, scale, takeover
+from tests.bench import abuse, install, latency, machines, metrics, mirror, nodeset, outage, report, scale, takeover
 from tests.bench.accounting import run as accounting
 from tests.bench.burst import measure as burst
 from tests.bench.busy import measure as busy
@@ -34,6 +34,7 @@ ALONE = {
     "burst": burst.measure,
     "takeover": takeover.measure,
     "people": people.measure,
+    "metrics": metrics.measure,
 }
 """Benches without a cluster."""
 

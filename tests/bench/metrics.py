@@ -1,0 +1,189 @@
+"""Slurm's figures at 10,000 nodes and 50,000 jobs: how long a scrape takes, and how long the syncer's loop is held.
+
+Slurm is a double in a process of its own, which sends of each node and job what is read of it. What a real slurmrestd
+takes to read a job, some 3 ms, is not in these times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from sunkpy.runtime.process import Process, settle_garbage_collector
+from sunkpy.runtime.settings import HttpSettings, SlurmSettings
+from sunkpy.slurm import NodeCache, Slurm
+from sunkpy.syncer.figures import FigureFeed
+from sunkpy.syncer.metrics import NodeCollector
+from sunkpy.syncer.settings import FigureSettings, SyncerSettings
+from tests.bench import report
+
+_SCRAPE_S, _HELD_S, _RSS_MIB = 1.0, 0.05, 400
+_SCRAPES = 5
+_WAITING = 2_500
+_TICK_S = 0.005
+_MIB = 2**20
+_SHARED = "two shared cores run the syncer and a slurmrestd in Python"
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes with eight GPUs each, and jobs: a fifth runs, on a node each, 2,000 wait, the rest has ended."""
+
+    nodes: int = 10_000
+    jobs: int = 50_000
+
+
+def measure(*, quick: bool) -> list[report.Figure]:
+    """All figures."""
+    sizes = Sizes(nodes=500, jobs=2_000) if quick else Sizes()
+    with TemporaryDirectory() as folder, _slurm(sizes) as port:
+        key = Path(folder) / "jwt.key"
+        key.write_bytes(b"k" * 32)
+        return asyncio.run(_measure(sizes, f"http://127.0.0.1:{port}", key))
+
+
+async def _measure(sizes: Sizes, url: str, key: Path) -> list[report.Figure]:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    slurm_settings = SlurmSettings(url=url, version="v0.0.45", jwt_key_file=str(key))
+    settings = SyncerSettings(cluster="c1", slurm=slurm_settings, http=HttpSettings(port=0))
+    process, slurm = Process("syncer", settings), Slurm.connect(slurm_settings)
+    nodes = NodeCache(slurm)
+    feed = FigureFeed(slurm, nodes, FigureSettings(job_reads=sizes.jobs), scheduler_user="k8s")
+    process.registry.register(NodeCollector(nodes))
+    process.serve_figures(lambda: feed.text)
+    runner = await process.serve()
+    port = next(address[1] for address in runner.addresses if len(address) == 2)
+    try:
+        await nodes.refresh()
+        started_s = time.monotonic()
+        await feed.refresh()
+        first_s = time.monotonic() - started_s
+        settle_garbage_collector()
+        return [*(await _again(sizes, feed, port)), report.observed("first read", first_s, unit="s", n=sizes.jobs)]
+    finally:
+        await runner.cleanup()
+        await slurm.close()
+
+
+async def _again(sizes: Sizes, feed: FigureFeed, port: int) -> list[report.Figure]:
+    """Turns in which no job has changed, and those that wait are read again, each with a scrape."""
+    holds: list[float] = []
+    ticker = asyncio.ensure_future(_tick(holds))
+    turns, scrapes, size = [], [], 0
+    for _ in range(_SCRAPES):
+        started_s = time.monotonic()
+        await feed.refresh()
+        turns.append(time.monotonic() - started_s)
+        took_s, size = await asyncio.to_thread(_scrape, port)
+        scrapes.append(took_s)
+    ticker.cancel()
+    with suppress(asyncio.CancelledError):
+        await ticker
+    at = f"{sizes.nodes} nodes, {sizes.jobs} jobs"
+    return [
+        report.at_most(f"scrape, {at}", max(scrapes), unit="s", bound=_SCRAPE_S, n=_SCRAPES, limited_by=_SHARED),
+        report.at_most(f"loop held, {at}", max(holds), unit="s", bound=_HELD_S, n=len(holds), limited_by=_SHARED),
+        report.at_most(f"memory, {at}", _rss_mib(), unit="MiB", bound=_RSS_MIB, n=1, limited_by=_SHARED),
+        report.observed(f"turn, {at}", max(turns), unit="s", n=_SCRAPES),
+        report.observed(f"page, compressed, {at}", size / _MIB, unit="MiB", n=1),
+    ]
+
+
+def _scrape(port: int) -> tuple[float, int]:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Accept-Encoding": "gzip"})
+    started_s = time.monotonic()
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        size = len(answer.read())
+    return time.monotonic() - started_s, size
+
+
+async def _tick(holds: list[float]) -> None:
+    """How much later than asked the loop comes back."""
+    while True:
+        started_s = time.monotonic()
+        await asyncio.sleep(_TICK_S)
+        holds.append(time.monotonic() - started_s - _TICK_S)
+
+
+def _rss_mib() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 2**10
+
+
+# ------------------------------------------------------------------------------------------------- the other process
+
+
+@contextmanager
+def _slurm(sizes: Sizes) -> Iterator[int]:
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(sizes, theirs), daemon=True)
+    process.start()
+    try:
+        yield ours.recv()
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _serve(sizes: Sizes, port: Connection) -> None:
+    asyncio.run(_serve_until_ended(sizes, port))
+
+
+async def _serve_until_ended(sizes: Sizes, port: Connection) -> None:
+    app = web.Application()
+    pages = {
+        "nodes": {"nodes": list(map(_node, range(sizes.nodes))), "last_update": {"set": True, "number": 1}},
+        "jobs/state": {"jobs": [{"job_id": at, "state": [_state(at)]} for at in range(sizes.jobs)]},
+        "partitions": {"partitions": [{"name": "low", "nodes": {"configured": f"n[0-{sizes.nodes - 1}]"}}]},
+        "diag": {"statistics": {"server_thread_count": 1}},
+    }
+    for path, body in pages.items():
+        text = json.dumps(body).encode()
+        app.router.add_get(f"/slurm/v0.0.45/{path}/", _answer(text))
+    app.router.add_get("/slurm/v0.0.45/job/{id}", _job)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    port.send(runner.addresses[0][1])
+    await asyncio.Event().wait()
+
+
+def _answer(text: bytes):
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=text, content_type="application/json")
+
+    return answer
+
+
+async def _job(request: web.Request) -> web.Response:
+    at = int(request.match_info["id"])
+    job = {"job_id": at, "job_state": [_state(at)], "user_name": f"u{at % 500}", "account": f"a{at % 50}",
+           "partition": "low", "state_reason": "Priority"}  # fmt: skip
+    if _state(at) == "RUNNING":
+        node = f"n{at // 5}"
+        job |= {"nodes": node, "cpus": {"set": True, "number": 8}, "tres_alloc_str": "cpu=8,mem=4G,gres/gpu=8",
+                "gres_detail": ["gpu:h100:8(IDX:0-7)"],
+                "job_resources": {"nodes": {"allocation": [{"name": node}]}}}  # fmt: skip
+    return web.json_response({"jobs": [job]})
+
+
+def _state(at: int) -> str:
+    return "RUNNING" if at % 5 == 0 else "PENDING" if at < _WAITING else "COMPLETED"
+
+
+def _node(at: int) -> dict[str, object]:
+    devices = [f"nvidia{index} GPU-{at:08x}-{index} 0000:3b:0{index}.0" for index in range(8)]
+    extra = json.dumps({"gpu": devices})
+    return {"name": f"n{at}", "state": ["ALLOCATED"], "cpus": 64, "gres": "gpu:h100:8", "extra": extra}
