@@ -201,7 +201,7 @@ async def test_it_locks_and_unlocks_nodes_also_by_the_key_of_other_values(
     slurmd = Pod(status=PodStatus(conditions=(Condition(type=names.CONDITION_RUNNING, status="True"),)))
     for pod, keys in ((slurmd, ["node.example.com/x", names.TAINT_LOCK]), (None, ["node.example.com/x"])):
         known = node(apiserver, "n1")
-        taints = with_lock(known.spec.taints, known, pod, Lock(key=names.TAINT_LOCK))
+        taints = with_lock(known.spec.taints, known, pod, Lock(key=names.TAINT_LOCK), has_jobs=pod is not None)
         assert await operator.nodes.patch_node(known, NodePatch(taints=taints)) is None
         assert [taint.key for taint in node(apiserver, "n1").spec.taints] == keys
 

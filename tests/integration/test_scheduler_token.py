@@ -25,6 +25,7 @@ from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.scheduler.devices.allocate import Allocator, Plan
+from sunkpy.scheduler.devices.handout import Handout
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.nodes.devices import Devices
 from sunkpy.scheduler.pods.writer import PodWriter
@@ -250,14 +251,16 @@ async def allocating(apiserver: Apiserver) -> AsyncIterator[Allocator]:
     slurm = Slurm.connect(SlurmSettings(url="http://127.0.0.1:1", token_file="unused"))
     async with await Kube.connect(apiserver.kubeconfig(SCHEDULER)) as kube:
         devices = Devices(kube, {GPUS: "gpu"}, on_claim=lambda _: None, on_unreadable=lambda *_: None)
+        pods = PodWriter(kube)
         yield Allocator(
             kube,
             slurm,
             devices,
-            PodWriter(kube),
+            pods,
             SchedulerMetrics(CollectorRegistry()),
             name="demo",
             keeps=lambda *_: None,
+            handout=Handout(pods, resource="", gres="gpu"),
         )
     await slurm.close()
 
