@@ -8,7 +8,10 @@
 {{- range .Values.scheduler.access }}{{ if .namespaceLabels }}{{ $found = true }}{{ end }}{{ end }}
 {{- if $found }}true{{ end }}
 {{- end }}
-{{- define "slurm.homeClaim" -}}{{ .Values.home.existingClaim | default (printf "%s-home" .Release.Name) }}{{- end }}
+{{- define "slurm.homeVolume" -}}
+{{- $claim := dict "claimName" (.Values.home.existingClaim | default (printf "%s-home" .Release.Name)) }}
+{{- .Values.home.volume | default (dict "persistentVolumeClaim" $claim) | toJson }}
+{{- end }}
 {{- define "slurm.confServer" -}}{{ .Release.Name }}-slurmctld:6817{{- end }}
 {{- define "slurm.hooksUrl" -}}{{ if .Values.scheduler.enabled }}http://{{ .Release.Name }}-hooks:8000{{ end }}{{- end }}
 

@@ -140,7 +140,7 @@ spec:
         # It says to Slurm by which name and in which groups a caller is.
         {{- include "slurm.directoryMounts" .root | nindent 8 }}
   volumes:
-    - {name: home, persistentVolumeClaim: {claimName: {{ include "slurm.homeClaim" .root }}}}
+    - {{ merge (dict "name" "home") (include "slurm.homeVolume" .root | fromJson) | toJson }}
     - {name: tmp, emptyDir: {{ toJson .root.Values.login.tmp }}}
     - {name: words, configMap: {name: {{ $config }}, items: [{key: motd, path: motd}]}}
     {{- include "slurm.directoryVolumes" .root | nindent 4 }}

@@ -1,0 +1,109 @@
+{{- /* The same in all charts; a test compares. What a file of the chart makes, with `common` and `patches` of the values on
+top. Call with (dict "root" $ "of" name of the template with its objects). */}}
+{{- define "sunkpy.objects" -}}
+{{- $text := include .of .root }}
+{{- $values := .root.Values }}
+{{- if not (or $values.patches $values.common.labels $values.common.annotations) }}
+{{- $text }}
+{{- else }}
+{{- range include "sunkpy.split" $text | fromJsonArray }}
+{{- $object := . }}
+{{- $_ := set $object "metadata" (include "sunkpy.metadata" (list .metadata $values.common) | fromJson) }}
+{{- range list (dig "spec" "template" dict .) (dig "spec" "jobTemplate" "spec" "template" dict .) }}
+{{- if .spec }}{{ $_ := set . "metadata" (include "sunkpy.metadata" (list .metadata $values.common) | fromJson) }}{{ end }}
+{{- end }}
+{{- $name := include "sunkpy.patchName" (list $.root .) }}
+{{- with get $values.patches $name }}
+{{- $object = (include "sunkpy.merged" (list $object .) | fromJson).value }}
+{{- range dig "spec" "template" "spec" "volumes" list $object }}
+{{- if gt (len .) 2 }}{{ fail (printf "patches.%s: volume %s has several sources: %s. Is the name ours? Choose another one" $name .name (keys (omit . "name") | sortAlpha | join ", ")) }}{{ end }}
+{{- end }}
+{{- if ne (include "sunkpy.patchName" (list $.root $object)) $name }}{{ fail (printf "patches.%s: kind and name cannot be changed" $name) }}{{ end }}
+{{- end }}
+---
+{{ toYaml $object }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Objects of a text of YAML, as a JSON array. */}}
+{{- define "sunkpy.split" -}}
+{{- $objects := list }}
+{{- range regexSplit "(?m)^---\\s*$" . -1 }}
+{{- with printf "%s\n" . | fromYaml }}
+{{- if not (hasKey . "kind") }}{{ fail (printf "no object of Kubernetes: %s" (toJson .)) }}{{ end }}
+{{- $objects = append $objects . }}
+{{- end }}
+{{- end }}
+{{- toJson $objects }}
+{{- end }}
+
+{{- /* What the object is called in `patches`: its kind, and its name without that of namespace and release. */}}
+{{- define "sunkpy.patchName" -}}
+{{- $release := (index . 0).Release }}
+{{- with index . 1 }}{{ .kind }}/{{ .metadata.name | trimPrefix (printf "%s-" $release.Namespace) | trimPrefix (printf "%s-" $release.Name) }}{{ end }}
+{{- end }}
+
+{{- /* Metadata with labels and annotations that all objects have. */}}
+{{- define "sunkpy.metadata" -}}
+{{- $metadata := deepCopy (index . 0 | default dict) }}
+{{- range $key, $values := index . 1 }}
+{{- with $values }}{{ $_ := set $metadata $key (merge (get $metadata $key | default dict) .) }}{{ end }}
+{{- end }}
+{{- toJson $metadata }}
+{{- end }}
+
+{{- /* {value: the first with the second on top}. Maps are merged by key and lists of things with a name (volumeMounts: a
+mountPath) by that; other lists are replaced, and null takes away. */}}
+{{- define "sunkpy.merged" -}}
+{{- $ours := index . 0 }}
+{{- $theirs := index . 1 }}
+{{- $merged := $theirs }}
+{{- if and (kindIs "map" $ours) (kindIs "map" $theirs) }}
+{{- $merged = deepCopy $ours }}
+{{- range $key, $value := $theirs }}
+{{- if kindIs "invalid" $value }}{{ $_ := unset $merged $key }}
+{{- else }}{{ $_ := set $merged $key (include "sunkpy.merged" (list (get $merged $key) $value) | fromJson).value }}{{ end }}
+{{- end }}
+{{- else if and (kindIs "slice" $ours) (kindIs "slice" $theirs) }}
+{{- $by := include "sunkpy.keyOf" (concat $ours $theirs) }}
+{{- if $by }}
+{{- $names := list }}
+{{- $named := dict }}
+{{- range concat $ours $theirs }}
+{{- $name := get . $by }}
+{{- $names = append $names $name }}
+{{- $_ := set $named $name (include "sunkpy.merged" (list (get $named $name | default dict) .) | fromJson).value }}
+{{- end }}
+{{- $merged = list }}
+{{- range uniq $names }}{{ $merged = append $merged (get $named .) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- dict "value" $merged | toJson }}
+{{- end }}
+
+{{- /* The key by which things of a list are told apart; empty for other lists. */}}
+{{- define "sunkpy.keyOf" -}}
+{{- $things := . }}
+{{- $by := "" }}
+{{- range $key := list "name" "mountPath" }}
+{{- $all := true }}
+{{- range $things }}{{ if not (and (kindIs "map" .) (hasKey . $key)) }}{{ $all = false }}{{ end }}{{ end }}
+{{- if $all }}{{ $by = $key }}{{ end }}
+{{- end }}
+{{- $by }}
+{{- end }}
+
+{{- /* Refuse patches of what the release has not. Call with (dict "root" $ "files" names of the templates). */}}
+{{- define "sunkpy.checkPatches" -}}
+{{- $root := .root }}
+{{- if $root.Values.patches }}
+{{- $names := list }}
+{{- range .files }}
+{{- range include "sunkpy.split" (include . $root) | fromJsonArray }}{{ $names = append $names (include "sunkpy.patchName" (list $root .)) }}{{ end }}
+{{- end }}
+{{- range $name, $_ := $root.Values.patches }}
+{{- if not (has $name $names) }}{{ fail (printf "patches.%s: the release has no such object; it has %s" $name ($names | sortAlpha | join ", ")) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,166 @@
+"""What an admin may lay over the objects of a release: labels for all, patches for one."""
+
+from __future__ import annotations
+
+
+import pytest
+
+from tests.unit.charts.rendering import CHARTS, Manifest, Refused, check_accepted, of_kind, render
+
+SECOND = {"name": "scratch", "hostPath": {"path": "/scratch"}}
+WHOLE = ("slurm", "sunkpy", "openldap")
+
+
+def login_pod(patch: object) -> dict[str, object]:
+    values = {"patches": {"StatefulSet/login": {"spec": {"template": {"spec": patch}}}}}
+    found: dict[str, object] = of_kind(render("slurm", values), "StatefulSet")["demo-login"]["spec"]["template"]["spec"]
+    return found
+
+
+def named(things: list[dict[str, object]], name: str) -> dict[str, object]:
+    (found,) = [each for each in things if each["name"] == name]
+    return found
+
+
+def pod_of(manifest: Manifest) -> dict[str, object] | None:
+    spec = manifest.get("spec") or {}
+    if manifest["kind"] == "CronJob":
+        spec = spec["jobTemplate"]["spec"]
+    template: dict[str, object] | None = spec.get("template")
+    return template
+
+
+@pytest.mark.parametrize("chart", WHOLE)
+def test_every_file_is_one_that_can_be_patched(chart: str) -> None:
+    listed = (CHARTS / chart / "templates" / "patches.yaml").read_text()
+    for file in (CHARTS / chart / "templates").glob("*.yaml"):
+        if file.stem in ("patches", "crds"):
+            continue
+        of = f"{chart}.objects.{file.stem}"
+        assert f'"{file.stem}"' in listed, file
+        assert f'define "{of}"' in file.read_text()
+        assert f'"of" "{of}")' in file.read_text()
+
+
+@pytest.mark.parametrize("chart", WHOLE)
+def test_a_patch_of_nothing_changes_nothing(chart: str) -> None:
+    plain = render(chart)
+    first = next(each for each in plain if each["kind"] == "ConfigMap")
+    name = f"ConfigMap/{first['metadata']['name'].removeprefix('demo-')}"
+    assert render(chart, {"patches": {name: {"metadata": {}}}}) == plain
+
+
+@pytest.mark.parametrize("chart", WHOLE)
+def test_all_objects_and_pods_have_the_common_labels(chart: str) -> None:
+    common = {"labels": {"team": "x", "app.kubernetes.io/name": "theirs"}, "annotations": {"a": "b"}}
+    plain = {(each["kind"], each["metadata"]["name"]): each for each in render(chart)}
+    for manifest in render(chart, {"common": common}):
+        before = plain[manifest["kind"], manifest["metadata"]["name"]]
+        if manifest["kind"] == "CustomResourceDefinition":
+            continue
+        for now, was in ((manifest, before), (pod_of(manifest), pod_of(before))):
+            if now is None:
+                continue
+            assert now["metadata"]["labels"] == common["labels"] | (was["metadata"].get("labels") or {})
+            assert now["metadata"]["annotations"] == common["annotations"] | (was["metadata"].get("annotations") or {})
+        if manifest["kind"] in ("Deployment", "StatefulSet", "DaemonSet"):
+            assert manifest["spec"]["selector"] == before["spec"]["selector"]
+            assert manifest["spec"].get("volumeClaimTemplates") == before["spec"].get("volumeClaimTemplates")
+
+
+def test_things_with_a_name_are_merged_and_others_added() -> None:
+    plain = login_pod({})
+    patched = login_pod(
+        {
+            "dnsPolicy": "Default",
+            "volumes": [{"name": "site", "hostPath": {"path": "/data"}}],
+            "containers": [
+                {
+                    "name": "login",
+                    "env": [{"name": "SITE", "value": "x"}],
+                    "volumeMounts": [
+                        {"name": "site", "mountPath": "/data"},
+                        {"mountPath": "/home", "name": "home", "readOnly": True},
+                    ],
+                    "readinessProbe": {"periodSeconds": 60},
+                },
+                {"name": "beside", "image": "registry/beside:1"},
+            ],
+        }
+    )
+    assert patched["dnsPolicy"] == "Default"
+    assert patched["volumes"] == [*plain["volumes"], {"name": "site", "hostPath": {"path": "/data"}}]
+    assert [each["name"] for each in patched["containers"]] == ["login", "sackd", "beside"]
+    ours, theirs = named(plain["containers"], "login"), named(patched["containers"], "login")
+    assert theirs["env"] == [{"name": "SITE", "value": "x"}]
+    assert theirs["image"] == ours["image"]
+    assert theirs["readinessProbe"] == ours["readinessProbe"] | {"periodSeconds": 60}
+    home, *others = ours["volumeMounts"]
+    assert theirs["volumeMounts"] == [
+        home | {"readOnly": True},
+        *others,
+        {"name": "site", "mountPath": "/data"},
+    ]
+    assert named(patched["containers"], "sackd") == named(plain["containers"], "sackd")
+
+
+def test_other_lists_are_replaced_and_null_takes_away() -> None:
+    patched = login_pod(
+        {
+            "terminationGracePeriodSeconds": None,
+            "containers": [{"name": "sackd", "args": ["sleep"], "securityContext": {"runAsNonRoot": None}}],
+        }
+    )
+    assert "terminationGracePeriodSeconds" not in patched
+    sackd = named(patched["containers"], "sackd")
+    assert sackd["args"] == ["sleep"]
+    assert "runAsNonRoot" not in sackd["securityContext"]
+
+
+@pytest.mark.parametrize(
+    ("name", "patch"),
+    [
+        ("ServiceAccount/slurmd", {"metadata": {"annotations": {"eks.amazonaws.com/role-arn": "a"}}}),
+        ("NodeSet/compute", {"spec": {"template": {"spec": {"hostAliases": []}}}}),
+        ("CronJob/backup", {"spec": {"suspend": True}}),
+        ("Service/slurmrestd", {"spec": {"type": "NodePort"}}),
+        ("ValidatingAdmissionPolicy/login", {"metadata": {"annotations": {"a": "b"}}}),
+        ("Job/keys", {"spec": {"backoffLimit": 9}}),
+    ],
+)
+def test_any_object_can_be_patched(name: str, patch: dict[str, dict[str, object]]) -> None:
+    plain, patched = render("slurm"), render("slurm", {"patches": {name: patch}})
+    changed = [(was, now) for was, now in zip(plain, patched, strict=True) if was != now]
+    ((was, now),) = changed
+    assert name == f"{now['kind']}/{now['metadata']['name'].removeprefix('research-').removeprefix('demo-')}"
+    if now["kind"] != "NodeSet":
+        check_accepted(now)
+    assert was["metadata"]["name"] == now["metadata"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"patches": {"StatefulSet/logn": {}}}, "patches.StatefulSet/logn: the release has no such object; it has "),
+        ({"patches": {"StatefulSet/login": {"kind": "Pod"}}}, "kind and name cannot be changed"),
+        ({"patches": {"StatefulSet/login": {"metadata": {"name": "x"}}}}, "kind and name cannot be changed"),
+        (
+            {"patches": {"StatefulSet/login": {"spec": {"template": {"spec": {"volumes": [SECOND]}}}}}},
+            "volume scratch has several sources: emptyDir, hostPath",
+        ),
+        ({"home": {"existingClaim": "a", "volume": {"hostPath": {"path": "/home"}}}}, "two homes; set one"),
+    ],
+)
+def test_what_fits_nothing_is_refused(values: dict[str, object], words: str) -> None:
+    with pytest.raises(Refused, match=words):
+        render("slurm", values)
+
+
+def test_homes_are_on_any_volume() -> None:
+    nfs = {"nfs": {"server": "nas.example.com", "path": "/home"}}
+    manifests = render("slurm", {"home": {"volume": nfs}})
+    assert "demo-home" not in of_kind(manifests, "PersistentVolumeClaim")
+    login = of_kind(manifests, "StatefulSet")["demo-login"]["spec"]["template"]["spec"]
+    slurmd = of_kind(manifests, "NodeSet")["compute"]["spec"]["template"]["spec"]
+    for pod in (login, slurmd):
+        assert named(pod["volumes"], "home") == {"name": "home", **nfs}
