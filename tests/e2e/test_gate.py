@@ -117,6 +117,7 @@ def gaps(stack: Stack) -> Mapping[Fault, float | BaseException]:
     return asyncio.run(_try_all(stack))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", [*LONG_FAULTS, *SHORT_FAULTS], ids=lambda fault: fault.__name__.strip("_"))
 def test_no_job_starts_beside_the_pod(gaps: Mapping[Fault, float | BaseException], fault: Fault) -> None:
     gap_s = gaps[fault]
