@@ -44,6 +44,7 @@ CPUS: Final = 16
 EACH: Final = DEVICES // TOGETHER
 LABEL: Final = "sunkpy-devices"
 _PATIENCE_S = 120.0
+_TIMED = 20
 _ADDED_S = 0.3
 _LOW, _HIGH = "low", "high"
 _LIVES = frozenset({"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED"})
@@ -97,7 +98,8 @@ def run(stack: Stack, cluster: Cluster, *, count: int, seed: int, tell: Tell, by
     """The rounds on a cluster that is up, and what was seen."""
     load = Load(stack, cluster, seed=seed, by_plugin=by_plugin)
     load.prepare()
-    added = [load.time_pod(number, has_gpus=number % 2 == 0) for number in range(max(4, count // 25))]
+    timed = [load.time_pod(number, has_gpus=number % 2 == 0) for number in range(2 + max(_TIMED, count // 25))]
+    added = timed[2:]  # the first of each kind come before all parts have met
     observer = Observer(stack, cluster, [f"gpu{at}" for at in range(DEVICES)] if by_plugin else [])
     observer.start()
     compared: list[Compared] = []
