@@ -67,7 +67,7 @@ def devices_of(environ: Mapping[str, str], names: Sequence[str]) -> Devices:
     """What a process has by its environment; `names` are the devices in Slurm's order."""
     of_a_pod = [value for key, value in environ.items() if _OF_A_POD.fullmatch(key)]
     # As a part of a pod: of jobs the variable says nothing.
-    of_a_pod += environ.get("NVIDIA_VISIBLE_DEVICES", "").split(",") if "CHAOS_POD" in environ else []
+    of_a_pod += filter(None, environ.get("NVIDIA_VISIBLE_DEVICES", "").split(",") if "CHAOS_POD" in environ else ())
     return frozenset([*of_a_pod, *(names[index] for index in indices(f"IDX:{environ.get('SLURM_JOB_GPUS', '')}"))])
 
 

@@ -26,8 +26,9 @@ def test_devices_are_counted_by_their_numbers():
 
 
 def test_a_process_has_what_its_environment_names():
-    of_a_pod = {"GPU_DEVICE_1": "gpu-1", "GPU_DEVICE_1_SHARING_STRATEGY": "TimeSlicing", "HOME": "/"}
+    of_a_pod = {"CHAOS_POD": "a", "GPU_DEVICE_1": "gpu-1", "GPU_DEVICE_1_SHARING_STRATEGY": "TimeSlicing"}
     assert devices_of(of_a_pod, NAMES) == {"gpu-1"}
+    assert devices_of({"CHAOS_POD": "a", "NVIDIA_VISIBLE_DEVICES": "gpu-0,gpu-2"}, NAMES) == {"gpu-0", "gpu-2"}
     assert devices_of({"SLURM_JOB_GPUS": "0,2-3"}, NAMES) == {"gpu-0", "gpu-2", "gpu-10"}
     assert devices_of({"HOME": "/"}, NAMES) == set()
 
