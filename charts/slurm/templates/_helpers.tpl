@@ -198,3 +198,10 @@ fsGroup: 404
 fsGroupChangePolicy: OnRootMismatch
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
+
+{{- /* A query with what it shortens: $own is what selects the series of this release, $gpus those of a job by uuid as
+dcgm-exporter calls it. Call with (list query selector). */}}
+{{- define "slurm.seriesOf" -}}
+{{- $gpus := `label_replace(sunkpy_job_gpu{job="$slurmjob"}, "UUID", "$1", "uuid", "(.+)")` }}
+{{- index . 0 | replace "$own" (index . 1) | replace "$gpus" $gpus }}
+{{- end }}

@@ -121,12 +121,24 @@ _OF_NODE: Final[Mapping[str, tuple[str, Callable[[SlurmNode], int]]]] = {
 
 
 def node_families(nodes: Mapping[str, SlurmNode], gpus_alloc: Mapping[str, int]) -> Iterator[Family]:
-    """`slurm_node_*`; `gpus_alloc`: how many GPUs jobs have, by node."""
+    """`slurm_node_*` and `sunkpy_node_state`; `gpus_alloc`: how many GPUs jobs have, by node."""
     for end, (text, of) in _OF_NODE.items():
         samples = [Sample((node.name,), of(node)) for node in nodes.values()]
         yield Family(name=f"slurm_node_{end}", help=text, labels=("node",), samples=samples)
     samples = [Sample((name,), gpus_alloc.get(name, 0)) for name in nodes]
     yield Family(name="slurm_node_gpus_alloc", help="GPUs that jobs have", labels=("node",), samples=samples)
+    yield Family(
+        name="sunkpy_node_state",
+        help="The state of a Slurm node; where it takes no work, Slurm's reason",
+        labels=("node", "state", "reason"),
+        samples=[Sample((node.name, _text(node.state), node.reason), 1) for node in nodes.values()],
+    )
+
+
+def _text(state: States) -> str:
+    """`IDLE+DRAIN`: as Slurm writes it, without what every node has here."""
+    base = [flag for flag in _BASE.values() if flag in state][:1]
+    return "+".join([*base, *sorted(state - set(base) - {"DYNAMIC_NORM"})])
 
 
 def partition_families(partitions: Iterable[PartitionRow], nodes: Mapping[str, SlurmNode]) -> Iterator[Family]:

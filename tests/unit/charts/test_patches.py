@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 
 from tests.unit.charts.rendering import CHARTS, Manifest, Refused, check_accepted, of_kind, render

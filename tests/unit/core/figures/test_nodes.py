@@ -57,10 +57,26 @@ def test_under_which_names_a_node_counts(state: tuple[str, ...], names: set[str]
 
 def test_what_a_node_has() -> None:
     found = figures(node_families({"n1": node("n1", "MIXED", alloc_cpus=4)}, {"n1": 1}))
-    assert {name.removeprefix("slurm_node_"): value for (name, _), value in found.items()} == {
+    of_node = {name.removeprefix("slurm_node_"): value for (name, labels), value in found.items() if labels == ("n1",)}
+    assert of_node == {
         "cpus": 8, "cpus_alloc": 4, "cpus_effective": 6, "cpus_idle": 2, "gpus": 2, "gpus_alloc": 1,
         "memory_bytes": 4000, "memory_alloc_bytes": 0, "memory_effective_bytes": 3500,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        ({"IDLE", "DYNAMIC_NORM"}, "IDLE"),
+        ({"DRAIN", "MIXED", "DYNAMIC_NORM"}, "MIXED+DRAIN"),
+        ({"NOT_RESPONDING", "DOWN", "DRAIN"}, "DOWN+DRAIN+NOT_RESPONDING"),
+        (set(), ""),
+    ],
+)
+def test_the_state_of_a_node_is_one_series_with_its_reason(state: set[str], text: str) -> None:
+    closed = SlurmNode(name="n1", state=frozenset(state), reason='disk "a"')
+    found = figures(node_families({"n1": closed}, {}))
+    assert found["sunkpy_node_state", ("n1", text, 'disk "a"')] == 1
 
 
 def test_a_partition_is_the_sum_of_its_nodes() -> None:

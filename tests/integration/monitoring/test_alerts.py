@@ -1,0 +1,204 @@
+"""The alerts of the chart, by promtool: which series call whom, with which words, and that healthy ones call nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+from devcluster.shell import run
+from tests.prometheus import program
+from tests.unit.charts.rendering import of_kind, render
+
+pytestmark = pytest.mark.integration
+
+RUNBOOKS = "https://wiki.example.com/slurm"
+VALUES = {"alerts": {"enabled": True, "runbooks": RUNBOOKS}}
+OWN = 'namespace="research"'
+HOUR = "x120"
+"""So many times 30 s."""
+
+
+class Case(NamedTuple):
+    """Series, by their values over an hour, and what is said of them."""
+
+    alert: str
+    series: dict[str, str]
+    labels: dict[str, str]
+    summary: str
+
+
+def always(value: float) -> str:
+    return f"{value}+0{HOUR}"
+
+
+def growing(by: float) -> str:
+    return f"0+{by}{HOUR}"
+
+
+SYNCER = f'{{{OWN}, container="syncer", instance="1"}}'
+SCHEDULER = f'{{{OWN}, container="scheduler", instance="2"}}'
+ACCOUNTS = f'{{{OWN}, container="accounts", instance="3"}}'
+OF_SYNCER = {"namespace": "research", "container": "syncer", "instance": "1"}
+OF_SCHEDULER = {"namespace": "research", "container": "scheduler", "instance": "2"}
+OF_ACCOUNTS = {"namespace": "research", "container": "accounts", "instance": "3"}
+RESEARCH = {"namespace": "research"}
+HEALTHY = {
+    f"sunkpy_leader{SYNCER}": always(1),
+    f"sunkpy_leader{SCHEDULER}": always(1),
+    f"sunkpy_leader{ACCOUNTS}": always(1),
+    f'sunkpy_leader{{{OWN}, container="scheduler", instance="4"}}': always(0),
+    f"sunkpy_syncer_slurm_readable{SYNCER}": always(1),
+    f"sunkpy_syncer_slurm_believed{SYNCER}": always(1),
+    f"sunkpy_slurm_cache_age_seconds{SYNCER}": always(1),
+    f'sunkpy_slurm_cache_age_seconds{{{OWN}, container="syncer", instance="5"}}': always(1e9),
+    f"sunkpy_scheduler_poll_age_seconds{SCHEDULER}": always(1),
+    f'sunkpy_scheduler_hooks_total{{{OWN}, hook="prolog", code="200"}}': growing(100),
+    f'sunkpy_scheduler_gangs{{{OWN}, state="ending"}}': always(0),
+    f"slurm_nodes{{{OWN}}}": always(100),
+    f"slurm_nodes_down{{{OWN}}}": always(10),
+    f"slurm_nodes_drained{{{OWN}}}": always(20),
+    f"slurm_nodes_draining{{{OWN}}}": always(5),
+    f'sunkpy_nodeset_removal_held{{{OWN}, nodeset="a"}}': always(0),
+    f'sunkpy_nodeset_pods_deleted_total{{{OWN}, nodeset="a", why="drained"}}': growing(10),
+    f"sunkpy_scheduler_failed_looks_total{{{OWN}}}": always(0),
+    f'sunkpy_reconcile_total{{{OWN}, container="syncer", queue="mirror", result="ok"}}': growing(100),
+    f"sunkpy_accounts_settled_timestamp_seconds{ACCOUNTS}": f"0+30{HOUR}",
+    f"slurm_server_thread_cnt{{{OWN}}}": always(20),
+    f"slurm_slurmdbd_queue_size{{{OWN}}}": always(10),
+    'slurm_nodes{namespace="other"}': always(1),
+    'slurm_nodes_down{namespace="other"}': always(1),
+}
+DELETED = f"sunkpy_nodeset_pods_deleted_total{{{OWN}"
+CASES = [
+    Case("SlurmNotSeen", {}, RESEARCH, "No process of this release answers Prometheus"),
+    Case(
+        "SlurmNobodyLeads", {f"sunkpy_leader{SYNCER}": always(0)}, {"namespace": "research", "container": "syncer"},
+        "Nobody does the work of syncer",
+    ),
+    Case(
+        "SlurmNotReadable", {f"sunkpy_syncer_slurm_readable{SYNCER}": always(0)}, OF_SYNCER,
+        "The syncer cannot read Slurm. Drains and cordons are mirrored no more, and pods keep their last known state",
+    ),
+    Case(
+        "SlurmNotBelieved", {f"sunkpy_syncer_slurm_believed{SYNCER}": always(0)}, OF_SYNCER,
+        "Slurm answers without its nodes. Nothing is written until they are back or a person confirms",
+    ),
+    Case(
+        "SlurmAnswersLate", {f"sunkpy_slurm_cache_age_seconds{SYNCER}": always(90)}, OF_SYNCER,
+        "The newest answer of Slurm is 1m 30s old",
+    ),
+    Case(
+        "SlurmSchedulerBlind", {f"sunkpy_scheduler_poll_age_seconds{SCHEDULER}": always(60)}, OF_SCHEDULER,
+        "The scheduler has seen no job states for 1m 0s. No pod is bound",
+    ),
+    Case(
+        "SlurmHooksRefused", {f'sunkpy_scheduler_hooks_total{{{OWN}, hook="epilog", code="401"}}': growing(30)},
+        RESEARCH | {"hook": "epilog", "code": "401"},
+        "Hooks (epilog) are answered with 401. Jobs wait to start or to end",
+    ),
+    Case(
+        "SlurmPodsDoNotEnd", {f'sunkpy_scheduler_gangs{{{OWN}, state="ending"}}': always(3)},
+        RESEARCH | {"state": "ending"}, "Pods of 3 gangs have to leave their nodes and do not end",
+    ),
+    Case(
+        "SlurmNodesDown", {f"slurm_nodes_down{{{OWN}}}": always(11)}, RESEARCH,
+        "11 Slurm nodes are down, more than a tenth",
+    ),
+    Case(
+        "SlurmNodesDrained", {f"slurm_nodes_drained{{{OWN}}}": always(21)}, RESEARCH,
+        "26 Slurm nodes are drained, more than a quarter",
+    ),
+    Case(
+        "NodeSetRemovalHeld", {f'sunkpy_nodeset_removal_held{{{OWN}, nodeset="a"}}': always(1)},
+        RESEARCH | {"nodeset": "a"}, "NodeSet a waits for a person, as too many pods would have to leave at once",
+    ),
+    Case(
+        "SlurmTooManyAtOnce", {f'sunkpy_syncer_capped_total{{{OWN}, action="DrainNode"}}': growing(1)},
+        RESEARCH | {"action": "DrainNode"}, "DrainNode is due for too many nodes at once, and is done for some only",
+    ),
+    Case(
+        "SlurmdPodsFail", {f'{DELETED}, nodeset="a", why="failed"}}': growing(0.1)}, RESEARCH | {"nodeset": "a"},
+        "slurmd pods of NodeSet a end again and again",
+    ),
+    Case(
+        "SlurmJobsEndedByRemoval", {f'{DELETED}, nodeset="a", why="drain-timeout"}}': growing(0.1)},
+        RESEARCH | {"nodeset": "a"}, "slurmd pods of NodeSet a left after their drain timeout, and jobs with them",
+    ),
+    Case(
+        "SlurmDeviceHadTwoOwners", {f'sunkpy_scheduler_device_refusals_total{{{OWN}, reason="twice"}}': growing(1)},
+        RESEARCH, "A device was given to two claims. The pod of the later one was not bound or has to leave",
+    ),
+    Case(
+        "SlurmSchedulerFault", {f"sunkpy_scheduler_failed_looks_total{{{OWN}}}": growing(1)}, RESEARCH,
+        'The scheduler could not judge a gang, and leaves it alone. Its log line "not judged again" has the reason',
+    ),
+    Case(
+        "SlurmPassesFail",
+        {f'sunkpy_reconcile_total{{{OWN}, container="syncer", queue="mirror", result="error"}}': growing(30)},
+        {"namespace": "research", "container": "syncer", "queue": "mirror"},
+        "syncer fails in its work on mirror again and again; its log has the reason",
+    ),
+    Case(
+        "SlurmAccountsNotSettled", {f"sunkpy_accounts_settled_timestamp_seconds{ACCOUNTS}": always(0)}, OF_ACCOUNTS,
+        "slurmdbd has not agreed with the values for 50m 0s",
+    ),
+    Case(
+        "SlurmctldBusy", {f"slurm_server_thread_cnt{{{OWN}}}": always(200)}, RESEARCH,
+        "slurmctld works at 200 calls at once, of 256",
+    ),
+    Case(
+        "SlurmdbdBehind", {f"slurm_slurmdbd_queue_size{{{OWN}}}": always(6000)}, RESEARCH,
+        "6000 records wait for slurmdbd",
+    ),
+    Case(
+        "SlurmFiguresCut", {f'sunkpy_figures_series_cut{{{OWN}, name="a"}}': always(7)}, RESEARCH,
+        "7 series are left out; see syncer.metrics.seriesPerName",
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rules() -> dict[str, dict[str, object]]:
+    spec = of_kind(render("slurm", VALUES), "PrometheusRule")["demo"]["spec"]
+    (group,) = spec["groups"]
+    return {rule["alert"]: rule for rule in group["rules"]}
+
+
+def promtool(folder: Path, rules: dict[str, dict[str, object]], tests: list[dict[str, object]]) -> None:
+    """Raises when a test of rules fails, with what promtool says."""
+    (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "all", "rules": [*rules.values()]}]}))
+    whole = {"rule_files": ["rules.yaml"], "evaluation_interval": "30s", "tests": tests}
+    (folder / "tests.yaml").write_text(yaml.safe_dump(whole))
+    run([program("promtool"), "check", "rules", str(folder / "rules.yaml")])
+    run([program("promtool"), "test", "rules", str(folder / "tests.yaml")])
+
+
+def of_series(series: dict[str, str], expected: dict[str, list[object]]) -> dict[str, object]:
+    return {
+        "interval": "30s",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "alert_rule_test": [
+            {"eval_time": "50m", "alertname": alert, "exp_alerts": alerts} for alert, alerts in expected.items()
+        ],
+    }
+
+
+def test_what_calls_whom_with_which_words(tmp_path: Path, rules: dict[str, dict[str, object]]) -> None:
+    tests = []
+    for case in CASES:
+        rule = rules[case.alert]
+        annotations = {"summary": case.summary, **{k: v for k, v in rule["annotations"].items() if k != "summary"}}
+        alert = {"exp_labels": case.labels | rule["labels"], "exp_annotations": annotations}
+        tests.append(of_series(HEALTHY | case.series if case.series else {}, {case.alert: [alert]}))
+    promtool(tmp_path, rules, tests)
+
+
+def test_who_is_healthy_calls_nobody(tmp_path: Path, rules: dict[str, dict[str, object]]) -> None:
+    promtool(tmp_path, rules, [of_series(HEALTHY, {alert: [] for alert in rules})])
+
+
+def test_every_alert_is_tried(rules: dict[str, dict[str, object]]) -> None:
+    assert [case.alert for case in CASES] == [*rules]
