@@ -16,7 +16,7 @@ from sunkpy.core.gang.phases import is_over
 from sunkpy.core.gang.seating.devices import noted_indices, noted_on
 from sunkpy.core.handout import devices_on
 from sunkpy.core.model.devices import PCI_ADDRESS, UUID, Device, DeviceId, ResourceClaim, SlurmDevice, read_extra
-from sunkpy.core.model.gres import gres_counts
+from sunkpy.core.model.gres import gres_counts, gres_name, gres_types
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode, holds_something
 
@@ -106,9 +106,10 @@ def find_rows(facts: NodeFacts) -> Iterator[Row]:
     """First by Slurm's indices, then what only a driver knows."""
     left, is_asked = dict(facts.offered), facts.slurm is not None
     drivers = set[str]()
+    types = gres_types(facts.slurm.gres) if facts.slurm is not None else {}
     for gres, index, listed in _indices(facts):
         same = [id for id, device in left.items() if listed is not None and listed.agrees_with(device, id.driver)]
-        known, owners = [str(listed or "")], [*_by_index(facts, gres, index)]
+        known, owners = [*types.get(gres, ())[index : index + 1], str(listed or "")], [*_by_index(facts, gres, index)]
         for id in same[:1]:
             drivers.add(id.driver)
             known += [f"device {id}", *_taints(left.pop(id))]
@@ -142,7 +143,7 @@ def _indices(facts: NodeFacts) -> Iterator[tuple[str, int, SlurmDevice | None]]:
         return
     claimed = {claim_user for claim in facts.claims for claim_user in _users(claim)}
     notes = [noted_indices(noted_on(pod)) for pod in _holding(facts) if pod.uid not in claimed]
-    for gres in sorted({gres for note in notes for gres in note}):
+    for gres in sorted({gres_name(gres) for note in notes for gres in note}):
         for index in sorted({index for note in notes for index in note.get(gres, ())}):
             yield gres, index, None
 

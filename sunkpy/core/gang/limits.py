@@ -23,6 +23,7 @@ from typing import Final
 
 import msgspec
 
+from sunkpy.core import names
 from sunkpy.core.gang.devices.asked import Claimed, refused_claims, with_devices
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.options import Problem
@@ -30,6 +31,7 @@ from sunkpy.core.handout import gpus_asked
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.devices import CLAIMED, DEVICE_CLASS
+from sunkpy.core.model.gres import gres_name
 from sunkpy.core.model.objects import (
     Affinity,
     ContainerPort,
@@ -41,6 +43,8 @@ from sunkpy.core.model.objects import (
     Toleration,
 )
 from sunkpy.core.placement.domains import HOSTNAME
+from sunkpy.core.placement.needs import count_gres
+from sunkpy.core.placement.occupancy import requests
 
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 MOST_LINES: Final = 100
@@ -56,7 +60,7 @@ def within_limits(
 
     Args:
         gang: as its family made it.
-        gpu_resources: extended resource → GRES name.
+        gpu_resources: extended resource → GRES, `gpu` or `gpu:h100`.
         claimed: what is known of its resource claims; None where none can be allocated.
         plugin_resource: that which sunkpy's device plugin hands out, to one container of a pod; empty when none does.
     """
@@ -65,7 +69,7 @@ def within_limits(
     gang, of_family = with_devices(gang, claimed) if claimed is not None else gang, gang
     apart, together = _inner(gang, _anti), _inner(gang, _affinity)
     refused = _refused_devices(of_family, gpu_resources) or refused_claims(of_family, claimed, gpu_resources)
-    refused = refused or _refused_containers(of_family, plugin_resource)
+    refused = refused or _refused_containers(of_family, plugin_resource) or _refused_types(gang, gpu_resources, claimed)
     refused = refused or _refused_spread(gang, apart, together)
     return msgspec.structs.replace(
         gang,
@@ -230,6 +234,20 @@ def _refused_devices(gang: Gang, gpu_resources: Mapping[str, str]) -> str:
         for resource in sorted(_resources(spec)):
             if resource.startswith(CLAIMED) or (resource.startswith(DEVICE_CLASS) and resource not in gpu_resources):
                 return f"{name} asks for {resource}, for which no GRES stands: ask for the devices by a claim"
+    return ""
+
+
+def _refused_types(gang: Gang, gpu_resources: Mapping[str, str], claimed: Claimed | None) -> str:
+    """Slurm gives a job GPUs of any type, or each of a type (ESLURM_INVALID_GRES_TYPE)."""
+    classes = claimed.classes if claimed is not None else {}
+    counted = {**gpu_resources, **{CLAIMED + name: gres for name, gres in classes.items()}}
+    counts = (count_gres(requests(spec), counted).items() for _, spec in specs_of(gang))
+    asked = {gres for each in counts for gres, count in each if count}
+    for gres in sorted(gres for gres in asked if gres != gres_name(gres)):
+        if gres_name(gres) in asked:
+            return f"its pods ask for {gres} and for {gres_name(gres)} of any type, and no job can: ask for types"
+        if (wanted := gang.options.gpu_type) and gres.startswith("gpu:") and gres != f"gpu:{wanted}":
+            return f"its pods ask for {gres}, and annotation {names.PREFIX}gpu-type for {wanted}: leave one out"
     return ""
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one node. Slurm did not say: `cpus` and `memory_mib` 0, `gres` None; by GRES name, all types together."""
+    """Of one node. Slurm did not say: `cpus` and `memory_mib` 0, `gres` None; see `core.model.gres:gres_counts`."""
 
     cpus: int = 0
     memory_mib: int = 0

@@ -11,10 +11,18 @@ from collections.abc import Iterable
 from typing import Final
 
 Indices = dict[str, tuple[int, ...]]
-"""GRES name → the indices that the job has of it, on one node; types of one GRES are counted together."""
+"""GRES → the indices that the job has of it, on one node: by its name, and by `name:type` where Slurm tells a type.
+
+Types of one GRES are counted on: after four of the first type, the first of the second has index 4.
+"""
 
 _COUNT: Final = re.compile(r":(\d+)(?:\(|$)")
 _INDICES: Final = re.compile(r"\(IDX:([0-9,-]+)\)")
+
+
+def gres_name(gres: str) -> str:
+    """`gpu` of `gpu:h100`."""
+    return gres.partition(":")[0]
 
 
 def gres_count(text: str) -> int:
@@ -23,22 +31,39 @@ def gres_count(text: str) -> int:
 
 
 def gres_counts(text: str) -> dict[str, int]:
-    """`gpu:h100:2(IDX:0-1),nic:1(IDX:0)` → {"gpu": 2, "nic": 1}."""
+    """`gpu:h100:2(IDX:0-1),nic:1(IDX:0)` → {"gpu": 2, "gpu:h100": 2, "nic": 1}."""
     found: dict[str, int] = {}
     for part in filter(None, _entries(text)):
-        name = part.removeprefix("gres/").partition(":")[0]
-        found[name] = found.get(name, 0) + gres_count(part)
+        for gres in _names(part):
+            found[gres] = found.get(gres, 0) + gres_count(part)
+    return found
+
+
+def gres_types(text: str) -> dict[str, list[str]]:
+    """Of a node, `gpu:h100:2(S:0),gpu:a100:1` → {"gpu": ["h100", "h100", "a100"]}: by index, empty without a type."""
+    found: dict[str, list[str]] = {}
+    for part in filter(None, _entries(text)):
+        name, *typed = _names(part)
+        found.setdefault(name, []).extend([typed[0].partition(":")[2] if typed else ""] * gres_count(part))
     return found
 
 
 def gres_indices(text: str) -> Indices:
-    """`gpu:h100:2(IDX:0-1),nic:1(IDX:0)` → {"gpu": (0, 1), "nic": (0,)}; without what has no indices."""
+    """`gpu:h100:2(IDX:0-1),nic:1(IDX:0)` → {"gpu": (0, 1), "gpu:h100": (0, 1), "nic": (0,)}; without what has none."""
     found: Indices = {}
     for part in _entries(text):
         for ranges in _INDICES.findall(part):
-            name = part.removeprefix("gres/").partition(":")[0]
-            found[name] = tuple(sorted({*found.get(name, ()), *_expanded(ranges)}))
+            for gres in _names(part):
+                found[gres] = tuple(sorted({*found.get(gres, ()), *_expanded(ranges)}))
     return found
+
+
+def _names(part: str) -> Iterable[str]:
+    """Those under which an entry counts: `gpu`, and `gpu:h100` if it has a type."""
+    name, *more = part.removeprefix("gres/").partition("(")[0].split(":")
+    yield name
+    if len(more) > 1:
+        yield f"{name}:{more[0]}"
 
 
 def _entries(text: str) -> Iterable[str]:

@@ -17,7 +17,7 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.model import matching, quantity
-from sunkpy.core.model.gres import gres_counts
+from sunkpy.core.model.gres import gres_count, gres_counts
 from sunkpy.core.model.objects import Node, PodSpec
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.placement.needs import count_gres, gres, whole_cpus
@@ -80,7 +80,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         devices, cpus, memory = size_of(self.left)
         if self.slurm is None:
             return (devices, cpus, memory)
-        devices = devices or sum(gres_counts(self.slurm.gres).values())  # those of claims are not in `left`
+        devices = devices or gres_count(self.slurm.gres)  # those of claims are not in `left`
         by_slurm = (self.slurm.cpus * 1000 or cpus, self.slurm.memory_mib * 2**20 or memory)
         return (devices, min(cpus, by_slurm[0]), min(memory, by_slurm[1]))
 

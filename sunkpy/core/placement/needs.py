@@ -20,14 +20,17 @@ def whole_cpus(needs: Mapping[str, int]) -> int:
 
 
 def gres(needs: Mapping[str, int], *, gpu_resources: Mapping[str, str], gpu_type: str = "") -> str:
-    """`tres_per_node` for the extended resources that Slurm knows: `gres/gpu:h100:2`, or empty."""
+    """`tres_per_node` for the extended resources that Slurm knows: `gres/gpu:h100:2`, or empty.
+
+    `gpu_type` is that of GPUs whose resource says none.
+    """
     counts = count_gres(needs, gpu_resources)
     typed = {name: f"{name}:{gpu_type}" if gpu_type and name == "gpu" else name for name in counts}
     return ",".join(f"gres/{typed[name]}:{count}" for name, count in sorted(counts.items()) if count > 0)
 
 
 def count_gres(needs: Mapping[str, int], gpu_resources: Mapping[str, str]) -> dict[str, int]:
-    """How many of each GRES: extended resources by the name that Slurm knows."""
+    """How many of each GRES: extended resources by the name that Slurm knows, `gpu` or `gpu:h100`."""
     counts = dict.fromkeys(gpu_resources.values(), 0)
     for resource, name in gpu_resources.items():
         counts[name] += needs.get(resource, 0)

@@ -14,6 +14,7 @@ from sunkpy.core.gang.devices.chosen import Lack, lacking
 from sunkpy.core.gang.seating.devices import noted_indices
 from sunkpy.core.handout import gpus_asked, holds_up
 from sunkpy.core.model.devices import read_extra
+from sunkpy.core.model.gres import gres_name
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.states import JobId, SlurmNode
 from sunkpy.core.placement.admission import Admission, Verdict
@@ -58,7 +59,7 @@ class Handout:
         return notes, obstacles
 
     def _named(self, binding: Binding, node: Node, slurm: SlurmNode) -> str | Admission:
-        known = read_extra(slurm.extra).get(self._gres, ())
+        known = read_extra(slurm.extra).get(gres_name(self._gres), ())
         indices = noted_indices(binding.gpus).get(self._gres, ())
         if len(indices) != sum(gpus_asked(binding.pod.spec, self._resource)):
             return lacking(Lack.INDICES, f"Slurm has not said which {self._gres} of node {node.name} its job has")

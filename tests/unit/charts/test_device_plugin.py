@@ -28,7 +28,10 @@ def test_each_node_has_a_plugin_that_may_list_pods_and_no_more():
 
 def test_plugin_and_scheduler_mean_the_same_resource_and_the_same_names(tmp_path):
     manifests = rendered(
-        {"resource": "amd.com/gpu", "pretend": 8}, gpuResources={"amd.com/gpu": "gpu"}, name="a", aliases=["b", "a"]
+        {"resource": "amd.com/gpu", "pretend": 8},
+        gpuResources={"amd.com/gpu": "gpu", GPU: None},
+        name="a",
+        aliases=["b", "a"],
     )
     maps = of_kind(manifests, "ConfigMap")
     (tmp_path / "config.yaml").write_text(maps["demo-device-plugin"]["data"]["config.yaml"])
@@ -52,6 +55,13 @@ def test_pods_that_ask_for_what_it_hands_out_name_this_scheduler():
 def test_a_resource_that_slurm_does_not_know_is_refused():
     with pytest.raises(Refused, match=r"Slurm has no name for amd\.com/gpu; give it one in scheduler\.gpuResources"):
         rendered({"resource": "amd.com/gpu"})
+
+
+def test_gpus_that_it_does_not_hand_out_are_refused():
+    """The vendor's plugin is off, and next to it would choose for itself."""
+    with pytest.raises(Refused, match=r"with gpuSharing: plugin nobody hands out nvidia\.com/mig-1g\.5gb"):
+        rendered(gpuResources={"nvidia.com/mig-1g.5gb": "gpu:1g.5gb"})
+    rendered(gpuResources={"example.com/nic": "nic"})
 
 
 @pytest.mark.parametrize("sharing", ["exclusive", "count"])

@@ -56,6 +56,7 @@ def test_access_names_only_what_can_be_a_name(field: str):
         ({"nodeSets": {"c": {"gpu": {"resource": "a b", "type": "a"}}}}, "/nodeSets/c/gpu/resource"),
         ({"nodeSets": {"c": {"services": {"../x": {"script": "#!/bin/sh\n"}}}}}, "'../x' does not match pattern"),
         ({"scheduler": {"gpuResources": {"nvidia.com/gpu": "gpu:8,x"}}}, "/scheduler/gpuResources/nvidia.com"),
+        ({"scheduler": {"deviceClasses": {"gpu.nvidia.com": "gpu:a100:8"}}}, "/scheduler/deviceClasses/gpu.nvidia.com"),
         ({"slurmConfig": {"conf": {LINE: 1}}}, "does not match pattern '^[A-Za-z][A-Za-z0-9]*$'"),
         ({"slurmConfig": {"conf": {"SchedulerParameters": [LINE]}}}, "/slurmConfig/conf/SchedulerParameters"),
         ({"slurmConfig": {"conf": {"SchedulerParameters": {LINE: 1}}}}, "/slurmConfig/conf/SchedulerParameters"),

@@ -16,6 +16,7 @@ import msgspec
 from sunkpy.core.gang.gang import Gang, Role
 from sunkpy.core.model import matching
 from sunkpy.core.model.devices import CLAIMED, DeviceRequest, ResourceClaim, ResourceClaimSpec
+from sunkpy.core.model.gres import gres_name
 from sunkpy.core.model.objects import Pod, PodSpec
 from sunkpy.core.placement.needs import count_gres
 
@@ -24,7 +25,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the claims of pods.
 
     Args:
-        classes: DeviceClass → GRES name.
+        classes: DeviceClass → GRES, `gpu` or `gpu:h100`.
         claims: by uid of the pod and its own name for the claim; one that is not there yet is missing.
         templates: of claims of pods yet to come, by name.
     """
@@ -78,9 +79,9 @@ def refused_claims(gang: Gang, claimed: Claimed | None, gpu_resources: Mapping[s
                 return why
             if (other := users.setdefault(claim.key, pod.name)) != pod.name:
                 return f"pods {other} and {pod.name} share claim {claim.name}: give each one of its own, by a template"
-        by_claim = {claimed.classes[name] for name in _counts(pod, claimed)}
-        by_resource = count_gres(matching.pod_requests(pod.spec), gpu_resources)
-        if both := sorted(name for name in by_claim if by_resource.get(name)):
+        by_claim = {gres_name(claimed.classes[name]) for name in _counts(pod, claimed)}
+        by_resource = count_gres(matching.pod_requests(pod.spec), gpu_resources).items()
+        if both := sorted(by_claim & {gres_name(gres) for gres, count in by_resource if count}):
             return f"pod {pod.name} asks for {both[0]} by a claim and as a resource: one of both"
     return _refused_shapes(gang, claimed)
 

@@ -17,6 +17,7 @@ from sunkpy.core.gang.devices.asked import explain_claim, missing_claim
 from sunkpy.core.gang.seating.devices import noted_indices
 from sunkpy.core.model import matching
 from sunkpy.core.model.devices import AllocatedDevice, Device, DeviceClass, DeviceId, ResourceClaim, SlurmDevice
+from sunkpy.core.model.gres import gres_name
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.placement.admission import Admission, Verdict
 
@@ -105,7 +106,7 @@ def choose_devices(
 
     Args:
         wanted: pods that are bound together, with their claims.
-        classes: DeviceClass → GRES name.
+        classes: DeviceClass → GRES.
         owner_of: who has a device.
     """
     chosen: list[Chosen] = []
@@ -198,7 +199,7 @@ def _choose(
 
 def _device_at(on: NodeDevices, gres: str, index: int, owner_of: OwnerOf, given: set[DeviceId]) -> DeviceId | Admission:
     """The device behind an index of Slurm."""
-    what, listed = f"{gres} {index} of node {on.node}", on.listed.get(gres, ())
+    what, listed = f"{gres} {index} of node {on.node}", on.listed.get(gres_name(gres), ())
     if index >= len(listed):
         return _refuse(Lack.UNKNOWN, f"Slurm gave {what}, and its slurmd has not published which device that is")
     if not on.offered:

@@ -48,7 +48,7 @@ class GpuSharing(enum.StrEnum):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings that decisions need. `gpu_resources`: extended resource → GRES name, as {"nvidia.com/gpu": "gpu"}.
+    """Settings that decisions need. `gpu_resources`: extended resource → GRES, as {"nvidia.com/gpu": "gpu"}.
 
     `longest_grace_s`: what a pod is given to end at most once its job has lost the node, where `partition_grace_s` says
     nothing of its partition, nor the map of its namespace. `suspend_owners`: owners that ask for it are suspended when

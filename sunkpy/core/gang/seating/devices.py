@@ -9,7 +9,7 @@ in `core.placement.needs:gres`; Slurm's answer is read in `core.model.gres`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from sunkpy.core import names
@@ -17,11 +17,14 @@ from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.seating.seating import Seat
 from sunkpy.core.gang.seating.slots import seats_of
 from sunkpy.core.model import matching
-from sunkpy.core.model.gres import Indices
+from sunkpy.core.model.gres import Indices, gres_name
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.placement.needs import count_gres
 
 _GPU: Final = "gpu"
+
+_Place = tuple[str, int]
+"""A GRES by its name, and an index."""
 
 
 def assign_devices(
@@ -31,7 +34,8 @@ def assign_devices(
     *,
     gpu_resources: Mapping[str, str],
 ) -> dict[str, str]:
-    """By uid, what should be noted on each seated member: `0,1`; of a GRES other than `gpu` with its name: `nic:0`.
+    """By uid, what should be noted on each seated member: `0,1`; of a GRES other than `gpu` with its name: `nic:0`, and
+    with its type where the member asks for one: `gpu:h100:0`.
 
     Of members on nodes of which Slurm has told. One has no note when it asks for none, or when Slurm has not told as
     many as it asks for.
@@ -46,18 +50,19 @@ def assign_devices(
     seated = [pod for pod in gang.members if pod.uid in seats and seats[pod.uid].node in devices]
     seated.sort(key=lambda pod: order.get(seats[pod.uid].id, 0))
     wanted = {pod.uid: _counts(pod, gpu_resources) for pod in seated}
-    free = {node: set(_words(indices)) for node, indices in devices.items()}
+    free = {node: _words(indices) for node, indices in devices.items()}
     notes: dict[str, str] = {}
     for pod in (each for each in seated if each.spec.node_name):
-        noted, left = noted_on(pod).split(","), free[seats[pod.uid].node]
-        if len(set(noted)) == sum(wanted[pod.uid].values()) and left.issuperset(noted):
-            left.difference_update(noted)
+        noted, node = noted_on(pod).split(","), seats[pod.uid].node
+        own = {free[node][word] for word in noted if word in free[node]}
+        if len(own) == len(noted) == sum(wanted[pod.uid].values()):
+            free[node] = _without(free[node], noted)
             notes[pod.uid] = noted_on(pod)
     for pod in (each for each in seated if each.uid not in notes):
         node = seats[pod.uid].node
         words = [word for gres, n in wanted[pod.uid].items() for word in _take(devices[node], gres, n, free[node])]
         if words and len(words) == sum(wanted[pod.uid].values()):
-            free[node].difference_update(words)
+            free[node] = _without(free[node], words)
             notes[pod.uid] = ",".join(words)
     return notes
 
@@ -68,22 +73,34 @@ def noted_on(pod: Pod) -> str:
 
 
 def noted_indices(note: str) -> Indices:
-    """The indices of a note, by GRES name."""
+    """The indices of a note, by GRES, and of one with a type by its name as well."""
     found: Indices = {}
     for word in filter(None, note.split(",")):
         gres, _, index = word.rpartition(":")
-        found[gres or _GPU] = (*found.get(gres or _GPU, ()), int(index))
+        for name in dict.fromkeys((gres or _GPU, gres_name(gres or _GPU))):
+            found[name] = (*found.get(name, ()), int(index))
     return found
 
 
 def _counts(pod: Pod, gpu_resources: Mapping[str, str]) -> dict[str, int]:
-    gpus_first = dict(sorted(gpu_resources.items(), key=lambda item: (item[1] != _GPU, item)))
+    gpus_first = dict(sorted(gpu_resources.items(), key=lambda item: (gres_name(item[1]) != _GPU, item)))
     return count_gres(matching.pod_requests(pod.spec), gpus_first)
 
 
-def _take(indices: Indices, gres: str, count: int, free: set[str]) -> list[str]:
+def _take(indices: Indices, gres: str, count: int, free: Container[str]) -> list[str]:
     return [word for word in _words({gres: indices.get(gres, ())}) if word in free][:count]
 
 
-def _words(indices: Indices) -> Iterable[str]:
-    return (str(at) if gres == _GPU else f"{gres}:{at}" for gres, several in indices.items() for at in several)
+def _words(indices: Indices) -> dict[str, _Place]:
+    """As what each device may be noted, and which it is."""
+    return {
+        str(at) if gres == _GPU else f"{gres}:{at}": (gres_name(gres), at)
+        for gres, several in indices.items()
+        for at in several
+    }
+
+
+def _without(words: Mapping[str, _Place], taken: Iterable[str]) -> dict[str, _Place]:
+    """What is left when these are taken, whatever else they may be called."""
+    gone = {words[word] for word in taken}
+    return {word: place for word, place in words.items() if place not in gone}

@@ -89,6 +89,12 @@ NODES: dict[str, Callable[[], NodeFacts]] = {
         claims=(owned("web", "gpu-2"),),
     ),
     "tainted": lambda: node(taints=[{"key": "sick", "effect": "NoSchedule"}]),
+    "types": lambda: node(
+        slurm=slurm_node(gres="gpu:a100:2(S:0),gpu:1g.5gb:1"),
+        jobs=(slurm_job(7, 2, user="k8s"),),
+        pods=(pod("web", "gpu:1g.5gb:2"),),
+        claims=(owned("web", "gpu-0"),),
+    ),
     "slurm-not-asked": lambda: node(
         slurm=None,
         pods=(pod("web", "0"), pod("counted", "2", job=8, has_claim=False)),

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sunkpy.core.model.devices import CLAIMED
+from sunkpy.core.model.gres import gres_count
 from sunkpy.core.model.objects import (
     Affinity,
     NodeAffinity,
@@ -225,17 +226,25 @@ def test_many_nodes_are_judged_together_as_each_by_itself(pod, nodes):
 
 
 @pytest.mark.parametrize(
-    ("gres", "refused"),
+    ("asks", "gres", "refused"),
     [
-        ("gpu:h100:4", {}),
-        ("gpu:h100:1", {"n1": "offers Slurm gpu:h100:1 where the pod needs gres/gpu:2"}),
-        ("", {"n1": "offers Slurm no GRES where the pod needs gres/gpu:2"}),
+        ("gpu", "gpu:h100:4", {}),
+        ("gpu", "gpu:h100:1", {"n1": "offers Slurm gpu:h100:1 where the pod needs gres/gpu:2"}),
+        ("gpu", "", {"n1": "offers Slurm no GRES where the pod needs gres/gpu:2"}),
+        ("gpu", "gpu:h100:1,gpu:a100:1", {}),
+        ("gpu:h100", "gpu:a100:4,gpu:h100:2", {}),
+        (
+            "gpu:h100",
+            "gpu:a100:4,gpu:h100:1",
+            {"n1": "offers Slurm gpu:a100:4,gpu:h100:1 where the pod needs gres/gpu:h100:2"},
+        ),
+        ("gpu:h100", "gpu:4", {"n1": "offers Slurm gpu:4 where the pod needs gres/gpu:h100:2"}),
     ],
 )
-def test_devices_of_claims_are_counted_by_slurm_and_by_no_kubelet(gres, refused):
+def test_devices_of_claims_are_counted_by_slurm_and_by_no_kubelet(asks, gres, refused):
     resource = CLAIMED + "gpu.example.com"
     spec = PodSpec(resources=Resources(requests={resource: "2"}))
     candidate = Candidate(slurm_node="n1", node=make_node(), slurm=SlurmNode(name="n1", cpus=4, gres=gres))
-    found = eligible_nodes(spec, [candidate], gpu_resources={resource: "gpu"})
+    found = eligible_nodes(spec, [candidate], gpu_resources={resource: asks})
     assert found.refused == refused
-    assert candidate.room[0] == {"gpu:h100:4": 4, "gpu:h100:1": 1}.get(gres, 0)
+    assert candidate.room[0] == gres_count(gres)

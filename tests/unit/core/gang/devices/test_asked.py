@@ -144,6 +144,21 @@ def test_devices_come_by_a_claim_or_by_a_count():
     assert refused_claims(gang_of(pod), known((pod, claim("c"))), RESOURCES) == says
 
 
+def test_devices_of_two_types_come_by_one_way_as_well():
+    """With a count of any type beside, Slurm could not say which are the claim's."""
+    pod = pod_with("c", requests={"nvidia.com/gpu": "1"})
+    claimed = msgspec.structs.replace(known((pod, claim("c"))), classes={DRIVER: "gpu:a100"})
+    says = "pod pod-p asks for gpu by a claim and as a resource: one of both"
+    assert refused_claims(gang_of(pod), claimed, {"nvidia.com/gpu": "gpu:l40s"}) == says
+
+
+def test_a_class_may_stand_for_a_type():
+    pod = pod_with("c")
+    claimed = msgspec.structs.replace(known((pod, claim("c", request(count=2)))), classes={DRIVER: "gpu:a100"})
+    made = within_limits(gang_of(pod), gpu_resources=RESOURCES, claimed=claimed)
+    assert plan_job(made, Policy(gpu_resources={CLAIMED + DRIVER: "gpu:a100"})).gres_per_node == "gres/gpu:a100:2"
+
+
 def test_a_pod_on_a_node_keeps_what_it_has():
     pod = pod_with("c", node="node-1")
     gang = gang_of(pod)

@@ -215,3 +215,16 @@ def test_no_device_is_given_twice_and_each_request_gets_its_count(listed, offere
         # The device has the uuid that is listed at one of the pod's indices.
         own = {listed[index] for index in indices[int(each.pod.uid)] if index < len(listed)}
         assert {offered[int(d.device.removeprefix("gpu-"))] for d in each.devices} <= own
+
+
+def test_each_class_gets_devices_of_its_type_whatever_the_order_of_requests():
+    """Indices go on over the types, and each request takes those of its own."""
+    classes = {"a100.example.com": "gpu:a100", "small.example.com": "gpu:1g.5gb"}
+    on = node_with(["whole-a", "whole-b", "slice-a", "slice-b", "slice-c"])
+    asks = claim("c", request("small", 2, "small.example.com"), request("large", 1, "a100.example.com"))
+    wanted = [want(asks, indices="gpu:a100:1,gpu:1g.5gb:2,gpu:1g.5gb:4", on=on)]
+    chosen, refused = choose_devices(wanted, classes, NOBODY)
+    assert refused == {}
+    assert names(chosen) == {"c": [("small", "gpu-2"), ("small", "gpu-4"), ("large", "gpu-1")]}
+    _, refused = choose_devices([want(asks, indices="0,2,4", on=on)], classes, NOBODY)
+    assert refused["p"].why.startswith("Slurm has not said which gpu:1g.5gb of node node-1 its job has")

@@ -7,7 +7,12 @@ from sunkpy.core.gang.job.request import PLACEHOLDER_SCRIPT, GpuSharing, Policy,
 from sunkpy.core.model.objects import Container, Resources
 from tests.unit.core.gang.pods import make_gang
 
-GPUS = {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"}
+GPUS = {
+    "nvidia.com/gpu": "gpu",
+    "amd.com/gpu": "gpu",
+    "example.com/a100": "gpu:a100",
+    "nvidia.com/mig-1g.5gb": "gpu:1g.5gb",
+}
 
 
 def plan(**pod):
@@ -58,6 +63,9 @@ def test_sidecars_and_overhead_come_on_top():
         ({"nvidia.com/gpu": "2"}, {"sunkpy.dev/gpu-type": "h100"}, "gres/gpu:h100:2"),
         ({"nvidia.com/gpu": "0"}, {}, ""),
         ({"example.com/fpga": "1"}, {}, ""),
+        ({"nvidia.com/mig-1g.5gb": "2"}, {}, "gres/gpu:1g.5gb:2"),
+        ({"nvidia.com/mig-1g.5gb": "2", "example.com/a100": "1"}, {}, "gres/gpu:1g.5gb:2,gres/gpu:a100:1"),
+        ({"nvidia.com/gpu": "1", "amd.com/gpu": "1"}, {"sunkpy.dev/gpu-type": "x"}, "gres/gpu:x:2"),
     ],
 )
 def test_gpus_become_gres(requests, annotations, gres):

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from sunkpy.core import names
 from sunkpy.core.gang.gang import Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.seating.devices import assign_devices
+from sunkpy.core.gang.seating.devices import assign_devices, noted_indices
 from sunkpy.core.gang.seating.seating import seat
+from sunkpy.core.model.gres import gres_indices
 from tests.unit.core.gang.pods import make_pod
 from tests.unit.core.gang.seating.test_seating import lies
 
@@ -18,17 +19,20 @@ GPU, NIC = RESOURCES
 
 
 def worker(index, *, gpus=1, nics=0, node="", noted=""):
+    return asking(index, {GPU: str(gpus)} | ({NIC: str(nics)} if nics else {}), node=node, noted=noted)
+
+
+def asking(index, requests, *, node="", noted=""):
     annotations = {names.ANNOTATION_GPU_INDICES: noted} if noted else {}
-    requests = {GPU: str(gpus)} | ({NIC: str(nics)} if nics else {})
     pod = make_pod(f"w{index}", uid=f"w{index}", requests=requests, node=node, annotations=annotations)
     return Member(pod=pod, index=index)
 
 
-def share(members, devices, layout):
+def share(members, devices, layout, resources=RESOURCES):
     gang = Gang(id=ID, roles=(Role(name="worker", seats=len(members), first=1, members=tuple(members)),))
     holding = {m.pod.uid: m.pod.spec.node_name for m in members if m.pod.spec.node_name}
     seats = seat(gang, lies(layout), holding=holding).seats
-    return assign_devices(gang, seats, devices, gpu_resources=RESOURCES)
+    return assign_devices(gang, seats, devices, gpu_resources=resources)
 
 
 def test_members_share_the_devices_of_each_node_in_seat_order():
@@ -115,3 +119,71 @@ def test_on_each_of_several_nodes_the_pods_share_what_their_job_has_there_and_a_
     assert sorted(word for note in again.values() for word in note.split(",")) == sorted(
         word for note in notes.values() for word in note.split(",")
     )
+
+
+TYPED = {"example.com/a100": "gpu:a100", "nvidia.com/mig-1g.5gb": "gpu:1g.5gb", "nvidia.com/gpu": "gpu"}
+BOTH = gres_indices("gpu:a100:2(IDX:0-1),gpu:1g.5gb:3(IDX:4-6)")
+
+
+@pytest.mark.parametrize(
+    ("asks", "notes"),
+    [
+        ([{"example.com/a100": "1"}, {"nvidia.com/mig-1g.5gb": "2"}], ["gpu:a100:0", "gpu:1g.5gb:4,gpu:1g.5gb:5"]),
+        ([{"nvidia.com/mig-1g.5gb": "1", "example.com/a100": "2"}], ["gpu:a100:0,gpu:a100:1,gpu:1g.5gb:4"]),
+        ([{"nvidia.com/gpu": "3"}], ["0,1,4"]),
+        ([{"example.com/a100": "3"}], []),
+    ],
+)
+def test_who_asks_for_a_type_gets_indices_of_that_type(asks, notes):
+    members = [asking(index, requests) for index, requests in enumerate(asks)]
+    found = share(members, {"n1": BOTH}, (("n1", len(asks)),), TYPED)
+    assert found == {f"w{index}": note for index, note in enumerate(notes)}
+
+
+@pytest.mark.parametrize(
+    ("noted", "notes"),
+    [
+        (("gpu:a100:1", ""), {"w0": "gpu:a100:1", "w1": "gpu:a100:0"}),
+        (("1", ""), {"w0": "1", "w1": "gpu:a100:0"}),
+        (("gpu:1g.5gb:1", ""), {"w0": "gpu:a100:0", "w1": "gpu:a100:1"}),
+    ],
+)
+def test_what_is_noted_stays_by_whatever_name_and_is_given_to_no_other(noted, notes):
+    asks = {"example.com/a100": "1"}
+    members = [asking(index, asks, node="n1" if text else "", noted=text) for index, text in enumerate(noted)]
+    assert share(members, {"n1": BOTH}, (("n1", 2),), TYPED) == notes
+
+
+def test_indices_of_a_note_are_known_by_their_type_and_by_their_name():
+    note = "gpu:a100:1,gpu:1g.5gb:4,nic:0"
+    assert noted_indices(note) == {"gpu:a100": (1,), "gpu": (1, 4), "gpu:1g.5gb": (4,), "nic": (0,)}
+    assert noted_indices("0,3") == {"gpu": (0, 3)}
+
+
+@st.composite
+def jobs_of_types(draw):
+    """What some pods of a job ask of a node by type, and the indices of types that follow one another there."""
+    asked = draw(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=5))
+    least = tuple(map(sum, zip(*asked, strict=True)))
+    sizes = [count + draw(st.integers(0, 2)) for count in least]
+    places = list(range(sizes[0])), list(range(sizes[0], sum(sizes)))
+    indices = [sorted(draw(st.permutations(of_type))[:count]) for of_type, count in zip(places, least, strict=True)]
+    return asked, dict(zip(("gpu:a100", "gpu:1g.5gb"), map(tuple, indices), strict=True))
+
+
+@given(jobs_of_types())
+def test_each_pod_gets_as_many_of_each_type_as_it_asks_for_and_no_device_is_given_twice(job):
+    asked, by_type = job
+    members = [
+        asking(index, {"example.com/a100": str(whole), "nvidia.com/mig-1g.5gb": str(slices)})
+        for index, (whole, slices) in enumerate(asked)
+    ]
+    devices = {"n1": by_type | {"gpu": tuple(at for indices in by_type.values() for at in indices)}}
+    notes = share(members, devices, (("n1", len(members)),), TYPED)
+    given_out = {uid: noted_indices(note) for uid, note in notes.items()}
+    for index, counts in enumerate(asked):
+        of_pod = given_out.get(f"w{index}", {})
+        assert tuple(len(of_pod.get(gres, ())) for gres in by_type) == counts
+        assert all(set(of_pod.get(gres, ())) <= set(indices) for gres, indices in by_type.items())
+    all_given = [at for indices in given_out.values() for at in indices["gpu"]]
+    assert len(all_given) == len(set(all_given)) == sum(map(sum, asked))

@@ -13,20 +13,22 @@ from sunkpy.core.gang.seating.fits import find_outgrown
 from sunkpy.core.gang.seating.seating import Seat, Seating
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.capacity import Capacity
+from sunkpy.core.model.gres import gres_counts
 from sunkpy.core.model.layout import spread
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.jobs import make_job
 from tests.unit.core.gang.pods import make_pod
 
-GPUS = {"nvidia.com/gpu": "gpu"}
+GPUS = {"nvidia.com/gpu": "gpu", "example.com/a100": "gpu:a100"}
 POLICY = Policy(gpu_resources=GPUS)
 ID = GangId(namespace="default", name="train", uid="uid-1")
 ONE = Capacity(cpus=1, memory_mib=128, gres={})
 
 
-def pod(name, *, cpu="1", memory="64Mi", gpus="0", **fields):
-    return make_pod(name, uid=name, requests={"cpu": cpu, "memory": memory, "nvidia.com/gpu": gpus}, **fields)
+def pod(name, *, cpu="1", memory="64Mi", gpus="0", a100="0", **fields):
+    requests = {"cpu": cpu, "memory": memory, "nvidia.com/gpu": gpus, "example.com/a100": a100}
+    return make_pod(name, uid=name, requests=requests, **fields)
 
 
 def gang(*pods, seats=0):
@@ -56,6 +58,12 @@ def outgrown(made, capacities, *nodes):
         ({"gpus": "1"}, ONE, "lacks gpu: needs 1, has 0"),
         ({"gpus": "2"}, Capacity(cpus=1, memory_mib=128, gres={"gpu": 1}), "lacks gpu: needs 2, has 1"),
         ({"gpus": "2"}, Capacity(cpus=1, memory_mib=128, gres={"gpu": 2}), ""),
+        ({"a100": "2"}, Capacity(cpus=1, memory_mib=128, gres=gres_counts("gpu:a100:2,gpu:l40s:1")), ""),
+        (
+            {"a100": "2"},
+            Capacity(cpus=1, memory_mib=128, gres=gres_counts("gpu:l40s:2")),
+            "lacks gpu:a100: needs 2, has 0",
+        ),
         ({"gpus": "2"}, Capacity(cpus=1, memory_mib=128), ""),  # it has not said which GRES there are
     ],
 )
