@@ -29,6 +29,17 @@ def test_a_pod_monitor_finds_each_process_of_the_release_and_its_port() -> None:
     assert found >= {"syncer", "scheduler", "accounts"}
 
 
+def test_the_operator_has_one_of_its_own() -> None:
+    assert not of_kind(render("sunkpy"), "PodMonitor")
+    manifests = render("sunkpy", {"podMonitor": {"enabled": True, "labels": {"release": "prometheus"}}})
+    (monitor,) = of_kind(manifests, "PodMonitor").values()
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint == {"port": "http", "path": "/metrics", "interval": "30s", "honorLabels": True}
+    (deployment,) = of_kind(manifests, "Deployment").values()
+    assert monitor["spec"]["selector"] == deployment["spec"]["selector"]
+
+
 def test_an_interval_is_a_time() -> None:
     with pytest.raises(Refused, match="interval"):
         render("slurm", {"podMonitor": {"enabled": True, "interval": "often"}})
