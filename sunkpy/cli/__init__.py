@@ -9,31 +9,17 @@ from pathlib import Path
 import click
 
 from sunkpy import __version__
+from sunkpy.cli.commands import PEOPLES
+from sunkpy.cli.options import EXISTING_FILE, IN_A_POD
 from sunkpy.runtime.settings import BadSettings
 
-_IN_A_POD = Path("/etc/sunkpy/config.yaml")
 _CONFIG = click.option(
     "--config",
     "config_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    default=_IN_A_POD,
+    default=IN_A_POD,
     show_default=True,
     help="Settings file of the process.",
-)
-
-_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
-_KUBECONFIG = click.option(
-    "--kubeconfig", type=_FILE, default=None, help="Left out, the pod's service account or $KUBECONFIG."
-)
-_OF_SCHEDULER = click.option(
-    "--config",
-    type=_FILE,
-    default=None,
-    help=f"Settings of the scheduler, which also say how to ask Slurm. Left out, {_IN_A_POD} where it exists.",
-)
-_SLURMRESTD = click.option("--slurmrestd", default="", help="Ask Slurm too, under this URL.")
-_SLURM_TOKEN = click.option(
-    "--slurm-token-file", "token", default="", help="Token for slurmrestd, made with scontrol token."
 )
 
 
@@ -193,52 +179,11 @@ def remove_nodesets(namespace: str, selector: str, timeout_seconds: float, end_j
         sys.exit(1)
 
 
-@main.command()
-@click.argument("kind", type=click.Choice(["pod", "gang", "node"]))
-@click.argument("name")
-@click.option("-n", "--namespace", default="", help="Of the pod; that of the kubeconfig if not given.")
-@_KUBECONFIG
-@_OF_SCHEDULER
-@_SLURMRESTD
-@_SLURM_TOKEN
-def explain(
-    kind: str, name: str, namespace: str, kubeconfig: Path | None, config: Path | None, slurmrestd: str, token: str
-) -> None:
-    """Say why a pod or gang waits or ended, and what to do about it; of a node, whose each of its devices is.
-
-    Exit code 1: there is no such pod, gang or node, or nothing could be read of it. 3: Slurm did not
-    answer; the explanation uses what the scheduler wrote on the pods.
-    """
-    import asyncio
-
-    from sunkpy.cli.explain import Question, answer
-    from sunkpy.kube.errors import KubeError
-
-    if bool(slurmrestd) != bool(token):
-        raise click.UsageError("give --slurmrestd and --slurm-token-file together")
-    question = Question(
-        kind=kind,
-        name=name,
-        namespace=namespace,
-        kubeconfig=kubeconfig,
-        config=config or (_IN_A_POD if _IN_A_POD.exists() else None),
-        slurmrestd=slurmrestd,
-        slurm_token_file=token,
-    )
-    try:
-        told = asyncio.run(answer(question))
-    except (BadSettings, KubeError) as error:
-        click.echo(f"sunkpy: {error}", err=True)
-        sys.exit(1)
-    click.echo(told.text)
-    sys.exit(told.exit_code)
-
-
 @main.command("upgrade-plan")
 @click.argument("release")
 @click.argument("chart")
 @click.option("-n", "--namespace", default="", help="Of the release; that of the kubeconfig if not given.")
-@click.option("-f", "--values", "files", multiple=True, type=_FILE, help="As for helm upgrade.")
+@click.option("-f", "--values", "files", multiple=True, type=EXISTING_FILE, help="As for helm upgrade.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="As for helm upgrade.")
 @click.option("--reuse-values", is_flag=True, help="As for helm upgrade.")
 def upgrade_plan(
@@ -260,10 +205,14 @@ def upgrade_plan(
         sys.exit(1)
 
 
-@click.group(name="kubectl sunk", commands=[explain])
+@click.group(name="kubectl sunk", commands=list(PEOPLES))
 @click.version_option(__version__)
 def kubectl() -> None:
     """Slurm on Kubernetes, for the people whose pods it runs."""
+
+
+for command in PEOPLES:
+    main.add_command(command)
 
 
 def _run_or_explain(run: Callable[[Path], None], config_path: Path) -> None:

@@ -9,10 +9,12 @@ from slurmrestd, for those who can reach it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from typing import Self
 
 import msgspec
 
+from sunkpy.cli.access import Access
+from sunkpy.cli.connected import connected
 from sunkpy.cli.node_devices import DeviceReader
 from sunkpy.cli.owner_lookup import OwnerLookup
 from sunkpy.cli.readable_cluster import ClusterReader, ReadableCluster
@@ -40,25 +42,20 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.connection import current_namespace
 from sunkpy.kube.errors import Forbidden
-from sunkpy.runtime.settings import SlurmSettings, load
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import Slurm, errors
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person asks on the command line.
-
-    `config`: the settings of the scheduler, which also say how to ask Slurm; without them and without `slurmrestd`
-    Slurm is not asked.
-    """
+class Question(Access, frozen=True, kw_only=True):
+    """What a person asks on the command line."""
 
     kind: str
     name: str
-    namespace: str = ""
-    kubeconfig: Path | None = None
-    config: Path | None = None
-    slurmrestd: str = ""
-    slurm_token_file: str = ""
+
+    @classmethod
+    def about(cls, access: Access, *, kind: str, name: str) -> Self:
+        """Of somebody who reaches both sides so."""
+        return cls(**msgspec.structs.asdict(access), kind=kind, name=name)
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,34 +78,21 @@ async def answer(question: Question) -> Answer:
         BadSettings: the settings of the scheduler cannot be used.
         KubeError: what the question is about could not be read.
     """
-    settings = load(question.config, SchedulerSettings) if question.config is not None else None
-    slurm = _slurm(question, settings)
-    try:
-        async with await Kube.connect(question.kubeconfig) as kube:
-            namespace = question.namespace or current_namespace(question.kubeconfig)
-            explainer = Explainer(kube, namespace, slurm=slurm, settings=settings)
-            match question.kind:
-                case "pod":
-                    found = [await explainer.pod(question.name)]
-                case "node":
-                    found = [await explainer.node(question.name)]
-                case _:
-                    found = await explainer.gangs(question.name)
-            return Answer(
-                text="\n\n".join(map(render, found)),
-                is_found=not any(each.is_absent for each in found),
-                is_without_slurm=bool(explainer.slurms_silence),
-            )
-    finally:
-        if slurm is not None:
-            await slurm.close()
-
-
-def _slurm(question: Question, settings: SchedulerSettings | None) -> Slurm | None:
-    """The Slurm to ask about jobs: the one of the command line, else the scheduler's."""
-    if question.slurmrestd:
-        return Slurm.connect(SlurmSettings(url=question.slurmrestd, token_file=question.slurm_token_file))
-    return Slurm.connect(settings.slurm) if settings is not None else None
+    async with connected(question) as (kube, slurm, settings):
+        namespace = question.namespace or current_namespace(question.kubeconfig)
+        explainer = Explainer(kube, namespace, slurm=slurm, settings=settings)
+        match question.kind:
+            case "pod":
+                found = [await explainer.pod(question.name)]
+            case "node":
+                found = [await explainer.node(question.name)]
+            case _:
+                found = await explainer.gangs(question.name)
+        return Answer(
+            text="\n\n".join(map(render, found)),
+            is_found=not any(each.is_absent for each in found),
+            is_without_slurm=bool(explainer.slurms_silence),
+        )
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):

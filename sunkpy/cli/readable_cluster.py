@@ -174,7 +174,7 @@ class ClusterReader:
         Raises:
             KubeError: the apiserver did not answer.
         """
-        pods, known = tuple(pods), await self._settings()
+        pods, known = tuple(pods), await read_settings(self._kube, self._at_hand, self._unread)
         settings = next((each for each in known if scheduler in each.scheduler_names), None)
         if known and settings is None:
             return ReadableCluster(known_names=frozenset(name for each in known for name in each.scheduler_names))
@@ -195,21 +195,6 @@ class ClusterReader:
             storage=await self._storage(namespace, pods) if any(has_claims(pod.spec) for pod in pods) else None,
             unread=tuple(self._unread),
         )
-
-    async def _settings(self) -> list[SchedulerSettings]:
-        if self._at_hand is not None:
-            return [self._at_hand]
-        listing = self._kube.list_objects(_CONFIG_MAPS, _ConfigMap, label_selector=_OF_SCHEDULERS)
-        found = []
-        listed = await self._or_not("settings of the scheduler (its names, access, workloads)", listing)
-        if listed == []:
-            self._unread.append(f"settings of the scheduler: no ConfigMap has the labels {_OF_SCHEDULERS}")
-        for each in listed or ():
-            try:
-                found.append(msgspec.yaml.decode(each.data.get("config.yaml", ""), type=SchedulerSettings))
-            except (msgspec.DecodeError, ValueError) as error:
-                self._unread.append(f"settings of the scheduler in {'/'.join(each.key)}: {error}")
-        return found
 
     async def _slurmd_pods(self, settings: SchedulerSettings | None) -> list[Pod] | None:
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
@@ -246,6 +231,23 @@ class ClusterReader:
 
     async def _or_not(self, what: str, answer: Awaitable[T]) -> T | None:
         return await or_not(what, answer, self._unread)
+
+
+async def read_settings(kube: Kube, at_hand: SchedulerSettings | None, unread: list[str]) -> list[SchedulerSettings]:
+    """The settings at hand, else those of all schedulers that may be read; what may not be is added to `unread`."""
+    if at_hand is not None:
+        return [at_hand]
+    listing = kube.list_objects(_CONFIG_MAPS, _ConfigMap, label_selector=_OF_SCHEDULERS)
+    found = []
+    listed = await or_not("settings of the scheduler (its names, access, workloads)", listing, unread)
+    if listed == []:
+        unread.append(f"settings of the scheduler: no ConfigMap has the labels {_OF_SCHEDULERS}")
+    for each in listed or ():
+        try:
+            found.append(msgspec.yaml.decode(each.data.get("config.yaml", ""), type=SchedulerSettings))
+        except (msgspec.DecodeError, ValueError) as error:
+            unread.append(f"settings of the scheduler in {'/'.join(each.key)}: {error}")
+    return found
 
 
 async def or_not(what: str, answer: Awaitable[T], unread: list[str]) -> T | None:

@@ -1,7 +1,8 @@
 """A Slurm cluster through its slurmrestd: one method per question. Costs and traps: see each method.
 
 The methods about nodes are in `sunkpy.slurm.nodes`, those about jobs in `sunkpy.slurm.jobs`, those about accounts in
-`sunkpy.slurm.accounting`, those that count in `sunkpy.slurm.figures`. All raise
+`sunkpy.slurm.accounting`, those that count in `sunkpy.slurm.figures`, those that show all jobs in
+`sunkpy.slurm.overview`. All raise
 `sunkpy.slurm.errors.SlurmError`; the docstrings name the kinds a caller should tell apart.
 """
 
@@ -20,6 +21,7 @@ from sunkpy.slurm.auth import token_source
 from sunkpy.slurm.figures import FigureCalls
 from sunkpy.slurm.jobs import JobCalls
 from sunkpy.slurm.nodes import NodeCalls
+from sunkpy.slurm.overview import OverviewCalls
 from sunkpy.slurm.recorder import Recorder
 from sunkpy.slurm.request import Request
 from sunkpy.slurm.transport import Transport
@@ -44,7 +46,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     priority_tier: int = 0
 
 
-class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls):
+class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
     """One Slurm cluster. Close it when done."""
 
     def __init__(self, transport: Transport) -> None:

@@ -67,7 +67,7 @@ class WireJobRow(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_core(self, scheduler: str) -> JobRow:
         """As figures read it; `scheduler` is the Slurm user of the scheduler, whose comments are its own."""
-        state, tres = flags(self.job_state), _tres(self.tres_alloc_str)
+        state, tres = flags(self.job_state), tres_amounts(self.tres_alloc_str)
         counted = sum(gres_counts(text).get(_GPU, 0) for text in self.gres_detail or ())
         return JobRow(
             id=self.job_id,
@@ -192,7 +192,7 @@ def _expand(text: str) -> tuple[str, ...]:
         return ()
 
 
-def _tres(text: str) -> Mapping[str, str]:
+def tres_amounts(text: str) -> Mapping[str, str]:
     """`cpu=2,mem=4G,gres/gpu=1` → amounts by name."""
     return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
 

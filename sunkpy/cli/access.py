@@ -1,0 +1,21 @@
+"""How a person's command reaches the apiserver, and Slurm if it may ask it: as the command line says it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says of both.
+
+    `config`: the settings of the scheduler, which also say how to ask Slurm; without them and without `slurmrestd`
+    Slurm is not asked.
+    """
+
+    namespace: str = ""
+    kubeconfig: Path | None = None
+    config: Path | None = None
+    slurmrestd: str = ""
+    slurm_token_file: str = ""

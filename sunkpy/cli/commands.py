@@ -1,0 +1,90 @@
+"""The commands for people, the same in `sunkpy` and `kubectl sunk`: each reads, none changes anything."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from sunkpy.cli.access import Access
+from sunkpy.cli.options import FORM, Form, answer_of, reaches, say
+
+if TYPE_CHECKING:
+    from sunkpy.cli.overview import Ask
+
+_OF_CLUSTER: Final = "Only the Slurm cluster there; left out, that of --config, else all."
+_WATCH: Final = click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
+_EVERY: Final = click.option("--every", "every_s", default=5.0, show_default=True, help="Seconds, with --watch.")
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(["pod", "gang", "node"]))
+@click.argument("name")
+@reaches("Of the pod; that of the kubeconfig if not given.")
+def explain(access: Access, kind: str, name: str) -> None:
+    """Say why a pod or gang waits or ended, and what to do about it; of a node, whose each of its devices is.
+
+    Exit code 1: there is no such pod, gang or node, or nothing could be read of it. 3: Slurm did not
+    answer; the explanation uses what the scheduler wrote on the pods.
+
+    Example: kubectl sunk explain pod web-0 -n team
+    """
+    from sunkpy.cli.explain import Question, answer
+
+    told = answer_of(answer(Question.about(access, kind=kind, name=name)))
+    click.echo(told.text)
+    sys.exit(told.exit_code)
+
+
+@click.command()
+@FORM
+@_WATCH
+@_EVERY
+@reaches(_OF_CLUSTER)
+def status(access: Access, form: Form, *, watch: bool, every_s: float) -> None:
+    """Show the pool on one screen: NodeSets, nodes with their GPUs, jobs and pods, and what waits.
+
+    Each node counts once: as down, else as drained, else as busy, else as ready. Equal nodes are one row; -o wide has
+    a row for each. JOBS are those of people, PODS those that have a node from Slurm. Exit code 3: Slurm did not answer.
+
+    Example: sunkpy status --watch
+    """
+    from sunkpy.cli import overview
+
+    _overview(access, overview.status, form, every_s if watch else None)
+
+
+@click.command()
+@FORM
+@_WATCH
+@_EVERY
+@reaches(_OF_CLUSTER)
+def queue(access: Access, form: Form, *, watch: bool, every_s: float) -> None:
+    """Show what waits at both doors, in Slurm's order, with what it waits for and when Slurm expects it to start.
+
+    Pods that are not in Slurm's queue come last. Exit code 3: Slurm did not answer.
+
+    Example: sunkpy queue -o wide
+    """
+    from sunkpy.cli import overview
+
+    _overview(access, overview.queue, form, every_s if watch else None)
+
+
+def _overview(access: Access, ask: Ask, form: Form, every_s: float | None) -> None:
+    from sunkpy.cli.overview import Shown, ask_again, ask_once
+
+    def on_answer(shown: Shown) -> None:
+        click.clear()
+        say(shown.text)
+
+    if every_s is not None:
+        answer_of(ask_again(access, ask, form, on_answer, every_s))
+        return
+    shown = answer_of(ask_once(access, ask, form))
+    say(shown.text)
+    sys.exit(shown.exit_code)
+
+
+PEOPLES: Final = (explain, status, queue)

@@ -1,0 +1,126 @@
+"""What the commands for people have in common: how they reach both sides, and how an answer looks."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
+
+import click
+import msgspec
+
+from sunkpy.cli.access import Access
+from sunkpy.core.overview.table import Table, render_table
+from sunkpy.kube.errors import KubeError
+from sunkpy.runtime.settings import BadSettings
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Form = Literal["table", "wide", "json", "yaml"]
+
+IN_A_POD: Final = Path("/etc/sunkpy/config.yaml")
+EXISTING_FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
+
+NO_ANSWER, NO_SLURM = 1, 3
+"""Exit codes; 2 is what click gives for a question that cannot be understood."""
+
+FORM: Final = click.option(
+    "-o",
+    "--output",
+    "form",
+    type=click.Choice(["table", "wide", "json", "yaml"]),
+    default="table",
+    help="How it looks.",
+)
+_META: Final = "sunkpy."
+
+
+def _keep(context: click.Context, option: click.Parameter, value: object) -> None:
+    context.meta[f"{_META}{option.name}"] = value
+
+
+_REACHES: Final = (
+    click.option(
+        "--kubeconfig",
+        type=EXISTING_FILE,
+        help="Left out, the pod's service account or $KUBECONFIG.",
+        expose_value=False,
+        callback=_keep,
+    ),
+    click.option(
+        "--config",
+        type=EXISTING_FILE,
+        help=f"Settings of the scheduler, which also say how to ask Slurm. Left out, {IN_A_POD} where it exists.",
+        expose_value=False,
+        callback=_keep,
+    ),
+    click.option("--slurmrestd", default="", help="Ask Slurm too, under this URL.", expose_value=False, callback=_keep),
+    click.option(
+        "--slurm-token-file",
+        default="",
+        help="Token for slurmrestd, made with scontrol token.",
+        expose_value=False,
+        callback=_keep,
+    ),
+)
+
+
+def reaches(namespace: str) -> Callable[[Callable[Concatenate[Access, P], T]], Callable[P, T]]:
+    """The options that say how to reach both sides, as the first argument; `namespace`: the help of `-n`."""
+
+    def with_options(command: Callable[Concatenate[Access, P], T]) -> Callable[P, T]:
+        @functools.wraps(command)
+        def run(*args: P.args, **others: P.kwargs) -> T:
+            return command(_access(click.get_current_context()), *args, **others)
+
+        own = click.option("-n", "--namespace", default="", help=namespace, expose_value=False, callback=_keep)
+        return functools.reduce(lambda decorated, option: option(decorated), reversed((own, *_REACHES)), run)
+
+    return with_options
+
+
+def _access(context: click.Context) -> Access:
+    fields = Access.__struct_fields__
+    access = Access(**{name: context.meta[f"{_META}{name}"] for name in fields})
+    if bool(access.slurmrestd) != bool(access.slurm_token_file):
+        raise click.UsageError("give --slurmrestd and --slurm-token-file together")
+    config = access.config or (IN_A_POD if IN_A_POD.exists() else None)
+    return msgspec.structs.replace(access, config=config)
+
+
+def answer_of(question: Coroutine[object, object, T]) -> T:
+    """The answer; a line and exit code 1 when nothing could be read."""
+    import asyncio
+
+    try:
+        return asyncio.run(question)
+    except (BadSettings, KubeError) as error:
+        click.echo(f"sunkpy: {error}", err=True)
+        sys.exit(NO_ANSWER)
+
+
+def show(tables: Iterable[Table], *, is_wide: bool = False, before: str = "", unread: Iterable[str] = ()) -> str:
+    """Text for a terminal: tables with a blank line between them, and what could not be read."""
+    parts = [[before] if before else [], *(_bold(render_table(table, is_wide=is_wide)) for table in tables)]
+    parts.append([f"not read: {text}" for text in unread])
+    return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+def as_data(answer: msgspec.Struct, form: Form) -> str:
+    """As JSON or YAML, for programs."""
+    if form == "yaml":
+        return msgspec.yaml.encode(answer).decode().rstrip()
+    return msgspec.json.format(msgspec.json.encode(answer)).decode()
+
+
+def say(text: str) -> None:
+    """Print it, in colours only where a terminal shows them and nobody objects (no-color.org)."""
+    click.echo(text, color=False if os.environ.get("NO_COLOR") else None)
+
+
+def _bold(lines: Iterable[str]) -> list[str]:
+    titles, *rows = list(lines) or [""]
+    return [click.style(titles, bold=True), *rows] if titles else []

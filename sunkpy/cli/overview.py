@@ -1,0 +1,79 @@
+"""`sunkpy status` and `sunkpy queue`: read once or again and again, and put into tables."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from sunkpy.cli.access import Access
+from sunkpy.cli.connected import connected
+from sunkpy.cli.options import NO_SLURM, Form, as_data, show
+from sunkpy.cli.pool_reader import PoolReader
+from sunkpy.core.model.times import rfc3339, utc_now
+from sunkpy.core.overview.pool import Pool, find_nodes, headline, pool_tables
+from sunkpy.core.overview.queue import Queue, find_queue, queue_table
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """The text of an answer, and the exit code."""
+
+    text: str
+    exit_code: int = 0
+
+
+Ask = Callable[[PoolReader, Form], Awaitable[Shown]]
+
+
+async def status(reader: PoolReader, form: Form) -> Shown:
+    """The pool at this moment."""
+    facts = await reader.read()
+    pool = Pool(
+        nodes=find_nodes(facts),
+        waiting=find_queue(facts.jobs, facts.pods, facts.tiers, time.time()),
+        nodesets=tuple("/".join(nodeset.key) for nodeset in facts.nodesets or ()),
+        at=rfc3339(utc_now()),
+        unread=facts.unread,
+    )
+    is_wide, exit_code = form == "wide", NO_SLURM if reader.slurms_silence else 0
+    if form in ("json", "yaml"):
+        return Shown(as_data(pool, form), exit_code)
+    tables = pool_tables(pool, is_wide=is_wide)
+    return Shown(show(tables, is_wide=is_wide, before=headline(pool), unread=pool.unread), exit_code)
+
+
+async def queue(reader: PoolReader, form: Form) -> Shown:
+    """What waits at this moment."""
+    facts = await reader.read_queue()
+    waiting = find_queue(facts.jobs, facts.pods, facts.tiers, time.time())
+    found = Queue(waiting=waiting, is_slurm_asked=facts.jobs is not None, unread=facts.unread)
+    exit_code = NO_SLURM if reader.slurms_silence else 0
+    if form in ("json", "yaml"):
+        return Shown(as_data(found, form), exit_code)
+    before = "" if waiting else "Nothing waits."
+    return Shown(show([queue_table(waiting)], is_wide=form == "wide", before=before, unread=found.unread), exit_code)
+
+
+async def ask_once(access: Access, ask: Ask, form: Form) -> Shown:
+    """One answer.
+
+    Raises:
+        BadSettings, KubeError: there is none.
+    """
+    async with connected(access) as (kube, slurm, settings):
+        return await ask(PoolReader(kube, slurm, settings, namespace=access.namespace), form)
+
+
+async def ask_again(access: Access, ask: Ask, form: Form, on_answer: Callable[[Shown], object], every_s: float) -> None:
+    """An answer each so many seconds, until cancelled.
+
+    Raises:
+        BadSettings, KubeError: there is none.
+    """
+    async with connected(access) as (kube, slurm, settings):
+        reader = PoolReader(kube, slurm, settings, namespace=access.namespace)
+        while True:
+            on_answer(await ask(reader, form))
+            await asyncio.sleep(every_s)

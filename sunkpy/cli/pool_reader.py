@@ -1,0 +1,107 @@
+"""The pool as far as the person who asks may read it: all of one Slurm cluster, in a handful of requests at once.
+
+The apiserver answers from its cache, so that who watches the pool costs etcd nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, TypeVar
+
+import msgspec
+
+from sunkpy.cli.readable_cluster import or_not, read_settings
+from sunkpy.core import names
+from sunkpy.core.model.objects import KubeObject, Node, Pod
+from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.core.overview.pool import PoolFacts
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.scheduler.settings import SchedulerSettings
+from sunkpy.slurm import NodesSnapshot, Slurm, errors
+
+U = TypeVar("U", bound=KubeObject)
+
+_SLURMD_PODS: Final = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
+_NAMES: Final = ("slurm",)
+"""Of a scheduler whose settings could not be read."""
+_USER: Final = "k8s"
+
+
+class PoolReader:
+    """Reads the pool. `namespace`: only of that one; `slurms_silence`: why Slurm could not be read."""
+
+    def __init__(
+        self, kube: Kube, slurm: Slurm | None, settings: SchedulerSettings | None, *, namespace: str = ""
+    ) -> None:
+        self._kube = kube
+        self._slurm = slurm
+        self._at_hand = settings
+        self._namespace = namespace or (settings.namespace if settings is not None else "")
+        self._unread: list[str] = []
+        self.slurms_silence = ""
+
+    async def read(self) -> PoolFacts:
+        """All that `sunkpy status` shows.
+
+        Raises:
+            KubeError: the apiserver did not answer.
+        """
+        facts, nodesets, nodes, slurmd = await asyncio.gather(
+            self.read_queue(with_nodes=True),
+            self._listed("NodeSets", paths.nodesets(self._namespace), NodeSet),
+            self._listed("nodes", paths.NODES, Node),
+            self._listed("slurmd pods", paths.pods(self._namespace), Pod, labels=_SLURMD_PODS),
+        )
+        return msgspec.structs.replace(
+            facts,
+            nodesets=tuple(nodesets) if nodesets is not None else None,
+            nodes=tuple(nodes) if nodes is not None else None,
+            slurmd_pods=tuple(pod for pod in slurmd or () if is_slurmd(pod)),
+            unread=tuple(dict.fromkeys(self._unread)),
+        )
+
+    async def read_queue(self, *, with_nodes: bool = False) -> PoolFacts:
+        """Pods and jobs, which is what `sunkpy queue` shows; Slurm's nodes too where they are wanted.
+
+        Raises:
+            KubeError: the apiserver did not answer.
+        """
+        self._unread, self.slurms_silence = [], ""
+        settings = await read_settings(self._kube, self._at_hand, self._unread)
+        own = [each for each in settings if not self._namespace or each.namespace == self._namespace]
+        wanted = dict.fromkeys(name for each in own for name in each.scheduler_names) or _NAMES
+        pods = await asyncio.gather(*(self._pods(name) for name in wanted))
+        facts = PoolFacts(pods=tuple(pod for found in pods for pod in found))
+        if self._slurm is None:
+            self._unread.append("Slurm's side: not asked; see --config and --slurmrestd")
+        else:
+            try:
+                user = own[0].slurm.user if own else _USER
+                facts = await _with_slurm(facts, self._slurm, user=user, with_nodes=with_nodes)
+            except errors.SlurmError as error:
+                self.slurms_silence = error.message
+                self._unread.append(f"Slurm's side: {error.message}")
+        return msgspec.structs.replace(facts, unread=tuple(dict.fromkeys(self._unread)))
+
+    async def _pods(self, scheduler: str) -> list[Pod]:
+        """Those of all namespaces that name the scheduler, and have not ended."""
+        living = f"spec.schedulerName={scheduler},status.phase!=Succeeded,status.phase!=Failed"
+        return await self._listed("pods for Slurm", paths.ALL_PODS, Pod, fields=living) or []
+
+    async def _listed(
+        self, what: str, path: str, kind: type[U], *, labels: str = "", fields: str = ""
+    ) -> list[U] | None:
+        listing = self._kube.list_objects(path, kind, label_selector=labels, field_selector=fields, may_be_old=True)
+        return await or_not(what, listing, self._unread)
+
+
+async def _with_slurm(facts: PoolFacts, slurm: Slurm, *, user: str, with_nodes: bool) -> PoolFacts:
+    snapshot = await slurm.nodes() if with_nodes else None
+    return msgspec.structs.replace(
+        facts,
+        jobs=tuple(await slurm.queued_jobs(scheduler=user)),
+        tiers={each.name: each.priority_tier for each in await slurm.partitions()},
+        slurm_nodes=snapshot.nodes if isinstance(snapshot, NodesSnapshot) else None,
+    )

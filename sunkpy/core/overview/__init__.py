@@ -1,0 +1,4 @@
+"""The pool on one screen: nodes, both doors' queue, who drained what, what works. Values in, rows and words out.
+
+Each answer is a frozen struct, which is what `-o json` shows, and gives tables of text for people.
+"""

@@ -1,0 +1,253 @@
+"""The nodes of the pool as both sides see them, with the jobs and pods on each."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.gang.binding_note import noted_job
+from sunkpy.core.gang.identity import parse_comment
+from sunkpy.core.gang.phases import HOLDS_NODE, pod_phase
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.gres import gres_counts
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.states import SlurmNode, holds_something, is_job_pending
+from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.core.overview.queue import JOBS, PODS, QueuedJob, Waiting, waiting_table
+from sunkpy.core.overview.table import Table, count, first_of
+
+_SHOWN = 4
+"""How many jobs or pods of a node are named."""
+
+
+class Standing(enum.StrEnum):
+    """Each node counts once: as the first of these that holds."""
+
+    DOWN = "down"  # no slurmd that Slurm can use
+    DRAINED = "drained"  # no new job starts, whether or not one still runs
+    BUSY = "busy"
+    READY = "ready"
+
+
+class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read. None: it could not be read; `unread` says why.
+
+    Args:
+        nodesets: those that are asked for.
+        slurmd_pods: theirs.
+        pods: those that wait for Slurm or have their nodes from it.
+        slurm_nodes, jobs: of Slurm itself; without them the annotations of slurmd pods have to do.
+        tiers: the tier of each partition.
+    """
+
+    nodesets: tuple[NodeSet, ...] | None = None
+    nodes: tuple[Node, ...] | None = None
+    slurmd_pods: tuple[Pod, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    slurm_nodes: Mapping[str, SlurmNode] | None = None
+    jobs: tuple[QueuedJob, ...] | None = None
+    tiers: Mapping[str, int] = {}
+    unread: tuple[str, ...] = ()
+
+
+class NodeLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A node of a NodeSet. `gpus`, `gpus_given`: None when it is not known. `jobs`: those of people."""
+
+    node: str
+    slurm_node: str
+    nodeset: str
+    kubernetes: str
+    slurm: str
+    standing: Standing
+    gpus: int | None = None
+    gpus_given: int | None = None
+    jobs: tuple[int, ...] = ()
+    pods: tuple[str, ...] = ()
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The nodes, and what waits; `unread`: what could not be read, and why."""
+
+    nodes: tuple[NodeLine, ...]
+    waiting: tuple[Waiting, ...]
+    nodesets: tuple[str, ...]
+    at: str
+    unread: tuple[str, ...] = ()
+
+
+def find_nodes(facts: PoolFacts) -> tuple[NodeLine, ...]:
+    """A line for each slurmd pod that has a node, by NodeSet and name."""
+    nodes = {node.name: node for node in facts.nodes or ()}
+    nodesets = {nodeset.key: nodeset for nodeset in facts.nodesets or ()}
+    given, jobs = _given(facts.jobs), _jobs(facts.jobs)
+    pods: defaultdict[str, list[str]] = defaultdict(list)
+    for pod in facts.pods:
+        if pod.spec.node_name and pod_phase(pod) in HOLDS_NODE:
+            pods[pod.spec.node_name].append("/".join(pod.key))
+    lines = []
+    for slurmd in (each for each in facts.slurmd_pods if each.spec.node_name):
+        name, key = slurmd.labels.get(names.LABEL_SLURM_NODE, ""), _nodeset(slurmd)
+        slurm, node = _slurm_node(slurmd, facts), nodes.get(slurmd.spec.node_name)
+        line = NodeLine(
+            node=slurmd.spec.node_name,
+            slurm_node=name,
+            nodeset="/".join(key),
+            kubernetes=_kubernetes(node) if facts.nodes is not None else "not read",
+            slurm=slurm.state_text or "unknown to Slurm",
+            standing=standing_of(slurm),
+            gpus=_gpus(slurm, node, nodesets.get(key), is_asked=facts.slurm_nodes is not None),
+            gpus_given=given.get(name, 0) if facts.jobs is not None else None,
+            jobs=tuple(sorted(jobs[name])),
+            pods=tuple(sorted(pods[slurmd.spec.node_name])),
+        )
+        lines.append(line)
+    return tuple(sorted(lines, key=lambda line: (line.nodeset, line.slurm_node)))
+
+
+def standing_of(node: SlurmNode) -> Standing:
+    """How a Slurm node stands, with a state that may be as old as the annotation of its slurmd pod."""
+    if not node.is_registered:
+        return Standing.DOWN
+    return Standing.DRAINED if node.is_closed else Standing.BUSY if node.is_busy else Standing.READY
+
+
+def _nodeset(slurmd: Pod) -> tuple[str, str]:
+    return slurmd.metadata.namespace, slurmd.labels.get(names.LABEL_NODESET, "")
+
+
+def _slurm_node(slurmd: Pod, facts: PoolFacts) -> SlurmNode:
+    """As Slurm has it; else as the syncer wrote it, which is no state at all when Slurm has no such node."""
+    name = slurmd.labels.get(names.LABEL_SLURM_NODE, "")
+    if facts.slurm_nodes is not None:
+        return facts.slurm_nodes.get(name, SlurmNode(name=name))
+    state = slurmd.annotations.get(names.ANNOTATION_SLURM_STATE, "")
+    return SlurmNode(name=name, state=frozenset(filter(None, state.split("+"))))
+
+
+def _kubernetes(node: Node | None) -> str:
+    if node is None:
+        return "gone"
+    closed = ("cordoned",) if node.spec.unschedulable else ()
+    return ", ".join(("Ready" if node.is_ready else "NotReady", *closed))
+
+
+def _gpus(slurm: SlurmNode, node: Node | None, nodeset: NodeSet | None, *, is_asked: bool) -> int | None:
+    if is_asked:
+        return gres_counts(slurm.gres).get("gpu", 0)
+    if nodeset is None or node is None:
+        return None
+    return nodeset.spec.gpu.count_on(node) if nodeset.spec.gpu is not None else 0
+
+
+def _given(jobs: Sequence[QueuedJob] | None) -> Counter[str]:
+    """How many GPUs of each Slurm node jobs have, of either door."""
+    given: Counter[str] = Counter()
+    for job in jobs or ():
+        if holds_something(job.row.state):
+            given.update({node: len(indices.get("gpu", ())) for node, indices in job.row.devices.items()})
+    return given
+
+
+def _jobs(jobs: Sequence[QueuedJob] | None) -> defaultdict[str, list[int]]:
+    """The jobs of people on each Slurm node; those of pods show as pods."""
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for job in jobs or ():
+        is_there = holds_something(job.row.state) and not is_job_pending(job.row.state)
+        for node in job.row.nodes if is_there and parse_comment(job.row.comment) is None else ():
+            found[node].append(job.row.id)
+    return found
+
+
+def lost_pods(facts: PoolFacts) -> int:
+    """How many pods have a node by a job that Slurm does not run."""
+    running = {job.row.id for job in facts.jobs or () if holds_something(job.row.state)}
+    bound = [noted_job(pod) for pod in facts.pods if pod.spec.node_name and pod_phase(pod) in HOLDS_NODE]
+    return sum(job is not None and job not in running for job in bound) if facts.jobs is not None else 0
+
+
+# ------------------------------------------------------------------------------------------------------------- as text
+
+
+def headline(pool: Pool) -> str:
+    """The pool in a sentence."""
+    standings = Counter(line.standing for line in pool.nodes)
+    parts = [f"{standings[each]} {each}" for each in reversed(Standing) if standings[each]]
+    gpus, given = _sum(line.gpus for line in pool.nodes), _sum(line.gpus_given for line in pool.nodes)
+    free = f", {gpus - given} free" if gpus is not None and given is not None else ""
+    of_gpus = f"; {count(gpus, 'GPU')}{free}" if gpus else ""
+    doors = Counter(each.door for each in pool.waiting)
+    waits = " and ".join(f"{doors[door]} at {door}" for door in (JOBS, PODS) if doors[door])
+    listed = f" ({', '.join(parts)})" if parts else ""
+    return f"{count(len(pool.nodes), 'node')}{listed}{of_gpus}; waiting: {waits or 'nothing'}. {pool.at}"
+
+
+def pool_tables(pool: Pool, *, is_wide: bool = False) -> Iterator[Table]:
+    """NodeSets; nodes, equal ones in one row unless all are wanted; what is waited for."""
+    yield _nodeset_table(pool)
+    yield _node_table(pool.nodes) if is_wide else _group_table(pool.nodes)
+    yield waiting_table(pool.waiting)
+
+
+def _nodeset_table(pool: Pool) -> Table:
+    rows = []
+    for name in sorted({*pool.nodesets, *(line.nodeset for line in pool.nodes)}):
+        lines = [line for line in pool.nodes if line.nodeset == name]
+        standings = Counter(line.standing for line in lines)
+        counts = (str(standings[each]) for each in (Standing.READY, Standing.BUSY, Standing.DRAINED, Standing.DOWN))
+        rows.append((name, str(len(lines)), *counts, *_gpu_texts(lines)))
+    titles = ("NODESET", "NODES", "READY", "BUSY", "DRAINED", "DOWN", "GPUS", "GIVEN", "FREE")
+    return Table(titles=titles, rows=tuple(rows))
+
+
+def _group_table(nodes: Iterable[NodeLine]) -> Table:
+    groups: defaultdict[tuple[str, str, str], list[NodeLine]] = defaultdict(list)
+    for line in nodes:
+        groups[line.nodeset, line.kubernetes, line.slurm].append(line)
+    rows = tuple(
+        (
+            kubernetes,
+            slurm,
+            str(len(lines)),
+            *_gpu_texts(lines),
+            str(len({job for line in lines for job in line.jobs})),
+            str(sum(len(line.pods) for line in lines)),
+            hostlist.describe(line.slurm_node for line in lines),
+        )
+        for (_, kubernetes, slurm), lines in groups.items()
+    )
+    titles = ("KUBERNETES", "SLURM", "NODES", "GPUS", "GIVEN", "FREE", "JOBS", "PODS", "SLURM NODES")
+    return Table(titles=titles, rows=rows)
+
+
+def _node_table(nodes: Iterable[NodeLine]) -> Table:
+    rows = tuple(
+        (
+            line.node,
+            line.slurm_node,
+            line.nodeset,
+            line.kubernetes,
+            line.slurm,
+            *_gpu_texts([line]),
+            first_of(map(str, line.jobs), _SHOWN),
+            first_of(line.pods, _SHOWN),
+        )
+        for line in nodes
+    )
+    titles = ("NODE", "SLURM NODE", "NODESET", "KUBERNETES", "SLURM", "GPUS", "GIVEN", "FREE", "JOBS", "PODS")
+    return Table(titles=titles, rows=rows)
+
+
+def _gpu_texts(lines: Sequence[NodeLine]) -> tuple[str, str, str]:
+    gpus, given = _sum(line.gpus for line in lines), _sum(line.gpus_given for line in lines)
+    free = gpus - given if gpus is not None and given is not None else None
+    return tuple("?" if number is None else str(number) for number in (gpus, given, free))  # type: ignore[return-value]
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    """None if one is not known."""
+    known = list(numbers)
+    return None if None in known else sum(number or 0 for number in known)

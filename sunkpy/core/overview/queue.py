@@ -1,0 +1,187 @@
+"""What waits at both doors, in the order in which Slurm looks at it, and what each waits for.
+
+slurmctld sorts by the tier of the partition, then by priority, then by id (sort_job_queue2 in job_scheduler.c); a job
+that is held has priority 0. A pod without a job is not in that queue: it comes last, with what the scheduler wrote.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.explain.job_on_pods import last_message, read_job
+from sunkpy.core.explain.words import pending_reason
+from sunkpy.core.figures.jobs import JobRow
+from sunkpy.core.gang.decide.queued import NEVER_STARTS
+from sunkpy.core.gang.identity import parse_comment
+from sunkpy.core.gang.phases import PodPhase, pod_phase
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import is_job_pending
+from sunkpy.core.model.times import rfc3339
+from sunkpy.core.overview.table import Table, count
+
+JOBS, PODS = "Slurm", "Kubernetes"
+_NEVER: Final = "starts only if somebody changes it"
+
+
+class QueuedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as slurmrestd lists it: its figures, and what only its place in the queue needs. Times in seconds, 0: none.
+
+    `starts_s`: of a waiting job the begin time or Slurm's estimate, of another one when it started.
+    """
+
+    row: JobRow
+    name: str = ""
+    qos: str = ""
+    priority: int = 0
+    starts_s: int = 0
+    submitted_s: int = 0
+    gpus: int = 0
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Those that it may start in."""
+        return tuple(self.row.partition.split(","))
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One that waits: a job of a person, the job of pods, or pods without a job (`job` 0).
+
+    `place` counts from 1 in Slurm's order, 0 for what is not in it. `never_starts`: unless somebody changes something.
+    """
+
+    place: int = 0
+    door: str
+    job: int = 0
+    name: str
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    priority: int = 0
+    tasks: int = 1
+    nodes: int = 0
+    gpus: int = 0
+    slurm_reason: str = ""
+    waits_for: str
+    never_starts: bool = False
+    since: str = ""
+    starts: str = ""
+
+
+class Queue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """All that waits; `unread`: what could not be read, and why."""
+
+    waiting: tuple[Waiting, ...] = ()
+    is_slurm_asked: bool = False
+    unread: tuple[str, ...] = ()
+
+
+def find_queue(
+    jobs: Sequence[QueuedJob] | None, pods: Iterable[Pod], tiers: Mapping[str, int], now_s: float
+) -> tuple[Waiting, ...]:
+    """Both doors. `jobs` None: Slurm was not asked, and what the scheduler wrote on the pods has to do."""
+    waiting_pods = [pod for pod in pods if pod_phase(pod) is PodPhase.WAITING]
+    if jobs is None:
+        return tuple(_by_their_pods(waiting_pods))
+    ordered = sorted((job for job in jobs if is_job_pending(job.row.state)), key=lambda job: _order(job, tiers))
+    known = {job.row.id for job in jobs}
+    left = [each for each in _by_their_pods(waiting_pods) if each.job not in known]
+    return (*(_waiting(job, place, now_s) for place, job in enumerate(ordered, 1)), *left)
+
+
+def _order(job: QueuedJob, tiers: Mapping[str, int]) -> tuple[int, int, int]:
+    return -max(tiers.get(name, 0) for name in job.partitions), -job.priority, job.row.id
+
+
+def _waiting(job: QueuedJob, place: int, now_s: float) -> Waiting:
+    row, gang = job.row, parse_comment(job.row.comment)
+    return Waiting(
+        place=place,
+        door=PODS if gang is not None else JOBS,
+        job=row.id,
+        name=str(gang) if gang is not None else job.name,
+        user=row.user,
+        account=row.account,
+        partition=row.partition,
+        qos=job.qos,
+        priority=job.priority,
+        tasks=row.tasks,
+        nodes=row.min_nodes,
+        gpus=job.gpus,
+        slurm_reason=row.reason,
+        waits_for=words_for(row.reason),
+        never_starts=row.reason in NEVER_STARTS,
+        since=_time(job.submitted_s),
+        starts=_time(job.starts_s) if job.starts_s > now_s else "",
+    )
+
+
+def words_for(slurm_reason: str) -> str:
+    """What a job with this reason waits for."""
+    if cure := NEVER_STARTS.get(slurm_reason):
+        return f"{cure.replace('the pod', 'it')}: {_NEVER}"
+    return pending_reason(slurm_reason) or slurm_reason or "Slurm has not looked at it yet"
+
+
+def _by_their_pods(pods: Sequence[Pod]) -> Iterator[Waiting]:
+    """Pods that wait, those of one job as one."""
+    by_job: defaultdict[tuple[int, str], list[Pod]] = defaultdict(list)
+    for pod in pods:
+        job = read_job([pod], placed=()).job
+        by_job[(job.id, "") if job is not None else (0, pod.uid)].append(pod)
+    for (job_id, _), members in by_job.items():
+        job = read_job(members, placed=()).job
+        reason = job.slurm.state_reason if job is not None else ""
+        more = f" and {count(len(members) - 1, 'other pod')}" if len(members) > 1 else ""
+        gates = ", ".join(sorted({gate.name for pod in members for gate in pod.spec.scheduling_gates}))
+        said = last_message(members) or "the scheduler has not seen it yet"
+        yield Waiting(
+            door=PODS,
+            job=job_id,
+            name="/".join(members[0].key) + more,
+            slurm_reason=reason,
+            waits_for=f"scheduling gate {gates}" if gates else words_for(reason) if reason else said,
+            never_starts=reason in NEVER_STARTS,
+            since=min(pod.metadata.creation_timestamp for pod in members),
+        )
+
+
+def _time(seconds: int) -> str:
+    return rfc3339(datetime.fromtimestamp(seconds, UTC)) if seconds > 0 else ""
+
+
+# ------------------------------------------------------------------------------------------------------------- as text
+
+
+def queue_table(waiting: Iterable[Waiting]) -> Table:
+    """A row for each."""
+    return Table(
+        titles=(
+            "PLACE", "DOOR", "JOB", "NAME", "USER", "ACCOUNT", "PARTITION", "QOS", "PRIORITY", "NODES", "GPUS",
+            "SINCE", "STARTS", "REASON", "WAITS FOR",
+        ),
+        rows=tuple(map(_row, waiting)),
+        wide=frozenset({"ACCOUNT", "QOS", "SINCE", "REASON"}),
+    )  # fmt: skip
+
+
+def _row(each: Waiting) -> tuple[str, ...]:
+    job = f"{each.job}{f' ×{each.tasks}' if each.tasks > 1 else ''}" if each.job else ""
+    numbers = (each.priority if each.place else 0, each.nodes, each.gpus)
+    priority, nodes, gpus = (str(number) if number else "" for number in numbers)
+    return (
+        str(each.place or ""), each.door, job, each.name, each.user, each.account, each.partition, each.qos, priority,
+        nodes, gpus, each.since, each.starts, each.slurm_reason, each.waits_for,
+    )  # fmt: skip
+
+
+def waiting_table(waiting: Iterable[Waiting]) -> Table:
+    """How many wait for what, at either door; the most first."""
+    counts = Counter((each.door, each.waits_for) for each in waiting)
+    rows = tuple((door, str(number), text) for (door, text), number in counts.most_common())
+    return Table(titles=("WAITS AT", "JOBS", "FOR"), rows=rows)

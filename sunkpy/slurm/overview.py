@@ -1,0 +1,57 @@
+"""What a person asks of Slurm who wants to see all jobs of it at once, as the queue has them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sunkpy.core.model.gres import gres_counts
+from sunkpy.core.overview.queue import QueuedJob
+from sunkpy.slurm.figures import WireJobRow, tres_amounts
+from sunkpy.slurm.request import Request
+from sunkpy.slurm.transport import Transport
+from sunkpy.slurm.wire import Number, Reply
+
+
+class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
+    """An entry of `jobs`, with what only its place in the queue needs."""
+
+    name: str = ""
+    qos: str = ""
+    priority: Number = Number()
+    start_time: Number = Number()
+    submit_time: Number = Number()
+    tres_req_str: str = ""
+    tres_per_node: str = ""
+
+    def to_queue(self, scheduler: str) -> QueuedJob:
+        """`scheduler` as in `to_core`. GPUs by type are counted where Slurm counts no GPUs of all types."""
+        row = self.to_core(scheduler)
+        asked = tres_amounts(self.tres_req_str).get("gres/gpu", "")
+        gpus = int(asked) if asked.isdecimal() else row.min_nodes * gres_counts(self.tres_per_node).get("gpu", 0)
+        return QueuedJob(
+            row=row,
+            name=self.name,
+            qos=self.qos,
+            priority=self.priority.value,
+            starts_s=self.start_time.value,
+            submitted_s=self.submit_time.value,
+            gpus=gpus,
+        )
+
+
+class QueuedJobsReply(Reply, frozen=True, kw_only=True):
+    """GET jobs/."""
+
+    jobs: tuple[WireQueuedJob, ...] = ()
+
+
+class OverviewCalls:
+    """The part of `sunkpy.slurm.client.Slurm` that shows all jobs."""
+
+    _transport: Transport
+
+    async def queued_jobs(self, *, scheduler: str) -> list[QueuedJob]:
+        """All jobs that Slurm remembers. Seconds for thousands: for a person, not for a loop."""
+        request = Request(what="read the queue", method="GET", endpoint="jobs/", attempts=1)
+        reply = await self._transport.ask(request, QueuedJobsReply)
+        return await asyncio.to_thread(lambda: [job.to_queue(scheduler) for job in reply.jobs])
