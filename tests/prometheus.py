@@ -44,8 +44,8 @@ def program(name: str) -> str:
 class Prometheus:
     """One that answers on loopback."""
 
-    def __init__(self, url: str) -> None:
-        self._client = httpx.Client(base_url=url, timeout=30)
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """The series of an expression now.
@@ -92,9 +92,13 @@ def scraping(
         "web.listen-address": address,
     }
     argv = [program("prometheus"), *(f"--{key}={value}" for key, value in flags.items())]
-    with (folder / "log").open("w") as log, subprocess.Popen(argv, stdout=log, stderr=log) as process:
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(argv, stdout=log, stderr=log) as process,
+        httpx.Client(base_url=f"http://{address}", timeout=30) as client,
+    ):
         try:
-            prometheus = Prometheus(f"http://{address}")
+            prometheus = Prometheus(client)
             assert wait_until(prometheus.is_ready, timeout_s=60), (folder / "log").read_text()[-2000:]
             yield prometheus
         finally:

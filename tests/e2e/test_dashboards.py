@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.long]
 PARTS = ("operator", "syncer", "scheduler", "accounts")
 EMPTY_WHEN_ALL_IS_WELL = {
     "pool: Pods evicted, by reason",
+    "nodes: slurmd pods that left, by reason",
     "control-plane: Those that failed, by code",
 }
 ON = {"alerts": {"enabled": True}, "dashboards": {"enabled": True}}
@@ -39,12 +40,12 @@ def work(stack: Stack) -> Iterator[dict[str, str]]:
     stack.kubectl.apply(pod)
     drained = ""
     try:
-        node = stack.wait_for_job(busy, "RUNNING")["NodeList"]
+        stack.wait_for_job(busy, "RUNNING")
         ready = f"--for=condition=Ready --timeout=60s pod/seen -n {workloads.NAMESPACE}"
         stack.kubectl("wait", *ready.split())
         drained = next(name for name, state in stack.slurm_nodes().items() if state["State"].startswith("IDLE"))
         stack.scontrol("update", f"nodename={drained}", "state=drain", "reason=disk")
-        yield {"$namespace": stack.namespace, "$node": node, "$slurmjob": str(busy)}
+        yield {"$namespace": stack.namespace, "$node": drained, "$slurmjob": str(busy)}
     finally:
         if drained:
             stack.scontrol("update", f"nodename={drained}", "state=resume")
