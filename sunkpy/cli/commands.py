@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -72,6 +73,38 @@ def queue(access: Access, form: Form, *, watch: bool, every_s: float) -> None:
     _overview(access, overview.queue, form, every_s if watch else None)
 
 
+@click.command("why-drained")
+@click.argument("node", default="")
+@FORM
+@reaches(_OF_CLUSTER)
+def why_drained(access: Access, node: str, form: Form) -> None:
+    """Say who keeps nodes from taking jobs, since when, and what lifts it; left out, of all such nodes.
+
+    NODE is its name in Kubernetes or in Slurm. Exit code 1: there is no such node. 3: Slurm did not answer.
+
+    Example: sunkpy why-drained gpu-007
+    """
+    from sunkpy.cli import overview
+
+    _overview(access, functools.partial(overview.why_drained, name=node), form, None)
+
+
+@click.command()
+@click.argument("node")
+@FORM
+@reaches(_OF_CLUSTER)
+def history(access: Access, node: str, form: Form) -> None:
+    """Show what is known of the past of a node, and what cannot be known.
+
+    NODE is its name in Kubernetes or in Slurm. Exit code 1: there is no such node. 3: Slurm did not answer.
+
+    Example: sunkpy history gpu-007
+    """
+    from sunkpy.cli import overview
+
+    _overview(access, functools.partial(overview.history, name=node), form, None)
+
+
 def _overview(access: Access, ask: Ask, form: Form, every_s: float | None) -> None:
     from sunkpy.cli.overview import Shown, ask_again, ask_once
 
@@ -87,4 +120,4 @@ def _overview(access: Access, ask: Ask, form: Form, every_s: float | None) -> No
     sys.exit(shown.exit_code)
 
 
-PEOPLES: Final = (explain, status, queue)
+PEOPLES: Final = (explain, status, queue, why_drained, history)

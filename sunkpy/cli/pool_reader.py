@@ -12,9 +12,12 @@ import msgspec
 
 from sunkpy.cli.readable_cluster import or_not, read_settings
 from sunkpy.core import names
+from sunkpy.core.model.events import Event
 from sunkpy.core.model.objects import KubeObject, Node, Pod
 from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.core.overview.history import NodePast
 from sunkpy.core.overview.pool import PoolFacts
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
@@ -85,6 +88,55 @@ class PoolReader:
                 self._unread.append(f"Slurm's side: {error.message}")
         return msgspec.structs.replace(facts, unread=tuple(dict.fromkeys(self._unread)))
 
+    async def past(self, name: str) -> NodePast | None:
+        """What is known of the past of a node, by its name at either door; None when there is no such node.
+
+        Raises:
+            KubeError: the apiserver did not answer.
+        """
+        self._unread, self.slurms_silence = [], ""
+        listed = await self._listed("slurmd pods", paths.pods(self._namespace), Pod, labels=_SLURMD_PODS)
+        slurmd = [pod for pod in listed or () if is_slurmd(pod)]
+        pod = next((each for each in slurmd if name in (each.spec.node_name, _slurm_name(each))), None)
+        node_name = pod.spec.node_name if pod is not None and pod.spec.node_name else name
+        nodes = await self._listed("nodes", paths.NODES, Node, fields=f"metadata.name={node_name}")
+        if pod is None and nodes == []:
+            return None
+        node = nodes[0] if nodes else None
+        remembered = node.annotations.get(names.ANNOTATION_PLACED_ON, "") if node is not None else ""
+        slurm_name = _slurm_name(pod) if pod is not None else remembered
+        about = dict.fromkeys(filter(None, (node_name, slurm_name, pod.name if pod is not None else "")))
+        events = await asyncio.gather(*(self._events(each, pod) for each in about))
+        slurm = await self._slurm_node(slurm_name)
+        return NodePast(
+            name=node_name,
+            slurm_name=slurm_name,
+            node=node,
+            pod=pod,
+            slurm=slurm,
+            events=tuple(event for found in events for event in found),
+            unread=tuple(dict.fromkeys(self._unread)),
+        )
+
+    async def _events(self, name: str, slurmd: Pod | None) -> list[Event]:
+        """Of the Node of that name, or of the slurmd pod: pods of others may have such names too."""
+        namespace = slurmd.metadata.namespace if slurmd is not None else self._namespace
+        listed = await self._listed("Events", paths.ALL_EVENTS, Event, fields=f"involvedObject.name={name}")
+        about = ((event, event.involved_object) for event in listed or ())
+        return [event for event, of in about if of.kind == "Node" or (of.kind == "Pod" and of.namespace == namespace)]
+
+    async def _slurm_node(self, name: str) -> SlurmNode | None:
+        if self._slurm is None or not name:
+            return None
+        try:
+            return await self._slurm.node(name)
+        except errors.NotFound:
+            return None
+        except errors.SlurmError as error:
+            self.slurms_silence = error.message
+            self._unread.append(f"Slurm's side: {error.message}")
+            return None
+
     async def _pods(self, scheduler: str) -> list[Pod]:
         """Those of all namespaces that name the scheduler, and have not ended."""
         living = f"spec.schedulerName={scheduler},status.phase!=Succeeded,status.phase!=Failed"
@@ -95,6 +147,10 @@ class PoolReader:
     ) -> list[U] | None:
         listing = self._kube.list_objects(path, kind, label_selector=labels, field_selector=fields, may_be_old=True)
         return await or_not(what, listing, self._unread)
+
+
+def _slurm_name(slurmd: Pod) -> str:
+    return slurmd.labels.get(names.LABEL_SLURM_NODE, "")
 
 
 async def _with_slurm(facts: PoolFacts, slurm: Slurm, *, user: str, with_nodes: bool) -> PoolFacts:

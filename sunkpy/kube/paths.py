@@ -8,6 +8,7 @@ from sunkpy.core import names
 
 NODES = "/api/v1/nodes"
 ALL_PODS = "/api/v1/pods"
+ALL_EVENTS = "/api/v1/events"
 NAMESPACES = "/api/v1/namespaces"
 ALL_CLAIMS = "/api/v1/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"

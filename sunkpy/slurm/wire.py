@@ -81,6 +81,8 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     state: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     reason: str = ""
+    reason_set_by_user: str = ""
+    reason_changed_at: Number = Number()
     comment: str = ""
     address: str = ""
     slurmd_start_time: Number = Number()
@@ -100,6 +102,8 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
             name=self.name,
             state=flags(self.state),
             reason=self.reason.strip(),
+            reason_by=self.reason_set_by_user if self.reason.strip() else "",
+            reason_since_s=self.reason_changed_at.value if self.reason.strip() else 0,
             comment=self.comment,
             address=self.address,
             slurmd_since_s=self.slurmd_start_time.value,

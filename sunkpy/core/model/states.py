@@ -43,6 +43,7 @@ class NodeComment(msgspec.Struct, frozen=True, kw_only=True):
 class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node as slurmctld reports it. Memory in MiB; `address` is where slurmctld looks for its slurmd.
 
+    `reason_by`: which Slurm user gave the reason, and `reason_since_s` when; both are empty without one.
     `slurmd_since_s` is when the slurmd started that registered last, by the clock of its machine; 0 when slurmctld has
     heard of none since it started itself. `extra` is what its slurmd says of its devices: `core.model.devices`.
     `effective_*`: what jobs may have of it, without what is kept for the system.
@@ -51,6 +52,8 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     state: frozenset[str] = frozenset()
     reason: str = ""
+    reason_by: str = ""
+    reason_since_s: int = 0
     comment: str = ""
     address: str = ""
     slurmd_since_s: int = 0

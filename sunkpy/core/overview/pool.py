@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.identity import parse_comment
 from sunkpy.core.gang.phases import HOLDS_NODE, pod_phase
 from sunkpy.core.model import hostlist
@@ -59,10 +58,10 @@ class NodeLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     node: str
     slurm_node: str
-    nodeset: str
-    kubernetes: str
+    nodeset: str = ""
+    kubernetes: str = ""
     slurm: str
-    standing: Standing
+    standing: Standing = Standing.DOWN
     gpus: int | None = None
     gpus_given: int | None = None
     jobs: tuple[int, ...] = ()
@@ -91,7 +90,7 @@ def find_nodes(facts: PoolFacts) -> tuple[NodeLine, ...]:
     lines = []
     for slurmd in (each for each in facts.slurmd_pods if each.spec.node_name):
         name, key = slurmd.labels.get(names.LABEL_SLURM_NODE, ""), _nodeset(slurmd)
-        slurm, node = _slurm_node(slurmd, facts), nodes.get(slurmd.spec.node_name)
+        slurm, node = slurm_node_of(slurmd, facts), nodes.get(slurmd.spec.node_name)
         line = NodeLine(
             node=slurmd.spec.node_name,
             slurm_node=name,
@@ -119,13 +118,14 @@ def _nodeset(slurmd: Pod) -> tuple[str, str]:
     return slurmd.metadata.namespace, slurmd.labels.get(names.LABEL_NODESET, "")
 
 
-def _slurm_node(slurmd: Pod, facts: PoolFacts) -> SlurmNode:
+def slurm_node_of(slurmd: Pod, facts: PoolFacts) -> SlurmNode:
     """As Slurm has it; else as the syncer wrote it, which is no state at all when Slurm has no such node."""
     name = slurmd.labels.get(names.LABEL_SLURM_NODE, "")
     if facts.slurm_nodes is not None:
         return facts.slurm_nodes.get(name, SlurmNode(name=name))
     state = slurmd.annotations.get(names.ANNOTATION_SLURM_STATE, "")
-    return SlurmNode(name=name, state=frozenset(filter(None, state.split("+"))))
+    drain = slurmd.annotations.get(names.ANNOTATION_DRAIN, "")
+    return SlurmNode(name=name, state=frozenset(filter(None, state.split("+"))), reason=drain)
 
 
 def _kubernetes(node: Node | None) -> str:
@@ -160,13 +160,6 @@ def _jobs(jobs: Sequence[QueuedJob] | None) -> defaultdict[str, list[int]]:
         for node in job.row.nodes if is_there and parse_comment(job.row.comment) is None else ():
             found[node].append(job.row.id)
     return found
-
-
-def lost_pods(facts: PoolFacts) -> int:
-    """How many pods have a node by a job that Slurm does not run."""
-    running = {job.row.id for job in facts.jobs or () if holds_something(job.row.state)}
-    bound = [noted_job(pod) for pod in facts.pods if pod.spec.node_name and pod_phase(pod) in HOLDS_NODE]
-    return sum(job is not None and job not in running for job in bound) if facts.jobs is not None else 0
 
 
 # ------------------------------------------------------------------------------------------------------------- as text

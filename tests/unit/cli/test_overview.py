@@ -147,3 +147,47 @@ def _set(number):
 def _has(node, indices):
     where = {"nodes": {"allocation": [{"name": node}]}}
     return {"gres_detail": [f"gpu:2(IDX:{indices})"], "job_resources": where}
+
+
+async def test_who_holds_the_nodes_and_one_of_them_by_its_name_at_either_door(world, tmp_path):
+    reason = {"reason": "bad fan", "reason_set_by_user": "ann", "reason_changed_at": _set(1_795_000_000)}
+    world.slurm.put("n1", "IDLE", "DRAIN", **reason)
+    code, text = await shown(world, tmp_path, "why-drained")
+    assert code == 0
+    assert "node-1   n1           Slurm: ann   2026-11-18T11:06:40Z   bad fan" in text
+    assert "node-2" not in text
+    for name in ("node-1", "n1"):
+        code, text = await shown(world, tmp_path, "why-drained", name, command=kubectl)
+        assert (code, text.startswith("Node node-1 (Slurm node n1, IDLE+DRAIN) takes no new jobs\n")) == (0, True)
+    assert await shown(world, tmp_path, "why-drained", "n2") == (
+        0,
+        "Node n2 is held by nobody\n\nwhat to do      Nothing.\n",
+    )
+    code, text = await shown(world, tmp_path, "why-drained", "n9")
+    assert (code, text.startswith("Node n9 does not exist\n")) == (1, True)
+    _, text = await shown(world, tmp_path, "why-drained", "-o", "json")
+    assert json.loads(text)["nodes"][0]["holds"][0]["who"] == "ann"
+    world.slurm.put("n1", "IDLE", reason="")
+    assert (await shown(world, tmp_path, "why-drained"))[1] == "Nobody holds a node.\n"
+
+
+async def test_the_past_of_a_node_is_of_its_own_objects(world, tmp_path):
+    for name, kind, namespace, about in (
+        ("one", "Node", "", "node-1"),
+        ("two", "Pod", "slurm", "slurmd-1"),
+        ("three", "Pod", "team", "slurmd-1"),
+        ("four", "Node", "", "node-2"),
+    ):
+        regarding = {"kind": kind, "name": about, "namespace": namespace}
+        meta = {"name": name, "namespace": namespace or "default"}
+        world.put("events", {"metadata": meta, "involvedObject": regarding, "reason": "R", "message": name})
+    code, text = await shown(world, tmp_path, "history", "n1")
+    assert code == 0
+    assert text.startswith("Node node-1 (Slurm node n1)\n")
+    assert [name in text for name in ("node-1: one", "slurmd-1: two", "three", "four")] == [True, True, False, False]
+    assert "not known: Kubernetes does not record who cordoned a Node" in text
+    code, text = await shown(world, tmp_path, "history", "n9")
+    assert (code, text.startswith("Node n9 does not exist\n")) == (1, True)
+    world.slurm.is_down = True
+    code, text = await shown(world, tmp_path, "history", "node-1", "-o", "yaml")
+    assert (code, yaml.safe_load(text)["unread"][0].startswith("Slurm's side: ")) == (3, True)

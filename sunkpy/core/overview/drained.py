@@ -1,0 +1,217 @@
+"""Who keeps a node from taking jobs, since when, and what lifts that: at Slurm's door, in Kubernetes, or sunkpy.
+
+A node may be held at several doors at once, and comes back only when the last lets go. A hold that follows from another
+one (Slurm's drain for a cordon, the cordon for a drain in Slurm) is not told by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.explain.explanation import Explanation, Line
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.removal_token import token_of
+from sunkpy.core.model.states import SlurmNode
+from sunkpy.core.model.times import rfc3339
+from sunkpy.core.nodeset.node_mark import foreign_cordon
+from sunkpy.core.overview.pool import NodeLine, PoolFacts, find_nodes, slurm_node_of
+from sunkpy.core.overview.table import Table, count, first_of, printable
+
+_ITS_OWN: Final = (
+    "Not responding", "Node unexpectedly rebooted", "Kill task failed", "Prolog error", "Epilog error", "Low ",
+    "batch job complete failure", "Duplicate jobid", "gres/", "ResumeTimeout reached", "Reboot ",
+)  # fmt: skip
+"""How reasons begin that slurmctld and slurmd write by themselves."""
+
+_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+_SHOWN: Final = 8
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One who holds a node. `who`: the name, where the door records one; `since`: empty when it is not known."""
+
+    door: str
+    who: str = ""
+    reason: str
+    since: str = ""
+    lifted_by: str
+
+
+class HeldNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A node with all that hold it; `jobs` and `pods` are still there."""
+
+    node: str
+    slurm_node: str
+    slurm: str
+    holds: tuple[Hold, ...]
+    jobs: tuple[int, ...] = ()
+    pods: tuple[str, ...] = ()
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The held nodes of the pool; `unread`: what could not be read, and why."""
+
+    nodes: tuple[HeldNode, ...]
+    unread: tuple[str, ...] = ()
+
+
+def find_held(facts: PoolFacts) -> tuple[HeldNode, ...]:
+    """All nodes that somebody holds; those without a slurmd pod as long as sunkpy remembers them."""
+    slurmd = {pod.spec.node_name: pod for pod in facts.slurmd_pods if pod.spec.node_name}
+    nodes = {node.name: node for node in facts.nodes or ()}
+    lines = {line.node: line for line in find_nodes(facts)}
+    left = {name for name, node in nodes.items() if names.ANNOTATION_PLACED_ON in node.annotations}
+    held = []
+    for name in sorted(lines.keys() | left):
+        pod, line = slurmd.get(name), lines.get(name) or _without_slurmd(nodes[name])
+        slurm = slurm_node_of(pod, facts) if pod is not None else None
+        if holds := tuple(find_holds(nodes.get(name), pod, slurm)):
+            held.append(_held(line, holds))
+    return tuple(held)
+
+
+def _without_slurmd(node: Node) -> NodeLine:
+    slurm_node = node.annotations.get(names.ANNOTATION_PLACED_ON, "")
+    return NodeLine(node=node.name, slurm_node=slurm_node, slurm="no slurmd pod")
+
+
+def _held(line: NodeLine, holds: tuple[Hold, ...]) -> HeldNode:
+    return HeldNode(
+        node=line.node, slurm_node=line.slurm_node, slurm=line.slurm, holds=holds, jobs=line.jobs, pods=line.pods
+    )
+
+
+def find_holds(node: Node | None, pod: Pod | None, slurm: SlurmNode | None) -> Iterator[Hold]:
+    """All that hold one node. `slurm` has no state when Slurm has no such node; None when there is no slurmd pod."""
+    if node is not None:
+        yield from _in_kubernetes(node, has_slurmd=pod is not None)
+    if pod is not None and (token := token_of(pod)) is not None:
+        yield Hold(
+            door="sunkpy",
+            reason=f"the slurmd pod has to go: {token.cause}",
+            since=rfc3339(token.since),
+            lifted_by="nothing to do: the pod goes when its jobs have ended",
+        )
+    if slurm is not None:
+        yield from _in_slurm(slurm, pod)
+
+
+def _in_kubernetes(node: Node, *, has_slurmd: bool) -> Iterator[Hold]:
+    why = foreign_cordon(node)
+    if why is not None and not node.spec.unschedulable:
+        yield Hold(door="Kubernetes", reason=why, lifted_by="nothing: the Node is about to be removed")
+    elif why is not None:
+        noted = names.ANNOTATION_DRAIN in node.annotations
+        note = f"; kubectl annotate node {node.name} {names.ANNOTATION_DRAIN}-" if noted else ""
+        lifted_by = f"kubectl uncordon {node.name}{note}"
+        yield Hold(door="Kubernetes", reason=f"cordon: {why}", since=_cordoned_since(node), lifted_by=lifted_by)
+    elif (drain := node.annotations.get(names.ANNOTATION_SLURM_DRAIN)) and not has_slurmd:
+        lifted_by = f"kubectl uncordon {node.name}; else the next slurmd there starts drained, to be resumed in Slurm"
+        yield Hold(door="Slurm", reason=f"{drain} (remembered: no slurmd is there)", lifted_by=lifted_by)
+
+
+def _cordoned_since(node: Node) -> str:
+    return next((taint.time_added or "" for taint in node.spec.taints if taint.key == _UNSCHEDULABLE), "")
+
+
+def _in_slurm(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
+    if not slurm.state:
+        yield _by_slurm(slurm, "Slurm has no node of this name", "its slurmd has to register: kubectl logs of the pod")
+    elif slurm.is_invalid:
+        text = slurm.reason or "what slurmd reports of the machine is not what Slurm expects"
+        yield _by_slurm(slurm, text, "mend what the reason names, then delete the slurmd pod once it is idle")
+    elif slurm.is_held_by_others:
+        own = slurm.reason.startswith(_ITS_OWN)
+        yield Hold(
+            door="Slurm itself" if own else "Slurm",
+            who="" if own else slurm.reason_by,
+            reason=slurm.reason or "no reason given",
+            since=_since(slurm, pod),
+            lifted_by=f"scontrol update nodename={slurm.name} state=resume, once what it names is mended",
+        )
+    elif slurm.is_drained_by_us and not slurm.reason.startswith(f"{names.REASON_PREFIX}pod pending"):
+        yield from _by_sunkpy(slurm, pod)
+    elif slurm.is_down or slurm.is_not_responding:
+        text = slurm.reason or "slurmd does not answer slurmctld"
+        yield _by_slurm(slurm, text, "it comes back when its slurmd answers: kubectl describe of the slurmd pod")
+
+
+def _by_slurm(slurm: SlurmNode, text: str, lifted_by: str) -> Hold:
+    since = slurm.reason_since_s
+    return Hold(door="Slurm itself", reason=text, since=_time(since), lifted_by=lifted_by)
+
+
+_LIFTS: Final[Mapping[str, str]] = {
+    "cordon": "kubectl uncordon",
+    "pod not ready": "it is lifted when the containers of the slurmd pod are ready: kubectl describe it",
+    "pod gone": "it is lifted when a slurmd pod is there again",
+}
+
+
+def _by_sunkpy(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
+    """A drain that the syncer set. One for a cordon is told as that, while the slurmd pod still shows it."""
+    cause = slurm.reason.removeprefix(names.REASON_PREFIX)
+    if cause.startswith("cordon"):
+        if pod is not None and names.ANNOTATION_CORDON in pod.annotations:
+            return
+        lifted_by = "nothing to do: the cordon is gone, and the syncer lifts the drain in a moment"
+    else:
+        lifted_by = next((text for start, text in _LIFTS.items() if cause.startswith(start)), "the syncer, in time")
+    yield Hold(door="sunkpy", reason=cause, since=_since(slurm, pod), lifted_by=lifted_by)
+
+
+def _since(slurm: SlurmNode, pod: Pod | None) -> str:
+    """As Slurm says; else when the syncer first saw the drain."""
+    condition = pod.condition(names.CONDITION_DRAIN) if pod is not None else None
+    seen = condition.last_transition_time if condition is not None and condition.status == "True" else None
+    return _time(slurm.reason_since_s) or seen or ""
+
+
+def _time(seconds: int) -> str:
+    return rfc3339(datetime.fromtimestamp(seconds, UTC)) if seconds > 0 else ""
+
+
+# ------------------------------------------------------------------------------------------------------------- as text
+
+
+def held_table(nodes: Iterable[HeldNode]) -> Table:
+    """A row for each hold; `STILL THERE` once for each node."""
+    rows = []
+    for node in nodes:
+        for number, hold in enumerate(node.holds):
+            there = _still_there(node) if not number else ""
+            by = f"{hold.door}: {hold.who}" if hold.who else hold.door
+            rows.append((node.node, node.slurm_node, node.slurm, by, hold.since, hold.reason, there, hold.lifted_by))
+    titles = ("NODE", "SLURM NODE", "SLURM", "HELD BY", "SINCE", "REASON", "STILL THERE", "LIFTED BY")
+    return Table(titles=titles, rows=tuple(rows), wide=frozenset({"SLURM", "STILL THERE"}))
+
+
+def _still_there(node: HeldNode) -> str:
+    jobs = f"{count(len(node.jobs), 'job')} {first_of(map(str, node.jobs), _SHOWN)}" if node.jobs else ""
+    pods = f"{count(len(node.pods), 'pod')} {first_of(node.pods, _SHOWN)}" if node.pods else ""
+    return "; ".join(filter(None, (jobs, pods)))
+
+
+def explain_held(node: HeldNode, unread: tuple[str, ...] = ()) -> Explanation:
+    """One node, with what to do about each hold."""
+    texts = []
+    for hold in node.holds:
+        since = f"since {hold.since}" if hold.since else "since when is not recorded"
+        who = f", by {hold.who}" if hold.who else ", by whom is not recorded" if hold.door == "Kubernetes" else ""
+        texts.append(printable(f"{hold.door}{who}, {since}: {hold.reason}"))
+    still = _still_there(node)
+    return Explanation(
+        subject=f"Node {node.node}" + (f" (Slurm node {node.slurm_node}, {node.slurm})" if node.slurm_node else ""),
+        standing="takes no new jobs" if texts else "is held by nobody",
+        lines=(
+            Line(title="held by", texts=tuple(texts)),
+            Line(title="still there", texts=(printable(still),) if still else ()),
+            Line(title="not read", texts=unread),
+        ),
+        what_to_do="; then ".join(hold.lifted_by for hold in node.holds) or "Nothing.",
+    )

@@ -1,0 +1,106 @@
+import msgspec
+import pytest
+
+from sunkpy.core.model.events import Event
+from sunkpy.core.model.objects import Condition, Meta, NodeStatus, Taint
+from sunkpy.core.model.states import SlurmNode
+from sunkpy.core.overview.history import NodePast, find_history, history_table
+from tests.unit.core.overview.test_pool import node, slurmd
+
+EVENT = {
+    "metadata": {"name": "e", "creationTimestamp": "2026-11-20T09:00:00Z"},
+    "involvedObject": {"kind": "Node", "name": "node-1"},
+    "reason": "SlurmCordon",
+    "message": "bad fan",
+}
+
+
+def event(**fields):
+    return msgspec.convert(EVENT | fields, Event)
+
+
+@pytest.mark.parametrize(
+    ("fields", "at", "times", "by"),
+    [
+        ({}, "2026-11-20T09:00:00Z", 1, ""),
+        (
+            {"eventTime": "2026-11-20T09:00:00.5Z", "reportingComponent": "sunkpy.dev/operator"},
+            "2026-11-20T09:00:00.5Z", 1, "sunkpy.dev/operator",
+        ),
+        (
+            {"lastTimestamp": "2026-11-20T10:00:00Z", "count": 3, "source": {"component": "kubelet"}},
+            "2026-11-20T10:00:00Z", 3, "kubelet",
+        ),
+        (
+            {
+                "eventTime": "2026-11-20T09:00:00Z",
+                "series": {"count": 7, "lastObservedTime": "2026-11-20T11:00:00Z"},
+            },
+            "2026-11-20T11:00:00Z", 7, "",
+        ),
+    ],
+)  # fmt: skip
+def test_events_of_both_forms_say_when_how_often_and_by_whom(fields, at, times, by):
+    found = event(**fields)
+    assert (found.at, found.times, found.by) == (at, times, by)
+
+
+def past(**fields):
+    status = NodeStatus(
+        conditions=(
+            Condition(type="Ready", status="True", reason="KubeletReady", last_transition_time="2026-11-19T00:00:00Z"),
+            Condition(type="example.com/Other", status="True", last_transition_time="2026-11-19T00:00:00Z"),
+        )
+    )
+    taint = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule", time_added="2026-11-21T00:00:00Z")
+    meta = Meta(name="node-1", creation_timestamp="2026-11-18T00:00:00Z")
+    own = msgspec.structs.replace(
+        node(1), metadata=meta, status=status, spec=msgspec.structs.replace(node(1).spec, taints=(taint,))
+    )
+    slurm = SlurmNode(
+        name="n1", state=frozenset({"IDLE", "DRAIN"}), reason="bad fan", reason_by="ann", reason_since_s=1_795_210_000,
+        slurmd_since_s=1_795_200_000,
+    )  # fmt: skip
+    pod = msgspec.structs.replace(
+        slurmd(1), metadata=msgspec.structs.replace(slurmd(1).metadata, creation_timestamp="2026-11-18T01:00:00Z")
+    )
+    known = {"name": "node-1", "slurm_name": "n1", "node": own, "pod": pod, "slurm": slurm, "events": (event(),)}
+    return NodePast(**(known | fields))
+
+
+def test_all_sides_stand_in_the_order_of_time():
+    found = find_history(past())
+    assert [(each.side, each.by, each.what) for each in found.happenings] == [
+        ("Kubernetes", "", "Node joined"),
+        ("Kubernetes", "", "slurmd pod gpu-1 was made"),
+        ("Kubernetes", "", "Node is Ready=True"),
+        ("Kubernetes", "", "Event SlurmCordon"),
+        ("Slurm", "", "slurmd registered that started here"),
+        ("Slurm", "ann", "reason 'bad fan', now IDLE+DRAIN"),
+        ("Kubernetes", "", "taint node.kubernetes.io/unschedulable:NoSchedule"),
+    ]
+    assert [each.at for each in found.happenings] == sorted(each.at for each in found.happenings)
+
+
+def test_what_cannot_be_known_is_said():
+    assert find_history(past()).unknown == (
+        "Events are kept for an hour (--event-ttl of the apiserver), of a condition only the last change.",
+        "Kubernetes does not record who cordoned a Node; its audit log does, where there is one.",
+        "Slurm remembers the last reason only. Drains and failures before it are in its accounting: "
+        "sacctmgr show event nodes=n1; jobs that ran there: sacct -N n1.",
+    )
+    assert find_history(past(slurm=None)).unknown[-1] == "Slurm's side: it was not asked, or has no such node."
+
+
+def test_a_time_that_cannot_be_read_comes_first_and_breaks_nothing():
+    found = find_history(past(events=(event(eventTime="soon"),)))
+    assert found.happenings[0].at == "soon"
+
+
+def test_what_happened_often_is_one_row():
+    rows = history_table(find_history(past(events=(event(count=3),)))).rows
+    assert ("2026-11-20T09:00:00Z", "Kubernetes", "", "Event SlurmCordon (×3)", "Node node-1: bad fan") in rows
+
+
+def test_of_a_node_of_which_nothing_is_known_nothing_is_told():
+    assert find_history(NodePast(name="node-9")).happenings == ()
