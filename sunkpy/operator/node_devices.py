@@ -16,9 +16,8 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.model.devices import PCI_ADDRESS, UNKNOWN, UUID, Device, ResourceSlice, current_pools
-from sunkpy.core.model.objects import Key, Node
+from sunkpy.core.model.objects import Key, Node, NodeDevice
 
-_READ: Final = (UUID, PCI_ADDRESS)
 _NOT_SERVED_AGAIN_S: Final = 60.0
 _DIGITS: Final = re.compile(r"(\d+)")
 
@@ -53,19 +52,17 @@ class NodeDevices:
         for (driver, _), of_pool in pools.items():
             if driver not in unknown:
                 found[driver] += [device for device in of_pool or () if not device.taints]
-        words = {
-            driver: tuple(_word(device, driver) for device in sorted(devices, key=_order))
+        offered = {
+            driver: tuple(_offered(device, driver) for device in sorted(devices, key=_order))
             for driver, devices in found.items()
         }
-        return msgspec.structs.replace(node, devices=words)
+        return msgspec.structs.replace(node, devices=offered)
 
 
 def trim_slice(found: ResourceSlice) -> ResourceSlice:
-    """What is read of a slice."""
+    """What is read of a slice: attributes that are texts."""
     devices = [
-        msgspec.structs.replace(
-            device, attributes={name: text for name, text in device.attributes.items() if name.endswith(_READ)}
-        )
+        msgspec.structs.replace(device, attributes={name: it for name, it in device.attributes.items() if it.string})
         for device in found.spec.devices
     ]
     return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, devices=tuple(devices)))
@@ -76,10 +73,12 @@ async def until_slices_are_served() -> None:
     await asyncio.sleep(_NOT_SERVED_AGAIN_S)
 
 
-def _word(device: Device, driver: str) -> str:
-    """`uuid[,pci]`."""
+def _offered(device: Device, driver: str) -> NodeDevice:
     uuid, pci = device.attribute(UUID, driver), device.attribute(PCI_ADDRESS, driver)
-    return f"{uuid or UNKNOWN},{pci}" if pci else uuid or UNKNOWN
+    return NodeDevice(
+        word=f"{uuid or UNKNOWN},{pci}" if pci else uuid or UNKNOWN,
+        attributes={name.removeprefix(f"{driver}/"): it.string for name, it in device.attributes.items()},
+    )
 
 
 def _order(device: Device) -> list[str | int]:

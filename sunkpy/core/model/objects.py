@@ -441,15 +441,19 @@ class NodeStatus(Wire, frozen=True, kw_only=True):
     addresses: tuple[NodeAddress, ...] = ()
 
 
-class Node(KubeObject, frozen=True, kw_only=True):
-    """A Kubernetes node.
+class NodeDevice(Wire, frozen=True, kw_only=True):
+    """One that may be used: a word `uuid[,pci]`, and its attributes that are texts, without the driver's domain."""
 
-    `devices`, which the apiserver has elsewhere: driver → a word `uuid[,pci]` for each device that may be used.
-    """
+    word: str
+    attributes: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Node(KubeObject, frozen=True, kw_only=True):
+    """A Kubernetes node. `devices`, which the apiserver has elsewhere: driver → those that may be used."""
 
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
-    devices: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    devices: dict[str, tuple[NodeDevice, ...]] = msgspec.field(default_factory=dict)
 
     @property
     def internal_ip(self) -> str:

@@ -14,7 +14,7 @@ from sunkpy.core.model import quantity
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.feasibility import OUR_TOLERATIONS, STAYS
 from sunkpy.core.nodeset.node_mark import foreign_cordon, start_drained
-from sunkpy.core.nodeset.spec import NodeSet, Reserved
+from sunkpy.core.nodeset.spec import GpusOffered, NodeSet, Reserved
 
 Json = dict[str, object]
 
@@ -105,7 +105,7 @@ def slurmd_env(nodeset: NodeSet, node: Node, name: str) -> list[Json]:
         "SUNKPY_CPUS": str(cpus_offered(node, nodeset.spec.reserved)),
         "SUNKPY_MEMORY_MIB": str(memory_offered_mib(node, nodeset.spec.reserved)),
         "SUNKPY_GRES": gres_offered(nodeset, node),
-        "SUNKPY_DEVICES": nodeset.spec.gpu.words_on(node) if nodeset.spec.gpu else "",
+        "SUNKPY_DEVICES": ";".join(each.words for each in _gpus(nodeset, node)),
         "SUNKPY_FEATURES": features(nodeset),
         "SUNKPY_START_DRAINED": start_drained(node) or "",
         "SUNKPY_COMMENT": json.dumps(comment, separators=(",", ":")),
@@ -145,19 +145,19 @@ def changed_offer(nodeset: NodeSet, node: Node | None, pod: Pod) -> str:
     an older operator.
     """
     made_for, gpu = pod.annotations.get(names.ANNOTATION_OFFERED), nodeset.spec.gpu
-    if node is None or made_for is None or not node.is_ready or (gpu is not None and gpu.count_on(node) is None):
+    if node is None or made_for is None or not node.is_ready or (gpu is not None and gpu.offered_on(node) is None):
         return ""
     now = offer(nodeset, node)
     return now if now != made_for else ""
 
 
 def gres_offered(nodeset: NodeSet, node: Node) -> str:
-    """`gpu:h100:8`, or empty for a node set without GPUs."""
-    gpu = nodeset.spec.gpu
-    if gpu is None:
-        return ""
-    count = gpu.count_on(node)
-    return ":".join(part for part in ("gpu", gpu.type, str(count)) if part) if count else ""
+    """`gpu:a100:4,gpu:l40s:2`, or empty for a node set without GPUs."""
+    return ",".join(f"{each.gres}:{each.count}" for each in _gpus(nodeset, node))
+
+
+def _gpus(nodeset: NodeSet, node: Node) -> tuple[GpusOffered, ...]:
+    return (nodeset.spec.gpu.offered_on(node) if nodeset.spec.gpu is not None else None) or ()
 
 
 def node_of(pod: Pod) -> str:

@@ -14,23 +14,53 @@ Template = dict[str, object]
 """A pod template exactly as written: it is copied into pods, so nothing may be lost in a typed decode."""
 
 
+class GpuType(Wire, frozen=True, kw_only=True):
+    """GPUs of one type: an extended resource, or those devices of the driver that have all these attributes."""
+
+    type: str = ""
+    resource: str = ""
+    attributes: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class GpusOffered(Wire, frozen=True, kw_only=True):
+    """Those of one type on a node. `words`: by which names the driver knows them; empty if it does not say of each."""
+
+    gres: str
+    count: int
+    words: str = ""
+
+
 class Gpu(Wire, frozen=True, kw_only=True):
-    """What of the Node Slurm knows as GRES `gpu[:type]`: an extended resource, or the devices of a DRA driver."""
+    """What of the Node Slurm knows as GRES `gpu[:type]`: an extended resource, or the devices of a DRA driver.
+
+    `types`: instead, if they are of several.
+    """
 
     resource: str = "nvidia.com/gpu"
     type: str = ""
     driver: str = ""
+    types: tuple[GpuType, ...] = ()
 
-    def count_on(self, node: Node) -> int | None:
-        """How many the node offers; None while its driver has not told."""
-        if self.driver:
-            return len(node.devices[self.driver]) if self.driver in node.devices else None
-        return quantity.whole(node.status.allocatable.get(self.resource, "0"))
+    def offered_on(self, node: Node) -> tuple[GpusOffered, ...] | None:
+        """What the node offers, in the order of Slurm's indices; None while its driver has not told.
 
-    def words_on(self, node: Node) -> str:
-        """By which names the driver knows them; empty where it does not say of each."""
-        words = " ".join(node.devices.get(self.driver, ()))
-        return "" if UNKNOWN in words.split() else words
+        A device that fits several types is of the first; one that fits none is not offered.
+        """
+        if self.driver and self.driver not in node.devices:
+            return None
+        left = list(node.devices.get(self.driver, ()))
+        found = []
+        for each in self.types or (GpuType(type=self.type, resource=self.resource),):
+            own = [device for device in left if each.attributes.items() <= device.attributes.items()]
+            left = [device for device in left if device not in own]
+            words = " ".join(device.word for device in own)
+            count = len(own) if self.driver else quantity.whole(node.status.allocatable.get(each.resource, "0"))
+            gres = f"gpu:{each.type}" if each.type else "gpu"
+            found.append(GpusOffered(gres=gres, count=count, words="" if UNKNOWN in words.split() else words))
+        return tuple(each for each in found if each.count)
+
+    def __str__(self) -> str:
+        return self.driver or ", ".join(each.resource for each in self.types) or self.resource
 
 
 class Reserved(Wire, frozen=True, kw_only=True):

@@ -94,7 +94,9 @@ SOLVER = {
     "roles": [{"name": "worker", "countPath": "spec.workers.replicas", "indexLabel": "sim.example.com/rank"}],
     "suspendPath": "spec.suspend",
 }
-SLURM_VALUES = [{}, FULL, CLOSED, OWN_KEYS, NO_SCHEDULER, OWN_LOGINS]
+TYPES = [{"type": "1g.5gb", "attributes": {"profile": "1g.5gb"}}, {"type": "a100"}]
+SEVERAL_TYPES = {"nodeSets": {"mixed": {"gpu": {"driver": "gpu.nvidia.com", "types": TYPES}}}}
+SLURM_VALUES = [{}, FULL, CLOSED, OWN_KEYS, NO_SCHEDULER, OWN_LOGINS, SEVERAL_TYPES]
 
 
 def nodeset_schema() -> dict[str, object]:

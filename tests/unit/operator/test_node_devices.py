@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from sunkpy.core.model.devices import ResourceSlice
+from sunkpy.core.model.objects import Node
 from sunkpy.operator.node_devices import NodeDevices, trim_slice
 from tests.unit.core.nodeset.build import make_node
 
@@ -24,12 +25,16 @@ def slice_of(*devices: dict[str, object], name: str = "s1", driver: str = DRIVER
     return msgspec.convert({"metadata": {"name": name}, "spec": spec}, ResourceSlice)
 
 
+def words(node: Node) -> dict[str, tuple[str, ...]]:
+    return {driver: tuple(each.word for each in devices) for driver, devices in node.devices.items()}
+
+
 def devices_of(*slices: ResourceSlice) -> dict[str, tuple[str, ...]]:
     known = NodeDevices()
     for each in slices:
         known.slice_changed(None, trim_slice(each))
     assert known.add_to(make_node(2)).devices == {}
-    return known.add_to(make_node(1)).devices
+    return words(known.add_to(make_node(1)))
 
 
 @pytest.mark.parametrize(
@@ -59,10 +64,27 @@ def test_a_driver_that_takes_its_slices_away_is_not_known_and_the_node_is_looked
     second = slice_of(device("gpu-0", uuid="a"), device("gpu-1", uuid="b"))
     known.slice_changed(None, first)
     known.slice_changed(first, second)
-    assert known.add_to(make_node(1)).devices == {DRIVER: ("a", "b")}
+    assert words(known.add_to(make_node(1))) == {DRIVER: ("a", "b")}
     known.slice_changed(second, None)
     assert known.add_to(make_node(1)).devices == {}
     assert changed == ["n1", "n1", "n1"]
+
+
+def test_attributes_that_are_texts_are_known_without_the_domain_of_the_driver():
+    """As NVIDIA's driver publishes a MIG slice."""
+    attributes = {
+        "uuid": {"string": "MIG-1"},
+        f"{DRIVER}/type": {"string": "mig"},
+        "profile": {"string": "1g.5gb"},
+        "driverVersion": {"version": "550.54.15"},
+        PCI: {"string": "0000:3b:00.0"},
+    }
+    found = slice_of({"name": "gpu-0-mig-1g5gb-19-4", "attributes": attributes})
+    known = NodeDevices()
+    known.slice_changed(None, trim_slice(found))
+    ((device,),) = known.add_to(make_node(1)).devices.values()
+    assert device.word == "MIG-1,0000:3b:00.0"
+    assert device.attributes == {"uuid": "MIG-1", "type": "mig", "profile": "1g.5gb", PCI: "0000:3b:00.0"}
 
 
 def test_devices_of_no_node_wake_nobody():

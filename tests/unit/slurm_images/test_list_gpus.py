@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).parents[3] / "slurm-images" / "bin" / "list-gpus"
 
 
 def gpus(
-    folder: Path, count: int, *, minors: Sequence[int] = (), cards: Mapping[int, str] = {}, **env: str
+    folder: Path, gres: int | str, *, minors: Sequence[int] = (), cards: Mapping[int, str] = {}, **env: str
 ) -> subprocess.CompletedProcess[str]:
     """What it says of a node with device files of these minors, where the driver tells of cards: minor to PCI slot."""
     dev, driver = folder / "dev", folder / "driver"
@@ -25,12 +25,20 @@ def gpus(
         (driver / slot).mkdir(parents=True)
         text = f"Model: \t H100\nGPU UUID: \t GPU-{minor}\nBus Location: \t {slot}\nDevice Minor: \t {minor}\n"
         (driver / slot / "information").write_text(text)
-    env |= {"PATH": os.environ["PATH"], "SUNKPY_DEV": str(dev), "SUNKPY_NVIDIA": str(driver)}
-    return subprocess.run([PROGRAM, str(count)], env=env, capture_output=True, text=True, check=False, timeout=30)
+    known = {"SUNKPY_DEV": dev, "SUNKPY_NVIDIA": driver, "SUNKPY_NVIDIA_CAPABILITIES": folder / "capabilities"}
+    env = {"PATH": os.environ["PATH"]} | env | {name: str(path) for name, path in known.items()}
+    return subprocess.run(
+        [PROGRAM, gres if isinstance(gres, str) else f"gpu:{gres}"],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
 
 
 def lines(folder: Path, found: subprocess.CompletedProcess[str]) -> list[str]:
-    return found.stdout.replace(f"{folder}/dev/", "").splitlines()
+    return [line.removeprefix("- ") for line in found.stdout.replace(f"{folder}/dev/", "").splitlines()]
 
 
 def test_lines_are_in_the_order_of_minors_whatever_the_order_on_the_bus(tmp_path: Path):
@@ -52,7 +60,7 @@ def test_a_card_that_fell_off_the_bus_takes_no_other_with_it(tmp_path: Path):
     found = gpus(tmp_path, 3, minors=[0, 2])
     assert lines(tmp_path, found) == ["nvidia0 - -", "nvidia2 - -"]
     assert found.returncode == 0
-    assert "offers 3 GPUs, and 2 are here" in found.stderr
+    assert "offers 3 GPUs of type -, and 2 are here" in found.stderr
 
 
 def test_slurm_gets_no_more_than_the_kubelet_offers(tmp_path: Path):
@@ -79,3 +87,138 @@ def test_pretend_cards_have_numbers_that_no_other_device_has(tmp_path: Path):
     numbers = [os.stat(tmp_path / "dev" / "sunkpy" / name).st_rdev for name in ("gpu0", "gpu1")]
     assert [(os.major(number), os.minor(number)) for number in numbers] == [(120, 0), (120, 1)]
     assert "120" not in {line.split()[0] for line in Path("/proc/devices").read_text().splitlines() if line}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
+def test_pretend_cards_of_several_types_are_counted_on(tmp_path: Path):
+    devices = "gpu-a gpu-b;mig-a,0000:3b:00.0"
+    found = gpus(tmp_path, "gpu:a100:2,gpu:1g.5gb:1", SUNKPY_FAKE_GPUS="1", SUNKPY_DEVICES=devices)
+    assert lines(tmp_path, found) == [
+        "a100 sunkpy/gpu0 gpu-a -",
+        "a100 sunkpy/gpu1 gpu-b -",
+        "1g.5gb sunkpy/gpu2 mig-a 0000:3b:00.0",
+    ]
+
+
+CARDS = {0: "0000:1b:00.0", 1: "0000:3b:00.0", 2: "0000:5b:00.0"}
+
+
+def test_lines_are_grouped_by_types_in_the_order_in_which_slurm_counts_them(tmp_path: Path):
+    found = gpus(
+        tmp_path, "gpu:l40s:1,gpu:a100:2", minors=[0, 1, 2], cards=CARDS, SUNKPY_DEVICES="GPU-1;GPU-2 x,0000:1b:00.0"
+    )
+    assert [line.split()[:3] for line in lines(tmp_path, found)] == [
+        ["l40s", "nvidia1", "GPU-1"],
+        ["a100", "nvidia0", "GPU-0"],
+        ["a100", "nvidia2", "GPU-2"],
+    ]
+
+
+def test_cards_of_which_nobody_says_the_type_are_given_to_none(tmp_path: Path):
+    found = gpus(tmp_path, "gpu:l40s:1,gpu:a100:1", minors=[0, 1], cards=CARDS)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert "dev/nvidia0 may be of several types of gpu:l40s:1,gpu:a100:1: only a DRA driver says which" in found.stderr
+
+
+NVIDIA_SMI = """\
+#!/bin/bash
+[ "$1" = -q ] || {
+cat << 'END'
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)
+  MIG 3g.20gb     Device  0: (UUID: MIG-large)
+  MIG 1g.5gb      Device  1: (UUID: MIG-small-b)
+  MIG 1g.5gb      Device  2: (UUID: MIG-small-a)
+  MIG 1g.5gb+me   Device  3: (UUID: MIG-media)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-0)
+END
+exit; }
+cat << 'END'
+==============NVSMI LOG==============
+Attached GPUs                             : 2
+GPU 00000000:3B:00.0
+    Product Name                          : NVIDIA A100-SXM4-40GB
+    MIG Mode
+        Current                           : Enabled
+    MIG Device
+        Index                             : 0
+        GPU Instance ID                   : 2
+        Compute Instance ID               : 0
+        Device Attributes
+            Shared
+                Multiprocessor count      : 42
+    MIG Device
+        Index                             : 1
+        GPU Instance ID                   : 11
+        Compute Instance ID               : 0
+    MIG Device
+        Index                             : 2
+        GPU Instance ID                   : 9
+        Compute Instance ID               : 0
+    MIG Device
+        Index                             : 3
+        GPU Instance ID                   : 13
+        Compute Instance ID               : 0
+    GPU UUID                              : GPU-1
+    Minor Number                          : 1
+    Processes
+        GPU instance ID                   : N/A
+GPU 00000000:1B:00.0
+    MIG Mode
+        Current                           : Disabled
+    GPU UUID                              : GPU-0
+    Minor Number                          : 0
+END
+"""
+
+
+@pytest.fixture
+def sliced(tmp_path: Path) -> str:
+    """PATH to a program that tells of a card with four slices and one with none."""
+    for gi in (2, 9, 11, 13):
+        instance = tmp_path / "capabilities" / "gpu1" / "mig" / f"gi{gi}"
+        (instance / "ci0").mkdir(parents=True)
+        for at, folder in enumerate((instance, instance / "ci0")):
+            (folder / "access").write_text(f"DeviceFileMinor: {gi * 10 + at}\nDeviceFileMode: 292\n")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvidia-smi").write_text(NVIDIA_SMI)
+    (tmp_path / "bin" / "nvidia-smi").chmod(0o755)
+    return f"{tmp_path}/bin:{os.environ['PATH']}"
+
+
+def files(gi: int) -> str:
+    return f"nvidia1,nvidia-caps/nvidia-cap{gi}0,nvidia-caps/nvidia-cap{gi}1"
+
+
+@pytest.mark.parametrize(
+    ("gres", "devices", "found"),
+    [
+        (
+            "gpu:1g.5gb:2",
+            "",
+            [f"1g.5gb {files(9)} MIG-small-a 0000:3b:00.0", f"1g.5gb {files(11)} MIG-small-b 0000:3b:00.0"],
+        ),
+        ("gpu:1g.5gb.me:1", "", [f"1g.5gb.me {files(13)} MIG-media 0000:3b:00.0"]),
+        (
+            "gpu:3g.20gb:1,gpu:a100:1",
+            "",
+            [f"3g.20gb {files(2)} MIG-large 0000:3b:00.0", "a100 nvidia0 GPU-0 0000:1b:00.0"],
+        ),
+        ("gpu:small:1", "MIG-small-b,0000:3b:00.0", [f"small {files(11)} MIG-small-b 0000:3b:00.0"]),
+        (
+            "gpu:a100:1,gpu:large:1",
+            "GPU-0;MIG-large",
+            ["a100 nvidia0 GPU-0 0000:1b:00.0", f"large {files(2)} MIG-large 0000:3b:00.0"],
+        ),
+    ],
+)  # fmt: skip
+def test_slices_are_offered_by_their_profile_or_by_name(
+    tmp_path: Path, sliced: str, gres: str, devices: str, found: list[str]
+):
+    has = gpus(tmp_path, gres, minors=[0, 1], cards={0: CARDS[0], 1: CARDS[1]}, PATH=sliced, SUNKPY_DEVICES=devices)
+    assert (has.stderr, lines(tmp_path, has)) == ("", found)
+
+
+def test_a_card_that_has_slices_is_not_offered_whole(tmp_path: Path, sliced: str):
+    found = gpus(tmp_path, 2, minors=[0, 1], cards={0: CARDS[0], 1: CARDS[1]}, PATH=sliced)
+    assert lines(tmp_path, found) == ["nvidia0 GPU-0 0000:1b:00.0"]
+    assert "offers 2 GPUs of type -, and 1 are here" in found.stderr

@@ -2,9 +2,9 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
-from sunkpy.core.model.objects import Container, Node, Pod, PodSpec, PodStatus, Resources, Taint
+from sunkpy.core.model.objects import Container, Node, NodeDevice, Pod, PodSpec, PodStatus, Resources, Taint
 from sunkpy.core.nodeset.feasibility import Asked, Exclusion, Rule, decide_fit, explain_exclusions
-from sunkpy.core.nodeset.spec import Gpu
+from sunkpy.core.nodeset.spec import Gpu, GpuType
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_template
 
 EVICTED = {names.ANNOTATION_EMPTIED: "evicted"}
@@ -84,13 +84,19 @@ def test_a_node_without_its_gpus_does_not_fit():
     assert judge(make_node(1, allocatable={"nvidia.com/gpu": "8"}), gpu=Gpu()) is None
 
 
+def test_of_several_types_a_node_has_one_at_least():
+    gpu = Gpu(types=(GpuType(type="a", resource="x.com/a"), GpuType(type="b", resource="x.com/b")))
+    assert judge(make_node(1, allocatable={"x.com/b": "1"}), gpu=gpu) is None
+    assert str(judge(make_node(1, allocatable={"nvidia.com/gpu": "1"}), gpu=gpu)) == "lacks x.com/a, x.com/b: has none"
+
+
 @pytest.mark.parametrize(
     ("devices", "why"),
     [
         ({}, "lacks gpu.example.com: has no ResourceSlice, or not all"),
-        ({"other": ("a",)}, "lacks gpu.example.com: has no ResourceSlice, or not all"),
+        ({"other": (NodeDevice(word="a"),)}, "lacks gpu.example.com: has no ResourceSlice, or not all"),
         ({"gpu.example.com": ()}, "lacks gpu.example.com: has none"),
-        ({"gpu.example.com": ("a",)}, "None"),
+        ({"gpu.example.com": (NodeDevice(word="a"),)}, "None"),
     ],
 )
 def test_the_devices_of_a_driver_are_those_that_it_publishes(devices, why):

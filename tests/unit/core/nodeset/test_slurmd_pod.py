@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
-from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.objects import NodeDevice, Pod
 from sunkpy.core.nodeset.slurmd_pod import build_pod, changed_offer, gres_offered, node_of, template_hash
-from sunkpy.core.nodeset.spec import Gpu
+from sunkpy.core.nodeset.spec import Gpu, GpuType
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod, make_template
 
 
@@ -151,7 +151,7 @@ def test_devices_of_a_driver_are_offered_by_name(devices, gres, words, offers_no
     nodeset = make_nodeset(gpu=Gpu(driver="gpu.example.com"))
 
     def offering(found):
-        known = {"gpu.example.com": found} if found is not None else {}
+        known = {"gpu.example.com": tuple(NodeDevice(word=word) for word in found)} if found is not None else {}
         return msgspec.structs.replace(make_node(1, allocatable={"nvidia.com/gpu": "8"}), devices=known)
 
     found = env(build(nodeset, offering(devices)))
@@ -159,6 +159,50 @@ def test_devices_of_a_driver_are_offered_by_name(devices, gres, words, offers_no
     made = build(nodeset, offering(("a", "b")))["metadata"]["annotations"]
     pod = make_pod(nodeset, 1, annotations=made)
     assert changed_offer(nodeset, offering(devices), pod) == offers_now
+
+
+A100, L40S, SLICE = ({"productName": "A100"}, {"productName": "L40S"}, {"productName": "A100", "profile": "1g.5gb"})
+BY_DRIVER = Gpu(
+    driver="gpu.example.com",
+    types=(
+        GpuType(type="1g.5gb", attributes={"profile": "1g.5gb"}),
+        GpuType(type="a100", attributes={"productName": "A100"}),
+        GpuType(type="l40s", attributes={"productName": "L40S"}),
+    ),
+)
+BY_RESOURCE = Gpu(
+    types=(GpuType(type="a100", resource="nvidia.com/gpu"), GpuType(type="1g.5gb", resource="nvidia.com/mig-1g.5gb"))
+)
+
+
+@pytest.mark.parametrize(
+    ("devices", "gres", "words"),
+    [
+        ([A100, L40S, A100], "gpu:a100:2,gpu:l40s:1", "d0 d2;d1"),
+        ([A100, SLICE, SLICE], "gpu:1g.5gb:2,gpu:a100:1", "d1 d2;d0"),
+        ([{"productName": "H100"}], "", ""),
+    ],
+)
+def test_devices_of_a_driver_are_offered_by_the_first_type_that_they_fit(devices, gres, words):
+    known = tuple(NodeDevice(word=f"d{at}", attributes=each) for at, each in enumerate(devices))
+    node = msgspec.structs.replace(make_node(1), devices={"gpu.example.com": known})
+    found = env(build(make_nodeset(gpu=BY_DRIVER), node))
+    assert (found["SUNKPY_GRES"], found["SUNKPY_DEVICES"]) == (gres, words)
+
+
+@pytest.mark.parametrize(
+    ("whole", "slices", "gres"),
+    [("4", "7", "gpu:a100:4,gpu:1g.5gb:7"), ("0", "7", "gpu:1g.5gb:7"), ("0", "0", "")],
+)
+def test_resources_are_offered_by_their_types_in_one_order(whole, slices, gres):
+    node = make_node(1, allocatable={"nvidia.com/gpu": whole, "nvidia.com/mig-1g.5gb": slices})
+    assert gres_offered(make_nodeset(gpu=BY_RESOURCE), node) == gres
+
+
+def test_a_type_of_which_the_driver_does_not_say_each_takes_no_names_of_another():
+    known = (NodeDevice(word="-", attributes=SLICE), NodeDevice(word="d1", attributes=A100))
+    node = msgspec.structs.replace(make_node(1), devices={"gpu.example.com": known})
+    assert env(build(make_nodeset(gpu=BY_DRIVER), node))["SUNKPY_DEVICES"] == ";d1"
 
 
 def test_a_new_field_of_the_spec_rolls_nobody_who_does_not_set_it():

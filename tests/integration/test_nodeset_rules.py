@@ -1,0 +1,51 @@
+"""What a NodeSet may say of its GPUs: the rules of its CRD, on a real apiserver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devcluster.waiting import wait_until
+from tests.integration.apiserver import Apiserver, alone
+
+pytestmark = pytest.mark.integration
+
+CRD = yaml.safe_load((Path(__file__).parents[2] / "crds/sunkpy.dev_nodesets.yaml").read_text())
+NODESETS = "/apis/sunkpy.dev/v1alpha1/namespaces/default/nodesets"
+LEAVE_OUT = "types has a type for each; leave type out"
+ONE_OF_BOTH = "with driver types have attributes, without it each has a resource"
+SLICE = {"type": "1g.5gb", "resource": "nvidia.com/mig-1g.5gb"}
+BY_PROFILE = {"type": "1g.5gb", "attributes": {"profile": "1g.5gb"}}
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
+    with alone(tmp_path_factory.mktemp("api")) as api:
+        api.install([CRD], CRD["metadata"]["name"])
+        assert wait_until(lambda: api.ask("admin", "GET", NODESETS).is_success, timeout_s=60)
+        yield api
+
+
+@pytest.mark.parametrize(
+    ("gpu", "said"),
+    [
+        ({"type": "h100"}, ""),
+        ({"types": [SLICE, {"type": "a100", "resource": "nvidia.com/gpu"}]}, ""),
+        ({"driver": "gpu.nvidia.com", "types": [BY_PROFILE, {"type": "a100"}]}, ""),
+        ({"type": "h100", "types": [SLICE]}, LEAVE_OUT),
+        ({"types": [BY_PROFILE]}, ONE_OF_BOTH),
+        ({"types": [{"type": "a100"}]}, ONE_OF_BOTH),
+        ({"driver": "gpu.nvidia.com", "types": [SLICE]}, ONE_OF_BOTH),
+        ({"types": [SLICE, SLICE]}, "Duplicate value"),
+    ],
+)
+def test_types_that_say_no_devices_or_two_are_refused(api: Apiserver, gpu: Mapping[str, Any], said: str):
+    template = {"spec": {"containers": [{"name": "slurmd", "image": "slurmd"}]}}
+    spec = {"cluster": "slurm", "gpu": gpu, "template": template}
+    body = {"apiVersion": "sunkpy.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "mixed"}, "spec": spec}
+    answer = api.ask("admin", "POST", f"{NODESETS}?dryRun=All", body)
+    assert (answer.status_code, said in answer.text) == (422 if said else 201, True), answer.text
