@@ -224,9 +224,13 @@ class ResourceClaimTemplate(KubeObject, frozen=True, kw_only=True):
 
 
 class DeviceClassSpec(Wire, frozen=True, kw_only=True):
-    """What the administrator tells the driver about each device of the class."""
+    """What the administrator tells the driver about each device of the class.
+
+    `extended_resource_name`: a resource as which a pod may ask kube-scheduler for such devices, without a claim.
+    """
 
     config: tuple[DeviceConfig, ...] = ()
+    extended_resource_name: str = ""
 
 
 class DeviceClass(KubeObject, frozen=True, kw_only=True):

@@ -73,7 +73,7 @@ class Cluster:
         for update in (self.neighbours.update, self._taken.update):
             everybody.add_handler(update)
         self.volumes = Volumes(kube, on_change=on_nodes, on_unreadable=on_unreadable)
-        self.devices = Devices(kube, settings.device_classes, on_claim=on_claim, on_unreadable=on_unreadable)
+        self.devices = Devices(kube, settings.device_classes, on_claim, on_unreadable, on_classes=self._invalidate)
         self.nodes = Informer(kube, paths.NODES, Node, tell=partial(on_unreadable, "Node"))
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
         self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels, tell=on_pod)
@@ -161,7 +161,8 @@ class Cluster:
         return self._avoided.holds(verdict) if verdict.key else self.neighbours.is_open
 
     def _eligible_for(self, spec: PodSpec) -> Eligibility:
-        return eligible_nodes(spec, self.candidates.lasting(), gpu_resources=self._settings.counted)
+        candidates, by_claim = self.candidates.lasting(), self.devices.by_claim()
+        return eligible_nodes(spec, candidates, gpu_resources=self._settings.counted, by_claim=by_claim)
 
     def _avoided_by(self, pods: Sequence[Pod]) -> Mapping[str, str]:
         return {self.slurm_node_on(node): why for node, why in avoid_nodes(pods, self.surroundings()).items()}

@@ -38,15 +38,18 @@ _ABSENT_AGAIN_S = 15.0
 
 
 class Devices:
-    """Of one leader. `classes`: DeviceClass → GRES name; `on_claim` is called with each own pod whose claim changed."""
+    """Of one leader. `classes`: DeviceClass → GRES name; `on_claim` is called with each own pod whose claim changed,
+    `on_classes` when DeviceClasses have changed.
+    """
 
     def __init__(
         self,
         kube: Kube,
         classes: Mapping[str, str],
-        *,
         on_claim: Callable[[Pod], None],
         on_unreadable: OnUnreadable,
+        *,
+        on_classes: Callable[[], None] = lambda: None,
     ) -> None:
         self.classes = classes
         self._kube = kube
@@ -63,6 +66,7 @@ class Devices:
         self._device_classes = self._informer(paths.DEVICE_CLASSES, DeviceClass)
         self._claims.add_handler(self._claim_changed)
         self._slices.add_handler(self._slice_changed)
+        self._device_classes.add_handler(lambda *_: on_classes())
 
     def _informer(self, path: str, type_: type[T]) -> Informer[T]:
         tell = partial(self._on_unreadable, type_.__name__)
@@ -153,6 +157,11 @@ class Devices:
         """The classes for which a GRES stands."""
         found = {name: self._device_classes.get("", name) for name in self.classes}
         return {name: each for name, each in found.items() if each is not None}
+
+    def by_claim(self) -> dict[str, str]:
+        """The resources that stand for one of these classes: no claim is made for a pod that asks for them."""
+        named = {name: each.spec.extended_resource_name for name, each in self.device_classes().items()}
+        return {resource: name for name, resource in named.items() if resource}
 
     # -------------------------------------------------------------- what changes
 
