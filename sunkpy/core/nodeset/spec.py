@@ -59,6 +59,11 @@ class Gpu(Wire, frozen=True, kw_only=True):
             found.append(GpusOffered(gres=gres, count=count, words="" if UNKNOWN in words.split() else words))
         return tuple(each for each in found if each.count)
 
+    def count_on(self, node: Node) -> int | None:
+        """How many the node offers, of whatever type; None while its driver has not told."""
+        offered = self.offered_on(node)
+        return sum(each.count for each in offered) if offered is not None else None
+
     def __str__(self) -> str:
         return self.driver or ", ".join(each.resource for each in self.types) or self.resource
 
