@@ -105,6 +105,26 @@ def history(access: Access, node: str, form: Form) -> None:
     _overview(access, functools.partial(overview.history, name=node), form, None)
 
 
+@click.command()
+@FORM
+@click.option("--canary", is_flag=True, help="Run a job and a pod too, and remove them again.")
+@click.option("--limit", "limit_s", default=120.0, show_default=True, help="Seconds that each canary has.")
+@reaches("Of the Slurm cluster, and of the canary pod; left out, that of --config, else all.")
+def doctor(access: Access, form: Form, *, canary: bool, limit_s: float) -> None:
+    """Check an installation end to end: what was tried, what was found, what to do. Reads only, but for --canary.
+
+    Exit code 0: all is well. 1: something is to be looked at, or could not be checked. 2: something does not work.
+
+    Example: kubectl -n slurm exec deploy/slurm-scheduler -- sunkpy doctor
+    """
+    from sunkpy.cli.canary import Patience
+    from sunkpy.cli.doctor import examine
+
+    shown = answer_of(examine(access, form, Patience(limit_s=limit_s) if canary else None))
+    say(shown.text)
+    sys.exit(shown.exit_code)
+
+
 def _overview(access: Access, ask: Ask, form: Form, every_s: float | None) -> None:
     from sunkpy.cli.overview import Shown, ask_again, ask_once
 
@@ -120,4 +140,4 @@ def _overview(access: Access, ask: Ask, form: Form, every_s: float | None) -> No
     sys.exit(shown.exit_code)
 
 
-PEOPLES: Final = (explain, status, queue, why_drained, history)
+PEOPLES: Final = (explain, status, queue, why_drained, history, doctor)

@@ -181,8 +181,13 @@ class Apiserver:
             return web.json_response({"items": self._served(request.path)})
         if found := discovery(request.path):
             return web.json_response(found)
+        if request.path == "/version":
+            return web.json_response({"gitVersion": "v1.35.0"})
         if request.path.endswith("/tokenreviews"):
             return self._review(await request.json())
+        if request.path.endswith("/selfsubjectaccessreviews"):
+            asked = (await request.json())["spec"]["resourceAttributes"]["resource"]
+            return web.json_response({"status": {"allowed": asked not in self.forbidden}})
         collection, namespace, name, sub = parsed(request.path)
         if collection in self.forbidden:
             return refusal(403, "Forbidden", f"{collection} is forbidden: no right to list it")

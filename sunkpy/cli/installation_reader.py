@@ -1,0 +1,240 @@
+"""Reads an installation for `sunkpy doctor`, as far as the person may: what cannot be read is named, and nothing ends.
+
+Of Secrets only the metadata is asked for, so no key ever reaches this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Final, TypeVar
+
+import aiohttp
+import msgspec
+
+from sunkpy import __version__
+from sunkpy.core import names
+from sunkpy.core.model.objects import Kind, KubeObject, Node, Pod, Wire
+from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.core.model.times import utc_now
+from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.core.overview.installation import HooksFound, Installation, Lease, OurPod, PolicyBinding, SlurmFound
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.discovery import read_served
+from sunkpy.kube.errors import KubeError
+from sunkpy.slurm import NodesSnapshot, Slurm, errors
+
+T = TypeVar("T")
+U = TypeVar("U", bound=KubeObject)
+
+_POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+_BINDINGS: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_HEARTBEATS: Final = paths.leases("kube-node-lease")
+_METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=1"
+_OURS: Final = "app.kubernetes.io/part-of=sunkpy"
+_SLURMD_PODS: Final = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
+_INSTANCE, _NAME = "app.kubernetes.io/instance", "app.kubernetes.io/name"
+_PROBE_S: Final = 5.0
+
+_RIGHTS: Final = (
+    ("", "nodes", ""),
+    ("", "pods", ""),
+    (names.API_GROUP, names.NODESET_PLURAL, ""),
+    ("", "events", ""),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies", ""),
+    ("coordination.k8s.io", "leases", "kube-node-lease"),
+)
+"""Group, resource and namespace of what is listed."""
+
+
+class _Version(Wire, frozen=True, kw_only=True):
+    git_version: str = ""
+
+
+class _ReviewStatus(Wire, frozen=True, kw_only=True):
+    allowed: bool = False
+
+
+class _Review(Wire, frozen=True, kw_only=True):
+    status: _ReviewStatus = _ReviewStatus()
+
+
+class _Names(Wire, frozen=True, kw_only=True):
+    items: tuple[KubeObject, ...] = ()
+
+
+class _Port(Wire, frozen=True, kw_only=True):
+    name: str = ""
+    port: int = 0
+
+
+class _ServiceSpec(Wire, frozen=True, kw_only=True):
+    ports: tuple[_Port, ...] = ()
+
+
+class _Service(KubeObject, frozen=True, kw_only=True):
+    spec: _ServiceSpec = _ServiceSpec()
+
+
+class _Ready(Wire, frozen=True, kw_only=True):
+    ready: bool | None = None
+
+
+class _Endpoint(Wire, frozen=True, kw_only=True):
+    conditions: _Ready = _Ready()
+
+
+class _EndpointSlice(KubeObject, frozen=True, kw_only=True):
+    endpoints: tuple[_Endpoint, ...] = ()
+
+
+class InstallationReader:
+    """Reads one Slurm cluster with its operator. `namespace`: that of the cluster, empty for all."""
+
+    def __init__(self, kube: Kube, slurm: Slurm | None, *, namespace: str = "", is_in_pod: bool = False) -> None:
+        self._kube = kube
+        self._slurm = slurm
+        self._namespace = namespace
+        self._is_in_pod = is_in_pod
+        self._unread: dict[str, str] = {}
+
+    async def read(self) -> Installation:
+        """All that can be read; nothing more when the apiserver does not answer."""
+        version = await self._try("server_version", self._kube.get("/version", _Version))
+        found = Installation(now=utc_now(), own_version=__version__, slurm=await self._of_slurm())
+        if version is None:
+            return msgspec.structs.replace(found, unread=self._unread)
+        found = await self._of_kubernetes(msgspec.structs.replace(found, server_version=version.git_version))
+        processes = await self._try("processes", self._processes())
+        if processes is not None:
+            found = await self._of_processes(found, processes)
+        return msgspec.structs.replace(found, unread=self._unread)
+
+    async def _of_kubernetes(self, found: Installation) -> Installation:
+        served = await self._try("has_nodeset_kind", read_served(self._kube))
+        policies = await self._listed("policies", _POLICIES, KubeObject, _OURS)
+        heartbeats = await self._listed("heartbeats", _HEARTBEATS, Lease)
+        slurmd = await self._listed("slurmd_pods", paths.pods(self._namespace), Pod, _SLURMD_PODS)
+        kind = Kind(group=names.API_GROUP, kind=names.NODESET_KIND)
+        return msgspec.structs.replace(
+            found,
+            has_nodeset_kind=served.find(kind) is not None if served is not None else None,
+            rights=await self._try("rights", self._rights()),
+            policies=None if policies is None else tuple(each.name for each in policies),
+            bindings=await self._listed("bindings", _BINDINGS, PolicyBinding, _OURS),
+            nodes=await self._listed("nodes", paths.NODES, Node),
+            heartbeats=None if heartbeats is None else {each.name: each.spec.renew_time or "" for each in heartbeats},
+            nodesets=await self._listed("nodesets", paths.nodesets(self._namespace), NodeSet),
+            slurmd_pods=None if slurmd is None else tuple(pod for pod in slurmd if is_slurmd(pod)),
+        )
+
+    async def _listed(self, field: str, path: str, kind: type[U], labels: str = "") -> tuple[U, ...] | None:
+        found = await self._try(field, self._kube.list_objects(path, kind, label_selector=labels))
+        return tuple(found) if found is not None else None
+
+    async def _of_processes(self, found: Installation, processes: tuple[OurPod, ...]) -> Installation:
+        return msgspec.structs.replace(
+            found,
+            processes=processes,
+            leases=await self._try("leases", self._leases(processes)),
+            secrets=await self._try("secrets", self._secrets(processes)),
+            hooks=await self._try("hooks", self._hooks()),
+        )
+
+    async def _rights(self) -> Mapping[str, bool]:
+        async def may(group: str, resource: str, namespace: str) -> bool:
+            asked = {"verb": "list", "group": group, "resource": resource, "namespace": namespace}
+            body = {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SelfSubjectAccessReview",
+                "spec": {"resourceAttributes": asked},
+            }
+            answer = await self._kube.create(_REVIEWS, body)
+            return msgspec.json.decode(answer, type=_Review).status.allowed
+
+        verdicts = await asyncio.gather(*(may(*right) for right in _RIGHTS))
+        words = (f"list {resource}{f' in {where}' if where else ''}" for _, resource, where in _RIGHTS)
+        return dict(zip(words, verdicts, strict=True))
+
+    async def _processes(self) -> tuple[OurPod, ...]:
+        """Those of the operator wherever it is, and of the Slurm cluster but for slurmd pods."""
+        operators = await self._kube.list_objects(paths.ALL_PODS, OurPod, label_selector=f"{_NAME}=sunkpy")
+        where = paths.pods(self._namespace)
+        of_cluster = await self._kube.list_objects(where, OurPod, label_selector=f"{_NAME}=slurm")
+        found = (pod for pod in (*operators, *of_cluster) if names.LABEL_ROLE not in pod.labels)
+        return tuple(pod for pod in found if pod.status.phase != "Succeeded")
+
+    async def _leases(self, processes: Iterable[OurPod]) -> tuple[Lease, ...]:
+        """Those by which processes elect a leader: `<release>-<process>`."""
+        wanted = {(pod.metadata.namespace, f"{pod.labels.get(_INSTANCE, '')}-{pod.component}") for pod in processes}
+        spaces = sorted({namespace for namespace, _ in wanted})
+        listed = await asyncio.gather(*(self._kube.list_objects(paths.leases(space), Lease) for space in spaces))
+        return tuple(lease for found in listed for lease in found if lease.key in wanted)
+
+    async def _secrets(self, processes: Iterable[OurPod]) -> Mapping[str, bool]:
+        sources = ((pod, volume.secret) for pod in processes for volume in pod.spec.volumes)
+        wanted = {(pod.metadata.namespace, each.secret_name) for pod, each in sources if each and not each.optional}
+        there: set[tuple[str, str]] = set()
+        for space in sorted({namespace for namespace, _ in wanted}):
+            listed = await self._kube.get(paths.secrets(space), _Names, accept=_METADATA_ONLY)
+            there |= {(space, each.name) for each in listed.items}
+        return {"/".join(each): each in there for each in sorted(wanted)}
+
+    async def _hooks(self) -> HooksFound:
+        label = f"{_OURS},app.kubernetes.io/component=scheduler"
+        listed = await self._kube.list_objects(_services(self._namespace), _Service, label_selector=label)
+        ready: dict[str, int] = {}
+        answers: dict[str, str] = {}
+        for service in listed:
+            port = next((each.port for each in service.spec.ports if each.name == "hooks"), 0)
+            if not port:
+                continue
+            namespace, name = service.key
+            slices = await self._kube.list_objects(
+                _slices(namespace), _EndpointSlice, label_selector=f"kubernetes.io/service-name={name}"
+            )
+            found = (each for part in slices for each in part.endpoints)
+            ready["/".join(service.key)] = sum(each.conditions.ready is not False for each in found)
+            if self._is_in_pod:
+                answers["/".join(service.key)] = await probe(f"http://{name}.{namespace}.svc:{port}/hooks/v1/gate")
+        return HooksFound(ready=ready, answers=answers)
+
+    async def _of_slurm(self) -> SlurmFound | None:
+        if self._slurm is None:
+            self._unread["slurm"] = "Slurm was not asked; see --config and --slurmrestd"
+            return None
+        try:
+            ping, nodes = await self._slurm.ping(), await self._slurm.nodes()
+        except errors.SlurmError as error:
+            return SlurmFound(error=error.message)
+        count = len(nodes.nodes) if isinstance(nodes, NodesSnapshot) else 0
+        return SlurmFound(
+            release=ping.release, api_version=ping.version, cluster=ping.cluster, is_up=ping.is_up, nodes=count
+        )
+
+    async def _try(self, field: str, answer: Awaitable[T]) -> T | None:
+        try:
+            return await answer
+        except KubeError as error:
+            self._unread[field] = str(error)
+            return None
+
+
+async def probe(url: str) -> str:
+    """Empty when a server is there, whatever it answers to a GET; else why not."""
+    try:
+        limit = aiohttp.ClientTimeout(total=_PROBE_S)
+        async with aiohttp.ClientSession(timeout=limit) as session, session.get(url, allow_redirects=False):
+            return ""
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        return f"GET {url}: {error!r}"
+
+
+def _services(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/services" if namespace else "/api/v1/services"
+
+
+def _slices(namespace: str) -> str:
+    return f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"

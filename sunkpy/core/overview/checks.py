@@ -1,0 +1,310 @@
+"""What an installation needs to work, one check each: what was tried, what was found, and what to do."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.model.objects import Condition
+from sunkpy.core.model.times import parse_rfc3339
+from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.core.overview.installation import Installation
+from sunkpy.core.overview.table import count, first_of, printable
+
+AHEAD_S: Final = 5.0
+"""A clock that is wrong by less harms nothing: tokens are valid from a moment earlier."""
+SILENT_S: Final = 40.0
+"""A kubelet renews its Lease each 10 s, and is given up after 40 (node-monitor-grace-period)."""
+OLDEST: Final = (1, 30)
+"""The oldest Kubernetes that the charts take."""
+_SHOWN: Final = 5
+_STUCK: Final = frozenset({"CreateFailed", "PodsFailed", "BadSpec", "RemovalHeld"})
+_PROCESSES: Final = frozenset({"operator", "syncer", "scheduler", "accounts", "logins"})
+
+
+class Level(enum.StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One check, in plain words."""
+
+    name: str
+    tried: str
+    level: Level = Level.OK
+    found: str = ""
+    what_to_do: str = ""
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """All checks."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0: all is well; 1: something is to be looked at, or could not be checked; 2: something does not work."""
+        levels = {check.level for check in self.checks}
+        return 2 if Level.FAILED in levels else 1 if levels - {Level.OK} else 0
+
+
+class _Verdict(msgspec.Struct, frozen=True):
+    """What a check found, and what to do; no text to do: all is well."""
+
+    found: str
+    what_to_do: str = ""
+    is_failed: bool = True
+
+
+def diagnose(facts: Installation) -> Diagnosis:
+    """Each check that can be made."""
+    return Diagnosis(checks=tuple(_check(facts, rule) for rule in _RULES if _is_asked(facts, rule)))
+
+
+class _Rule(msgspec.Struct, frozen=True):
+    """`needs`: the fields of the installation without which it cannot be checked."""
+
+    name: str
+    tried: str
+    needs: tuple[str, ...]
+    judge: Callable[[Installation], _Verdict]
+
+
+def _is_asked(facts: Installation, rule: _Rule) -> bool:
+    return rule.name != "canary" or facts.canaries is not None
+
+
+def _check(facts: Installation, rule: _Rule) -> Check:
+    missing = next((field for field in rule.needs if getattr(facts, field) is None), None)
+    if missing is not None:
+        why = facts.unread.get(missing, "it was not read")
+        is_down = missing == "server_version"
+        what_to_do = "See that the kubeconfig is right and the apiserver is up: kubectl version."
+        return Check(
+            name=rule.name,
+            tried=rule.tried,
+            level=Level.FAILED if is_down else Level.SKIPPED,
+            found=why,
+            what_to_do=what_to_do if is_down else "Ask again as somebody who may read this, or with --config.",
+        )
+    verdict = rule.judge(facts)
+    level = Level.OK if not verdict.what_to_do else Level.FAILED if verdict.is_failed else Level.WARNING
+    return Check(name=rule.name, tried=rule.tried, level=level, found=verdict.found, what_to_do=verdict.what_to_do)
+
+
+# --------------------------------------------------------------------------------------------------------- Kubernetes
+
+
+def _apiserver(facts: Installation) -> _Verdict:
+    version = facts.server_version or ""
+    major, minor, *_ = (*version.lstrip("v").split("."), "", "")
+    known = (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
+    if known is not None and known < OLDEST:
+        return _Verdict(f"Kubernetes {version}", "Upgrade Kubernetes: the charts need 1.30 or newer.")
+    return _Verdict(f"Kubernetes {version} answers")
+
+
+def _crd(facts: Installation) -> _Verdict:
+    kind = f"{names.NODESET_KIND} of {names.API_GROUP}/{names.API_VERSION}"
+    if not facts.has_nodeset_kind:
+        return _Verdict(f"the apiserver knows no kind {kind}", "Install chart sunkpy, which brings the CRD.")
+    return _Verdict(f"kind {kind} is served")
+
+
+def _rights(facts: Installation) -> _Verdict:
+    missing = sorted(right for right, may in (facts.rights or {}).items() if not may)
+    if missing:
+        text = f"you may not {first_of(missing, len(missing))}"
+        return _Verdict(text, "Ask as an administrator for the checks that are skipped.", is_failed=False)
+    return _Verdict(f"you may do all {len(facts.rights or {})} things that the checks need")
+
+
+def _policies(facts: Installation) -> _Verdict:
+    ours = set(facts.policies or ())
+    if not ours:
+        return _Verdict("no admission policy of sunkpy is there", "Install charts sunkpy and slurm with policies.")
+    bound = {each.spec.policy_name for each in facts.bindings or () if "Deny" in each.spec.validation_actions}
+    if unbound := sorted(ours - bound):
+        what_to_do = "helm upgrade the release: without a binding that denies, the policy holds nobody back."
+        return _Verdict(f"not bound: {first_of(unbound, _SHOWN)}", what_to_do)
+    return _Verdict(f"{count(len(ours), 'policy', 'policies')}, each bound and denying")
+
+
+def _clocks(facts: Installation) -> _Verdict:
+    ages = {name: _age_s(facts.now, at) for name, at in (facts.heartbeats or {}).items()}
+    ours = {node.name: node for node in facts.nodes or () if names.LABEL_NODESET in node.labels}
+    known = {name: age for name in ours if (age := ages.get(name)) is not None}
+    ahead = {name: -age for name, age in known.items() if age < -AHEAD_S}
+    behind = {name: age for name, age in known.items() if ours[name].is_ready and age > SILENT_S}
+    if ahead and len(ahead) == len(known):
+        seconds = min(ahead.values())
+        text = f"all {count(len(ahead), 'Node')} are ahead of this machine by {seconds:.0f} s or more"
+        return _Verdict(text, "Set this machine's clock, and ask again.", is_failed=False)
+    if ahead or behind:
+        texts = [f"{name} is {seconds:.0f} s ahead" for name, seconds in ahead.items()]
+        texts += [f"{name} is {seconds:.0f} s behind, or its kubelet is slow" for name, seconds in behind.items()]
+        what_to_do = "See that time synchronisation runs there: Slurm refuses credentials of wrong clocks."
+        return _Verdict(first_of(texts, _SHOWN), what_to_do)
+    return _Verdict(f"{count(len(known), 'Node')} of NodeSets agree with this machine within {AHEAD_S:.0f} s")
+
+
+def _age_s(now: datetime, at: str) -> float | None:
+    try:
+        return (now - parse_rfc3339(at)).total_seconds()
+    except (ValueError, TypeError):
+        return None
+
+
+# ------------------------------------------------------------------------------------------------------------- sunkpy
+
+
+def _processes(facts: Installation) -> _Verdict:
+    pods = facts.processes or ()
+    if not pods:
+        return _Verdict("no pod of the charts is there", "Install charts sunkpy and slurm; see -n.")
+    unready = sorted("/".join(pod.key) for pod in pods if not pod.is_ready and pod.status.phase != "Succeeded")
+    if unready:
+        return _Verdict(f"not ready: {first_of(unready, _SHOWN)}", "kubectl describe these pods, and read their logs.")
+    return _Verdict(f"{count(len(pods), 'pod')} ready")
+
+
+def _versions(facts: Installation) -> _Verdict:
+    ours = [pod for pod in facts.processes or () if pod.component in _PROCESSES]
+    tags: dict[str, list[str]] = {}
+    for pod in ours:
+        for container in pod.spec.containers[:1]:
+            tags.setdefault(container.image.rpartition(":")[2], []).append(pod.component)
+    if len(tags) > 1:
+        texts = (f"{tag}: {', '.join(sorted(set(parts)))}" for tag, parts in sorted(tags.items()))
+        what_to_do = "Upgrade the charts to one version; while an upgrade runs this passes by itself."
+        return _Verdict("; ".join(texts), what_to_do, is_failed=False)
+    return _Verdict(f"one image tag: {next(iter(tags), 'none')}; this command is {facts.own_version}")
+
+
+def _leaders(facts: Installation) -> _Verdict:
+    leases = facts.leases or ()
+    dead = []
+    for lease in leases:
+        age, limit_s = _age_s(facts.now, lease.spec.renew_time or ""), lease.spec.lease_duration_seconds or 0
+        if not lease.spec.holder_identity:
+            dead.append(f"{'/'.join(lease.key)} has no holder")
+        elif age is None or age > 2 * limit_s:
+            dead.append(f"{'/'.join(lease.key)} was not renewed since {lease.spec.renew_time}")
+    if dead or not leases:
+        text = first_of(dead, _SHOWN) or "no Lease of a process of sunkpy is there"
+        return _Verdict(text, "See that the pods of these processes run, and what they log.")
+    return _Verdict(f"{count(len(leases), 'Lease')} held and renewed")
+
+
+def _hooks(facts: Installation) -> _Verdict:
+    assert facts.hooks is not None
+    ready, answers = facts.hooks.ready, facts.hooks.answers
+    what_to_do = "See that the scheduler leads: nodes wait at their prologs and epilogs until it answers."
+    if empty := sorted(name for name, endpoints in ready.items() if not endpoints):
+        return _Verdict(f"no endpoint is ready behind {', '.join(empty)}", what_to_do)
+    if not ready:
+        return _Verdict("there is no Service of hooks", "Install chart slurm with scheduler.enabled, or ignore this.")
+    if silent := {name: error for name, error in answers.items() if error}:
+        return _Verdict("; ".join(f"{name}: {error}" for name, error in silent.items()), what_to_do)
+    how = "and answers" if answers else "; ask from the scheduler's pod to try the address itself"
+    return _Verdict(f"{', '.join(ready)} has {count(sum(ready.values()), 'ready endpoint')} {how}")
+
+
+def _secrets(facts: Installation) -> _Verdict:
+    secrets = facts.secrets or {}
+    if missing := sorted(name for name, is_there in secrets.items() if not is_there):
+        what_to_do = "Restore them from a backup before anything makes new ones: docs/tasks/keys.md."
+        return _Verdict(f"missing: {first_of(missing, _SHOWN)}", what_to_do)
+    return _Verdict(f"{count(len(secrets), 'Secret')} needed by pods, none missing (only names were read)")
+
+
+# -------------------------------------------------------------------------------------------------------------- Slurm
+
+
+def _slurmrestd(facts: Installation) -> _Verdict:
+    assert facts.slurm is not None
+    if facts.slurm.error:
+        return _Verdict(facts.slurm.error, "See that slurmrestd runs, and that the token or key is this cluster's.")
+    if not facts.slurm.is_up:
+        return _Verdict("slurmrestd answers, slurmctld does not", "See the log of slurmctld.")
+    text = f"Slurm {facts.slurm.release} ({facts.slurm.cluster}), API {facts.slurm.api_version}"
+    return _Verdict(f"{text}, {count(facts.slurm.nodes, 'node')}")
+
+
+def _nodesets(facts: Installation) -> _Verdict:
+    nodesets = facts.nodesets or ()
+    if not nodesets:
+        return _Verdict("there is no NodeSet", "Install chart slurm with compute.nodeSets; see -n.")
+    unseen = ["/".join(n.key) for n in nodesets if n.status.observed_generation < n.metadata.generation]
+    if unseen:
+        what_to_do = "See that the operator leads, and what it logs."
+        return _Verdict(f"the operator has not seen the last change of {first_of(unseen, _SHOWN)}", what_to_do)
+    stuck = [text for nodeset in nodesets for text in _stuck(nodeset)]
+    if stuck:
+        return _Verdict(first_of(stuck, _SHOWN), "kubectl describe the NodeSet; each reason is in docs/reference.")
+    return _Verdict(f"{count(len(nodesets), 'NodeSet')}, each as its last change wants it")
+
+
+def _stuck(nodeset: NodeSet) -> Iterator[str]:
+    for condition in nodeset.status.conditions:
+        if _is_bad(condition):
+            yield f"{'/'.join(nodeset.key)}: {condition.reason}: {condition.message}"
+
+
+def _is_bad(condition: Condition) -> bool:
+    is_false = condition.type in ("Available", "Feasible") and condition.status == "False"
+    return is_false or condition.reason in _STUCK or (condition.type == "RemovalHeld" and condition.status == "True")
+
+
+def _slurmd_pods(facts: Installation) -> _Verdict:
+    pods = facts.slurmd_pods or ()
+    unready = sorted("/".join(pod.key) for pod in pods if not pod.is_condition_true("Ready"))
+    if unready:
+        text = f"{len(unready)} of {len(pods)} not ready: {first_of(unready, _SHOWN)}"
+        return _Verdict(text, "sunkpy why-drained says what holds their nodes; then kubectl describe the pod.")
+    return _Verdict(f"{count(len(pods), 'slurmd pod')} ready")
+
+
+def _canary(facts: Installation) -> _Verdict:
+    canaries = facts.canaries or ()
+    if failed := [f"{each.what}: {each.error}" for each in canaries if each.error]:
+        return _Verdict("; ".join(failed), "sunkpy explain and sunkpy queue say what it waited for.")
+    return _Verdict(", ".join(f"{each.what} ran in {each.took_s:.0f} s" for each in canaries))
+
+
+_RULES: Final = (
+    _Rule("apiserver", "asked the apiserver for its version", ("server_version",), _apiserver),
+    _Rule("CRD", "asked the apiserver which kinds it serves", ("has_nodeset_kind",), _crd),
+    _Rule("your rights", "asked the apiserver what you may do", ("rights",), _rights),
+    _Rule("admission policies", "read policies of sunkpy and their bindings", ("policies", "bindings"), _policies),
+    _Rule("processes", "read the pods of the charts", ("processes",), _processes),
+    _Rule("versions", "compared the images of sunkpy's processes", ("processes",), _versions),
+    _Rule("leaders", "read the Leases of sunkpy's processes", ("leases",), _leaders),
+    _Rule("keys", "looked for the Secrets that pods of the charts mount", ("secrets",), _secrets),
+    _Rule("hooks", "looked behind the Service that prologs and epilogs call", ("hooks",), _hooks),
+    _Rule("slurmrestd", "pinged it, and read the nodes", ("slurm",), _slurmrestd),
+    _Rule("NodeSets", "read their status", ("nodesets",), _nodesets),
+    _Rule("slurmd pods", "read their conditions", ("slurmd_pods",), _slurmd_pods),
+    _Rule("clocks", "compared the kubelets' heartbeats with this clock", ("nodes", "heartbeats"), _clocks),
+    _Rule("canary", "ran a job and a pod", ("canaries",), _canary),
+)
+
+
+def render_checks(checks: Iterable[Check], *, is_wide: bool = False) -> Iterator[str]:
+    """A line for each, and below what is not well what to do."""
+    for check in checks:
+        yield f"{check.level:<8}  {check.name}: {printable(check.found)}"
+        if is_wide or check.level is not Level.OK:
+            yield f"          tried: {check.tried}"
+        if check.what_to_do:
+            yield f"          do: {check.what_to_do}"

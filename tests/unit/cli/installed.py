@@ -1,0 +1,81 @@
+"""An installation of both charts, as the apiserver shows it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sunkpy.core import names
+from sunkpy.core.model.times import rfc3339_micro
+from tests.unit.scheduler.world import World
+
+SECRET = "c2VjcmV0LWtleQ=="
+PART = {"app.kubernetes.io/part-of": "sunkpy"}
+KINDS = {
+    "v1": ("ConfigMap", "Service", "Secret"),
+    "sunkpy.dev/v1alpha1": ("NodeSet",),
+    "admissionregistration.k8s.io/v1": ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+    "discovery.k8s.io/v1": ("EndpointSlice",),
+}
+
+
+def plural(kind):
+    return f"{kind.lower()[:-1]}ies" if kind.endswith("y") else f"{kind.lower()}s"
+
+
+def ready(is_so=True):
+    return [{"type": "Ready", "status": "True" if is_so else "False"}]
+
+
+def our_pod(component, *, name="slurm", namespace="slurm", **status):
+    labels = {
+        "app.kubernetes.io/name": name,
+        "app.kubernetes.io/instance": "slurm",
+        "app.kubernetes.io/component": component,
+    }
+    key = {"name": "keys", "secret": {"secretName": "slurm-jwt-key"}}
+    env = [{"name": "PASSWORD", "value": "hunter2"}]
+    containers = [{"name": component, "image": "registry/sunkpy:0.1.0", "env": env}]
+    return {
+        "metadata": {"name": f"slurm-{component}-0", "namespace": namespace, "labels": labels},
+        "spec": {"containers": containers, "volumes": [key] if component == "scheduler" else []},
+        "status": {"phase": "Running", "conditions": ready()} | status,
+    }
+
+
+def installed():
+    """Two nodes, a scheduler that leads, and its operator."""
+    world, now = World(), rfc3339_micro(datetime.now(UTC))
+    for version, kinds in KINDS.items():
+        for kind in kinds:
+            world.api.define(version, kind, plural(kind), namespaced="Policy" not in kind)
+    for number in (1, 2):
+        world.add_node(number)
+        world.api.change("nodes", "", f"node-{number}", {"metadata": {"labels": {names.LABEL_NODESET: "gpu"}}})
+        world.api.change("pods", "slurm", f"slurmd-{number}", {"status": {"conditions": ready()}})
+        world.put("leases", _lease(f"node-{number}", "kube-node-lease", now))
+    world.put("nodesets", {"metadata": {"name": "gpu", "namespace": "slurm"}, "status": {}})
+    world.put("pods", our_pod("scheduler"))
+    world.put("pods", our_pod("operator", name="sunkpy", namespace="sunkpy-system"))
+    world.put("leases", _lease("slurm-scheduler", "slurm", now))
+    world.put("secrets", {"metadata": {"name": "slurm-jwt-key", "namespace": "slurm"}, "data": {"jwt.key": SECRET}})
+    world.put("validatingadmissionpolicies", {"metadata": {"name": "slurm-notes", "labels": PART}})
+    denies = {"policyName": "slurm-notes", "validationActions": ["Deny"]}
+    world.put(
+        "validatingadmissionpolicybindings", {"metadata": {"name": "slurm-notes", "labels": PART}, "spec": denies}
+    )
+    of_scheduler = PART | {"app.kubernetes.io/component": "scheduler"}
+    meta = {"name": "slurm-hooks", "namespace": "slurm"}
+    world.put(
+        "services", {"metadata": meta | {"labels": of_scheduler}, "spec": {"ports": [{"name": "hooks", "port": 8000}]}}
+    )
+    of_service = {"kubernetes.io/service-name": "slurm-hooks"}
+    world.put(
+        "endpointslices",
+        {"metadata": meta | {"labels": of_service}, "endpoints": [{"conditions": {"ready": True}}]},
+    )
+    return world
+
+
+def _lease(name, namespace, now):
+    spec = {"holderIdentity": f"{name}-0", "leaseDurationSeconds": 12, "renewTime": now}
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}

@@ -1,0 +1,173 @@
+"""`sunkpy doctor` over HTTP, against the doubles of the apiserver and of slurmrestd."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from aiohttp import web
+
+from sunkpy.cli import kubectl
+from sunkpy.cli.canary import Patience, run_job, run_pod
+from sunkpy.cli.installation_reader import InstallationReader, probe
+from tests.doubles.serving import serving
+from tests.unit.cli.installed import installed
+from tests.unit.cli.test_overview import shown
+from tests.unit.scheduler.world import connections
+
+SOON = Patience(limit_s=5, every_s=0.01)
+AT_ONCE = Patience(limit_s=0, every_s=0.01)
+
+
+@pytest.fixture
+def world():
+    return installed()
+
+
+async def test_what_works_is_found_to_work(world, tmp_path):
+    code, text = await shown(world, tmp_path, "doctor", "-n", "slurm")
+    assert (code, [line for line in text.splitlines() if not line.startswith("ok  ")]) == (0, [])
+    assert "Kubernetes v1.35.0 answers" in text
+    assert "slurmrestd: Slurm 26.05.5 (c1)" in text
+    assert "keys: 1 Secret needed by pods" in text
+
+
+async def test_nothing_is_written_and_of_secrets_only_metadata_is_asked_for(world, tmp_path):
+    asked = []
+
+    async def handle(request):
+        asked.append((request.method, request.path, request.headers.get("Accept", "")))
+        return await answer(request)
+
+    answer, world.api.handle = world.api.handle, handle
+    await shown(world, tmp_path, "doctor")
+    assert {path for method, path, _ in asked if method != "GET"} == {
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    }
+    (accept,) = {accept for _, path, accept in asked if path.endswith("/secrets")}
+    assert "as=PartialObjectMetadataList" in accept
+    assert {request.split()[0] for request in world.slurm.requests} == {"GET"}
+
+
+async def test_what_does_not_work_and_what_may_not_be_read_is_said_with_an_exit_code(world, tmp_path):
+    world.api.forbidden |= {"secrets", "nodes"}
+    code, text = await shown(world, tmp_path, "doctor", "-o", "json", command=kubectl)
+    levels = {check["name"]: check["level"] for check in json.loads(text)["checks"]}
+    assert code == 1
+    assert {name for name, level in levels.items() if level == "skipped"} == {"keys", "clocks"}
+    assert levels["your rights"] == "warning"
+    world.slurm.is_down = True
+    world.remove("secrets", "slurm", "slurm-jwt-key")
+    world.api.forbidden.clear()
+    code, text = await shown(world, tmp_path, "doctor")
+    assert code == 2
+    assert "failed    keys: missing: slurm/slurm-jwt-key\n" in text
+    assert "failed    slurmrestd: " in text
+
+
+async def test_without_an_apiserver_that_is_what_is_said(world, tmp_path):
+    async def handle(_):
+        return web.Response(status=503)
+
+    world.api.handle = handle
+    code, text = await shown(world, tmp_path, "doctor", asks_slurm=False)
+    assert (code, text.startswith("failed    apiserver: GET /version: ")) == (2, True)
+
+
+async def test_in_a_pod_the_address_of_the_hooks_itself_is_asked(world, tmp_path):
+    async with connections(world, tmp_path) as (kube, slurm, _):
+        found = await InstallationReader(kube, slurm, namespace="slurm", is_in_pod=True).read()
+    assert list(found.hooks.answers) == ["slurm/slurm-hooks"]
+    assert found.hooks.answers["slurm/slurm-hooks"].startswith("GET http://slurm-hooks.slurm.svc:8000/hooks/v1/gate: ")
+
+
+async def test_any_answer_of_an_address_is_one():
+    async with serving(web.Application()) as port:
+        assert await probe(f"http://127.0.0.1:{port}/x") == ""
+    assert "ClientConnectorError" in await probe(f"http://127.0.0.1:{port}/x")
+
+
+# ------------------------------------------------------------------------------------------------------------- canary
+
+
+async def test_a_canary_job_runs_and_stays_as_it_ended(world, tmp_path):
+    async with connections(world, tmp_path) as (_, slurm, _):
+        running = asyncio.ensure_future(run_job(slurm, SOON))
+        await world.until(lambda: world.slurm.jobs)
+        (job,) = world.slurm.jobs
+        world.set_job(job, "COMPLETED")
+        canary = await running
+    assert (canary.error, world.slurm.cancelled) == ("", [])
+    (submitted,) = world.slurm.submissions
+    assert (submitted["name"], submitted["time_limit"]["number"]) == ("sunkpy-canary", 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "patience", "error", "is_cancelled"),
+    [
+        ("FAILED", SOON, "job 100 is FAILED", False),
+        ("PENDING", AT_ONCE, "job 100 has not ended within 0 s", True),
+    ],
+)
+async def test_a_canary_job_that_does_not_run_is_removed(world, tmp_path, state, patience, error, is_cancelled):
+    async with connections(world, tmp_path) as (_, slurm, _):
+        running = asyncio.ensure_future(run_job(slurm, patience))
+        await world.until(lambda: world.slurm.jobs)
+        world.set_job(100, state)
+        canary = await running
+    assert (canary.error, world.slurm.cancelled) == (error, [100] if is_cancelled else [])
+
+
+async def test_a_job_that_slurm_refuses_is_said(world, tmp_path):
+    world.slurm.reject_submit = 2000
+    async with connections(world, tmp_path) as (_, slurm, _):
+        assert "submit job sunkpy-canary" in (await run_job(slurm, SOON)).error
+
+
+async def of_pod(world, tmp_path, patience, *phases):
+    """What became of the canary, and its spec."""
+
+    def canaries():
+        return [name for name in world.api.names("pods") if "canary" in name]
+
+    async with connections(world, tmp_path) as (kube, _, _):
+        running = asyncio.ensure_future(
+            run_pod(kube, namespace="default", scheduler="slurm", image="registry/sunkpy:0.1.0", patience=patience)
+        )
+        await world.until(lambda: canaries() or running.done())
+        spec = world.api.find("pods", canaries()[0])["spec"] if canaries() else {}
+        for phase in phases:
+            world.api.change("pods", "default", canaries()[0], {"status": {"phase": phase}})
+        return await running, spec
+
+
+async def test_a_canary_pod_is_one_for_slurm_and_is_removed(world, tmp_path):
+    canary, spec = await of_pod(world, tmp_path, SOON, "Succeeded")
+    assert (canary.error, spec["schedulerName"], spec["containers"][0]["image"]) == (
+        "",
+        "slurm",
+        "registry/sunkpy:0.1.0",
+    )
+    assert [name.startswith("sunkpy-canary-") for name in world.api.deleted] == [True]
+
+
+@pytest.mark.parametrize(("phases", "patience", "error"), [(["Failed"], SOON, " failed"), ([], AT_ONCE, "within 0 s")])
+async def test_a_canary_pod_that_does_not_run_is_removed_too(world, tmp_path, phases, patience, error):
+    canary, _ = await of_pod(world, tmp_path, patience, *phases)
+    assert error in canary.error
+    assert len(world.api.deleted) == 1
+
+
+async def test_a_pod_that_the_apiserver_refuses_is_said(world, tmp_path):
+    world.api.refuse_pods = "quota"
+    canary, _ = await of_pod(world, tmp_path, SOON)
+    assert "quota" in canary.error
+
+
+async def test_the_command_runs_both_and_says_so(world, tmp_path):
+    code, text = await shown(world, tmp_path, "doctor", "-n", "slurm", "--canary", "--limit", "0")
+    assert code == 2
+    assert "job 100 has not ended within 0 s" in text
+    assert "pod slurm/sunkpy-canary-" in text
+    assert (world.slurm.cancelled, len(world.api.deleted)) == ([100], 1)

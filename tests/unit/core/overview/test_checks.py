@@ -1,0 +1,228 @@
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from sunkpy.core import names
+from sunkpy.core.model.objects import Condition, Meta, PodStatus
+from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
+from sunkpy.core.overview.checks import diagnose, render_checks
+from sunkpy.core.overview.installation import (
+    BindingSpec,
+    Canary,
+    HooksFound,
+    Installation,
+    Lease,
+    LeaseSpec,
+    OurContainer,
+    OurPod,
+    OurPodSpec,
+    PolicyBinding,
+    SlurmFound,
+)
+from tests.unit.core.overview.test_pool import node, slurmd
+
+NOW = datetime(2026, 11, 24, 3, 0, 0, tzinfo=UTC)
+READY = (Condition(type="Ready", status="True"),)
+
+
+def our_pod(component, *, tag="0.1.0", ready=True):
+    labels = {"app.kubernetes.io/component": component}
+    return OurPod(
+        metadata=Meta(name=f"slurm-{component}", namespace="slurm", labels=labels),
+        spec=OurPodSpec(containers=(OurContainer(name=component, image=f"registry:5000/sunkpy:{tag}"),)),
+        status=PodStatus(phase="Running", conditions=READY if ready else ()),
+    )
+
+
+def lease(holder="slurm-scheduler-0/10.0.0.1", renewed="2026-11-24T02:59:55.000000Z"):
+    spec = LeaseSpec(holder_identity=holder, lease_duration_seconds=12, renew_time=renewed)
+    return Lease(metadata=Meta(name="slurm-scheduler", namespace="slurm"), spec=spec)
+
+
+def binding(*actions):
+    return PolicyBinding(spec=BindingSpec(policy_name="slurm-notes", validation_actions=actions))
+
+
+def in_nodeset(number, *, ready=True):
+    found = node(number, ready=ready)
+    metadata = msgspec.structs.replace(found.metadata, labels={names.LABEL_NODESET: "gpu"})
+    return msgspec.structs.replace(found, metadata=metadata)
+
+
+def nodeset(*conditions, generation=2, observed=2):
+    status = NodeSetStatus(observed_generation=observed, conditions=conditions)
+    return NodeSet(metadata=Meta(name="gpu", namespace="slurm", generation=generation), status=status)
+
+
+def ready_slurmd(number, *, ready=True):
+    return msgspec.structs.replace(slurmd(number), status=PodStatus(conditions=READY if ready else ()))
+
+
+WELL = Installation(
+    now=NOW,
+    own_version="0.1.0",
+    server_version="v1.35.0",
+    has_nodeset_kind=True,
+    rights={"list nodes": True, "list pods": True},
+    policies=("slurm-notes",),
+    bindings=(binding("Deny"),),
+    nodes=(in_nodeset(1), in_nodeset(2), node(3)),
+    heartbeats={"node-1": "2026-11-24T02:59:52Z", "node-2": "2026-11-24T03:00:02Z", "node-3": "2020-01-01T00:00:00Z"},
+    nodesets=(nodeset(Condition(type="Available", status="True")),),
+    slurmd_pods=(ready_slurmd(1), ready_slurmd(2)),
+    processes=(our_pod("scheduler"), our_pod("syncer"), our_pod("slurmctld", tag="24.11")),
+    leases=(lease(),),
+    hooks=HooksFound(ready={"slurm/slurm-hooks": 2}, answers={"slurm/slurm-hooks": ""}),
+    secrets={"slurm/slurm-jwt-key": True},
+    slurm=SlurmFound(release="24.11.5", api_version="v0.0.42", cluster="c1", is_up=True, nodes=2),
+)
+
+
+def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
+    diagnosis = diagnose(WELL)
+    assert list(render_checks(diagnosis.checks)) == [
+        "ok        apiserver: Kubernetes v1.35.0 answers",
+        "ok        CRD: kind NodeSet of sunkpy.dev/v1alpha1 is served",
+        "ok        your rights: you may do all 2 things that the checks need",
+        "ok        admission policies: 1 policy, each bound and denying",
+        "ok        processes: 3 pods ready",
+        "ok        versions: one image tag: 0.1.0; this command is 0.1.0",
+        "ok        leaders: 1 Lease held and renewed",
+        "ok        keys: 1 Secret needed by pods, none missing (only names were read)",
+        "ok        hooks: slurm/slurm-hooks has 2 ready endpoints and answers",
+        "ok        slurmrestd: Slurm 24.11.5 (c1), API v0.0.42, 2 nodes",
+        "ok        NodeSets: 1 NodeSet, each as its last change wants it",
+        "ok        slurmd pods: 2 slurmd pods ready",
+        "ok        clocks: 2 Nodes of NodeSets agree with this machine within 5 s",
+    ]
+    assert diagnosis.exit_code == 0
+
+
+TROUBLES = {
+    "old Kubernetes": ({"server_version": "v1.29.3"}, "apiserver", "failed", "Kubernetes v1.29.3"),
+    "no CRD": (
+        {"has_nodeset_kind": False}, "CRD", "failed", "the apiserver knows no kind NodeSet of sunkpy.dev/v1alpha1",
+    ),
+    "a right is missing": (
+        {"rights": {"list nodes": False, "list pods": True}}, "your rights", "warning", "you may not list nodes",
+    ),
+    "no policy": ({"policies": ()}, "admission policies", "failed", "no admission policy of sunkpy is there"),
+    "a policy without a binding": ({"bindings": ()}, "admission policies", "failed", "not bound: slurm-notes"),
+    "a policy that only warns": (
+        {"bindings": (binding("Warn", "Audit"),)}, "admission policies", "failed", "not bound: slurm-notes",
+    ),
+    "a process is not ready": (
+        {"processes": (our_pod("scheduler", ready=False),)}, "processes", "failed", "not ready: slurm/slurm-scheduler",
+    ),
+    "nothing is installed": ({"processes": ()}, "processes", "failed", "no pod of the charts is there"),
+    "two versions": (
+        {"processes": (our_pod("scheduler"), our_pod("operator", tag="0.2.0"))},
+        "versions", "warning", "0.1.0: scheduler; 0.2.0: operator",
+    ),
+    "nobody leads": ({"leases": (lease(holder=""),)}, "leaders", "failed", "slurm/slurm-scheduler has no holder"),
+    "the leader is dead": (
+        {"leases": (lease(renewed="2026-11-24T02:59:00Z"),)},
+        "leaders", "failed", "slurm/slurm-scheduler was not renewed since 2026-11-24T02:59:00Z",
+    ),
+    "no lease": ({"leases": ()}, "leaders", "failed", "no Lease of a process of sunkpy is there"),
+    "a key is lost": (
+        {"secrets": {"slurm/slurm-jwt-key": False, "slurm/slurm-key": True}},
+        "keys", "failed", "missing: slurm/slurm-jwt-key",
+    ),
+    "nobody answers hooks": (
+        {"hooks": HooksFound(ready={"slurm/slurm-hooks": 0})},
+        "hooks", "failed", "no endpoint is ready behind slurm/slurm-hooks",
+    ),
+    "the hooks' address does not answer": (
+        {"hooks": HooksFound(ready={"slurm/slurm-hooks": 1}, answers={"slurm/slurm-hooks": "GET http://x: refused"})},
+        "hooks", "failed", "slurm/slurm-hooks: GET http://x: refused",
+    ),
+    "Slurm refuses the token": (
+        {"slurm": SlurmFound(error="read the nodes: bad token")}, "slurmrestd", "failed", "read the nodes: bad token",
+    ),
+    "slurmctld is away": (
+        {"slurm": SlurmFound(release="24.11.5")}, "slurmrestd", "failed", "slurmrestd answers, slurmctld does not",
+    ),
+    "the operator is behind": (
+        {"nodesets": (nodeset(generation=3),)},
+        "NodeSets", "failed", "the operator has not seen the last change of slurm/gpu",
+    ),
+    "a NodeSet is stuck": (
+        {"nodesets": (nodeset(Condition(type="Progressing", status="False", reason="CreateFailed", message="quota")),)},
+        "NodeSets", "failed", "slurm/gpu: CreateFailed: quota",
+    ),
+    "too few nodes fit": (
+        {"nodesets": (nodeset(Condition(type="Feasible", status="False", reason="TooFewNodes", message="1 of 2")),)},
+        "NodeSets", "failed", "slurm/gpu: TooFewNodes: 1 of 2",
+    ),
+    "a slurmd pod is not ready": (
+        {"slurmd_pods": (ready_slurmd(1), ready_slurmd(2, ready=False))},
+        "slurmd pods", "failed", "1 of 2 not ready: slurm/gpu-2",
+    ),
+    "a clock is ahead": (
+        {"heartbeats": WELL.heartbeats | {"node-1": "2026-11-24T03:01:00Z"}},
+        "clocks", "failed", "node-1 is 60 s ahead",
+    ),
+    "a clock is behind": (
+        {"heartbeats": WELL.heartbeats | {"node-1": "2026-11-24T02:50:00Z"}},
+        "clocks", "failed", "node-1 is 600 s behind, or its kubelet is slow",
+    ),
+    "our own clock is behind": (
+        {"heartbeats": dict.fromkeys(WELL.heartbeats, "2026-11-24T03:01:00Z")},
+        "clocks", "warning", "all 2 Nodes are ahead of this machine by 60 s or more",
+    ),
+    "a canary died": (
+        {"canaries": (Canary(what="a job", took_s=2), Canary(what="a pod", error="pod x failed"))},
+        "canary", "failed", "a pod: pod x failed",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_each_trouble_is_found_with_what_to_do(trouble):
+    changed, name, level, found = TROUBLES[trouble]
+    diagnosis = diagnose(msgspec.structs.replace(WELL, **changed))
+    (check,) = [check for check in diagnosis.checks if check.level != "ok" and check.name == name]
+    assert (check.level, check.found) == (level, found)
+    assert check.what_to_do
+    assert check.tried
+    assert diagnosis.exit_code == (2 if level == "failed" else 1)
+
+
+def test_a_node_that_is_lost_has_no_wrong_clock():
+    lost = msgspec.structs.replace(
+        WELL,
+        nodes=(in_nodeset(1, ready=False), in_nodeset(2)),
+        heartbeats=WELL.heartbeats | {"node-1": "2026-11-24T01:00:00Z"},
+    )
+    assert diagnose(lost).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["has_nodeset_kind", "rights", "policies", "bindings", "nodes", "heartbeats", "nodesets", "slurmd_pods",
+     "processes", "leases", "hooks", "secrets", "slurm"],
+)  # fmt: skip
+def test_what_could_not_be_read_is_skipped_with_why(field):
+    diagnosis = diagnose(msgspec.structs.replace(WELL, **{field: None}, unread={field: "forbidden to you"}))
+    skipped = [check for check in diagnosis.checks if check.level == "skipped"]
+    assert {check.found for check in skipped} == {"forbidden to you"}
+    assert diagnosis.exit_code == 1
+
+
+def test_without_an_apiserver_that_is_the_failure():
+    diagnosis = diagnose(Installation(now=NOW, unread={"server_version": "GET /version: no answer"}))
+    assert [check.name for check in diagnosis.checks if check.level == "failed"] == ["apiserver"]
+    assert diagnosis.exit_code == 2
+
+
+def test_what_is_not_well_says_what_was_tried_and_what_to_do():
+    lines = list(render_checks(diagnose(msgspec.structs.replace(WELL, has_nodeset_kind=False)).checks))
+    assert lines[1:4] == [
+        "failed    CRD: the apiserver knows no kind NodeSet of sunkpy.dev/v1alpha1",
+        "          tried: asked the apiserver which kinds it serves",
+        "          do: Install chart sunkpy, which brings the CRD.",
+    ]
+    ran = msgspec.structs.replace(WELL, canaries=(Canary(what="a job", took_s=2.4), Canary(what="a pod", took_s=4)))
+    assert list(render_checks(diagnose(ran).checks))[-1] == "ok        canary: a job ran in 2 s, a pod ran in 4 s"
