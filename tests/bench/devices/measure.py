@@ -47,7 +47,7 @@ _PATIENCE_S = 120.0
 _TIMED = 20
 _ADDED_S = 0.3
 _LOW, _HIGH = "low", "high"
-_LIVES = frozenset({"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED"})
+_LIVES = frozenset({"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "PREEMPTED", "REQUEUED", "SUSPENDED"})
 """States of a job that has not ended for good."""
 
 
