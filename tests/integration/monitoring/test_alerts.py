@@ -128,8 +128,8 @@ CASES = [
         RESEARCH | {"nodeset": "a"}, "slurmd pods of NodeSet a left after their drain timeout, and jobs with them",
     ),
     Case(
-        "SlurmDeviceHadTwoOwners", {f'sunkpy_scheduler_device_refusals_total{{{OWN}, reason="twice"}}': growing(1)},
-        RESEARCH, "A device was given to two claims. The pod of the later one was not bound or has to leave",
+        "SlurmDeviceTaken", {f'sunkpy_scheduler_device_refusals_total{{{OWN}, reason="taken"}}': growing(1)}, RESEARCH,
+        "Pods wait, for somebody else has devices that Slurm gave them. Does kube-scheduler hand out GPUs there?",
     ),
     Case(
         "SlurmSchedulerFault", {f"sunkpy_scheduler_failed_looks_total{{{OWN}}}": growing(1)}, RESEARCH,
