@@ -6,6 +6,12 @@ from pathlib import Path
 
 import msgspec
 
+NOT_ASKED = (
+    "Slurm's side: not asked. In the cluster it is: kubectl -n NAMESPACE exec deploy/RELEASE-scheduler -- sunkpy "
+    "COMMAND; or see --slurmrestd"
+)
+"""What a person is told who has no settings and named no address."""
+
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line says of both.

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from sunkpy.cli.access import NOT_ASKED
 from sunkpy.cli.readable_cluster import or_not
 from sunkpy.core import names
 from sunkpy.core.explain.devices import NodeFacts
@@ -69,7 +70,7 @@ class DeviceReader:
     async def _with_slurm(self, facts: NodeFacts, slurm_node: str, job: JobId | None) -> NodeFacts:
         changed: dict[str, object] = {}
         if self._slurm is None:
-            self._unread.append("Slurm's side: not asked; see --config and --slurmrestd")
+            self._unread.append(NOT_ASKED)
         elif slurm_node:
             try:
                 jobs = [await self._slurm.job(job)] if job is not None else await self._slurm.jobs()

@@ -56,7 +56,7 @@ async def queue(reader: PoolReader, form: Form) -> Shown:
     exit_code = NO_SLURM if reader.slurms_silence else 0
     if form in ("json", "yaml"):
         return Shown(as_data(found, form), exit_code)
-    before = "" if waiting else "Nothing waits."
+    before = "" if waiting else "Nothing waits." if not found.unread else "Nothing waits of what could be read."
     return Shown(show([queue_table(waiting)], is_wide=form == "wide", before=before, unread=found.unread), exit_code)
 
 
@@ -72,7 +72,9 @@ async def why_drained(reader: PoolReader, form: Form, name: str = "") -> Shown:
         free = HeldNode(node=name, slurm_node="", slurm="", holds=())
         text = render(explain_held(found[0] if found else free, facts.unread))
         return Shown(text, exit_code) if found or is_known else Shown(render(absent("Node", "", name)), NO_ANSWER)
-    before = "" if found else "Nobody holds a node."
+    before = (
+        "" if found else "Nobody holds a node." if not facts.unread else "Nobody holds a node, by what could be read."
+    )
     return Shown(show([held_table(found)], is_wide=form == "wide", before=before, unread=facts.unread), exit_code)
 
 

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from sunkpy.cli.access import NOT_ASKED
 from sunkpy.cli.readable_cluster import or_not, read_settings
 from sunkpy.core import names
 from sunkpy.core.model.events import Event
@@ -78,7 +79,7 @@ class PoolReader:
         pods = await asyncio.gather(*(self._pods(name) for name in wanted))
         facts = PoolFacts(pods=tuple(pod for found in pods for pod in found))
         if self._slurm is None:
-            self._unread.append("Slurm's side: not asked; see --config and --slurmrestd")
+            self._unread.append(NOT_ASKED)
         else:
             try:
                 user = own[0].slurm.user if own else _USER

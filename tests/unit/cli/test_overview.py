@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from sunkpy.cli import kubectl, main
-from sunkpy.cli.access import Access
+from sunkpy.cli.access import NOT_ASKED, Access
 from sunkpy.cli.overview import ask_again, status
 from sunkpy.cli.pool_reader import PoolReader
 from sunkpy.core import names
@@ -81,7 +81,7 @@ async def test_without_slurm_what_is_written_in_kubernetes_is_shown_and_that(wor
     say(world, "web", "Slurm job 7 waits: Priority", **{"sunkpy.dev/job-id": "7"})
     code, text = await shown(world, tmp_path, "queue", asks_slurm=False)
     assert (code, "other jobs come first" in text) == (0, True)
-    assert text.endswith("not read: Slurm's side: not asked; see --config and --slurmrestd\n")
+    assert f"not read: {NOT_ASKED}" in " ".join(text.split())
     world.slurm.is_down = True
     code, text = await shown(world, tmp_path, "queue")
     assert (code, "other jobs come first" in text, "not read: Slurm's side: " in text) == (3, True, True)
@@ -101,6 +101,8 @@ async def test_what_may_not_be_read_is_named(world, tmp_path):
 
 async def test_an_empty_queue_says_so(world, tmp_path):
     assert await shown(world, tmp_path, "queue") == (0, "Nothing waits.\n")
+    code, text = await shown(world, tmp_path, "queue", asks_slurm=False)
+    assert (code, text.splitlines()[0]) == (0, "Nothing waits of what could be read.")
 
 
 async def test_a_name_that_moves_the_cursor_is_text(world, tmp_path):
