@@ -329,8 +329,9 @@ def test_how_the_tasks_lie_is_read_in_the_order_of_the_job() -> None:
     }
     job = msgspec.convert(body, wire.WireJob).to_core()
     assert job.layout == (("n11", 2), ("n13", 2), ("n12", 1))
-    assert job.devices == {"n11": {"gpu": (0, 1)}, "n13": {"gpu": (0, 1)}, "n12": {"gpu": (0,)}}
-    assert [room.gres for room in job.capacity.values()] == [{"gpu": 2}, {"gpu": 2}, {"gpu": 1}]
+    has = {"n11": (0, 1), "n13": (0, 1), "n12": (0,)}
+    assert job.devices == {node: {"gpu": indices, "gpu:h100": indices} for node, indices in has.items()}
+    assert [room.gres for room in job.capacity.values()] == [{"gpu": n, "gpu:h100": n} for n in (2, 2, 1)]
     partly = msgspec.convert(body | {"gres_detail": ["gpu:2"]}, wire.WireJob).to_core()
     assert [room.gres for room in partly.capacity.values()] == [None] * 3
 
