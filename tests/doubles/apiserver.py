@@ -87,6 +87,8 @@ class Apiserver:
         """How often each path was asked for."""
         self.lags = False
         """What may be as old as some resourceVersion is without all that has changed since."""
+        self.is_behind = False
+        """No cache has come to a resourceVersion that is asked for, as nothing of the kind has changed since."""
         self.loses_bindings = False
         """Whoever binds is told of nothing but trouble, and nothing is bound."""
         self.before_delete: Callable[[], None] = lambda: None
@@ -199,6 +201,8 @@ class Apiserver:
                 return await self._watch(request, collection, matches)
             await self.before_list(request.query.get("fieldSelector", ""))
             self.listed.append(namespace)
+            if self.is_behind and "resourceVersionMatch" in request.query:
+                return refusal(504, "Timeout", "Too large resource version: 9, current: 8")
             items = [o for (c, _, _), o in self.objects.items() if c == collection and matches(o)]
             if self.lags and (version := request.query.get("resourceVersion")):
                 items = [o for o in items if int(o["metadata"]["resourceVersion"]) <= int(version)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Container, Mapping
+from functools import partial
 
 import structlog
 
@@ -71,11 +72,14 @@ class PodWriter:
     async def others_on(self, node: str, *, not_older_than: str = "") -> list[Pod]:
         """Every pod that is bound to a node, as the apiserver has it now, or had it at a resourceVersion or later.
 
-        The former makes an apiserver whose etcd cannot report progress (before 3.4.31) read all pods there are.
+        The former makes an apiserver whose etcd cannot report progress (before 3.4.31) read all pods there are. But the
+        cache of such a one does not come to the version of a list until the next pod changes.
         """
-        return await self._kube.list_objects(
-            paths.ALL_PODS, Pod, field_selector=f"spec.nodeName={node}", not_older_than=not_older_than
-        )
+        there = partial(self._kube.list_objects, paths.ALL_PODS, Pod, field_selector=f"spec.nodeName={node}")
+        if not_older_than:
+            with contextlib.suppress(errors.Unavailable):
+                return await there(not_older_than=not_older_than)
+        return await there()
 
     async def bind(self, pod: Pod, to: SentBinding) -> None:
         """Bind a pod, with its note in the same write."""

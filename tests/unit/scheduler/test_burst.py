@@ -204,6 +204,17 @@ async def test_pods_that_are_being_bound_count_though_the_apiserver_does_not_lis
         assert len(world.cancelled) == 1
 
 
+async def test_a_pod_is_bound_though_no_cache_of_the_apiserver_comes_to_the_version_that_was_listed(world, tmp_path):
+    """As etcd lists pods, after changes of other kinds, and no pod changes until this one is bound."""
+    world.api.is_behind = True
+    async with leading(world, tmp_path):
+        world.add_pod("web")
+        await world.until(lambda: world.submissions)
+        (job,) = world.jobs
+        world.set_job(job, "RUNNING", nodes="n1")
+        await world.until(lambda: world.bindings)
+
+
 async def test_a_job_that_starts_soon_after_it_was_submitted_is_seen_long_before_the_next_poll(world, tmp_path):
     async with leading(world, tmp_path, poll_seconds=3600.0):
         world.add_pod("web")
