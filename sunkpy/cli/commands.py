@@ -115,7 +115,7 @@ def doctor(access: Access, form: Form, *, canary: bool, limit_s: float) -> None:
 
     Exit code 0: all is well. 1: something is to be looked at, or could not be checked. 2: something does not work.
 
-    Example: kubectl -n slurm exec deploy/slurm-scheduler -- sunkpy doctor
+    Example: kubectl sunk doctor -n slurm
     """
     from sunkpy.cli.canary import Patience
     from sunkpy.cli.doctor import examine
