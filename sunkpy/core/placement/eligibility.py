@@ -101,13 +101,15 @@ def size_of(amounts: Mapping[str, int]) -> Size:
 class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
     """The Slurm nodes that a pod may use, and why not the others: Slurm node → reason. Names are sorted.
 
-    `sizes`: those that occur among the eligible nodes; empty when they are not known. `features`: each of the eligible
+    `sizes`: those that occur among the eligible nodes; empty when they are not known. `gres`: what Slurm has of devices
+    on one of them, as it says it. `features`: each of the eligible
     nodes has one of these, and no node `outside` has any; empty when only names tell them apart.
     """
 
     eligible: tuple[str, ...]
     refused: dict[str, str] = {}
     sizes: frozenset[Size] = frozenset()
+    gres: frozenset[str] = frozenset()
     features: tuple[str, ...] = ()
     outside: frozenset[str] = frozenset()
 
@@ -117,10 +119,18 @@ class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
             all(has >= wants for has, wants in zip(size, size_of(needs), strict=True)) for size in self.sizes
         )
 
-    def slots_on_smallest(self, needs: Mapping[str, int]) -> int:
-        """How many times that fits on each of those nodes on which it fits; 0 when it is not known."""
-        wants = size_of(needs)
-        fitting = (min(has // want for has, want in zip(size, wants, strict=True) if want) for size in self.sizes)
+    def slots_on_smallest(self, needs: Mapping[str, int], gres: Mapping[str, int]) -> int:
+        """How many times that fits on each of those nodes on which it fits; 0 when it is not known.
+
+        Args:
+            needs: amounts by resource.
+            gres: the devices among them, by GRES: of one type there may be fewer than a node has in all.
+        """
+        wants, asked = size_of(needs), {kind: count for kind, count in gres.items() if count}
+        fitting = [min(has // want for has, want in zip(size, wants, strict=True) if want) for size in self.sizes]
+        if fitting and asked:
+            there = map(gres_counts, self.gres)
+            fitting += [min(has.get(kind, 0) // count for kind, count in asked.items()) for has in there]
         return min((times for times in fitting if times), default=0)
 
 
@@ -162,6 +172,7 @@ def eligible_nodes(
         verdicts[c.slurm_node] = why
     found = Eligibility(
         sizes=frozenset(c.room for c in candidates if verdicts[c.slurm_node] is None),
+        gres=frozenset(c.slurm.gres for c in candidates if verdicts[c.slurm_node] is None and c.slurm is not None),
         eligible=tuple(sorted(name for name, why in verdicts.items() if why is None)),
         refused={name: why for name, why in sorted(verdicts.items()) if why is not None},
     )
@@ -184,6 +195,7 @@ def in_common(eligibilities: Sequence[Eligibility | None]) -> Eligibility | None
             eligible=tuple(n for n in common.eligible if n not in refused) if each.eligible else (),
             refused=refused,
             sizes=common.sizes & each.sizes,
+            gres=common.gres & each.gres,
         )
     return common
 

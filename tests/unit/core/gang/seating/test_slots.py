@@ -2,6 +2,7 @@
 
 import itertools
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -292,6 +293,22 @@ def test_one_member_with_a_gpu_gives_its_gang_whole_nodes(fields):
     uneven = gang(role("launcher", 1, {"cpu": "1"}), role("worker", 3, {"cpu": "1", GPU: "1"}, there=0), **fields)
     job = plan_job(uneven, Policy(gpu_resources={GPU: "gpu"}), LARGE)
     assert (job.whole_nodes, job.memory_mib_per_cpu) == (True, 0)
+
+
+@pytest.mark.parametrize(
+    ("asks", "there", "nodes", "gres"),
+    [
+        ({"nvidia.com/mig-1g.5gb": "1"}, ["gpu:3g.20gb:8,gpu:1g.5gb:4"], 2, "gres/gpu:1g.5gb:3"),
+        ({"nvidia.com/mig-1g.5gb": "2"}, ["gpu:1g.5gb:4", "gpu:1g.5gb:8", "gpu:3g.20gb:9"], 3, "gres/gpu:1g.5gb:4"),
+        ({GPU: "2"}, ["gpu:h100:4,nic:8"], 3, "gres/gpu:4"),
+        ({}, ["gpu:1g.5gb:1"], 1, ""),
+    ],
+)
+def test_no_whole_node_is_asked_for_more_of_a_type_than_it_has(asks, there, nodes, gres):
+    policy = Policy(gpu_resources={GPU: "gpu", "nvidia.com/mig-1g.5gb": "gpu:1g.5gb"})
+    six = gang(role("worker", 6, {"cpu": "1", **asks}), **WHOLE)
+    job = plan_job(six, policy, msgspec.structs.replace(LARGE, gres=frozenset(there)))
+    assert (job.minimum_nodes, job.gres_per_node) == (nodes, gres)
 
 
 def test_of_whole_nodes_of_unknown_size_slurm_chooses_how_many():
