@@ -84,16 +84,18 @@ def hand_out(
     if not asking:
         raise Refused(f"no pod that waits here has one container that asks for {count} {resource}")
     pod = min(asking, key=lambda each: (each.metadata.creation_timestamp, each.name))
-    return pod, _noted(pod, count, tuple(gpus), pods)
+    # On all other pods the annotation is their owner's own words.
+    owners = (each for each in pods if each.spec.scheduler_name in schedulers and gpus_asked(each.spec, resource))
+    return pod, _noted(pod, count, tuple(gpus), owners)
 
 
-def _noted(pod: Pod, count: int, gpus: tuple[Gpu, ...], pods: Iterable[Pod]) -> tuple[Gpu, ...]:
+def _noted(pod: Pod, count: int, gpus: tuple[Gpu, ...], owners: Iterable[Pod]) -> tuple[Gpu, ...]:
     noted = devices_on(pod)
     if len(noted) != count:
         raise Refused(
             f"{names.ANNOTATION_DEVICES} of pod {_name(pod)} names {len(noted)} devices, and it asks for {count}"
         )
-    for other in pods:
+    for other in owners:
         if other.uid != pod.uid and not other.is_finished and (both := noted & devices_on(other)):
             raise Refused(f"pod {_name(other)} still has {', '.join(sorted(both))}, which is noted on pod {_name(pod)}")
     found = tuple(gpu for gpu in gpus if any(gpu.is_called(name.rpartition("/")[2]) for name in noted))

@@ -54,6 +54,18 @@ def handed(*pods, count=1, gpus=GPUS, served=()):
             id="two of one job that differ in number",
         ),
         pytest.param([pod("b", "", counts=(0,)), pod()], 1, ("a", ["/dev/nvidia0"]), id="others ask for none"),
+        pytest.param(
+            [pod("b", "GPU-0", counts=(0,), admitted=True), pod()],
+            1,
+            ("a", ["/dev/nvidia0"]),
+            id="one that asks for none has written the device on itself",
+        ),
+        pytest.param(
+            [pod("b", "GPU-0", admitted=True, scheduler="default-scheduler"), pod()],
+            1,
+            ("a", ["/dev/nvidia0"]),
+            id="one of another scheduler has written the device on itself",
+        ),
     ],
 )
 def test_a_pod_gets_what_slurm_gave_to_its_job(pods, count, gets):
