@@ -59,4 +59,4 @@ class Allocator:
         return found
 
     async def _pods(self) -> list[Pod]:
-        return await self._kube.list_objects(paths.ALL_PODS, Pod, field_selector=f"spec.nodeName={self._node}")
+        return await self._kube.list_objects(paths.ALL_PODS, Pod, field_selector=paths.on_node(self._node))

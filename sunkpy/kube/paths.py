@@ -51,6 +51,11 @@ def pod(namespace: str, name: str) -> str:
     return f"{pods(namespace)}/{name}"
 
 
+def on_node(node: str) -> str:
+    """Field selector of the pods that are on a node and have not ended: of the others anybody may leave thousands."""
+    return f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
+
+
 def claims(namespace: str = "") -> str:
     """The PersistentVolumeClaims of a namespace, or of all."""
     return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims" if namespace else ALL_CLAIMS

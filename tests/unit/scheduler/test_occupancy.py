@@ -15,6 +15,7 @@ from sunkpy.core.model.objects import Affinity, NodeAffinity, NodeSelector, Node
 from sunkpy.core.placement.occupancy import taken_uncounted, taken_without_job
 from sunkpy.scheduler.nodes.held import Held
 from sunkpy.scheduler.nodes.others import pods_of_others
+from tests.doubles.apiserver import matcher
 from tests.unit.core.gang.pods import make_pod
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, connections, leading
@@ -98,6 +99,27 @@ async def test_jobs_that_wait_follow_strangers_who_are_listed_once(world, tmp_pa
         stranger(world, 2, "node-2", cpu="4")
         await excluded("n2")
     assert sum("spec.schedulerName!=slurm" in selector for selector in lists) == 1
+
+
+async def test_a_binding_reads_no_pods_that_have_ended_however_many_somebody_left_on_the_node(world, tmp_path):
+    """A kubelet refuses a pod that names its node and does not fit; it stays there as Failed, and any size."""
+    stranger(world, 1, "node-1")
+    world.pod_ends("Failed", "pod-1")
+    selectors = []
+
+    async def note(selector):
+        selectors.append(selector)
+
+    world.add_node(1)
+    world.api.before_list = note
+    async with leading(world, tmp_path):
+        world.add_pod()
+        await world.until(lambda: world.jobs)
+        world.set_job(min(world.jobs), "RUNNING", nodes="n1")
+        await world.until(lambda: world.bindings)
+        (there,) = {selector for selector in selectors if selector.startswith("spec.nodeName=node-1")}
+        is_read = matcher("", {"fieldSelector": there})
+        assert [is_read(world.pod(name)) for name in ("web", "pod-1")] == [True, False]
 
 
 RDMA = "rdma/hca"

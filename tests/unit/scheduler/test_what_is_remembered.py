@@ -172,7 +172,7 @@ async def test_a_pod_that_went_before_its_binding_was_sent_takes_no_room_though_
     world, tmp_path
 ):
     async def goes(selector):
-        if selector == "spec.nodeName=node-1" and world.pod():
+        if selector.startswith("spec.nodeName=node-1,") and world.pod():
             world.pod_vanishes()
             await world.until(lambda: world.term._cluster.pods.get("default", "web") is None)
 
