@@ -63,6 +63,7 @@ class Executor:
                 await self._evictor.evict(record, [action for action in group if isinstance(action, act.Evict)])
             else:
                 await fan_out([partial(self._run, record, action) for action in group])
+        record.warned = {_said(action) for action in actions if isinstance(action, act.Warn)}
 
     async def _run(self, record: Record, action: act.GangAction) -> None:
         match action:
@@ -94,7 +95,8 @@ class Executor:
             case act.Report():
                 self._outbox.report(record, action)
             case act.Warn(pod=pod, reason=reason, note=note):
-                await self._outbox.warn(pod, reason=reason, action="Scheduling", note=note)
+                if _said(action) not in record.warned:
+                    await self._outbox.warn(pod, reason=reason, action="Scheduling", note=note)
 
     async def _are_gone(self, record: Record) -> bool:
         """A watch with another selector, or one that has missed something, must cost no pod its node."""
@@ -174,3 +176,8 @@ class Executor:
 
         await fan_out([partial(say, binding.pod) for binding in action.bindings])
         await self._jobs.cancel(record, action.job, why=why)
+
+
+def _said(warning: act.Warn) -> tuple[str, str, str]:
+    """By what a warning of the last pass is known: thousands of waiting gangs must not write theirs in each."""
+    return (warning.pod.uid, warning.reason, warning.note)

@@ -106,7 +106,8 @@ class Record:
     `suspended_for`: the job whose preemption the owner was suspended for. `sending`: the nodes that a job excludes
     which is just being submitted. `decided_on`: where its templates could run at the last decision; None when more
     than that decides. `allowed`: the gang as it was seen last. `ended`: pods of it that had ended when they went, by
-    uid. `ends_counted`: the jobs of which a pass has seen the end. `changes`: how many were told of.
+    uid. `ends_counted`: the jobs of which a pass has seen the end. `warned`: what the last pass has warned of, by pod,
+    reason and text. `changes`: how many were told of.
     """
 
     id: GangId
@@ -133,6 +134,7 @@ class Record:
     avoided: tuple[Verdict[Sequence[Pod], Mapping[str, str]], ...] = ()
     allowed: Allowed | None = None
     ended: dict[str, Pod] = field(default_factory=dict)
+    warned: set[tuple[str, str, str]] = field(default_factory=set)
     changes: int = 0
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -202,3 +202,18 @@ async def test_changed_on_one_member_of_a_gang_whose_others_say_the_old(world, t
             who = f"annotation sunkpy.dev/{name}: the pods of a gang are one Slurm job and must agree: "
             await world.until(lambda: len([note for note in told(world) if who in note]) == 2)
             assert (world.slurm.updates, world.cancelled) == ([], [])
+
+
+async def test_a_warning_is_not_repeated_in_each_pass_however_many_others_there_are(world, tmp_path):
+    """Events are remembered in a cache of some thousands: who has more than that would write all of theirs anew each
+    time that a node changes.
+    """
+    async with leading(world, tmp_path):
+        world.add_pod(annotations={"sunkpy.dev/no-such": "1"})
+        await world.until(lambda: world.notes("UnknownAnnotation"))
+        for number in range(2):
+            world.term._events._said.clear()
+            world.api.change("pods", "default", "web", {"metadata": {"labels": {"turn": str(number)}}})
+            world.add_pod(f"next-{number}")
+            await world.until(lambda number=number: len(world.submissions) == number + 2)
+        assert len(world.notes("UnknownAnnotation")) == 1
