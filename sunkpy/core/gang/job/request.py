@@ -13,7 +13,6 @@ import msgspec
 
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.kind import NAMED, REPLACEMENT, WHOLE, JobKind, make_comment
-from sunkpy.core.gang.job.outcome import has_exit_code
 from sunkpy.core.gang.job.terms import with_features
 from sunkpy.core.gang.seating.slots import Slots, largest, needs_together, plan_slots, rounded
 from sunkpy.core.model import matching, quantity
@@ -152,7 +151,7 @@ def _request(
         gres_per_task=gres(slots.needs, gpu_resources=policy.gpu_resources, gpu_type=terms.gpu_type),
         # An allocation has no script, so nothing that could end with the exit code of pods. What waits for another job
         # would only be refused.
-        at_once=policy.immediate_allocation and not terms.dependency and not has_exit_code(gang),
+        at_once=policy.immediate_allocation and not terms.dependency and not gang.has_exit_code,
     )
     return _per_node(request, slots.needs, policy, nodes=slots.count) if has_own_nodes else request
 
