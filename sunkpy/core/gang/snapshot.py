@@ -10,7 +10,6 @@ import msgspec
 from sunkpy.core.gang.gang import Gang, solo_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.job import Job, holds_its_node
-from sunkpy.core.gang.job.kind import REPLACEMENT
 from sunkpy.core.gang.job.phases import JobPhase
 from sunkpy.core.gang.phases import State, is_over, is_running
 from sunkpy.core.gang.seating.seating import Seating, explain_missing, seat
@@ -106,19 +105,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def seating(self, job: Job) -> Seating:
         """Who sits where under one of the jobs; worked out once."""
         if job.id not in self._seatings:
-            gang, only_holders = self.gang or Gang(id=self.id, roles=()), self.is_replacement(job)
-            self._seatings[job.id] = seat(
-                gang, job, holding=self.holding, named_nodes=self.named_nodes, only_holders=only_holders
-            )
+            gang = self.gang or Gang(id=self.id, roles=())
+            self._seatings[job.id] = seat(gang, job, holding=self.holding, named_nodes=self.named_nodes)
         return self._seatings[job.id]
 
     @cached_property
     def _seatings(self) -> dict[JobId, Seating]:
         return {}
-
-    def is_replacement(self, job: Job) -> bool:
-        """The job was made for the members that had nodes then: others have no slot there."""
-        return job.kind == REPLACEMENT
 
     def is_for(self, job: Job) -> bool:
         """The job has as many slots as the gang wants now, as far as Slurm has told."""

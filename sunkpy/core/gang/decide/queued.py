@@ -79,7 +79,7 @@ def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAc
     job = jobs[0]
     if job.is_unproved:
         return [*actions, Cancel(job=job.id, why=_UNPROVED)]
-    if job.slurm.tasks and snapshot.is_replacement(job):
+    if job.slurm.tasks and job.is_replacement:
         return [*actions, Cancel(job=job.id, why=NO_SLOTS_LEFT)]
     if job.start_nodes:
         return actions + _start(snapshot, gang, job, policy)

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.gang.job.kind import JobKind, kind_in
+from sunkpy.core.gang.job.kind import REPLACEMENT, JobKind, kind_in
 from sunkpy.core.gang.job.phases import HOLDING, LIVE, LOST, OVER, SETTLED, JobPhase, job_phase
 from sunkpy.core.gang.job.terms import Asked, Change, last_asked, spec_of
 from sunkpy.core.model import states as slurm_states
@@ -203,6 +203,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def kind(self) -> JobKind | None:
         """What it was asked for, as its comment says; None: it does not, or is not known yet."""
         return kind_in(self.spec.comment) if self.spec is not None else None
+
+    @property
+    def is_replacement(self) -> bool:
+        """It was made for the members that had nodes then: others have no slot there."""
+        return self.kind == REPLACEMENT
 
     @property
     def is_script_running(self) -> bool:

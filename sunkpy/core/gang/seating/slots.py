@@ -18,10 +18,9 @@ from itertools import accumulate
 
 import msgspec
 
-from sunkpy.core.gang.gang import ANY_SEAT, Gang, Member, Role
+from sunkpy.core.gang.gang import ANY_SEAT, Gang, Role
 from sunkpy.core.gang.job.kind import WHOLE, JobKind, role_word, shared_kind
 from sunkpy.core.model import matching, quantity
-from sunkpy.core.model.objects import PodSpec
 from sunkpy.core.placement.eligibility import Eligibility, size_of
 from sunkpy.core.placement.needs import MINIMUM_MEMORY_MIB, whole_cpus
 
@@ -148,8 +147,11 @@ def _needs_of(
     role: Role, of_member: Mapping[str, matching.Amounts]
 ) -> tuple[dict[int, matching.Amounts], matching.Amounts]:
     """What the pods need that have a number, by it, and what any other seat needs."""
-    numbered = {member.index: of_member[member.pod.uid] for member in _latest_last(role) if member.index != ANY_SEAT}
-    return numbered, largest([*of_member.values(), *_shape(role.shape)])
+    # Of several pods of one seat the youngest counts, and any that lives before one that has ended.
+    latest_last = sorted(role.members, key=lambda m: (not m.pod.is_finished, m.pod.metadata.creation_timestamp))
+    numbered = {member.index: of_member[member.pod.uid] for member in latest_last if member.index != ANY_SEAT}
+    shape = [rounded(matching.pod_requests(role.shape))] if role.shape is not None else []
+    return numbered, largest([*of_member.values(), *shape])
 
 
 def _rounded_needs(role: Role) -> dict[str, matching.Amounts]:
@@ -201,12 +203,3 @@ def _fullest_slot(roles: Sequence[tuple[int, matching.Amounts]]) -> matching.Amo
 
 def _times(count: int, needs: Mapping[str, int], *, beside: matching.Amounts) -> matching.Amounts:
     return matching.added(beside, {name: count * amount for name, amount in needs.items()}) if count else beside
-
-
-def _shape(spec: PodSpec | None) -> list[matching.Amounts]:
-    return [rounded(matching.pod_requests(spec))] if spec is not None else []
-
-
-def _latest_last(role: Role) -> list[Member]:
-    """Of several pods of one seat the youngest counts, and any that lives before one that has ended."""
-    return sorted(role.members, key=lambda m: (not m.pod.is_finished, m.pod.metadata.creation_timestamp))

@@ -458,12 +458,15 @@ def test_a_healthy_pod_outlives_the_failure_that_slurm_saw_of_its_node():
     assert actions[1].request.required_nodes == ("n1",)
 
 
+GIVEN_AWAY = EndCause(reason="SlurmJobLost", message="Slurm lost job 7 and gave n1 to Slurm job 99")
+
+
 @pytest.mark.parametrize("lost", [job("NODE_FAIL"), job("RUNNING", missing=2)])
 def test_a_pod_whose_lost_node_slurm_gave_to_another_job_goes(lost):
     pod = make_pod(node="k1", running=True)
     cover = job("PENDING", id=8, excluded=("n3",))
     seen = snapshot(pod, lost, cover, displaced={"n1": 99})
-    assert decide_gang(seen, POLICY) == [Evict(pod=pod, job=7, displaced_by=99, given_away="n1")]
+    assert decide_gang(seen, POLICY) == [Evict(pod=pod, job=7, cause=GIVEN_AWAY)]
     elsewhere = snapshot(pod, lost, cover, displaced={"n2": 99})
     assert decide_gang(elsewhere, POLICY) == []
 
