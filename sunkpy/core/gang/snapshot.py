@@ -13,7 +13,7 @@ from sunkpy.core.gang.job.job import Job, holds_its_node
 from sunkpy.core.gang.job.phases import JobPhase
 from sunkpy.core.gang.phases import State, is_over, is_running
 from sunkpy.core.gang.seating.seating import Seating, explain_missing, seat
-from sunkpy.core.gang.seating.slots import is_for_as_many, plan_slots
+from sunkpy.core.gang.seating.slots import is_for_as_many
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
 from sunkpy.core.placement.eligibility import Eligibility
@@ -120,14 +120,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if self.named_nodes:
             return bool(explain_missing(self.gang)) or job.slurm.tasks == len(set(self.named_nodes.values()))
         return is_for_as_many(self.gang, job.slurm.tasks, job.kind)
-
-    def has_started(self, job: Job) -> bool:
-        """The job has begun on all its nodes; while it is not known which they are, on as many as it may have."""
-        if not job.start_nodes or self.gang is None:
-            return False
-        if not job.nodes:
-            return len(job.start_nodes) >= (len(set(self.named_nodes.values())) or plan_slots(self.gang).count)
-        return len(job.start_nodes) >= len(job.nodes)
 
     @cached_property
     def bound_job(self) -> Job | None:

@@ -54,7 +54,7 @@ def _end_job(snapshot: Snapshot, job: Job) -> list[GangAction]:
 
 def is_unanswered(snapshot: Snapshot, job: Job) -> bool:
     """It was told to end, and did not in time."""
-    return (job.told_s_ago(snapshot.now) or 0.0) > TOLD_PATIENCE_S
+    return job.heard_at is not None and snapshot.now - job.heard_at > TOLD_PATIENCE_S
 
 
 def evict_all(evictions: Iterable[Evict], gang: Gang, policy: Policy) -> list[GangAction]:

@@ -92,7 +92,7 @@ def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAc
 
 def _start(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
     """All members of the first wave at once, when the job has begun on all its nodes."""
-    if not snapshot.has_started(job):
+    if len(job.start_nodes) < len(job.nodes):
         return []
     if not gang.is_sized:
         return hold(snapshot, gang, job)

@@ -138,10 +138,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         refused = change.asked if change.fixed else None
         return _with(self, spec=change.to, refused=refused, turn=self.turn + 1)
 
-    def told(self, *, at: float) -> Job:
-        """It is about to be told how its pods ended."""
-        return _with(self, told_at=at)
-
     # ------------------------------------------------------------- what follows
 
     @property
@@ -160,10 +156,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def is_allocation(self) -> bool:
         """It has no script."""
         return not self.slurm.is_batch
-
-    def told_s_ago(self, now: float) -> float | None:
-        """Since when it has been told to end, if it was: 0 until Slurm has answered."""
-        return None if self.told_at is None else now - (now if self.heard_at is None else self.heard_at)
 
     @property
     def phase(self) -> JobPhase:
@@ -233,7 +225,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         # all are through, those that nobody heard count too: another leader did, or the call was lost.
         if self.nodes and self.is_script_running and self.slurm.state_reason != WAITS_FOR_PROLOG:
             return self.nodes
-        return tuple(node for node in self.nodes or sorted(self.prologs) if node in self.prologs)
+        return tuple(node for node in self.nodes if node in self.prologs)
 
 
 def excluded_by_others(job: Job) -> frozenset[str]:

@@ -110,7 +110,7 @@ def _layout(gang: Gang, job: Job) -> Layout:
     """How the job lies on its nodes; evenly while Slurm has not said."""
     if job.slurm.layout and {node for node, _ in job.slurm.layout} == set(job.nodes):
         return job.slurm.layout
-    return spread(job.nodes or job.start_nodes, job.slurm.tasks or plan_slots(gang).count)
+    return spread(job.nodes, job.slurm.tasks or plan_slots(gang).count)
 
 
 def _held(gang: Gang, slots: Mapping[SeatId, int], layout: Layout, holding: Mapping[str, str]) -> dict[SeatId, Member]:

@@ -223,7 +223,7 @@ def test_the_job_of_a_gang_is_limited_by_deadlines_only_when_each_of_its_pods_ha
 
 
 def test_a_pod_is_bound_where_the_prolog_called_from():
-    (bind,) = decide_gang(snapshot(make_pod(), job("PENDING", prologs=frozenset({"n2"}))), POLICY)
+    (bind,) = decide_gang(snapshot(make_pod(), job("PENDING", nodes=("n2",), prologs=frozenset({"n2"}))), POLICY)
     assert (bind.bindings[0].slurm_node, bind.job) == ("n2", 7)
 
 
@@ -273,7 +273,7 @@ def test_prologs_that_nobody_heard_count_when_all_are_through(reason, nodes):
 
 
 def test_a_job_whose_epilog_called_binds_nothing():
-    dying = job("RUNNING", prologs=frozenset({"n1"}), epilogs=frozenset({"n1"}))
+    dying = job("RUNNING", nodes=("n1",), prologs=frozenset({"n1"}), epilogs=frozenset({"n1"}))
     assert Bind not in kinds(decide_gang(snapshot(make_pod(), dying), POLICY))
 
 
@@ -386,7 +386,7 @@ def test_a_pod_whose_job_slurm_has_lost_keeps_running_under_a_new_one():
     assert kinds(actions) == [Warn, Submit]
     assert actions[1].request.required_nodes == ("n1",)
     assert decide_gang(snapshot(pod, job(missing=2), job("PENDING", id=8)), POLICY) == []
-    covered = job("RUNNING", id=8, prologs=frozenset({"n1"}))
+    covered = job("RUNNING", id=8, nodes=("n1",), prologs=frozenset({"n1"}))
     assert decide_gang(snapshot(pod, job(missing=2), covered), POLICY) == [NoteJob(pod=pod, job=8)]
 
 
@@ -440,8 +440,8 @@ def test_a_pod_that_lost_its_devices_goes_and_its_job_keeps_them_until_it_is_gon
     [
         ([], [FreeDevices, Submit]),
         ([job("PENDING")], [FreeDevices, UpdateExcluded]),
-        ([job("RUNNING", prologs=frozenset({"n1"}))], [Bind]),
-        ([job("RUNNING", prologs=frozenset({"n1"}), cancelled_at=1.0)], [FreeDevices, Cancel]),
+        ([job("RUNNING", nodes=("n1",), prologs=frozenset({"n1"}))], [Bind]),
+        ([job("RUNNING", nodes=("n1",), prologs=frozenset({"n1"}), cancelled_at=1.0)], [FreeDevices, Cancel]),
     ],
 )
 def test_devices_that_are_reserved_for_a_pod_are_freed_unless_it_is_about_to_be_bound(jobs, expected):

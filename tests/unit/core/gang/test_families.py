@@ -220,9 +220,9 @@ def test_nothing_is_submitted_before_all_are_there():
 
 
 def test_nobody_is_bound_before_the_job_has_all_its_nodes():
-    begun = make_job("RUNNING", "CONFIGURING", prologs=frozenset({"n1", "n2"}))
+    begun = make_job("RUNNING", "CONFIGURING", nodes=ALL_NODES, prologs=frozenset({"n1", "n2"}))
     assert decide_gang(snapshot(trio(), begun), POLICY) == []
-    started = make_job("RUNNING", prologs=frozenset(ALL_NODES))
+    started = make_job("RUNNING", nodes=ALL_NODES, prologs=frozenset(ALL_NODES))
     (bind,) = decide_gang(snapshot(trio(), started), POLICY)
     placed = {binding.pod.name: (binding.slurm_node, binding.seat) for binding in bind.bindings}
     assert placed == {"leader-1": ("n1", "leader/0"), "worker-1": ("n2", "worker/0"), "worker-2": ("n3", "worker/1")}
@@ -236,7 +236,7 @@ def test_rank_goes_along_the_nodes_in_the_order_of_the_job():
 
 def test_a_gang_that_was_bound_in_part_gets_its_other_nodes():
     pods = [member("leader", 1, node="k"), member("worker", 1), member("worker", 2, node="k")]
-    running = make_job("RUNNING", prologs=frozenset(ALL_NODES))
+    running = make_job("RUNNING", nodes=ALL_NODES, prologs=frozenset(ALL_NODES))
     seen = snapshot(pods, running, placed={"leader-1": "n2", "worker-2": "n1"}, bound_to=7)
     (bind,) = decide_gang(seen, POLICY)
     assert isinstance(bind, Bind)
