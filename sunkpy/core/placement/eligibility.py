@@ -66,11 +66,6 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return (self.node.spec.taints, amounts, slurm)
 
     @cached_property
-    def is_of_its_nodeset(self) -> bool:
-        """Slurm knows it under the feature that is its NodeSet's."""
-        return bool(self.nodeset) and _has_any(self, frozenset({self.nodeset}))
-
-    @cached_property
     def is_free(self) -> bool:
         """A job could start there now."""
         return self.slurm is not None and not (self.slurm.is_busy or self.slurm.is_closed or self.slurm.is_down)
@@ -170,13 +165,14 @@ def eligible_nodes(
                 by_kind[c.kind] = _refusal(spec, needs, c, gpu_resources, by_claim)
             why = by_kind[c.kind]
         verdicts[c.slurm_node] = why
+    allowed = [c for c in candidates if verdicts[c.slurm_node] is None]
     found = Eligibility(
-        sizes=frozenset(c.room for c in candidates if verdicts[c.slurm_node] is None),
-        gres=frozenset(c.slurm.gres for c in candidates if verdicts[c.slurm_node] is None and c.slurm is not None),
-        eligible=tuple(sorted(name for name, why in verdicts.items() if why is None)),
+        sizes=frozenset(c.room for c in allowed),
+        gres=frozenset(c.slurm.gres for c in allowed if c.slurm is not None),
+        eligible=tuple(sorted(c.slurm_node for c in allowed)),
         refused={name: why for name, why in sorted(verdicts.items()) if why is not None},
     )
-    return _by_features(found, candidates)
+    return _by_features(found, allowed, candidates)
 
 
 def in_common(eligibilities: Sequence[Eligibility | None]) -> Eligibility | None:
@@ -227,21 +223,17 @@ def by_names(eligibility: Eligibility) -> Eligibility:
     return msgspec.structs.replace(eligibility, features=(), outside=frozenset())
 
 
-def _by_features(eligibility: Eligibility, candidates: Iterable[Candidate]) -> Eligibility:
+def _by_features(
+    eligibility: Eligibility, allowed: Sequence[Candidate], candidates: Iterable[Candidate]
+) -> Eligibility:
     """The same, with the NodeSets of the eligible nodes as features, if that spares some names."""
-    known = {c.slurm_node: c for c in candidates if c.slurm is not None}
-    eligible = [known[name] for name in eligibility.eligible if name in known]
-    if len(eligible) < len(eligibility.eligible) or not all(c.is_of_its_nodeset for c in eligible):
+    nodesets = {c.nodeset for c in allowed}
+    outside = {c.slurm_node for c in candidates if c.slurm is not None and c.slurm.features.isdisjoint(nodesets)}
+    outside &= eligibility.refused.keys()
+    is_of_its_nodeset = (c.slurm is not None and c.nodeset in c.slurm.features for c in allowed)
+    if not allowed or not outside or not all(is_of_its_nodeset):
         return eligibility
-    features = frozenset(c.nodeset for c in eligible)
-    outside = frozenset(name for name in eligibility.refused if name in known and not _has_any(known[name], features))
-    if not eligible or not outside:
-        return eligibility
-    return msgspec.structs.replace(eligibility, features=tuple(sorted(features)), outside=outside)
-
-
-def _has_any(candidate: Candidate, features: frozenset[str]) -> bool:
-    return candidate.slurm is not None and not candidate.slurm.features.isdisjoint(features)
+    return msgspec.structs.replace(eligibility, features=tuple(sorted(nodesets)), outside=frozenset(outside))
 
 
 def explain_eligibility(eligibility: Eligibility) -> str:

@@ -246,7 +246,7 @@ def test_a_job_that_was_cancelled_gets_no_pod_and_is_cancelled_again_should_slur
     for gang in (make_pod(), make_pod(node="k1")):
         (again,) = decide_gang(snapshot(gang, given_back), POLICY)
         assert (type(again), again.job) == (Cancel, 7)
-    assert prologs_wait_for(snapshot(make_pod(), given_back), 7).at("n1") is None
+    assert prologs_wait_for(snapshot(make_pod(), given_back), 7).get("n1") is None
 
 
 def test_a_job_that_was_cancelled_is_not_the_one_that_stays():
@@ -575,7 +575,7 @@ def test_only_unscheduled_pods_are_reported_as_such(seen):
 @pytest.mark.parametrize(
     ("seen", "waits"),
     [
-        (snapshot(make_pod(), job("PENDING", prologs=frozenset({"n1"}))), True),
+        (snapshot(make_pod(), job("PENDING", nodes=("n1",), prologs=frozenset({"n1"}))), True),
         (snapshot(make_pod(), job("CANCELLED")), False),
         (snapshot(make_pod(), job("RUNNING", epilogs=frozenset({"n1"}))), False),
         (snapshot(make_pod()), False),
@@ -585,7 +585,7 @@ def test_only_unscheduled_pods_are_reported_as_such(seen):
     ],
 )
 def test_a_prolog_ends_when_its_pod_is_bound_or_never_will_be(seen, waits):
-    assert bool(prologs_wait_for(seen, 7).at("n1")) == waits
+    assert bool(prologs_wait_for(seen, 7).get("n1")) == waits
 
 
 @pytest.mark.parametrize(

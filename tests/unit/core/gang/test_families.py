@@ -248,9 +248,9 @@ def test_a_prolog_waits_for_the_members_that_go_to_its_node():
     started = make_job("RUNNING", nodes=ALL_NODES, prologs=frozenset(ALL_NODES))
     pods, placed = bound()
     seen = snapshot([*pods[:2], member("worker", 1)], started, placed=placed, bound_to=7)
-    assert prologs_wait_for(seen, 7).at("n2") == "pod default/worker-1 is not bound yet"
-    assert prologs_wait_for(seen, 7).at("n1") is None
-    assert prologs_wait_for(snapshot(pods, started, placed=placed, bound_to=7), 7).at("n2") is None
+    assert prologs_wait_for(seen, 7).get("n2") == "pod default/worker-1 is not bound yet"
+    assert prologs_wait_for(seen, 7).get("n1") is None
+    assert prologs_wait_for(snapshot(pods, started, placed=placed, bound_to=7), 7).get("n2") is None
 
 
 def many(size, **pod):
