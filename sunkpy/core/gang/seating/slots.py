@@ -14,6 +14,7 @@ members are alike. Each pod is rounded up alone, to whole cpus and MiB, as `sunk
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from itertools import accumulate
 
 import msgspec
@@ -137,9 +138,8 @@ def needs_together(gang: Gang) -> matching.Amounts:
         held = [needs for index, needs in numbered.items() if index < role.seats]
         free = [member.pod for member in role.members if member.index == ANY_SEAT and not member.pod.is_finished]
         held += sorted((of_member[pod.uid] for pod in free), key=size_of, reverse=True)
-        for needs in held[: role.seats]:
-            total = matching.added(total, needs)
-        total = _times(max(0, role.seats - len(held)), others, beside=total)
+        needs = [*held, *[others] * (role.seats - len(held))]
+        total = reduce(matching.added, needs[: role.seats], total)
     return total
 
 
@@ -184,22 +184,9 @@ def _shapes(gang: Gang) -> list[Slots]:
 
 
 def _fullest_slot(roles: Sequence[tuple[int, matching.Amounts]]) -> matching.Amounts:
-    """The most of each resource that lies in a slot when the others are put in turn into those of the first role.
-
-    How many of a role are in a slot changes where its first one and the one after its last would be, and nowhere else.
-    """
+    """The most of each resource that lies in a slot when the others are put in turn into those of the first role."""
     (slots, own), *others = roles
-    starts = accumulate((seats for seats, _ in others), initial=0)
-    dealt = [(start % slots, seats, needs) for start, (seats, needs) in zip(starts, others, strict=False)]
-    edges = {0, *(edge % slots for start, seats, _ in dealt for edge in (start, start + seats))}
-    sums = []
-    for slot in edges:
-        total = own
-        for start, seats, needs in dealt:
-            total = _times(max(0, -(-(seats - (slot - start) % slots) // slots)), needs, beside=total)
-        sums.append(total)
-    return largest(sums)
-
-
-def _times(count: int, needs: Mapping[str, int], *, beside: matching.Amounts) -> matching.Amounts:
-    return matching.added(beside, {name: count * amount for name, amount in needs.items()}) if count else beside
+    in_turn = [at for at, (seats, _) in enumerate(others) for _ in range(seats)]
+    # Most slots hold the same.
+    contents = {tuple(in_turn[slot::slots]) for slot in range(slots)}
+    return largest(reduce(matching.added, (others[at][1] for at in content), own) for content in contents)
