@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Final
 
 import msgspec
@@ -175,25 +175,23 @@ def eligible_nodes(
     return _by_features(found, allowed, candidates)
 
 
-def in_common(eligibilities: Sequence[Eligibility | None]) -> Eligibility | None:
-    """The nodes that all of them allow; None when one of them is not known. The first refusal of a node is kept."""
-    common: Eligibility | None = None
-    for each in eligibilities:
-        if each is None:
-            return None
-        if common is None or common is each:
-            common = each
-            continue
-        refused = dict(sorted((each.refused | common.refused).items()))
-        common = msgspec.structs.replace(
-            common,
-            # Where one has no node at all the reason names none.
-            eligible=tuple(n for n in common.eligible if n not in refused) if each.eligible else (),
-            refused=refused,
-            sizes=common.sizes & each.sizes,
-            gres=common.gres & each.gres,
-        )
-    return common
+def in_common(eligibilities: Sequence[Eligibility]) -> Eligibility | None:
+    """The nodes that all of them allow; None without any. The first refusal of a node is kept."""
+    return reduce(_both, eligibilities) if eligibilities else None
+
+
+def _both(one: Eligibility, other: Eligibility) -> Eligibility:
+    if one is other:
+        return one
+    refused = dict(sorted((other.refused | one.refused).items()))
+    return msgspec.structs.replace(
+        one,
+        # Where one has no node at all the reason names none.
+        eligible=tuple(n for n in one.eligible if n not in refused) if other.eligible else (),
+        refused=refused,
+        sizes=one.sizes & other.sizes,
+        gres=one.gres & other.gres,
+    )
 
 
 def minus(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibility:

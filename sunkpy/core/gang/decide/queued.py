@@ -22,6 +22,7 @@ from sunkpy.core.gang.job.request import GpuSharing, Policy, counts_gpus, plan_f
 from sunkpy.core.gang.job.terms import find_change
 from sunkpy.core.gang.seating.seating import explain_missing
 from sunkpy.core.gang.snapshot import Snapshot
+from sunkpy.core.model.matching import pod_requests
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.eligibility import excluded, explain_eligibility
 
@@ -141,8 +142,9 @@ def _submit(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
     except BadQuantity as error:
         return report_all(gang, str(error), WaitCause.BAD_QUANTITY)
     actions: list[GangAction] = [Submit(request=request, pods=gang.members)]
+    firsts = [role.members[0].pod for role in gang.roles if role.members]
     is_by_count = policy.gpu_sharing is GpuSharing.COUNT and not request.whole_nodes
-    if is_by_count and any(counts_gpus(role.members[0].pod, policy) for role in gang.roles if role.members):
+    if is_by_count and any(counts_gpus(pod_requests(pod.spec), policy) for pod in firsts):
         actions.append(Warn(pod=gang.members[0], reason="GpusByCount", note=_BY_COUNT))
     return actions
 
