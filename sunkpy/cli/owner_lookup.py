@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sunkpy.core.gang.gang import Family
-from sunkpy.core.gang.owners import Above, Absence, Link, climb
+from sunkpy.core.gang.gang import Family, Link
+from sunkpy.core.gang.owners import Above, Absence, climb
 from sunkpy.core.model.objects import Owner, Pod
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube

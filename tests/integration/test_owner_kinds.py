@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from devcluster.waiting import wait_until
-from sunkpy.core.gang.owners import Link
+from sunkpy.core.gang.gang import Link
 from sunkpy.core.model.objects import Kind, KubeObject, Owner, Pod
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube

@@ -114,7 +114,7 @@ def _what_to_do(facts: Facts, found: Why) -> str:
 
 def _members(snapshot: Snapshot, gang: Gang) -> tuple[str, ...]:
     job = snapshot.bound_job or next(iter(snapshot.live_jobs), None)
-    seats = snapshot.seating(job).seats if job is not None and (job.nodes or job.start_nodes) else {}
+    seats = snapshot.seating(job).seats if job is not None and job.nodes else {}
     texts: list[str] = []
     for role in gang.roles:
         if gang.seats > 1:

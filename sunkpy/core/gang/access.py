@@ -55,21 +55,14 @@ class Namespace(msgspec.Struct, frozen=True, kw_only=True):
     annotations: Mapping[str, str] = {}
 
 
-class _Kind(msgspec.Struct, frozen=True):
-    """Something that is allowed by name: field of JobSpec, of Rule, and whether a pod without it gets the first."""
-
-    option: str
-    rule: str
-    has_default: bool = True
-
-
-_KINDS: Final = (
-    _Kind("user", "users"),
-    _Kind("partition", "partitions"),
-    _Kind("account", "accounts"),
-    _Kind("qos", "qos"),
-    _Kind("reservation", "reservations", has_default=False),
-)
+_LISTS: Final = {
+    "user": "users",
+    "partition": "partitions",
+    "account": "accounts",
+    "qos": "qos",
+    "reservation": "reservations",
+}
+"""What is allowed by name: field of JobSpec → of Rule. A pod that names none gets the first, but no reservation."""
 
 
 def rule_for(rules: Iterable[Rule], namespace: Namespace, *, annotated: bool = False) -> Rule:
@@ -103,16 +96,17 @@ def restricted(gang: Gang, rule: Rule, *, default_partition: str = "") -> Gang:
     """
     changes: dict[str, str] = {}
     problems: list[Problem] = []
-    for kind in _KINDS:
-        allowed: tuple[str, ...] = getattr(rule, kind.rule)
-        if kind.option == "partition" and default_partition and not allowed:
+    for option, listed in _LISTS.items():
+        allowed: tuple[str, ...] = getattr(rule, listed)
+        if option == "partition" and default_partition and not allowed:
             allowed = (default_partition,)
-        asked: str = getattr(gang.options, kind.option)
+        asked: str = getattr(gang.options, option)
         refused = [name for name in filter(None, asked.split(",")) if ANY not in allowed and name not in allowed]
         if refused:
-            problems.append(_refusal(gang, kind, refused, allowed))
+            problems.append(_refusal(gang, option, refused, allowed))
         if refused or not asked:
-            changes[kind.option] = allowed[0] if kind.has_default and allowed and allowed[0] != ANY else ""
+            has_default = option != "reservation" and allowed and allowed[0] != ANY
+            changes[option] = allowed[0] if has_default else ""
     options: JobSpec = msgspec.structs.replace(gang.options, **changes)
     if options.user and not is_user(options.user):
         text = f"namespace {gang.id.namespace} is given to user {options.user!r}, which is not the name of a person"
@@ -150,10 +144,10 @@ def unknown_namespace(gang: Gang) -> Gang:
     return msgspec.structs.replace(gang, options=JobSpec(), problems=problems)
 
 
-def _refusal(gang: Gang, kind: _Kind, refused: list[str], allowed: tuple[str, ...]) -> Problem:
+def _refusal(gang: Gang, option: str, refused: list[str], allowed: tuple[str, ...]) -> Problem:
     may = f"it may use {', '.join(allowed)}" if allowed else "it may name none"
     text = (
-        f"namespace {gang.id.namespace} may not use {kind.option} {', '.join(refused)}: {may}; "
+        f"namespace {gang.id.namespace} may not use {option} {', '.join(refused)}: {may}; "
         "an administrator opens it in scheduler.access of the Slurm cluster"
     )
-    return Problem(annotation=names.PREFIX + kind.option, text=text, fatal=True)
+    return Problem(annotation=names.PREFIX + option, text=text, fatal=True)

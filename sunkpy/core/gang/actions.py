@@ -110,17 +110,14 @@ class Cancel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell a pod to go because its job has lost the node, or was lost itself and `given_away` is `displaced_by`'s now.
+    """Tell a pod to go because its job has lost the node.
 
-    Of a gang that may be another Slurm node than that of the pod: the members go together. `suspension`: if the job was
-    preempted the owner is told to take its pods back instead. `grace_s`: None is what the pod asks for. `cause`: why,
-    where it is not the end of its job.
+    `cause`: why, where it is not the end of its job. `suspension`: if the job was preempted the owner is told to take
+    its pods back instead. `grace_s`: None is what the pod asks for.
     """
 
     pod: Pod
     job: JobId | None
-    displaced_by: JobId | None = None
-    given_away: str = ""
     suspension: Suspension | None = None
     grace_s: int | None = None
     cause: EndCause | None = None

@@ -18,7 +18,7 @@ import msgspec
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.options import Problem
 from sunkpy.core.model.job_spec import JobSpec
-from sunkpy.core.model.objects import Key, Kind, Owner, Pod, PodSpec
+from sunkpy.core.model.objects import Key, Kind, KubeObject, Owner, OwnerReference, Pod, PodSpec
 
 _EXTRA, _APART = "extra-", "apart-"
 
@@ -55,6 +55,14 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: tuple[Member, ...] = ()
     shape: PodSpec | None = None
     decides: bool = True
+
+    @property
+    def last_tries(self) -> list[Pod]:
+        """The youngest pod of each seat; where seats are not told apart, as many of the youngest as there are seats."""
+        oldest_first = sorted(self.members, key=lambda m: (m.pod.metadata.creation_timestamp, m.pod.name))
+        numbered = {member.index: member.pod for member in oldest_first if member.index != ANY_SEAT}
+        others = [member.pod for member in oldest_first if member.index == ANY_SEAT]
+        return [*numbered.values(), *others[-self.seats :]]
 
 
 class Suspension(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,20 +132,54 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
         there = [(role, len(role.members) + len(role.elsewhere)) for role in self.roles]
         return any(count for _, count in there) and all(count >= role.first for role, count in there)
 
+    @property
+    def has_exit_code(self) -> bool:
+        """Its pods can end by themselves. Those of a service (restartPolicy Always) run until they are taken away."""
+        specs = [*(pod.spec for pod in self.members), *(role.shape for role in self.roles)]
+        return any(spec is not None and spec.restart_policy != "Always" for spec in specs)
+
+    @property
+    def has_succeeded(self) -> bool:
+        """The pods that decide succeeded: those of the roles that do, or all when none of these is there."""
+        there = [role for role in self.roles if role.members]
+        deciding = [role for role in there if role.decides] or there
+        return all(pod.status.phase == "Succeeded" for role in deciding for pod in role.last_tries)
+
 
 Owners = Sequence[Owner]
 """What stands above a pod, as far as it could be read: its controllers, nearest first, then what it refers to."""
 
 
-class Reference(msgspec.Struct, frozen=True, kw_only=True):
-    """An object that a pod names in a label or annotation, without being owned by it."""
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """An object above a pod. With `uid` it is that one and no other of its name; without, whoever has the name."""
 
     kind: Kind
-    key: Key
+    namespace: str
+    name: str
+    uid: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.kind.kind} {self.namespace}/{self.name}"
 
-def _refers_to_nothing(_: Pod) -> tuple[Reference, ...]:
-    return ()
+    @classmethod
+    def to(cls, reference: OwnerReference, namespace: str) -> Link:
+        """The owner of an object in that namespace."""
+        group, _, _ = reference.api_version.rpartition("/")
+        kind = Kind(group=group, kind=reference.kind)
+        return cls(kind=kind, namespace=namespace, name=reference.name, uid=reference.uid)
+
+    def leads_to(self, owner: KubeObject) -> bool:
+        """This is the object that is meant."""
+        return self.uid in ("", owner.uid)
+
+    @property
+    def key(self) -> Key:
+        """Its namespace and name."""
+        return (self.namespace, self.name)
+
+    def find_in(self, owners: Owners) -> Owner | None:
+        """The object that has this name, among these."""
+        return next((owner for owner in owners if owner.is_a == self.kind and owner.key == self.key), None)
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,7 +202,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     identify: Callable[[Pod, Owners], GangId | None]
     assemble: Callable[[GangId, Sequence[Pod], Owners], Gang]
     reads: tuple[Kind, ...] = ()
-    refers: Callable[[Pod], tuple[Reference, ...]] = _refers_to_nothing
+    refers: Callable[[Pod], tuple[Link, ...]] = lambda _: ()
 
 
 def with_pods(gang: Gang, pods: Mapping[str, Pod]) -> Gang | None:

@@ -8,9 +8,7 @@ placeholder jobs may have brought pods: it opens when none is left there whose o
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
-
-import msgspec
+from collections.abc import Container
 
 from sunkpy.core.gang.job.job import has_node
 from sunkpy.core.gang.phases import has_left_node, is_over
@@ -19,38 +17,23 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """What the prologs of a job wait for, in words: on some of its nodes, or on whichever it has."""
-
-    on: Mapping[str, str] = {}
-    anywhere: str | None = None
-
-    def at(self, slurm_node: str) -> str | None:
-        """What the prolog on this node waits for; None when it may end."""
-        return self.on.get(slurm_node, self.anywhere)
-
-
-def prologs_wait_for(snapshot: Snapshot, job: JobId) -> Waiting:
-    """What the prologs of `job` wait for, all at once: to find out who sits where takes as long as the gang is large.
+def prologs_wait_for(snapshot: Snapshot, job: JobId) -> dict[str, str]:
+    """What the prologs of `job` wait for, by Slurm node: to find out who sits where takes as long as the gang is large.
 
     Each waits for members of the first wave that are there and have their seat on its node. A seat without a pod
     keeps nobody: the pod that comes for it later finds the job running.
     """
     own = next((known for known in snapshot.jobs if known.id == job), None)
     if own is None or not own.is_live or own.is_let_go:
-        return Waiting()
+        return {}
     first = snapshot.gang.first_wave if snapshot.gang is not None else ()
     waiting = [pod for pod in first if not is_over(pod) and not pod.spec.node_name and not pod.is_deleting]
-    if not waiting:
-        return Waiting()
-    if len(waiting) == 1 and (snapshot.gang is None or snapshot.gang.seats <= 1):
-        return Waiting(anywhere=_not_bound(waiting))
-    seats = snapshot.seating(own).seats
+    seats = snapshot.seating(own).seats if waiting else {}
     on: dict[str, list[Pod]] = {}
     for pod in waiting:
         if pod.uid in seats:
             on.setdefault(seats[pod.uid].node, []).append(pod)
-    return Waiting(on={node: _not_bound(pods) for node, pods in on.items()})
+    return {node: f"pod {_names(pods)} is not bound yet" for node, pods in on.items()}
 
 
 def epilog_waits_for(snapshot: Snapshot, job: JobId, slurm_node: str) -> str | None:
@@ -93,10 +76,6 @@ def is_covered_by_another(snapshot: Snapshot, job: JobId, slurm_node: str) -> bo
     """The pods run under a job other than `job`, and that one has this node."""
     own = snapshot.bound_job
     return own is not None and own.id != job and own.is_script_running and has_node(own, slurm_node)
-
-
-def _not_bound(pods: list[Pod]) -> str:
-    return f"pod {_names(pods)} is not bound yet"
 
 
 def _names(pods: list[Pod]) -> str:

@@ -11,33 +11,10 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.gang import Family, Owners
+from sunkpy.core.gang.gang import Family, Link, Owners
 from sunkpy.core.model.objects import Kind, KubeObject, OddOwner, Owner, OwnerReference, Pod
 
 MOST_CONTROLLERS: Final = 6
-
-
-class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """An object above a pod. With `uid` it is that one and no other of its name; without, whoever has the name."""
-
-    kind: Kind
-    namespace: str
-    name: str
-    uid: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.kind.kind} {self.namespace}/{self.name}"
-
-    @classmethod
-    def to(cls, reference: OwnerReference, namespace: str) -> Link:
-        """The owner of an object in that namespace."""
-        group, _, _ = reference.api_version.rpartition("/")
-        kind = Kind(group=group, kind=reference.kind)
-        return cls(kind=kind, namespace=namespace, name=reference.name, uid=reference.uid)
-
-    def leads_to(self, owner: KubeObject) -> bool:
-        """This is the object that is meant."""
-        return self.uid in ("", owner.uid)
 
 
 class Absence(enum.Enum):
@@ -91,7 +68,8 @@ def climb(pod: Pod, families: Iterable[Family], look: Look) -> Above:
     if chain.waits_for is not None:
         return chain
     links, owners = list(chain.links), list(chain.owners)
-    for link in _named_by(pod, families):
+    # Each object once, though several families may know its name.
+    for link in dict.fromkeys(link for family in families for link in family.refers(pod)):
         found = look_at(link)
         if isinstance(found, Owner):
             owners.append(found)
@@ -126,9 +104,3 @@ def _controllers(pod: Pod, needed: Container[Kind], look: Look) -> Above:
 def controller_of(child: KubeObject) -> OwnerReference | None:
     """The owner that is responsible for an object, if there is one."""
     return next((reference for reference in child.metadata.owner_references if reference.controller), None)
-
-
-def _named_by(pod: Pod, families: Iterable[Family]) -> Iterable[Link]:
-    """Each object once, though several families may know its name."""
-    named = (reference for family in families for reference in family.refers(pod))
-    return dict.fromkeys(Link(kind=each.kind, namespace=each.key[0], name=each.key[1]) for each in named)

@@ -10,11 +10,10 @@ import msgspec
 from sunkpy.core.gang.gang import Gang, solo_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.job import Job, holds_its_node
-from sunkpy.core.gang.job.kind import REPLACEMENT
 from sunkpy.core.gang.job.phases import JobPhase
 from sunkpy.core.gang.phases import State, is_over, is_running
 from sunkpy.core.gang.seating.seating import Seating, explain_missing, seat
-from sunkpy.core.gang.seating.slots import is_for_as_many, plan_slots
+from sunkpy.core.gang.seating.slots import is_for_as_many
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
 from sunkpy.core.placement.eligibility import Eligibility
@@ -106,19 +105,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def seating(self, job: Job) -> Seating:
         """Who sits where under one of the jobs; worked out once."""
         if job.id not in self._seatings:
-            gang, only_holders = self.gang or Gang(id=self.id, roles=()), self.is_replacement(job)
-            self._seatings[job.id] = seat(
-                gang, job, holding=self.holding, named_nodes=self.named_nodes, only_holders=only_holders
-            )
+            gang = self.gang or Gang(id=self.id, roles=())
+            self._seatings[job.id] = seat(gang, job, holding=self.holding, named_nodes=self.named_nodes)
         return self._seatings[job.id]
 
     @cached_property
     def _seatings(self) -> dict[JobId, Seating]:
         return {}
-
-    def is_replacement(self, job: Job) -> bool:
-        """The job was made for the members that had nodes then: others have no slot there."""
-        return job.kind == REPLACEMENT
 
     def is_for(self, job: Job) -> bool:
         """The job has as many slots as the gang wants now, as far as Slurm has told."""
@@ -127,14 +120,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if self.named_nodes:
             return bool(explain_missing(self.gang)) or job.slurm.tasks == len(set(self.named_nodes.values()))
         return is_for_as_many(self.gang, job.slurm.tasks, job.kind)
-
-    def has_started(self, job: Job) -> bool:
-        """The job has begun on all its nodes; while it is not known which they are, on as many as it may have."""
-        if not job.start_nodes or self.gang is None:
-            return False
-        if not job.nodes:
-            return len(job.start_nodes) >= (len(set(self.named_nodes.values())) or plan_slots(self.gang).count)
-        return len(job.start_nodes) >= len(job.nodes)
 
     @cached_property
     def bound_job(self) -> Job | None:

@@ -7,21 +7,11 @@ note away; who resumes it earlier may leave it.
 
 from __future__ import annotations
 
-import enum
-
 import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.gang.gang import Suspension
 from sunkpy.core.model.objects import KubeObject, Owner
-
-
-class Step(enum.Enum):
-    """What to do now about an owner with our note."""
-
-    NOTHING = "nothing"
-    RESUME = "resume"
-    FORGET = "forget"  # somebody has resumed it: the note alone is taken away
 
 
 def path_noted(owner: KubeObject, scheduler: str) -> tuple[str, ...]:
@@ -38,34 +28,27 @@ def is_suspended(owner: Owner, path: tuple[str, ...]) -> bool:
     return found is True
 
 
-def next_step(owner: Owner, scheduler: str, *, has_pods: bool) -> Step:
-    """What to do about an owner; `has_pods`: some of its pods have not ended yet."""
-    path = path_noted(owner, scheduler)
-    if not path or owner.is_deleting:
-        return Step.NOTHING
-    if not is_suspended(owner, path):
-        return Step.FORGET
-    return Step.NOTHING if has_pods else Step.RESUME
-
-
 def suspend(suspension: Suspension, scheduler: str) -> dict[str, object]:
     """The patch that suspends an owner, as it is in `suspension`."""
     note = f"{scheduler}:{'.'.join(suspension.path)}"
-    return _patch(suspension.owner, note) | _at(suspension.path, True)
+    return _note(suspension.owner, note) | _at(suspension.path, True)
 
 
-def resume(owner: Owner, scheduler: str) -> dict[str, object]:
-    """The patch that resumes it and takes the note away."""
-    return forget(owner) | _at(path_noted(owner, scheduler), False)
+def release(owner: Owner, scheduler: str, *, has_pods: bool) -> dict[str, object] | None:
+    """The patch that resumes an owner without pods and takes our note away; None while it stays as it is.
+
+    Where somebody has resumed it, the note alone goes. `has_pods`: some of its pods have not ended yet.
+    """
+    path = path_noted(owner, scheduler)
+    if not path or owner.is_deleting:
+        return None
+    if not is_suspended(owner, path):
+        return _note(owner, None)
+    return None if has_pods else _note(owner, None) | _at(path, False)
 
 
-def forget(owner: Owner) -> dict[str, object]:
-    """The patch that takes the note away."""
-    return _patch(owner, None)
-
-
-def _patch(owner: Owner, note: str | None) -> dict[str, object]:
-    """Only if the owner is still as it was read."""
+def _note(owner: Owner, note: str | None) -> dict[str, object]:
+    """The note alone, only if the owner is still as it was read."""
     guard = {"uid": owner.uid, "resourceVersion": owner.metadata.resource_version}
     return {"metadata": {**guard, "annotations": {names.ANNOTATION_SUSPENDED_BY: note}}}
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Final
 
 import msgspec
@@ -64,11 +64,6 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         slurm = (self.slurm.cpus, self.slurm.memory_mib, self.slurm.gres) if self.slurm is not None else None
         amounts = (frozenset(self.offered.items()), frozenset(self.taken.items()))
         return (self.node.spec.taints, amounts, slurm)
-
-    @cached_property
-    def is_of_its_nodeset(self) -> bool:
-        """Slurm knows it under the feature that is its NodeSet's."""
-        return bool(self.nodeset) and _has_any(self, frozenset({self.nodeset}))
 
     @cached_property
     def is_free(self) -> bool:
@@ -170,34 +165,33 @@ def eligible_nodes(
                 by_kind[c.kind] = _refusal(spec, needs, c, gpu_resources, by_claim)
             why = by_kind[c.kind]
         verdicts[c.slurm_node] = why
+    allowed = [c for c in candidates if verdicts[c.slurm_node] is None]
     found = Eligibility(
-        sizes=frozenset(c.room for c in candidates if verdicts[c.slurm_node] is None),
-        gres=frozenset(c.slurm.gres for c in candidates if verdicts[c.slurm_node] is None and c.slurm is not None),
-        eligible=tuple(sorted(name for name, why in verdicts.items() if why is None)),
+        sizes=frozenset(c.room for c in allowed),
+        gres=frozenset(c.slurm.gres for c in allowed if c.slurm is not None),
+        eligible=tuple(sorted(c.slurm_node for c in allowed)),
         refused={name: why for name, why in sorted(verdicts.items()) if why is not None},
     )
-    return _by_features(found, candidates)
+    return _by_features(found, allowed, candidates)
 
 
-def in_common(eligibilities: Sequence[Eligibility | None]) -> Eligibility | None:
-    """The nodes that all of them allow; None when one of them is not known. The first refusal of a node is kept."""
-    common: Eligibility | None = None
-    for each in eligibilities:
-        if each is None:
-            return None
-        if common is None or common is each:
-            common = each
-            continue
-        refused = dict(sorted((each.refused | common.refused).items()))
-        common = msgspec.structs.replace(
-            common,
-            # Where one has no node at all the reason names none.
-            eligible=tuple(n for n in common.eligible if n not in refused) if each.eligible else (),
-            refused=refused,
-            sizes=common.sizes & each.sizes,
-            gres=common.gres & each.gres,
-        )
-    return common
+def in_common(eligibilities: Sequence[Eligibility]) -> Eligibility | None:
+    """The nodes that all of them allow; None without any. The first refusal of a node is kept."""
+    return reduce(_both, eligibilities) if eligibilities else None
+
+
+def _both(one: Eligibility, other: Eligibility) -> Eligibility:
+    if one is other:
+        return one
+    refused = dict(sorted((other.refused | one.refused).items()))
+    return msgspec.structs.replace(
+        one,
+        # Where one has no node at all the reason names none.
+        eligible=tuple(n for n in one.eligible if n not in refused) if other.eligible else (),
+        refused=refused,
+        sizes=one.sizes & other.sizes,
+        gres=one.gres & other.gres,
+    )
 
 
 def minus(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibility:
@@ -227,21 +221,17 @@ def by_names(eligibility: Eligibility) -> Eligibility:
     return msgspec.structs.replace(eligibility, features=(), outside=frozenset())
 
 
-def _by_features(eligibility: Eligibility, candidates: Iterable[Candidate]) -> Eligibility:
+def _by_features(
+    eligibility: Eligibility, allowed: Sequence[Candidate], candidates: Iterable[Candidate]
+) -> Eligibility:
     """The same, with the NodeSets of the eligible nodes as features, if that spares some names."""
-    known = {c.slurm_node: c for c in candidates if c.slurm is not None}
-    eligible = [known[name] for name in eligibility.eligible if name in known]
-    if len(eligible) < len(eligibility.eligible) or not all(c.is_of_its_nodeset for c in eligible):
+    nodesets = {c.nodeset for c in allowed}
+    outside = {c.slurm_node for c in candidates if c.slurm is not None and c.slurm.features.isdisjoint(nodesets)}
+    outside &= eligibility.refused.keys()
+    is_of_its_nodeset = (c.slurm is not None and c.nodeset in c.slurm.features for c in allowed)
+    if not allowed or not outside or not all(is_of_its_nodeset):
         return eligibility
-    features = frozenset(c.nodeset for c in eligible)
-    outside = frozenset(name for name in eligibility.refused if name in known and not _has_any(known[name], features))
-    if not eligible or not outside:
-        return eligibility
-    return msgspec.structs.replace(eligibility, features=tuple(sorted(features)), outside=outside)
-
-
-def _has_any(candidate: Candidate, features: frozenset[str]) -> bool:
-    return candidate.slurm is not None and not candidate.slurm.features.isdisjoint(features)
+    return msgspec.structs.replace(eligibility, features=tuple(sorted(nodesets)), outside=frozenset(outside))
 
 
 def explain_eligibility(eligibility: Eligibility) -> str:

@@ -94,11 +94,7 @@ def claims_to_place(pod: Pod, storage: Storage) -> list[Claim]:
 
 def find_user(claim: Key, but: Pod, pods: Iterable[Pod]) -> str:
     """Which other pod on a node uses the claim; empty when none of these does."""
-    return next((pod.name for pod in pods if pod.uid != but.uid and _uses(pod, claim)), "")
-
-
-def _uses(pod: Pod, claim: Key) -> bool:
-    return pod.metadata.namespace == claim[0] and claim in claims_used(pod)
+    return next((pod.name for pod in pods if pod.uid != but.uid and claim in claims_used(pod)), "")
 
 
 def claims_used(pod: Pod) -> tuple[Key, ...]:
@@ -153,9 +149,9 @@ def _waits(claim: Claim, storage: Storage) -> bool:
 
 def _on_node(node: str, claim: str) -> _Bound:
     """Another choice could cross the volume that is being made; a driver that cannot make it takes the choice back."""
-    line = SelectorRequirement(key="metadata.name", operator="In", values=frozenset((node,)))
+    here = NodeSelectorTerm(match_fields=(_is_in("metadata.name", (node,)),))
     why_not = f"out of reach of the volume that is made on node {node} (claim {claim})"
-    return _Bound(why_not, NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(line,)),)))
+    return _Bound(why_not, NodeSelector(node_selector_terms=(here,)))
 
 
 def _of_volume(volume: Volume, claim: str) -> list[_Bound]:
@@ -168,22 +164,18 @@ def _of_volume(volume: Volume, claim: str) -> list[_Bound]:
 
 def _in_zones(label: str, zones: str) -> NodeSelector:
     """The nodes of these zones, and those that are in none: so older drivers wrote it."""
-    there = SelectorRequirement(key=label, operator="In", values=frozenset(zones.split(_BETWEEN_ZONES)))
-    nowhere = SelectorRequirement(key=label, operator="DoesNotExist")
-    return NodeSelector(
-        node_selector_terms=tuple(NodeSelectorTerm(match_expressions=(line,)) for line in (there, nowhere))
-    )
+    lines = (_is_in(label, zones.split(_BETWEEN_ZONES)), SelectorRequirement(key=label, operator="DoesNotExist"))
+    return NodeSelector(node_selector_terms=tuple(NodeSelectorTerm(match_expressions=(line,)) for line in lines))
 
 
 def _of_class(found: StorageClass, claim: str) -> list[_Bound]:
-    terms = tuple(
-        NodeSelectorTerm(
-            match_expressions=tuple(
-                SelectorRequirement(key=line.key, operator="In", values=frozenset(line.values))
-                for line in term.match_label_expressions
-            )
-        )
-        for term in found.allowed_topologies
-    )
+    lines = [
+        [_is_in(line.key, line.values) for line in term.match_label_expressions] for term in found.allowed_topologies
+    ]
+    terms = tuple(NodeSelectorTerm(match_expressions=tuple(each)) for each in lines)
     why_not = f"outside the topologies of storage class {found.name} (claim {claim})"
     return [_Bound(why_not, NodeSelector(node_selector_terms=terms))] if terms else []
+
+
+def _is_in(key: str, values: Iterable[str]) -> SelectorRequirement:
+    return SelectorRequirement(key=key, operator="In", values=frozenset(values))

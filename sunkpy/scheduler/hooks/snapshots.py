@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sunkpy.core.gang.hooks import Waiting, prologs_wait_for
+from sunkpy.core.gang.hooks import prologs_wait_for
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.states import JobId
 from sunkpy.scheduler.record import Record
@@ -22,13 +22,13 @@ class HookSnapshot:
 
     snapshot: Snapshot
     changes: int
-    _prologs: dict[JobId, Waiting] = field(default_factory=dict)
+    _prologs: dict[JobId, dict[str, str]] = field(default_factory=dict)
 
     def prolog_waits_for(self, job: JobId, slurm_node: str) -> str | None:
         """What the prolog of the job on a node waits for; None when it may end."""
         if job not in self._prologs:
             self._prologs[job] = prologs_wait_for(self.snapshot, job)
-        return self._prologs[job].at(slurm_node)
+        return self._prologs[job].get(slurm_node)
 
 
 class HookSnapshots:

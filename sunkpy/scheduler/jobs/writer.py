@@ -184,7 +184,7 @@ class JobWriter:
         job, now = record.jobs[action.job], self._clock()
         if job.told_at is not None and now - job.told_at < TELL_AGAIN_S:
             return
-        self._ledger.change_job(record, job.id, lambda job: job.told(at=now))
+        self._ledger.change_job(record, job.id, lambda job: replace(job, told_at=now))
         try:
             signal = "USR2" if action.exit_code else "USR1"
             await self._slurm.signal_job(job.id, signal, user=self._as(job.slurm.user))

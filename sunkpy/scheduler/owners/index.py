@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 
 from sunkpy.core.gang import gang
 from sunkpy.core.gang.families import FAMILIES, Families
-from sunkpy.core.gang.owners import Above, Absence, Link, climb, explain_absence
+from sunkpy.core.gang.gang import Link
+from sunkpy.core.gang.owners import Above, Absence, climb, explain_absence
 from sunkpy.core.model.objects import Key, Kind, Owner, Pod
 from sunkpy.runtime.groups import Groups
 from sunkpy.scheduler.owners.watch import OwnerWatches

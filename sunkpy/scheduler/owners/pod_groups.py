@@ -13,7 +13,8 @@ from collections.abc import Collection
 import structlog
 
 from sunkpy.core.gang.families import volcano
-from sunkpy.core.gang.owners import Absence, Link, controller_of
+from sunkpy.core.gang.gang import Link
+from sunkpy.core.gang.owners import Absence, controller_of
 from sunkpy.core.model.objects import Key, Kind, OddOwner, Owner, Pod
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 import structlog
 
-from sunkpy.core.gang.gang import Suspension
-from sunkpy.core.gang.owners import Link
-from sunkpy.core.gang.suspending import Step, forget, is_suspended, next_step, path_noted, resume, suspend
+from sunkpy.core.gang.gang import Link, Suspension
+from sunkpy.core.gang.suspending import is_suspended, path_noted, release, suspend
 from sunkpy.core.model.objects import Key, Kind, Owner
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
@@ -81,13 +80,13 @@ class Suspensions:
         path = self._watches.path(seen)
         try:
             owner = await self._kube.get(path, Owner)
-            step = next_step(owner, self._scheduler, has_pods=self._has_pods(seen))
-            if step is Step.NOTHING:
+            patch = release(owner, self._scheduler, has_pods=self._has_pods(seen))
+            if patch is None:
                 return self._again_s
-            await self._kube.patch(path, resume(owner, self._scheduler) if step is Step.RESUME else forget(owner))
+            await self._kube.patch(path, patch)
         except (errors.NotFound, errors.Conflict):
             return self._again_s
-        self._log.info("resumed", owner="/".join(owner.key), kind=seen.kind, by_others=step is Step.FORGET)
+        self._log.info("resumed", owner="/".join(owner.key), kind=seen.kind)
         return None
 
     def _owner_changed(self, kind: Kind, key: Key | None) -> None:

@@ -18,7 +18,8 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.owners import Absence, Link
+from sunkpy.core.gang.gang import Link
+from sunkpy.core.gang.owners import Absence
 from sunkpy.core.model.objects import Key, Kind, KubeObject, OddOwner, Owner, Pod
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import msgspec
 import structlog
 
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.decide.grace import at_most
-from sunkpy.core.gang.job.ends import DEVICES_LOST, EndCause, displaced
+from sunkpy.core.gang.job.ends import DEVICES_LOST, EndCause
 from sunkpy.core.model.times import utc_now
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.devices.allocate import Allocator
@@ -60,7 +59,7 @@ class Evictor:
         if not due:
             return
         node = self._cluster.slurm_node_on(due[0].pod.spec.node_name)
-        cause = await self._cause(record, due[0], node)
+        cause = await self._cause(record, due[0])
         if not await self._suspend(record, due, node, cause):
             evicted: list[Eviction] = []
             try:
@@ -91,15 +90,11 @@ class Evictor:
         cause = action.cause or cause
         if cause.reason == DEVICES_LOST and not await self._allocator.has_lost_devices(action.pod):
             return
-        node = self._cluster.slurm_node_on(action.pod.spec.node_name)
-        goes_along = action.given_away not in ("", node)
-        more = f"; the pod on {node} goes with its gang" if goes_along else ""
-        why = msgspec.structs.replace(cause, message=f"{cause.message}{more}")
-        if await self._pods.evict(action.pod, why, grace_s=action.grace_s):
-            evicted.append(Eviction(pod=action.pod, job=action.job, node=lost, cause=cause, more=more))
+        if await self._pods.evict(action.pod, cause, grace_s=action.grace_s):
+            evicted.append(Eviction(pod=action.pod, job=action.job, node=lost, cause=cause))
         record.member(action.pod).evicted_at = self._clock()
         self._metrics.evictions.labels(cause.reason).inc()
-        self._log.info("evicted", pod="/".join(action.pod.key), job=action.job, cause=why.message)
+        self._log.info("evicted", pod="/".join(action.pod.key), job=action.job, cause=cause.message)
 
     async def shorten(self, record: Record, action: act.Shorten) -> None:
         """Give a pod that is ending less time."""
@@ -112,10 +107,9 @@ class Evictor:
                 await self._outbox.warn(pod, reason="GraceShortened", action="Evicting", note=note)
             member.shortened_at = now
 
-    async def _cause(self, record: Record, action: act.Evict, node: str) -> EndCause:
+    async def _cause(self, record: Record, action: act.Evict) -> EndCause:
         if action.cause is not None:
             return action.cause
-        if action.displaced_by is not None or action.job is None:
-            return displaced(action.job, node=action.given_away or node, by=action.displaced_by)
+        assert action.job is not None, "a cause is missing where no job is known that could have ended"
         known = record.jobs.get(action.job)
         return await self._causes.of(action.job, known=known.state if known is not None else frozenset())

@@ -23,7 +23,7 @@ def gang_id(uid):
 
 
 def test_an_answer_that_was_asked_for_before_a_prolog_called_is_too_old():
-    job = make_job().began("n1", at=5.0)
+    job = make_job(nodes=("n1",)).began("n1", at=5.0)
     assert job.observed(PENDING, asked_at=4.0) is job
     assert job.start_nodes == ("n1",)
 

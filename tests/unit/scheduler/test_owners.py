@@ -10,10 +10,9 @@ from structlog.testing import capture_logs
 
 from sunkpy.core.gang import families
 from sunkpy.core.gang.families import FAMILIES
-from sunkpy.core.gang.gang import Family, Gang, Reference, Role, by_seniority
+from sunkpy.core.gang.gang import Family, Gang, Link, Role, by_seniority
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.options import read_options
-from sunkpy.core.gang.owners import Link
 from sunkpy.core.model.objects import Kind, Pod
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Together
@@ -50,7 +49,7 @@ def assemble(id, pods, owners):
 
 def refers(pod):
     name = pod.labels.get("example.com/group")
-    return (Reference(kind=GROUP, key=(pod.metadata.namespace, name)),) if name else ()
+    return (Link(kind=GROUP, namespace=pod.metadata.namespace, name=name),) if name else ()
 
 
 KNOWN = (

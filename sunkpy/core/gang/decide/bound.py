@@ -11,7 +11,7 @@ from sunkpy.core.gang.actions import Bind, Cancel, Evict, GangAction, MakeSolo, 
 from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, NO_SLOTS_LEFT, cancel_all, evict_all
 from sunkpy.core.gang.decide.members import bindings, hold, outgrown_by, start_over, suspension_of, too_large, waiting
 from sunkpy.core.gang.gang import Gang
-from sunkpy.core.gang.job.ends import with_lost_devices, with_other_devices
+from sunkpy.core.gang.job.ends import DEVICES_LOST, JOB_LOST, EndCause
 from sunkpy.core.gang.job.job import Job, holds_its_node
 from sunkpy.core.gang.job.phases import STOPPED
 from sunkpy.core.gang.job.request import Policy
@@ -30,7 +30,7 @@ def decide_bound(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> li
     if job.cancelled_at is not None:
         # Slurm may have missed it. The pods that are bound go when it has ended.
         return [*actions, Cancel(job=job.id, why=CANCELLED_BEFORE)]
-    if not snapshot.holding and job.slurm.tasks and snapshot.is_replacement(job):
+    if not snapshot.holding and job.slurm.tasks and job.is_replacement:
         return [*actions, Cancel(job=job.id, why=NO_SLOTS_LEFT)]
     if snapshot.lost_devices:
         return actions + _leave_devices(snapshot, gang, job, policy)
@@ -50,8 +50,9 @@ def _hand_over(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list
 
 def _leave_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
     """Others may have devices of these members by now. The job keeps them until the members are gone."""
-    lost = [(pod, snapshot.lost_devices[pod.uid]) for pod in snapshot.staying if pod.uid in snapshot.lost_devices]
-    return evict_all([Evict(pod=pod, job=job.id, cause=with_lost_devices(why)) for pod, why in lost], gang, policy)
+    going = [(pod, snapshot.lost_devices[pod.uid]) for pod in snapshot.staying if pod.uid in snapshot.lost_devices]
+    causes = [(pod, EndCause(reason=DEVICES_LOST, message=why)) for pod, why in going]
+    return evict_all([Evict(pod=pod, job=job.id, cause=cause) for pod, cause in causes], gang, policy)
 
 
 def _strays(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
@@ -81,7 +82,8 @@ def _note_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> l
     right = ((pod, gpus.get(pod.uid, "")) for pod in bound if pod.uid in seats)
     wrong = [(pod, text) for pod, text in right if text != noted_on(pod)]
     going = [pod for pod, text in wrong if _is_given_one_by_one(pod) and text and noted_on(pod)]
-    cause = with_other_devices(job.id)
+    why = f"Slurm lost the job of this pod, and job {job.id} has other devices"
+    cause = EndCause(reason=JOB_LOST, message=why)
     evictions = evict_all([Evict(pod=pod, job=job.id, cause=cause) for pod in going], gang, policy)
     return [*(NoteDevices(pod=pod, gpus=text) for pod, text in wrong if pod not in going), *evictions]
 
@@ -115,7 +117,7 @@ def _take_seats(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> lis
 
 def _gets_no_seat(snapshot: Snapshot, gang: Gang, job: Job) -> bool:
     """Who has no seat will not have one: the job was made for others, or has fewer slots than there are seats now."""
-    if snapshot.is_replacement(job):
+    if job.is_replacement:
         return True
     has_fewer = job.slurm.tasks < gang.seats and not all(snapshot.seating(job).nodes.values())
     # A seat may soon be free.

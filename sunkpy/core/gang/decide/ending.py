@@ -8,7 +8,6 @@ from sunkpy.core.gang.actions import Cancel, Evict, Finish, GangAction
 from sunkpy.core.gang.decide.grace import bounded, longest_grace_s
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.job import Job
-from sunkpy.core.gang.job.outcome import has_succeeded
 from sunkpy.core.gang.job.phases import STOPPED
 from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.snapshot import Snapshot
@@ -50,12 +49,12 @@ def _end_job(snapshot: Snapshot, job: Job) -> list[GangAction]:
         return [Cancel(job=job.id, why=_STOPPED)]
     if not job.is_script_running:
         return [Cancel(job=job.id, why=_NOT_BEGUN)] if snapshot.idle_s >= IDLE_PATIENCE_S else []
-    return [Finish(job=job.id, exit_code=0 if has_succeeded(gang) else 1)]
+    return [Finish(job=job.id, exit_code=0 if gang.has_succeeded else 1)]
 
 
 def is_unanswered(snapshot: Snapshot, job: Job) -> bool:
     """It was told to end, and did not in time."""
-    return (job.told_s_ago(snapshot.now) or 0.0) > TOLD_PATIENCE_S
+    return job.heard_at is not None and snapshot.now - job.heard_at > TOLD_PATIENCE_S
 
 
 def evict_all(evictions: Iterable[Evict], gang: Gang, policy: Policy) -> list[GangAction]:

@@ -8,11 +8,11 @@ Slurm knows and that lost its nodes is not lost: `bound`.
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import partial
 
 from sunkpy.core.gang.actions import Evict, GangAction, MakeSolo, NoteJob, Submit, Warn
 from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, cancel_all, evict_all
 from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.job.ends import JOB_LOST, EndCause
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.job.phases import JobPhase
 from sunkpy.core.gang.job.request import Policy, needs_on_nodes, plan_for_nodes
@@ -41,9 +41,15 @@ def decide_lost(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangActi
 
 
 def _evict_for_another(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
-    node = next(node for node in snapshot.holding.values() if node in snapshot.displaced)
-    evict = partial(Evict, job=snapshot.bound_to, displaced_by=snapshot.displaced[node], given_away=node)
-    return evict_all([evict(pod=pod) for pod in snapshot.staying], gang, policy)
+    job, given = snapshot.bound_to, next(node for node in snapshot.holding.values() if node in snapshot.displaced)
+    lost = f"job {job}" if job is not None else "the job of this pod"
+    why = f"Slurm lost {lost} and gave {given} to Slurm job {snapshot.displaced[given]}"
+    evictions = []
+    for pod in snapshot.staying:
+        node = snapshot.holding[pod.uid]
+        goes_along = f"; the pod on {node} goes with its gang" if node != given else ""
+        evictions.append(Evict(pod=pod, job=job, cause=EndCause(reason=JOB_LOST, message=f"{why}{goes_along}")))
+    return evict_all(evictions, gang, policy)
 
 
 def _why_unfit(snapshot: Snapshot, job: Job, nodes: Collection[str]) -> str:
@@ -71,4 +77,4 @@ def _submit(snapshot: Snapshot, gang: Gang, nodes: dict[str, str], policy: Polic
     where = ", ".join(request.required_nodes)
     note = f"Slurm has lost the job of this pod; the pod keeps running and a new job is submitted for {where}"
     first, *_ = snapshot.staying
-    return [Warn(pod=first, reason="SlurmJobLost", note=note), Submit(request=request, pods=snapshot.staying)]
+    return [Warn(pod=first, reason=JOB_LOST, note=note), Submit(request=request, pods=snapshot.staying)]

@@ -22,6 +22,7 @@ from sunkpy.core.gang.job.request import GpuSharing, Policy, counts_gpus, plan_f
 from sunkpy.core.gang.job.terms import find_change
 from sunkpy.core.gang.seating.seating import explain_missing
 from sunkpy.core.gang.snapshot import Snapshot
+from sunkpy.core.model.matching import pod_requests
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.eligibility import excluded, explain_eligibility
 
@@ -79,7 +80,7 @@ def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAc
     job = jobs[0]
     if job.is_unproved:
         return [*actions, Cancel(job=job.id, why=_UNPROVED)]
-    if job.slurm.tasks and snapshot.is_replacement(job):
+    if job.slurm.tasks and job.is_replacement:
         return [*actions, Cancel(job=job.id, why=NO_SLOTS_LEFT)]
     if job.start_nodes:
         return actions + _start(snapshot, gang, job, policy)
@@ -92,7 +93,7 @@ def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAc
 
 def _start(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
     """All members of the first wave at once, when the job has begun on all its nodes."""
-    if not snapshot.has_started(job):
+    if len(job.start_nodes) < len(job.nodes):
         return []
     if not gang.is_sized:
         return hold(snapshot, gang, job)
@@ -141,8 +142,9 @@ def _submit(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
     except BadQuantity as error:
         return report_all(gang, str(error), WaitCause.BAD_QUANTITY)
     actions: list[GangAction] = [Submit(request=request, pods=gang.members)]
+    firsts = [role.members[0].pod for role in gang.roles if role.members]
     is_by_count = policy.gpu_sharing is GpuSharing.COUNT and not request.whole_nodes
-    if is_by_count and any(counts_gpus(role.members[0].pod, policy) for role in gang.roles if role.members):
+    if is_by_count and any(counts_gpus(pod_requests(pod.spec), policy) for pod in firsts):
         actions.append(Warn(pod=gang.members[0], reason="GpusByCount", note=_BY_COUNT))
     return actions
 

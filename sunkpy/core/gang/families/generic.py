@@ -32,7 +32,7 @@ import msgspec
 
 from sunkpy.core.gang.families.belonging import controllers, distinct, named_id
 from sunkpy.core.gang.families.declaration import BadDeclaration, about, options_of, size
-from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Reference, Role, Suspension, by_seniority, ranked
+from sunkpy.core.gang.gang import Family, Gang, Link, Member, Owners, Role, Suspension, by_seniority, ranked
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Kind, Owner, Pod
 
@@ -166,9 +166,9 @@ def family(rule: WorkloadRule) -> Family:
     def assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
         return _assemble(rule, id, pods, owners)
 
-    def refers(pod: Pod) -> tuple[Reference, ...]:
+    def refers(pod: Pod) -> tuple[Link, ...]:
         name = rule.named_by.of(pod) if rule.named_by else ""
-        return (Reference(kind=rule.kind, key=(pod.metadata.namespace, name)),) if name else ()
+        return (Link(kind=rule.kind, namespace=pod.metadata.namespace, name=name),) if name else ()
 
     return Family(
         name=rule.name,

@@ -31,7 +31,7 @@ import msgspec
 from sunkpy.core.gang.families import declaration
 from sunkpy.core.gang.families.belonging import made_by, named_id
 from sunkpy.core.gang.families.declaration import BadDeclaration
-from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Reference, Role, by_seniority
+from sunkpy.core.gang.gang import Family, Gang, Link, Member, Owners, Role, by_seniority
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.options import Problem
 from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
@@ -88,8 +88,8 @@ def _is_in_a_gang(pod: Pod) -> bool:
     return bool(pod.labels.get(GANG)) and made_by(pod, POD_CLIQUE) is not None
 
 
-def _refers(pod: Pod) -> tuple[Reference, ...]:
-    return (Reference(kind=POD_GANG, key=(pod.metadata.namespace, pod.labels[GANG])),) if _is_in_a_gang(pod) else ()
+def _refers(pod: Pod) -> tuple[Link, ...]:
+    return (Link(kind=POD_GANG, namespace=pod.metadata.namespace, name=pod.labels[GANG]),) if _is_in_a_gang(pod) else ()
 
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:

@@ -17,7 +17,7 @@ from typing import Final
 from sunkpy.core.gang.families import declaration
 from sunkpy.core.gang.families.belonging import made_by, nearest
 from sunkpy.core.gang.families.declaration import BadDeclaration, ordinal
-from sunkpy.core.gang.gang import Family, Gang, Owners, Reference, Role
+from sunkpy.core.gang.gang import Family, Gang, Link, Owners, Role
 from sunkpy.core.gang.identity import GangId, token
 from sunkpy.core.gang.job.options import Problem
 from sunkpy.core.model.objects import Kind, Pod, Wire
@@ -73,9 +73,9 @@ def _is_leader(pod: Pod) -> bool:
     return pod.labels.get(WORKER) == "0"
 
 
-def _refers(pod: Pod) -> tuple[Reference, ...]:
+def _refers(pod: Pod) -> tuple[Link, ...]:
     name = pod.labels.get(NAME)
-    return (Reference(kind=LWS, key=(pod.metadata.namespace, name)),) if name and GROUP_KEY in pod.labels else ()
+    return (Link(kind=LWS, namespace=pod.metadata.namespace, name=name),) if name and GROUP_KEY in pod.labels else ()
 
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:

@@ -18,7 +18,7 @@ import msgspec
 from sunkpy.core.gang.families.batch_job import as_made
 from sunkpy.core.gang.families.belonging import named_id
 from sunkpy.core.gang.families.declaration import BadDeclaration, about, options_of, role, size
-from sunkpy.core.gang.gang import Family, Gang, Owners, Reference
+from sunkpy.core.gang.gang import Family, Gang, Link, Owners
 from sunkpy.core.gang.identity import GangId, token
 from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
 
@@ -74,20 +74,19 @@ def _identify(pod: Pod, owners: Owners) -> GangId | None:
     return named_id(pod, "spec.workloadRef", reference.name, unit=unit)
 
 
-def _refers(pod: Pod) -> tuple[Reference, ...]:
+def _refers(pod: Pod) -> tuple[Link, ...]:
     if pod.spec.scheduling_group and (name := pod.spec.scheduling_group.pod_group_name):
-        return (Reference(kind=POD_GROUP, key=(pod.metadata.namespace, name)),)
+        return (Link(kind=POD_GROUP, namespace=pod.metadata.namespace, name=name),)
     reference = pod.spec.workload_ref
     if reference is None or not reference.name:
         return ()
-    return (Reference(kind=WORKLOAD, key=(pod.metadata.namespace, reference.name)),)
+    return (Link(kind=WORKLOAD, namespace=pod.metadata.namespace, name=reference.name),)
 
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
-    (reference,) = _refers(pods[0])
-    what = f"{reference.kind.kind} {'/'.join(reference.key)}"
-    kind = f"{what}, group {id.unit}" if id.unit else what
-    group = _group(reference, owners)
+    (what,) = _refers(pods[0])
+    kind = f"{what}, group {id.unit}" if id.unit else str(what)
+    group = what.find_in(owners)
     if group is None:
         raise BadDeclaration(f"{what}, named by the pod's spec, does not exist")
     with about(kind):
@@ -98,13 +97,9 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     return as_made(gang, pods, owners)
 
 
-def _group(reference: Reference, owners: Owners) -> Owner | None:
-    return next((each for each in owners if each.is_a == reference.kind and each.key == reference.key), None)
-
-
 def _is_basic(pod: Pod, owners: Owners) -> bool:
     """Its group declares that nobody waits for anybody; a policy never becomes another."""
-    group = next((found for reference in _refers(pod) if (found := _group(reference, owners))), None)
+    group = next((found for link in _refers(pod) if (found := link.find_in(owners))), None)
     try:
         policy = _policy(pod, group) if group is not None else _Policy()
     except (msgspec.ValidationError, RecursionError, BadDeclaration):

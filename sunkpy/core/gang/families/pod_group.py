@@ -15,7 +15,7 @@ from typing import Final
 from sunkpy.core.gang.families.batch_job import as_made
 from sunkpy.core.gang.families.belonging import named_id
 from sunkpy.core.gang.families.declaration import BadDeclaration, about, options_of, role, size
-from sunkpy.core.gang.gang import Family, Gang, Owners, Reference
+from sunkpy.core.gang.gang import Family, Gang, Link, Owners
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
 
@@ -38,14 +38,14 @@ def _identify(pod: Pod, _owners: Owners) -> GangId | None:
     return named_id(pod, label, pod.labels[label]) if label else None
 
 
-def _refers(pod: Pod) -> tuple[Reference, ...]:
+def _refers(pod: Pod) -> tuple[Link, ...]:
     label = _label(pod)
-    return (Reference(kind=LABELS[label], key=(pod.metadata.namespace, pod.labels[label])),) if label else ()
+    return (Link(kind=LABELS[label], namespace=pod.metadata.namespace, name=pod.labels[label]),) if label else ()
 
 
 def _group(pod: Pod, owners: Owners) -> Owner | None:
-    (reference,) = _refers(pod)
-    return next((each for each in owners if each.is_a == reference.kind and each.key == reference.key), None)
+    (link,) = _refers(pod)
+    return link.find_in(owners)
 
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:

@@ -30,7 +30,7 @@ import msgspec
 
 from sunkpy.core.gang.families.belonging import nearest, reference_to
 from sunkpy.core.gang.families.declaration import BadDeclaration, Template, about, at_least, make, required
-from sunkpy.core.gang.gang import Family, Gang, Owners, Reference, Role, Suspension, by_seniority, solo
+from sunkpy.core.gang.gang import Family, Gang, Link, Owners, Role, Suspension, by_seniority, solo
 from sunkpy.core.gang.identity import GangId, token
 from sunkpy.core.gang.job.options import read_options
 from sunkpy.core.model import quantity
@@ -104,9 +104,10 @@ class _Application(Wire, frozen=True, kw_only=True):
         return self.spark_conf or {}
 
 
-def _refers(pod: Pod) -> tuple[Reference, ...]:
-    name = pod.labels.get(APP_NAME, "")
-    return (Reference(kind=SPARK_APPLICATION, key=(pod.metadata.namespace, name)),) if name and _is_spark(pod) else ()
+def _refers(pod: Pod) -> tuple[Link, ...]:
+    if not _is_spark(pod) or not (name := pod.labels.get(APP_NAME)):
+        return ()
+    return (Link(kind=SPARK_APPLICATION, namespace=pod.metadata.namespace, name=name),)
 
 
 def _is_spark(pod: Pod) -> bool:

@@ -41,7 +41,7 @@ from sunkpy.core.gang.families.declaration import (
     ordinal,
     required,
 )
-from sunkpy.core.gang.gang import Family, Gang, Owners, Reference, Role, by_seniority, ranked
+from sunkpy.core.gang.gang import Family, Gang, Link, Owners, Role, by_seniority, ranked
 from sunkpy.core.gang.identity import GangId, token
 from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
 
@@ -267,9 +267,9 @@ def _identify_group(pod: Pod, _owners: Owners) -> GangId | None:
     return named_id(pod, GROUP_NAME, name) if name else None
 
 
-def _refers(pod: Pod) -> tuple[Reference, ...]:
+def _refers(pod: Pod) -> tuple[Link, ...]:
     name = _group_name(pod)
-    return (Reference(kind=POD_GROUP, key=(pod.metadata.namespace, name)),) if name else ()
+    return (Link(kind=POD_GROUP, namespace=pod.metadata.namespace, name=name),) if name else ()
 
 
 def _assemble_group(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:

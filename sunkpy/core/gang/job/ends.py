@@ -26,6 +26,7 @@ END_CONDITIONS: Final = (DISRUPTION_TARGET, JOB_ENDED)
 """One of them says on an evicted pod why it has to go."""
 
 DEVICES_LOST: Final = "DevicesLost"
+JOB_LOST: Final = "SlurmJobLost"
 _ENDED: Final = "SlurmJobEnded"
 _BY_ITSELF: Final = frozenset({"SlurmJobTimeout", "SlurmJobDeadline", "SlurmJobCancelled", "SlurmJobFailed"})
 
@@ -96,23 +97,6 @@ def find_violated(pod: Pod, budgets: Iterable[Budget]) -> Budget | None:
 def flag_of(reason: str) -> str:
     """The state of a job whose pods were told to go for this reason; empty when the reason is not one of ours."""
     return next((flag for flag, known, _ in _BY_FLAG if known == reason), "")
-
-
-def displaced(job: JobId | None, *, node: str, by: JobId | None) -> EndCause:
-    """A pod outlived the loss of its job, until Slurm gave its node away."""
-    lost = f"Slurm lost job {job}" if job is not None else "Slurm lost the job of this pod"
-    to = f" to Slurm job {by}" if by is not None else ""
-    return EndCause(reason="SlurmJobLost", message=f"{lost} and gave {node}{to}")
-
-
-def with_other_devices(job: JobId) -> EndCause:
-    """The devices that a pod's claims have are not those of the job that took the place of its lost one."""
-    return EndCause(reason="SlurmJobLost", message=f"Slurm lost the job of this pod, and job {job} has other devices")
-
-
-def with_lost_devices(why: str) -> EndCause:
-    """The devices of a pod's claims are not, or not only, its own any more."""
-    return EndCause(reason=DEVICES_LOST, message=why)
 
 
 def describe(job: SlurmJob) -> str:

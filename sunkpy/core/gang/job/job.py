@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.gang.job.kind import JobKind, kind_in
-from sunkpy.core.gang.job.phases import HOLDING, LIVE, LOST, OVER, SETTLED, JobPhase, job_phase
+from sunkpy.core.gang.job.kind import REPLACEMENT, JobKind, kind_in
+from sunkpy.core.gang.job.phases import HOLDING, LIVE, LOST, OVER, SETTLED, JobPhase
 from sunkpy.core.gang.job.terms import Asked, Change, last_asked, spec_of
 from sunkpy.core.model import states as slurm_states
 from sunkpy.core.model.job_spec import JobSpec
@@ -138,10 +138,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         refused = change.asked if change.fixed else None
         return _with(self, spec=change.to, refused=refused, turn=self.turn + 1)
 
-    def told(self, *, at: float) -> Job:
-        """It is about to be told how its pods ended."""
-        return _with(self, told_at=at)
-
     # ------------------------------------------------------------- what follows
 
     @property
@@ -161,20 +157,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         """It has no script."""
         return not self.slurm.is_batch
 
-    def told_s_ago(self, now: float) -> float | None:
-        """Since when it has been told to end, if it was: 0 until Slurm has answered."""
-        return None if self.told_at is None else now - (now if self.heard_at is None else self.heard_at)
-
     @property
     def phase(self) -> JobPhase:
         """Where it is in its life."""
-        return job_phase(
-            self.state,
-            has_prolog=bool(self.prologs),
-            has_epilog=bool(self.epilogs),
-            missing=self.missing,
-            is_forgotten=self.missing >= MISSING_OBSERVATIONS or self.is_anothers,
-        )
+        return job_phase(self)
 
     @property
     def is_over(self) -> bool:
@@ -205,6 +191,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return kind_in(self.spec.comment) if self.spec is not None else None
 
     @property
+    def is_replacement(self) -> bool:
+        """It was made for the members that had nodes then: others have no slot there."""
+        return self.kind == REPLACEMENT
+
+    @property
     def is_script_running(self) -> bool:
         """The prologs are through, and a script that there is can be signalled."""
         return slurm_states.is_job_running(self.state) and not self.state & _BEFORE_SCRIPT
@@ -228,7 +219,27 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         # all are through, those that nobody heard count too: another leader did, or the call was lost.
         if self.nodes and self.is_script_running and self.slurm.state_reason != WAITS_FOR_PROLOG:
             return self.nodes
-        return tuple(node for node in self.nodes or sorted(self.prologs) if node in self.prologs)
+        return tuple(node for node in self.nodes if node in self.prologs)
+
+
+def job_phase(job: Job) -> JobPhase:
+    """The phase of a job, from Slurm's last word and what hooks told."""
+    state, is_forgotten = job.state, job.missing >= MISSING_OBSERVATIONS or job.is_anothers
+    is_pending, is_completing = slurm_states.is_job_pending(state), slurm_states.is_job_completing(state)
+    is_ended, is_suspended = slurm_states.is_job_ended(state), "SUSPENDED" in state
+    if "NODE_FAIL" in state:
+        return JobPhase.LOSING if is_completing and not is_forgotten else JobPhase.LOST
+    if is_ended or is_completing or (job.epilogs and not is_pending):
+        if is_forgotten or (is_ended and not is_completing):
+            return JobPhase.ENDED
+        return JobPhase.TAKEN_BACK if is_pending or is_suspended else JobPhase.ENDING
+    if is_forgotten:
+        return JobPhase.LOST
+    if is_suspended:
+        return JobPhase.SUSPENDED
+    if is_pending and not job.prologs:
+        return JobPhase.PENDING
+    return JobPhase.RUNNING if state or job.prologs or job.missing else JobPhase.SUBMITTED
 
 
 def excluded_by_others(job: Job) -> frozenset[str]:

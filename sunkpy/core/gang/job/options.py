@@ -225,31 +225,37 @@ def _minutes(text: str) -> int:
     return time_limit_min(text)
 
 
-_SHARED: Final = {
-    "none": "none", "true": "none", "node": "none",
-    "user": "user", "mcs": "mcs", "topo": "topo",
-    "ok": "", "false": "",
-}  # fmt: skip
+def _switches(text: str) -> Switches:
+    """`count[@time]`, as sbatch reads it."""
+    count, at, wait = text.partition("@")
+    seconds = _duration_s(wait) if at else None
+    if not _NUMBER.match(count) or not 0 < int(count) < 2**16 or (at and not seconds):
+        raise BadOption(f"{text!r} is not a number of switches: write 1, or 1@30:00 to wait 30 minutes for it")
+    if seconds is not None:
+        _within_reason(-(-seconds // 60), wait)
+    return Switches(count=int(count), wait_s=seconds)
 
 
-def _exclusive(text: str) -> str:
-    if text.lower() not in _SHARED:
-        raise BadOption(f"{text!r} is not one of {', '.join(sorted(_SHARED))}")
-    return _SHARED[text.lower()]
+def _text(is_valid: Callable[[str], object], must_be: str) -> Callable[[str], str]:
+    """Reads a text that is taken as it stands; `must_be`: what is wrong with another."""
+
+    def read(text: str) -> str:
+        if not is_valid(text):
+            raise BadOption(must_be.format(text=text))
+        return text
+
+    return read
 
 
-_WORD: Final = re.compile(r"^[A-Za-z0-9_.@:-]+$")
+def _one_of(meanings: Mapping[str, str]) -> Callable[[str], str]:
+    """Reads one of some words, in any case, for what it means."""
 
+    def read(text: str) -> str:
+        if text.lower() not in meanings:
+            raise BadOption(f"{text!r} is not one of {', '.join(sorted(meanings))}")
+        return meanings[text.lower()]
 
-def _word(text: str) -> str:
-    if not _WORD.match(text):
-        raise BadOption(f"{text!r} is not a name: letters, digits and _ . @ : - only")
-    return text
-
-
-def _words(text: str) -> str:
-    parts = [part.strip() for part in text.split(",")]
-    return ",".join(_word(part) for part in parts)
+    return read
 
 
 _USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,254}\$?")
@@ -262,51 +268,29 @@ def is_user(text: str) -> bool:
     return _USER.fullmatch(text) is not None and text not in NEVER_USERS
 
 
-def _user(text: str) -> str:
-    if not is_user(text):
-        raise BadOption(f"{text!r} is not the name of a person: a letter, then letters, digits and _ . @ - only")
-    return text
-
-
-def _line(text: str) -> str:
-    if not text.isprintable():
-        raise BadOption("only printable characters on one line are allowed")
-    return text
-
-
-def _switches(text: str) -> Switches:
-    """`count[@time]`, as sbatch reads it."""
-    count, at, wait = text.partition("@")
-    seconds = _duration_s(wait) if at else None
-    if not _NUMBER.match(count) or not 0 < int(count) < 2**16 or (at and not seconds):
-        raise BadOption(f"{text!r} is not a number of switches: write 1, or 1@30:00 to wait 30 minutes for it")
-    if seconds is not None:
-        _within_reason(-(-seconds // 60), wait)
-    return Switches(count=int(count), wait_s=seconds)
-
-
 _JOB: Final = "[1-9][0-9]{0,9}(?:_[0-9]{1,9})?"
 _EVENT: Final = rf"(?:after(?:any|notok|ok):{_JOB}(?::{_JOB})*|after:{_JOB}(?:\+[0-9]{{1,5}})?|singleton)"
-_DEPENDENCY: Final = re.compile(rf"{_EVENT}(?:(?:,{_EVENT})*|(?:\?{_EVENT})*)")
+
+_user: Final = _text(is_user, "{text!r} is not the name of a person: a letter, then letters, digits and _ . @ - only")
+_word: Final = _text(
+    re.compile(r"[A-Za-z0-9_.@:-]+").fullmatch, "{text!r} is not a name: letters, digits and _ . @ : - only"
+)
+_line: Final = _text(str.isprintable, "only printable characters on one line are allowed")
+_dependency: Final = _text(  # what of sbatch --dependency makes sense for a job that is not an array
+    re.compile(rf"{_EVENT}(?:(?:,{_EVENT})*|(?:\?{_EVENT})*)").fullmatch,
+    "{text!r} is not a dependency: write afterok:123, afterany:123:124, afternotok:123, after:123+10 or "
+    "singleton; several with , for all of them or ? for any",
+)
+_exclusive: Final = _one_of({
+    "none": "none", "true": "none", "node": "none",
+    "user": "user", "mcs": "mcs", "topo": "topo",
+    "ok": "", "false": "",
+})  # fmt: skip
+_on_preemption: Final = _one_of({"evict": "evict", "suspend": "suspend"})
 
 
-def _dependency(text: str) -> str:
-    """What of sbatch --dependency makes sense for a job that is not an array."""
-    if not _DEPENDENCY.fullmatch(text):
-        raise BadOption(
-            f"{text!r} is not a dependency: write afterok:123, afterany:123:124, afternotok:123, after:123+10 or "
-            "singleton; several with , for all of them or ? for any"
-        )
-    return text
-
-
-_ON_PREEMPTION: Final = ("evict", "suspend")
-
-
-def _on_preemption(text: str) -> str:
-    if text not in _ON_PREEMPTION:
-        raise BadOption(f"{text!r} is not one of {', '.join(_ON_PREEMPTION)}")
-    return text
+def _words(text: str) -> str:
+    return ",".join(_word(part.strip()) for part in text.split(","))
 
 
 def _both(name: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The phases of a job: derived, never stored, in one function. What is asked of a job is a set of phases.
+"""The phases of a job: derived, never stored, by `job_phase`. What is asked of a job is a set of phases.
 
 `docs/reference/phases.md` has the table, which `tools/make-reference` makes from here.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 from sunkpy.core.gang.phases import Phase
-from sunkpy.core.model.states import is_job_completing, is_job_ended, is_job_pending
 
 
 class JobPhase(Phase):
@@ -47,31 +46,3 @@ JOB_PREDICATES: Final = {
 A lost job holds its node for its pods, since nobody wanted it to end. One that was stopped after it had begun would run
 no epilog for its pods, or start a second time without them.
 """
-
-
-def job_phase(
-    state: frozenset[str], *, has_prolog: bool, has_epilog: bool, missing: int, is_forgotten: bool
-) -> JobPhase:
-    """The phase of a job.
-
-    Args:
-        state: by Slurm's last word; empty before it is told once.
-        has_prolog: the prolog of a node that it has not lost has called.
-        has_epilog: the epilog of a node has called.
-        missing: so many fresh answers, one after another, did not contain it.
-        is_forgotten: Slurm does not know it, by that many answers or because its id is another job's.
-    """
-    is_pending, is_suspended, is_completing = is_job_pending(state), "SUSPENDED" in state, is_job_completing(state)
-    if "NODE_FAIL" in state:
-        return JobPhase.LOSING if is_completing and not is_forgotten else JobPhase.LOST
-    if is_job_ended(state) or is_completing or (has_epilog and not is_pending):
-        if is_forgotten or (is_job_ended(state) and not is_completing):
-            return JobPhase.ENDED
-        return JobPhase.TAKEN_BACK if is_pending or is_suspended else JobPhase.ENDING
-    if is_forgotten:
-        return JobPhase.LOST
-    if is_suspended:
-        return JobPhase.SUSPENDED
-    if is_pending and not has_prolog:
-        return JobPhase.PENDING
-    return JobPhase.RUNNING if state or has_prolog or missing else JobPhase.SUBMITTED

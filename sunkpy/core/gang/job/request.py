@@ -13,12 +13,10 @@ import msgspec
 
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.kind import NAMED, REPLACEMENT, WHOLE, JobKind, make_comment
-from sunkpy.core.gang.job.outcome import has_exit_code
 from sunkpy.core.gang.job.terms import with_features
 from sunkpy.core.gang.seating.slots import Slots, largest, needs_together, plan_slots, rounded
 from sunkpy.core.model import matching, quantity
 from sunkpy.core.model.job_spec import JobSpec
-from sunkpy.core.model.objects import Pod
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility, excluded
 from sunkpy.core.placement.needs import count_gres, gres, whole_cpus
@@ -126,12 +124,8 @@ def plan_terms(
     )
 
 
-def counts_gpus(pod: Pod, policy: Policy) -> bool:
-    """The pod asks for GPUs by number; those of its claims are allocated one by one."""
-    return _counts_gpus(matching.pod_requests(pod.spec), policy)
-
-
-def _counts_gpus(needs: Mapping[str, int], policy: Policy) -> bool:
+def counts_gpus(needs: Mapping[str, int], policy: Policy) -> bool:
+    """There are GPUs by number among these; those of claims are allocated one by one."""
     return any(count_gres(matching.of_kubelet(needs), policy.gpu_resources).values())
 
 
@@ -147,12 +141,12 @@ def _request(
         minimum_nodes=1,
         maximum_nodes=slots.count,
         whole_nodes=terms.shared == "none"
-        or (_counts_gpus(slots.needs, policy) and policy.gpu_sharing is GpuSharing.EXCLUSIVE),
+        or (counts_gpus(slots.needs, policy) and policy.gpu_sharing is GpuSharing.EXCLUSIVE),
         memory_mib_per_cpu=-(-memory_mib // cpus),
         gres_per_task=gres(slots.needs, gpu_resources=policy.gpu_resources, gpu_type=terms.gpu_type),
         # An allocation has no script, so nothing that could end with the exit code of pods. What waits for another job
         # would only be refused.
-        at_once=policy.immediate_allocation and not terms.dependency and not has_exit_code(gang),
+        at_once=policy.immediate_allocation and not terms.dependency and not gang.has_exit_code,
     )
     return _per_node(request, slots.needs, policy, nodes=slots.count) if has_own_nodes else request
 

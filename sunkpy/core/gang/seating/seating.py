@@ -10,7 +10,9 @@ its stead waits for that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Final
 
 import msgspec
 
@@ -20,6 +22,8 @@ from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.phases import PodPhase, pod_phase
 from sunkpy.core.gang.seating.slots import SeatId, plan_slots, slot_of_each_seat
 from sunkpy.core.model.layout import Layout, spread
+
+NO_NODES_NAMED: Final[Mapping[str, str]] = {}
 
 
 class Seat(msgspec.Struct, frozen=True):
@@ -51,36 +55,32 @@ class Seating(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def seat(
-    gang: Gang,
-    job: Job,
-    *,
-    holding: Mapping[str, str],
-    named_nodes: Mapping[str, str] | None = None,
-    only_holders: bool = False,
+    gang: Gang, job: Job, *, holding: Mapping[str, str], named_nodes: Mapping[str, str] = NO_NODES_NAMED
 ) -> Seating:
     """The seating of a gang under a job.
 
     Args:
         holding: as in `Seating`.
         named_nodes: the Slurm node that each member names, by uid (`seating.named_nodes`).
-        only_holders: the job has no slots for others.
     """
     layout = _layout(gang, job)
     slots, has = slot_of_each_seat(gang, sum(count for _, count in layout), job.kind), {node for node, _ in layout}
     named = {m.pod.uid for role in gang.roles for m in role.members if pod_phase(m.pod) is PodPhase.WAITING}
-    there = {uid: node for uid, node in (named_nodes or {}).items() if uid in named and node in has} | dict(holding)
+    there = {uid: node for uid, node in named_nodes.items() if uid in named and node in has} | dict(holding)
     taken = _held(gang, slots, layout, there)
     nodes = _nodes(slots, layout, taken, there)
     all_nodes = {seat: nodes.get(slot, "") for seat, slot in slots.items()}
-    for role in () if only_holders else gang.roles:
+    # A replacement has slots for the members that had nodes, and for no others.
+    for role in () if job.is_replacement else gang.roles:
+        # The free ones that the job has nodes for, each once: a gang of hundreds is seated for each of its prologs.
         free = (seat for seat in _seats_of(role) if all_nodes[seat] and seat not in taken)
         for member in _waiting(role, there):
-            found = _seat_wanted(role, member, taken, nodes=all_nodes, free=free)
-            if found is not None:
+            found = next(free, None) if member.index == ANY_SEAT else _own(role, member)
+            if found is not None and found not in taken and all_nodes[found]:
                 taken[found] = member
     uids = {member.pod.uid: found for found, member in taken.items()}
     seats = {uid: Seat(found, there.get(uid, all_nodes[found])) for uid, found in uids.items()}
-    if only_holders:
+    if job.is_replacement:
         seats = {uid: each for uid, each in seats.items() if uid in holding}
     return Seating(seats=seats, nodes=all_nodes, holding=holding)
 
@@ -110,11 +110,14 @@ def _layout(gang: Gang, job: Job) -> Layout:
     """How the job lies on its nodes; evenly while Slurm has not said."""
     if job.slurm.layout and {node for node, _ in job.slurm.layout} == set(job.nodes):
         return job.slurm.layout
-    return spread(job.nodes or job.start_nodes, job.slurm.tasks or plan_slots(gang).count)
+    return spread(job.nodes, job.slurm.tasks or plan_slots(gang).count)
 
 
 def _held(gang: Gang, slots: Mapping[SeatId, int], layout: Layout, holding: Mapping[str, str]) -> dict[SeatId, Member]:
-    """The seats of the members that have nodes: first of those whose seat is known."""
+    """The seats of the members that have nodes: its number, what was noted, else the first free one there or anywhere.
+
+    First of those whose seat is known.
+    """
     planned = dict(enumerate(_expanded(layout)))
     taken: dict[SeatId, Member] = {}
     for role in gang.roles:
@@ -126,7 +129,10 @@ def _held(gang: Gang, slots: Mapping[SeatId, int], layout: Layout, holding: Mapp
         here = {node: iter(seats) for node, seats in on_node.items()}
         anywhere = iter(_seats_of(role))
         for member in sorted(held, key=lambda m: (m.index == ANY_SEAT, _noted(role, m) is None, *_seniority(m))):
-            found = _seat_held(role, member, taken, (here.get(holding[member.pod.uid], iter(())), anywhere))
+            is_numbered = member.index != ANY_SEAT
+            known = _own(role, member) if is_numbered else _noted(role, member)
+            others = () if is_numbered else chain(here.get(holding[member.pod.uid], ()), anywhere)
+            found = next((seat for seat in chain((known,), others) if seat is not None and seat not in taken), None)
             if found is not None:
                 taken[found] = member
     return taken
@@ -150,42 +156,9 @@ def _noted(role: Role, member: Member) -> SeatId | None:
     return (name, index) if name == role.name and 0 <= index < role.seats else None
 
 
-def _seat_held(
-    role: Role, member: Member, taken: Mapping[SeatId, Member], seats: Iterable[Iterator[SeatId]]
-) -> SeatId | None:
-    """The seat of a member that has a node: its number, what was noted, else the first that is free.
-
-    `seats`: those that would be on its node, then all; from each those that are taken are dropped.
-    """
-    if member.index != ANY_SEAT:
-        return _own(role, member, taken)
-    noted = _noted(role, member)
-    if noted is not None and noted not in taken:
-        return noted
-    return next((seat for several in seats for seat in several if seat not in taken), None)
-
-
-def _seat_wanted(
-    role: Role,
-    member: Member,
-    taken: Mapping[SeatId, Member],
-    *,
-    nodes: Mapping[SeatId, str],
-    free: Iterator[SeatId],
-) -> SeatId | None:
-    """The seat for a member that has no node, if it is free and the job has a node for it.
-
-    `free`: the free ones that the job has nodes for, each once: a gang of hundreds is seated for each of its prologs.
-    """
-    if member.index != ANY_SEAT:
-        own = _own(role, member, taken)
-        return own if own is not None and nodes[own] else None
-    return next(free, None)
-
-
-def _own(role: Role, member: Member, taken: Mapping[SeatId, Member]) -> SeatId | None:
-    own = (role.name, member.index)
-    return own if 0 <= member.index < role.seats and own not in taken else None
+def _own(role: Role, member: Member) -> SeatId | None:
+    """The seat of its number, if there is one."""
+    return (role.name, member.index) if 0 <= member.index < role.seats else None
 
 
 def _seats_of(role: Role) -> Iterable[SeatId]:

@@ -14,14 +14,14 @@ members are alike. Each pod is rounded up alone, to whole cpus and MiB, as `sunk
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from itertools import accumulate
 
 import msgspec
 
-from sunkpy.core.gang.gang import ANY_SEAT, Gang, Member, Role
+from sunkpy.core.gang.gang import ANY_SEAT, Gang, Role
 from sunkpy.core.gang.job.kind import WHOLE, JobKind, role_word, shared_kind
 from sunkpy.core.model import matching, quantity
-from sunkpy.core.model.objects import PodSpec
 from sunkpy.core.placement.eligibility import Eligibility, size_of
 from sunkpy.core.placement.needs import MINIMUM_MEMORY_MIB, whole_cpus
 
@@ -138,9 +138,8 @@ def needs_together(gang: Gang) -> matching.Amounts:
         held = [needs for index, needs in numbered.items() if index < role.seats]
         free = [member.pod for member in role.members if member.index == ANY_SEAT and not member.pod.is_finished]
         held += sorted((of_member[pod.uid] for pod in free), key=size_of, reverse=True)
-        for needs in held[: role.seats]:
-            total = matching.added(total, needs)
-        total = _times(max(0, role.seats - len(held)), others, beside=total)
+        needs = [*held, *[others] * (role.seats - len(held))]
+        total = reduce(matching.added, needs[: role.seats], total)
     return total
 
 
@@ -148,8 +147,11 @@ def _needs_of(
     role: Role, of_member: Mapping[str, matching.Amounts]
 ) -> tuple[dict[int, matching.Amounts], matching.Amounts]:
     """What the pods need that have a number, by it, and what any other seat needs."""
-    numbered = {member.index: of_member[member.pod.uid] for member in _latest_last(role) if member.index != ANY_SEAT}
-    return numbered, largest([*of_member.values(), *_shape(role.shape)])
+    # Of several pods of one seat the youngest counts, and any that lives before one that has ended.
+    latest_last = sorted(role.members, key=lambda m: (not m.pod.is_finished, m.pod.metadata.creation_timestamp))
+    numbered = {member.index: of_member[member.pod.uid] for member in latest_last if member.index != ANY_SEAT}
+    shape = [rounded(matching.pod_requests(role.shape))] if role.shape is not None else []
+    return numbered, largest([*of_member.values(), *shape])
 
 
 def _rounded_needs(role: Role) -> dict[str, matching.Amounts]:
@@ -182,31 +184,9 @@ def _shapes(gang: Gang) -> list[Slots]:
 
 
 def _fullest_slot(roles: Sequence[tuple[int, matching.Amounts]]) -> matching.Amounts:
-    """The most of each resource that lies in a slot when the others are put in turn into those of the first role.
-
-    How many of a role are in a slot changes where its first one and the one after its last would be, and nowhere else.
-    """
+    """The most of each resource that lies in a slot when the others are put in turn into those of the first role."""
     (slots, own), *others = roles
-    starts = accumulate((seats for seats, _ in others), initial=0)
-    dealt = [(start % slots, seats, needs) for start, (seats, needs) in zip(starts, others, strict=False)]
-    edges = {0, *(edge % slots for start, seats, _ in dealt for edge in (start, start + seats))}
-    sums = []
-    for slot in edges:
-        total = own
-        for start, seats, needs in dealt:
-            total = _times(max(0, -(-(seats - (slot - start) % slots) // slots)), needs, beside=total)
-        sums.append(total)
-    return largest(sums)
-
-
-def _times(count: int, needs: Mapping[str, int], *, beside: matching.Amounts) -> matching.Amounts:
-    return matching.added(beside, {name: count * amount for name, amount in needs.items()}) if count else beside
-
-
-def _shape(spec: PodSpec | None) -> list[matching.Amounts]:
-    return [rounded(matching.pod_requests(spec))] if spec is not None else []
-
-
-def _latest_last(role: Role) -> list[Member]:
-    """Of several pods of one seat the youngest counts, and any that lives before one that has ended."""
-    return sorted(role.members, key=lambda m: (not m.pod.is_finished, m.pod.metadata.creation_timestamp))
+    in_turn = [at for at, (seats, _) in enumerate(others) for _ in range(seats)]
+    # Most slots hold the same.
+    contents = {tuple(in_turn[slot::slots]) for slot in range(slots)}
+    return largest(reduce(matching.added, (others[at][1] for at in content), own) for content in contents)

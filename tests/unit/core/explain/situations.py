@@ -11,9 +11,9 @@ from sunkpy.core.explain.no_gang import absent, foreign, unplaced
 from sunkpy.core.gang.access import Rule, restricted
 from sunkpy.core.gang.families import assemble, family_of, identify, plain_pod
 from sunkpy.core.gang.families.jobset import JOB_SET
-from sunkpy.core.gang.gang import Suspension, extra_unit
+from sunkpy.core.gang.gang import Link, Suspension, extra_unit
 from sunkpy.core.gang.job.request import Policy
-from sunkpy.core.gang.owners import Above, Absence, Link
+from sunkpy.core.gang.owners import Above, Absence
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import Condition, PodSpec, SchedulingGate, Taint
 from sunkpy.core.placement.admission import Admission, Verdict

@@ -223,7 +223,7 @@ def test_the_job_of_a_gang_is_limited_by_deadlines_only_when_each_of_its_pods_ha
 
 
 def test_a_pod_is_bound_where_the_prolog_called_from():
-    (bind,) = decide_gang(snapshot(make_pod(), job("PENDING", prologs=frozenset({"n2"}))), POLICY)
+    (bind,) = decide_gang(snapshot(make_pod(), job("PENDING", nodes=("n2",), prologs=frozenset({"n2"}))), POLICY)
     assert (bind.bindings[0].slurm_node, bind.job) == ("n2", 7)
 
 
@@ -246,7 +246,7 @@ def test_a_job_that_was_cancelled_gets_no_pod_and_is_cancelled_again_should_slur
     for gang in (make_pod(), make_pod(node="k1")):
         (again,) = decide_gang(snapshot(gang, given_back), POLICY)
         assert (type(again), again.job) == (Cancel, 7)
-    assert prologs_wait_for(snapshot(make_pod(), given_back), 7).at("n1") is None
+    assert prologs_wait_for(snapshot(make_pod(), given_back), 7).get("n1") is None
 
 
 def test_a_job_that_was_cancelled_is_not_the_one_that_stays():
@@ -273,7 +273,7 @@ def test_prologs_that_nobody_heard_count_when_all_are_through(reason, nodes):
 
 
 def test_a_job_whose_epilog_called_binds_nothing():
-    dying = job("RUNNING", prologs=frozenset({"n1"}), epilogs=frozenset({"n1"}))
+    dying = job("RUNNING", nodes=("n1",), prologs=frozenset({"n1"}), epilogs=frozenset({"n1"}))
     assert Bind not in kinds(decide_gang(snapshot(make_pod(), dying), POLICY))
 
 
@@ -386,7 +386,7 @@ def test_a_pod_whose_job_slurm_has_lost_keeps_running_under_a_new_one():
     assert kinds(actions) == [Warn, Submit]
     assert actions[1].request.required_nodes == ("n1",)
     assert decide_gang(snapshot(pod, job(missing=2), job("PENDING", id=8)), POLICY) == []
-    covered = job("RUNNING", id=8, prologs=frozenset({"n1"}))
+    covered = job("RUNNING", id=8, nodes=("n1",), prologs=frozenset({"n1"}))
     assert decide_gang(snapshot(pod, job(missing=2), covered), POLICY) == [NoteJob(pod=pod, job=8)]
 
 
@@ -440,8 +440,8 @@ def test_a_pod_that_lost_its_devices_goes_and_its_job_keeps_them_until_it_is_gon
     [
         ([], [FreeDevices, Submit]),
         ([job("PENDING")], [FreeDevices, UpdateExcluded]),
-        ([job("RUNNING", prologs=frozenset({"n1"}))], [Bind]),
-        ([job("RUNNING", prologs=frozenset({"n1"}), cancelled_at=1.0)], [FreeDevices, Cancel]),
+        ([job("RUNNING", nodes=("n1",), prologs=frozenset({"n1"}))], [Bind]),
+        ([job("RUNNING", nodes=("n1",), prologs=frozenset({"n1"}), cancelled_at=1.0)], [FreeDevices, Cancel]),
     ],
 )
 def test_devices_that_are_reserved_for_a_pod_are_freed_unless_it_is_about_to_be_bound(jobs, expected):
@@ -458,12 +458,15 @@ def test_a_healthy_pod_outlives_the_failure_that_slurm_saw_of_its_node():
     assert actions[1].request.required_nodes == ("n1",)
 
 
+GIVEN_AWAY = EndCause(reason="SlurmJobLost", message="Slurm lost job 7 and gave n1 to Slurm job 99")
+
+
 @pytest.mark.parametrize("lost", [job("NODE_FAIL"), job("RUNNING", missing=2)])
 def test_a_pod_whose_lost_node_slurm_gave_to_another_job_goes(lost):
     pod = make_pod(node="k1", running=True)
     cover = job("PENDING", id=8, excluded=("n3",))
     seen = snapshot(pod, lost, cover, displaced={"n1": 99})
-    assert decide_gang(seen, POLICY) == [Evict(pod=pod, job=7, displaced_by=99, given_away="n1")]
+    assert decide_gang(seen, POLICY) == [Evict(pod=pod, job=7, cause=GIVEN_AWAY)]
     elsewhere = snapshot(pod, lost, cover, displaced={"n2": 99})
     assert decide_gang(elsewhere, POLICY) == []
 
@@ -572,7 +575,7 @@ def test_only_unscheduled_pods_are_reported_as_such(seen):
 @pytest.mark.parametrize(
     ("seen", "waits"),
     [
-        (snapshot(make_pod(), job("PENDING", prologs=frozenset({"n1"}))), True),
+        (snapshot(make_pod(), job("PENDING", nodes=("n1",), prologs=frozenset({"n1"}))), True),
         (snapshot(make_pod(), job("CANCELLED")), False),
         (snapshot(make_pod(), job("RUNNING", epilogs=frozenset({"n1"}))), False),
         (snapshot(make_pod()), False),
@@ -582,7 +585,7 @@ def test_only_unscheduled_pods_are_reported_as_such(seen):
     ],
 )
 def test_a_prolog_ends_when_its_pod_is_bound_or_never_will_be(seen, waits):
-    assert bool(prologs_wait_for(seen, 7).at("n1")) == waits
+    assert bool(prologs_wait_for(seen, 7).get("n1")) == waits
 
 
 @pytest.mark.parametrize(

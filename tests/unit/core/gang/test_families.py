@@ -220,9 +220,9 @@ def test_nothing_is_submitted_before_all_are_there():
 
 
 def test_nobody_is_bound_before_the_job_has_all_its_nodes():
-    begun = make_job("RUNNING", "CONFIGURING", prologs=frozenset({"n1", "n2"}))
+    begun = make_job("RUNNING", "CONFIGURING", nodes=ALL_NODES, prologs=frozenset({"n1", "n2"}))
     assert decide_gang(snapshot(trio(), begun), POLICY) == []
-    started = make_job("RUNNING", prologs=frozenset(ALL_NODES))
+    started = make_job("RUNNING", nodes=ALL_NODES, prologs=frozenset(ALL_NODES))
     (bind,) = decide_gang(snapshot(trio(), started), POLICY)
     placed = {binding.pod.name: (binding.slurm_node, binding.seat) for binding in bind.bindings}
     assert placed == {"leader-1": ("n1", "leader/0"), "worker-1": ("n2", "worker/0"), "worker-2": ("n3", "worker/1")}
@@ -236,7 +236,7 @@ def test_rank_goes_along_the_nodes_in_the_order_of_the_job():
 
 def test_a_gang_that_was_bound_in_part_gets_its_other_nodes():
     pods = [member("leader", 1, node="k"), member("worker", 1), member("worker", 2, node="k")]
-    running = make_job("RUNNING", prologs=frozenset(ALL_NODES))
+    running = make_job("RUNNING", nodes=ALL_NODES, prologs=frozenset(ALL_NODES))
     seen = snapshot(pods, running, placed={"leader-1": "n2", "worker-2": "n1"}, bound_to=7)
     (bind,) = decide_gang(seen, POLICY)
     assert isinstance(bind, Bind)
@@ -248,9 +248,9 @@ def test_a_prolog_waits_for_the_members_that_go_to_its_node():
     started = make_job("RUNNING", nodes=ALL_NODES, prologs=frozenset(ALL_NODES))
     pods, placed = bound()
     seen = snapshot([*pods[:2], member("worker", 1)], started, placed=placed, bound_to=7)
-    assert prologs_wait_for(seen, 7).at("n2") == "pod default/worker-1 is not bound yet"
-    assert prologs_wait_for(seen, 7).at("n1") is None
-    assert prologs_wait_for(snapshot(pods, started, placed=placed, bound_to=7), 7).at("n2") is None
+    assert prologs_wait_for(seen, 7).get("n2") == "pod default/worker-1 is not bound yet"
+    assert prologs_wait_for(seen, 7).get("n1") is None
+    assert prologs_wait_for(snapshot(pods, started, placed=placed, bound_to=7), 7).get("n2") is None
 
 
 def many(size, **pod):

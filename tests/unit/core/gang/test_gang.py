@@ -10,15 +10,17 @@ from hypothesis import strategies as st
 from sunkpy.core.gang.actions import Evict, Report
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, identify, speaks_for
+from sunkpy.core.gang.gang import ANY_SEAT, Gang, Member, Role
 from sunkpy.core.gang.identity import GangId, gang_of, is_anothers, legible, parse_comment
 from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model import quantity
-from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.objects import Pod, PodSpec
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.families.workload import owner, pod
 from tests.unit.core.gang.jobs import change_job, make_job
+from tests.unit.core.gang.pods import make_pod
 
 POLICY = Policy(gpu_resources={})
 FITS = Eligibility(eligible=("n1", "n2", "n3"))
@@ -172,7 +174,6 @@ def test_an_owner_that_cannot_be_read_says_so_at_every_stage_of_its_gang(spec, s
         snapshot = msgspec.structs.replace(waiting, jobs=(job,))
         decide_gang(snapshot, POLICY)
         assert snapshot.seating(job).seats is not None
-        assert snapshot.has_started(job) is (job is RUNS)
 
 
 def test_pods_that_run_go_with_their_job_though_their_gang_is_declared_smaller_now():
@@ -207,3 +208,58 @@ def test_a_pod_whose_label_was_taken_away_does_not_make_the_gang_another_one():
     assert (
         alone.refused == "pod p1 does not say any more that it belongs to default/g: a label or annotation was changed"
     )
+
+
+ID = GangId(namespace="default", name="train", uid="uid-1")
+OK, BAD = "Succeeded", "Failed"
+
+
+def role(name, *phases, indexes=None, decides=True, seats=2):
+    members = []
+    for number, phase in enumerate(phases):
+        pod = make_pod(f"{name}-{number}", uid=f"{name}-{number}", phase=phase)
+        made = msgspec.structs.replace(
+            pod, metadata=msgspec.structs.replace(pod.metadata, creation_timestamp=str(number))
+        )
+        members.append(Member(pod=made, index=indexes[number] if indexes else number))
+    return Role(name=name, seats=seats, first=1, members=tuple(members), decides=decides)
+
+
+@pytest.mark.parametrize(
+    ("roles", "succeeded"),
+    [
+        ([role("worker", OK, OK)], True),
+        ([role("worker", OK, BAD)], False),
+        ([role("worker", OK), role("ps", BAD, decides=False)], True),
+        ([role("worker"), role("ps", BAD, decides=False)], False),
+        ([role("launcher", BAD, OK, indexes=(0, 0), seats=1)], True),
+        ([role("launcher", OK, BAD, indexes=(0, 0), seats=1)], False),
+        ([role("pod", BAD, OK, OK, indexes=(ANY_SEAT,) * 3)], True),
+        ([role("pod", OK, OK, BAD, indexes=(ANY_SEAT,) * 3)], False),
+    ],
+)
+def test_the_last_try_of_those_that_decide_counts(roles, succeeded):
+    assert Gang(id=ID, roles=tuple(roles)).has_succeeded is succeeded
+
+
+ALWAYS, NEVER = PodSpec(restart_policy="Always"), PodSpec(restart_policy="Never")
+
+
+def serving(spec, *, shape=None, members=2):
+    pods = [make_pod(f"p-{number}", uid=f"p-{number}", restart_policy=spec.restart_policy) for number in range(members)]
+    return Role(name="pod", seats=2, first=1, members=tuple(Member(pod=pod) for pod in pods), shape=shape)
+
+
+@pytest.mark.parametrize(
+    ("roles", "has"),
+    [
+        ([serving(ALWAYS)], False),
+        ([serving(ALWAYS, shape=ALWAYS)], False),
+        ([serving(NEVER)], True),
+        ([serving(PodSpec(restart_policy="OnFailure"))], True),
+        ([serving(ALWAYS), serving(NEVER)], True),
+        ([serving(ALWAYS), serving(ALWAYS, shape=NEVER, members=0)], True),
+    ],
+)
+def test_a_job_has_an_exit_code_when_any_of_its_pods_can_end_by_itself(roles, has):
+    assert Gang(id=ID, roles=tuple(roles)).has_exit_code is has

@@ -1,7 +1,7 @@
 import pytest
 
-from sunkpy.core.gang.gang import Family, Reference
-from sunkpy.core.gang.owners import MOST_CONTROLLERS, Absence, Link, climb
+from sunkpy.core.gang.gang import Family, Link
+from sunkpy.core.gang.owners import MOST_CONTROLLERS, Absence, climb
 from sunkpy.core.model.objects import Kind, Meta, Owner, OwnerReference
 from tests.unit.core.gang.pods import make_pod
 
@@ -52,7 +52,7 @@ def test_controllers_come_nearest_first_and_then_what_is_named():
     top = make_owner("top")
     middle = make_owner("middle", made_by(top))
     group = make_owner("group", kind="Group")
-    named = (Reference(kind=GROUP, key=("default", "group")),)
+    named = (Link(kind=GROUP, namespace="default", name="group"),)
     above = climb(pod_below(middle), [family(CREW, GROUP, refers=named)], looking(top, middle, group))
     assert names(above) == ["middle", "top", "group"]
     assert above.waits_for is None
@@ -96,7 +96,7 @@ def test_what_is_not_at_hand_is_waited_for_or_ends_the_chain(absence, reads, wai
     [(Absence.GONE, (GROUP,), True), (Absence.GONE, (), False), (Absence.UNREADABLE, (), False)],
 )
 def test_a_named_object_must_be_there_when_a_family_reads_it(absence, reads, waits):
-    named = (Reference(kind=GROUP, key=("default", "group")),)
+    named = (Link(kind=GROUP, namespace="default", name="group"),)
     above = climb(make_pod(), [family(*reads, refers=named)], looking(group=absence))
     assert (above.waits_for is not None) == waits
 

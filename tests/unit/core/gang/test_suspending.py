@@ -4,12 +4,16 @@ import msgspec
 import pytest
 
 from sunkpy.core.gang.gang import Suspension
-from sunkpy.core.gang.suspending import Step, forget, next_step, path_noted, resume, suspend
+from sunkpy.core.gang.suspending import path_noted, release, suspend
 from sunkpy.core.model.objects import Meta, Owner
 
 NOTE = "sunkpy.dev/suspended-by"
 PATH = ("spec", "runPolicy", "suspend")
 OURS = "slurm:spec.runPolicy.suspend"
+
+GUARD = {"uid": "u", "resourceVersion": "7"}
+FORGOTTEN = {"metadata": {**GUARD, "annotations": {NOTE: None}}}
+RESUMED = {**FORGOTTEN, "spec": {"runPolicy": {"suspend": False}}}
 
 
 def owner(note="", suspended=True, **meta):
@@ -20,31 +24,25 @@ def owner(note="", suspended=True, **meta):
 
 
 @pytest.mark.parametrize(
-    ("found", "has_pods", "step"),
+    ("found", "has_pods", "patch"),
     [
-        (owner(OURS), True, Step.NOTHING),
-        (owner(OURS), False, Step.RESUME),
-        (owner(), False, Step.NOTHING),
-        (owner("other:spec.runPolicy.suspend"), False, Step.NOTHING),
-        (owner("slurm"), False, Step.NOTHING),
-        (owner(OURS, suspended=False), True, Step.FORGET),
-        (owner("slurm:spec.replicas"), False, Step.FORGET),
-        (owner(OURS, deletion_timestamp="2026-11-21T00:00:00Z"), False, Step.NOTHING),
+        (owner(OURS), True, None),
+        (owner(OURS), False, RESUMED),
+        (owner(), False, None),
+        (owner("other:spec.runPolicy.suspend"), False, None),
+        (owner("slurm"), False, None),
+        (owner(OURS, suspended=False), True, FORGOTTEN),
+        (owner("slurm:spec.replicas"), False, FORGOTTEN),
+        (owner(OURS, deletion_timestamp="2026-11-21T00:00:00Z"), False, None),
     ],
 )
-def test_only_what_this_scheduler_has_suspended_is_resumed_when_its_pods_are_gone(found, has_pods, step):
-    assert next_step(found, "slurm", has_pods=has_pods) is step
+def test_only_what_this_scheduler_has_suspended_is_resumed_when_its_pods_are_gone(found, has_pods, patch):
+    assert release(found, "slurm", has_pods=has_pods) == patch
 
 
-def test_the_patches_are_guarded_and_undo_each_other():
-    guard = {"uid": "u", "resourceVersion": "7"}
+def test_the_note_says_by_which_field_the_owner_is_suspended():
     assert suspend(Suspension(owner=owner(), path=PATH), "slurm") == {
-        "metadata": {**guard, "annotations": {NOTE: OURS}},
+        "metadata": {**GUARD, "annotations": {NOTE: OURS}},
         "spec": {"runPolicy": {"suspend": True}},
     }
     assert path_noted(owner(OURS), "slurm") == PATH
-    assert resume(owner(OURS), "slurm") == {
-        "metadata": {**guard, "annotations": {NOTE: None}},
-        "spec": {"runPolicy": {"suspend": False}},
-    }
-    assert forget(owner(OURS)) == {"metadata": {**guard, "annotations": {NOTE: None}}}

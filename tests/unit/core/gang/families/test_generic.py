@@ -10,7 +10,7 @@ import yaml
 
 from sunkpy.core.gang import families
 from sunkpy.core.gang.families.generic import read_table
-from sunkpy.core.gang.gang import Reference
+from sunkpy.core.gang.gang import Link
 from sunkpy.core.model.objects import Kind
 from tests.unit.core.gang.families.makers import jobs_of, made_by
 from tests.unit.core.gang.families.workload import gang, owner, pod, seats, too_many
@@ -86,7 +86,7 @@ def test_pods_that_name_an_object_which_does_not_own_them():
     rules = known(TEAM)
     one = pod("a", annotations={"example.com/team": "red"})
     team = owner({"apiVersion": "v1", "kind": "Team", "metadata": {"name": "red"}, "spec": {"size": 2}})
-    assert rules[2].refers(one) == (Reference(kind=Kind(group="", kind="Team"), key=("default", "red")),)
+    assert rules[2].refers(one) == (Link(kind=Kind(group="", kind="Team"), namespace="default", name="red"),)
     assert rules[2].reads == (Kind(group="", kind="Team"),)
     found = gang([one], [team], known=rules)
     assert (found.seats, found.is_complete, found.kind) == (2, False, "Team default/red")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sunkpy.core.gang.families import native_group
-from sunkpy.core.gang.gang import Reference
+from sunkpy.core.gang.gang import Link
 from tests.unit.core.gang.families.makers import documents, job, jobs_of, seen, wanted
 from tests.unit.core.gang.families.workload import gang, owner, pod, seats
 
@@ -108,6 +108,6 @@ def test_a_group_that_is_not_there():
 
 def test_what_a_pod_refers_to():
     refers = native_group.FAMILY.refers
-    assert refers(of_group("a")) == (Reference(kind=native_group.POD_GROUP, key=("default", "pg")),)
-    assert refers(of_workload("a")) == (Reference(kind=native_group.WORKLOAD, key=("default", "w")),)
+    assert refers(of_group("a")) == (Link(kind=native_group.POD_GROUP, namespace="default", name="pg"),)
+    assert refers(of_workload("a")) == (Link(kind=native_group.WORKLOAD, namespace="default", name="w"),)
     assert refers(pod("a")) == ()

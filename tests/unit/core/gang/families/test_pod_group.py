@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sunkpy.core.gang.families import pod_group
-from sunkpy.core.gang.gang import Reference
+from sunkpy.core.gang.gang import Link
 from tests.unit.core.gang.families.makers import bare, documents, jobs_of, replica_set, seen, wanted
 from tests.unit.core.gang.families.workload import gang, manifest, owner, pod, seats, too_many
 
@@ -49,7 +49,7 @@ def test_the_label_of_the_first_versions():
     made = gang([one], [group({"minMember": 2}, "scheduling.sigs.k8s.io/v1alpha1")])
     assert (made.seats, made.refused) == (2, "")
     assert pod_group.FAMILY.refers(one) == (
-        Reference(kind=pod_group.LABELS["pod-group.scheduling.sigs.k8s.io"], key=("default", "nginx")),
+        Link(kind=pod_group.LABELS["pod-group.scheduling.sigs.k8s.io"], namespace="default", name="nginx"),
     )
 
 

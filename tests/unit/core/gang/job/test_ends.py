@@ -1,11 +1,12 @@
 import pytest
 
 from sunkpy.core.gang.job.ends import (
+    JOB_LOST,
     NEWEST_PENDING,
+    EndCause,
     begun_to_look_at,
     cause_of_end,
     choose_preemptor,
-    displaced,
     find_violated,
     named,
     pending_to_look_at,
@@ -54,7 +55,7 @@ def test_every_end_has_a_reason_and_a_text(state, reason, text):
 )
 def test_pods_of_a_job_that_lost_its_nodes_are_disrupted(state):
     assert cause_of_end(12, frozenset({state})).condition == "DisruptionTarget"
-    assert displaced(12, node="n1", by=13).condition == "DisruptionTarget"
+    assert EndCause(reason=JOB_LOST, message="").condition == "DisruptionTarget"
 
 
 @pytest.mark.parametrize("state", ["TIMEOUT", "DEADLINE", "CANCELLED", "OUT_OF_MEMORY", "FAILED"])
