@@ -27,6 +27,7 @@ from sunkpy.core.model.objects import Pod, PodSpec
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.domains import Wish, in_one_domain
 from sunkpy.core.placement.eligibility import Eligibility, by_names, in_common, minus
+from sunkpy.core.placement.needs import gres
 from sunkpy.core.placement.volumes import has_claims, within_reach
 from sunkpy.runtime.verdicts import Verdict
 from sunkpy.scheduler.ledger import Ledger
@@ -223,6 +224,7 @@ class Collector:
             label=gang.one_domain,
             slots=slots.count,
             needs=slots.needs,
+            gres=gres(slots.needs, gpu_resources=self._settings.counted, gpu_type=gang.options.gpu_type),
             apart=gang.one_per_node,
             excluded=frozenset(job.slurm.excluded_nodes if job is not None else ()),
             refused=record.refusals,

@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from sunkpy.core.model.gres import gres_counts
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, Size, minus, size_of
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -27,7 +28,8 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What must be together: `slots` of `needs` each, within one value of `label`; no two on a node if `apart`.
+    """What must be together: `slots` of `needs` each, within one value of `label`; no two on a node if `apart`. `gres`:
+    the devices of a slot as Slurm is asked for them, `gres/gpu:h100:2`.
 
     `excluded`: nodes that the job excludes while it waits; it stays with the domain of which it excludes none, as long
     as that holds it. `refused`: nodes that have refused the gang; another domain than theirs is preferred. `alone`:
@@ -37,6 +39,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     slots: int
     needs: Mapping[str, int]
+    gres: str = ""
     apart: bool = False
     excluded: Set[str] = frozenset()
     refused: Container[str] = ()
@@ -107,23 +110,27 @@ def _sought(candidates: Iterable[Candidate], wish: Wish) -> set[str]:
 
 
 def _domain(
-    value: str, nodes: list[Candidate], wish: Wish, slots_in: Callable[[Size], int], *, is_sought: bool
+    value: str, nodes: list[Candidate], wish: Wish, slots_in: Callable[[Size, str], int], *, is_sought: bool
 ) -> _Domain:
     return _Domain(
         value=value,
         nodes=tuple(nodes),
-        slots=sum(slots_in(each.room) for each in nodes),
-        slots_now=sum(slots_in(each.room) for each in nodes if each.is_free),
+        slots=sum(slots_in(each.room, each.gres) for each in nodes),
+        slots_now=sum(slots_in(each.room, each.gres) for each in nodes if each.is_free),
         is_left=any(each.slurm_node in wish.excluded for each in nodes),
         is_sought=is_sought,
     )
 
 
-def _slots(wish: Wish, room: Size) -> int:
-    """How many fit on a node of that size when nobody else is there."""
+def _slots(wish: Wish, room: Size, gres: str) -> int:
+    """How many fit on a node of that size, with these devices by Slurm's words, when nobody else is there."""
     wants = size_of(wish.needs)
-    fitting = min((has // want for has, want in zip(room, wants, strict=True) if want), default=wish.slots)
-    return min(fitting, 1) if wish.apart else fitting
+    fitting = [has // want for has, want in zip(room, wants, strict=True) if want]
+    if gres:
+        there = gres_counts(gres)
+        fitting += [there.get(kind, 0) // count for kind, count in gres_counts(wish.gres).items()]
+    times = min(fitting, default=wish.slots)
+    return min(times, 1) if wish.apart else times
 
 
 def _why_not(domain: _Domain, wish: Wish) -> str:

@@ -58,6 +58,11 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The same without what is taken."""
         return matching.subtracted(self.offered, self.taken)
 
+    @property
+    def gres(self) -> str:
+        """What Slurm says that it has of devices; empty when that is not known."""
+        return self.slurm.gres if self.slurm is not None else ""
+
     @cached_property
     def kind(self) -> Hashable:
         """Pods that may use one of a kind may use all, but for their labels and names."""
@@ -114,14 +119,14 @@ class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
             all(has >= wants for has, wants in zip(size, size_of(needs), strict=True)) for size in self.sizes
         )
 
-    def slots_on_smallest(self, needs: Mapping[str, int], gres: Mapping[str, int]) -> int:
+    def slots_on_smallest(self, needs: Mapping[str, int], gres: str) -> int:
         """How many times that fits on each of those nodes on which it fits; 0 when it is not known.
 
         Args:
             needs: amounts by resource.
-            gres: the devices among them, by GRES: of one type there may be fewer than a node has in all.
+            gres: the devices among them, as Slurm is asked: of one type there may be fewer than a node has in all.
         """
-        wants, asked = size_of(needs), {kind: count for kind, count in gres.items() if count}
+        wants, asked = size_of(needs), gres_counts(gres)
         fitting = [min(has // want for has, want in zip(size, wants, strict=True) if want) for size in self.sizes]
         if fitting and asked:
             there = map(gres_counts, self.gres)

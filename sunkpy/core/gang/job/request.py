@@ -173,7 +173,8 @@ def _on_one_node(request: JobSpec, gang: Gang, policy: Policy) -> JobSpec:
 
 def _on_whole_nodes(request: JobSpec, slots: Slots, eligibility: Eligibility, policy: Policy) -> JobSpec:
     """On as few nodes as the smallest of those that hold a slot allows; each is asked for what lies there at most."""
-    fitting = eligibility.slots_on_smallest(slots.needs, count_gres(slots.needs, policy.gpu_resources))
+    devices = gres(slots.needs, gpu_resources=policy.gpu_resources, gpu_type=request.gpu_type)
+    fitting = eligibility.slots_on_smallest(slots.needs, devices)
     if not fitting:
         return request
     nodes = -(-slots.count // fitting)

@@ -12,8 +12,8 @@ GIB = 2**30
 NEEDS = {"cpu": 2000, "memory": GIB}
 
 
-def node(name, rack="", *, cpu="4", busy=False):
-    slurm = SlurmNode(name=name, state=frozenset({"MIXED" if busy else "IDLE"}))
+def node(name, rack="", *, cpu="4", busy=False, gres=""):
+    slurm = SlurmNode(name=name, state=frozenset({"MIXED" if busy else "IDLE"}), gres=gres)
     labels = {RACK: rack} if rack else {}
     return Candidate(slurm_node=name, node=make_node(name, labels=labels, cpu=cpu, memory="8Gi"), slurm=slurm)
 
@@ -54,6 +54,21 @@ def test_the_domain_with_most_room_that_holds_the_gang_and_later_the_same(slots,
     found = choose(RACKS, slots, **wish)
     assert found.eligible == chosen
     assert set(found.refused) == {"a1", "a2", "b1", "b2", "b3", "x"} - set(chosen)
+
+
+@pytest.mark.parametrize(
+    ("slots", "gres", "chosen"),
+    [
+        (2, "gres/gpu:h100:1", ("a1",)),
+        (3, "gres/gpu:h100:1", ()),
+        (3, "gres/gpu:1", ("b1", "b2")),
+        (2, "gres/gpu:a100:1,gres/gpu:h100:1", ("b1", "b2")),
+    ],
+)
+def test_gpus_of_one_type_are_not_those_of_another(slots, gres, chosen):
+    mixed = "gpu:h100:1,gpu:a100:2"
+    racks = (node("a1", "a", cpu="8", gres="gpu:h100:2"), node("b1", "b", gres=mixed), node("b2", "b", gres=mixed))
+    assert choose(racks, slots, gres=gres).eligible == chosen
 
 
 def test_a_domain_that_has_room_now_goes_first():
