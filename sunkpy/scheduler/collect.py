@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -30,7 +30,7 @@ from sunkpy.core.placement.eligibility import Eligibility, by_names, in_common, 
 from sunkpy.core.placement.needs import gres
 from sunkpy.core.placement.volumes import has_claims, within_reach
 from sunkpy.runtime.verdicts import Verdict
-from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
 from sunkpy.scheduler.pods.index import PodIndex
 from sunkpy.scheduler.record import Allowed, Record
@@ -43,19 +43,12 @@ _CLAIM_S = 3.0
 class Collector:
     """Watches, polls and memory → `Snapshot`. No request is sent."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        members: PodIndex,
-        ledger: Ledger,
-        settings: SchedulerSettings,
-        clock: Callable[[], float],
-    ) -> None:
-        self._settings = settings
+    def __init__(self, leader: Leader, cluster: Cluster, members: PodIndex) -> None:
+        self._settings = leader.settings
+        self._ledger = leader.ledger
+        self._clock = leader.clock
         self._cluster = cluster
         self._members = members
-        self._ledger = ledger
-        self._clock = clock
 
     def snapshot(self, record: Record) -> Snapshot:
         """The gang as it is known now."""

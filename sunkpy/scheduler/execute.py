@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import structlog
@@ -16,10 +16,10 @@ from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.devices.allocate import Allocator, Refused
 from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.jobs.writer import JobWriter, NotSubmitted
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.bind import Binder
 from sunkpy.scheduler.pods.evict import Evictor
 from sunkpy.scheduler.pods.index import PodIndex
-from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.scheduler.record import Record
 
 
@@ -28,23 +28,22 @@ class Executor:
 
     def __init__(
         self,
+        leader: Leader,
         members: PodIndex,
-        pods: PodWriter,
         jobs: JobWriter,
         binder: Binder,
         allocator: Allocator,
         evictor: Evictor,
         outbox: Outbox,
-        clock: Callable[[], float],
     ) -> None:
         self._members = members
-        self._pods = pods
+        self._pods = leader.pods
         self._jobs = jobs
         self._binder = binder
         self._allocator = allocator
         self._evictor = evictor
         self._outbox = outbox
-        self._clock = clock
+        self._clock = leader.clock
         self._log = structlog.get_logger("scheduler")
 
     async def run_all(self, record: Record, actions: Sequence[act.GangAction], *, is_gone: bool) -> None:
@@ -131,7 +130,7 @@ class Executor:
         elif str(change):
             await self._outbox.inform(pod, reason="JobChanged", action="Scheduling", note=f"{job}: {change}")
         if not refusal and (known := record.jobs.get(action.job)) is not None:
-            self._outbox.note_job([pod], known.asked, after_s=0.0)
+            self._outbox.note_job([pod], known.asked, at_once=True)
         if kept:
             await self._outbox.warn(pod, reason="JobNotChanged", action="Scheduling", note=kept)
 

@@ -1,12 +1,12 @@
 """One pass over one gang: collect, decide, execute, look again.
 
-The queue's key is the gang's id. Hooks, watches and polls only note facts and enqueue (`scheduler.wake`); everything
-that has an effect happens in a pass, one at a time per gang.
+The queue's key is the gang's id. Hooks, watches and polls only note facts and enqueue; everything that has an effect
+happens in a pass, one at a time per gang.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import structlog
 
@@ -14,17 +14,14 @@ from sunkpy.core.gang.actions import Bind, BindDirectly, GangAction, Submit
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.decide.ending import IDLE_PATIENCE_S
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.phases import State
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.execute import Executor
 from sunkpy.scheduler.jobs.writer import CANCEL_AGAIN_S, TELL_AGAIN_S
-from sunkpy.scheduler.ledger import Ledger
-from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.bind import Binder
 from sunkpy.scheduler.pods.index import PodIndex
-from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.scheduler.record import Record
 from sunkpy.scheduler.settings import Times
 from sunkpy.scheduler.takeover import Takeover
@@ -39,29 +36,21 @@ class GangLoop:
 
     def __init__(
         self,
+        leader: Leader,
+        members: PodIndex,
         takeover: Takeover,
         collector: Collector,
-        executor: Executor,
         binder: Binder,
-        pods: PodWriter,
-        members: PodIndex,
-        ledger: Ledger,
-        policy: Policy,
-        metrics: SchedulerMetrics,
-        clock: Callable[[], float],
-        times: Times,
+        executor: Executor,
     ) -> None:
-        self._times = times
+        self._leader = leader
+        self._ledger = leader.ledger
+        self._members = members
         self._takeover = takeover
         self._collector = collector
-        self._executor = executor
         self._binder = binder
-        self._pods = pods
-        self._members = members
-        self._ledger = ledger
-        self._policy = policy
-        self._metrics = metrics
-        self._clock = clock
+        self._executor = executor
+        self._policy = leader.settings.policy
         self._log = structlog.get_logger("scheduler")
 
     async def reconcile(self, id: GangId) -> float | None:
@@ -89,7 +78,7 @@ class GangLoop:
             self._forget(record)
         if is_done or before != (record.state, set(record.jobs)):
             self._wake_other_generations(id)
-        return None if is_done else _again_s(record, self._clock(), self._times)
+        return None if is_done else _again_s(record, self._leader.clock(), self._leader.times)
 
     async def _execute(self, record: Record, actions: Sequence[GangAction], *, is_gone: bool) -> None:
         record.wait_for_nothing(but=_to_bind(actions))
@@ -111,7 +100,7 @@ class GangLoop:
         if not any(job.start_nodes for job in snapshot.jobs) or snapshot.holding:
             record.idle_since = None
         elif record.idle_since is None:
-            record.idle_since = self._clock()
+            record.idle_since = self._leader.clock()
         # A pod that had no node has one now, or is gone.
         if all(pod.spec.node_name for pod in snapshot.pods):
             record.is_half_bound = False
@@ -123,8 +112,8 @@ class GangLoop:
         if state is record.state:
             return
         if record.state is not None:
-            self._metrics.gangs.labels(record.state.value).dec()
-        self._metrics.gangs.labels(state.value).inc()
+            self._leader.metrics.gangs.labels(record.state.value).dec()
+        self._leader.metrics.gangs.labels(state.value).inc()
         self._log.info("gang", gang=str(record.id), state=state.value, jobs=sorted(record.jobs))
         record.state = state
 
@@ -132,7 +121,7 @@ class GangLoop:
         """Of a gang whose pods are replaced again and again: forget those that are gone, asking for each once."""
         seen = {pod.uid for pod in self._members.pods_of(record.id)}
         if len(record.members) > len(seen) + _MOST_UNSEEN:
-            await self._pods.left_of(record, id_of=self._members.resolve, but=seen)
+            await self._leader.pods.left_of(record, id_of=self._members.resolve, but=seen)
 
     def _note_ends(self, record: Record, snapshot: Snapshot) -> None:
         """Forget jobs that are through. After one that ended before its pods were bound, wait before the next."""
@@ -142,14 +131,14 @@ class GangLoop:
             if not snapshot.is_bound and not job.is_live and job.id not in record.ends_counted:
                 record.ends_counted.add(job.id)
                 if not job.is_let_go and job.id != snapshot.bound_to:
-                    record.back_off(f"Slurm job {job.id} ended before its pod was bound", now=self._clock())
+                    record.back_off(f"Slurm job {job.id} ended before its pod was bound", now=self._leader.clock())
             if job.is_settled:
                 self._ledger.drop_job(record, job.id)
 
     def _forget(self, record: Record) -> None:
         """Nothing is left of it; a finished pod that is still listed is not picked up again."""
         if record.state is not None:
-            self._metrics.gangs.labels(record.state.value).dec()
+            self._leader.metrics.gangs.labels(record.state.value).dec()
         self._ledger.forget(record)
         self._members.forget(record.id)
 

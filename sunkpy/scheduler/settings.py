@@ -13,7 +13,7 @@ from sunkpy.core.gang.families.daemon_set import NAMESPACES as DAEMON_SET_NAMESP
 from sunkpy.core.gang.families.declaration import LARGEST_GANG
 from sunkpy.core.gang.families.generic import WorkloadRule
 from sunkpy.core.gang.job.options import is_user
-from sunkpy.core.gang.job.request import GpuSharing
+from sunkpy.core.gang.job.request import GpuSharing, Policy
 from sunkpy.core.model.devices import CLAIMED
 from sunkpy.kube.kinds import KIND_TIMES, KindTimes
 from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings
@@ -180,6 +180,19 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     def families(self) -> Families:
         """The workloads that are known."""
         return configured(self.workloads, daemons_in=self.daemon_set_namespaces, gpu_resources=self.gpu_resources)
+
+    @property
+    def policy(self) -> Policy:
+        """What decisions about gangs go by."""
+        return Policy(
+            gpu_resources=self.counted,
+            default_partition=self.default_partition,
+            longest_grace_s=self.hooks.longest_grace_s,
+            partition_grace_s=self.hooks.longest_grace_seconds_in,
+            suspend_owners=self.suspend_owners,
+            immediate_allocation=self.immediate_allocation,
+            gpu_sharing=self.gpu_sharing,
+        )
 
     @property
     def submits_as_people(self) -> bool:

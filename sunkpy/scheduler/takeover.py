@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import structlog
 
@@ -21,53 +21,43 @@ from sunkpy.core.gang.job.job import recall
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, SlurmJob, holds_something
 from sunkpy.kube.informer import Handler
-from sunkpy.runtime.queue import QueueMetrics, Urgency
+from sunkpy.runtime.queue import Urgency
 from sunkpy.runtime.turns import in_turns
 from sunkpy.scheduler.jobs.search import AGAIN_S, NOBODY, JobSearch
-from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
 from sunkpy.scheduler.pods.by_note import PodsByNote, is_noted_on
 from sunkpy.scheduler.pods.index import PodIndex
 from sunkpy.scheduler.record import Record
-from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import SlurmError
 
 
 class Takeover:
-    """Fills the ledger of a new leader. `user`: the scheduler's own Slurm user."""
+    """Fills the ledger of a new leader."""
 
-    def __init__(
-        self,
-        slurm: Slurm,
-        *,
-        user: str,
-        cluster: Cluster,
-        members: PodIndex,
-        ledger: Ledger,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, leader: Leader, cluster: Cluster, members: PodIndex) -> None:
+        self._leader = leader
+        self._ledger = leader.ledger
         self._cluster = cluster
         self._members = members
-        self._ledger = ledger
-        self._clock = clock
-        self.jobs = JobSearch(slurm, user=user, ledger=ledger, learned=self._learned, clock=clock)
-        self._pods = PodsByNote(cluster=cluster, members=members, ledger=ledger)
+        self.jobs = JobSearch(leader, learned=self._learned)
+        self._pods = PodsByNote(leader.ledger, cluster, members)
         self._settled: set[JobId] = set()
         self._log = structlog.get_logger("leader")
 
-    async def run(self, *, sweep_s: float, metrics: QueueMetrics) -> None:
+    async def run(self) -> None:
         """Take over what is there, then look now and then for jobs that nobody knows, until cancelled.
 
         Such a job was left by a leader that died, or made by a late submit; no poll tells of it.
         """
-        began_at = self._clock()
+        began_at = self._leader.clock()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.jobs.run(metrics))
+            group.create_task(self.jobs.run())
             await self._find_all(sent_after=began_at)
             await self._open_submits()
             while True:
-                await asyncio.sleep(sweep_s)
-                await self._find_all(sent_after=self._clock())
+                await asyncio.sleep(self._leader.settings.sweep_seconds)
+                await self._find_all(sent_after=self._leader.clock())
 
     async def _find_all(self, *, sent_after: float) -> None:
         """Make known what nobody knew, when Slurm can be read."""

@@ -1,24 +1,27 @@
-"""Events for evicted pods, sent after the eviction: why, and by which job, once that has been found out."""
+"""Events for evicted pods, sent after the eviction: why, by which job, once that has been found out, and whether that
+violated their PodDisruptionBudgets. Slurm chooses the pods, and knows no budgets. No eviction waits for what is said.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import msgspec
 import structlog
 
-from sunkpy.core.gang.job.ends import EndCause, named
-from sunkpy.core.model.objects import Key, Pod
+from sunkpy.core.gang.job.ends import EndCause, find_violated, named
+from sunkpy.core.model.objects import Budget, Key, Pod
 from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.kube import paths
 from sunkpy.kube.errors import KubeError
-from sunkpy.kube.events import EventRecorder
 from sunkpy.runtime.fan_out import fan_out
+from sunkpy.scheduler.events.late_writes import LateWrites
 from sunkpy.scheduler.jobs.end_causes import EndCauses
-from sunkpy.scheduler.pods.writer import PodWriter
+from sunkpy.scheduler.leader import Leader
 
 _AT_ONCE = 4
+_CAUSES = ""
 
 
 class Eviction(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,39 +38,45 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvictionEvents:
-    """Sent in the order in which they came. `find` gives a pod as the watch has it."""
+    """Sent in the order in which they came; those that come while others are sent share one search for preemptors.
 
-    def __init__(
-        self, *, causes: EndCauses, events: EventRecorder, pods: PodWriter, find: Callable[[Key], Pod | None]
-    ) -> None:
+    The budgets of a namespace are read once for all its pods that went within `budgets_after_s`. `find` gives a pod as
+    the watch has it.
+    """
+
+    def __init__(self, leader: Leader, causes: EndCauses, *, find: Callable[[Key], Pod | None]) -> None:
+        self._leader = leader
         self._causes = causes
-        self._events = events
-        self._pods = pods
         self._find = find
-        self._waiting: asyncio.Queue[Eviction] = asyncio.Queue()
+        self._waiting: list[Eviction] = []
+        self._preempted: dict[str, list[Pod]] = {}
+        self._late: LateWrites[str] = LateWrites("evictions", workers=2)
         self._log = structlog.get_logger("scheduler")
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        await self._late.run(self._leader.queues)
 
     def add(self, evictions: Iterable[Eviction]) -> None:
         """These pods were evicted, or their owner was suspended."""
         for eviction in evictions:
-            self._waiting.put_nowait(eviction)
+            self._waiting.append(eviction)
+            self._late.put(_CAUSES, self._explain_all)
+            if eviction.is_evicted and eviction.cause.is_preemption:
+                namespace = eviction.pod.metadata.namespace
+                self._preempted.setdefault(namespace, []).append(eviction.pod)
+                write = partial(self._check_budgets, namespace)
+                self._late.put(namespace, write, after_s=self._leader.times.budgets_after_s)
 
-    async def run(self) -> None:
-        """Send until cancelled; evictions that came while others were sent share one search for preemptors."""
-        while True:
-            together = [await self._waiting.get()]
-            while not self._waiting.empty():
-                together.append(self._waiting.get_nowait())
-            try:
-                await self._explain_all(together)
-            except KubeError as error:
-                self._log.warning("Events of evictions not written", error=str(error))
-
-    async def _explain_all(self, together: Sequence[Eviction]) -> None:
+    async def _explain_all(self) -> None:
+        together, self._waiting = self._waiting, []
         preempted = {each.job: each.node for each in together if each.cause.is_preemption and each.job is not None}
         preemptors = await self._causes.by_whom(preempted) if preempted else {}
         calls = [partial(self._explain, each, preemptors.get(each.job) if each.job else None) for each in together]
-        await fan_out(calls, at_once=_AT_ONCE)
+        try:
+            await fan_out(calls, at_once=_AT_ONCE)
+        except KubeError as error:
+            self._log.warning("Events of evictions not written", error=str(error))
 
     async def _explain(self, eviction: Eviction, preemptor: SlurmJob | None) -> None:
         pod, cause = eviction.pod, named(eviction.cause, preemptor)
@@ -75,7 +84,24 @@ class EvictionEvents:
         action, note = (
             ("Evicting", f"{message}; the pod is evicted") if eviction.is_evicted else ("Suspending", message)
         )
-        await self._events.warning(pod, "Pod", reason=cause.reason, action=action, note=note)
+        await self._leader.events.warning(pod, "Pod", reason=cause.reason, action=action, note=note)
         seen = self._find(pod.key)
         if eviction.is_evicted and preemptor is not None and seen is not None and seen.uid == pod.uid:
-            await self._pods.explain_disruption(seen, reason=cause.reason, message=message)
+            await self._leader.pods.explain_disruption(seen, reason=cause.reason, message=message)
+
+    async def _check_budgets(self, namespace: str) -> None:
+        pods = self._preempted.pop(namespace, [])
+        try:
+            budgets = await self._leader.kube.list_objects(paths.disruption_budgets(namespace), Budget)
+        except KubeError as error:
+            self._log.warning("budgets not read", namespace=namespace, error=str(error))
+            return
+        for pod in pods:
+            if (budget := find_violated(pod, budgets)) is not None:
+                note = (
+                    f"its PodDisruptionBudget {budget.name} wants {budget.status.desired_healthy} healthy pods and has "
+                    f"{budget.status.current_healthy}: Slurm chooses whom it preempts, and knows no budgets. Spread "
+                    "the pods by required anti-affinity (kubernetes.io/hostname), or ask for LLN=YES in their partition"
+                )
+                events = self._leader.events
+                await events.warning(pod, "Pod", reason="BudgetViolated", action="Evicting", note=note)

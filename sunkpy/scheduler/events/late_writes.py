@@ -36,7 +36,7 @@ class LateWrites(Generic[K]):
             if (under_way := self._under_way.get(key)) is not None:
                 await under_way.wait()
 
-    async def run(self, metrics: QueueMetrics | None = None) -> None:
+    async def run(self, metrics: QueueMetrics) -> None:
         """Write until cancelled."""
         await run_workers(self._queue, self._write_one, workers=self._workers, metrics=metrics)
 

@@ -1,6 +1,6 @@
-"""Everything that the scheduler says: Events, why a pod waits, which job it waits with, why it was evicted.
+"""What the scheduler says: Events, why a pod waits, which job it waits with. Of evictions: `events.evictions`.
 
-No pass waits for what is said here, an eviction least of all. Pods that come by the thousand and cannot be placed cost
+No pass waits for what is said here. Pods that come by the thousand and cannot be placed cost
 two writes each, and no pod that can be placed waits for those.
 
 A waiting pod gets the annotations of its job for the next leader, which asks Slurm for that job alone. A binding writes
@@ -15,56 +15,42 @@ import contextlib
 from collections.abc import Callable, Iterable
 from functools import partial
 
+import cachetools
+import structlog
+
 from sunkpy.core import names
 from sunkpy.core.gang.actions import Report
 from sunkpy.core.gang.job.terms import Asked
-from sunkpy.core.model.objects import Key, Pod
-from sunkpy.kube.errors import Conflict, NotFound
-from sunkpy.kube.events import EventRecorder
-from sunkpy.runtime.queue import QueueMetrics, Urgency
-from sunkpy.scheduler.events.budgets import ViolatedBudgets
-from sunkpy.scheduler.events.evictions import Eviction, EvictionEvents
+from sunkpy.core.model.objects import Key, KubeObject, Pod
+from sunkpy.kube.errors import Conflict, Forbidden, Invalid, NotFound
+from sunkpy.runtime.queue import Urgency
 from sunkpy.scheduler.events.late_writes import LateWrites
-from sunkpy.scheduler.jobs.end_causes import EndCauses
-from sunkpy.scheduler.pods.writer import PodWriter
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.record import Record
 
-REPORT_EACH_S = 10.0
+_REPORT_EACH_S = 10.0
 _FIRST_REPORT_S = 2.0
 _WORKERS = 10
-_REPORT, _JOB = "report", "job"
+_MOST_UNREADABLE = 4096
+_REPORT, _JOB, _UNREADABLE, _GANG = "report", "job", "unreadable", "gang"
 
 
 class Outbox:
     """Of one leader. `find` gives a pod as the watch has it."""
 
-    def __init__(
-        self,
-        *,
-        events: EventRecorder,
-        pods: PodWriter,
-        causes: EndCauses,
-        budgets: ViolatedBudgets,
-        find: Callable[[Key], Pod | None],
-        clock: Callable[[], float],
-        noted_after_s: float,
-    ) -> None:
-        self._noted_after_s = noted_after_s
-        self._events = events
-        self._pods = pods
+    def __init__(self, leader: Leader, *, find: Callable[[Key], Pod | None]) -> None:
+        self._leader = leader
+        self._events = leader.events
         self._find = find
-        self._clock = clock
         self._late: LateWrites[tuple[str, str]] = LateWrites("outbox", workers=_WORKERS, urgency=_urgency)
-        self._budgets = budgets
-        self._evictions = EvictionEvents(causes=causes, events=events, pods=pods, find=find)
+        self._unreadable: cachetools.LRUCache[tuple[str, str], str] = cachetools.LRUCache(_MOST_UNREADABLE)
+        self._log = structlog.get_logger("unreadable")
 
-    async def run(self, metrics: QueueMetrics) -> None:
+    async def run(self) -> None:
         """Write until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._events.run())
-            group.create_task(self._evictions.run())
-            group.create_task(self._budgets.run())
-            group.create_task(self._late.run(metrics))
+            group.create_task(self._late.run(self._leader.queues))
 
     async def inform(self, pod: Pod, *, reason: str, action: str, note: str) -> None:
         """An Event about what went as it should."""
@@ -74,30 +60,45 @@ class Outbox:
         """An Event that a person should look at."""
         await self._events.warning(pod, "Pod", reason=reason, action=action, note=note)
 
-    def explain(self, evictions: Iterable[Eviction]) -> None:
-        """Events for pods that were evicted, which say by which job, once that has been found out."""
-        evictions = tuple(evictions)
-        self._evictions.add(evictions)
-        self._budgets.preempted(each.pod for each in evictions if each.is_evicted and each.cause.is_preemption)
+    def unreadable(self, kind: str, about: KubeObject, why: str) -> None:
+        """An object that cannot be read, or that the scheduler fails to handle, is left alone; `why` is for people.
+
+        Each is logged and counted once for each reason; a pod gets an Event.
+        """
+        namespace, name = about.key
+        key = (kind, about.uid or f"{namespace}/{name}")
+        if self._unreadable.get(key) == why:
+            return
+        self._unreadable[key] = why
+        self._log.warning("odd object", kind=kind, namespace=namespace, name=name, why=why)
+        self._leader.metrics.odd_objects.labels(kind).inc()
+        if kind == "Pod":
+            write = partial(self._warn_unreadable, Pod(metadata=about.metadata), why)
+            self._late.put((f"{namespace}/{name}", _UNREADABLE), write)
+
+    def stays_in_gang(self, pod: Pod, note: str) -> None:
+        """Somebody has written another gang on a pod that has one."""
+        write = partial(self.warn, pod, reason="StaysInGang", action="Scheduling", note=note)
+        self._late.put((pod.uid, _GANG), write)
 
     def report(self, record: Record, report: Report) -> None:
         """Say why a pod waits, in its condition and an Event, unless it was said already."""
-        member, now = record.member(report.pod), self._clock()
+        member, now = record.member(report.pod), self._leader.clock()
         if member.reported == report.message:
             return
         # The pods of a gang come one after the other, and each changes what all the others wait for.
-        settles_at = max(record.seen_at + _FIRST_REPORT_S, member.reported_at + REPORT_EACH_S)
+        settles_at = max(record.seen_at + _FIRST_REPORT_S, member.reported_at + _REPORT_EACH_S)
         if record.is_several and not report.is_problem and now < settles_at:
             record.has_news = True
             return
         member.reported, member.reported_at = report.message, now
         self._late.put((report.pod.uid, _REPORT), partial(self._write_report, report))
 
-    def note_job(self, pods: Iterable[Pod], asked: Asked, *, after_s: float | None = None) -> None:
+    def note_job(self, pods: Iterable[Pod], asked: Asked, *, at_once: bool = False) -> None:
         """Annotate these pods with their job and what was asked for it, unless they are bound soon."""
+        after_s = 0.0 if at_once else self._leader.times.noted_after_s
         for pod in pods:
-            write = partial(self._write_job, pod, asked)
-            self._late.put((pod.uid, _JOB), write, after_s=self._noted_after_s if after_s is None else after_s)
+            self._late.put((pod.uid, _JOB), partial(self._write_job, pod, asked), after_s=after_s)
 
     async def withdraw(self, pods: Iterable[Pod]) -> None:
         """These pods are about to be bound: return when nothing more is said of why or with which job they wait."""
@@ -113,7 +114,7 @@ class Outbox:
         if pod is None:
             return
         try:
-            await self._pods.not_scheduled(pod, report.message, needs_node=report.needs_node)
+            await self._leader.pods.not_scheduled(pod, report.message, needs_node=report.needs_node)
         except NotFound:
             return
         say = self.warn if report.is_problem else self.inform
@@ -125,9 +126,16 @@ class Outbox:
         wanted = {names.ANNOTATION_JOB_ID: str(asked.job), names.ANNOTATION_ASKED: str(asked)}
         if seen is not None and any(seen.annotations.get(name) != text for name, text in wanted.items()):
             with contextlib.suppress(NotFound, Conflict):
-                await self._pods.note(seen, wanted)
+                await self._leader.pods.note(seen, wanted)
+
+    async def _warn_unreadable(self, pod: Pod, why: str) -> None:
+        try:
+            note = f"left alone: {why}"
+            await self._events.insist(pod, "Pod", reason="OddObject", action="Scheduling", note=note)
+        except (NotFound, Forbidden, Invalid) as error:  # refused again, however often: the namespace is gone
+            self._log.warning("event not recorded", pod="/".join(pod.key), error=str(error))
 
 
 def _urgency(key: tuple[str, str]) -> Urgency:
-    """The next leader waits for what is noted of jobs; nobody but people waits for reports."""
+    """The next leader waits for what is noted of jobs; nobody but people waits for the rest."""
     return Urgency.SOON if key[1] == _JOB else Urgency.NONE

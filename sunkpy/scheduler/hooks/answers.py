@@ -33,11 +33,9 @@ from sunkpy.scheduler.hooks.messages import (
 from sunkpy.scheduler.hooks.node_auth import NodeAuth
 from sunkpy.scheduler.hooks.proof import HookProof
 from sunkpy.scheduler.hooks.snapshots import HookSnapshot, HookSnapshots
-from sunkpy.scheduler.ledger import Ledger
-from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.index import PodIndex
 from sunkpy.scheduler.pods.vanished import Vanished
-from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.scheduler.record import Record
 from sunkpy.scheduler.takeover import Takeover
 
@@ -52,29 +50,25 @@ class Hooks:
 
     def __init__(
         self,
+        leader: Leader,
+        members: PodIndex,
+        takeover: Takeover,
+        collector: Collector,
+        vanished: Vanished,
         auth: NodeAuth,
         proof: HookProof,
         ask_gate: Ask,
-        takeover: Takeover,
-        pods: PodWriter,
-        ledger: Ledger,
-        collector: Collector,
-        members: PodIndex,
-        vanished: Vanished,
-        metrics: SchedulerMetrics,
-        clock: Callable[[], float],
     ) -> None:
         self.auth = auth
+        self._leader = leader
+        self._ledger = leader.ledger
+        self._clock = leader.clock
+        self._members = members
         self._takeover = takeover
-        self._proof = proof
-        self._pods = pods
-        self._ledger = ledger
         self._collector = collector
         self._snapshots = HookSnapshots(collector.snapshot)
-        self._members = members
-        self._metrics = metrics
         self._vanished = vanished
-        self._clock = clock
+        self._proof = proof
         self._log = structlog.get_logger("hooks")
         self._asks: dict[str, Ask] = {"prolog": self.prolog, "epilog": self.epilog, "gate": ask_gate}
 
@@ -150,7 +144,7 @@ class Hooks:
 
         answer = await self._until_nothing(record, caller, waits_for)
         if answer.done:
-            self._metrics.handover_seconds.observe(self._clock() - first_at)
+            self._leader.metrics.handover_seconds.observe(self._clock() - first_at)
             return self._kept(record, call, caller) or answer
         return answer
 
@@ -193,7 +187,7 @@ class Hooks:
         """
         known = self._members.pods_of(record.id)
         elsewhere = {pod.uid for pod in known if pod.spec.node_name not in ("", caller.spec.node_name)}
-        found = await self._pods.left_of(record, id_of=self._members.resolve, but=elsewhere)
+        found = await self._leader.pods.left_of(record, id_of=self._members.resolve, but=elsewhere)
         left = [
             "/".join(pod.key) for pod in found if pod.spec.node_name == caller.spec.node_name and not has_left_node(pod)
         ]

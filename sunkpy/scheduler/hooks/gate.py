@@ -13,7 +13,6 @@ are read one by one. A job of one node loses it with its state: it would be queu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 
 import structlog
@@ -31,13 +30,11 @@ from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.hooks.messages import LONG_POLL_S, HookAnswer, HookCall
 from sunkpy.scheduler.hooks.proof import HookProof
 from sunkpy.scheduler.hooks.shared_states import SharedStates, States
-from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.index import PodIndex
 from sunkpy.scheduler.pods.vanished import Vanished
 from sunkpy.scheduler.record import Record
-from sunkpy.scheduler.settings import Times
 from sunkpy.scheduler.takeover import Takeover
-from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import NotFound
 
 
@@ -46,26 +43,23 @@ class Gate:
 
     def __init__(
         self,
-        slurm: Slurm,
-        proof: HookProof,
+        leader: Leader,
+        members: PodIndex,
         takeover: Takeover,
         collector: Collector,
-        members: PodIndex,
-        ledger: Ledger,
         vanished: Vanished,
-        clock: Callable[[], float],
-        times: Times,
+        proof: HookProof,
     ) -> None:
-        self._times = times
-        self._slurm = slurm
-        self._proof = proof
+        self._times = leader.times
+        self._slurm = leader.slurm
+        self._ledger = leader.ledger
+        self._clock = leader.clock
+        self._members = members
         self._takeover = takeover
         self._collector = collector
-        self._members = members
-        self._ledger = ledger
         self._vanished = vanished
-        self._clock = clock
-        self._job_states = SharedStates(slurm.jobs_state, clock=clock)
+        self._proof = proof
+        self._job_states = SharedStates(leader.slurm.jobs_state, clock=leader.clock)
         self._log = structlog.get_logger("gate")
 
     async def ask(self, call: HookCall, caller: Pod) -> HookAnswer:

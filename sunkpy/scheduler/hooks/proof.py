@@ -5,26 +5,23 @@ The job must be proved to stand for a gang (`sunkpy.core.gang.identity.gang_of`)
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sunkpy.core.gang.identity import gang_of, is_anothers, parse_comment
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.runtime.fresh_answer import FreshAnswers
 from sunkpy.scheduler.hooks.messages import Forgotten, HookCall, NotThere
-from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.record import Record
-from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import NotFound
 
 
 class HookProof:
-    """What calls say, checked against Slurm. `user` is the scheduler's own Slurm user."""
+    """What calls say, checked against Slurm."""
 
-    def __init__(self, *, slurm: Slurm, user: str, ledger: Ledger, clock: Callable[[], float]) -> None:
-        self._reads = FreshAnswers(slurm.job, clock=clock)
-        self._user = user
-        self._ledger = ledger
+    def __init__(self, leader: Leader) -> None:
+        self._reads = FreshAnswers(leader.slurm.job, clock=leader.clock)
+        self._user = leader.user
+        self._ledger = leader.ledger
 
     async def of(self, call: HookCall) -> tuple[Record, Job] | None:
         """The gang and the job that a call is about; None when it is not the job of a pod.

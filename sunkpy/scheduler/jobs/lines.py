@@ -11,14 +11,13 @@ in each turn another one. If that is taken, the oldest steps aside for a while.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.times import backoff_s
-from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.record import Record
 
 _ASIDE_FIRST_S, _ASIDE_LAST_S = 15.0, 300.0
@@ -43,12 +42,12 @@ class _Line:
 
 
 class SubmitLines:
-    """Of one leader. A turn comes each `each_s`."""
+    """Of one leader. A turn comes each `limit_again_s`."""
 
-    def __init__(self, ledger: Ledger, *, clock: Callable[[], float], each_s: float) -> None:
-        self._ledger = ledger
-        self._clock = clock
-        self._each_s = each_s
+    def __init__(self, leader: Leader) -> None:
+        self._ledger = leader.ledger
+        self._clock = leader.clock
+        self._each_s = leader.times.limit_again_s
         self._lines: dict[Limit, _Line] = {}
 
     async def run(self) -> None:

@@ -22,11 +22,9 @@ from sunkpy.core.gang.identity import gang_of, is_anothers, parse_comment
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.runtime.turns import in_turns
-from sunkpy.scheduler.ledger import Ledger
-from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.record import Record
-from sunkpy.scheduler.settings import TIMES
-from sunkpy.slurm import Slurm, pace
+from sunkpy.slurm import pace
 from sunkpy.slurm.errors import SlurmError
 
 NOT_SEALED = (
@@ -43,35 +41,26 @@ class JobPoller:
     """Reads the states of all jobs while there is a job of ours, tells the ledger, and enqueues the gangs whose jobs
     have changed.
 
-    `user` is the scheduler's own Slurm user. `on_states` is called with each answer, before anything follows from it.
+    `on_states` is called with each answer, before anything follows from it.
     """
 
     def __init__(
-        self,
-        slurm: Slurm,
-        ledger: Ledger,
-        metrics: SchedulerMetrics,
-        *,
-        user: str,
-        poll_s: float,
-        clock: Callable[[], float],
-        on_states: Callable[[Mapping[JobId, frozenset[str]]], None] = lambda _: None,
-        young_s: float = TIMES.young_s,
+        self, leader: Leader, *, on_states: Callable[[Mapping[JobId, frozenset[str]]], None] = lambda _: None
     ) -> None:
-        self._young_s = young_s
-        self._slurm = slurm
-        self._ledger = ledger
-        self._user = user
-        self._poll_s = poll_s
-        self._clock = clock
+        self._slurm = leader.slurm
+        self._ledger = leader.ledger
+        self._user = leader.user
+        self._clock = leader.clock
+        self._poll_s = leader.settings.poll_seconds
+        self._young_s = leader.times.young_s
         self._on_states = on_states
         self._log = structlog.get_logger("jobs")
-        self._read_at = clock()
+        self._read_at = self._clock()
         self._took_s = 0.0
         self._young_until = self._whole_at = float("-inf")
         self._hurried = asyncio.Event()
         self._is_away = False
-        metrics.poll_age_seconds.set_function(lambda: clock() - self._read_at)
+        leader.metrics.poll_age_seconds.set_function(lambda: self._clock() - self._read_at)
 
     async def run(self) -> None:
         """Poll until cancelled. What cannot be read changes nothing."""

@@ -19,10 +19,9 @@ import structlog
 from sunkpy.core.gang.identity import GangId, gang_of
 from sunkpy.core.model.states import JobId, SlurmJob, holds_something
 from sunkpy.runtime.fresh_answer import FreshAnswer
-from sunkpy.runtime.queue import QueueMetrics, Urgency, WorkQueue, run_workers
+from sunkpy.runtime.queue import Urgency, WorkQueue, run_workers
 from sunkpy.runtime.turns import in_turns
-from sunkpy.scheduler.ledger import Ledger
-from sunkpy.slurm import Slurm
+from sunkpy.scheduler.leader import Leader
 from sunkpy.slurm.errors import NotFound, SlurmError, UnreadableJob
 
 AGAIN_S: Final = 1.0
@@ -39,22 +38,19 @@ nodes could be read.
 
 
 class JobSearch:
-    """`learned` hears of each job that was read, when it is known whose it is. `user`: the scheduler's Slurm user."""
+    """`learned` hears of each job that was read, when it is known whose it is."""
 
-    def __init__(
-        self, slurm: Slurm, *, user: str, ledger: Ledger, learned: Learned, clock: Callable[[], float]
-    ) -> None:
-        self._slurm = slurm
-        self._user = user
-        self._ledger = ledger
+    def __init__(self, leader: Leader, *, learned: Learned) -> None:
+        self._leader = leader
+        self._slurm = leader.slurm
+        self._ledger = leader.ledger
         self._learned = learned
-        self._clock = clock
         self._queue: WorkQueue[JobId] = WorkQueue("unknown-jobs", urgency=self._urgency)
         self._urgent: dict[JobId, Urgency] = {}
         self._untried: set[JobId] = set()
         self._all_tried = asyncio.Event()
         self._failed: dict[JobId, SlurmError] = {}
-        self._search = FreshAnswer(self._read_all, clock=clock)
+        self._search = FreshAnswer(self._read_all, clock=leader.clock)
         self._log = structlog.get_logger("leader")
         self.whose: dict[JobId, GangId | None] = {}
         """Of the jobs that were read; None: Slurm does not know it."""
@@ -74,8 +70,9 @@ class JobSearch:
         """
         await self._search.get(sent_after=sent_after)
 
-    async def run(self, metrics: QueueMetrics) -> None:
+    async def run(self) -> None:
         """Read until cancelled."""
+        metrics = self._leader.queues
         await run_workers(self._queue, self._read, workers=_WORKERS, only_urgent=_ONLY_URGENT, metrics=metrics)
 
     def _urgency(self, job: JobId) -> Urgency:
@@ -108,7 +105,7 @@ class JobSearch:
 
     async def _read(self, id: JobId) -> float | None:
         """Find out whose a job is; when to ask again."""
-        asked_at, has_nodes, job = self._clock(), True, None
+        asked_at, has_nodes, job = self._leader.clock(), True, None
         try:
             job = await self._slurm.job(id)
         except NotFound:
@@ -124,7 +121,7 @@ class JobSearch:
             if not self._untried:
                 self._all_tried.set()
         self._failed.pop(id, None)
-        self.whose[id] = (gang_of(job, scheduler=self._user) or NOBODY) if job is not None else None
+        self.whose[id] = (gang_of(job, scheduler=self._leader.user) or NOBODY) if job is not None else None
         self._learned(id, job, asked_at, has_nodes)
         if not has_nodes and id in self._urgent:
             return AGAIN_S

@@ -21,11 +21,9 @@ from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.scheduler.jobs.lines import SubmitLines
 from sunkpy.scheduler.jobs.search import JobSearch
-from sunkpy.scheduler.ledger import Ledger
-from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.record import Record
-from sunkpy.scheduler.settings import TIMES, Times
-from sunkpy.slurm import Slurm, errors
+from sunkpy.slurm import errors
 
 TELL_AGAIN_S = 3.0
 CANCEL_AGAIN_S = 30.0
@@ -42,30 +40,19 @@ class NotSubmitted(Exception):
 class JobWriter:
     """Each write may be repeated: what Slurm has done already is no error.
 
-    All that is done to a job is done as its owner, so that Slurm allows no more than it allows them. `user` is the
-    scheduler's own Slurm user. `on_submitted` is called after each new job.
+    All that is done to a job is done as its owner, so that Slurm allows no more than it allows them. `on_submitted`
+    is called after each new job.
     """
 
-    def __init__(
-        self,
-        *,
-        slurm: Slurm,
-        user: str,
-        search: JobSearch,
-        ledger: Ledger,
-        metrics: SchedulerMetrics,
-        clock: Callable[[], float],
-        on_submitted: Callable[[], None] = lambda: None,
-        times: Times = TIMES,
-    ) -> None:
-        self._times = times
-        self._slurm = slurm
-        self._user = user
+    def __init__(self, leader: Leader, search: JobSearch, *, on_submitted: Callable[[], None] = lambda: None) -> None:
+        self._times = leader.times
+        self._slurm = leader.slurm
+        self._user = leader.user
+        self._ledger = leader.ledger
+        self._metrics = leader.metrics
+        self._clock = leader.clock
         self._search = search
-        self._ledger = ledger
-        self.lines = SubmitLines(ledger, clock=clock, each_s=times.limit_again_s)
-        self._metrics = metrics
-        self._clock = clock
+        self.lines = SubmitLines(leader)
         self._on_submitted = on_submitted
         self._last_queued: dict[str, JobId] = {}
         self._refused_at: dict[str, float] = {}

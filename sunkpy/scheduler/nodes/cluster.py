@@ -19,9 +19,9 @@ from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes, nowhere
 from sunkpy.core.placement.occupancy import full_nodes, taken_uncounted, taken_without_job, uncounted
 from sunkpy.kube import paths
-from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer, Together
 from sunkpy.runtime.verdicts import Verdict, Verdicts
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.candidates import Candidates
 from sunkpy.scheduler.nodes.devices import Devices
 from sunkpy.scheduler.nodes.held import Held
@@ -30,32 +30,24 @@ from sunkpy.scheduler.nodes.slurmd_pods import SlurmdIndex
 from sunkpy.scheduler.nodes.volumes import Volumes
 from sunkpy.scheduler.owners.watch import OnUnreadable
 from sunkpy.scheduler.pods.neighbours import Neighbours, PodsOn
-from sunkpy.scheduler.settings import SchedulerSettings
+from sunkpy.scheduler.pods.wake import Wake
 from sunkpy.slurm import NodeCache
-
-Changed = Callable[[], None]
 
 
 class Cluster:
-    """Informers of one leader. `on_nodes` is called when the nodes that pods may use have changed, `on_neighbours` when
-    pods came or went that others avoid or seek, `on_namespace` with a namespace whose labels or annotations changed,
-    `on_claim` with a pod of which a claim for devices changed.
-    """
+    """Informers of one leader. `on_claim` is called with a pod of which a claim for devices changed."""
 
     def __init__(
         self,
-        kube: Kube,
+        leader: Leader,
         slurm_nodes: NodeCache,
-        settings: SchedulerSettings,
+        wake: Wake,
         *,
-        on_nodes: Changed,
-        on_neighbours: Changed,
-        on_namespace: Callable[[str], None],
         on_claim: Callable[[Pod], None],
         on_unreadable: OnUnreadable,
     ) -> None:
-        self._settings, self.namespace, self._slurm_nodes = settings, settings.namespace, slurm_nodes
-        self._on_nodes, self._on_neighbours, self._on_namespace = on_nodes, on_neighbours, on_namespace
+        kube, settings = leader.kube, leader.settings
+        self._settings, self.namespace, self._slurm_nodes, self._wake = settings, settings.namespace, slurm_nodes, wake
         self._slurmd, own_names, gpus = SlurmdIndex(), settings.scheduler_names, settings.counted
         self._held = Held(partial(taken_uncounted, gpu_resources=gpus))
         self._taken = Held(partial(taken_without_job, scheduler_names=own_names), self._taken_changed)
@@ -72,7 +64,7 @@ class Cluster:
         self.neighbours = Neighbours(pods=everybody.values, on_moved=self._pod_moved)
         for update in (self.neighbours.update, self._taken.update):
             everybody.add_handler(update)
-        self.volumes = Volumes(kube, on_change=on_nodes, on_unreadable=on_unreadable)
+        self.volumes = Volumes(kube, on_change=wake.nodes.set, on_unreadable=on_unreadable)
         self.devices = Devices(kube, settings.device_classes, on_claim, on_unreadable, on_classes=self._invalidate)
         self.nodes = Informer(kube, paths.NODES, Node, tell=partial(on_unreadable, "Node"))
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
@@ -169,7 +161,7 @@ class Cluster:
 
     def _pod_moved(self, pod: Pod) -> None:
         if self._avoided.doubt(lambda pods: depend_on(pods, pod)) or shuts_out(pod):
-            self._on_neighbours()
+            self._wake.neighbours.set()
 
     def full_nodes(self, specs: Iterable[PodSpec], *, refusing: Collection[str]) -> dict[str, str]:
         """Slurm nodes with too little left for one of the pods of what Slurm does not count, and what.
@@ -201,7 +193,7 @@ class Cluster:
     def _namespace_changed(self, old: KubeObject | None, new: KubeObject | None) -> None:
         is_same = old is not None and new is not None and (old.labels, old.annotations) == (new.labels, new.annotations)
         if new is not None and not is_same:
-            self._on_namespace(new.name)
+            self._wake.namespace_changed(new.name)
 
     def _slurmd_changed(self, old: Pod | None, new: Pod | None) -> None:
         self._slurmd.update(old, new)
@@ -230,7 +222,7 @@ class Cluster:
     def _invalidate(self) -> None:
         self.candidates.invalidate()
         self._eligible.doubt()
-        self._on_nodes()
+        self._wake.nodes.set()
 
 
 def _is_registered(pod: Pod | None) -> bool:

@@ -10,31 +10,26 @@ import structlog
 
 from sunkpy.core.gang.phases import State
 from sunkpy.runtime.queue import Urgency
-from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.record import Record
 
 
 async def recheck(
-    changed: asyncio.Event,
-    is_concerned: Callable[[Record], bool],
-    ledger: Ledger,
-    metrics: SchedulerMetrics,
-    *,
-    spread_s: float,
-    turn_s: float,
+    leader: Leader, changed: asyncio.Event, is_concerned: Callable[[Record], bool], *, spread_s: float
 ) -> None:
-    """Work until cancelled, for so long at a time; `changed` is set when something has changed.
+    """Work until cancelled; `changed` is set when something has changed.
 
     It waits a moment after a change, for nodes and pods change in groups.
     """
+    ledger, turn_s = leader.ledger, leader.times.recheck_turn_s
     while True:
         await changed.wait()
         await asyncio.sleep(spread_s)
         changed.clear()
         until = time.perf_counter() + turn_s  # each template is judged again, against all nodes
         for record in ledger:
-            if record.state in (State.WAITING, State.SUBMITTED) and _may_be(is_concerned, record, metrics):
+            if record.state in (State.WAITING, State.SUBMITTED) and _may_be(is_concerned, record, leader.metrics):
                 # One change may update thousands of jobs that only queue: whoever comes or goes is not behind them.
                 ledger.queue.add(record.id, at_most=Urgency.LAST if record.jobs else Urgency.FIRST)
             if time.perf_counter() > until:

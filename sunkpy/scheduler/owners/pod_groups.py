@@ -8,7 +8,6 @@ family (`core.gang.families.volcano`).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
 
 import structlog
 
@@ -17,10 +16,10 @@ from sunkpy.core.gang.gang import Link
 from sunkpy.core.gang.owners import Absence, controller_of
 from sunkpy.core.model.objects import Key, Kind, OddOwner, Owner, Pod
 from sunkpy.kube import errors, paths
-from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Together
 from sunkpy.runtime.groups import Groups
-from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
+from sunkpy.runtime.queue import WorkQueue, run_workers
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.owners.watch import OwnerWatches
 
 _LOOK_AGAIN_S = 1.0
@@ -29,20 +28,19 @@ _LOOK_AGAIN_S = 1.0
 class PodGroups:
     """Writes the phases of groups whose pods name our scheduler, or will."""
 
-    def __init__(self, kube: Kube, *, watches: OwnerWatches, pods: Together[Pod], schedulers: Collection[str]) -> None:
-        self._kube = kube
+    def __init__(self, leader: Leader, watches: OwnerWatches, pods: Together[Pod]) -> None:
+        self._leader = leader
         self._watches = watches
-        self._schedulers = schedulers
         self._queue: WorkQueue[Key] = WorkQueue("pod-groups")
         self._bound: Groups[Key, str, str] = Groups()
         self._log = structlog.get_logger("pod-groups")
         watches.add_listener(self._group_changed)
         pods.add_handler(self._pod_changed)
 
-    async def run(self, metrics: QueueMetrics | None = None) -> None:
+    async def run(self) -> None:
         """Work until cancelled."""
         self._watches.follow(volcano.POD_GROUP)
-        await run_workers(self._queue, self._reconcile, workers=2, metrics=metrics)
+        await run_workers(self._queue, self._reconcile, workers=2, metrics=self._leader.queues)
 
     async def _reconcile(self, key: Key) -> float | None:
         """Write the phase that the group should have.
@@ -63,7 +61,7 @@ class PodGroups:
             return _LOOK_AGAIN_S
         if not isinstance(owner, Owner) or isinstance(owner, OddOwner):
             return None
-        if not volcano.names_scheduler(owner, self._schedulers):
+        if not volcano.names_scheduler(owner, self._leader.settings.scheduler_names):
             return None
         phase = volcano.phase_wanted(group, bound=len(self._bound.of(key)))
         if phase is not None:
@@ -77,7 +75,7 @@ class PodGroups:
         path = self._watches.path(group)
         for place in (paths.status(path), path):
             with contextlib.suppress(errors.NotFound):
-                await self._kube.patch(place, body)
+                await self._leader.kube.patch(place, body)
                 self._log.info("phase", group="/".join(group.key), phase=phase)
                 return
 

@@ -14,41 +14,34 @@ from sunkpy.core.gang.gang import Link, Suspension
 from sunkpy.core.gang.suspending import is_suspended, path_noted, release, suspend
 from sunkpy.core.model.objects import Key, Kind, Owner
 from sunkpy.kube import errors
-from sunkpy.kube.client import Kube
-from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
+from sunkpy.runtime.queue import WorkQueue, run_workers
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.owners.watch import OwnerWatches
 
 
 class Suspensions:
     """Of one leader. `kinds`: of the owners that an earlier leader may have suspended. `has_pods`: whether an owner has
-    pods that have not ended; `again_s`: when that is asked again.
+    pods that have not ended.
     """
 
     def __init__(
-        self,
-        kube: Kube,
-        *,
-        kinds: Iterable[Kind],
-        watches: OwnerWatches,
-        has_pods: Callable[[Owner], bool],
-        scheduler: str,
-        again_s: float,
+        self, leader: Leader, watches: OwnerWatches, *, kinds: Iterable[Kind], has_pods: Callable[[Owner], bool]
     ) -> None:
-        self._kube = kube
-        self._again_s = again_s
-        self._kinds = kinds
+        self._leader = leader
+        self._kube = leader.kube
+        self._scheduler = leader.settings.scheduler_name
         self._watches = watches
+        self._kinds = kinds
         self._has_pods = has_pods
-        self._scheduler = scheduler
         self._queue: WorkQueue[Link] = WorkQueue("suspensions")
         self._log = structlog.get_logger("suspensions")
         watches.add_listener(self._owner_changed)
 
-    async def run(self, metrics: QueueMetrics | None = None) -> None:
+    async def run(self) -> None:
         """Resume until cancelled."""
         for kind in self._kinds:
             self._watches.follow(kind)
-        await run_workers(self._queue, self._reconcile, workers=1, metrics=metrics)
+        await run_workers(self._queue, self._reconcile, workers=1, metrics=self._leader.queues)
 
     async def suspend(self, suspension: Suspension) -> bool:
         """Suspend an owner, so that it deletes its pods; False when that failed, or a person has suspended it."""
@@ -82,10 +75,10 @@ class Suspensions:
             owner = await self._kube.get(path, Owner)
             patch = release(owner, self._scheduler, has_pods=self._has_pods(seen))
             if patch is None:
-                return self._again_s
+                return self._leader.times.resume_again_s
             await self._kube.patch(path, patch)
         except (errors.NotFound, errors.Conflict):
-            return self._again_s
+            return self._leader.times.resume_again_s
         self._log.info("resumed", owner="/".join(owner.key), kind=seen.kind)
         return None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequence
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -26,9 +26,8 @@ from sunkpy.kube import errors
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.devices.allocate import Allocator, Plan, Refused
 from sunkpy.scheduler.events.outbox import Outbox
-from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
-from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.scheduler.record import MemberRecord, Record, SentBinding
 
 Placed = tuple[Pod, Node]
@@ -53,23 +52,14 @@ class _Locks:
 class Binder:
     """Of one leader. It binds to a node one gang at a time, so that no two pods count on the same room."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        pods: PodWriter,
-        allocator: Allocator,
-        outbox: Outbox,
-        metrics: SchedulerMetrics,
-        clock: Callable[[], float],
-        patience_s: float,
-    ) -> None:
+    def __init__(self, leader: Leader, cluster: Cluster, allocator: Allocator, outbox: Outbox) -> None:
+        self._pods = leader.pods
+        self._metrics = leader.metrics
+        self._clock = leader.clock
+        self._patience_s = leader.times.admission_patience_s
         self._cluster = cluster
-        self._patience_s = patience_s
-        self._pods = pods
         self._allocator = allocator
         self._outbox = outbox
-        self._metrics = metrics
-        self._clock = clock
         self._locks = _Locks()
 
     async def bind(self, record: Record, action: act.Bind) -> None:

@@ -28,7 +28,7 @@ from sunkpy.scheduler.pods.index import PodIndex
 class PodsByNote:
     """The pods that came with a note, by the job that is noted, until it is known whose that job is."""
 
-    def __init__(self, *, cluster: Cluster, members: PodIndex, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, cluster: Cluster, members: PodIndex) -> None:
         self._cluster = cluster
         self._members = members
         self._ledger = ledger

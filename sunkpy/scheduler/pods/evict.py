@@ -5,7 +5,7 @@ An eviction waits for nothing but its own writes: the Events about it follow (`s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import structlog
@@ -16,40 +16,35 @@ from sunkpy.core.gang.job.ends import DEVICES_LOST, EndCause
 from sunkpy.core.model.times import utc_now
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.devices.allocate import Allocator
-from sunkpy.scheduler.events.evictions import Eviction
-from sunkpy.scheduler.events.outbox import Outbox
+from sunkpy.scheduler.events.evictions import Eviction, EvictionEvents
 from sunkpy.scheduler.jobs.end_causes import EndCauses
-from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
 from sunkpy.scheduler.owners.suspensions import Suspensions
-from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.scheduler.record import Record
 
 
 class Evictor:
-    """Of one leader. Each pod is told once in `again_s`."""
+    """Of one leader. Each pod is told once in `evict_again_s`."""
 
     def __init__(
         self,
+        leader: Leader,
         cluster: Cluster,
-        pods: PodWriter,
         allocator: Allocator,
         causes: EndCauses,
         suspensions: Suspensions,
-        outbox: Outbox,
-        metrics: SchedulerMetrics,
-        clock: Callable[[], float],
-        again_s: float,
+        events: EvictionEvents,
     ) -> None:
+        self._leader = leader
+        self._pods = leader.pods
+        self._clock = leader.clock
+        self._again_s = leader.times.evict_again_s
         self._cluster = cluster
-        self._again_s = again_s
-        self._pods = pods
         self._allocator = allocator
         self._causes = causes
         self._suspensions = suspensions
-        self._outbox = outbox
-        self._metrics = metrics
-        self._clock = clock
+        self._events = events
         self._log = structlog.get_logger("scheduler")
 
     async def evict(self, record: Record, evictions: Sequence[act.Evict]) -> None:
@@ -65,7 +60,7 @@ class Evictor:
             try:
                 await fan_out([partial(self._evict_one, record, action, node, cause, evicted) for action in due])
             finally:
-                self._outbox.explain(evicted)
+                self._events.add(evicted)
 
     async def _suspend(self, record: Record, due: Sequence[act.Evict], node: str, cause: EndCause) -> bool:
         """The owner takes its pods back by itself, if it asks for that; those that are still there when it is time to
@@ -80,7 +75,7 @@ class Evictor:
         more = f"; {suspension.owner.kind} {suspension.owner.name} is suspended until its pods are gone"
         for pod in (action.pod for action in due):
             record.member(pod).evicted_at = now
-            self._outbox.explain([Eviction(pod=pod, job=job, node=node, cause=cause, more=more, is_evicted=False)])
+            self._events.add([Eviction(pod=pod, job=job, node=node, cause=cause, more=more, is_evicted=False)])
         return True
 
     async def _evict_one(
@@ -93,7 +88,7 @@ class Evictor:
         if await self._pods.evict(action.pod, cause, grace_s=action.grace_s):
             evicted.append(Eviction(pod=action.pod, job=action.job, node=lost, cause=cause))
         record.member(action.pod).evicted_at = self._clock()
-        self._metrics.evictions.labels(cause.reason).inc()
+        self._leader.metrics.evictions.labels(cause.reason).inc()
         self._log.info("evicted", pod="/".join(action.pod.key), job=action.job, cause=cause.message)
 
     async def shorten(self, record: Record, action: act.Shorten) -> None:
@@ -104,7 +99,8 @@ class Evictor:
             if await self._pods.delete(pod, grace_s=grace_s):
                 given_s = pod.metadata.deletion_grace_period_seconds
                 note = f"its job has lost the node: its grace period is {grace_s} s now, not {given_s} s"
-                await self._outbox.warn(pod, reason="GraceShortened", action="Evicting", note=note)
+                events = self._leader.events
+                await events.warning(pod, "Pod", reason="GraceShortened", action="Evicting", note=note)
             member.shortened_at = now
 
     async def _cause(self, record: Record, action: act.Evict) -> EndCause:

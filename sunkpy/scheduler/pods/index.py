@@ -24,7 +24,7 @@ from sunkpy.runtime.groups import Groups
 from sunkpy.scheduler.owners.index import Owners
 from sunkpy.scheduler.pods.recognition import Recognition
 from sunkpy.scheduler.pods.solo_gangs import SoloGangs, apart_id, extra_id
-from sunkpy.scheduler.wake import Wake
+from sunkpy.scheduler.pods.wake import Wake
 
 LEFT_OUT_S: Final = 2.0
 """So long a pod must have had no seat to be an extra: the owner that declares more may be seen a little later."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from sunkpy.core import names
@@ -10,61 +9,48 @@ from sunkpy.core.gang.gang import solo_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube.errors import NotFound
-from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
+from sunkpy.runtime.queue import WorkQueue, run_workers
 from sunkpy.scheduler.events.outbox import Outbox
+from sunkpy.scheduler.leader import Leader
+from sunkpy.scheduler.pods.index import PodIndex
 from sunkpy.scheduler.pods.recognition import Recognition
-from sunkpy.scheduler.pods.writer import PodWriter
 
 _LOOK_AGAIN_S: Final = 30.0
 
 
 class Unidentified:
-    """Says what each pod waits for whose gang is not known; `find` gives such a pod as it is now."""
+    """Says what each pod waits for whose gang is not known."""
 
-    def __init__(
-        self,
-        find: Callable[[str], Pod | None],
-        *,
-        id_of: Callable[[Pod], GangId | None],
-        recognition: Recognition,
-        pods: PodWriter,
-        outbox: Outbox,
-        told_after_s: float,
-    ) -> None:
-        self._told_after_s = told_after_s
-        self._find = find
-        self._id_of = id_of
+    def __init__(self, leader: Leader, members: PodIndex, recognition: Recognition, outbox: Outbox) -> None:
+        self._leader = leader
+        self._members = members
         self._recognition = recognition
-        self._pods = pods
         self._outbox = outbox
         self._queue: WorkQueue[str] = WorkQueue("unidentified-pods")
         self._said: dict[str, str] = {}
-        self._stays: dict[str, tuple[Pod, str]] = {}
+        members.add_listener(self._add)
+        members.add_handler(self._pod_changed)
 
-    async def run(self, metrics: QueueMetrics) -> None:
+    async def run(self) -> None:
         """Tell until cancelled."""
-        await run_workers(self._queue, self._tell, workers=1, metrics=metrics)
+        await run_workers(self._queue, self._tell, workers=1, metrics=self._leader.queues)
 
-    def add(self, pod: Pod) -> None:
+    def _add(self, pod: Pod) -> None:
         """Most find their gang at once; of others their people should know."""
-        self._queue.add_after(pod.uid, self._told_after_s)
+        self._queue.add_after(pod.uid, self._leader.times.unidentified_told_after_s)
 
-    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A pod stays in the gang that it was made for; who has written another one on it should know."""
         if old is None or new is None or new.spec.node_name or _says(old) == _says(new):
             return
-        id, said = self._id_of(new), self._recognition.identify(new)
+        id, said = self._members.find_id(new), self._recognition.identify(new)
         if id is None or said is None or solo_pod(id) or _whose(said) == _whose(id):
             return
         note = f"it stays a pod of {id}, for which it was made: delete it, and the one made in its stead is of {said}"
-        self._stays[new.uid] = (new, note)
-        self._queue.add(new.uid)
+        self._outbox.stays_in_gang(new, note)
 
     async def _tell(self, uid: str) -> float | None:
-        if uid in self._stays:
-            stays, note = self._stays.pop(uid)
-            await self._outbox.warn(stays, reason="StaysInGang", action="Scheduling", note=note)
-        pod = self._find(uid)
+        pod = self._members.unidentified(uid)
         if pod is None:
             self._said.pop(uid, None)
             return None
@@ -77,7 +63,7 @@ class Unidentified:
     async def _say(self, pod: Pod, why: str) -> None:
         try:
             if not pod.spec.node_name:
-                await self._pods.not_scheduled(pod, why)
+                await self._leader.pods.not_scheduled(pod, why)
         except NotFound:
             return
         await self._outbox.warn(pod, reason="OwnerUnknown", action="Scheduling", note=why)

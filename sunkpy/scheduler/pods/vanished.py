@@ -9,18 +9,18 @@ containers have ended.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
 import msgspec
 
 from sunkpy.core.gang.binding_note import noted_job
+from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.phases import is_over
 from sunkpy.core.gang.snapshot import grace_s
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
-from sunkpy.scheduler.settings import TIMES
+from sunkpy.scheduler.leader import Leader
 
 
 class _Gone(msgspec.Struct, frozen=True):
@@ -30,23 +30,17 @@ class _Gone(msgspec.Struct, frozen=True):
 
 
 class Vanished:
-    """Kept by Kubernetes node. A handler of the informer of pods, which must hear of a pod before it is forgotten.
-
-    `job_of` tells under which job a pod was: its owner may have taken the note off it.
+    """Kept by Kubernetes node. A handler of the informer of pods, which must hear of a pod before it is forgotten whose
+    it was: `find_id` gives its gang.
     """
 
-    def __init__(
-        self,
-        *,
-        job_of: Callable[[Pod], JobId | None] = noted_job,
-        clock: Callable[[], float] = time.monotonic,
-        teardown_s: float = TIMES.teardown_s,
-    ) -> None:
-        self._teardown_s = teardown_s
-        self._clock = clock
+    def __init__(self, leader: Leader, *, find_id: Callable[[Pod], GangId | None]) -> None:
+        self._ledger = leader.ledger
+        self._clock = leader.clock
+        self._teardown_s = leader.times.teardown_s
+        self._find_id = find_id
         self._gone: dict[str, list[_Gone]] = {}
         self._ends: list[tuple[float, str]] = []
-        self._job_of = job_of
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
         """Note a pod that has gone too early."""
@@ -67,6 +61,11 @@ class Vanished:
             self._on(heappop(self._ends)[1])
         self._gone.setdefault(node, []).append(_Gone(pod, self._job_of(pod), now + wait_s))
         heappush(self._ends, (now + wait_s, node))
+
+    def _job_of(self, pod: Pod) -> JobId | None:
+        """Under which job it was: its owner may have taken the note off it."""
+        record = self._ledger.get(self._find_id(pod))
+        return (record.bound_to if record is not None else None) or noted_job(pod)
 
     def keeps(self, node: str, job: JobId | None = None) -> str | None:
         """What is still waited for on a node, of one job or of any; None when nothing."""

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from prometheus_client import CollectorRegistry
 
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.decide import decide_gang
@@ -29,10 +28,9 @@ from sunkpy.scheduler.hooks.proof import HookProof
 from sunkpy.scheduler.jobs.poll import JobPoller
 from sunkpy.scheduler.jobs.search import JobSearch
 from sunkpy.scheduler.jobs.writer import JobWriter
-from sunkpy.scheduler.ledger import Ledger
-from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.record import Record
 from sunkpy.slurm import Slurm
+from tests.doubles.leading import make_leader
 from tests.integration.slurm.daemons import Machines, free_ports
 from tests.unit.core.gang.families import workload
 from tests.unit.core.gang.pods import make_pod
@@ -124,13 +122,11 @@ class Ring:
         self._nodes = nodes
         self._clock = clock
         self.owner = workload.owner({"kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": name}})
-        ledger = Ledger(clock)
-        metrics = SchedulerMetrics(CollectorRegistry())
-        self._proof = HookProof(slurm=slurm, user="k8s", ledger=ledger, clock=clock)
-        search = JobSearch(slurm, user="k8s", ledger=ledger, learned=lambda *_: None, clock=clock)
-        self._writer = JobWriter(slurm=slurm, user="k8s", search=search, ledger=ledger, metrics=metrics, clock=clock)
-        self._poller = JobPoller(slurm, ledger, metrics, user="k8s", poll_s=1.0, clock=clock)
-        self.record: Record = ledger.ensure(self.id)
+        leader = make_leader(slurm, clock=clock)
+        self._proof = HookProof(leader)
+        self._writer = JobWriter(leader, JobSearch(leader, learned=lambda *_: None))
+        self._poller = JobPoller(leader)
+        self.record: Record = leader.ledger.ensure(self.id)
 
     @property
     def pods(self) -> list[Pod]:

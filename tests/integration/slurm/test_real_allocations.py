@@ -7,19 +7,16 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.request import PLACEHOLDER_SCRIPT
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId, SlurmJob
-from sunkpy.runtime.queue import QueueMetrics
 from sunkpy.scheduler.jobs.search import JobSearch
 from sunkpy.scheduler.jobs.writer import JobWriter, NotSubmitted
-from sunkpy.scheduler.ledger import Ledger
-from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.record import Record
 from sunkpy.slurm import NodesSnapshot, Slurm, errors
+from tests.doubles.leading import make_leader
 from tests.integration.slurm.asking import connect, granted, happens, is_usable
 from tests.integration.slurm.daemons import NODE, RealSlurm
 
@@ -130,7 +127,7 @@ async def test_one_whose_answer_was_lost_is_found_and_not_made_twice(real: RealS
             await writer.submit(record, request())
         is_lost.clear()
         await asyncio.sleep(1.1)  # a late one would be there by now
-        reading = asyncio.ensure_future(search.run(QueueMetrics(CollectorRegistry())))
+        reading = asyncio.ensure_future(search.run())
         try:
             async with asyncio.timeout(60):
                 assert await writer.submit(record, request()) is None
@@ -163,18 +160,15 @@ async def test_what_finds_no_room_waits_as_a_batch_job(real: RealSlurm, admin: S
 
 
 def make_writer(slurm: Slurm) -> tuple[JobWriter, Record, JobSearch]:
-    clock = asyncio.get_running_loop().time
-    ledger = Ledger(clock)
-    record = ledger.ensure(GANG)
+    leader = make_leader(slurm, clock=asyncio.get_running_loop().time)
+    record = leader.ledger.ensure(GANG)
 
     def learned(id: JobId, job: SlurmJob | None, asked_at: float, _: bool) -> None:
         if job is not None and search.whose[id] == GANG:
-            ledger.take_job(record, job, asked_at=asked_at)
+            leader.ledger.take_job(record, job, asked_at=asked_at)
 
-    search = JobSearch(slurm, user="k8s", ledger=ledger, learned=learned, clock=clock)
-    metrics = SchedulerMetrics(CollectorRegistry())
-    parts = {"search": search, "ledger": ledger, "metrics": metrics, "clock": clock}
-    return JobWriter(slurm=slurm, user="k8s", **parts), record, search
+    search = JobSearch(leader, learned=learned)
+    return JobWriter(leader, search), record, search
 
 
 def request() -> JobSpec:

@@ -1,10 +1,8 @@
 """Many pods at once: who does not wait for them, and what is asked once for all."""
 
 import asyncio
-import time
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.states import SlurmJob
@@ -12,8 +10,7 @@ from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.jobs import due as due_jobs
 from sunkpy.scheduler.jobs import poll as job_poll
 from sunkpy.scheduler.jobs.poll import JobPoller
-from sunkpy.scheduler.ledger import Ledger
-from sunkpy.scheduler.metrics import SchedulerMetrics
+from tests.doubles.leading import make_leader
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, connections, leading
 
@@ -173,20 +170,13 @@ async def test_a_look_at_who_waits_that_fails_does_not_end_all_others(world, tmp
 
 async def test_one_poll_tells_where_all_jobs_run_that_have_started(world, tmp_path):
     async with connections(world, tmp_path) as (_, slurm, _):
-        ledger = Ledger()
+        leader = make_leader(slurm)
+        ledger = leader.ledger
         for number in range(2 * MANY):
             gang = GangId(namespace="default", name=f"web-{number}", uid=f"uid-{number}")
             job = world.slurm.add_job("RUNNING", comment=gang.comment(), nodes="n1")
             ledger.add_job(ledger.ensure(gang), SlurmJob(id=job, user="k8s"))
-        poller = JobPoller(
-            slurm,
-            ledger,
-            SchedulerMetrics(CollectorRegistry()),
-            user="k8s",
-            poll_s=1.0,
-            clock=time.monotonic,
-        )
-        await poller.poll()
+        await JobPoller(leader).poll()
         assert all(job.nodes == ("n1",) for record in ledger for job in record.jobs.values())
         assert len(ledger.queue) == 2 * MANY
 

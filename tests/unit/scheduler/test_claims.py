@@ -67,7 +67,7 @@ def devices_of(world, name="gpus"):
 
 def counted(world, name, **labels):
     """The value of a counter of the scheduler."""
-    return getattr(world.term._metrics, name).labels(**labels)._value.get()
+    return getattr(world.term._leader.metrics, name).labels(**labels)._value.get()
 
 
 def gives(indices, node="n1", tasks=1):

@@ -1,16 +1,14 @@
 """How a placeholder is told that its pods have ended, while Slurm can be asked and while it cannot."""
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from sunkpy.core.gang.actions import Finish
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.scheduler.jobs.search import JobSearch
 from sunkpy.scheduler.jobs.writer import JobWriter
-from sunkpy.scheduler.ledger import Ledger
-from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.slurm.errors import Unreachable
+from tests.doubles.leading import make_leader
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, connections, leading
 
@@ -21,12 +19,10 @@ async def test_a_placeholder_that_slurm_could_not_be_asked_about_is_not_taken_fo
     gang = GangId(namespace="default", name="web", uid="u")
     job_id = world.slurm.add_job("RUNNING", comment=gang.comment(), nodes="n1")
     async with connections(world, tmp_path) as (_, slurm, _):
-        ledger, metrics = Ledger(lambda: now), SchedulerMetrics(CollectorRegistry())
-        search = JobSearch(slurm, user="k8s", ledger=ledger, learned=lambda *_: None, clock=lambda: now)
-        parts = {"ledger": ledger, "metrics": metrics, "clock": lambda: now}
-        jobs = JobWriter(slurm=slurm, user="k8s", search=search, **parts)
-        record = ledger.ensure(gang)
-        ledger.add_job(record, SlurmJob(id=job_id, user="k8s"))
+        leader = make_leader(slurm, clock=lambda: now)
+        jobs = JobWriter(leader, JobSearch(leader, learned=lambda *_: None))
+        record = leader.ledger.ensure(gang)
+        leader.ledger.add_job(record, SlurmJob(id=job_id, user="k8s"))
         world.slurm_is_up = False
         with pytest.raises(Unreachable):
             await jobs.finish(record, Finish(job=job_id, exit_code=0))

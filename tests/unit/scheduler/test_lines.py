@@ -6,7 +6,7 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.scheduler.jobs.lines import SubmitLines
-from sunkpy.scheduler.ledger import Ledger
+from tests.doubles.leading import make_leader
 from tests.unit.scheduler.world import World, leading
 
 LIMITED, ANOTHER = JobSpec(user="ann", partition="low"), JobSpec(user="bob", partition="low")
@@ -18,8 +18,9 @@ class Queue:
 
     def __init__(self):
         self.now = 0.0
-        self.ledger = Ledger(lambda: self.now)
-        self.lines = SubmitLines(self.ledger, clock=lambda: self.now, each_s=5.0)
+        leader = make_leader(clock=lambda: self.now)
+        self.ledger = leader.ledger
+        self.lines = SubmitLines(leader)
         self.free = 0
         self.too_large = set()
         self.taken = []

@@ -8,7 +8,7 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.runtime.election import Identity
 from sunkpy.scheduler.hooks.server import other_leader
 from sunkpy.scheduler.ledger import Ledger
-from sunkpy.scheduler.wake import Wake
+from sunkpy.scheduler.pods.wake import Wake
 
 ME, OTHER = Identity(name="a", address="10.0.0.1"), Identity(name="b", address="10.0.0.2")
 

@@ -13,6 +13,7 @@ from sunkpy.kube.informer import Informer, Together
 from sunkpy.scheduler.owners.pod_groups import PodGroups
 from sunkpy.scheduler.owners.watch import OwnerWatches
 from tests.doubles.apiserver import Apiserver
+from tests.doubles.leading import make_leader
 from tests.doubles.serving import answering
 from tests.unit.scheduler.world import reference
 
@@ -26,7 +27,7 @@ async def keeping(api, folder):
         pods = Together([Informer(kube, paths.ALL_PODS, Pod)])
         reads = (volcano.POD_GROUP, CREW)
         watches = OwnerWatches(kube, reads=reads, pods=pods, clock=lambda: 0.0, on_unreadable=lambda *_: None)
-        groups = PodGroups(kube, watches=watches, pods=pods, schedulers=("slurm",))
+        groups = PodGroups(make_leader(kube=kube), watches, pods)
         tasks = [asyncio.ensure_future(each.run()) for each in (pods.parts[0], watches, groups)]
         yield
         for task in tasks:

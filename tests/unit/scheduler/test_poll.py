@@ -3,15 +3,15 @@
 import asyncio
 import types
 
+import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.scheduler.jobs import poll as job_poll
 from sunkpy.scheduler.jobs.poll import JobPoller
-from sunkpy.scheduler.ledger import Ledger
-from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.scheduler.settings import TIMES
+from tests.doubles.leading import make_leader
 from tests.unit.scheduler.world import World, connections
 
 GANG = GangId(namespace="default", name="web", uid="uid")
@@ -45,11 +45,12 @@ async def test_states_are_read_a_tenth_of_the_time_at_most(tmp_path, monkeypatch
     monkeypatch.setattr(job_poll, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
     world.slurm.before_states = lambda: pass_by(took_s)
     async with connections(world, tmp_path) as (_, slurm, _):
-        ledger, id = Ledger(lambda: now[0]), world.slurm.add_job("COMPLETING", comment=GANG.comment())
-        record = ledger.ensure(GANG)
-        ledger.add_job(record, SlurmJob(id=id, user="k8s"))
-        metrics, young_s = SchedulerMetrics(CollectorRegistry()), 3600.0 if is_young else 0.0
-        poller = JobPoller(slurm, ledger, metrics, user="k8s", poll_s=POLL_S, clock=clock, young_s=young_s)
+        times = msgspec.structs.replace(TIMES, young_s=3600.0 if is_young else 0.0)
+        leader = make_leader(slurm, clock=clock, poll_seconds=POLL_S, times=times)
+        id = world.slurm.add_job("COMPLETING", comment=GANG.comment())
+        record = leader.ledger.ensure(GANG)
+        leader.ledger.add_job(record, SlurmJob(id=id, user="k8s"))
+        poller = JobPoller(leader)
         asked.clear()
         running = asyncio.ensure_future(poller.run())
         await world.until(lambda: record.jobs[id].state)

@@ -3,12 +3,10 @@
 import asyncio
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from sunkpy.core.gang.identity import GangId
-from sunkpy.runtime.queue import QueueMetrics
 from sunkpy.scheduler.jobs.search import NOBODY, JobSearch
-from sunkpy.scheduler.ledger import Ledger
+from tests.doubles.leading import make_leader
 from tests.unit.scheduler.test_gate import SHUT
 from tests.unit.scheduler.test_people import ANNS
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
@@ -145,8 +143,8 @@ async def test_a_change_of_a_job_costs_no_question_whose_it_is(world, tmp_path, 
 async def test_strangers_are_read_once_while_slurm_knows_them(world, tmp_path):
     now = [1000.0]
     async with connections(world, tmp_path) as (_, slurm, _):
-        search = JobSearch(slurm, user="k8s", ledger=Ledger(), learned=lambda *_: None, clock=lambda: now[0])
-        reading = asyncio.ensure_future(search.run(QueueMetrics(CollectorRegistry())))
+        search = JobSearch(make_leader(slurm, clock=lambda: now[0]), learned=lambda *_: None)
+        reading = asyncio.ensure_future(search.run())
 
         async def search_again():
             now[0] += 1.0

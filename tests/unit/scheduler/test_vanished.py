@@ -3,6 +3,7 @@
 from sunkpy.core.model.objects import Meta, Pod, PodSpec
 from sunkpy.scheduler.pods.vanished import Vanished
 from sunkpy.scheduler.settings import TIMES
+from tests.doubles.leading import make_leader
 
 
 def deleted_by_force(vanished, name, node):
@@ -12,7 +13,7 @@ def deleted_by_force(vanished, name, node):
 
 def test_pods_on_nodes_that_nobody_asks_about_any_more_are_forgotten():
     now = [1000.0]
-    vanished = Vanished(clock=lambda: now[0])
+    vanished = Vanished(make_leader(clock=lambda: now[0]), find_id=lambda _: None)
     for number in range(100):
         now[0] += 10.0
         deleted_by_force(vanished, f"web-{number}", f"node-{number}")
@@ -24,7 +25,7 @@ def test_pods_on_nodes_that_nobody_asks_about_any_more_are_forgotten():
 
 def test_of_several_on_a_node_the_one_that_ends_first_is_forgotten_alone():
     now = [1000.0]
-    vanished = Vanished(clock=lambda: now[0])
+    vanished = Vanished(make_leader(clock=lambda: now[0]), find_id=lambda _: None)
     for name in ("first", "second", "third"):
         deleted_by_force(vanished, name, "node-1")
         now[0] += 15.0
