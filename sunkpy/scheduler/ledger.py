@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
 
 import msgspec
 
@@ -16,9 +15,6 @@ from sunkpy.runtime.queue import Urgency, WorkQueue
 from sunkpy.runtime.turns import in_turns
 from sunkpy.scheduler.jobs.due import DueJobs
 from sunkpy.scheduler.record import Record
-
-_UNWATCHED_S: Final = 60.0
-"""Slurm lets a job that is queued again wait for two minutes: polls that are nearer to each other see that."""
 
 
 class Ledger:
@@ -37,7 +33,6 @@ class Ledger:
         self.due = DueJobs()
         self.all_jobs_known = False
         """All jobs of gangs are known: before that, none is submitted."""
-        self._watched_since, self._seen_at = float("-inf"), clock()
 
     def __iter__(self) -> Iterator[Record]:
         return iter(tuple(self._gangs.values()))
@@ -134,20 +129,6 @@ class Ledger:
                 yield record
             elif record is None or not any(job.slurm.excluded_nodes for job in record.jobs.values()):
                 del self._excluding[id]
-
-    def saw_all(self, asked_at: float) -> None:
-        """The states of all jobs were asked for, or there was none to ask for."""
-        if asked_at - self._seen_at > _UNWATCHED_S:
-            self._watched_since = asked_at
-        self._seen_at = asked_at
-
-    def lost_sight(self) -> None:
-        """They could not be read: slurmctld may have been killed, and have forgotten some."""
-        self._seen_at = float("-inf")
-
-    def is_watched_since(self, at: float) -> bool:
-        """A job that had a node then and runs has it still: no job was queued again, and began elsewhere, unseen."""
-        return at >= self._watched_since and self._clock() - self._seen_at <= _UNWATCHED_S
 
     def observe_job(self, record: Record, id: JobId, state: frozenset[str] | None, *, asked_at: float) -> bool:
         """As `change_job`, with what Slurm says of the state; None: it does not know the job."""

@@ -165,7 +165,7 @@ class Term:
         takeover, collector = self._takeover, self._collector
         auth = NodeAuth(leader.kube, self._cluster, audience=self._settings.hooks.audience)
         proof = HookProof(leader)
-        gate = Gate(leader, members, takeover, collector, vanished, proof)
+        gate = Gate(leader, members, takeover, collector, vanished, proof, self._poller)
         self._hooks = Hooks(leader, members, takeover, collector, vanished, auth, proof, gate.ask)
 
     def _rechecks(self) -> Iterable[tuple[asyncio.Event, Callable[[Record], bool], float]]:

@@ -23,9 +23,7 @@ from sunkpy.scheduler.hooks.messages import (
     GIVEN_UP,
     LONG_POLL_S,
     LOST,
-    NOT_OURS,
     PARTED,
-    Forgotten,
     HookAnswer,
     HookCall,
     NotThere,
@@ -42,7 +40,12 @@ from sunkpy.scheduler.takeover import Takeover
 _LATE_STATE_S = 1.0
 
 Ask = Callable[[HookCall, Pod], Awaitable[HookAnswer]]
-"""Answers the call of a slurmd pod."""
+"""Answers the call of a slurmd pod.
+
+Raises:
+    Denied: the node may not say this.
+    SlurmError, KubeError: what has to be known could not be read.
+"""
 
 
 class Hooks:
@@ -62,7 +65,6 @@ class Hooks:
         self.auth = auth
         self._leader = leader
         self._ledger = leader.ledger
-        self._clock = leader.clock
         self._members = members
         self._takeover = takeover
         self._collector = collector
@@ -70,38 +72,20 @@ class Hooks:
         self._vanished = vanished
         self._proof = proof
         self._log = structlog.get_logger("hooks")
-        self._asks: dict[str, Ask] = {"prolog": self.prolog, "epilog": self.epilog, "gate": ask_gate}
-
-    async def answer(self, hook: str, call: HookCall, caller: Pod) -> HookAnswer:
-        """The answer to `prolog`, `epilog` or `gate`.
-
-        Raises:
-            Denied: the node may not say this.
-            SlurmError, KubeError: what has to be known could not be read.
-        """
-        try:
-            return await self._asks[hook](call, caller)
-        except Forgotten:
-            return FORGOTTEN
-        except NotThere:
-            if hook != "epilog":
-                raise
-            # A slurmctld that was killed and forgot the start has the job in the queue, or elsewhere. Nothing follows
-            # from the call: as long as the mark stays, the gate looks for pods.
-            return ELSEWHERE
+        self.asks: dict[str, Ask] = {"prolog": self.prolog, "epilog": self.epilog, "gate": ask_gate}
 
     async def prolog(self, call: HookCall, caller: Pod) -> HookAnswer:
         """Note that the job has this node, and wait until its pods are bound."""
         proved = await self._proof.of(call)
-        if proved is None:
-            return NOT_OURS
+        if isinstance(proved, HookAnswer):
+            return proved
         record, job = proved
         self._takeover.hurry(record)
         if job.is_over:
             return HookAnswer(done=True, why="the job has ended")
         if call.node not in job.prologs:
             self._log.info("prolog", job=call.job_id, node=call.node, gang=str(record.id))
-            now = self._clock()
+            now = self._leader.clock()
             self._ledger.change_job(record, job.id, lambda known: known.began(call.node, at=now))
             self._ledger.queue.add(record.id)
 
@@ -112,19 +96,16 @@ class Hooks:
 
     async def epilog(self, call: HookCall, caller: Pod) -> HookAnswer:
         """Note that the job has lost this node, and wait until its pods are gone from it."""
-        proved = await self._proof.of(call)
-        if proved is None:
-            return NOT_OURS
+        try:
+            proved = await self._proof.of(call)
+        except NotThere:
+            return ELSEWHERE
+        if isinstance(proved, HookAnswer):
+            return proved
         record, job = proved
         self._takeover.hurry(record)
-        is_proved = call.node in job.epilogs or job.is_ended_by_us
-        if not is_proved and await self._proof.still_runs(record, job.id):
-            nodes = record.jobs[job.id].nodes if job.id in record.jobs else ()
-            if nodes and call.node not in nodes:
-                self._ledger.queue.add(record.id)
-                return GIVEN_UP
-            await record.wait_for_change(since=record.changes, timeout_s=_LATE_STATE_S)
-            return HookAnswer(done=False, why=f"Slurm says that job {job.id} runs: it has lost no node")
+        if (refusal := await self._refusal(record, job, call.node)) is not None:
+            return refusal
         first_at = self._note_epilog(record, record.jobs.get(job.id, job), call.node)
 
         async def waits_for(seen: HookSnapshot) -> str | None:
@@ -144,15 +125,29 @@ class Hooks:
 
         answer = await self._until_nothing(record, caller, waits_for)
         if answer.done:
-            self._leader.metrics.handover_seconds.observe(self._clock() - first_at)
+            self._leader.metrics.handover_seconds.observe(self._leader.clock() - first_at)
             return self._kept(record, call, caller) or answer
         return answer
+
+    async def _refusal(self, record: Record, job: Job, node: str) -> HookAnswer | None:
+        """The answer when Slurm does not say that the job has lost this node; None: it does."""
+        if node in job.epilogs or job.is_ended_by_us:
+            return None
+        runs = await self._proof.still_runs(record, job.id)
+        if not runs:
+            return FORGOTTEN if runs is None else None
+        nodes = record.jobs[job.id].nodes if job.id in record.jobs else ()
+        if nodes and node not in nodes:
+            self._ledger.queue.add(record.id)
+            return GIVEN_UP
+        await record.wait_for_change(since=record.changes, timeout_s=_LATE_STATE_S)
+        return HookAnswer(done=False, why=f"Slurm says that job {job.id} runs: it has lost no node")
 
     def _note_epilog(self, record: Record, job: Job, node: str) -> float:
         """Note that the job has lost this node; when its epilog called first."""
         if node in job.epilogs:
             return job.epilogs[node]
-        now = self._clock()
+        now = self._leader.clock()
         self._log.info("epilog", job=job.id, node=node, gang=str(record.id))
         self._ledger.change_job(record, job.id, lambda known: known.ended(node, at=now))
         self._ledger.queue.add(record.id)
@@ -196,13 +191,13 @@ class Hooks:
     async def _until_nothing(
         self, record: Record, caller: Pod, waits_for: Callable[[HookSnapshot], Awaitable[str | None]]
     ) -> HookAnswer:
-        deadline = self._clock() + LONG_POLL_S
+        deadline = self._leader.clock() + LONG_POLL_S
         seen = self._snapshots.new(record)
         while True:
             why = await waits_for(seen)
             if why is None:
                 return HookAnswer(done=True)
-            left_s = deadline - self._clock()
+            left_s = deadline - self._leader.clock()
             if left_s <= 0:
                 return HookAnswer(done=False, why=why)
             timeout_s = min(left_s, self._vanished.left_s(caller.spec.node_name))

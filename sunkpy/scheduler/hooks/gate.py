@@ -30,6 +30,7 @@ from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.hooks.messages import LONG_POLL_S, HookAnswer, HookCall
 from sunkpy.scheduler.hooks.proof import HookProof
 from sunkpy.scheduler.hooks.shared_states import SharedStates, States
+from sunkpy.scheduler.jobs.poll import JobPoller
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.index import PodIndex
 from sunkpy.scheduler.pods.vanished import Vanished
@@ -49,16 +50,16 @@ class Gate:
         collector: Collector,
         vanished: Vanished,
         proof: HookProof,
+        poller: JobPoller,
     ) -> None:
-        self._times = leader.times
-        self._slurm = leader.slurm
+        self._leader = leader
         self._ledger = leader.ledger
-        self._clock = leader.clock
         self._members = members
         self._takeover = takeover
         self._collector = collector
         self._vanished = vanished
         self._proof = proof
+        self._poller = poller
         self._job_states = SharedStates(leader.slurm.jobs_state, clock=leader.clock)
         self._log = structlog.get_logger("gate")
 
@@ -68,7 +69,7 @@ class Gate:
         Raises:
             SlurmError: Slurm could not be asked about a mark whose job is not known here.
         """
-        node, began = caller.spec.node_name, self._clock()
+        node, began = caller.spec.node_name, self._leader.clock()
         known_since = began
         for record in self._near(call, node):
             self._takeover.hurry(record)
@@ -84,18 +85,18 @@ class Gate:
                 return HookAnswer(done=True, over=self._over(call.marked, states))
             # 3. A gang that keeps the node has had its time for a replacement: its pods have to go.
             gang, why = blocked
-            now = self._clock()
+            now = self._leader.clock()
             if gang is None:
                 known_since = now
-            elif now - known_since >= self._times.displace_after_s:
+            elif now - known_since >= self._leader.times.displace_after_s:
                 await self._displace(gang, call)
             # 4. Wait for a change of the gang.
             if now - began >= LONG_POLL_S:
                 return HookAnswer(done=False, why=why)
             if gang is None:
-                await asyncio.sleep(self._times.gate_again_s)
+                await asyncio.sleep(self._leader.times.gate_again_s)
             else:
-                await gang.wait_for_change(since=gang.changes, timeout_s=self._times.gate_again_s)
+                await gang.wait_for_change(since=gang.changes, timeout_s=self._leader.times.gate_again_s)
 
     def _blocked(self, call: HookCall, node: str, states: States | None = None) -> tuple[Record | None, str] | None:
         """The first gang that keeps the gate shut, None if it is not known yet, and why; `states`: Slurm's answer just
@@ -166,7 +167,7 @@ class Gate:
         job = record.jobs.get(record.bound_to) if record.bound_to is not None else None
         if job is None or not is_job_running(job.state):
             return
-        if len(job.nodes) == 1 and self._ledger.is_watched_since(job.as_of):
+        if len(job.nodes) == 1 and self._poller.is_watched_since(job.as_of):
             return
         try:
             await self._proof.read_again(record, job.id)
@@ -189,7 +190,7 @@ class Gate:
     async def _has_node(self, call: HookCall) -> bool:
         """Slurm itself says that the job that asks has the node, and has not ended."""
         try:
-            job = await self._slurm.job(call.job_id)
+            job = await self._leader.slurm.job(call.job_id)
         except NotFound:
             return False
         return not job.is_ended and call.node in job.nodes

@@ -41,14 +41,11 @@ GIVEN_UP = HookAnswer(done=True, why="the job goes on without this node: the pod
 LOST = HookAnswer(done=True, why="its pods stay: the job was lost, not ended", kept=True)
 PARTED = HookAnswer(done=True, why="pods that were set apart from its gang wait for a job of their own", kept=True)
 ELSEWHERE = HookAnswer(done=True, why="Slurm does not have the job on this node: pods of it stay", kept=True)
+"""A slurmctld that was killed and forgot the start has the job in the queue, or elsewhere. Nothing follows from the
+call: as long as the mark stays, the gate looks for pods.
+"""
 FORGOTTEN = HookAnswer(done=True, why="Slurm does not know the job: pods of it stay", kept=True)
-
-
-class Forgotten(Exception):
-    """Slurm does not know the job and never said that it ended, or knows another job under its number.
-
-    The call proves nothing about it.
-    """
+"""It never said that it ended, or knows another job under its number: the call proves nothing."""
 
 
 class Denied(Exception):

@@ -9,7 +9,7 @@ from sunkpy.core.gang.identity import gang_of, is_anothers, parse_comment
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.runtime.fresh_answer import FreshAnswers
-from sunkpy.scheduler.hooks.messages import Forgotten, HookCall, NotThere
+from sunkpy.scheduler.hooks.messages import FORGOTTEN, NOT_OURS, HookAnswer, HookCall, NotThere
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.record import Record
 from sunkpy.slurm.errors import NotFound
@@ -23,11 +23,10 @@ class HookProof:
         self._user = leader.user
         self._ledger = leader.ledger
 
-    async def of(self, call: HookCall) -> tuple[Record, Job] | None:
-        """The gang and the job that a call is about; None when it is not the job of a pod.
+    async def of(self, call: HookCall) -> tuple[Record, Job] | HookAnswer:
+        """The gang and the job that a call is about, or the answer when nothing follows from the call.
 
         Raises:
-            Forgotten: neither Slurm nor the ledger knows that job, or its id is another job's.
             NotThere: Slurm has not given that job to that node.
             SlurmError: Slurm could not be asked.
         """
@@ -40,32 +39,30 @@ class HookProof:
         try:
             job, asked_at = await self._reads.get(call.job_id)
         except NotFound:
-            raise Forgotten from None
+            return FORGOTTEN
         gang = gang_of(job, scheduler=self._user)
         if gang is None and meant in (None, parse_comment(job.comment)):
-            return None  # at most it looks like one
+            return NOT_OURS  # at most it looks like one
         if gang is None or meant not in (None, gang):
-            raise Forgotten
+            return FORGOTTEN
         if call.node not in job.nodes:
             raise NotThere(f"Slurm has not given job {job.id} to {call.node}: it is {_where(job)}")
         record = self._ledger.ensure(gang)
         self._ledger.take_job(record, job, asked_at=asked_at)
         return record, record.jobs[job.id]
 
-    async def still_runs(self, record: Record, id: JobId) -> bool:
-        """Slurm itself says now that the job has not lost its nodes.
+    async def still_runs(self, record: Record, id: JobId) -> bool | None:
+        """Slurm itself says now that the job has not lost its nodes; None: it does not know a job of which it never
+        said that it ended. Then it orders nodes to end it.
 
         Raises:
-            Forgotten: it does not know a job of which it never said that it ended: then it orders nodes to end it.
             SlurmError: Slurm could not be asked.
         """
         try:
-            found = await self.read_again(record, id)
-        except NotFound as error:
-            if (job := record.jobs.get(id)) is not None and job.is_over:
-                return False
-            raise Forgotten from error
-        return found.is_running
+            return (await self.read_again(record, id)).is_running
+        except NotFound:
+            job = record.jobs.get(id)
+            return False if job is not None and job.is_over else None
 
     async def read_again(self, record: Record, id: JobId) -> SlurmJob:
         """A job of the gang as it is now; the ledger learns it.

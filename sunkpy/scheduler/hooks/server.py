@@ -59,7 +59,7 @@ class HookServer:
             call = msgspec.json.decode(await request.read(), type=HookCall)
             token, peer = request.headers.get("Authorization", ""), request.remote or ""
             caller = await hooks.auth.check(token, call.node, peer=peer)
-            answer = await hooks.answer(hook, call, caller)
+            answer = await hooks.asks[hook](call, caller)
         except msgspec.MsgspecError as error:
             return _answer(400, HookAnswer(done=False, why=f'send {{"job_id": 12, "node": "name"}}: {error}'))
         except Denied as denied:

@@ -34,6 +34,8 @@ NOT_SEALED = (
 _WAITING_PER_POLL = 50
 _STARTED_PER_POLL = 500
 _DETAILS_IN_FLIGHT = 8
+_UNWATCHED_S = 60.0
+"""Slurm lets a job that is queued again wait for two minutes: polls that are nearer to each other see that."""
 SOON_S = 0.2
 
 
@@ -47,15 +49,14 @@ class JobPoller:
     def __init__(
         self, leader: Leader, *, on_states: Callable[[Mapping[JobId, frozenset[str]]], None] = lambda _: None
     ) -> None:
-        self._slurm = leader.slurm
+        self._leader = leader
         self._ledger = leader.ledger
-        self._user = leader.user
         self._clock = leader.clock
         self._poll_s = leader.settings.poll_seconds
-        self._young_s = leader.times.young_s
         self._on_states = on_states
         self._log = structlog.get_logger("jobs")
         self._read_at = self._clock()
+        self._watched_since = float("-inf")
         self._took_s = 0.0
         self._young_until = self._whole_at = float("-inf")
         self._hurried = asyncio.Event()
@@ -75,7 +76,6 @@ class JobPoller:
                     self._log.info("the states of jobs can be read again")
                 self._is_away = False
             except SlurmError as error:
-                self._ledger.lost_sight()
                 if not self._is_away:
                     self._log.warning("the states of jobs cannot be read: nothing follows from that", error=str(error))
                 self._is_away = True
@@ -83,7 +83,7 @@ class JobPoller:
 
     def hurry(self) -> None:
         """A job was submitted: look soon whether it has started."""
-        self._young_until = time.monotonic() + self._young_s
+        self._young_until = time.monotonic() + self._leader.times.young_s
         self._hurried.set()
 
     async def _pause(self) -> None:
@@ -104,7 +104,7 @@ class JobPoller:
     async def poll(self, *, is_early: bool = False) -> None:
         """One reading of all states, and of the jobs of which more must be known; `is_early`: the last is young."""
         asked_at, began_s = self._clock(), time.monotonic()
-        states = await self._slurm.jobs_state()
+        states = await self._leader.slurm.jobs_state()
         self._took_s = time.monotonic() - began_s
         if not is_early:
             self._whole_at = began_s
@@ -132,22 +132,31 @@ class JobPoller:
             for record, job in wanted:
                 group.create_task(read(record, job))
 
+    def is_watched_since(self, at: float) -> bool:
+        """A job that had a node then and runs has it still: no job was queued again, and began elsewhere, unseen.
+
+        While states cannot be read, slurmctld may have been killed, and have forgotten some.
+        """
+        is_seen = not self._is_away and self._clock() - self._read_at <= _UNWATCHED_S
+        return is_seen and at >= self._watched_since
+
     def _saw_all(self, asked_at: float) -> None:
+        if self._is_away or asked_at - self._read_at > _UNWATCHED_S:
+            self._watched_since = asked_at
         self._read_at = asked_at
-        self._ledger.saw_all(asked_at)
 
     async def _read(self, record: Record, id: JobId) -> bool:
         """Whether it told anything new."""
         asked_at, change = self._clock(), partial(self._ledger.change_job, record, id)
         change(lambda job: replace(job, read_at=asked_at))
         try:
-            found = await self._slurm.job(id)
+            found = await self._leader.slurm.job(id)
         except SlurmError as error:
             self._log.debug("job not read", job=id, error=str(error))
             return False
-        if gang_of(found, scheduler=self._user) == record.id:
+        if gang_of(found, scheduler=self._leader.user) == record.id:
             return change(lambda job: job.read(found, at=asked_at))
-        if is_anothers(found, record.id, scheduler=self._user):
+        if is_anothers(found, record.id, scheduler=self._leader.user):
             return change(lambda job: replace(job, is_anothers=True))
         is_ended = change(lambda job: job.observed(found.state, asked_at=asked_at))
         return self._unproved(record, found) or is_ended
