@@ -44,9 +44,9 @@ class Collector:
     """Watches, polls and memory → `Snapshot`. No request is sent."""
 
     def __init__(self, leader: Leader, cluster: Cluster, members: PodIndex) -> None:
+        self._clock = leader.clock
         self._settings = leader.settings
         self._ledger = leader.ledger
-        self._clock = leader.clock
         self._cluster = cluster
         self._members = members
 
@@ -65,7 +65,7 @@ class Collector:
 
     def known(self, record: Record) -> Snapshot:
         """The gang as it is known now, but for where it may go."""
-        pods = [_as_bound(record, pod) for pod in self._members.pods_of(record.id)]
+        pods = [record.as_bound(pod) for pod in self._members.pods_of(record.id)]
         gang = self._gang(record, pods)
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
@@ -139,7 +139,7 @@ class Collector:
     def _generation_in_the_way(self, id: GangId) -> str:
         """Another generation of the owner's pods that still has a job or a node, in words; empty when none has."""
         for other in self._ledger.other_generations(id):
-            pods = (_as_bound(other, pod) for pod in self._members.pods_of(other.id))
+            pods = (other.as_bound(pod) for pod in self._members.pods_of(other.id))
             if left := explain_generation(other.id, other.jobs.values(), pods):
                 return left
         return ""
@@ -246,11 +246,6 @@ def _restricted(gang: Gang, namespace: Namespace | None, settings: SchedulerSett
 def _has_left_out(gang: Gang, pods: Sequence[Pod]) -> bool:
     seated = {pod.uid for pod in gang.members}
     return any(pod.uid not in seated and pod_phase(pod) is PodPhase.WAITING for pod in pods)
-
-
-def _as_bound(record: Record, pod: Pod) -> Pod:
-    member = record.members.get(pod.uid)
-    return member.as_bound(pod) if member is not None else pod
 
 
 def _asks(spec: PodSpec) -> tuple[object, ...]:

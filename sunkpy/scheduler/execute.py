@@ -36,14 +36,13 @@ class Executor:
         evictor: Evictor,
         outbox: Outbox,
     ) -> None:
+        self._leader = leader
         self._members = members
-        self._pods = leader.pods
         self._jobs = jobs
         self._binder = binder
         self._allocator = allocator
         self._evictor = evictor
         self._outbox = outbox
-        self._clock = leader.clock
         self._log = structlog.get_logger("scheduler")
 
     async def run_all(self, record: Record, actions: Sequence[act.GangAction], *, is_gone: bool) -> None:
@@ -78,9 +77,9 @@ class Executor:
                 await self._bind_directly(record, action)
             case act.NoteJob(pod=pod, job=job):
                 record.now_under(job)
-                await self._pods.note(pod, BindingNote(job=job, gang=record.id).annotations)
+                await self._leader.pods.note(pod, BindingNote(job=job, gang=record.id).annotations)
             case act.NoteDevices(pod=pod, gpus=gpus):
-                await self._pods.note_devices(pod, gpus)
+                await self._leader.pods.note_devices(pod, gpus)
             case act.FreeDevices(pod=pod):
                 await self._allocator.release(pod)
             case act.MakeSolo(pod=pod):
@@ -99,7 +98,7 @@ class Executor:
 
     async def _are_gone(self, record: Record) -> bool:
         """A watch with another selector, or one that has missed something, must cost no pod its node."""
-        left = await self._pods.left_of(record, id_of=self._members.resolve)
+        left = await self._leader.pods.left_of(record, id_of=self._members.resolve)
         there = next((pod.name for pod in left if not is_over(pod)), None)
         if there is not None:
             self._log.warning("pod is not watched but there: its job stays", gang=str(record.id), pod=there)
@@ -163,7 +162,7 @@ class Executor:
 
     async def _give_back(self, record: Record, action: act.Bind, refused: Refused) -> None:
         """A kubelet would not have one of the pods: give the nodes back and look for others."""
-        now, why = self._clock(), str(refused)
+        now, why = self._leader.clock(), str(refused)
         node = next(binding.slurm_node for binding in action.bindings if binding.pod.uid == refused.pod.uid)
         record.refuse_node(node, why, now=now)
         delay_s = record.back_off(why, now=now)

@@ -23,7 +23,6 @@ from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.bind import Binder
 from sunkpy.scheduler.pods.index import PodIndex
 from sunkpy.scheduler.record import Record
-from sunkpy.scheduler.settings import Times
 from sunkpy.scheduler.takeover import Takeover
 
 _ADMISSION_AGAIN_S = 0.3
@@ -78,7 +77,7 @@ class GangLoop:
             self._forget(record)
         if is_done or before != (record.state, set(record.jobs)):
             self._wake_other_generations(id)
-        return None if is_done else _again_s(record, self._leader.clock(), self._leader.times)
+        return None if is_done else self._again_s(record, snapshot)
 
     async def _execute(self, record: Record, actions: Sequence[GangAction], *, is_gone: bool) -> None:
         record.wait_for_nothing(but=_to_bind(actions))
@@ -104,7 +103,6 @@ class GangLoop:
         # A pod that had no node has one now, or is gone.
         if all(pod.spec.node_name for pod in snapshot.pods):
             record.is_half_bound = False
-        record.is_to_be_polled = snapshot.is_to_be_polled
         self._note_state(record, snapshot)
 
     def _note_state(self, record: Record, snapshot: Snapshot) -> None:
@@ -135,34 +133,34 @@ class GangLoop:
             if job.is_settled:
                 self._ledger.drop_job(record, job.id)
 
+    def _again_s(self, record: Record, snapshot: Snapshot) -> float | None:
+        """When to look at a gang again without a change, in seconds."""
+        now, times = self._leader.clock(), self._leader.times
+        if any(member.waits_since is not None for member in record.members.values()):
+            # Each look costs a request for each node.
+            return _ADMISSION_AGAIN_S * max(1.0, len(record.members) / 16)
+        if any(member.is_refused for member in record.members.values()):
+            return times.again_s
+        if now < record.retry_at < float("inf"):  # one that stands in line is enqueued by it
+            return record.retry_at - now + 0.01
+        if record.state in (State.ENDING, State.HANDING_OVER):
+            return TELL_AGAIN_S if record.state is State.ENDING else times.again_s
+        if any(job.is_let_go for job in record.jobs.values()):
+            return CANCEL_AGAIN_S
+        if record.has_news:
+            return _NEWS_AGAIN_S
+        if snapshot.is_to_be_polled and record.state in (State.WAITING, State.SUBMITTED):
+            return times.other_pods_again_s
+        if record.idle_since is not None:
+            return max(0.0, record.idle_since + IDLE_PATIENCE_S - now) + 0.01
+        return None
+
     def _forget(self, record: Record) -> None:
         """Nothing is left of it; a finished pod that is still listed is not picked up again."""
         if record.state is not None:
             self._leader.metrics.gangs.labels(record.state.value).dec()
         self._ledger.forget(record)
         self._members.forget(record.id)
-
-
-def _again_s(record: Record, now: float, times: Times) -> float | None:
-    """When to look at a gang again without a change, in seconds."""
-    if any(member.waits_since is not None for member in record.members.values()):
-        # Each look costs a request for each node.
-        return _ADMISSION_AGAIN_S * max(1.0, len(record.members) / 16)
-    if any(member.is_refused for member in record.members.values()):
-        return times.refused_again_s
-    if now < record.retry_at < float("inf"):  # one that stands in line is enqueued by it
-        return record.retry_at - now + 0.01
-    if record.state in (State.ENDING, State.HANDING_OVER):
-        return TELL_AGAIN_S if record.state is State.ENDING else times.hand_over_again_s
-    if any(job.is_let_go for job in record.jobs.values()):
-        return CANCEL_AGAIN_S
-    if record.has_news:
-        return _NEWS_AGAIN_S
-    if record.is_to_be_polled and record.state in (State.WAITING, State.SUBMITTED):
-        return times.other_pods_again_s
-    if record.idle_since is not None:
-        return max(0.0, record.idle_since + IDLE_PATIENCE_S - now) + 0.01
-    return None
 
 
 def _to_bind(actions: Iterable[GangAction]) -> set[str]:

@@ -34,30 +34,26 @@ _REFUSAL_S = 120.0
 
 
 class SentBinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A binding that was sent, to a Kubernetes node; `confirmed` when the apiserver said yes. The watch may not show it
-    yet. Without a note when the pod never queues.
+    """A binding that was sent; `confirmed` when the apiserver said yes. The watch may not show it yet: `pod` is as it
+    will be then. Without a note when the pod never queues.
     """
 
-    node: str
+    pod: Pod
     note: BindingNote | None
     confirmed: bool = False
+
+    @classmethod
+    def of(cls, pod: Pod, *, node: str, note: BindingNote | None = None) -> SentBinding:
+        """The binding of a pod to a Kubernetes node."""
+        annotations = pod.annotations | (note.annotations if note is not None else {})
+        meta = msgspec.structs.replace(pod.metadata, annotations=annotations)
+        bound = msgspec.structs.replace(pod, metadata=meta, spec=msgspec.structs.replace(pod.spec, node_name=node))
+        return cls(pod=bound, note=note)
 
     @property
     def job(self) -> JobId | None:
         """The job under which the pod is bound."""
         return self.note.job if self.note is not None else None
-
-    @property
-    def annotations(self) -> dict[str, str]:
-        """What the pod gets with the binding."""
-        return self.note.annotations if self.note is not None else {}
-
-    def shown_on(self, pod: Pod) -> Pod:
-        """The pod as it will be when the watch shows the binding."""
-        if pod.spec.node_name:
-            return pod
-        meta = msgspec.structs.replace(pod.metadata, annotations=pod.annotations | self.annotations)
-        return msgspec.structs.replace(pod, metadata=meta, spec=msgspec.structs.replace(pod.spec, node_name=self.node))
 
 
 @dataclass(slots=True)
@@ -75,18 +71,6 @@ class MemberRecord:
     evicted_at: float = float("-inf")
     shortened_at: float = float("-inf")
     is_gone: bool = False
-    _bound: tuple[Pod, SentBinding, Pod] | None = field(default=None, repr=False)
-
-    def as_bound(self, pod: Pod) -> Pod:
-        """The member with the binding that was sent, while the watch does not show it yet.
-
-        The same object each time, for a gang is put together anew when one of its pods is another.
-        """
-        if self.assumed is None:
-            return pod
-        if self._bound is None or self._bound[0] is not pod or self._bound[1] is not self.assumed:
-            self._bound = pod, self.assumed, self.assumed.shown_on(pod)
-        return self._bound[2]
 
 
 class Allowed(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,14 +84,13 @@ class Allowed(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has held
-    nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not. `has_news`:
-    something is to be said later. `is_to_be_polled`: no event tells when it may go elsewhere.
-    `suspended_for`: the job whose preemption the owner was suspended for. `sending`: the nodes that a job excludes
-    which is just being submitted. `decided_on`: where its templates could run at the last decision; None when more
-    than that decides. `allowed`: the gang as it was seen last. `ended`: pods of it that had ended when they went, by
-    uid. `ends_counted`: the jobs of which a pass has seen the end. `warned`: what the last pass has warned of, by pod,
-    reason and text. `changes`: how many were told of.
+    """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has
+    held nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not.
+    `has_news`: something is to be said later. `suspended_for`: the job whose preemption the owner was suspended
+    for. `sending`: the nodes that a job excludes which is just being submitted. `decided_on`: where its templates
+    could run at the last decision; None when more than that decides. `allowed`: the gang as it was seen last.
+    `ended`: pods of it that had ended when they went, by uid. `ends_counted`: the jobs of which a pass has seen the
+    end. `warned`: what the last pass has warned of, by pod, reason and text. `changes`: how many were told of.
     """
 
     id: GangId
@@ -127,7 +110,6 @@ class Record:
     is_half_bound: bool = False
     is_several: bool = False
     has_news: bool = False
-    is_to_be_polled: bool = False
     suspended_for: JobId | None = None
     sending: tuple[str, ...] = ()
     decided_on: tuple[Verdict[PodSpec, Eligibility], ...] | None = None
@@ -163,6 +145,12 @@ class Record:
     def is_binding_open(self) -> bool:
         """A binding was sent of which the apiserver has not said what became of it."""
         return any(member.assumed is not None and not member.assumed.confirmed for member in self.members.values())
+
+    def as_bound(self, pod: Pod) -> Pod:
+        """A member with the binding that was sent, while the watch does not show it yet."""
+        member = self.members.get(pod.uid)
+        assumed = member.assumed if member is not None and not pod.spec.node_name else None
+        return assumed.pod if assumed is not None else pod
 
     def wait_for_nothing(self, *, but: Container[str] = ()) -> None:
         """No member waits for its kubelet any more, except those with these uids."""

@@ -79,15 +79,14 @@ class Times(Settings, frozen=True, kw_only=True):
     * `resume_again_s`: a suspended owner is looked at again while its pods are there.
     * `admission_patience_s`: a pod that the kubelet would not admit now is refused.
     * `teardown_s`: what a kubelet takes, beyond the grace period, to free what a pod deleted by force held.
-    * `evict_again_s`, `hand_over_again_s`: an eviction is repeated; a gang that hands nodes over is looked at again.
-    * `refused_again_s`: a pod that its node refused is tried again.
+    * `again_s`: an eviction is repeated; a gang that hands nodes over is looked at again; a pod that its node refused
+      is tried again, and the oldest of the gangs that Slurm refused for a limit.
     * `other_pods_again_s`: a gang is looked at again whose pods avoid or seek others, after these came or went.
     * `recheck_spread_s`, `recheck_turn_s`: nodes change in groups; gangs are rechecked for so long at a time.
     * `occupancy_each_s`, `nodes_each_s`: how often it counts what strangers take; all Slurm nodes are listed.
     * `noted_after_s`: a waiting pod gets the annotations of its job; most are bound before.
     * `late_submit_s`: Slurm may still make a job whose submit it did not answer.
     * `allocation_refused_s`: no allocation is asked for in a partition that has just refused one.
-    * `limit_again_s`: of the gangs that Slurm refused for a limit the oldest is tried again.
     * `budgets_after_s`: what Kubernetes may take to count a pod that was evicted in its disruption budget.
     * `young_s`: slurmctld looks at what was submitted within the second; so long jobs are polled more often.
     """
@@ -99,9 +98,7 @@ class Times(Settings, frozen=True, kw_only=True):
     resume_again_s: float = 1.0
     admission_patience_s: float = 30.0
     teardown_s: float = 10.0
-    evict_again_s: float = 5.0
-    hand_over_again_s: float = 5.0
-    refused_again_s: float = 5.0
+    again_s: float = 5.0
     other_pods_again_s: float = 5.0
     recheck_spread_s: float = 0.5
     recheck_turn_s: float = 0.01
@@ -110,7 +107,6 @@ class Times(Settings, frozen=True, kw_only=True):
     noted_after_s: float = 5.0
     late_submit_s: float = 2.0
     allocation_refused_s: float = 10.0
-    limit_again_s: float = 5.0
     budgets_after_s: float = 1.0
     young_s: float = 2.0
 

@@ -83,7 +83,7 @@ async def test_the_scheduler_does_its_work(apiserver: Apiserver, scheduler: str)
         writer = PodWriter(kube)
         await writer.note(pod, {"sunkpy.dev/asked": "{}"})
         await writer.not_scheduled(pod, "it waits")
-        await writer.bind(pod, SentBinding(node="n1", note=NOTE))
+        await writer.bind(SentBinding.of(pod, node="n1", note=NOTE))
         bound = await writer.read(pod.key, pod.uid)
         assert bound is not None
         assert bound.spec.node_name == "n1"

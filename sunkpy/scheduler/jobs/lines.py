@@ -42,18 +42,17 @@ class _Line:
 
 
 class SubmitLines:
-    """Of one leader. A turn comes each `limit_again_s`."""
+    """Of one leader. A turn comes each `again_s`."""
 
     def __init__(self, leader: Leader) -> None:
+        self._leader = leader
         self._ledger = leader.ledger
-        self._clock = leader.clock
-        self._each_s = leader.times.limit_again_s
         self._lines: dict[Limit, _Line] = {}
 
     async def run(self) -> None:
         """Have turns until cancelled."""
         while True:
-            await asyncio.sleep(self._each_s)
+            await asyncio.sleep(self._leader.times.again_s)
             self.next_turn()
 
     def next_turn(self) -> None:
@@ -64,10 +63,7 @@ class SubmitLines:
                 del self._lines[limit]
                 continue
             line.turns += 1
-            is_silent = line.first in line.asking  # it waits for something else now
-            self._ask_oldest(line)
-            if is_silent:
-                self._ask_another(line)
+            self._turn(line)
 
     def why_waits(self, record: Record, spec: JobSpec) -> str:
         """Why the gang may not ask now, which puts it in line; empty when it may."""
@@ -98,11 +94,8 @@ class SubmitLines:
         if first is not None and first in line.waiting and first not in line.asking:
             _, times = line.aside.get(first, (0.0, 0))
             aside_s = backoff_s(times, first_s=_ASIDE_FIRST_S, last_s=_ASIDE_LAST_S)
-            line.aside[first] = (self._clock() + aside_s, times + 1)
-        is_silent = first in line.asking  # perhaps it only has not come to it yet
-        self._ask_oldest(line)
-        if is_silent:
-            self._ask_another(line)
+            line.aside[first] = (self._leader.clock() + aside_s, times + 1)
+        self._turn(line)
 
     def _join(self, line: _Line, record: Record) -> None:
         if record.id not in line.waiting:
@@ -111,8 +104,15 @@ class SubmitLines:
             line.waiting[record.id] = (since, record.seen_at)
         record.retry_at, record.refused = _NEVER, line.why
 
+    def _turn(self, line: _Line) -> None:
+        """The oldest asks, and another one if the oldest so far did not: it may wait for something else."""
+        is_silent = line.first in line.asking
+        self._ask_oldest(line)
+        if is_silent:
+            self._ask_another(line)
+
     def _ask_oldest(self, line: _Line) -> None:
-        now = self._clock()
+        now = self._leader.clock()
         may = (id for id in line.waiting if line.aside.get(id, (0.0, 0))[0] <= now)
         line.first = min(may, key=lambda id: line.waiting[id], default=None)
         if line.first is not None:

@@ -42,7 +42,6 @@ class JobSearch:
 
     def __init__(self, leader: Leader, *, learned: Learned) -> None:
         self._leader = leader
-        self._slurm = leader.slurm
         self._ledger = leader.ledger
         self._learned = learned
         self._queue: WorkQueue[JobId] = WorkQueue("unknown-jobs", urgency=self._urgency)
@@ -87,7 +86,7 @@ class JobSearch:
         """Those that are noted on pods are among them: when it returns, each was asked for once."""
         unknown: list[JobId] = []
         whose: dict[JobId, GangId | None] = {}
-        async for id, state in in_turns((await self._slurm.jobs_state()).items()):
+        async for id, state in in_turns((await self._leader.slurm.jobs_state()).items()):
             if not holds_something(state):
                 continue
             if id in self.whose:
@@ -107,7 +106,7 @@ class JobSearch:
         """Find out whose a job is; when to ask again."""
         asked_at, has_nodes, job = self._leader.clock(), True, None
         try:
-            job = await self._slurm.job(id)
+            job = await self._leader.slurm.job(id)
         except NotFound:
             pass
         except UnreadableJob as error:

@@ -45,12 +45,10 @@ class JobWriter:
     """
 
     def __init__(self, leader: Leader, search: JobSearch, *, on_submitted: Callable[[], None] = lambda: None) -> None:
-        self._times = leader.times
-        self._slurm = leader.slurm
-        self._user = leader.user
-        self._ledger = leader.ledger
-        self._metrics = leader.metrics
+        self._leader = leader
         self._clock = leader.clock
+        self._slurm = leader.slurm
+        self._ledger = leader.ledger
         self._search = search
         self.lines = SubmitLines(leader)
         self._on_submitted = on_submitted
@@ -76,9 +74,9 @@ class JobWriter:
                 job = await self._hand_over(record, spec)
         except (errors.Unreachable, errors.Malformed) as error:
             record.uncertain_since = self._clock()
-            raise self._failed(record, error, first_s=self._times.late_submit_s) from error
+            raise self._failed(record, error, first_s=self._leader.times.late_submit_s) from error
         except errors.LimitReached as error:
-            self._metrics.submits.labels("failed").inc()
+            self._leader.metrics.submits.labels("failed").inc()
             self.lines.refused(record, spec, error.message)
             raise NotSubmitted(error.message) from error
         except errors.SlurmError as error:
@@ -101,11 +99,11 @@ class JobWriter:
         if granted is None:
             self._last_queued[partition] = submitted.job_id
         result = "queued" if granted is None else "at once"
-        self._metrics.submits.labels(result).inc()
+        self._leader.metrics.submits.labels(result).inc()
         self._log.info("submitted", gang=str(record.id), job=submitted.job_id, to=result, warnings=submitted.warnings)
         job = SlurmJob(
             id=submitted.job_id,
-            user=user or self._user,
+            user=user or self._leader.user,
             is_batch=granted is None,
             excluded_nodes=spec.excluded_nodes,
             required_nodes=spec.required_nodes,
@@ -116,7 +114,7 @@ class JobWriter:
 
     def _may_have_room(self, partition: str) -> bool:
         """Nothing was refused there lately, and the last job of ours that was queued there does not wait any more."""
-        if self._clock() - self._refused_at.get(partition, float("-inf")) < self._times.allocation_refused_s:
+        if self._clock() - self._refused_at.get(partition, float("-inf")) < self._leader.times.allocation_refused_s:
             return False
         last = self._last_queued.get(partition)
         record = self._ledger.by_job(last) if last is not None else None
@@ -126,17 +124,17 @@ class JobWriter:
     async def _find_lost_answer(self, record: Record) -> bool:
         """After a submit without an answer: was there a job after all? A late one is found by its prolog."""
         assert record.uncertain_since is not None
-        await self._search.all(sent_after=record.uncertain_since + self._times.late_submit_s / 2)
+        await self._search.all(sent_after=record.uncertain_since + self._leader.times.late_submit_s / 2)
         record.uncertain_since = None
         self._ledger.queue.add(record.id)
         return record.has_live_job
 
     def _as(self, user: str) -> str:
         """Whose token a request needs; empty for the scheduler's own."""
-        return user if user != self._user else ""
+        return user if user != self._leader.user else ""
 
     def _failed(self, record: Record, error: errors.SlurmError, *, first_s: float) -> NotSubmitted:
-        self._metrics.submits.labels("failed").inc()
+        self._leader.metrics.submits.labels("failed").inc()
         delay_s = record.back_off(error.message, now=self._clock(), first_s=first_s)
         self._log.warning("not submitted", gang=str(record.id), error=error.message, retry_in_s=round(delay_s, 1))
         return NotSubmitted(error.message)
@@ -199,7 +197,7 @@ class JobWriter:
         try:
             await self._slurm.cancel_job(job, user=user)
         except (errors.Rejected, errors.Unauthorized) as error:
-            if is_anothers(await self._read(job), record.id, scheduler=self._user):
+            if is_anothers(await self._read(job), record.id, scheduler=self._leader.user):
                 self._log.warning("not cancelled: its id is another job's", gang=str(record.id), job=job)
                 self._ledger.change_job(record, job, lambda known: replace(known, is_anothers=True))
                 self._ledger.queue.add(record.id)
@@ -208,7 +206,7 @@ class JobWriter:
                 raise
             self._log.warning("not cancelled by its owner", job=job, user=user, error=error.message)
             await self._slurm.cancel_job(job, user=_SLURM_USER)
-        self._metrics.cancels.inc()
+        self._leader.metrics.cancels.inc()
 
     async def _read(self, job: JobId) -> SlurmJob:
         """A job as it is now, also where its nodes cannot be read."""

@@ -53,10 +53,7 @@ class Binder:
     """Of one leader. It binds to a node one gang at a time, so that no two pods count on the same room."""
 
     def __init__(self, leader: Leader, cluster: Cluster, allocator: Allocator, outbox: Outbox) -> None:
-        self._pods = leader.pods
-        self._metrics = leader.metrics
-        self._clock = leader.clock
-        self._patience_s = leader.times.admission_patience_s
+        self._leader = leader
         self._cluster = cluster
         self._allocator = allocator
         self._outbox = outbox
@@ -98,7 +95,7 @@ class Binder:
         async with self._locks.hold([node.name]):
             await self._outbox.withdraw([action.pod])
             if await self._are_admitted(record, [(action.pod, node)], {}):
-                await self._send_all(record, [(action.pod, SentBinding(node=node.name, note=None))])
+                await self._send_all(record, [SentBinding.of(action.pod, node=node.name)])
 
     async def _are_admitted(
         self, record: Record, placed: Iterable[Placed], without_devices: Mapping[str, Admission]
@@ -108,7 +105,7 @@ class Binder:
         Raises:
             Refused: one would never be admitted, or has waited too long.
         """
-        placed, now = tuple(placed), self._clock()
+        placed, now = tuple(placed), self._leader.clock()
         obstacles = await self._obstacles(record, placed, not_older_than=self._cluster.pods.version)
         if obstacles:  # by an answer that may be old
             obstacles = await self._obstacles(record, placed)
@@ -116,12 +113,12 @@ class Binder:
         for pod, _ in placed:
             member, admission = record.member(pod), obstacles.get(pod.uid)
             if admission is not None and admission.reason and member.waits_since is None:
-                self._metrics.device_refusals.labels(admission.reason).inc()
+                self._leader.metrics.device_refusals.labels(admission.reason).inc()
             member.waits_since = None if admission is None else member.waits_since or now
         for pod, _ in placed:
             if (admission := obstacles.get(pod.uid)) is not None:
                 waits_since = record.member(pod).waits_since or now
-                if admission.verdict is Verdict.REFUSE or now - waits_since > self._patience_s:
+                if admission.verdict is Verdict.REFUSE or now - waits_since > self._leader.times.admission_patience_s:
                     record.wait_for_nothing()
                     raise Refused(pod, admission.why)
         return not obstacles
@@ -135,7 +132,7 @@ class Binder:
 
         async def read(node: str) -> None:
             sent = self._cluster.neighbours.sent_to(node)
-            found = await self._pods.others_on(node, not_older_than=not_older_than)
+            found = await self._leader.pods.others_on(node, not_older_than=not_older_than)
             known = {pod.uid for pod in found}
             listed[node] = tuple(found)
             others[node] = found + [pod for pod in sent if pod.uid not in known and self._is_going_to(pod, node)]
@@ -157,48 +154,49 @@ class Binder:
         seen = self._cluster.pods.get(*pod.key)
         return seen is not None and seen.uid == pod.uid and seen.spec.node_name == node
 
-    async def _send_all(self, record: Record, sent: list[tuple[Pod, SentBinding]]) -> None:
+    async def _send_all(self, record: Record, bindings: Sequence[SentBinding]) -> None:
         """Send every binding, whatever becomes of the others: the next pass decides when all have been answered."""
         was_bound_to = record.bound_to
-        for pod, to in sent:
-            record.member(pod).assumed, record.bound_to = to, to.job
-            self._cluster.neighbours.note_sent(to.shown_on(pod))
+        for each in bindings:
+            record.member(each.pod).assumed, record.bound_to = each, each.job
+            self._cluster.neighbours.note_sent(each.pod)
         try:
-            await fan_out(partial(self._send, record, pod, to) for pod, to in sent)
+            await fan_out(partial(self._send, record, each) for each in bindings)
         finally:
-            done = [pod for pod, _ in sent if record.member(pod).assumed is not None]
-            record.is_half_bound |= 0 < len(done) < len(sent)
+            done = [each for each in bindings if record.member(each.pod).assumed is not None]
+            record.is_half_bound |= 0 < len(done) < len(bindings)
             if not done:
                 record.bound_to = was_bound_to
             record.fire()
-        await fan_out(partial(self._announce, pod, to) for pod, to in sent)
+        await fan_out(partial(self._announce, each) for each in bindings)
 
-    async def _send(self, record: Record, pod: Pod, to: SentBinding) -> None:
-        member = record.member(pod)
+    async def _send(self, record: Record, sent: SentBinding) -> None:
+        pod, node, member = sent.pod, sent.pod.spec.node_name, record.member(sent.pod)
         try:
-            await self._cluster.volumes.choose_node(pod, to.node)
-            await self._pods.bind(pod, to)
+            await self._cluster.volumes.choose_node(pod, node)
+            await self._leader.pods.bind(sent)
         except errors.Unavailable:
             raise  # sent, perhaps done: settled at the start of the next pass
         except errors.KubeError as error:
             member.assumed = None
             self._cluster.neighbours.drop_sent(pod.uid)
-            self._metrics.binds.labels("failed").inc()
+            self._leader.metrics.binds.labels("failed").inc()
             if isinstance(error, errors.Forbidden | errors.Invalid):
                 # Asking again will not help, and meanwhile the job would hold a node for nothing.
-                raise Refused(pod, f"the apiserver refuses the binding to node {to.node}: {error.message}") from error
+                raise Refused(pod, f"the apiserver refuses the binding to node {node}: {error.message}") from error
             raise
-        member.assumed = msgspec.structs.replace(to, confirmed=True)
-        record.now_under(to.job)
-        now, job = self._clock(), record.jobs.get(to.job) if to.job is not None else None
-        self._metrics.binds.labels("ok").inc()
-        self._metrics.bind_seconds.observe(now - record.seen_at)
+        member.assumed = msgspec.structs.replace(sent, confirmed=True)
+        record.now_under(sent.job)
+        now, job = self._leader.clock(), record.jobs.get(sent.job) if sent.job is not None else None
+        self._leader.metrics.binds.labels("ok").inc()
+        self._leader.metrics.bind_seconds.observe(now - record.seen_at)
         if job is not None and job.prologs:
-            self._metrics.start_to_bind_seconds.observe(now - min(job.prologs.values()))
+            self._leader.metrics.start_to_bind_seconds.observe(now - min(job.prologs.values()))
 
-    async def _announce(self, pod: Pod, to: SentBinding) -> None:
-        job = f"Slurm job {to.note.job} runs on {to.note.slurm_node}: " if to.note is not None else ""
-        await self._outbox.inform(pod, reason="Scheduled", action="Binding", note=f"{job}bound to node {to.node}")
+    async def _announce(self, sent: SentBinding) -> None:
+        job = f"Slurm job {sent.note.job} runs on {sent.note.slurm_node}: " if sent.note is not None else ""
+        note = f"{job}bound to node {sent.pod.spec.node_name}"
+        await self._outbox.inform(sent.pod, reason="Scheduled", action="Binding", note=note)
 
     async def settle(self, record: Record) -> None:
         """Read the pods whose bindings got no answer; drop what was assumed once the watch shows it."""
@@ -215,7 +213,7 @@ class Binder:
             member.assumed = None
             self._cluster.neighbours.drop_sent(uid)  # no watch shows a pod that went before its binding was sent
         elif not assumed.confirmed:
-            found = await self._pods.read(member.key, uid)
+            found = await self._leader.pods.read(member.key, uid)
             is_bound = found is not None and bool(found.spec.node_name)
             member.assumed = msgspec.structs.replace(assumed, confirmed=True) if is_bound else None
             if not is_bound:
@@ -229,7 +227,7 @@ class Binder:
         return any(member.assumed is not None or (pod is not None and pod.spec.node_name) for member, pod in pods)
 
 
-def _noted(gang: GangId, action: act.Bind, placed: Sequence[Placed], plan: Plan) -> list[tuple[Pod, SentBinding]]:
+def _noted(gang: GangId, action: act.Bind, placed: Sequence[Placed], plan: Plan) -> list[SentBinding]:
     """The bindings, with what is noted on the pods."""
     notes = (
         BindingNote(
@@ -242,7 +240,7 @@ def _noted(gang: GangId, action: act.Bind, placed: Sequence[Placed], plan: Plan)
         )
         for binding in action.bindings
     )
-    return [(pod, SentBinding(node=node.name, note=note)) for (pod, node), note in zip(placed, notes, strict=True)]
+    return [SentBinding.of(pod, node=node.name, note=note) for (pod, node), note in zip(placed, notes, strict=True)]
 
 
 def _kept_away(placed: Sequence[Placed], around: Surroundings, *, but: Container[str]) -> dict[str, Admission]:

@@ -25,7 +25,7 @@ from sunkpy.scheduler.record import Record
 
 
 class Evictor:
-    """Of one leader. Each pod is told once in `evict_again_s`."""
+    """Of one leader. Each pod is told once in `again_s`."""
 
     def __init__(
         self,
@@ -37,9 +37,7 @@ class Evictor:
         events: EvictionEvents,
     ) -> None:
         self._leader = leader
-        self._pods = leader.pods
-        self._clock = leader.clock
-        self._again_s = leader.times.evict_again_s
+        self._again_s = leader.times.again_s
         self._cluster = cluster
         self._allocator = allocator
         self._causes = causes
@@ -49,7 +47,7 @@ class Evictor:
 
     async def evict(self, record: Record, evictions: Sequence[act.Evict]) -> None:
         """Evict all with what is known of the end of their job; the Events follow when more is known."""
-        now = self._clock()
+        now = self._leader.clock()
         due = [e for e in evictions if not e.pod.is_deleting and now - record.member(e.pod).evicted_at >= self._again_s]
         if not due:
             return
@@ -71,7 +69,7 @@ class Evictor:
             return False
         if not await self._suspensions.suspend(suspension):
             return False
-        record.suspended_for, now = job, self._clock()
+        record.suspended_for, now = job, self._leader.clock()
         more = f"; {suspension.owner.kind} {suspension.owner.name} is suspended until its pods are gone"
         for pod in (action.pod for action in due):
             record.member(pod).evicted_at = now
@@ -85,18 +83,18 @@ class Evictor:
         cause = action.cause or cause
         if cause.reason == DEVICES_LOST and not await self._allocator.has_lost_devices(action.pod):
             return
-        if await self._pods.evict(action.pod, cause, grace_s=action.grace_s):
+        if await self._leader.pods.evict(action.pod, cause, grace_s=action.grace_s):
             evicted.append(Eviction(pod=action.pod, job=action.job, node=lost, cause=cause))
-        record.member(action.pod).evicted_at = self._clock()
+        record.member(action.pod).evicted_at = self._leader.clock()
         self._leader.metrics.evictions.labels(cause.reason).inc()
         self._log.info("evicted", pod="/".join(action.pod.key), job=action.job, cause=cause.message)
 
     async def shorten(self, record: Record, action: act.Shorten) -> None:
         """Give a pod that is ending less time."""
-        pod, member, now = action.pod, record.member(action.pod), self._clock()
+        pod, member, now = action.pod, record.member(action.pod), self._leader.clock()
         if now - member.shortened_at >= self._again_s:
             grace_s = at_most(action.grace_s, pod, now=utc_now())
-            if await self._pods.delete(pod, grace_s=grace_s):
+            if await self._leader.pods.delete(pod, grace_s=grace_s):
                 given_s = pod.metadata.deletion_grace_period_seconds
                 note = f"its job has lost the node: its grace period is {grace_s} s now, not {given_s} s"
                 events = self._leader.events

@@ -35,9 +35,7 @@ class Vanished:
     """
 
     def __init__(self, leader: Leader, *, find_id: Callable[[Pod], GangId | None]) -> None:
-        self._ledger = leader.ledger
-        self._clock = leader.clock
-        self._teardown_s = leader.times.teardown_s
+        self._leader = leader
         self._find_id = find_id
         self._gone: dict[str, list[_Gone]] = {}
         self._ends: list[tuple[float, str]] = []
@@ -48,15 +46,15 @@ class Vanished:
             return
         given_s = old.metadata.deletion_grace_period_seconds
         if new is None:
-            self._note(old, wait_s=(given_s or grace_s(old)) + self._teardown_s)
+            self._note(old, wait_s=(given_s or grace_s(old)) + self._leader.times.teardown_s)
         elif given_s == 0 and is_over(new):
-            self._note(old, wait_s=self._teardown_s)
+            self._note(old, wait_s=self._leader.times.teardown_s)
 
     def __len__(self) -> int:
         return sum(len(gone) for gone in self._gone.values())
 
     def _note(self, pod: Pod, *, wait_s: float) -> None:
-        now, node = self._clock(), pod.spec.node_name
+        now, node = self._leader.clock(), pod.spec.node_name
         while self._ends and self._ends[0][0] <= now:  # nobody may ever ask again about a node that has left
             self._on(heappop(self._ends)[1])
         self._gone.setdefault(node, []).append(_Gone(pod, self._job_of(pod), now + wait_s))
@@ -64,23 +62,23 @@ class Vanished:
 
     def _job_of(self, pod: Pod) -> JobId | None:
         """Under which job it was: its owner may have taken the note off it."""
-        record = self._ledger.get(self._find_id(pod))
+        record = self._leader.ledger.get(self._find_id(pod))
         return (record.bound_to if record is not None else None) or noted_job(pod)
 
     def keeps(self, node: str, job: JobId | None = None) -> str | None:
         """What is still waited for on a node, of one job or of any; None when nothing."""
         for gone in self._on(node):
             if job is None or gone.job == job:
-                wait_s = gone.until - self._clock()
+                wait_s = gone.until - self._leader.clock()
                 return f"pod {'/'.join(gone.pod.key)} was deleted by force: its containers have {wait_s:.0f} s to end"
         return None
 
     def left_s(self, node: str) -> float:
         """Seconds until less is waited for there; infinite when nothing is."""
-        return min((gone.until - self._clock() for gone in self._on(node)), default=float("inf"))
+        return min((gone.until - self._leader.clock() for gone in self._on(node)), default=float("inf"))
 
     def _on(self, node: str) -> Sequence[_Gone]:
-        left = [gone for gone in self._gone.pop(node, ()) if gone.until > self._clock()]
+        left = [gone for gone in self._gone.pop(node, ()) if gone.until > self._leader.clock()]
         if left:
             self._gone[node] = left
         return left

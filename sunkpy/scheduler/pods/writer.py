@@ -81,9 +81,10 @@ class PodWriter:
                 return await there(not_older_than=not_older_than)
         return await there()
 
-    async def bind(self, pod: Pod, to: SentBinding) -> None:
+    async def bind(self, sent: SentBinding) -> None:
         """Bind a pod, with its note in the same write."""
-        await self._kube.bind(*pod.key, uid=pod.uid, node=to.node, annotations=to.annotations)
+        pod, annotations = sent.pod, sent.note.annotations if sent.note is not None else {}
+        await self._kube.bind(*pod.key, uid=pod.uid, node=pod.spec.node_name, annotations=annotations)
 
     async def note(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
         """Annotate a pod; None takes an annotation off it."""

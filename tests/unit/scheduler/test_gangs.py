@@ -387,7 +387,7 @@ async def test_a_new_leader_knows_who_sits_where(world, tmp_path):
 
 
 async def test_a_member_that_comes_late_and_is_refused_costs_the_others_nothing(world, tmp_path):
-    world.hasten(refused_again_s=0.05)
+    world.hasten(again_s=0.05)
     async with leading(world, tmp_path, families=WITH_BAND) as server, hook_client(server) as call:
         await start_band(world, call, ("n2", 2), ("n1", 1))
         full = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "4"}}}]}

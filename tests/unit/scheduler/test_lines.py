@@ -166,7 +166,7 @@ def test_each_association_has_a_line_of_its_own(queue):
 async def test_pods_beyond_a_submit_limit_are_submitted_oldest_first(tmp_path):
     world = World()
     world.add_node(1)
-    world.hasten(limit_again_s=1.0)  # the limit goes between two turns
+    world.hasten(again_s=1.0)  # the limit goes between two turns
     world.reject_submit = 2050
     async with leading(world, tmp_path):
         for number, name in enumerate(("old", "older", "oldest")):

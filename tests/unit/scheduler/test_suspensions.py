@@ -57,7 +57,7 @@ async def test_the_owner_is_suspended_and_resumed_when_its_pods_are_gone(world, 
 
 
 async def test_pods_that_the_owner_does_not_take_back_are_evicted(world, tmp_path):
-    world.hasten(evict_again_s=0.2, hand_over_again_s=0.1)
+    world.hasten(again_s=0.2)
     async with leading(world, tmp_path, suspend_owners=True) as server, hook_client(server) as call:
         job_id = await start(world, call)
         world.set_job(job_id, "PREEMPTED", "COMPLETING")
