@@ -57,6 +57,13 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     decides: bool = True
 
     @property
+    def present(self) -> int:
+        """How many of its seats have a pod that has not failed and is not on its way out, here or as another gang."""
+        pods = [m for m in (*self.members, *self.elsewhere) if not m.pod.is_deleting and m.pod.status.phase != "Failed"]
+        numbered = {member.index for member in pods if member.index != ANY_SEAT}
+        return len(numbered) + sum(member.index == ANY_SEAT for member in pods)
+
+    @property
     def last_tries(self) -> list[Pod]:
         """The youngest pod of each seat; where seats are not told apart, as many of the youngest as there are seats."""
         oldest_first = sorted(self.members, key=lambda m: (m.pod.metadata.creation_timestamp, m.pod.name))
@@ -131,6 +138,17 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
         """The pods that must exist before the job is submitted are there, as members or each as a gang of its own."""
         there = [(role, len(role.members) + len(role.elsewhere)) for role in self.roles]
         return any(count for _, count in there) and all(count >= role.first for role, count in there)
+
+    @property
+    def missing(self) -> str:
+        """Which pods of the first wave are not there: `2 of 4 pods (worker 1 of 3)`; empty when all are.
+
+        Those that succeeded have done their part, as have those that have a job of their own.
+        """
+        have = [(role, min(role.present, role.first)) for role in self.roles]
+        lacking = ", ".join(f"{role.name} {count} of {role.first}" for role, count in have if count < role.first)
+        total, there = sum(role.first for role in self.roles), sum(count for _, count in have)
+        return f"{total - there} of {total} pods ({lacking})" if lacking else ""
 
     @property
     def has_exit_code(self) -> bool:

@@ -9,10 +9,10 @@ import msgspec
 
 from sunkpy.core.gang.gang import Gang, solo_pod
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.job.job import Job, holds_its_node
-from sunkpy.core.gang.job.phases import JobPhase
+from sunkpy.core.gang.job.job import Job
+from sunkpy.core.gang.job.phases import HOLDING, JobPhase
 from sunkpy.core.gang.phases import State, is_over, is_running
-from sunkpy.core.gang.seating.seating import Seating, explain_missing, seat
+from sunkpy.core.gang.seating.seating import Seating, seat
 from sunkpy.core.gang.seating.slots import is_for_as_many
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
@@ -94,13 +94,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def is_bound(self) -> bool:
         """Some member has a node, or had one that the job holds on for others."""
-        return bool(self.holding) or self._is_kept
-
-    @property
-    def _is_kept(self) -> bool:
         job = self.bound_job if self.bound_to is not None else None
-        had_nodes = any(pod.spec.node_name for pod in self.pods)
-        return had_nodes and job is not None and not job.is_lost and holds_its_node(job) and not job.is_let_go
+        is_held = job is not None and job.is_live and job.phase in HOLDING and not job.is_let_go
+        return bool(self.holding) or (is_held and any(pod.spec.node_name for pod in self.pods))
 
     def seating(self, job: Job) -> Seating:
         """Who sits where under one of the jobs; worked out once."""
@@ -118,7 +114,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if self.gang is None or not job.slurm.tasks:
             return True
         if self.named_nodes:
-            return bool(explain_missing(self.gang)) or job.slurm.tasks == len(set(self.named_nodes.values()))
+            return bool(self.gang.missing) or job.slurm.tasks == len(set(self.named_nodes.values()))
         return is_for_as_many(self.gang, job.slurm.tasks, job.kind)
 
     @cached_property
@@ -137,18 +133,15 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if all(is_over(pod) for pod in self.pods):
             is_done = not self.has_left_out and all(job.is_settled for job in self.jobs)
             return State.DONE if is_done else State.ENDING
+        job = self.bound_job
+        if self.is_bound and job is not None and job.phase not in HOLDING:
+            return State.HANDING_OVER
         if self.is_bound:
-            return self._state_when_bound()
+            return State.RUNNING if any(is_running(pod) for pod in self.pods) else State.BOUND
         jobs = self.live_jobs
         if not jobs or jobs[0].is_let_go:
             return State.WAITING
         return State.STARTED if jobs[0].start_nodes else State.SUBMITTED
-
-    def _state_when_bound(self) -> State:
-        job = self.bound_job
-        if job is not None and not job.is_lost and not holds_its_node(job):
-            return State.HANDING_OVER
-        return State.RUNNING if any(is_running(pod) for pod in self.pods) else State.BOUND
 
 
 def explain_generation(other: GangId, jobs: Iterable[Job], pods: Iterable[Pod]) -> str:

@@ -12,8 +12,8 @@ from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, NO_SLOTS_LEFT, canc
 from sunkpy.core.gang.decide.members import bindings, hold, outgrown_by, start_over, suspension_of, too_large, waiting
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.ends import DEVICES_LOST, JOB_LOST, EndCause
-from sunkpy.core.gang.job.job import Job, holds_its_node
-from sunkpy.core.gang.job.phases import STOPPED
+from sunkpy.core.gang.job.job import Job
+from sunkpy.core.gang.job.phases import HOLDING, STOPPED
 from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.phases import PodPhase, pod_phase
 from sunkpy.core.gang.seating.devices import assign_devices, noted_on
@@ -25,7 +25,7 @@ def decide_bound(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> li
     """What to do about pods that have nodes under a job."""
     others = [other for other in snapshot.live_jobs if other.id != job.id]
     actions = cancel_all(others, f"the pod was bound by job {job.id}")
-    if not holds_its_node(job):
+    if job.phase not in HOLDING:
         return actions + _hand_over(snapshot, gang, job, policy)
     if job.cancelled_at is not None:
         # Slurm may have missed it. The pods that are bound go when it has ended.

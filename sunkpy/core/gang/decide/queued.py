@@ -20,7 +20,6 @@ from sunkpy.core.gang.job.job import Job, excluded_by_others
 from sunkpy.core.gang.job.phases import JobPhase
 from sunkpy.core.gang.job.request import GpuSharing, Policy, counts_gpus, plan_for_nodes, plan_job, plan_terms
 from sunkpy.core.gang.job.terms import find_change
-from sunkpy.core.gang.seating.seating import explain_missing
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.matching import pod_requests
 from sunkpy.core.model.quantity import BadQuantity
@@ -99,7 +98,7 @@ def _start(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[Gan
         return hold(snapshot, gang, job)
     if not snapshot.is_for(job):
         return [Cancel(job=job.id, why=_why_not_for(gang, job))]
-    if missing := explain_missing(gang):
+    if missing := gang.missing:
         if snapshot.idle_s >= IDLE_PATIENCE_S:
             return [Cancel(job=job.id, why=f"it waited {IDLE_PATIENCE_S:.0f} s for {missing}")]
         return report_all(gang, f"Slurm job {job.id} runs and waits for {missing}", WaitCause.MEMBERS)
@@ -123,7 +122,7 @@ def _submit(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
         return report_all(gang, "its owner declares no pods", WaitCause.NO_SEATS)
     if snapshot.waits_for:
         return report_all(gang, f"waits for {snapshot.waits_for}", WaitCause.OTHERS_FIRST)
-    if missing := explain_missing(gang):
+    if missing := gang.missing:
         return report_all(gang, f"waits for {missing}", WaitCause.MEMBERS)
     if not snapshot.may_submit:
         return report_all(gang, snapshot.refused, WaitCause.NOT_SUBMITTED) if snapshot.refused else []

@@ -40,7 +40,6 @@ from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, apart_unit
 from sunkpy.core.gang.identity import GangId, legible
 from sunkpy.core.gang.job.options import Problem
 from sunkpy.core.gang.limits import explain_length, specs_of
-from sunkpy.core.gang.seating.seating import explain_missing
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import OddOwner, Pod
 from sunkpy.core.model.quantity import BadQuantity
@@ -141,7 +140,7 @@ def assemble_beside(
 ) -> Gang:
     """As `assemble`; `apart`: pods of the gang that were set apart, which are not missing where one would be."""
     gang = assemble(id, pods, owners, families=families, largest=largest)
-    if not apart or not gang.is_sized or not explain_missing(gang):
+    if not apart or not gang.is_sized or not gang.missing:
         return gang
     whole = assemble(id, [*pods, *apart], owners, families=families, largest=largest)
     uids = {pod.uid for pod in apart}

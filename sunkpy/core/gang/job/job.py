@@ -268,14 +268,9 @@ def along_switches(job: Job, switch_of: Callable[[str], str]) -> Job:
     return _with(job, slurm=_with(job.slurm, nodes=nodes, layout=layout))
 
 
-def holds_its_node(job: Job) -> bool:
-    """The job keeps its node for pods that are bound: it neither ended, nor was suspended or queued again."""
-    return job.phase in HOLDING
-
-
 def has_node(job: Job, slurm_node: str) -> bool:
     """The job keeps this node for pods that are bound there: one that runs on may have given it up, or never had it."""
-    return holds_its_node(job) and slurm_node in (job.nodes or (slurm_node,))
+    return job.phase in HOLDING and slurm_node in (job.nodes or (slurm_node,))
 
 
 def _what_counts(slurm: SlurmJob) -> SlurmJob:

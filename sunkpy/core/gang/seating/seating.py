@@ -85,27 +85,6 @@ def seat(
     return Seating(seats=seats, nodes=all_nodes, holding=holding)
 
 
-def explain_missing(gang: Gang) -> str:
-    """Which pods of the first wave are not there: `2 of 4 pods (worker 1 of 3)`; empty when all are.
-
-    Those that succeeded have done their part, as have those that have a job of their own; those that are on their way
-    out have not.
-    """
-    have = {role.name: min(_present(role), role.first) for role in gang.roles}
-    lacking = [role for role in gang.roles if have[role.name] < role.first]
-    if not lacking:
-        return ""
-    total = sum(role.first for role in gang.roles)
-    roles = ", ".join(f"{role.name} {have[role.name]} of {role.first}" for role in lacking)
-    return f"{total - sum(have.values())} of {total} pods ({roles})"
-
-
-def _present(role: Role) -> int:
-    there = [m for m in (*role.members, *role.elsewhere) if not m.pod.is_deleting and m.pod.status.phase != "Failed"]
-    numbered = {member.index for member in there if member.index != ANY_SEAT}
-    return len(numbered) + sum(member.index == ANY_SEAT for member in there)
-
-
 def _layout(gang: Gang, job: Job) -> Layout:
     """How the job lies on its nodes; evenly while Slurm has not said."""
     if job.slurm.layout and {node for node, _ in job.slurm.layout} == set(job.nodes):

@@ -22,7 +22,6 @@ from sunkpy.core.gang.identity import GangId, parse_comment
 from sunkpy.core.gang.job.options import Problem
 from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.limits import within_limits
-from sunkpy.core.gang.seating.seating import explain_missing
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import OddOwner, Owner, OwnerReference, Pod, SchedulingGroup, WorkloadReference
@@ -569,7 +568,7 @@ def test_a_pod_that_was_set_apart_is_not_missing_and_never_a_member():
     id = identify(pods[0], families=WITH_TRIO)
     gang = assemble_beside(id, pods[:2], pods[2:], families=WITH_TRIO)
     assert ({pod.uid for pod in gang.members}, gang.is_complete) == ({"leader-1", "worker-2"}, True)
-    assert explain_missing(gang) == ""
+    assert gang.missing == ""
     assert [len(role.elsewhere) for role in gang.roles] == [0, 1]
     leaving = [msgspec.structs.replace(pods[2], status=msgspec.structs.replace(pods[2].status, phase="Failed"))]
-    assert explain_missing(assemble_beside(id, pods[:2], leaving, families=WITH_TRIO)) != ""
+    assert assemble_beside(id, pods[:2], leaving, families=WITH_TRIO).missing != ""

@@ -22,7 +22,6 @@ from sunkpy.core.gang.actions import (
 )
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.phases import HOLDS_NODE, OVER, PodPhase, State, is_over, pod_phase
-from sunkpy.core.gang.seating.seating import explain_missing
 from tests.unit.core.gang.course import Event, Walk, band_pod, describe, running, settled, steps
 from tests.unit.core.gang.pods import make_pod
 from tests.unit.core.gang.test_families import trio
@@ -127,7 +126,7 @@ def test_whatever_happened_a_gang_comes_to_run_whole_or_not_at_all(data, in_wave
     snapshot = settled(walk).seen
     living = [pod for pod in snapshot.pods if not is_over(pod)]
     if not snapshot.holding and not in_waves:
-        assert not living or explain_missing(snapshot.gang)  # nobody makes the pods of a trio anew
+        assert not living or snapshot.gang.missing  # nobody makes the pods of a trio anew
     elif living:
         assert snapshot.holding.keys() == {pod.uid for pod in living}, describe(snapshot)
         assert snapshot.bound_job.is_script_running

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sunkpy.core.gang.actions import Bind, Cancel, Evict, MakeSolo, NoteJob, Submit
 from sunkpy.core.gang.families import assemble_beside, identify
-from sunkpy.core.gang.job.job import holds_its_node
+from sunkpy.core.gang.job.phases import HOLDING
 from sunkpy.core.gang.snapshot import explain_generation
 from sunkpy.core.model.layout import spread
 from sunkpy.core.model.objects import Container, OddOwner, Resources
@@ -182,7 +182,7 @@ class Course(World):
         """Where pods run, their job holds the node, or they are told to go, or another job is asked for."""
         job = snapshot.bound_job
         living = {pod.uid for pod in snapshot.pods if pod.uid in snapshot.holding}
-        if job is not None and not job.is_lost and holds_its_node(job):
+        if job is not None and job.is_live and job.phase in HOLDING:
             strays = {action.pod.uid for action in actions if isinstance(action, MakeSolo)}
             assert all(snapshot.holding[uid] in job.nodes for uid in living - strays)
             return

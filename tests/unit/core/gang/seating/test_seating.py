@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from sunkpy.core import names
 from sunkpy.core.gang.gang import ANY_SEAT, Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.seating.seating import explain_missing, seat
+from sunkpy.core.gang.seating.seating import seat
 from tests.unit.core.gang.calls import counted
 from tests.unit.core.gang.jobs import make_job
 from tests.unit.core.gang.pods import make_pod
@@ -143,12 +143,12 @@ def test_a_member_on_a_node_that_the_job_gave_up_draws_no_other_there():
 )
 def test_what_is_missing_is_said_with_the_roles(phases, missing):
     there = gang(*((pod(f"w{n}", phase=phase), n) for n, phase in enumerate(phases)))
-    assert explain_missing(there) == missing
+    assert there.missing == missing
 
 
 def test_two_pods_of_one_place_are_not_two():
-    assert explain_missing(gang((pod("a"), 0), (pod("b"), 0), seats=2)) == "1 of 2 pods (worker 1 of 2)"
-    assert explain_missing(gang((pod("a", deleting=True), 0), (pod("b"), 1), seats=2)) == "1 of 2 pods (worker 1 of 2)"
+    assert gang((pod("a"), 0), (pod("b"), 0), seats=2).missing == "1 of 2 pods (worker 1 of 2)"
+    assert gang((pod("a", deleting=True), 0), (pod("b"), 1), seats=2).missing == "1 of 2 pods (worker 1 of 2)"
 
 
 @st.composite
