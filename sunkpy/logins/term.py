@@ -15,7 +15,8 @@ from sunkpy.logins.loop import LoginsLoop
 from sunkpy.logins.metrics import LoginsMetrics
 from sunkpy.logins.request_server import RequestServer
 from sunkpy.logins.settings import LoginsSettings
-from sunkpy.runtime.process import Process, serve_app
+from sunkpy.runtime.process import Process
+from sunkpy.runtime.serving import serve_app
 
 
 class Term:

@@ -21,11 +21,14 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from sunkpy.runtime.election import Election, Identity, LeadershipLost, Lock
 from sunkpy.runtime.queue import QueueMetrics
+from sunkpy.runtime.serving import serve_app
 from sunkpy.runtime.settings import LogSettings, ProcessSettings
 from sunkpy.runtime.watchdog import ExitWatchdog
 
 _FAST = 1
 """How hard gzip tries."""
+_SAME_S = 0.2
+"""So long the same text is served: who asks without end does not hold the process."""
 
 Check = Callable[[], str | None]
 """Says what is wrong, or None."""
@@ -55,6 +58,7 @@ class Process:
         )
         self._ready_checks: dict[str, Check] = {}
         self._figures: Callable[[], bytes] = bytes
+        self._text, self._text_until = b"", 0.0
         self.election: Election | None = None
 
     def add_ready_check(self, name: str, check: Check) -> None:
@@ -96,20 +100,15 @@ class Process:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         """The plain text format, which every Prometheus reads. Megabytes are compressed in a thread."""
-        text = generate_latest(self.registry) + self._figures()
+        now = asyncio.get_running_loop().time()
+        if now >= self._text_until:
+            self._text, self._text_until = generate_latest(self.registry) + self._figures(), now + _SAME_S
+        text = self._text
         headers = {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4}
         if "gzip" in request.headers.get("Accept-Encoding", ""):
             text = await asyncio.to_thread(gzip.compress, text, _FAST)
             headers["Content-Encoding"] = "gzip"
         return web.Response(body=text, headers=headers)
-
-
-async def serve_app(app: web.Application, port: int) -> web.AppRunner:
-    """Serve an application on every address; clean up the runner when done."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    await web.TCPSite(runner, port=port).start()
-    return runner
 
 
 def run(name: str, settings: ProcessSettings, body: Callable[[Process], Awaitable[None]]) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from sunkpy.kube.client import Kube
 from sunkpy.kube.lease import KubeLease
-from sunkpy.runtime.process import Process, run, serve_app
+from sunkpy.runtime.process import Process, run
+from sunkpy.runtime.serving import serve_app
 from sunkpy.runtime.settings import load
 from sunkpy.scheduler.hooks.server import HookServer, other_leader
 from sunkpy.scheduler.metrics import SchedulerMetrics
