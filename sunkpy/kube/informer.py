@@ -21,6 +21,7 @@ import structlog
 from sunkpy.core.model.objects import Key, KubeObject
 from sunkpy.core.model.times import backoff_s
 from sunkpy.kube import decoding, errors, paths
+from sunkpy.kube.bounds import bounded
 from sunkpy.kube.client import Kube
 from sunkpy.kube.decoding import TOO_DEEP, Decoder, Unreadable
 from sunkpy.runtime.turns import in_turns
@@ -189,7 +190,7 @@ class Informer(Generic[T]):
         self._version = seen.metadata.resource_version or self._version
 
     def _kept(self, item: T | Unreadable) -> T | Unreadable:
-        return item if isinstance(item, Unreadable) else self._keep(item)
+        return item if isinstance(item, Unreadable) else self._keep(bounded(item))
 
     def _take(self, item: T | Unreadable) -> None:
         """An object as it is now."""

@@ -22,6 +22,7 @@ from sunkpy.core.gang.gang import Link
 from sunkpy.core.gang.owners import Absence
 from sunkpy.core.model.objects import Key, Kind, KubeObject, OddOwner, Owner, Pod
 from sunkpy.kube import errors
+from sunkpy.kube.bounds import bounded
 from sunkpy.kube.client import Kube
 from sunkpy.kube.decoding import Unreadable
 from sunkpy.kube.discovery import Resource
@@ -32,7 +33,6 @@ from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
 POD: Final = Kind(group="", kind="Pod")
 _PODS: Final = Resource(kind=POD, api_version="v1", plural="pods", namespaced=True)
 _SYNC_AGAIN_S = 0.2
-_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _MOST_STATUS_BYTES: Final = 65536
 _NOTHING: Final = msgspec.Raw(b"{}")
 
@@ -204,12 +204,10 @@ class OwnerWatches:
         Its raw parts are copied: they would keep the whole answer alive in which they came.
         """
         is_read = resource.kind in self._reads
-        annotations = {key: value for key, value in owner.annotations.items() if key != _LAST_APPLIED}
         return msgspec.structs.replace(
-            owner,
+            bounded(owner),
             api_version=resource.api_version,
             kind=resource.kind.kind,
-            metadata=msgspec.structs.replace(owner.metadata, annotations=annotations),
             spec=owner.spec.copy() if is_read else _NOTHING,
             status=owner.status.copy()
             if is_read and memoryview(owner.status).nbytes <= _MOST_STATUS_BYTES
