@@ -48,6 +48,8 @@ from sunkpy.core.placement.occupancy import requests
 
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 MOST_LINES: Final = 100
+MOST_TO_PODS: Final = 16
+"""Lines of affinity to pods: each is compared with every pod of the cluster."""
 
 _Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
 _Inner = Sequence[tuple[str, PodAffinityTerm]]
@@ -92,11 +94,16 @@ def explain_length(spec: PodSpec) -> str:
         "labels in its nodeSelector": len(spec.node_selector),
         "tolerations": len(spec.tolerations),
         "lines of node affinity": sum(len(term.match_expressions) + len(term.match_fields) for term in terms),
+    }
+    of_pods = {
         "terms of affinity to pods": len(_anti(spec)) + len(_affinity(spec)),
         "lines of affinity to pods": sum(len(each.match_labels) + len(each.match_expressions) for each in selectors),
     }
-    most = max(counts, key=counts.__getitem__)
-    return f"has {counts[most]} {most}, and {MOST_LINES} are the most" if counts[most] > MOST_LINES else ""
+    for each, limit in ((counts, MOST_LINES), (of_pods, MOST_TO_PODS)):
+        most = max(each, key=each.__getitem__)
+        if each[most] > limit:
+            return f"has {each[most]} {most}, and {limit} are the most"
+    return ""
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from typing import Final, TypeVar, cast
 import cachetools
 import msgspec
 
-from sunkpy.core.gang.limits import MOST_LINES
+from sunkpy.core.gang.limits import MOST_TO_PODS
 from sunkpy.core.model.objects import Affinity, Container, Meta, Pod, PodAffinity, PodSpec, Resources
 from sunkpy.core.placement.occupancy import requests
 from sunkpy.kube import paths
@@ -47,7 +47,7 @@ class Cut:
         container = Container(resources=Resources(requests=amounts, limits=_NOTHING), ports=pod.spec.host_ports)
         terms = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity is not None else None
         # Nobody has refused it for too many of them.
-        few = PodAffinity(required=terms.required[:MOST_LINES] if terms is not None else ())
+        few = PodAffinity(required=terms.required[:MOST_TO_PODS] if terms is not None else ())
         return Pod(
             metadata=Meta(
                 name=meta.name,

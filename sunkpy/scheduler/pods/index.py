@@ -29,6 +29,8 @@ from sunkpy.scheduler.pods.wake import Wake
 LEFT_OUT_S: Final = 2.0
 """So long a pod must have had no seat to be an extra: the owner that declares more may be seen a little later."""
 
+_MOST_AT_ONCE: Final = 256
+"""Pods that get a gang of their own in one turn; a gang of two may have thousands."""
 _FIRST_LOOK_S: Final = 15.0
 
 
@@ -200,11 +202,12 @@ class PodIndex:
     def _part(self, gang: Gang, pods: Sequence[Pod]) -> None:
         """Make extras of the pods that have had no seat for a while."""
         now = self._clock()
-        for pod, since in self._solo.left_out(gang, pods, now=now):
-            if now - since >= LEFT_OUT_S:
-                self._move(pod, extra_id(gang.id, pod))
-            else:
-                self._wake.gang_after(gang.id, LEFT_OUT_S)
+        left_out = self._solo.left_out(gang, pods, now=now)
+        due = [pod for pod, since in left_out if now - since >= LEFT_OUT_S]
+        for pod in due[:_MOST_AT_ONCE]:
+            self._move(pod, extra_id(gang.id, pod))
+        if len(left_out) > len(due) or len(due) > _MOST_AT_ONCE:
+            self._wake.gang_after(gang.id, LEFT_OUT_S)
 
     def _move(self, pod: Pod, id: GangId) -> None:
         """To another gang, mostly its own, for the rest of its life."""

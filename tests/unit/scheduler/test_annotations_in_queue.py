@@ -212,7 +212,7 @@ async def test_a_warning_is_not_repeated_in_each_pass_however_many_others_there_
         world.add_pod(annotations={"sunkpy.dev/no-such": "1"})
         await world.until(lambda: world.notes("UnknownAnnotation"))
         for number in range(2):
-            world.term._events._said.clear()
+            world.term._leader.events._said.clear()
             world.api.change("pods", "default", "web", {"metadata": {"labels": {"turn": str(number)}}})
             world.add_pod(f"next-{number}")
             await world.until(lambda number=number: len(world.submissions) == number + 2)

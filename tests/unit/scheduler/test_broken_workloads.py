@@ -288,7 +288,7 @@ CASES = {
     ),
     "comment-large": (
         options(comment="x" * 200_000),
-        "annotation sunkpy.dev/comment: it has 200000 characters; 1024 are the most",
+        "annotation sunkpy.dev/comment: it is longer than 1024 characters",
     ),
     "account-unknown": (
         options(account="nobody"),

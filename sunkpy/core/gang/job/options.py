@@ -32,6 +32,8 @@ LONGEST: Final = 1024
 
 _MOST_UNKNOWN: Final = 10
 _MOST_VOICES: Final = 3
+_MOST_UNLIKE: Final = 64
+"""Pods of a gang that ask for something else each: as many as it may have roles."""
 _MAY_DIFFER: Final = frozenset({"name", "comment", "time_limit_min"})
 _PREFIXES: Final = (names.PREFIX, SUNK, SLINKY)
 _MOST_MINUTES: Final = 10 * 365 * 24 * 60
@@ -92,6 +94,9 @@ def read_gang_options(
     saying: dict[frozenset[tuple[str, str]], list[str]] = {}
     for name, written in pods:
         saying.setdefault(frozenset(_own(written).items()), []).append(name)
+    if len(saying) > _MOST_UNLIKE:
+        text = f"its pods ask for {len(saying)} different things by annotations, and {_MOST_UNLIKE} are the most"
+        return JobSpec(), (Problem(text=text, fatal=True),)
     layers = [dict(said) for said in saying]
     options, problems = read_options([*layers, *above])
     contradictions: list[Problem] = []
@@ -161,7 +166,7 @@ def _who_says(text: str, pods: Sequence[str]) -> str:
 
 def _bounded(text: str) -> str:
     if len(text) > LONGEST:
-        raise BadOption(f"it has {len(text)} characters; {LONGEST} are the most")
+        raise BadOption(f"it is longer than {LONGEST} characters")
     return text.strip()
 
 
