@@ -113,6 +113,13 @@ def test_metrics_are_for_everybody(policies: list[Manifest], part: str):
     assert _may_connect(policies, {"app": "prometheus"}, _labels(part), METRICS)
 
 
+def test_metrics_can_be_for_some():
+    some = {"networkPolicies": {"metricsFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]}}
+    policies = list(of_kind(render("slurm", some), "NetworkPolicy").values())
+    assert _may_connect(policies, {"app": "prometheus"}, _labels("scheduler"), METRICS)
+    assert not _may_connect(policies, {"app": "notebook"}, _labels("scheduler"), METRICS)
+
+
 def test_those_who_speak_to_the_apiserver_reach_it_and_no_one_else_does(policies: list[Manifest]):
     reach = {
         part

@@ -117,7 +117,7 @@ def test_the_operators_token_is_held_as_well():
     assert written(rules) - covered(bound) == {"events", "nodesets/status", "nodesets/finalizers"}
     assert "nodeSetNamespaces" not in json.dumps(bound), "any namespace, unless some are named"
     policies = of_kind(render("sunkpy", {"boundToken": False}), "ValidatingAdmissionPolicy")
-    assert set(policies) == {"research-demo-operator-slurmd-pods"}
+    assert set(policies) == {"research-demo-operator-slurmd-pods", "research-demo-operator-critical-pods"}
 
 
 @pytest.mark.parametrize(
