@@ -1,6 +1,6 @@
 """What a new leader takes over: under which jobs the pods of an earlier one are, and which jobs nobody has noted.
 
-1. The notes of all pods are read, and of each that comes later (`introduce`).
+1. The notes of all pods are read, and of each that comes later (`read_notes`).
 2. Slurm is asked for each job by itself: first for those whose hooks call, then for those that are noted, then for all
    others. When that is known of all notes of a gang, hooks and passes about it go on.
 3. Then all jobs are known (`Ledger.all_jobs_known`): submits may go on, and so may gangs with a pod on a node that
@@ -20,7 +20,6 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.job import recall
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, SlurmJob, holds_something
-from sunkpy.kube.informer import Handler
 from sunkpy.runtime.queue import Urgency
 from sunkpy.runtime.turns import in_turns
 from sunkpy.scheduler.jobs.search import AGAIN_S, NOBODY, JobSearch
@@ -72,13 +71,10 @@ class Takeover:
 
     # -------------------------------------------------- 1. the notes of pods
 
-    async def introduce(self, handler: Handler[Pod]) -> None:
-        """Tell a handler of all pods of known gangs that are there and will come, and read the notes of all pods."""
-        self._members.add_handler(handler)
+    async def read_notes(self) -> None:
+        """Of all pods that are there and will come."""
         self._cluster.pods.add_handler(self._read_note)
         async for pod in in_turns(tuple(self._cluster.pods.values())):
-            if self._members.find_id(pod) is not None:
-                handler(None, pod)
             self._read_note(None, pod)
         gc.freeze()  # what stays is not walked by each collection, which would hold the loop
 

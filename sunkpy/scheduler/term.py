@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
 
 from sunkpy.core.gang.families import FAMILIES, Families
 from sunkpy.core.gang.owners import kinds_read
@@ -131,7 +130,7 @@ class Term:
         self._vanished = Vanished(leader, find_id=members.find_id)
         self._cluster.pods.add_handler(self._vanished.update)  # before the index forgets whose a pod was
         self._cluster.pods.add_handler(members.update)
-        self._unidentified = Unidentified(leader, members, recognition, self._outbox)
+        members.on_change = Unidentified(leader, members, recognition, self._outbox).pod_changed
         self._suspensions = Suspensions(leader, self._watches, kinds=kinds_read(families), has_pods=members.has_living)
 
     def _decide(self) -> None:
@@ -181,12 +180,11 @@ class Term:
                 # 1. Watch nodes, pods and their owners, until all are known that are there.
                 group.create_task(self._cluster.run())
                 group.create_task(self._watches.run())
-                group.create_task(self._outbox.run())
                 await self._cluster.synced()
                 await self._members.wait_for_owners()
-                # 2. Put pods into gangs. Hooks are answered before anything is read of jobs (`scheduler.takeover`).
-                await self._takeover.introduce(partial(self._wake.pod_changed, self._members.id_of))
-                group.create_task(self._unidentified.run())
+                group.create_task(self._outbox.run())
+                # 2. Read what is noted on pods. Hooks are answered before anything is read of jobs (`takeover`).
+                await self._takeover.read_notes()
                 if self._settings.suspend_owners:
                     group.create_task(self._suspensions.run())
                 group.create_task(self._pod_groups.run())

@@ -24,7 +24,7 @@ from sunkpy.core.gang.job.terms import Asked
 from sunkpy.core.model.objects import Key, KubeObject, Pod
 from sunkpy.kube.errors import Conflict, Forbidden, Invalid, NotFound
 from sunkpy.runtime.queue import Urgency
-from sunkpy.scheduler.events.late_writes import LateWrites
+from sunkpy.scheduler.events.late_writes import LateWrites, Write
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.record import Record
 
@@ -32,7 +32,7 @@ _REPORT_EACH_S = 10.0
 _FIRST_REPORT_S = 2.0
 _WORKERS = 10
 _MOST_UNREADABLE = 4096
-_REPORT, _JOB, _UNREADABLE, _GANG = "report", "job", "unreadable", "gang"
+_REPORT, _JOB, _UNREADABLE = "report", "job", "unreadable"
 
 
 class Outbox:
@@ -40,7 +40,6 @@ class Outbox:
 
     def __init__(self, leader: Leader, *, find: Callable[[Key], Pod | None]) -> None:
         self._leader = leader
-        self._events = leader.events
         self._find = find
         self._late: LateWrites[tuple[str, str]] = LateWrites("outbox", workers=_WORKERS, urgency=_urgency)
         self._unreadable: cachetools.LRUCache[tuple[str, str], str] = cachetools.LRUCache(_MOST_UNREADABLE)
@@ -49,16 +48,16 @@ class Outbox:
     async def run(self) -> None:
         """Write until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._events.run())
+            group.create_task(self._leader.events.run())
             group.create_task(self._late.run(self._leader.queues))
 
     async def inform(self, pod: Pod, *, reason: str, action: str, note: str) -> None:
         """An Event about what went as it should."""
-        await self._events.normal(pod, "Pod", reason=reason, action=action, note=note)
+        await self._leader.events.normal(pod, "Pod", reason=reason, action=action, note=note)
 
     async def warn(self, pod: Pod, *, reason: str, action: str, note: str) -> None:
         """An Event that a person should look at."""
-        await self._events.warning(pod, "Pod", reason=reason, action=action, note=note)
+        await self._leader.events.warning(pod, "Pod", reason=reason, action=action, note=note)
 
     def unreadable(self, kind: str, about: KubeObject, why: str) -> None:
         """An object that cannot be read, or that the scheduler fails to handle, is left alone; `why` is for people.
@@ -76,10 +75,9 @@ class Outbox:
             write = partial(self._warn_unreadable, Pod(metadata=about.metadata), why)
             self._late.put((f"{namespace}/{name}", _UNREADABLE), write)
 
-    def stays_in_gang(self, pod: Pod, note: str) -> None:
-        """Somebody has written another gang on a pod that has one."""
-        write = partial(self.warn, pod, reason="StaysInGang", action="Scheduling", note=note)
-        self._late.put((pod.uid, _GANG), write)
+    def later(self, uid: str, what: str, write: Write, *, after_s: float = 0.0) -> None:
+        """Say this of a pod, in place of what was to be said of the same before."""
+        self._late.put((uid, what), write, after_s=after_s)
 
     def report(self, record: Record, report: Report) -> None:
         """Say why a pod waits, in its condition and an Event, unless it was said already."""
@@ -131,7 +129,7 @@ class Outbox:
     async def _warn_unreadable(self, pod: Pod, why: str) -> None:
         try:
             note = f"left alone: {why}"
-            await self._events.insist(pod, "Pod", reason="OddObject", action="Scheduling", note=note)
+            await self._leader.events.insist(pod, "Pod", reason="OddObject", action="Scheduling", note=note)
         except (NotFound, Forbidden, Invalid) as error:  # refused again, however often: the namespace is gone
             self._log.warning("event not recorded", pod="/".join(pod.key), error=str(error))
 

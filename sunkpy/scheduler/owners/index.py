@@ -28,22 +28,14 @@ class Owners:
         self._below: Groups[Link, str, str] = Groups()
         self._links: Groups[tuple[Kind, str], Link, Link] = Groups()
         self._last: dict[Link, Owner] = {}
-        self._watched: set[str] = set()
         self._change = asyncio.Event()
-        self._listeners: list[Callable[[str, bool], None]] = []
+        self.on_change: Callable[[str, bool], None] = lambda uid, is_wish: None
+        """Hears of changes above pods: the uid, and whether more has changed than the status of an owner."""
         watches.add_listener(self._changed)
         watches.in_use = lambda: {kind for kind, _ in self._links}
 
-    def add_listener(self, listener: Callable[[str, bool], None]) -> None:
-        """Hear of changes above pods: the uid, and whether more has changed than the status of an owner."""
-        self._listeners.append(listener)
-
     def of(self, pod: Pod) -> gang.Owners | None:
-        """What stands above a pod that is watched; None while that is not known."""
-        self._watched.add(pod.uid)
-        return self._find(pod)
-
-    def _find(self, pod: Pod) -> gang.Owners | None:
+        """What stands above a pod; None while that is not known."""
         above = self._above.get(pod.uid)
         if above is None or above.waits_for is not None:
             above = self._climb(pod)
@@ -52,17 +44,14 @@ class Owners:
         return tuple(self._newest(link) for link in above.links)
 
     async def wait_for(self, pod: Pod, *, within_s: float) -> gang.Owners | None:
-        """As `of`, of a pod that may not be watched, or only from some time on; None when it was not known in time."""
+        """As `of`; None when it was not known in time."""
         try:
             async with asyncio.timeout(within_s):
-                while (found := self._find(pod)) is None:
+                while (found := self.of(pod)) is None:
                     await self.changed()
                 return found
         except TimeoutError:
             return None
-        finally:
-            if pod.uid not in self._watched:
-                self.forget(pod.uid)
 
     def is_looking(self, uid: str) -> bool:
         """What stands above the pod is not known yet, and will be without anybody's help."""
@@ -89,7 +78,6 @@ class Owners:
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""
-        self._watched.discard(uid)
         above = self._above.pop(uid, None)
         if above is not None:
             self._let_go(uid, above.links)
@@ -132,8 +120,7 @@ class Owners:
                 self._last[link] = owner
             is_wish = owner is not None and before is not None and _wishes(owner) != _wishes(before)
             for uid in self._below.of(link):
-                for listener in self._listeners:
-                    listener(uid, is_wish)
+                self.on_change(uid, is_wish)
         self._change.set()
         self._change = asyncio.Event()
 

@@ -19,7 +19,6 @@ import structlog
 from sunkpy.core.gang.gang import Gang, solo_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Owner, Pod
-from sunkpy.kube.informer import Handler
 from sunkpy.runtime.groups import Groups
 from sunkpy.scheduler.owners.index import Owners
 from sunkpy.scheduler.pods.recognition import Recognition
@@ -42,33 +41,17 @@ class PodIndex:
         self._owners = owners
         self._wake = wake
         self._clock = clock
-        self._handlers: list[Handler[Pod]] = []
         self._pods: Groups[GangId, str, Pod] = Groups()
         self._by_node: Groups[str, str, Pod] = Groups()
         self._ids: dict[str, GangId] = {}
         self._unidentified: dict[str, Pod] = {}
         self._solo = SoloGangs()
         self._log = structlog.get_logger("pods")
-        self._listeners: list[Callable[[Pod], None]] = []
-        owners.add_listener(self._owner_changed)
-
-    def add_listener(self, listener: Callable[[Pod], None]) -> None:
-        """Hear of each pod that could not be identified, whenever that was tried."""
-        self._listeners.append(listener)
-
-    def add_handler(self, handler: Handler[Pod]) -> None:
-        """Hear of each change of a pod that is identified; of one that becomes so, as if it had just come."""
-        self._handlers.append(handler)
+        self.on_change: Callable[[Pod | None, Pod], None] = lambda old, new: None
+        """Hears of each pod that could not be identified, whenever that was tried, and of each change of the others."""
+        owners.on_change = self._owner_changed
 
     # ------------------------------------------------------------- questions
-
-    def id_of(self, pod: Pod) -> GangId:
-        """The gang of a pod that the handlers are told of.
-
-        Raises:
-            KeyError: it is not identified yet, or not watched.
-        """
-        return self._ids[pod.uid]
 
     def find_id(self, pod: Pod) -> GangId | None:
         """The gang of a pod; None while that is not known."""
@@ -81,7 +64,13 @@ class PodIndex:
 
     async def resolve(self, pod: Pod) -> GangId | None:
         """The gang of a pod that may not be watched; None when it could not be found out in a few seconds."""
-        return self._ids.get(pod.uid) or self._solo.settle(await self._recognition.resolve(pod), pod)
+        if (known := self._ids.get(pod.uid)) is not None:
+            return known
+        try:
+            return self._solo.settle(await self._recognition.resolve(pod), pod)
+        finally:
+            if self.find(pod.uid) is None:  # no watch will tell when it is gone
+                self._recognition.forget(pod.uid)
 
     async def wait_for_owners(self) -> None:
         """Return when it is known of every pod that is there where it belongs, or why that cannot be known; or after a
@@ -130,25 +119,22 @@ class PodIndex:
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
         """Follow one change of the informer's store."""
-        if old is not None and new is not None and old.uid != new.uid:
-            self.update(old, None)
-            old = None
         if old is not None:
             self._by_node.drop(old.spec.node_name, old.uid)
-        if new is not None and new.spec.node_name:
-            self._by_node.put(new.spec.node_name, new.uid, new)
-        pod = new or old
-        assert pod is not None
-        if pod.uid not in self._ids:
-            self._place(pod, is_there=new is not None)
-            return
-        if new is not None:
-            self._pods.put(self._ids[pod.uid], new.uid, new)
-        else:
-            self._pods.drop(self._ids[pod.uid], pod.uid)
-        self._tell(old, new)
+            if new is None or new.uid != old.uid:
+                self._forget(old)
+                old = None
         if new is None:
-            self._forget(pod)
+            return
+        if new.spec.node_name:
+            self._by_node.put(new.spec.node_name, new.uid, new)
+        id = self._ids.get(new.uid)
+        if id is None:
+            self._identify(new)
+            return
+        self._pods.put(id, new.uid, new)
+        self._wake.pod_changed(id, old, new)
+        self.on_change(old, new)
 
     def adopt(self, pod: Pod, id: GangId) -> None:
         """The job of a gang proves that this pod is its own, unidentified or taken for another's."""
@@ -176,26 +162,24 @@ class PodIndex:
         if id not in self._pods:
             self._solo.forget(id)
 
-    def _place(self, pod: Pod, *, is_there: bool) -> None:
-        """A pod that is not identified: do it now, or later, or forget it."""
-        if not is_there:
-            self._forget(pod)
-        elif (id := self._solo.settle(self._recognition.identify(pod), pod)) is not None:
+    def _identify(self, pod: Pod) -> None:
+        """Now, if it can be."""
+        id = self._solo.settle(self._recognition.identify(pod), pod)
+        if id is not None:
             self._settle(pod, id)
         else:
             self._unidentified[pod.uid] = pod
-            for listener in self._listeners:
-                listener(pod)
+            self.on_change(None, pod)
 
     def _settle(self, pod: Pod, id: GangId) -> None:
         self._unidentified.pop(pod.uid, None)
         self._ids[pod.uid] = id
         self._pods.put(id, pod.uid, pod)
-        self._tell(None, pod)
+        self._wake.pod_changed(id, None, pod)
 
     def _owner_changed(self, uid: str, is_wish: bool) -> None:
         if uid in self._unidentified:
-            self._place(self._unidentified[uid], is_there=True)
+            self._identify(self._unidentified[uid])
         elif uid in self._ids:
             self._wake.owner_changed(self._ids[uid], is_wish=is_wish)
 
@@ -219,15 +203,12 @@ class PodIndex:
         self._wake.pod_left(pod, base)
         self._settle(pod, id)
 
-    def _tell(self, old: Pod | None, new: Pod | None) -> None:
-        for handler in self._handlers:
-            handler(old, new)
-
     def _forget(self, pod: Pod) -> None:
-        id = self._ids.get(pod.uid)
+        id = self._ids.pop(pod.uid, None)
         if id is not None:
+            self._pods.drop(id, pod.uid)
             self._solo.forget(id)
-        self._ids.pop(pod.uid, None)
+            self._wake.pod_gone(id, pod)
         self._unidentified.pop(pod.uid, None)
         self._solo.forget_pod(pod.uid)
         self._recognition.forget(pod.uid)

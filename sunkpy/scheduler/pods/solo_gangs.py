@@ -16,6 +16,7 @@ import msgspec
 from sunkpy.core.gang.gang import Gang, apart_unit, extra_unit, is_apart, solo_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
+from sunkpy.runtime.groups import Groups
 
 
 class SoloGangs:
@@ -24,7 +25,7 @@ class SoloGangs:
     def __init__(self) -> None:
         self._known: set[GangId] = set()
         self._bases: dict[GangId, GangId] = {}
-        self._apart: dict[GangId, set[GangId]] = {}
+        self._apart: Groups[GangId, str, GangId] = Groups()
         self._left_out_at: dict[str, float] = {}
 
     def __contains__(self, id: GangId) -> bool:
@@ -50,11 +51,11 @@ class SoloGangs:
         self._left_out_at.pop(solo_pod(id), None)
         if is_apart(id):
             self._bases[id] = base
-            self._apart.setdefault(base, set()).add(id)
+            self._apart.put(base, id.unit, id)
 
     def apart_from(self, base: GangId, pods: Mapping[GangId, Mapping[str, Pod]]) -> list[Pod]:
         """Those of the pods, by gang and uid, that were set apart from this one and live."""
-        own = sorted(self._apart.get(base, ()), key=lambda id: id.unit)
+        own = sorted(self._apart.of(base), key=lambda id: id.unit)
         found = (pod for id in own for pod in pods.get(id, {}).values())
         return [pod for pod in found if not pod.is_finished and not pod.is_deleting]
 
@@ -63,9 +64,7 @@ class SoloGangs:
         self._known.discard(id)
         base = self._bases.pop(id, None)
         if base is not None:
-            self._apart[base].discard(id)
-            if not self._apart[base]:
-                del self._apart[base]
+            self._apart.drop(base, id.unit)
 
     def left_out(self, gang: Gang, pods: Sequence[Pod], *, now: float) -> list[tuple[Pod, float]]:
         """The pods for which the gang has no seat, and since when; none that is bound.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from sunkpy.core import names
@@ -9,7 +10,6 @@ from sunkpy.core.gang.gang import solo_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube.errors import NotFound
-from sunkpy.runtime.queue import WorkQueue, run_workers
 from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.index import PodIndex
@@ -26,39 +26,38 @@ class Unidentified:
         self._members = members
         self._recognition = recognition
         self._outbox = outbox
-        self._queue: WorkQueue[str] = WorkQueue("unidentified-pods")
         self._said: dict[str, str] = {}
-        members.add_listener(self._add)
-        members.add_handler(self._pod_changed)
 
-    async def run(self) -> None:
-        """Tell until cancelled."""
-        await run_workers(self._queue, self._tell, workers=1, metrics=self._leader.queues)
+    def pod_changed(self, old: Pod | None, new: Pod) -> None:
+        """Look at a pod that is not identified, or that has changed."""
+        id = self._members.find_id(new)
+        if id is None:  # most find their gang at once; of others their people should know
+            self._report_later(new.uid, self._leader.times.unidentified_told_after_s)
+        elif old is not None and not new.spec.node_name and _says(old) != _says(new):
+            self._check_gang(new, id)
 
-    def _add(self, pod: Pod) -> None:
-        """Most find their gang at once; of others their people should know."""
-        self._queue.add_after(pod.uid, self._leader.times.unidentified_told_after_s)
-
-    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+    def _check_gang(self, new: Pod, id: GangId) -> None:
         """A pod stays in the gang that it was made for; who has written another one on it should know."""
-        if old is None or new is None or new.spec.node_name or _says(old) == _says(new):
-            return
-        id, said = self._members.find_id(new), self._recognition.identify(new)
-        if id is None or said is None or solo_pod(id) or _whose(said) == _whose(id):
+        said = self._recognition.identify(new)
+        if said is None or solo_pod(id) or _whose(said) == _whose(id):
             return
         note = f"it stays a pod of {id}, for which it was made: delete it, and the one made in its stead is of {said}"
-        self._outbox.stays_in_gang(new, note)
+        write = partial(self._outbox.warn, new, reason="StaysInGang", action="Scheduling", note=note)
+        self._outbox.later(new.uid, "gang", write)
 
-    async def _tell(self, uid: str) -> float | None:
+    def _report_later(self, uid: str, after_s: float) -> None:
+        self._outbox.later(uid, "owner", partial(self._report, uid), after_s=after_s)
+
+    async def _report(self, uid: str) -> None:
         pod = self._members.unidentified(uid)
         if pod is None:
             self._said.pop(uid, None)
-            return None
+            return
         why = f"not scheduled yet: {self._recognition.why_unknown(uid)}"
         if self._said.get(uid) != why:
             await self._say(pod, why)
             self._said[uid] = why
-        return _LOOK_AGAIN_S
+        self._report_later(uid, _LOOK_AGAIN_S)
 
     async def _say(self, pod: Pod, why: str) -> None:
         try:

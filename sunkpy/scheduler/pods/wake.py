@@ -6,7 +6,6 @@ A change is only noted here, and its gangs are enqueued; everything that has an 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import msgspec
 
@@ -37,25 +36,21 @@ class Wake:
             self._ledger.queue.add(record.id)
             record.fire()
 
-    def pod_changed(self, id_of: Callable[[Pod], GangId], old: Pod | None, new: Pod | None) -> None:
-        """A pod that names this scheduler came, changed or went."""
-        if old is not None and (new is None or new.uid != old.uid):
-            self._went(id_of(old), old)
-        if new is None:
-            return
-        id = id_of(new)
+    def pod_changed(self, id: GangId, old: Pod | None, new: Pod) -> None:
+        """A pod of the gang came or changed."""
         if is_over(new) and self._ledger.get(id) is None:
             return
         record = self._ledger.ensure(id)
         record.member(new)
-        if old is not None and old.uid == new.uid:
+        if old is not None:
             if _compared(old) == _compared(new):
                 return
             if _wishes(old) != _wishes(new):
                 record.forgive()
         self.gang(id)
 
-    def _went(self, id: GangId, pod: Pod) -> None:
+    def pod_gone(self, id: GangId, pod: Pod) -> None:
+        """A pod of the gang is there no more."""
         record = self._ledger.get(id)
         if record is not None and is_over(pod):
             record.ended[pod.uid] = pod

@@ -349,7 +349,7 @@ async def test_a_pod_that_comes_while_somebody_asks_what_stands_above_it_is_foll
             kube, reads=(CREW,), pods=Together([]), clock=time.monotonic, on_unreadable=lambda *_: None
         )  # fmt: skip
         owners, changed = Owners(watches, KNOWN), []
-        owners.add_listener(lambda uid, _: changed.append(uid))
+        owners.on_change = lambda uid, _: changed.append(uid)
         running = asyncio.ensure_future(watches.run())
         asked = asyncio.ensure_future(owners.wait_for(pod, within_s=20))
         await world.until(lambda: world.api.watched >= {"crews"})
