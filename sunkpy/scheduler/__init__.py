@@ -1,6 +1,7 @@
 """Runs pods as Slurm jobs.
 
-1. `main` starts the process. When it leads, `term` makes the parts, and `takeover` finds what an earlier leader left.
+1. `main` starts the process. When it leads, `term` makes the parts, with the connections and settings of one `leader`,
+   and `takeover` finds what an earlier leader left.
 2. Something changes: a pod, its owner or a node (watches, in `pods`, `owners`, `nodes`), a job (a poll, in `jobs`), or
    a prolog or epilog calls (`hooks`). The change is recorded in the `ledger`, and `pods.wake` enqueues its gang.
 3. A worker takes the gang from the queue for one pass (`loop`). `collect` makes a snapshot of all that is known of it.

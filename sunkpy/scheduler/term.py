@@ -162,7 +162,7 @@ class Term:
     def _answer_hooks(self) -> None:
         leader, members, vanished = self._leader, self._members, self._vanished
         takeover, collector = self._takeover, self._collector
-        auth = NodeAuth(leader.kube, self._cluster, audience=self._settings.hooks.audience)
+        auth = NodeAuth(leader, self._cluster)
         proof = HookProof(leader)
         gate = Gate(leader, members, takeover, collector, vanished, proof, self._poller)
         self._hooks = Hooks(leader, members, takeover, collector, vanished, auth, proof, gate.ask)

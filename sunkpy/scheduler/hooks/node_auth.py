@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import time
-from collections.abc import Callable
 
 import cachetools
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.slurmd import is_slurmd
-from sunkpy.kube.client import Kube
 from sunkpy.kube.tokens import BoundTo, read_unproved
 from sunkpy.scheduler.hooks.messages import Denied
 from sunkpy.scheduler.hooks.review_limits import ReviewLimits
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
 
 _TOKEN_TTL_S = 60.0
@@ -33,12 +31,12 @@ class NodeAuth:
     apiserver may not have seen that pod yet.
     """
 
-    def __init__(
-        self, kube: Kube, cluster: Cluster, *, audience: str, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._kube = kube
+    def __init__(self, leader: Leader, cluster: Cluster) -> None:
+        clock = leader.clock
+        self._kube = leader.kube
+        self._audience = leader.settings.hooks.audience
+        self._namespace = leader.settings.namespace
         self._cluster = cluster
-        self._audience = audience
         self._limits = ReviewLimits(clock=clock)
         self._known: cachetools.TTLCache[bytes, BoundTo] = cachetools.TTLCache(_REMEMBERED, _TOKEN_TTL_S, clock)
         self._accepted: cachetools.TTLCache[bytes, bool] = cachetools.TTLCache(_REMEMBERED, _LONGEST_LIFE_S, clock)
@@ -67,7 +65,7 @@ class NodeAuth:
 
     def _slurmd(self, bound: BoundTo, slurm_node: str) -> Pod:
         name = bound.name
-        pod = self._cluster.slurmd_pods.get(self._cluster.namespace, name)
+        pod = self._cluster.slurmd_pods.get(self._namespace, name)
         if pod is None or pod.uid != bound.uid or not is_slurmd(pod):
             raise Denied(403, f"the token belongs to pod {name or '(none)'}, which is no slurmd pod of this cluster")
         own = pod.labels.get(names.LABEL_SLURM_NODE, "")
@@ -90,11 +88,11 @@ class NodeAuth:
     async def _ask(self, token: str, digest: bytes, peer: str) -> BoundTo:
         review = await self._kube.review_token(token, audience=self._audience)
         refusal: Denied | None = None
-        expected = f"system:serviceaccount:{self._cluster.namespace}:"
+        expected = f"system:serviceaccount:{self._namespace}:"
         if not review.authenticated:
             refusal = Denied(401, f"the token is not accepted: {review.error or 'wrong audience or expired'}")
         elif not review.user.username.startswith(expected):
-            refusal = Denied(403, f"{review.user.username} is not from namespace {self._cluster.namespace}")
+            refusal = Denied(403, f"{review.user.username} is not from namespace {self._namespace}")
         if refusal is not None:
             self._refused[digest] = refusal
             self._limits.was_refused(peer)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 
 from sunkpy.core.model.states import JobId
@@ -22,7 +21,7 @@ class SharedStates:
         self, ask: Callable[[Sequence[JobId]], Awaitable[States]], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._ask = ask
-        self._wanted: Counter[JobId] = Counter()
+        self._wanted: list[Set[JobId]] = []
         self._reads = FreshAnswer(self._ask_for_all, clock=clock)
 
     async def get(self, jobs: Set[JobId]) -> tuple[dict[JobId, frozenset[str]], float]:
@@ -31,20 +30,14 @@ class SharedStates:
         Raises:
             SlurmError: Slurm could not be asked.
         """
-        self._wanted.update(jobs)
+        self._wanted.append(jobs)
         try:
             answer, asked_at = await self._reads.get()
         finally:
-            self._forget(jobs)
+            self._wanted.remove(jobs)
         return {job: answer[job] for job in jobs if job in answer}, asked_at
-
-    def _forget(self, jobs: Set[JobId]) -> None:
-        for job in jobs:
-            self._wanted[job] -= 1
-            if not self._wanted[job]:
-                del self._wanted[job]
 
     async def _ask_for_all(self) -> States:
         """Of the jobs of everybody who waits: who came too late for this answer, or whose asker went, asks again."""
-        wanted = sorted(self._wanted)
+        wanted = sorted(set[JobId]().union(*self._wanted))
         return await self._ask(wanted if len(wanted) <= MOST_IDS else ())

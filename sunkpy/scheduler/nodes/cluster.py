@@ -47,7 +47,7 @@ class Cluster:
         on_unreadable: OnUnreadable,
     ) -> None:
         kube, settings = leader.kube, leader.settings
-        self._settings, self.namespace, self._slurm_nodes, self._wake = settings, settings.namespace, slurm_nodes, wake
+        self._settings, self._slurm_nodes, self._wake = settings, slurm_nodes, wake
         self._slurmd, own_names, gpus = SlurmdIndex(), settings.scheduler_names, settings.counted
         self._held = Held(partial(taken_uncounted, gpu_resources=gpus))
         self._taken = Held(partial(taken_without_job, scheduler_names=own_names), self._taken_changed)
@@ -100,10 +100,8 @@ class Cluster:
 
     def _watched(self) -> Iterable[Informer[Pod] | Informer[Node] | Informer[KubeObject]]:
         """Namespaces only if `scheduler.access` looks at their labels or annotations."""
-        yield from self.pods.parts
-        yield from (self.nodes, self.slurmd_pods)
-        if self._settings.reads_namespaces:
-            yield self._namespaces
+        namespaces = [self._namespaces] if self._settings.reads_namespaces else []
+        return (*self.pods.parts, self.nodes, self.slurmd_pods, *namespaces)
 
     def namespace_of(self, name: str) -> Namespace | None:
         """What `scheduler.access` looks at; None when a pod was seen before its namespace."""

@@ -1,6 +1,7 @@
 """Tokens that prove nothing, by the thousand, beside those of slurmd pods."""
 
 import asyncio
+import dataclasses
 import itertools
 
 import pytest
@@ -40,8 +41,8 @@ def clock():
 @pytest.fixture
 async def auth(world, tmp_path, clock):
     async with leading(world, tmp_path) as server:
-        own = server.hooks.auth
-        yield NodeAuth(own._kube, own._cluster, audience="sunkpy-hooks", clock=clock)
+        leader = dataclasses.replace(world.term._leader, clock=clock)
+        yield NodeAuth(leader, server.hooks.auth._cluster)
 
 
 async def ask(auth, token, *, node="n1", peer=ATTACKER):
