@@ -24,7 +24,7 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.model.removal_token import CAUSE_ROLLOUT, token_of
+from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode
 
 AGREE_AFTER_S = 2.0
@@ -74,7 +74,7 @@ def question_of(pod: Pod | None, node: SlurmNode | None) -> Question | None:
     token = token_of(pod)
     has_jobs_alone = bool(node.state & _HAS_JOBS) and not node.state & _IS_UNSETTLED
     is_in_order = node.is_drained_by_us and has_jobs_alone and node.slurmd_since_s > 0
-    if token is None or token.cause != CAUSE_ROLLOUT or not is_in_order:
+    if token is None or not token.is_rollout or not is_in_order:
         return None
     jobs = _annotated_jobs(pod)
     if not 0 < len(jobs) <= node.alloc_cpus or node.alloc_memory_mib == 0:

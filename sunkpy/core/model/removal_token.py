@@ -16,7 +16,7 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.times import parse_rfc3339
 
 CAUSE_ROLLOUT: Final = "rollout"
-"""The cause of a removal after which a slurmd pod of the same Slurm node comes."""
+"""The cause of a removal after which a slurmd pod of the same Slurm node comes. More may follow, after a colon."""
 
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
 
@@ -30,6 +30,11 @@ class Token(msgspec.Struct, frozen=True):
     def encode(self) -> str:
         """`2026-11-20T12:00:00.000001+00:00/scale-down`."""
         return f"{self.since.isoformat()}/{self.cause}"
+
+    @property
+    def is_rollout(self) -> bool:
+        """A slurmd pod of the same Slurm node comes; `rollout`, or that with more: `rollout: the node offers …`."""
+        return self.cause.partition(":")[0] == CAUSE_ROLLOUT
 
 
 def token_of(pod: Pod) -> Token | None:

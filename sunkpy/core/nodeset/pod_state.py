@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
-from sunkpy.core.model.removal_token import CAUSE_ROLLOUT, token_of
+from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.model.times import parse_rfc3339
 
 _IDLE = 1
@@ -26,7 +26,7 @@ def is_answered(pod: Pod) -> bool:
 def is_marked_by_roll(pod: Pod) -> bool:
     """A rolling update has marked the pod: a new pod on the same Kubernetes node will replace it."""
     token = token_of(pod)
-    return token is not None and token.cause == CAUSE_ROLLOUT
+    return token is not None and token.is_rollout
 
 
 def is_replaceable(pod: Pod) -> bool:

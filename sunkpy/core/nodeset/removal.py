@@ -32,7 +32,7 @@ from sunkpy.core.model.removal_token import CAUSE_ROLLOUT, Token, token_of
 from sunkpy.core.model.times import backoff_s, parse_rfc3339
 from sunkpy.core.nodeset.actions import AnnotateJobs, CancelPending, DeletePod, MarkPending, RemovalStep
 from sunkpy.core.nodeset.pod_state import is_answered, is_free, is_replaceable
-from sunkpy.core.nodeset.slurmd_pod import node_of
+from sunkpy.core.nodeset.slurmd_pod import explain_offer, node_of
 from sunkpy.core.nodeset.verdict import PodVerdict, Trait
 from sunkpy.core.nodeset.world import WAVE, World
 
@@ -104,7 +104,9 @@ def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalSte
     if cause is None:
         return CancelPending(pod) if token is not None else None
     if token is None:
-        why = world.survey.pods[pod.uid].why if cause is RemovalCause.NODE_LEFT else ""
+        judged = world.survey.pods[pod.uid]
+        of_cause = {RemovalCause.NODE_LEFT: judged.why, RemovalCause.ROLLOUT: explain_offer(pod, judged.offer)}
+        why = of_cause.get(cause, "")
         return MarkPending(pod, Token(world.now, f"{cause}: {why}" if why else cause))
     if is_cleared(pod, world.now) and not pod.is_condition_true(names.CONDITION_RUNNING):
         return DeletePod(pod, "drained")

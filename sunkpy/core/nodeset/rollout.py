@@ -119,7 +119,7 @@ def _marked_by_roll(survey: Survey) -> Iterator[Pod]:
         token = token_of(pod)
         if token is None and not pod.is_deleting:
             return
-        if token is not None and token.cause == RemovalCause.ROLLOUT and not pod.is_deleting:
+        if token is not None and token.is_rollout and not pod.is_deleting:
             yield pod
 
 

@@ -151,6 +151,14 @@ def changed_offer(nodeset: NodeSet, node: Node | None, pod: Pod) -> str:
     return now if now != made_for else ""
 
 
+def explain_offer(pod: Pod, offers_now: str) -> str:
+    """What the node of a pod offers by now, and what it did when the pod was made; empty when nothing is known."""
+    made_for = pod.annotations.get(names.ANNOTATION_OFFERED, "").split()
+    pairs = zip(offers_now.split(), made_for, strict=False)
+    changes = (f"{now} in place of {before.partition('=')[2] or 'none'}" for now, before in pairs if now != before)
+    return ", ".join(f"its node offers {change}" for change in changes)
+
+
 def gres_offered(nodeset: NodeSet, node: Node) -> str:
     """`gpu:a100:4,gpu:l40s:2`, or empty for a node set without GPUs."""
     return ",".join(f"{each.gres}:{each.count}" for each in _gpus(nodeset, node))

@@ -14,6 +14,9 @@ from sunkpy.core.nodeset.actions import (
     RemoveFinalizer,
 )
 from sunkpy.core.nodeset.decide import decide_nodeset
+from sunkpy.core.nodeset.pod_state import is_marked_by_roll
+from sunkpy.core.nodeset.slurmd_pod import offer
+from sunkpy.core.nodeset.spec import Gpu
 from sunkpy.core.nodeset.world import WAVE
 from tests.unit.core.nodeset.build import NOW, make_node, make_nodeset, make_pod, make_template, make_world
 
@@ -88,6 +91,19 @@ def test_scaling_up_again_cancels_the_removal():
     found = [make_pod(nodeset, 1, token=TOKEN), make_pod(nodeset, 2)]
     plan = decide_nodeset(make_world(nodeset, nodes(2), found))
     assert [action.pod.name for action in steps(plan, CancelPending)] == ["gpu-012-001"]
+
+
+def test_a_gpu_that_fell_off_the_bus_is_in_the_reason_of_the_drain():
+    """It goes by the roll's rules: the jobs there run on, and none begins."""
+    old = make_nodeset(gpu=Gpu(), template=make_template(image="slurmd:0"))
+    two, one = (make_node(1, allocatable={"nvidia.com/gpu": count}) for count in ("2", "1"))
+    busy = make_pod(old, 1, running="True", annotations={names.ANNOTATION_OFFERED: offer(old, two)})
+    plan = decide_nodeset(make_world(make_nodeset(gpu=Gpu()), [one], [busy]))
+    assert marked(plan) == {("gpu-012-001", "rollout: its node offers gres=gpu:1 in place of gpu:2")}
+    (mark,) = steps(plan, MarkPending)
+    again = make_pod(old, 1, running="True", token=mark.token.encode(), drained=mark.token.encode())
+    assert is_marked_by_roll(again)
+    assert decide_nodeset(make_world(make_nodeset(gpu=Gpu()), [one], [again])).actions == []
 
 
 def test_a_node_that_no_longer_matches_is_left_and_replaced():

@@ -5,7 +5,7 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import NodeDevice, Pod
-from sunkpy.core.nodeset.slurmd_pod import build_pod, changed_offer, gres_offered, node_of, template_hash
+from sunkpy.core.nodeset.slurmd_pod import build_pod, changed_offer, explain_offer, gres_offered, node_of, template_hash
 from sunkpy.core.nodeset.spec import Gpu, GpuType
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod, make_template
 
@@ -208,3 +208,22 @@ def test_a_type_of_which_the_driver_does_not_say_each_takes_no_names_of_another(
 def test_a_new_field_of_the_spec_rolls_nobody_who_does_not_set_it():
     assert template_hash(make_nodeset(gpu=Gpu())) == template_hash(make_nodeset(gpu=Gpu(driver="")))
     assert template_hash(make_nodeset(gpu=Gpu())) != template_hash(make_nodeset(gpu=Gpu(driver="gpu.example.com")))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "says"),
+    [
+        ("cpus=8 memory=9 gres=gpu:2", "cpus=8 memory=9 gres=gpu:1", "its node offers gres=gpu:1 in place of gpu:2"),
+        ("cpus=8 memory=9 gres=gpu:2", "cpus=8 memory=9 gres=", "its node offers gres= in place of gpu:2"),
+        ("cpus=8 memory=9 gres=", "cpus=8 memory=9 gres=gpu:2", "its node offers gres=gpu:2 in place of none"),
+        (
+            "cpus=8 memory=9 gres=",
+            "cpus=4 memory=5 gres=",
+            "its node offers cpus=4 in place of 8, its node offers memory=5 in place of 9",
+        ),
+        ("cpus=8 memory=9 gres=", "", ""),
+    ],
+)
+def test_why_a_slurmd_pod_is_replaced_is_said_to_people(before, now, says):
+    pod = make_pod(make_nodeset(), 1, annotations={names.ANNOTATION_OFFERED: before})
+    assert explain_offer(pod, now) == says
