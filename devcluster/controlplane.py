@@ -6,7 +6,7 @@ from devcluster import pki
 from devcluster.api import Api, ApiError
 from devcluster.binaries import Binaries
 from devcluster.errors import DevclusterError
-from devcluster.layout import CLUSTER_DOMAIN, Layout
+from devcluster.layout import CLAIMS_FOR_RESOURCES, CLUSTER_DOMAIN, Layout
 from devcluster.process import Daemon, Daemons
 from devcluster.state import write_atomically
 from devcluster.waiting import wait_until
@@ -65,7 +65,7 @@ def apiserver(layout: Layout, binaries: Binaries) -> Daemon:
             # The Workload API is what a Kubernetes of this minor has for gangs.
             # The DRA driver sets a field behind the third gate. Where it is dropped a restarted driver writes its
             # slices anew, and forgets them if a kubelet deletes them within the next minute.
-            "--feature-gates=WatchList=false,GenericWorkload=true,DRAConsumableCapacity=true",
+            f"--feature-gates=WatchList=false,GenericWorkload=true,DRAConsumableCapacity=true,{CLAIMS_FOR_RESOURCES}=true",
             "--runtime-config=scheduling.k8s.io/v1alpha1=true",
             "--event-ttl=4h",
             "--profiling=false",
@@ -88,6 +88,7 @@ def controller_manager(layout: Layout, binaries: Binaries) -> Daemon:
             f"--root-ca-file={pki.certificate(layout)}",
             "--use-service-account-credentials=true",
             "--allocate-node-cidrs=false",
+            f"--feature-gates={CLAIMS_FOR_RESOURCES}=true",
             "--leader-elect=false",
             f"--node-monitor-grace-period={NODE_MONITOR_GRACE_S}s",
             "--node-monitor-period=2s",
@@ -107,6 +108,7 @@ def scheduler(layout: Layout, binaries: Binaries) -> Daemon:
             f"--authorization-kubeconfig={pki.kubeconfig_path(layout, 'scheduler')}",
             f"--cert-dir={layout.pki}",
             f"--bind-address={layout.host_ip}",
+            f"--feature-gates={CLAIMS_FOR_RESOURCES}=true",
             "--leader-elect=false",
             "--profiling=false",
         ],

@@ -19,6 +19,9 @@ PROGRAM = "dra-driver"
 DRIVER = "gpu.example.com"
 """Name of the driver and of the DeviceClass of its devices."""
 
+RESOURCE = "example.com/dra-gpu"
+"""As which a pod may ask for such devices without a claim."""
+
 API = "/apis/resource.k8s.io/v1"
 SLICES = f"{API}/resourceslices"
 MARK = "devcluster.sunkpy.dev"
@@ -31,7 +34,10 @@ def device_class() -> tuple[str, dict[str, object]]:
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",
         "metadata": {"name": DRIVER},
-        "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]},
+        "spec": {
+            "extendedResourceName": RESOURCE,
+            "selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}],
+        },
     }
 
 

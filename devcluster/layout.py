@@ -15,6 +15,8 @@ SLOTS = 16
 MAX_NODES = 64
 MAX_MACHINES = 4
 CLUSTER_DOMAIN = "cluster.local"
+# The gate by which kubelets know claims that a scheduler made for resources of a pod.
+CLAIMS_FOR_RESOURCES = "DRAExtendedResource"
 # The longest socket below the folder is the kubelet's pod-resources socket; sockaddr_un holds 107 bytes.
 MAX_ROOT_LENGTH = 36
 

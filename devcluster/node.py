@@ -13,7 +13,7 @@ from devcluster.api import Api, ApiError
 from devcluster.binaries import Binaries
 from devcluster.errors import DevclusterError
 from devcluster.images import PAUSE_IMAGE
-from devcluster.layout import CLUSTER_DOMAIN, Layout, NodeLayout
+from devcluster.layout import CLAIMS_FOR_RESOURCES, CLUSTER_DOMAIN, Layout, NodeLayout
 from devcluster.process import Daemon, Daemons
 from devcluster.state import write_atomically
 from devcluster.waiting import wait_until
@@ -126,6 +126,7 @@ def kubelet_config(layout: Layout, node: NodeLayout) -> dict[str, object]:
         "crashLoopBackOff": {"maxContainerRestartPeriod": "5s"},
         "shutdownGracePeriod": "0s",
         "enableServer": True,
+        "featureGates": {CLAIMS_FOR_RESOURCES: True},
     }
 
 
