@@ -66,9 +66,19 @@ def claim(namespace: str, name: str) -> str:
     return f"{claims(namespace)}/{name}"
 
 
+def resource_claims(namespace: str) -> str:
+    """The ResourceClaims of a namespace."""
+    return f"{_RESOURCE}/namespaces/{namespace}/resourceclaims"
+
+
 def resource_claim(namespace: str, name: str) -> str:
     """A ResourceClaim: the wish for devices, and, in its status, which they are."""
-    return f"{_RESOURCE}/namespaces/{namespace}/resourceclaims/{name}"
+    return f"{resource_claims(namespace)}/{name}"
+
+
+def service_account_token(namespace: str, name: str) -> str:
+    """Where tokens of a ServiceAccount are made."""
+    return f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
 
 
 def nodesets(namespace: str = "") -> str:

@@ -48,6 +48,10 @@ class Verdicts(Generic[T, V]):
         """It would come out the same now."""
         return not verdict.key or (verdict.key in self._known and self.of(verdict.key, verdict.template) is verdict)
 
+    def forget(self) -> None:
+        """None holds any more: something else has changed that decides with them."""
+        self._known.clear()
+
     def doubt(self, is_concerned: Callable[[T], bool] = lambda _: True) -> bool:
         """Work them out again when somebody asks; whether there are any that this concerns."""
         concerned = [each for each in self._known.values() if each.is_current and is_concerned(each.template)]

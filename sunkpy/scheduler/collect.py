@@ -212,14 +212,13 @@ class Collector:
             slots = plan_slots(gang, eligibility)
         except BadQuantity:  # of a pod that does not exist yet; said when the job is planned
             return eligibility
-        job = next(iter(snapshot.live_jobs), None)
         wish = Wish(
             label=gang.one_domain,
             slots=slots.count,
             needs=slots.needs,
             gres=gres(slots.needs, gpu_resources=self._settings.counted, gpu_type=gang.options.gpu_type),
             apart=gang.one_per_node,
-            excluded=frozenset(job.slurm.excluded_nodes if job is not None else ()),
+            excluded=frozenset(next((job.slurm.excluded_nodes for job in snapshot.live_jobs), ())),
             refused=record.refusals,
             alone=wants_to_be_alone(gang.members, gang.one_domain),
             rivals=self._excluded_by_rivals(gang, record),

@@ -123,6 +123,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     `access`: what the pods of each namespace may ask for; `annotated_access`: annotations of namespaces count as well.
     `workloads`: kinds that an administrator describes. `suspend_owners`: the scheduler has the right to suspend owners
     that ask for it. `immediate_allocation`: services are asked for as allocations before they are queued.
+    `kubelet_account`: the ServiceAccount, in `namespace`, that may read metrics of kubelets.
     `gpu_sharing`: who gets whole nodes for its GPUs; with `plugin`, `plugin_resource` is handed out device by device.
     `largest_gang`: the most pods of one. `daemon_set_namespaces`: where pods of DaemonSets are bound without a job.
     `switch_label`: the Node label whose equal value means one switch; empty when none says that.
@@ -135,6 +136,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     default_partition: str = ""
     gpu_resources: dict[str, str] = msgspec.field(default_factory=lambda: {"nvidia.com/gpu": "gpu"})
     device_classes: dict[str, str] = msgspec.field(default_factory=dict)
+    kubelet_account: str = ""
     poll_seconds: float = 1.0
     sweep_seconds: float = 600.0
     access: tuple[Rule, ...] = ()

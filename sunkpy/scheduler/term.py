@@ -19,6 +19,7 @@ from sunkpy.runtime.queue import run_workers
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.devices.allocate import Allocator
 from sunkpy.scheduler.devices.handout import Handout
+from sunkpy.scheduler.devices.made import ClaimMaker
 from sunkpy.scheduler.events.evictions import EvictionEvents
 from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.execute import Executor
@@ -150,9 +151,9 @@ class Term:
             cluster.devices,
             leader.pods,
             leader.metrics,
-            name=self._settings.scheduler_name,
             keeps=self._vanished.keeps,
             handout=Handout(leader.pods, resource=resource, gres=self._settings.gpu_resources.get(resource, "")),
+            maker=ClaimMaker(leader.kube, cluster.devices, self._settings, leader.clock),
         )
         binder = Binder(leader, cluster, allocator, outbox)
         evictor = Evictor(leader, cluster, allocator, causes, self._suspensions, self._evictions)

@@ -72,6 +72,8 @@ class Apiserver:
         self.forbidden: set[str] = set()
         self.refuse_patch: dict[str, int] = {}
         """The HTTP status with which a patch is refused, by what `patched` would show."""
+        self.drops: set[str] = set()
+        """Fields of a status behind a gate that is off: they are not kept, and nobody is told."""
         self.undivided: set[str] = set()
         """Collections whose CRD has no subresource for the status: it is a part of the object."""
         self.kinds: dict[str, Body] = {}
@@ -187,6 +189,8 @@ class Apiserver:
             return web.json_response({"gitVersion": "v1.35.0"})
         if request.path.endswith("/tokenreviews"):
             return self._review(await request.json())
+        if request.path.endswith("/token"):
+            return web.json_response({"status": {"token": f"of {request.path.split('/')[-2]}"}}, status=201)
         if request.path.endswith("/selfsubjectaccessreviews"):
             asked = (await request.json())["spec"]["resourceAttributes"]["resource"]
             return web.json_response({"status": {"allowed": asked not in self.forbidden}})
@@ -285,6 +289,8 @@ class Apiserver:
             body = {k: v for k, v in body.items() if (k in parts if sub == "status" else k != "status")}
         if "strategic" in content_type and "conditions" in body.get("status", {}):
             body["status"] = body["status"] | {"conditions": merged_conditions(old, body)}
+        if "status" in body:
+            body = body | {"status": {k: v for k, v in body["status"].items() if k not in self.drops}}
         new = merged(old, body)
         if sub == "scale":
             new["metadata"]["generation"] += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -55,11 +56,11 @@ class Changes:
 
 
 @asynccontextmanager
-async def serving(app: web.Application) -> AsyncIterator[int]:
+async def serving(app: web.Application, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """Serve an application on a free port, which is given."""
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
     try:
         yield runner.addresses[0][1]
     finally:

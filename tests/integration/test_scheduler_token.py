@@ -16,20 +16,23 @@ from prometheus_client import CollectorRegistry
 from devcluster.waiting import wait_until
 from sunkpy.core.gang.binding_note import BindingNote
 from sunkpy.core.gang.devices.chosen import Chosen
+from sunkpy.core.gang.devices.made import claim_to_make, requests_of
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.ends import EndCause
-from sunkpy.core.model.devices import PROTECTION, AllocatedDevice, DeviceId, ResourceClaim
+from sunkpy.core.model.devices import DEVICE_CLASS, PROTECTION, AllocatedDevice, DeviceId, ResourceClaim
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.settings import SlurmSettings
-from sunkpy.scheduler.devices.allocate import Allocator, Plan
+from sunkpy.scheduler.devices.allocate import Allocator, Plan, Refused
 from sunkpy.scheduler.devices.handout import Handout
+from sunkpy.scheduler.devices.made import ClaimMaker
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.nodes.devices import Devices
 from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.scheduler.record import SentBinding
+from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import Slurm
 from tests.integration.apiserver import Apiserver, alone
 from tests.unit.charts.rendering import render
@@ -42,6 +45,7 @@ PODS = "/api/v1/namespaces/default/pods"
 DEVICES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 GPUS = "gpu.example.com"
 ALIAS = "other-name"
+SLURM = SlurmSettings(url="http://127.0.0.1:1", token_file="unused")
 NOTE = BindingNote(job=JobId(7), gang=GangId(namespace="default", name="g", uid="u"), seat="worker/0")
 
 
@@ -242,25 +246,30 @@ def claim_now(apiserver: Apiserver, name: str) -> ResourceClaim:
 
 
 def chosen(apiserver: Apiserver, name: str, pod: Pod, device: str, node: str = "n1") -> Plan:
-    devices = (AllocatedDevice(request="gpu", driver=GPUS, pool=node, device=device),)
-    return Plan(chosen=[Chosen(claim=claim_now(apiserver, name), pod=pod, node=node, devices=devices)])
+    return Plan(chosen=[chosen_of(claim_now(apiserver, name), pod, "gpu", device, node)])
+
+
+def chosen_of(claim: ResourceClaim, pod: Pod, request: str, device: str, node: str = "n1") -> Chosen:
+    devices = (AllocatedDevice(request=request, driver=GPUS, pool=node, device=device),)
+    return Chosen(claim=claim, pod=pod, node=node, devices=devices)
 
 
 @contextlib.asynccontextmanager
 async def allocating(apiserver: Apiserver) -> AsyncIterator[Allocator]:
-    slurm = Slurm.connect(SlurmSettings(url="http://127.0.0.1:1", token_file="unused"))
+    slurm = Slurm.connect(SLURM)
     async with await Kube.connect(apiserver.kubeconfig(SCHEDULER)) as kube:
         devices = Devices(kube, {GPUS: "gpu"}, on_claim=lambda _: None, on_unreadable=lambda *_: None)
         pods = PodWriter(kube)
+        maker = ClaimMaker(kube, devices, SchedulerSettings(cluster="demo", slurm=SLURM, scheduler_name="demo"))
         yield Allocator(
             kube,
             slurm,
             devices,
             pods,
             SchedulerMetrics(CollectorRegistry()),
-            name="demo",
             keeps=lambda *_: None,
             handout=Handout(pods, resource="", gres="gpu"),
+            maker=maker,
         )
     await slurm.close()
 
@@ -291,6 +300,57 @@ async def test_a_claim_that_was_changed_since_it_was_read_gets_nothing(apiserver
         with pytest.raises(errors.Conflict):
             await allocator.write(plan)
     assert not claim_now(apiserver, "stale").is_allocated
+
+
+async def test_it_makes_the_claim_of_a_pod_that_asks_for_a_resource(apiserver: Apiserver) -> None:
+    """This apiserver has the gate for such claims off: it answers 200 and drops for whom one was made. That is seen."""
+    resource = f"{DEVICE_CLASS}{GPUS}"
+    container = {"name": "c", "image": "i", "resources": {"limits": {resource: "1"}}}
+    pod = make_pod(apiserver, "extended", containers=[container])
+    claim = claim_to_make(pod, {resource: GPUS})
+    assert claim is not None
+    async with allocating(apiserver) as allocator:
+        mappings = tuple(whose for whose, _ in requests_of(pod.spec, {resource: GPUS}))
+        found = chosen_of(claim, pod, "container-0-request-0", "gpu-0")
+        plan = Plan(chosen=[msgspec.structs.replace(found, mappings=mappings)])
+        with pytest.raises(Refused, match="gate DRAExtendedResource is off"):
+            await allocator.write(plan)
+    made = claim_now(apiserver, claim.name)
+    assert (made.metadata.finalizers, made.is_allocated) == ((PROTECTION,), False)
+    assert [owner.uid for owner in made.metadata.owner_references] == [pod.uid]
+
+
+OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
+OWN_MADE = {
+    "annotations": {"resource.kubernetes.io/extended-resource-claim": "true", "sunkpy.dev/allocated-by": "demo"},
+    "finalizers": ["resource.kubernetes.io/delete-protection"],
+    "ownerReferences": [OWNER],
+}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "request_"),
+    [
+        ({"annotations": {"sunkpy.dev/allocated-by": "demo"}}, {}),
+        ({"annotations": OWN_MADE["annotations"] | {"team": "y"}}, {}),
+        ({"labels": {"team": "y"}}, {}),
+        ({"finalizers": ["x.example/y"]}, {}),
+        ({"ownerReferences": []}, {}),
+        ({"ownerReferences": [OWNER | {"kind": "Node"}]}, {}),
+        ({}, {"deviceClassName": "others.example.com"}),
+    ],
+)
+def test_a_thief_makes_no_other_claim(
+    apiserver: Apiserver, metadata: dict[str, Any], request_: dict[str, object]
+) -> None:
+    def body(metadata: Mapping[str, Any], asked: Mapping[str, object]) -> dict[str, object]:
+        requests = [{"name": "gpu", "exactly": {"deviceClassName": GPUS} | asked}]
+        return {"metadata": {"name": "made"} | metadata, "spec": {"devices": {"requests": requests}}}
+
+    refused = apiserver.ask(SCHEDULER, "POST", f"{DEVICES}?dryRun=All", body(OWN_MADE | metadata, request_))
+    assert (refused.status_code, "the scheduler " in refused.json()["message"]) == (403, True), refused.text
+    answer = apiserver.ask(SCHEDULER, "POST", f"{DEVICES}?dryRun=All", body(OWN_MADE, {}))
+    assert answer.is_success, answer.text
 
 
 MARK = {"metadata": {"annotations": {"sunkpy.dev/allocated-by": "demo"}}}

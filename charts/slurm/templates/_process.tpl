@@ -62,6 +62,7 @@ access: {{ toJson .Values.scheduler.access }}
 annotatedAccess: {{ .Values.scheduler.annotatedAccess }}
 gpuResources: {{ toJson .Values.scheduler.gpuResources }}
 deviceClasses: {{ toJson .Values.scheduler.deviceClasses }}
+kubeletAccount: {{ .Release.Name }}-kubelets
 gpuSharing: {{ .Values.scheduler.gpuSharing }}
 pluginResource: {{ .Values.scheduler.devicePlugin.resource }}
 hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ .Values.hooks.epilogTimeoutSeconds }}, longestGraceSeconds: {{ include "slurm.longestGrace" . }}, longestGraceSecondsIn: {{ toJson $graces }}}

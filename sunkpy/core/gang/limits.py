@@ -70,7 +70,10 @@ def within_limits(
         return gang
     gang, of_family = with_devices(gang, claimed) if claimed is not None else gang, gang
     apart, together = _inner(gang, _anti), _inner(gang, _affinity)
-    refused = _refused_devices(of_family, gpu_resources) or refused_claims(of_family, claimed, gpu_resources)
+    by_claim = claimed.by_claim if claimed is not None else {}
+    refused = _refused_devices(of_family, {*gpu_resources, *by_claim}) or refused_claims(
+        of_family, claimed, gpu_resources
+    )
     refused = refused or _refused_containers(of_family, plugin_resource) or _refused_types(gang, gpu_resources, claimed)
     refused = refused or _refused_spread(gang, apart, together)
     return msgspec.structs.replace(
@@ -236,10 +239,10 @@ def _counts(other: Pod, but: Container[str]) -> bool:
     return not other.is_finished and other.uid not in but
 
 
-def _refused_devices(gang: Gang, gpu_resources: Mapping[str, str]) -> str:
+def _refused_devices(gang: Gang, known: Container[str]) -> str:
     for name, spec in specs_of(gang):
         for resource in sorted(_resources(spec)):
-            if resource.startswith(CLAIMED) or (resource.startswith(DEVICE_CLASS) and resource not in gpu_resources):
+            if resource.startswith(CLAIMED) or (resource.startswith(DEVICE_CLASS) and resource not in known):
                 return f"{name} asks for {resource}, for which no GRES stands: ask for the devices by a claim"
     return ""
 

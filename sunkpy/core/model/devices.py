@@ -25,6 +25,9 @@ CLAIMED: Final = "claimed.sunkpy.dev/"
 PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 """Finalizer of a claim that is allocated. Kubernetes' own controller takes it off when nobody uses the claim."""
 
+MADE: Final = "resource.kubernetes.io/extended-resource-claim"
+"""Annotation `true` of a claim that a scheduler made for devices which a pod asks for as a resource."""
+
 UUID: Final = "uuid"
 PCI_ADDRESS: Final = "resource.kubernetes.io/pciBusID"
 UNKNOWN: Final = "-"

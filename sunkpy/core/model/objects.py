@@ -272,6 +272,21 @@ class PodClaimStatus(Wire, frozen=True, kw_only=True):
     resource_claim_name: str = ""
 
 
+class ClaimRequestMapping(Wire, frozen=True, kw_only=True):
+    """By which request of a claim a container has the devices that it asks for as a resource."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class ExtendedClaimStatus(Wire, frozen=True, kw_only=True):
+    """The claim that was made for the devices that a pod asks for as resources."""
+
+    resource_claim_name: str = ""
+    request_mappings: tuple[ClaimRequestMapping, ...] = ()
+
+
 class WorkloadReference(Wire, frozen=True, kw_only=True):
     """The group of a Workload that a pod belongs to (Kubernetes 1.35)."""
 
@@ -375,6 +390,7 @@ class PodStatus(Wire, frozen=True, kw_only=True):
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     resource_claim_statuses: tuple[PodClaimStatus, ...] = ()
+    extended_resource_claim_status: ExtendedClaimStatus | None = None
 
 
 class Pod(KubeObject, frozen=True, kw_only=True):
@@ -432,6 +448,18 @@ class NodeAddress(Wire, frozen=True, kw_only=True):
     address: str = ""
 
 
+class KubeletEndpoint(Wire, frozen=True, kw_only=True):
+    """Where the kubelet answers."""
+
+    port: int = msgspec.field(default=10250, name="Port")
+
+
+class DaemonEndpoints(Wire, frozen=True, kw_only=True):
+    """Where the daemons of a node answer."""
+
+    kubelet_endpoint: KubeletEndpoint = KubeletEndpoint()
+
+
 class NodeStatus(Wire, frozen=True, kw_only=True):
     """The part of a Node that the kubelet reports."""
 
@@ -439,6 +467,7 @@ class NodeStatus(Wire, frozen=True, kw_only=True):
     allocatable: dict[str, str] = {}
     conditions: tuple[Condition, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
+    daemon_endpoints: DaemonEndpoints = DaemonEndpoints()
 
 
 class NodeDevice(Wire, frozen=True, kw_only=True):

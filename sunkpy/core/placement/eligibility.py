@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, reduce
-from typing import Final
 
 import msgspec
 
@@ -86,8 +85,6 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return (devices, min(cpus, by_slurm[0]), min(memory, by_slurm[1]))
 
 
-NO_CLASSES: Final[Mapping[str, str]] = {}
-
 Size = tuple[int, int, int]
 """Devices, millicores and bytes of memory."""
 
@@ -144,7 +141,6 @@ def eligible_nodes(
     candidates: Iterable[Candidate],
     *,
     gpu_resources: Mapping[str, str],
-    by_claim: Mapping[str, str] = NO_CLASSES,
 ) -> Eligibility:
     """Sort the candidates into those that the pod may use and the others.
 
@@ -152,8 +148,6 @@ def eligible_nodes(
         spec: of the pod.
         candidates: all nodes.
         gpu_resources: extended resource → GRES.
-        by_claim: extended resource → the DeviceClass whose devices pods get by a claim alone: no kubelet offers it, and
-            one that does not know of it would run the pod without.
 
     Raises:
         quantity.BadQuantity: a request of the pod is not a quantity.
@@ -167,7 +161,7 @@ def eligible_nodes(
         why = _labels_refused(spec, c.node) if asks_labels else None
         if why is None:
             if c.kind not in by_kind:
-                by_kind[c.kind] = _refusal(spec, needs, c, gpu_resources, by_claim)
+                by_kind[c.kind] = _refusal(spec, needs, c, gpu_resources)
             why = by_kind[c.kind]
         verdicts[c.slurm_node] = why
     allowed = [c for c in candidates if verdicts[c.slurm_node] is None]
@@ -261,7 +255,6 @@ def _refusal(
     needs: matching.Amounts,
     candidate: Candidate,
     gpu_resources: Mapping[str, str],
-    by_claim: Mapping[str, str],
 ) -> str | None:
     """The same for all nodes of a kind."""
     taints = matching.untolerated(candidate.node.spec.taints, spec.tolerations, ignored_keys=TRANSIENT_TAINTS)
@@ -269,8 +262,7 @@ def _refusal(
         return f"with taint {taints[0].key}={taints[0].value}:{taints[0].effect} that the pod does not tolerate"
     of_kubelet = matching.of_kubelet(needs)
     if lacking := matching.shortfalls(of_kubelet, candidate.offered):
-        of_class = by_claim.get(lacking[0].resource)
-        return f"{lacking[0]}; ask for DeviceClass {of_class} by a ResourceClaim" if of_class else str(lacking[0])
+        return str(lacking[0])
     if lacking := matching.shortfalls(of_kubelet, candidate.left):
         return f"{lacking[0]} beside pods that Slurm does not schedule"
     return _too_much_for_slurm(needs, candidate.slurm, gpu_resources) if candidate.slurm else None

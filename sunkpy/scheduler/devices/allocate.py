@@ -16,7 +16,6 @@ from functools import partial
 
 import msgspec
 
-from sunkpy.core import names
 from sunkpy.core.gang.actions import Bind, Binding
 from sunkpy.core.gang.devices.chosen import (
     Chosen,
@@ -27,6 +26,7 @@ from sunkpy.core.gang.devices.chosen import (
     lacking,
     note_devices,
 )
+from sunkpy.core.gang.devices.made import OWN_NAME, requests_of
 from sunkpy.core.model.devices import PROTECTION, ResourceClaim, read_extra
 from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.model.states import JobId, SlurmNode
@@ -35,6 +35,7 @@ from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.devices.handout import Handout
+from sunkpy.scheduler.devices.made import ClaimMaker, Dropped
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.nodes.devices import Devices
 from sunkpy.scheduler.pods.writer import PodWriter
@@ -61,7 +62,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Allocator:
-    """Of one leader; `name` is that of its scheduler."""
+    """Of one leader."""
 
     def __init__(
         self,
@@ -71,18 +72,19 @@ class Allocator:
         pods: PodWriter,
         metrics: SchedulerMetrics,
         *,
-        name: str,
         keeps: Keeps,
         handout: Handout,
+        maker: ClaimMaker,
     ) -> None:
         self._kube = kube
         self._slurm = slurm
         self._devices = devices
         self._pods = pods
         self._claims = metrics.claims
-        self._mark = {names.ANNOTATION_ALLOCATED_BY: name}
+        self._mark = maker.mark
         self._keeps = keeps
         self._handout = handout
+        self._maker = maker
 
     async def plan(self, action: Bind, placed: Sequence[tuple[Pod, Node]]) -> Plan:
         """Which devices the claims of these pods get.
@@ -91,7 +93,7 @@ class Allocator:
             SlurmError: a Slurm node could not be read.
         """
         to = [(binding, node) for binding, (_, node) in zip(action.bindings, placed, strict=True)]
-        asking = [(binding, node) for binding, node in to if binding.pod.spec.resource_claims]
+        asking = [(binding, node) for binding, node in to if self._devices.claims_of(self._written(binding))]
         by_plugin = [(binding, node) for binding, node in to if self._handout.gives_to(binding.pod)]
         if not asking and not by_plugin:
             return Plan()
@@ -104,6 +106,7 @@ class Allocator:
         await fan_out(partial(read, name) for name in {binding.slurm_node for binding, _ in (*asking, *by_plugin)})
         wanted = [self._wanted(binding, node, listed[binding.slurm_node]) for binding, node in asking]
         own = {claim.uid for each in wanted for claim in each.claims.values()}
+        made_for = {each.pod.uid for each in wanted if OWN_NAME in each.claims}
         chosen, obstacles = choose_devices(wanted, self._devices.classes, self._devices.owner_but(own))
         known = self._devices.device_classes()
         for each in chosen:
@@ -113,13 +116,20 @@ class Allocator:
         for binding, node in asking:
             if why := self._keeps(node.name, action.job):
                 obstacles.setdefault(binding.pod.uid, lacking(Lack.ENDING, why))
+        blind = await self._maker.blind({node.name: node for binding, node in asking if binding.pod.uid in made_for})
+        obstacles |= {b.pod.uid: blind[n.name] for b, n in asking if b.pod.uid in made_for and n.name in blind}
         notes, held_up = await self._handout.plan(action.job, by_plugin, listed)
         return Plan(chosen=chosen, obstacles={**obstacles, **held_up}, notes={**note_devices(chosen), **notes})
 
+    def _written(self, binding: Binding) -> Pod:
+        return self._devices.as_written(binding.pod)
+
     def _wanted(self, binding: Binding, node: Node, slurm: SlurmNode) -> Wanted:
         on = NodeDevices(node=node.name, listed=read_extra(slurm.extra), offered=self._devices.offered(node.name))
-        claims = self._devices.claims_of(binding.pod)
-        return Wanted(pod=binding.pod, on=on, indices=binding.gpus, claims=claims)
+        pod = self._written(binding)
+        mappings = tuple(whose for whose, _ in requests_of(pod.spec, self._devices.by_claim))
+        claims = self._devices.claims_of(pod)
+        return Wanted(pod=pod, on=on, indices=binding.gpus, claims=claims, mappings=mappings)
 
     async def write(self, plan: Plan) -> None:
         """Give the claims their devices; when one cannot have them, none has.
@@ -137,8 +147,8 @@ class Allocator:
             raise
 
     async def _write(self, chosen: Chosen) -> None:
-        claim = chosen.claim
         try:
+            claim = chosen.claim if chosen.claim.uid else await self._maker.make(chosen)
             if claim.is_allocated:  # by a pass that was interrupted, for another node
                 claim = await self._clear(claim)
             if PROTECTION not in claim.metadata.finalizers or claim.annotations.items().isdisjoint(self._mark.items()):
@@ -148,9 +158,12 @@ class Allocator:
             status = chosen.status(self._devices.device_classes())
             await self._patch(claim, paths.status(paths.resource_claim(*claim.key)), {"status": status})
             self._claims.labels("allocated").inc()
+            await self._maker.tell(chosen)
         except (errors.Forbidden, errors.Invalid) as error:
-            why = f"the apiserver refuses the devices of claim {claim.name}: {error.message}"
+            why = f"the apiserver refuses the devices of claim {chosen.claim.name}: {error.message}"
             raise Refused(chosen.pod, why) from error
+        except Dropped as error:
+            raise Refused(chosen.pod, str(error)) from error
 
     async def release(self, pod: Pod) -> None:
         """Take the devices back from claims that are reserved for a pod that was not bound.
@@ -161,7 +174,7 @@ class Allocator:
         found = await self._pods.read(pod.key, pod.uid)
         if found is None or found.spec.node_name:  # of a pod that is gone Kubernetes' own controller does it
             return
-        for claim in self._devices.claims_of(pod).values():
+        for claim in self._devices.claims_of(found).values():
             if claim.is_for(pod.uid):
                 await self._clear(claim)
 

@@ -12,8 +12,15 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from sunkpy.core.gang.devices.asked import Claimed, claim_names, missing_claim
+from sunkpy.core.gang.devices.asked import Claimed, claim_names, has_claims, missing_claim
 from sunkpy.core.gang.devices.chosen import OwnerOf, explain_loss, is_noted
+from sunkpy.core.gang.devices.made import (
+    OWN_NAME,
+    asks_for_devices,
+    claim_to_make,
+    made_name,
+    requests_of,
+)
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.phases import is_over
 from sunkpy.core.model.devices import (
@@ -25,11 +32,12 @@ from sunkpy.core.model.devices import (
     ResourceSlice,
     current_devices,
 )
-from sunkpy.core.model.objects import Key, KubeObject, Pod
+from sunkpy.core.model.objects import Key, KubeObject, Pod, PodSpec
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
 from sunkpy.runtime.groups import Groups
+from sunkpy.scheduler.nodes.making import Making
 from sunkpy.scheduler.owners.watch import OnUnreadable
 
 T = TypeVar("T", bound=KubeObject)
@@ -38,9 +46,7 @@ _ABSENT_AGAIN_S = 15.0
 
 
 class Devices:
-    """Of one leader. `classes`: DeviceClass → GRES name; `on_claim` is called with each own pod whose claim changed,
-    `on_classes` when DeviceClasses have changed.
-    """
+    """Of one leader. `classes`: DeviceClass → GRES name; `on_claim` is called with each own pod whose claim changed."""
 
     def __init__(
         self,
@@ -49,12 +55,13 @@ class Devices:
         on_claim: Callable[[Pod], None],
         on_unreadable: OnUnreadable,
         *,
-        on_classes: Callable[[], None] = lambda: None,
+        making: Making | None = None,
     ) -> None:
         self.classes = classes
         self._kube = kube
         self._on_claim = on_claim
         self._on_unreadable = on_unreadable
+        self.making = making or Making()
         self._is_absent = not classes
         self._newest: dict[Key, ResourceClaim] = {}
         self._owners: Groups[DeviceId, Key, ResourceClaim] = Groups()
@@ -66,7 +73,7 @@ class Devices:
         self._device_classes = self._informer(paths.DEVICE_CLASSES, DeviceClass)
         self._claims.add_handler(self._claim_changed)
         self._slices.add_handler(self._slice_changed)
-        self._device_classes.add_handler(lambda *_: on_classes())
+        self._device_classes.add_handler(lambda *_: self.making.on_change())
 
     def _informer(self, path: str, type_: type[T]) -> Informer[T]:
         tell = partial(self._on_unreadable, type_.__name__)
@@ -90,33 +97,56 @@ class Devices:
 
     def claimed(self, gang: Gang) -> Claimed | None:
         """What is known of the claims of a gang; None where none can be allocated, or it has none."""
-        shapes = [role.shape for role in gang.roles if role.shape is not None and role.shape.resource_claims]
-        pods = [pod for pod in gang.members if pod.spec.resource_claims]
+        shapes = [role.shape for role in gang.roles if role.shape is not None and self._may_ask(role.shape)]
+        pods = [pod for pod in gang.members if self._may_ask(pod.spec)]
         if (self._is_absent and not self._claims.synced.is_set()) or not (pods or shapes):
             return None
         names = {claim.resource_claim_template_name for shape in shapes for claim in shape.resource_claims}
         templates = {name: self._templates.get(gang.id.namespace, name) for name in names}
+        claims = {pod.uid: found for pod in pods if (found := self.claims_of(pod))}
+        is_any = bool(claims) or any(each.resource_claims for each in (*shapes, *(pod.spec for pod in pods)))
+        if not is_any and not any(requests_of(shape, self.by_claim) for shape in shapes):
+            return None
         return Claimed(
             classes=self.classes,
-            claims={pod.uid: self.claims_of(pod) for pod in pods},
+            claims=claims,
             templates={name: found.spec.spec for name, found in templates.items() if found is not None},
+            by_claim=self.by_claim,
+            unmade=self.making.why_not,
         )
+
+    def _may_ask(self, spec: PodSpec) -> bool:
+        return bool(spec.resource_claims) or (bool(self.classes) and asks_for_devices(spec))
 
     def claims_of(self, pod: Pod) -> dict[str, ResourceClaim]:
         """The claims of a pod that are there, by its own names for them."""
         keys = ((name, (pod.metadata.namespace, made)) for name, made in claim_names(pod).items())
-        return {name: self._newest[key] for name, key in keys if key in self._newest}
+        found = {name: self._newest[key] for name, key in keys if key in self._newest}
+        if OWN_NAME not in found and not pod.spec.node_name and self.classes and asks_for_devices(pod.spec):
+            made, wanted = self._newest.get(_made_key(pod)), claim_to_make(pod, self.by_claim)
+            # One that was made when it was needed has to be cleared.
+            own = (made or wanted) if wanted is not None or (made is not None and made.is_allocated) else None
+            found |= {OWN_NAME: own} if own is not None else {}
+        return found
+
+    def as_written(self, pod: Pod) -> Pod:
+        """The pod with all that it asks for; decisions see it without what claims are made for."""
+        return next((each for each in self._users.of(_made_key(pod)) if each.uid == pod.uid), pod)
 
     def missing(self, pods: Iterable[Pod]) -> str:
         """Which claim of one of these pods is not there yet; empty when all are."""
-        asking = [pod for pod in pods if pod.spec.resource_claims and not pod.spec.node_name]
-        if asking and not self._claims.synced.is_set():
+        asking = [pod for pod in pods if not pod.spec.node_name and self._may_ask(pod.spec)]
+        if (
+            asking
+            and not self._is_absent
+            and not (self._claims.synced.is_set() and self._device_classes.synced.is_set())
+        ):
             return "the list of all ResourceClaims"
         return next((missing for pod in asking if (missing := missing_claim(pod, self.claims_of(pod)))), "")
 
     def reserved(self, pods: Iterable[Pod]) -> frozenset[str]:
         """Uids of those of the pods for which a claim is reserved, if all their claims are known."""
-        asking = ((pod, self.claims_of(pod)) for pod in pods if pod.spec.resource_claims)
+        asking = ((pod, self.claims_of(pod)) for pod in pods if self._may_ask(pod.spec))
         found = ((pod, claims) for pod, claims in asking if not missing_claim(pod, claims))
         return frozenset(pod.uid for pod, claims in found if any(c.is_for(pod.uid) for c in claims.values()))
 
@@ -125,7 +155,7 @@ class Devices:
         if not self._claims.synced.is_set():
             return {}
         found = {}
-        for pod in (pod for pod in pods if pod.spec.resource_claims and pod.spec.node_name and not is_over(pod)):
+        for pod in (pod for pod in pods if has_claims(pod) and pod.spec.node_name and not is_over(pod)):
             own = self.claims_of(pod).values()
             if why := explain_loss(pod, own, partial(self._second_owner, {claim.key for claim in own})):
                 found[pod.uid] = why
@@ -158,10 +188,10 @@ class Devices:
         found = {name: self._device_classes.get("", name) for name in self.classes}
         return {name: each for name, each in found.items() if each is not None}
 
-    def by_claim(self) -> dict[str, str]:
-        """The resources that stand for one of these classes: no claim is made for a pod that asks for them."""
-        named = {name: each.spec.extended_resource_name for name, each in self.device_classes().items()}
-        return {resource: name for name, resource in named.items() if resource}
+    @property
+    def by_claim(self) -> Mapping[str, str]:
+        """Resource → DeviceClass, of those for which claims are made."""
+        return self.making.by_claim(self.device_classes().values)
 
     # -------------------------------------------------------------- what changes
 
@@ -178,10 +208,9 @@ class Devices:
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Follow one change of the watch of own pods."""
         for pod, is_there in ((old, False), (new, True)):
-            if pod is None or not pod.spec.resource_claims:
+            if pod is None or not self._may_ask(pod.spec):
                 continue
-            for made in claim_names(pod).values():
-                key = (pod.metadata.namespace, made)
+            for key in {(pod.metadata.namespace, made) for made in claim_names(pod).values()} | {_made_key(pod)}:
                 if is_there:
                     self._users.put(key, pod.uid, pod)
                 else:
@@ -210,6 +239,10 @@ class Devices:
             self._slices_on.drop(old.spec.node_name, old.key)
         if new is not None:
             self._slices_on.put(new.spec.node_name, new.key, new)
+
+
+def _made_key(pod: Pod) -> Key:
+    return (pod.metadata.namespace, made_name(pod))
 
 
 def _version(claim: ResourceClaim) -> int:

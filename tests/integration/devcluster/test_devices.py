@@ -3,16 +3,32 @@
 import re
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from devcluster import Cluster
+from devcluster.dra import DRIVER, RESOURCE
 from devcluster.kubectl import Kubectl
+from devcluster.layout import CLAIMS_FOR_RESOURCES
 from devcluster.node import answers
+from devcluster.waiting import wait_until
+from sunkpy.core.gang.devices.chosen import Chosen
+from sunkpy.core.gang.devices.made import claim_to_make, requests_of
+from sunkpy.core.model.devices import AllocatedDevice
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.placement.admission import Admission, Verdict
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.runtime.settings import SlurmSettings
+from sunkpy.scheduler.devices.made import ClaimMaker
+from sunkpy.scheduler.nodes.devices import Devices
+from sunkpy.scheduler.settings import SchedulerSettings
 from tests.integration.devcluster.pods import kubectl_of, probe_pod
 
 pytestmark = pytest.mark.integration
 
 TEMPLATE = "one-gpu"
+SLURM = SlurmSettings(url="http://127.0.0.1:1", token_file="unused")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,9 +66,10 @@ def ready(kubectl: Kubectl, *pods: str, timeout_s: int = 60) -> None:
     kubectl("wait", "--for=condition=Ready", *names, f"--timeout={timeout_s}s", timeout_s=timeout_s + 10)
 
 
-def devices(kubectl: Kubectl, pod: str) -> set[str]:
+def devices(kubectl: Kubectl, pod: str, container: str = "probe") -> set[str]:
     """Names of the devices in the environment of a pod's container."""
-    return set(re.findall(r"^GPU_DEVICE_\d+=(\S+)$", kubectl("exec", pod, "--", "/probe", "env"), re.MULTILINE))
+    environment = kubectl("exec", pod, "-c", container, "--", "/probe", "env")
+    return set(re.findall(r"^GPU_DEVICE_\d+=(\S+)$", environment, re.MULTILINE))
 
 
 def allocated(kubectl: Kubectl, pod: str) -> set[str]:
@@ -97,6 +114,67 @@ def test_devices_are_published_again_when_the_kubelet_was_away(cluster: Cluster,
     cluster.fault.kubelet_start("node-1")
     kubectl.apply(with_a_claim("a"))
     ready(kubectl, "a", timeout_s=120)
+
+
+def maker_with(kube: Kube) -> ClaimMaker:
+    known = Devices(kube, {DRIVER: "gpu"}, on_claim=lambda _: None, on_unreadable=lambda *_: None)
+    return ClaimMaker(kube, known, SchedulerSettings(cluster="x", slurm=SLURM, kubelet_account="default"))
+
+
+async def blind(kube: Kube, name: str) -> dict[str, Admission]:
+    return await maker_with(kube).blind({name: await kube.get(paths.node(name), Node)})
+
+
+async def test_a_kubelet_with_the_gate_off_says_so(cluster: Cluster):
+    config = cluster.nodes()[1].home / "kubelet.yaml"
+    text = config.read_text()
+    assert f"{CLAIMS_FOR_RESOURCES}: true" in text
+    async with await Kube.connect(cluster.kubeconfig) as kube:
+        cluster.fault.kubelet_stop("node-2")
+        (admission,) = (await blind(kube, "node-2")).values()
+        assert (admission.verdict, "does not say" in admission.why) == (Verdict.WAIT, True)
+        config.write_text(text.replace(f"{CLAIMS_FOR_RESOURCES}: true", f"{CLAIMS_FOR_RESOURCES}: false"))
+        try:
+            cluster.fault.kubelet_start("node-2")
+            (admission,) = (await blind(kube, "node-2")).values()
+            assert (admission.verdict, f"gate {CLAIMS_FOR_RESOURCES} off" in admission.why) == (Verdict.REFUSE, True)
+        finally:
+            cluster.fault.kubelet_stop("node-2")
+            config.write_text(text)
+            cluster.fault.kubelet_start("node-2")
+
+
+async def test_a_pod_that_asks_for_a_resource_has_the_devices_of_the_claim_that_was_made_for_it(
+    cluster: Cluster, kubectl: Kubectl
+):
+    """Two containers, each with its own: the kubelet says that it knows such claims, and keeps to them."""
+    of_each = {"resources": {"limits": {RESOURCE: "1"}}}
+    pod = probe_pod("extended", node="node-1", container=of_each, schedulerName="slurm")
+    pod["spec"] |= {"terminationGracePeriodSeconds": 1}
+    pod["spec"]["containers"] += [
+        pod["spec"]["containers"][0] | {"name": "other", "command": ["/probe", "serve", ":81"]}
+    ]
+    kubectl.apply(pod)
+    made = msgspec.convert(kubectl.json("pod", "extended"), Pod)
+    claim = claim_to_make(made, {RESOURCE: DRIVER})
+    assert claim is not None
+    async with await Kube.connect(cluster.kubeconfig) as kube:
+        maker = maker_with(kube)
+        assert await blind(kube, "node-1") == {}
+        given = [
+            AllocatedDevice(request=f"container-{at}-request-0", driver=DRIVER, pool="node-1", device=f"gpu-{1 - at}")
+            for at in range(2)
+        ]
+        mappings = tuple(whose for whose, _ in requests_of(made.spec, {RESOURCE: DRIVER}))
+        chosen = Chosen(claim=claim, pod=made, node="node-1", devices=tuple(given), mappings=mappings)
+        written = await maker.make(chosen)
+        await kube.patch(paths.status(paths.resource_claim(*written.key)), {"status": chosen.status({})})
+        await maker.tell(chosen)
+        await kube.bind(*made.key, uid=made.uid, node="node-1", annotations={})
+    ready(kubectl, "extended")
+    assert [devices(kubectl, "extended", container) for container in ("probe", "other")] == [{"gpu-1"}, {"gpu-0"}]
+    kubectl("delete", "pod", "extended", "--wait", timeout_s=60)
+    assert wait_until(lambda: "extended" not in kubectl("get", "resourceclaims"), timeout_s=60)
 
 
 def test_each_kubelet_has_a_folder_of_device_plugins_of_its_own(cluster: Cluster):

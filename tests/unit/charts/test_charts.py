@@ -555,11 +555,27 @@ def test_claims_are_read_and_written_only_where_values_map_their_classes():
     kinds = ("resourceclaims", "resourceclaimtemplates", "resourceslices", "deviceclasses")
     writes = {("resourceclaims", "patch"), ("resourceclaims/status", "patch"), ("resourceclaims/binding", "patch")}
     assert rights == {(kind, verb) for kind in kinds for verb in ("list", "watch")} | writes | {
-        ("resourceclaims/binding", "update")
+        ("resourceclaims/binding", "update"),
+        ("resourceclaims", "create"),
     }
     assert _scheduler_settings(values).device_classes == {"gpu.example.com": "gpu"}
     assert _scheduler_settings({}).device_classes == {}
     assert "resource.k8s.io" not in str(of_kind(render("slurm"), "ClusterRole"))
+
+
+def test_kubelets_are_asked_for_their_gates_with_a_token_that_opens_nothing_else():
+    manifests = render("slurm", {"scheduler": {"deviceClasses": {"gpu.example.com": "gpu"}}})
+    account, role = "demo-kubelets", "sunkpy:research-demo-kubelets"
+    assert of_kind(manifests, "ClusterRole")[role]["rules"] == [
+        {"apiGroups": [""], "resources": ["nodes/metrics"], "verbs": ["get"]}
+    ]
+    assert of_kind(manifests, "ClusterRoleBinding")[role]["subjects"] == [
+        {"kind": "ServiceAccount", "name": account, "namespace": "research"}
+    ]
+    own = {"apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": [account], "verbs": ["create"]}
+    assert own in of_kind(manifests, "Role")["demo-scheduler"]["rules"]
+    assert account in of_kind(manifests, "ServiceAccount")
+    assert account not in of_kind(render("slurm"), "ServiceAccount")
 
 
 def test_the_label_that_means_one_switch_reaches_the_scheduler():

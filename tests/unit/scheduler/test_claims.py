@@ -241,44 +241,6 @@ async def test_nothing_is_bound_to_a_node_while_its_driver_is_away(world, tmp_pa
     assert devices_of(world) == ["gpu-3"]
 
 
-async def test_a_resource_that_stands_for_a_class_gets_no_job_where_no_kubelet_has_it(world, tmp_path):
-    """Where a gate is off, kubelets would run the pod without its devices."""
-    as_resource = {"extendedResourceName": "nvidia.com/gpu"}
-    world.put("deviceclasses", {"metadata": {"name": DRIVER}, "spec": as_resource})
-    asks = [{"name": "c", "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}}}]
-    async with leading(world, tmp_path, gpu_resources={"nvidia.com/gpu": "gpu"}):
-        world.add_pod(containers=asks)
-        why = f"lacks nvidia.com/gpu: needs 1, has 0; ask for DeviceClass {DRIVER} by a ResourceClaim"
-        await world.until(lambda: any(why in note for note in world.notes("FailedScheduling")))
-    assert (world.submissions, world.bindings) == ([], [])
-
-
-async def test_a_class_that_comes_to_stand_for_a_resource_changes_what_waiting_pods_are_told(world, tmp_path):
-    asks = [{"name": "c", "resources": {"requests": {"cpu": "1", "example.com/gpu": "1"}}}]
-    async with leading(world, tmp_path):
-        world.add_pod(containers=asks)
-        await world.until(lambda: world.notes("FailedScheduling"))
-        assert "ResourceClaim" not in world.notes("FailedScheduling")[0]
-        as_resource = {"extendedResourceName": "example.com/gpu"}
-        world.put("deviceclasses", {"metadata": {"name": DRIVER}, "spec": as_resource})
-        why = f"ask for DeviceClass {DRIVER} by a ResourceClaim"
-        await world.until(lambda: any(why in note for note in world.notes("FailedScheduling")))
-    assert (world.submissions, world.bindings) == ([], [])
-
-
-async def test_a_resource_that_stands_for_a_class_is_as_good_as_before_where_a_kubelet_has_it(world, tmp_path):
-    """By a device plugin: such a kubelet asks no claim."""
-    as_resource = {"extendedResourceName": "nvidia.com/gpu"}
-    world.put("deviceclasses", {"metadata": {"name": DRIVER}, "spec": as_resource})
-    world.add_node(2, **{"nvidia.com/gpu": "4"})
-    world.slurm.put("n2", gres="gpu:4", cpus=4)
-    asks = [{"name": "c", "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}}}]
-    async with leading(world, tmp_path, gpu_resources={"nvidia.com/gpu": "gpu"}):
-        world.add_pod(containers=asks)
-        await world.until(lambda: world.submissions)
-    assert world.submissions[0]["tres_per_node"] == "gres/gpu:1"
-
-
 def gang_of(world):
     marks = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": "2"}
     for name in ("one", "two"):

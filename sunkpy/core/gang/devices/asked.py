@@ -9,10 +9,11 @@ plans a job asks these. A pod on a node keeps what it has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
+from sunkpy.core.gang.devices.made import OWN_NAME, spec_of, without
 from sunkpy.core.gang.gang import Gang, Role
 from sunkpy.core.model import matching
 from sunkpy.core.model.devices import CLAIMED, DeviceRequest, ResourceClaim, ResourceClaimSpec
@@ -28,19 +29,34 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
         classes: DeviceClass → GRES, `gpu` or `gpu:h100`.
         claims: by uid of the pod and its own name for the claim; one that is not there yet is missing.
         templates: of claims of pods yet to come, by name.
+        by_claim: resource → the DeviceClass for which it stands (`made`).
+        unmade: why no claims are made; empty while they are.
     """
 
     classes: Mapping[str, str] = {}
     claims: Mapping[str, Mapping[str, ResourceClaim]] = {}
     templates: Mapping[str, ResourceClaimSpec] = {}
+    by_claim: Mapping[str, str] = {}
+    unmade: str = ""
 
 
 def claim_names(pod: Pod) -> dict[str, str]:
-    """The pod's own names for its claims → those of the objects; empty for one that has not been made yet."""
+    """The pod's own names for its claims → those of the objects; empty for one that has not been made yet.
+
+    The claim that was made for resources of the pod is its own as soon as it is bound with it.
+    """
     made = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
     asked = {each.name: each.resource_claim_name for each in pod.spec.resource_claims}
     # One that is listed without a name is not needed.
-    return {name: known or made.get(name, "") for name, known in asked.items() if known or made.get(name) != ""}
+    found = {name: known or made.get(name, "") for name, known in asked.items() if known or made.get(name) != ""}
+    extended = pod.status.extended_resource_claim_status
+    return found | ({OWN_NAME: extended.resource_claim_name} if extended and pod.spec.node_name else {})
+
+
+def has_claims(pod: Pod) -> bool:
+    """It names claims, or is bound with one that was made for it."""
+    is_made = pod.status.extended_resource_claim_status is not None and bool(pod.spec.node_name)
+    return bool(pod.spec.resource_claims) or is_made
 
 
 def missing_claim(pod: Pod, claims: Mapping[str, ResourceClaim]) -> str:
@@ -55,7 +71,8 @@ def missing_claim(pod: Pod, claims: Mapping[str, ResourceClaim]) -> str:
 
 def with_devices(gang: Gang, claimed: Claimed) -> Gang:
     """The gang with the devices of its claims in what its pods and templates ask for."""
-    if not any(spec.resource_claims for spec in _all_specs(gang)):
+    shapes = (role.shape for role in gang.roles if role.shape is not None)
+    if not (claimed.by_claim or claimed.claims or any(shape.resource_claims for shape in shapes)):
         return gang
     return msgspec.structs.replace(gang, roles=tuple(_role_with(role, claimed) for role in gang.roles))
 
@@ -70,17 +87,21 @@ def refused_claims(gang: Gang, claimed: Claimed | None, gpu_resources: Mapping[s
     """
     users: dict[tuple[str, str], str] = {}
     for pod in gang.members:
-        if not pod.spec.resource_claims or pod.spec.node_name or pod.is_finished:
+        claims = claimed.claims.get(pod.uid, {}) if claimed is not None else {}
+        if not (pod.spec.resource_claims or claims) or pod.spec.node_name or pod.is_finished:
             continue
         if claimed is None:
             return _refused_all(f"pod {pod.name}", pod.spec)
-        for claim in claimed.claims.get(pod.uid, {}).values():
+        if claimed.unmade and OWN_NAME in claims:
+            return claimed.unmade
+        for claim in claims.values():
             if why := explain_claim(pod, claim, claimed.classes):
                 return why
             if (other := users.setdefault(claim.key, pod.name)) != pod.name:
                 return f"pods {other} and {pod.name} share claim {claim.name}: give each one of its own, by a template"
         by_claim = {gres_name(claimed.classes[name]) for name in _counts(pod, claimed)}
-        by_resource = count_gres(matching.pod_requests(pod.spec), gpu_resources).items()
+        of_plugins = {name: gres for name, gres in gpu_resources.items() if name not in claimed.by_claim}
+        by_resource = count_gres(matching.pod_requests(pod.spec), of_plugins).items()
         if both := sorted(by_claim & {gres_name(gres) for gres, count in by_resource if count}):
             return f"pod {pod.name} asks for {both[0]} by a claim and as a resource: one of both"
     return _refused_shapes(gang, claimed)
@@ -148,15 +169,20 @@ def _refused_request(request: DeviceRequest, classes: Mapping[str, str]) -> str:
 def _role_with(role: Role, claimed: Claimed) -> Role:
     members = tuple(msgspec.structs.replace(each, pod=_pod_with(each.pod, claimed)) for each in role.members)
     shape = role.shape
-    if shape is not None and shape.resource_claims:
+    if shape is not None:
         named = (claimed.templates.get(each.resource_claim_template_name) for each in shape.resource_claims)
-        shape = _with_counts(shape, _sum(spec for spec in named if spec is not None))
+        wanted = [*(spec for spec in named if spec is not None), spec_of(shape, claimed.by_claim)]
+        shape = _with_counts(without(shape, claimed.by_claim), _sum(wanted))
     return msgspec.structs.replace(role, members=members, shape=shape)
 
 
 def _pod_with(pod: Pod, claimed: Claimed) -> Pod:
-    counts = _counts(pod, claimed) if pod.spec.resource_claims else {}
-    return msgspec.structs.replace(pod, spec=_with_counts(pod.spec, counts)) if counts else pod
+    extended = pod.status.extended_resource_claim_status
+    resources: Collection[str] = claimed.by_claim if not pod.spec.node_name else ()
+    if extended is not None and pod.spec.node_name:
+        resources = {each.resource_name for each in extended.request_mappings}
+    spec = _with_counts(without(pod.spec, resources), _counts(pod, claimed))
+    return msgspec.structs.replace(pod, spec=spec) if spec != pod.spec else pod
 
 
 def _counts(pod: Pod, claimed: Claimed) -> dict[str, int]:
@@ -174,11 +200,8 @@ def _sum(specs: Iterable[ResourceClaimSpec]) -> dict[str, int]:
 
 
 def _with_counts(spec: PodSpec, counts: Mapping[str, int]) -> PodSpec:
+    if not counts:
+        return spec
     amounts = {f"{CLAIMED}{name}": str(count) for name, count in counts.items()}
     requests = spec.resources.requests | amounts
     return msgspec.structs.replace(spec, resources=msgspec.structs.replace(spec.resources, requests=requests))
-
-
-def _all_specs(gang: Gang) -> Iterator[PodSpec]:
-    yield from (pod.spec for pod in gang.members)
-    yield from (role.shape for role in gang.roles if role.shape is not None)

@@ -14,11 +14,12 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.gang.devices.asked import explain_claim, missing_claim
+from sunkpy.core.gang.devices.made import OWN_NAME
 from sunkpy.core.gang.seating.devices import noted_indices
 from sunkpy.core.model import matching
 from sunkpy.core.model.devices import AllocatedDevice, Device, DeviceClass, DeviceId, ResourceClaim, SlurmDevice
 from sunkpy.core.model.gres import gres_name
-from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.objects import ClaimRequestMapping, ExtendedClaimStatus, Pod
 from sunkpy.core.placement.admission import Admission, Verdict
 
 OwnerOf = Callable[[DeviceId], ResourceClaim | None]
@@ -36,6 +37,7 @@ class Lack(enum.StrEnum):
     UNKNOWN = "unknown"  # slurmd and driver do not agree on what is behind an index
     AHEAD = "ahead"  # the kubelet has yet to admit a pod of another job
     AWAY = "away"  # the driver offers nothing now
+    GATE = "gate"  # the kubelet would run the pod without
     TAINTED = "tainted"
 
 
@@ -48,21 +50,25 @@ class NodeDevices(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that is to be bound, with its claims by its own names for them. `indices`: those of its job, as noted."""
+    """A pod that is to be bound, with its claims by its own names for them. `indices`: those of its job, as noted;
+    `mappings`: for which containers the requests of the claim are that is made for it.
+    """
 
     pod: Pod
     on: NodeDevices
     indices: str = ""
     claims: Mapping[str, ResourceClaim] = {}
+    mappings: tuple[ClaimRequestMapping, ...] = ()
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """The devices of one claim."""
+    """The devices of one claim. `mappings`: of one that is made for the pod."""
 
     claim: ResourceClaim
     pod: Pod
     node: str
     devices: tuple[AllocatedDevice, ...]
+    mappings: tuple[ClaimRequestMapping, ...] = ()
 
     @property
     def classes(self) -> set[str]:
@@ -72,9 +78,17 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_written(self) -> bool:
-        """The claim says so already."""
+        """The claim says so already, and of one that was made for the pod the pod says so."""
         allocation = self.claim.status.allocation
+        if self.told is not None and self.told != self.pod.status.extended_resource_claim_status:
+            return False
         return self.claim.is_for(self.pod.uid) and allocation is not None and allocation.devices.results == self.devices
+
+    @property
+    def told(self) -> ExtendedClaimStatus | None:
+        """What the pod's status has to say of a claim that is made for it; None of one that it names itself."""
+        name, mappings = self.claim.name, self.mappings
+        return ExtendedClaimStatus(resource_claim_name=name, request_mappings=mappings) if mappings else None
 
     def status(self, classes: Mapping[str, DeviceClass]) -> dict[str, object]:
         """What is written, as kube-scheduler would."""
@@ -173,7 +187,7 @@ def _choose(
         return lacking(Lack.CLAIM, f"{missing} is not there")
     left = {gres: list(indices) for gres, indices in noted_indices(wanted.indices).items()}
     chosen = []
-    for claim in wanted.claims.values():
+    for name, claim in wanted.claims.items():
         if why := explain_claim(pod, claim, classes):
             return lacking(Lack.CLAIM, why, verdict=Verdict.WAIT if claim.is_allocated else Verdict.REFUSE)
         devices = []
@@ -193,7 +207,8 @@ def _choose(
                     request=request.name, driver=found.driver, pool=found.pool, device=found.device
                 )
                 devices.append(of_request)
-        chosen.append(Chosen(claim=claim, pod=pod, node=on.node, devices=tuple(devices)))
+        mappings = wanted.mappings if name == OWN_NAME else ()
+        chosen.append(Chosen(claim=claim, pod=pod, node=on.node, devices=tuple(devices), mappings=mappings))
     return chosen
 
 

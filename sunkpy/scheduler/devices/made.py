@@ -1,0 +1,127 @@
+"""Makes the claims of pods that ask for devices as a resource, where both sides keep to them.
+
+With a gate off on either side the pod would run without its devices, and nobody would say so. A kubelet is asked before
+each binding. An apiserver answers 200 and drops for whom the claim was made, so its answer is read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.gang.devices.chosen import Chosen, Lack, lacking
+from sunkpy.core.model.devices import MADE, PROTECTION, ResourceClaim
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.placement.admission import Admission, Verdict
+from sunkpy.kube import errors, paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.kubelet import feature_gates
+from sunkpy.runtime.fan_out import fan_out
+from sunkpy.scheduler.nodes.devices import Devices
+from sunkpy.scheduler.settings import SchedulerSettings
+
+GATE: Final = "DRAExtendedResource"
+_TOKEN_S: Final = 600
+
+
+class Dropped(Exception):
+    """The apiserver did not keep what was written; the text says what to do."""
+
+
+class ClaimMaker:
+    """Of one leader. `mark`: what each claim has that it gives devices to."""
+
+    def __init__(
+        self, kube: Kube, devices: Devices, settings: SchedulerSettings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._kube = kube
+        self._devices = devices
+        self.mark = {names.ANNOTATION_ALLOCATED_BY: settings.scheduler_name}
+        self._account = paths.service_account_token(settings.namespace, settings.kubelet_account)
+        self._clock = clock
+        self._token, self._renew_at = "", 0.0
+
+    async def blind(self, nodes: Mapping[str, Node]) -> dict[str, Admission]:
+        """By name, the nodes whose kubelet would not see such a claim, or does not say so."""
+        found: dict[str, Admission] = {}
+
+        async def ask(name: str, node: Node) -> None:
+            try:
+                port = node.status.daemon_endpoints.kubelet_endpoint.port
+                gates = await feature_gates(node.internal_ip, port, token=await self._kubelet_token())
+            except errors.KubeError as error:
+                why = f"the kubelet of node {name} does not say whether its gate {GATE} is on: {error}"
+                found[name] = lacking(Lack.GATE, why)
+                return
+            if not gates.get(GATE):
+                why = (
+                    f"the kubelet of node {name} has gate {GATE} off and would run the pod without its devices: {_CURE}"
+                )
+                found[name] = lacking(Lack.GATE, why, verdict=Verdict.REFUSE)
+
+        await fan_out(partial(ask, name, node) for name, node in nodes.items())
+        return found
+
+    async def _kubelet_token(self) -> str:
+        if self._clock() >= self._renew_at:
+            body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+            answer = await self._kube.create(self._account, {**body, "spec": {"expirationSeconds": _TOKEN_S}})
+            self._token = msgspec.json.decode(answer, type=_TokenRequest).status.token
+            self._renew_at = self._clock() + _TOKEN_S / 2
+        return self._token
+
+    async def make(self, chosen: Chosen) -> ResourceClaim:
+        """The claim, with its finalizer and mark from the start.
+
+        Raises:
+            KubeError: not made.
+        """
+        pod, claim = chosen.pod, chosen.claim
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
+        metadata = {
+            "name": claim.name,
+            "annotations": {MADE: "true", **self.mark},
+            "ownerReferences": [owner],
+            "finalizers": [PROTECTION],
+        }
+        body = {"metadata": metadata, "spec": msgspec.to_builtins(claim.spec)}
+        answer = await self._kube.create(paths.resource_claims(pod.metadata.namespace), body)
+        made = msgspec.json.decode(answer, type=ResourceClaim)
+        self._devices.take(made)
+        return made
+
+    async def tell(self, chosen: Chosen) -> None:
+        """Note on a pod which container has which request of the claim that was made for it.
+
+        Raises:
+            KubeError: not noted.
+            Dropped: the apiserver has not kept it, or the claim was made for something else.
+        """
+        pod, told = chosen.pod, chosen.told
+        if told is None:
+            return
+        requests = {each.name for each in chosen.claim.spec.devices.requests}
+        if {each.request_name for each in told.request_mappings} != requests:
+            raise Dropped(f"claim {chosen.claim.name} is not for what pod {pod.name} asks for: delete it")
+        body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": msgspec.to_builtins(told)}}
+        answer = await self._kube.patch(paths.status(paths.pod(*pod.key)), body)
+        if msgspec.json.decode(answer, type=Pod).status.extended_resource_claim_status != told:
+            why = f"the apiserver does not keep for which pod a claim was made (gate {GATE} is off): {_CURE}"
+            self._devices.making.stop(why)
+            raise Dropped(why)
+
+
+_CURE: Final = "turn the gate on at apiserver and kubelets, or ask for the devices by a ResourceClaim"
+
+
+class _Token(msgspec.Struct, frozen=True):
+    token: str = ""
+
+
+class _TokenRequest(msgspec.Struct, frozen=True):
+    status: _Token = _Token()
