@@ -17,6 +17,7 @@ from functools import partial
 import msgspec
 
 from sunkpy.core.gang.actions import Bind, Binding
+from sunkpy.core.gang.devices.asked import devices_counted
 from sunkpy.core.gang.devices.chosen import (
     Chosen,
     Lack,
@@ -93,7 +94,7 @@ class Allocator:
             SlurmError: a Slurm node could not be read.
         """
         to = [(binding, node) for binding, (_, node) in zip(action.bindings, placed, strict=True)]
-        asking = [(binding, node) for binding, node in to if self._devices.claims_of(self._written(binding))]
+        asking = [(b, node) for b, node in to if b.pod.spec.resource_claims or devices_counted(b.pod)]
         by_plugin = [(binding, node) for binding, node in to if self._handout.gives_to(binding.pod)]
         if not asking and not by_plugin:
             return Plan()
@@ -121,15 +122,13 @@ class Allocator:
         notes, held_up = await self._handout.plan(action.job, by_plugin, listed)
         return Plan(chosen=chosen, obstacles={**obstacles, **held_up}, notes={**note_devices(chosen), **notes})
 
-    def _written(self, binding: Binding) -> Pod:
-        return self._devices.as_written(binding.pod)
-
     def _wanted(self, binding: Binding, node: Node, slurm: SlurmNode) -> Wanted:
         on = NodeDevices(node=node.name, listed=read_extra(slurm.extra), offered=self._devices.offered(node.name))
-        pod = self._written(binding)
+        pod = self._devices.as_written(binding.pod)
         mappings = tuple(whose for whose, _ in requests_of(pod.spec, self._devices.by_claim))
         claims = self._devices.claims_of(pod)
-        return Wanted(pod=pod, on=on, indices=binding.gpus, claims=claims, mappings=mappings)
+        counted = devices_counted(binding.pod)
+        return Wanted(pod=pod, on=on, indices=binding.gpus, claims=claims, mappings=mappings, counted=counted)
 
     async def write(self, plan: Plan) -> None:
         """Give the claims their devices; when one cannot have them, none has.

@@ -77,6 +77,11 @@ def with_devices(gang: Gang, claimed: Claimed) -> Gang:
     return msgspec.structs.replace(gang, roles=tuple(_role_with(role, claimed) for role in gang.roles))
 
 
+def devices_counted(pod: Pod) -> int:
+    """How many devices of claims are counted in the requests of a pod of such a gang."""
+    return sum(int(amount) for name, amount in pod.spec.resources.requests.items() if name.startswith(CLAIMED))
+
+
 def refused_claims(gang: Gang, claimed: Claimed | None, gpu_resources: Mapping[str, str]) -> str:
     """Why a claim of the gang cannot be had, in words for people; empty when all can.
 

@@ -51,7 +51,8 @@ class NodeDevices(msgspec.Struct, frozen=True, kw_only=True):
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that is to be bound, with its claims by its own names for them. `indices`: those of its job, as noted;
-    `mappings`: for which containers the requests of the claim are that is made for it.
+    `mappings`: for which containers the requests of the claim are that is made for it; `counted`: how many devices its
+    job was asked for in the name of claims.
     """
 
     pod: Pod
@@ -59,6 +60,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     indices: str = ""
     claims: Mapping[str, ResourceClaim] = {}
     mappings: tuple[ClaimRequestMapping, ...] = ()
+    counted: int | None = None
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,6 +187,10 @@ def _choose(
     pod, on = wanted.pod, wanted.on
     if missing := missing_claim(pod, wanted.claims):
         return lacking(Lack.CLAIM, f"{missing} is not there")
+    asked = sum(each.exactly.count for c in wanted.claims.values() for each in c.spec.devices.requests if each.exactly)
+    if wanted.counted not in (None, asked):
+        why = f"the claims of pod {pod.name} ask for {asked} devices, and its job was asked for {wanted.counted}"
+        return lacking(Lack.CLAIM, why)
     left = {gres: list(indices) for gres, indices in noted_indices(wanted.indices).items()}
     chosen = []
     for name, claim in wanted.claims.items():

@@ -89,6 +89,15 @@ def test_what_does_not_agree_is_said(indices, on, verdict, reason, why):
     assert refused["p"].why.startswith(why)
 
 
+@pytest.mark.parametrize("claims", [(), (claim(),), (claim("a"), claim("b"), claim("c"))])
+def test_a_pod_that_would_run_with_other_claims_than_its_job_was_made_for_is_not_bound(claims):
+    wanted = msgspec.structs.replace(want(*claims, indices="0,1,2", on=node_with(["a", "b", "c"])), counted=2)
+    chosen, refused = choose_devices([wanted], CLASSES, NOBODY)
+    assert chosen == []
+    assert (refused["p"].verdict, refused["p"].reason) == (Verdict.WAIT, "claim")
+    assert refused["p"].why == f"the claims of pod pod-p ask for {len(claims)} devices, and its job was asked for 2"
+
+
 def test_a_device_of_another_claim_is_waited_for():
     on, other = node_with(["a", "b"]), claim("other", user="q", devices=["gpu-1"])
     wanted = [want(claim(), indices="1", on=on)]
