@@ -45,6 +45,13 @@ CONDITIONS: Final = {
         "So many nodes stopped fitting at once that no pod is removed. See "
         "[troubleshooting](../troubleshooting.md#removalheld-on-a-nodeset).",
     ),
+    "Ready": Row(
+        _NODESET,
+        "It is as wanted, or waits only for jobs to end. The reason is that of another condition. Flux, Argo CD and "
+        "helm read it, with `Reconciling` and `Stalled`.",
+    ),
+    "Reconciling": Row(_NODESET, "While True: work is under way that does not wait for jobs."),
+    "Stalled": Row(_NODESET, "While True: it goes on only when somebody corrects something."),
     "DrainTimeout": Row(_NODESET, "Pods have waited longer than `drainTimeoutSeconds` for their jobs."),
     "PodScheduled": Row(_WORKLOAD, "The pod has a node. False: the message says what it waits for."),
     "DisruptionTarget": Row(

@@ -3,12 +3,14 @@
 Conditions: `Available` (no more than maxUnavailable are missing), `Progressing` (False: nothing left to do, or stuck,
 the reason says which), `Feasible` (the nodes can carry what is wanted; else the rule that excludes how many), and, only
 while it is so, `RemovalHeld` (too many pods would have to leave at once) and `DrainTimeout` (a drain takes too long).
+What they mean together is in sunkpy.core.nodeset.health.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -20,11 +22,14 @@ from sunkpy.core.model.times import rfc3339
 from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod
 from sunkpy.core.nodeset.decide import Plan, annotated_cap
 from sunkpy.core.nodeset.feasibility import explain_exclusions
+from sunkpy.core.nodeset.health import health
 from sunkpy.core.nodeset.removal import RemovalCause
 from sunkpy.core.nodeset.rollout import max_unavailable
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
 from sunkpy.core.nodeset.verdict import Trait
 from sunkpy.core.nodeset.world import World
+
+_FLEETING: Final = frozenset({"Reconciling", "Stalled"})
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -50,19 +55,17 @@ def report(world: World, plan: Plan) -> tuple[NodeSetStatus, list[Notice]]:
 def report_unreadable(nodeset: NodeSet, problem: str, now: datetime) -> tuple[NodeSetStatus, list[Notice]]:
     """The status for a template that the schema let through and that cannot be read; all else stays."""
     message = f"{problem}; nothing is changed until the NodeSet is corrected"
-    condition = Condition(
-        type="Progressing",
-        status="False",
-        reason="BadSpec",
-        message=message,
-        observed_generation=nodeset.metadata.generation,
-    )
-    old = nodeset.status.condition(condition.type)
-    if says_the_same(old, condition):
+    condition = Condition(type="Progressing", status="False", reason="BadSpec", message=message)
+    generation = nodeset.metadata.generation
+    is_news = not says_the_same(nodeset.status.condition(condition.type), condition)
+    if not is_news and nodeset.status.observed_generation == generation:
         return nodeset.status, []
-    others = (other for other in nodeset.status.conditions if other.type != condition.type)
-    conditions = (*others, stamped(condition, old, rfc3339(now)))
-    return msgspec.structs.replace(nodeset.status, conditions=conditions), [Notice("Warning", "BadSpec", message)]
+    found = [condition, *health({condition.type: condition}, waits_for_jobs=False)]
+    found = [msgspec.structs.replace(each, observed_generation=generation) for each in found]
+    stays = [each for each in nodeset.status.conditions if each.type not in {new.type for new in found} | _FLEETING]
+    conditions = (*stays, *(stamped(new, nodeset.status.condition(new.type), rfc3339(now)) for new in found))
+    status = msgspec.structs.replace(nodeset.status, conditions=conditions, observed_generation=generation)
+    return status, [Notice("Warning", "BadSpec", message)] if is_news else []
 
 
 def _notice(condition: Condition) -> Notice | None:
@@ -98,8 +101,16 @@ def make_status(world: World, plan: Plan) -> NodeSetStatus:
 def _conditions(world: World, plan: Plan) -> tuple[Condition, ...]:
     found = [_available(world, plan), _progressing(world, plan), _feasible(world, plan)]
     found += [_removal_held(world, plan), _drain_timeout(world, plan)]
-    kept = [condition for condition in found if condition is not None]
-    return tuple(_with_times(world, condition) for condition in kept)
+    kept = {condition.type: condition for condition in found if condition is not None}
+    together = health(kept, waits_for_jobs=_waits_for_jobs(world, plan))
+    return tuple(_with_times(world, condition) for condition in (*kept.values(), *together))
+
+
+def _waits_for_jobs(world: World, plan: Plan) -> bool:
+    """Whether the only thing left to do is Slurm's: pods that have to go drain there."""
+    if world.nodeset.is_deleting or plan.missing or _pods(world, Trait.DELETING) or _pods(world, Trait.STAYING_UNREADY):
+        return False
+    return any(pod.uid in plan.wanted_gone for pod in _pods(world, Trait.MARKED))
 
 
 def _with_times(world: World, condition: Condition) -> Condition:

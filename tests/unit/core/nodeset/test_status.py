@@ -154,9 +154,13 @@ def test_a_nodeset_that_cannot_be_read_says_so_and_keeps_its_numbers():
     assert said(status, "Progressing") == ("False", "BadSpec")
     assert status.condition("Progressing").message.startswith("Expected `array`")
     assert [(notice.type, notice.reason) for notice in notices] == [("Warning", "BadSpec")]
+    assert (said(status, "Stalled"), said(status, "Ready")) == (("True", "BadSpec"), ("False", "BadSpec"))
+    assert status.observed_generation == nodeset.metadata.generation
     again = msgspec.structs.replace(nodeset, status=status)
     assert report_unreadable(again, "Expected `array`, got `str` - at `$.tolerations`", NOW) == (status, [])
     assert report_unreadable(again, "another", NOW)[1] != []
+    corrected, _ = status_of(make_world(msgspec.structs.replace(again, spec=make_nodeset().spec), [make_node(1)]))
+    assert said(corrected, "Stalled") is None
 
 
 def test_a_condition_about_many_pods_stays_short():

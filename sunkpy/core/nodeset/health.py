@@ -1,0 +1,39 @@
+"""`Ready`, `Reconciling` and `Stalled`: whether a NodeSet is as wanted, as kstatus reads it for Flux, Argo CD and helm.
+
+A roll whose pods wait for their jobs is ready: it may take days, and who waits for it (`helm --wait`) would give up and
+undo it. `Reconciling` and `Stalled` are there only while they are True.
+
+Source: sigs.k8s.io/cli-utils, pkg/kstatus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from sunkpy.core.model.objects import Condition
+
+_STALLED: Final = frozenset({"BadSpec", "CreateFailed", "TooManyAtOnce"})
+"""Reasons that only a person takes away."""
+
+
+def health(found: Mapping[str, Condition], *, waits_for_jobs: bool) -> Iterator[Condition]:
+    """What follows from the other conditions, by type; `waits_for_jobs`: nothing else is left to do."""
+    progressing = found["Progressing"]
+    stalled = next((each for each in found.values() if each.reason in _STALLED), None)
+    if stalled is not None:
+        yield _ready("False", stalled)
+        yield Condition(type="Stalled", status="True", reason=stalled.reason, message=stalled.message)
+    elif progressing.status == "True" and not waits_for_jobs:
+        yield _ready("False", progressing)
+        yield Condition(type="Reconciling", status="True", reason=progressing.reason, message=progressing.message)
+    elif progressing.reason == "PodsFailed":
+        yield _ready("False", progressing)
+    else:
+        feasible = found.get("Feasible")
+        decisive = found["Available"] if feasible is None or feasible.reason == "NodesFit" else feasible
+        yield _ready(decisive.status, decisive)
+
+
+def _ready(status: str, because: Condition) -> Condition:
+    return Condition(type="Ready", status=status, reason=because.reason, message=because.message)
