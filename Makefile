@@ -64,9 +64,10 @@ e2e: $(READY) ## The whole on a real cluster: the story, hand-over, faults, righ
 bench: $(READY) ## Measure; BENCH=<name> for one. Reports in build/reports
 	$(BIN)/python -m tests.bench $(BENCH)
 
-images: $(READY) ## Container images as archives in build/images
-	$(BIN)/python slurm-images/build --suite $(SLURM_SUITE)
-	$(BIN)/python slurm-images/build --suite $(SLURM_SUITE) --only openldap
+# CHECK=updates asks Debian for newer packages, FRESH=1 takes them.
+images: $(READY) ## Container images as archives in build/images; CHECK=updates, FRESH=1
+	$(BIN)/python slurm-images/build --suite $(SLURM_SUITE) --only slurm mariadb sunkpy openldap \
+	  $(if $(filter updates,$(CHECK)),--check-updates) $(if $(FRESH),--fresh)
 
 clean-cluster: $(READY) ## Remove the development cluster and all it left on this machine
 	$(BIN)/python -m devcluster down --name $(CLUSTER)

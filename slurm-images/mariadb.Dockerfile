@@ -2,6 +2,7 @@
 # restarts nor upgrades the database.
 FROM docker.io/library/debian:trixie-slim AS debian
 ENV DEBIAN_FRONTEND=noninteractive
+COPY bin/install-packages bin/write-sbom /usr/local/sbin/
 # The id is fixed because it owns files on volumes, and MariaDB knows its administrator by the name.
 RUN groupadd -g 404 mariadb && useradd -r -u 404 -g 404 -M -d /var/lib/mysql -s /usr/sbin/nologin mariadb
 
@@ -11,8 +12,8 @@ RUN apt-get update && cd /tmp && apt-get download mariadb-client && dpkg -x mari
 
 # Of mariadb-server only its core: the rest is for machines that start it at boot.
 FROM debian
-RUN apt-get update && apt-get install -y --no-install-recommends mariadb-server-core mariadb-client-core libpcre2-posix3 tini \
- && rm -rf /var/lib/apt/lists/* /var/cache/* /var/log/* \
+RUN install-packages mariadb-server-core mariadb-client-core libpcre2-posix3 tini \
+ && rm -rf /var/cache/* /var/log/* \
  && install -d -o mariadb -g mariadb -m 0700 /var/lib/mysql && install -d -o mariadb -g mariadb /run/mysqld /backup
 COPY --from=dump /client/usr/bin/mariadb-dump /usr/bin/
 COPY bin/start-mariadb bin/backup-mariadb bin/restore-mariadb /usr/local/bin/

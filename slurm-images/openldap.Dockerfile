@@ -1,11 +1,12 @@
 # OpenLDAP from Debian packages: a directory to try a cluster with, the same whatever Slurm runs beside it.
 FROM docker.io/library/debian:trixie-slim
 ENV DEBIAN_FRONTEND=noninteractive
+COPY bin/install-packages bin/write-sbom /usr/local/sbin/
 # The id is fixed because it owns files on volumes. The package makes no database: that is for the volume.
 RUN groupadd -g 405 openldap && useradd -r -u 405 -g 405 -M -d /var/lib/ldap -s /usr/sbin/nologin openldap \
  && echo slapd slapd/no_configuration boolean true | debconf-set-selections \
- && apt-get update && apt-get install -y --no-install-recommends ldap-utils slapd tini \
- && rm -rf /var/lib/apt/lists/* /var/cache/* /var/log/* /etc/ldap/slapd.d /var/lib/ldap \
+ && install-packages ldap-utils slapd tini \
+ && rm -rf /var/cache/* /var/log/* /etc/ldap/slapd.d /var/lib/ldap \
  && install -d -o openldap -g openldap -m 0700 /var/lib/ldap && install -d -o openldap -g openldap /run/slapd
 COPY bin/start-openldap bin/fill-openldap /usr/local/bin/
 USER 405:405

@@ -1,10 +1,12 @@
 # sunkpy itself: operator, syncer, scheduler and CLI in one image. The context is the repository.
 FROM docker.io/library/debian:trixie-slim AS python
-RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates python3 tini && rm -rf /var/lib/apt/lists/* /var/cache/apt
+ENV DEBIAN_FRONTEND=noninteractive
+COPY slurm-images/bin/install-packages slurm-images/bin/write-sbom /usr/local/sbin/
+RUN install-packages ca-certificates python3 tini
 
 # What is locked, and nothing else, in an environment of its own. Rebuilt only when the lock file changes.
 FROM python AS locked
-RUN apt-get update && apt-get install -y --no-install-recommends python3-venv && rm -rf /var/lib/apt/lists/* /var/cache/apt
+RUN install-packages python3-venv
 ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
     UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_NO_CACHE=1 UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=/opt/sunkpy
 RUN python3 -m venv /opt/uv && /opt/uv/bin/pip install --no-cache-dir --disable-pip-version-check -q uv==0.13.8 hatchling
@@ -21,7 +23,7 @@ RUN /opt/uv/bin/pip install --no-cache-dir --disable-pip-version-check -q --no-d
 
 FROM python
 COPY --from=locked /opt/sunkpy /opt/sunkpy
-RUN printf '#!/opt/sunkpy/bin/python\nfrom sunkpy.cli import main\n\nmain()\n' > /usr/local/bin/sunkpy && chmod 0755 /usr/local/bin/sunkpy
+RUN printf '#!/opt/sunkpy/bin/python\nfrom sunkpy.cli import main\n\nmain()\n' > /usr/local/bin/sunkpy && chmod 0755 /usr/local/bin/sunkpy && write-sbom
 COPY --from=package /out /opt/sunkpy-package
 ENV PYTHONPATH=/opt/sunkpy-package PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 10001:10001

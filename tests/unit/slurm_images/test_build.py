@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.machinery
 import importlib.util
+import io
 import json
 import shutil
 import sys
@@ -77,10 +78,11 @@ def test_a_changed_script_of_slurm_leaves_the_database_as_it_is():
     slurm = {path.name for path in build.slurm_group("sid").inputs}
     mariadb = {path.name for path in build.mariadb_group().inputs}
     assert {"start-slurmdbd", "start-slurmd", "Dockerfile"} <= slurm
-    assert {"start-mariadb", "backup-mariadb", "restore-mariadb", "mariadb.Dockerfile"} == mariadb
+    shared = {"install-packages", "write-sbom"}
+    assert {"start-mariadb", "backup-mariadb", "restore-mariadb", "mariadb.Dockerfile"} == mariadb - shared
     openldap = {path.name for path in build.openldap_group().inputs}
-    assert {"start-openldap", "fill-openldap", "openldap.Dockerfile"} == openldap
-    assert not slurm & (mariadb | openldap)
+    assert {"start-openldap", "fill-openldap", "openldap.Dockerfile"} == openldap - shared
+    assert slurm & mariadb & openldap == shared
 
 
 DOCKERFILE = """\
@@ -130,37 +132,122 @@ def test_only_images_that_have_what_changed_get_a_new_tag(
     assert after.archive != before.archive
 
 
+def test_lean_images_are_those_two_under_tags_of_their_own():
+    full, lean = build.slurm_group("sid"), build.slurm_group("sid", lean=True)
+    assert set(lean.targets) == {"slurmd", "login"}
+    assert lean.ref("slurmd").startswith("docker.io/sunkpy/slurmd:sid-lean-")
+    assert lean.archive != full.archive
+    assert full.arguments == {"SUITE": "sid", "USERLAND": "userland"}
+    assert lean.arguments == {"SUITE": "sid", "USERLAND": "slurm"}
+
+
+def test_an_image_with_a_mended_package_is_another_image():
+    """Whoever pins a tag pins what is in it."""
+    ref = "docker.io/sunkpy/slurmd:trixie-0123456789ab"
+    one, same, mended = (
+        build.final_ref(ref, packages)
+        for packages in (
+            {"git": "1:2.47", "libssl3t64": "3.5.1-1"},
+            {"libssl3t64": "3.5.1-1", "git": "1:2.47"},
+            {"git": "1:2.47", "libssl3t64": "3.5.1-1+deb13u1"},
+        )
+    )
+    assert one == same != mended
+    assert mended.startswith("docker.io/sunkpy/slurmd:trixie-")
+    assert build.final_ref(ref.replace("b", "c"), {}) != build.final_ref(ref, {})
+
+
+POLICY = """\
+libssl3t64:
+  Installed: (none)
+  Candidate: 3.5.1-1+deb13u1
+  Version table:
+     3.5.1-1+deb13u1 500
+        500 http://deb.debian.org/debian-security trixie-security/main amd64 Packages
+     3.5.1-1 500
+        500 http://deb.debian.org/debian trixie/main amd64 Packages
+tini:
+  Installed: 0.19.0-3
+  Candidate: 0.19.0-3
+  Version table:
+ *** 0.19.0-3 500
+gone:
+  Installed: (none)
+  Candidate: (none)
+  Version table:
+"""
+
+
+def test_an_update_of_debian_is_named_with_both_versions():
+    newest = build.candidates(POLICY)
+    assert newest == {"libssl3t64": "3.5.1-1+deb13u1", "tini": "0.19.0-3"}
+    packages = {"libssl3t64": "3.5.1-1", "tini": "0.19.0-3", "gone": "1", "aiohttp": "3.13"}
+    assert build.updates(packages, newest) == ["images:   libssl3t64 3.5.1-1 -> 3.5.1-1+deb13u1"]
+
+
+def _archive(group: object) -> None:
+    """One of images that hold nothing."""
+    with tarfile.open(group.archive, "w") as tar:
+        text = json.dumps([{"Config": "x", "RepoTags": [group.ref(name)], "Layers": []} for name in group.targets])
+        info = tarfile.TarInfo("manifest.json")
+        info.size = len(text)
+        tar.addfile(info, io.BytesIO(text.encode()))
+
+
 def test_images_that_every_suite_shares_are_recorded_for_every_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(build, "OUT", tmp_path)
-    build.record("trixie", [build.slurm_group("trixie")])
-    build.record("sid", [build.mariadb_group()])
+    for suite, group in (("trixie", build.slurm_group("trixie")), ("sid", build.mariadb_group())):
+        _archive(group)
+        build.record(suite, [group])
     recorded = json.loads((tmp_path / "images.json").read_text())
     assert recorded["trixie"]["mariadb"] == recorded["sid"]["mariadb"]
     assert recorded["trixie"].keys() == {"slurmctld", "slurmdbd", "slurmrestd", "slurmd", "login", "sssd", "mariadb"}
+
+
+def _layer(**files: str) -> bytes:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as tar:
+        for name, text in files.items():
+            info = tarfile.TarInfo(build.archives.SBOM if name == "sbom" else name)
+            info.size = len(text)
+            tar.addfile(info, io.BytesIO(text.encode()))
+    return data.getvalue()
+
+
+def _sbom(**packages: str) -> str:
+    return json.dumps({"packages": [{"name": name, "versionInfo": version} for name, version in packages.items()]})
 
 
 def test_an_archive_holds_a_shared_layer_once_and_names_every_image(tmp_path: Path):
     layout = tmp_path / "oci"
 
     def blob(data: object) -> dict[str, str]:
-        text = json.dumps(data).encode()
+        text = data if isinstance(data, bytes) else json.dumps(data).encode()
         digest = hashlib.sha256(text).hexdigest()
         path = layout / "blobs" / "sha256" / digest
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text)
         return {"digest": f"sha256:{digest}"}
 
-    shared = blob("shared layer")
+    base = _layer(sbom=_sbom(libc6="2.41"))
+    own = {"a": _layer(etc="a"), "b": _layer(sbom=_sbom(libc6="2.41", git="1:2.47"))}
     manifests = [
-        blob({"config": blob(f"config of {name}"), "layers": [shared, blob(f"layer of {name}")]})
+        blob({"config": blob(f"config of {name}"), "layers": [blob(base), blob(own[name])]})
         | {"annotations": {"org.opencontainers.image.ref.name": name}}
         for name in ("a", "b")
     ]
     (layout / "index.json").write_text(json.dumps({"manifests": manifests}))
-    build.write_docker_archive(layout, tmp_path / "x.tar", {"a": "reg/a:1", "b": "reg/b:1"})
-    with tarfile.open(tmp_path / "x.tar") as tar:
+    packages = {"a": {"libc6": "2.41"}, "b": {"libc6": "2.41", "git": "1:2.47"}}
+    assert build.archives.packages_in(layout) == packages
+    archive = tmp_path / "x.tar"
+    build.archives.write_docker_archive(layout, archive, {"a": "reg/a:1", "b": "reg/b:1"})
+    with tarfile.open(archive) as tar:
         names = tar.getnames()
         entries = json.load(tar.extractfile("manifest.json"))
     assert len(names) == len(set(names)) == 6
     assert [entry["RepoTags"] for entry in entries] == [["reg/a:1"], ["reg/b:1"]]
     assert all({entry["Config"], *entry["Layers"]} <= set(names) for entry in entries)
+    assert build.archives.refs_in(archive) == {"a": "reg/a:1", "b": "reg/b:1"}
+    found = build.archives.contents_of(archive)
+    assert {name: each.packages for name, each in found.items()} == packages
+    assert {name: each.size for name, each in found.items()} == {name: len(base) + len(own[name]) for name in own}

@@ -1,0 +1,66 @@
+"""What an image is made of, as its tag: the lines and files of a Dockerfile, and the versions of packages."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A stage of a Dockerfile: what it is made from, and its lines."""
+
+    base: str
+    lines: tuple[str, ...]
+
+    @property
+    def copied(self) -> list[str]:
+        """The files that it copies, from the context."""
+        return [source for line in self.lines if line.startswith("COPY ") for source in line.split()[1:-1]]
+
+
+def fingerprint(inputs: Iterable[Path], *, root: Path, salt: str = "") -> str:
+    """Twelve hex digits that change with the path, mode or content of any file in or below the inputs."""
+    digest = hashlib.sha256(salt.encode())
+    for file in sorted(files_in(inputs)):
+        executable = os.access(file, os.X_OK)
+        digest.update(f"\0{file.relative_to(root)}\0{executable}\0".encode())
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:12]
+
+
+def files_in(inputs: Iterable[Path]) -> Iterator[Path]:
+    """The inputs that are files, and those below the folders among them."""
+    for path in inputs:
+        if path.is_dir():
+            yield from (file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+        else:
+            yield path
+
+
+def read_stages(dockerfile: str) -> dict[str, Stage]:
+    """By name; what stands before the first belongs to each. Comments count for nothing."""
+    lines = [line for line in dockerfile.replace("\\\n", " ").splitlines() if line and not line.startswith("#")]
+    stages: dict[str, Stage] = {}
+    head: list[str] = []
+    name = ""
+    for line in lines:
+        words = line.split()
+        if words[0] == "FROM":
+            name = words[-1]
+            stages[name] = Stage(base=words[1], lines=(*head, line))
+        elif name:
+            stages[name] = replace(stages[name], lines=(*stages[name].lines, line))
+        else:
+            head.append(line)
+    return stages
+
+
+def final_ref(ref: str, packages: Mapping[str, str]) -> str:
+    """The reference of an image that has these packages: of other versions it is another image."""
+    name, _, inputs = ref.rpartition("-")
+    versions = [f"{package}={version}" for package, version in sorted(packages.items())]
+    return f"{name}-{hashlib.sha256(chr(10).join([inputs, *versions]).encode()).hexdigest()[:12]}"

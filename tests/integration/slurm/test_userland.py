@@ -1,0 +1,113 @@
+"""What people look for where they log in, and find in their jobs as well: tools, the manual, a client of Slurm."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from importlib.metadata import Distribution
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.integration.slurm.daemons import unpack
+from tests.integration.slurm.site import PEOPLE, Site
+
+pytestmark = pytest.mark.integration
+
+TRIES: Final = {
+    "git": "git init -q -b main repo && git -C repo status --branch",
+    "vim": "vim -es -c 'call writefile([\"written\"], \"by-vim\")' -c 'qa!' < /dev/null; cat by-vim",
+    "tmux": "tmux -L own new-session -d 'sleep 9' && tmux -L own list-sessions && tmux -L own kill-server",
+    "rsync": "echo x > from && rsync -a from to && cat to",
+    "wget": "wget --version",
+    "make and gcc": "printf 'int main(void) { return 0; }' > hello.c && make hello && ./hello",
+    "the manual": "man sbatch | grep -e --array; man slurm.conf | grep PriorityWeightAge; man git | head -1",
+    "completion": ". /usr/share/bash-completion/bash_completion && _comp_load sbatch && complete -p sbatch",
+    "venv": "python3 -m venv own && own/bin/pip --version",
+    "htop": "htop --version",
+    "modules": ". /etc/profile.d/modules.sh && module avail && module load use.own && module list",
+}
+"""As somebody in a folder of their own; each fails where the tool is not there."""
+
+
+@pytest.fixture(scope="module")
+def login(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("login") / "root"
+    unpack(os.environ.get("SLURM_SUITE", "trixie"), ("login",), root)
+    return root
+
+
+@pytest.fixture
+def folder(site: Site) -> Iterator[Path]:
+    """Of ann, as she has it on all nodes."""
+    made = site.slurm.root / "home/ann/userland"
+    made.mkdir()
+    os.chown(made, PEOPLE["ann"], PEOPLE["ann"])
+    yield made
+    shutil.rmtree(made)
+
+
+def test_an_image_lists_its_packages(login: Path):
+    listed = ("dpkg-query", "-W", "-f", "${db:Status-Abbrev}${Package}=${Version}\\n")
+    done = subprocess.run(["chroot", str(login), *listed], capture_output=True, text=True, check=True)
+    installed = {line[3:] for line in done.stdout.splitlines() if line.startswith("ii")}
+    document = json.loads((login / "usr/share/sunkpy/sbom.spdx.json").read_text())
+    assert {f"{each['name']}={each['versionInfo']}" for each in document["packages"]} == installed
+    (git,) = [each for each in document["packages"] if each["name"] == "git"]
+    (ref,) = git["externalRefs"]
+    url = f"pkg:deb/debian/git@{git['versionInfo'].replace('+', '%2B')}?arch=amd64"
+    assert ref == {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": url}
+    described = {each["relatedSpdxElement"] for each in document["relationships"]}
+    assert described == {each["SPDXID"] for each in document["packages"]}
+
+
+def _script(tool: str) -> str:
+    return f"set -eo pipefail; export TERM=xterm-256color LANG=C.UTF-8 MANPAGER=cat; {TRIES[tool]}"
+
+
+@pytest.mark.parametrize("tool", TRIES)
+def test_a_tool_answers_where_people_log_in(login: Path, tool: str):
+    home = login / "tmp" / tool.replace(" ", "-")
+    home.mkdir()
+    home.chmod(0o777)
+    into = 'mount --rbind /dev "$1/dev"; exec chroot --userspec=user1:user1 "$1" bash -c "cd; $2"'
+    argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-c", into, "-", str(login), _script(tool)]
+    env = {"PATH": "/usr/bin:/bin:/usr/sbin", "HOME": f"/tmp/{home.name}"}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("tool", TRIES)
+def test_a_tool_answers_in_a_job(site: Site, folder: Path, tool: str):
+    (folder / "try").write_text(f"#!/bin/bash\nexport HOME=$PWD; {_script(tool)}\n")
+    (folder / "try").chmod(0o755)
+    code, said = site.shell("ann", "cd ~/userland && srun -w c1 ./try")
+    assert code == 0, said
+
+
+def test_a_function_given_to_submitit_returns_its_value_from_a_job(site: Site, folder: Path):
+    for name in ("submitit", "cloudpickle", "typing_extensions"):
+        _copy(importlib.metadata.distribution(name), folder / "lib")
+    (folder / "run.py").write_text(
+        "import os, submitit\n"
+        "executor = submitit.AutoExecutor(folder='log')\n"
+        "executor.update_parameters(timeout_min=1, slurm_partition='low', mem_gb=1)\n"
+        "jobs = executor.map_array(lambda n: (n * n, os.environ['SLURM_JOB_USER']), [2, 3])\n"
+        "print([job.result() for job in jobs])\n"
+    )
+    script = "cd ~/userland && export PYTHONPATH=$PWD/lib && python3 run.py"
+    code, said = site.shell("ann", script, timeout_s=120)
+    assert (code, said.splitlines()[-1:]) == (0, ["[(4, 'ann'), (9, 'ann')]"]), said
+
+
+def _copy(package: Distribution, to: Path) -> None:
+    """What an installed package consists of, which is Python alone."""
+    for file in package.files or ():
+        if file.suffix == ".py":
+            (to / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(str(package.locate_file(file)), to / file)
