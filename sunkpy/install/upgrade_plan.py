@@ -22,6 +22,7 @@ EFFECTS: Final[Mapping[str, str]] = {
     "accounts": "accounts are kept again a moment later",
     "compute": "slurmd pods roll: each node is drained first, and jobs end by themselves",
     "login": "sessions in the shared login pods end",
+    "login-set": "sessions in the login pods of that set end",
     "logins": "personal login pods go on; nobody can start one for a moment",
     "mariadb": "the database restarts; slurmctld keeps what it has to tell",
     "own-login": "personal login pods go on, and change when they are next started",

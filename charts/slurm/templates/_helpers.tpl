@@ -12,6 +12,17 @@
 {{- $claim := dict "claimName" (.Values.home.existingClaim | default (printf "%s-home" .Release.Name)) }}
 {{- .Values.home.volume | default (dict "persistentVolumeClaim" $claim) | toJson }}
 {{- end }}
+{{- /* The folders that people have besides home, wherever they are: volumes, and where they are mounted. */}}
+{{- define "slurm.sharedVolumes" -}}
+{{- range $path, $volume := .Values.sharedFolders }}
+- {{ merge (dict "name" (printf "shared-%s" (adler32sum $path))) $volume | toJson }}
+{{- end }}
+{{- end }}
+{{- define "slurm.sharedMounts" -}}
+{{- range $path, $_ := .Values.sharedFolders }}
+- {name: shared-{{ adler32sum $path }}, mountPath: {{ $path }}}
+{{- end }}
+{{- end }}
 {{- define "slurm.confServer" -}}{{ .Release.Name }}-slurmctld:6817{{- end }}
 {{- define "slurm.hooksUrl" -}}{{ if .Values.scheduler.enabled }}http://{{ .Release.Name }}-hooks:8000{{ end }}{{- end }}
 

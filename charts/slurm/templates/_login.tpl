@@ -47,7 +47,7 @@ spec:
     {{- if not .person }}
     # Where people are. No root, no key, no way to become anybody else.
     - name: login
-      image: {{ .root.Values.images.login }}
+      image: {{ .values.image | default .root.Values.images.login }}
       imagePullPolicy: {{ .root.Values.imagePullPolicy }}
       securityContext:
         runAsNonRoot: true
@@ -67,6 +67,7 @@ spec:
         - {name: slurm, mountPath: /run/slurm, readOnly: true}
         - {name: tmp, mountPath: /tmp, subPath: login}
         - {name: words, mountPath: /etc/sunkpy, readOnly: true}
+        {{- include "slurm.sharedMounts" .root | nindent 8 }}
         {{- include "slurm.directoryMounts" .root | nindent 8 }}
     {{- end }}
     {{- if $ssh }}
@@ -118,6 +119,7 @@ spec:
         - {name: sshd, mountPath: /config, readOnly: true}
         - {name: host-keys, mountPath: /keys, readOnly: true}
         - {name: ssh-keys, mountPath: /etc/ssh/people, readOnly: true}
+        {{- include "slurm.sharedMounts" .root | nindent 8 }}
         {{- include "slurm.directoryMounts" .root | nindent 8 }}
     {{- end }}
     # Vouches for the users of the container beside it, whose uid the kernel tells it. It alone has the key.
@@ -141,6 +143,7 @@ spec:
         {{- include "slurm.directoryMounts" .root | nindent 8 }}
   volumes:
     - {{ merge (dict "name" "home") (include "slurm.homeVolume" .root | fromJson) | toJson }}
+    {{- include "slurm.sharedVolumes" .root | nindent 4 }}
     - {name: tmp, emptyDir: {{ toJson .root.Values.login.tmp }}}
     - {name: words, configMap: {name: {{ $config }}, items: [{key: motd, path: motd}]}}
     {{- include "slurm.directoryVolumes" .root | nindent 4 }}
@@ -155,6 +158,27 @@ spec:
     - {name: scratch, emptyDir: {medium: Memory, sizeLimit: 16Mi}}
     # Readable by all, for all in the one container that has it are user slurm; an fsGroup would change the homes.
     - {name: keys, secret: {secretName: {{ include "slurm.slurmSecret" .root }}, defaultMode: 0444}}
+{{- end }}
+
+{{- /* The sets of login pods that are for all: that of `login`, and those of `login.sets`, whose keys stand for its own. */}}
+{{- define "slurm.loginSets" -}}
+{{- $own := merge (dict "service" .Values.login.ssh.service) (omit .Values.login "sets") }}
+{{- $sets := list (dict "part" "login" "name" (printf "%s-login" .Release.Name) "label" "" "values" $own) }}
+{{- range $set, $values := .Values.login.sets }}
+{{- $name := printf "%s-%s-login" $.Release.Name $set }}
+{{- $more := deepCopy ($values | default dict) }}
+{{- $_ := set $more "service" (merge ($more.service | default dict) $own.service) }}
+{{- range $key, $value := $own }}{{ if not (hasKey $more $key) }}{{ $_ := set $more $key $value }}{{ end }}{{ end }}
+{{- $sets = append $sets (dict "part" "login-set" "name" $name "label" $name "values" $more) }}
+{{- end }}
+{{- toJson $sets }}
+{{- end }}
+
+{{- /* The pods that a set may have; call with one of them. */}}
+{{- define "slurm.loginPodNames" -}}
+{{- $pods := list }}
+{{- range until (max 1 (int .values.replicas) | int) }}{{ $pods = append $pods (printf "%s-%d" $.name .) }}{{ end }}
+{{- toJson $pods }}
 {{- end }}
 
 {{- /* srun and salloc listen in the login pod. slurmctld calls them back by its host name, which is that of the pod, and

@@ -33,6 +33,8 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "accounting.slurmdbd.conf": {"accounting": {"slurmdbd": {"conf": {"PurgeJobAfter": "24month"}}}},
     "login.motd, login.ssh.extra": {"login": {"motd": "Welcome", "ssh": {"extra": "MaxSessions 3"}}},
     "login.resources": {"login": {"resources": {"requests": {"cpu": "1"}}}},
+    "login.sets": {"login": {"sets": {"gpu": {}}}},
+    "sharedFolders": {"sharedFolders": {"/scratch": {"hostPath": {"path": "/scratch"}}}},
     "login.replicas": {"login": {"replicas": 2}},
     "compute.ssh.enabled": {"compute": {"ssh": {"enabled": False}}},
     "compute.resources, env, volumes, services": {"compute": {"env": [{"name": "A", "value": "b"}]}},

@@ -157,6 +157,106 @@ def test_several_login_pods_are_each_called_back_and_entered_by_name():
     assert policy["matchConstraints"]["resourceRules"][0]["resourceNames"] == pods
 
 
+GPU = {
+    "image": "registry/login-cuda:1",
+    "replicas": 2,
+    "nodeSelector": {"gpu": "true"},
+    "service": {"type": "LoadBalancer"},
+    "subjects": [{"kind": "Group", "name": "gpu", "apiGroup": "rbac.authorization.k8s.io"}],
+}
+
+
+def test_a_further_set_is_login_but_for_the_keys_it_has():
+    login = {"sets": {"gpu": GPU}, "ssh": {"service": {"port": 2022}}, "podAnnotations": {"a": "b"}}
+    manifests = render("slurm", BY_SSH | {"login": login})
+    assert of_kind(manifests, "Service")["demo-gpu-login"]["spec"]["ports"][0]["port"] == 2022
+    sets = of_kind(manifests, "StatefulSet")
+    own, gpu = sets["demo-login"]["spec"], sets["demo-gpu-login"]["spec"]
+    assert (own["replicas"], gpu["replicas"]) == (1, 2)
+    pods = own["template"]["spec"], gpu["template"]["spec"]
+    assert pods[1].pop("nodeSelector") == {"gpu": "true"}
+    images = {each["name"]: each.pop("image") for each in pods[1]["containers"]}
+    ours = {each["name"]: each.pop("image") for each in pods[0]["containers"]}
+    assert images == ours | {"login": "registry/login-cuda:1", "sshd": "registry/login-cuda:1"}
+    assert pods[0] == pods[1]
+    assert own["template"]["metadata"]["annotations"] == gpu["template"]["metadata"]["annotations"]
+
+
+def test_each_set_is_reached_and_entered_by_itself():
+    manifests = render("slurm", BY_SSH | {"login": {"sets": {"gpu": GPU}}})
+    services, sets = of_kind(manifests, "Service"), of_kind(manifests, "StatefulSet")
+    for name in ("demo-login", "demo-gpu-login"):
+        others = [each for each in sets if each != name and each.endswith("login")]
+        selector = services[name]["spec"]["selector"]
+        assert selector == sets[name]["spec"]["selector"]["matchLabels"]
+        assert selector.items() <= sets[name]["spec"]["template"]["metadata"]["labels"].items()
+        assert not any(
+            selector.items() <= sets[each]["spec"]["template"]["metadata"]["labels"].items() for each in others
+        )
+    assert services["demo-gpu-login"]["spec"]["type"] == "LoadBalancer"
+    pods = ["demo-gpu-login-0", "demo-gpu-login-1"]
+    assert set(pods) <= set(services)
+    assert all(rule["resourceNames"] == pods for rule in of_kind(manifests, "Role")["demo-gpu-login"]["rules"])
+    assert of_kind(manifests, "RoleBinding")["demo-gpu-login"]["subjects"] == GPU["subjects"]
+    assert "demo-login" not in of_kind(manifests, "RoleBinding")
+    policy = of_kind(manifests, "ValidatingAdmissionPolicy")["research-demo-login"]["spec"]
+    assert policy["matchConstraints"]["resourceRules"][0]["resourceNames"] == ["demo-login-0", *pods]
+
+
+def test_a_further_set_may_talk_to_whom_login_may():
+    policies = of_kind(render("slurm", BY_SSH | {"login": {"sets": {"gpu": {}}}}), "NetworkPolicy")
+    parts = {name: _flows(each["spec"]) for name, each in policies.items()}
+    assert parts["demo-login"] == parts["demo-login-set"]
+    for flows in parts.values():
+        for ends in flows.values():
+            assert ("login" in ends) == ("login-set" in ends)
+
+
+def _flows(spec: Mapping[str, object]) -> dict[str, set[str]]:
+    """Direction → the parts at the other end."""
+    return {
+        way: {
+            peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"]
+            for rule in spec[way] or ()
+            for peer in rule.get(end, ())
+            if "podSelector" in peer and "matchLabels" in peer["podSelector"]
+        }
+        for way, end in (("ingress", "from"), ("egress", "to"))
+    }
+
+
+@pytest.mark.parametrize("name", ["GPU", "a.b", "-a", "x" * 21])
+def test_the_name_of_a_set_is_part_of_that_of_its_pods(name: str):
+    with pytest.raises(Refused):
+        render("slurm", {"login": {"sets": {name: {}}}})
+
+
+def test_a_shared_folder_is_wherever_people_and_their_jobs_are():
+    nfs = {"nfs": {"server": "nas.example.com", "path": "/scratch"}}
+    claim = {"persistentVolumeClaim": {"claimName": "data", "readOnly": True}}
+    login = {"sets": {"gpu": {}}, "perUser": {"enabled": True, "everybody": True}}
+    values = BY_SSH | {"sharedFolders": {"/scratch": nfs, "/data/ro": claim}, "login": login}
+    manifests = render("slurm", values)
+    sets = of_kind(manifests, "StatefulSet")
+    pods = [sets[name]["spec"]["template"]["spec"] for name in ("demo-login", "demo-gpu-login", "demo-login-ann")]
+    pods.append(of_kind(manifests, "NodeSet")["compute"]["spec"]["template"]["spec"])
+    for pod in pods:
+        volumes = {each["name"]: {key: each[key] for key in each if key != "name"} for each in pod["volumes"]}
+        for container in pod["containers"]:
+            mounts = {each["mountPath"]: volumes[each["name"]] for each in container["volumeMounts"]}
+            found = {path: mounts.get(path) for path in ("/scratch", "/data/ro")}
+            wanted = {"/scratch": nfs, "/data/ro": claim} if container["name"] != "sackd" else dict.fromkeys(found)
+            assert found == wanted, container["name"]
+    oci = of_kind(manifests, "ConfigMap")["demo-slurm-config"]["data"]["oci.conf"]
+    assert "run-container --mount /data/ro --mount /scratch '%b'" in oci
+
+
+@pytest.mark.parametrize("path", ["/", "scratch", "/home", "/home/x", "/etc/x", "/run", "/tmp", "/a/../etc", "/a b"])
+def test_a_shared_folder_hides_nothing_of_the_image(path: str):
+    with pytest.raises(Refused, match=f"invalid propertyName {path!r}"):
+        render("slurm", {"sharedFolders": {path: {"hostPath": {"path": "/x"}}}})
+
+
 def test_people_and_sackd_are_not_root_and_cannot_become_it(pod):
     for name in ("login", "sackd"):
         context = _container(pod, name)["securityContext"]
