@@ -53,6 +53,10 @@ CONDITIONS: Final = {
     "Reconciling": Row(_NODESET, "While True: work is under way that does not wait for jobs."),
     "Stalled": Row(_NODESET, "While True: it goes on only when somebody corrects something."),
     "DrainTimeout": Row(_NODESET, "Pods have waited longer than `drainTimeoutSeconds` for their jobs."),
+    "VersionSkew": Row(
+        _NODESET,
+        "While True: chart slurm and the operator do not fit; the message says which to upgrade.",
+    ),
     "PodScheduled": Row(_WORKLOAD, "The pod has a node. False: the message says what it waits for."),
     "DisruptionTarget": Row(
         _WORKLOAD, "The job of the pod gave way or lost its node; the reason is that of the Event."
@@ -97,6 +101,7 @@ CONDITION_REASONS: Final = {
     "NoNodeFits": Row("Feasible", "No node fits; the message counts nodes by the failed rule."),
     "TooFewNodes": Row("Feasible", "Fewer nodes fit than `replicas` wants."),
     "DrainTimeout": Row("DrainTimeout", "Jobs take longer than `drainTimeoutSeconds`."),
+    "VersionSkew": Row("VersionSkew", "The message has both versions, and which chart to upgrade."),
     "Unschedulable": Row(
         "PodScheduled", "No node could hold the pod, or Slurm has none free for it. Autoscalers look for this reason."
     ),
@@ -214,4 +219,5 @@ EVENTS: Final = {
     "NoNodeFits": Row(_NODESET, "No node fits; the text counts nodes by the failed rule."),
     "TooFewNodes": Row(_NODESET, "Fewer nodes fit than wanted; the text counts nodes by the failed rule."),
     "DrainTimeout": Row(_NODESET, "Jobs take longer than `drainTimeoutSeconds`."),
+    "VersionSkew": Row(_NODESET, "Chart slurm and the operator do not fit; the text says which to upgrade."),
 }

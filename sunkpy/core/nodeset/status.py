@@ -2,7 +2,8 @@
 
 Conditions: `Available` (no more than maxUnavailable are missing), `Progressing` (False: nothing left to do, or stuck,
 the reason says which), `Feasible` (the nodes can carry what is wanted; else the rule that excludes how many), and, only
-while it is so, `RemovalHeld` (too many pods would have to leave at once) and `DrainTimeout` (a drain takes too long).
+while it is so, `RemovalHeld` (too many pods would have to leave at once), `DrainTimeout` (a drain takes too long) and
+`VersionSkew` (its chart does not fit this operator).
 What they mean together is in sunkpy.core.nodeset.health.
 """
 
@@ -27,6 +28,7 @@ from sunkpy.core.nodeset.removal import RemovalCause
 from sunkpy.core.nodeset.rollout import max_unavailable
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
 from sunkpy.core.nodeset.verdict import Trait
+from sunkpy.core.nodeset.version_skew import version_skew
 from sunkpy.core.nodeset.world import World
 
 _FLEETING: Final = frozenset({"Reconciling", "Stalled"})
@@ -70,7 +72,7 @@ def report_unreadable(nodeset: NodeSet, problem: str, now: datetime) -> tuple[No
 
 def _notice(condition: Condition) -> Notice | None:
     match (condition.type, condition.status):
-        case ("Feasible", "False") | ("RemovalHeld" | "DrainTimeout", "True"):
+        case ("Feasible", "False") | ("RemovalHeld" | "DrainTimeout" | "VersionSkew", "True"):
             return Notice("Warning", condition.reason, condition.message)
         case ("Progressing", "False") if condition.reason == "CreateFailed":
             return Notice("Warning", condition.reason, condition.message)
@@ -100,7 +102,7 @@ def make_status(world: World, plan: Plan) -> NodeSetStatus:
 
 def _conditions(world: World, plan: Plan) -> tuple[Condition, ...]:
     found = [_available(world, plan), _progressing(world, plan), _feasible(world, plan)]
-    found += [_removal_held(world, plan), _drain_timeout(world, plan)]
+    found += [_removal_held(world, plan), _drain_timeout(world, plan), _version_skew(world)]
     kept = {condition.type: condition for condition in found if condition is not None}
     together = health(kept, waits_for_jobs=_waits_for_jobs(world, plan))
     return tuple(_with_times(world, condition) for condition in (*kept.values(), *together))
@@ -228,6 +230,13 @@ def _drain_timeout(world: World, plan: Plan) -> Condition | None:
     what = "are deleted now" if policy == "Force" else "keep waiting for their jobs (drainTimeoutPolicy: Wait)"
     message = f"{_range(plan.overdue)} not drained after {limit_s} s; they {what}"
     return Condition(type="DrainTimeout", status="True", reason="DrainTimeout", message=message)
+
+
+def _version_skew(world: World) -> Condition | None:
+    problem = version_skew(world.nodeset.metadata.labels)
+    if not problem:
+        return None
+    return Condition(type="VersionSkew", status="True", reason="VersionSkew", message=problem)
 
 
 def _range(pods: Sequence[Pod]) -> str:

@@ -23,7 +23,7 @@ SILENT_S: Final = 40.0
 OLDEST: Final = (1, 30)
 """The oldest Kubernetes that the charts take."""
 _SHOWN: Final = 5
-_STUCK: Final = frozenset({"CreateFailed", "PodsFailed", "BadSpec", "RemovalHeld"})
+_STUCK: Final = frozenset({"CreateFailed", "PodsFailed", "BadSpec"})
 _PROCESSES: Final = frozenset({"operator", "syncer", "scheduler", "accounts", "logins"})
 
 
@@ -262,8 +262,11 @@ def _stuck(nodeset: NodeSet) -> Iterator[str]:
 
 
 def _is_bad(condition: Condition) -> bool:
-    is_false = condition.type in ("Available", "Feasible") and condition.status == "False"
-    return is_false or condition.reason in _STUCK or (condition.type == "RemovalHeld" and condition.status == "True")
+    if condition.type in ("Available", "Feasible"):
+        return condition.status == "False"
+    if condition.type in ("RemovalHeld", "VersionSkew"):
+        return condition.status == "True"
+    return condition.type == "Progressing" and condition.reason in _STUCK
 
 
 def _slurmd_pods(facts: Installation) -> _Verdict:

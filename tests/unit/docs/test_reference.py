@@ -29,7 +29,7 @@ from tests.unit.slurm.answers import Rest, answer
 
 FOLDER = source.ROOT / "docs" / "reference"
 PAGES = [*sorted((source.ROOT / "docs" / "tasks").glob("*.md")), source.ROOT / "docs" / "troubleshooting.md"]
-FROM_CONDITIONS = {"CreateFailed", "DrainTimeout", "NoNodeFits", "TooFewNodes", "TooManyAtOnce"}
+FROM_CONDITIONS = {"CreateFailed", "DrainTimeout", "NoNodeFits", "TooFewNodes", "TooManyAtOnce", "VersionSkew"}
 """Events of a NodeSet that repeat the reason of a condition (`core.nodeset.status:report`)."""
 
 SCHEMA = {

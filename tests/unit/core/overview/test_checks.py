@@ -149,8 +149,15 @@ TROUBLES = {
         "NodeSets", "failed", "the operator has not seen the last change of slurm/gpu",
     ),
     "a NodeSet is stuck": (
-        {"nodesets": (nodeset(Condition(type="Progressing", status="False", reason="CreateFailed", message="quota")),)},
+        {"nodesets": (nodeset(*(
+            Condition(type=type_, status="False", reason="CreateFailed", message="quota")
+            for type_ in ("Progressing", "Ready", "Stalled")
+        )),)},
         "NodeSets", "failed", "slurm/gpu: CreateFailed: quota",
+    ),
+    "chart and operator do not fit": (
+        {"nodesets": (nodeset(Condition(type="VersionSkew", status="True", reason="VersionSkew", message="0.2")),)},
+        "NodeSets", "failed", "slurm/gpu: VersionSkew: 0.2",
     ),
     "too few nodes fit": (
         {"nodesets": (nodeset(Condition(type="Feasible", status="False", reason="TooFewNodes", message="1 of 2")),)},
