@@ -15,28 +15,3 @@ app.kubernetes.io/name: openldap
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .part }}
 {{- end }}
-
-{{- define "openldap.placement" -}}
-enableServiceLinks: false
-{{- with .Values.imagePullSecrets }}
-imagePullSecrets: {{ toJson . }}
-{{- end }}
-{{- with .Values.nodeSelector }}
-nodeSelector: {{ toJson . }}
-{{- end }}
-{{- with .Values.tolerations }}
-tolerations: {{ toJson . }}
-{{- end }}
-{{- with .Values.affinity }}
-affinity: {{ toJson . }}
-{{- end }}
-{{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- end }}
-
-{{- define "openldap.locked" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities: {drop: [ALL]}
-{{- end }}

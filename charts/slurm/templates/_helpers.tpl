@@ -39,26 +39,6 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .part }}
 {{- end }}
 
-{{- /* What all pods have in common: where they may run. Call with (dict "root" $ "values" .Values.syncer). */}}
-{{- define "slurm.placement" -}}
-enableServiceLinks: false
-{{- with .root.Values.imagePullSecrets }}
-imagePullSecrets: {{ toJson . }}
-{{- end }}
-{{- with .values.nodeSelector }}
-nodeSelector: {{ toJson . }}
-{{- end }}
-{{- with .values.tolerations }}
-tolerations: {{ toJson . }}
-{{- end }}
-{{- with .values.affinity }}
-affinity: {{ toJson . }}
-{{- end }}
-{{- with .values.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- end }}
-
 {{- /* The name of one of the chart's PriorityClasses, "control-plane" or "slurmd"; empty when it makes none. */}}
 {{- define "slurm.priorityClass" -}}
 {{ if .root.Values.priorityClasses.create }}{{ .root.Release.Namespace }}-{{ .root.Release.Name }}-{{ .role }}{{ end }}
@@ -106,7 +86,7 @@ with a volume ("stays" true) is not hurried, see docs/design/slurmctld-crash.md.
 {{- $class := .values.priorityClassName | default (include "slurm.priorityClass" (dict "root" .root "role" "control-plane")) }}
 {{- $affinity := .values.affinity | default (include "slurm.offJobs" .root | fromYaml) }}
 {{- $placed := dict "tolerations" (concat $all $own) "priorityClassName" $class "affinity" $affinity }}
-{{- include "slurm.placement" (dict "root" .root "values" (merge $placed .values)) }}
+{{- include "sunkpy.placement" (dict "root" .root "values" (merge $placed .values)) }}
 {{- end }}
 
 {{- /* Jobs of install and uninstall run where the syncer may. Before an install the chart's PriorityClass is not there. */}}
@@ -114,18 +94,12 @@ with a volume ("stays" true) is not hurried, see docs/design/slurmctld-crash.md.
 {{- $jobs := deepCopy .Values.syncer }}
 {{- $unschedulable := dict "key" "node.kubernetes.io/unschedulable" "operator" "Exists" "effect" "NoSchedule" }}
 {{- $_ := set $jobs "tolerations" (append (.Values.syncer.tolerations | default list) $unschedulable) }}
-{{- include "slurm.placement" (dict "root" . "values" $jobs) }}
+{{- include "sunkpy.placement" (dict "root" . "values" $jobs) }}
 {{- end }}
 
 {{- /* What the ConfigMap of Slurm holds. Checksums are of this alone: its labels change with the chart's version. */}}
 {{- define "slurm.configData" -}}
 {{ (include (print .Template.BasePath "/config.yaml") . | fromYaml).data | toYaml }}
-{{- end }}
-
-{{- define "slurm.locked" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities: {drop: [ALL]}
 {{- end }}
 
 {{- /* A hook script: what both share, limits, its own part. Call with (dict "root" $ "name" "prolog"). */}}

@@ -16,7 +16,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
 spec:
-  {{- include "slurm.placement" . | nindent 2 }}
+  {{- include "sunkpy.placement" . | nindent 2 }}
   serviceAccountName: {{ .root.Release.Name }}-slurm
   automountServiceAccountToken: false
   terminationGracePeriodSeconds: 5
@@ -53,7 +53,7 @@ spec:
         runAsNonRoot: true
         runAsUser: {{ int .root.Values.login.runAsUser }}
         runAsGroup: {{ int .root.Values.login.runAsGroup }}
-        {{- include "slurm.locked" .root | nindent 8 }}
+        {{- include "sunkpy.locked" .root | nindent 8 }}
       startupProbe:
         exec: {command: [test, -S, /run/slurm/sack.socket]}
         periodSeconds: 1
@@ -132,7 +132,7 @@ spec:
         runAsNonRoot: true
         runAsUser: 401
         runAsGroup: 401
-        {{- include "slurm.locked" .root | nindent 8 }}
+        {{- include "sunkpy.locked" .root | nindent 8 }}
       resources: {requests: {cpu: 10m, memory: 32Mi}}
       volumeMounts:
         - {name: slurm, mountPath: /run/slurm}

@@ -138,7 +138,7 @@ spec:
           env:
             - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
             - {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
-          securityContext: {{- include "slurm.locked" .root | nindent 12 }}
+          securityContext: {{- include "sunkpy.locked" .root | nindent 12 }}
           ports:
             - {name: http, containerPort: 8080}
             {{- range $port, $number := .ports }}

@@ -101,7 +101,7 @@ pod, and kept running, by Kubernetes. */}}
     runAsNonRoot: false
     runAsUser: 0
     runAsGroup: 0
-    {{- include "slurm.locked" . | nindent 4 }}
+    {{- include "sunkpy.locked" . | nindent 4 }}
   startupProbe:
     exec: {command: [test, -S, /var/lib/sss/pipes/nss]}
     periodSeconds: 1
