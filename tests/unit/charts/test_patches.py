@@ -137,6 +137,50 @@ def test_any_object_can_be_patched(name: str, patch: dict[str, dict[str, object]
     assert was["metadata"]["name"] == now["metadata"]["name"]
 
 
+POD = ("spec", "template", "spec")
+STATE = {"name": "state", "persistentVolumeClaim": {"claimName": "ours"}}
+LOOKED_FOR = {
+    "topologySpreadConstraints": ("Deployment/scheduler", (*POD, "topologySpreadConstraints"), [{"maxSkew": 1}]),
+    "podSecurityContext": ("Deployment/syncer", (*POD, "securityContext", "runAsUser"), 1000660000),
+    "initContainers": ("NodeSet/compute", (*POD, "initContainers"), [{"name": "driver", "image": "r/x:1"}]),
+    "hostNetwork": ("NodeSet/compute", (*POD, "hostNetwork"), True),
+    "hostAliases": ("StatefulSet/slurmctld", (*POD, "hostAliases"), [{"ip": "192.0.2.1", "hostnames": ["nas"]}]),
+    "dnsConfig": ("StatefulSet/login", (*POD, "dnsConfig"), {"options": [{"name": "ndots", "value": "1"}]}),
+    "runtimeClassName": ("StatefulSet/login", (*POD, "runtimeClassName"), "gvisor"),
+    "updateStrategy": ("Deployment/scheduler", ("spec", "strategy"), {"type": "Recreate"}),
+    "serviceAccount.annotations": ("ServiceAccount/slurm", ("metadata", "annotations", "azure.example/id"), "x"),
+    "existingClaim": ("StatefulSet/slurmctld", ("spec", "volumeClaimTemplates"), None),
+    "accessModes": ("PersistentVolumeClaim/home", ("spec", "accessModes"), ["ReadWriteOnce"]),
+    "service.loadBalancerClass": ("Service/slurmrestd", ("spec", "loadBalancerClass"), "example.com/internal"),
+}
+"""Keys of other charts, which this one has not → the object that is patched, where, and with what."""
+
+
+def _at(path: tuple[str, ...], value: object) -> object:
+    return _at(path[:-1], {path[-1]: value}) if path else value
+
+
+@pytest.mark.parametrize("key", LOOKED_FOR)
+def test_what_other_charts_have_a_key_for_is_reached(key: str) -> None:
+    name, path, value = LOOKED_FOR[key]
+    kind, _, short = name.partition("/")
+    objects = of_kind(render("slurm", {"patches": {name: _at(path, value)}}), kind)
+    found: object = objects.get(f"demo-{short}") or objects[short]
+    for part in path:
+        found = found.get(part)
+    assert found == value
+
+
+def test_a_claim_of_the_site_holds_the_state_of_slurmctld() -> None:
+    patch = {"spec": {"volumeClaimTemplates": None, "template": {"spec": {"volumes": [STATE]}}}}
+    manifest = of_kind(render("slurm", {"patches": {"StatefulSet/slurmctld": patch}}), "StatefulSet")["demo-slurmctld"]
+    assert "volumeClaimTemplates" not in manifest["spec"]
+    spec = manifest["spec"]["template"]["spec"]
+    assert named(spec["volumes"], "state") == STATE
+    assert "state" in {each["name"] for each in spec["containers"][0]["volumeMounts"]}
+    check_accepted(manifest)
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
