@@ -198,6 +198,8 @@ def test_each_set_is_reached_and_entered_by_itself():
     assert set(pods) <= set(services)
     assert all(rule["resourceNames"] == pods for rule in of_kind(manifests, "Role")["demo-gpu-login"]["rules"])
     assert of_kind(manifests, "RoleBinding")["demo-gpu-login"]["subjects"] == GPU["subjects"]
+    (budget,) = [each for name, each in of_kind(manifests, "PodDisruptionBudget").items() if "login" in name]
+    assert budget["spec"]["selector"]["matchLabels"] == services["demo-gpu-login"]["spec"]["selector"]
     assert "demo-login" not in of_kind(manifests, "RoleBinding")
     policy = of_kind(manifests, "ValidatingAdmissionPolicy")["research-demo-login"]["spec"]
     assert policy["matchConstraints"]["resourceRules"][0]["resourceNames"] == ["demo-login-0", *pods]
