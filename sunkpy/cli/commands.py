@@ -1,10 +1,11 @@
-"""The commands for people, the same in `sunkpy` and `kubectl sunk`: each reads, none changes anything."""
+"""The commands for people, the same in `sunkpy` and `kubectl sunk`, each with the rights of the person who asks."""
 
 from __future__ import annotations
 
 import functools
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
@@ -12,11 +13,15 @@ from sunkpy.cli.access import Access
 from sunkpy.cli.options import FORM, Form, answer_of, reaches, say
 
 if TYPE_CHECKING:
-    from sunkpy.cli.overview import Ask
+    from sunkpy.cli.overview import Ask, Shown
 
 _OF_CLUSTER: Final = "Only the Slurm cluster there; left out, that of --config, else all."
 _WATCH: Final = click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
 _EVERY: Final = click.option("--every", "every_s", default=5.0, show_default=True, help="Seconds, with --watch.")
+_SET_BY: Final = click.option("--set-by", multiple=True, metavar="WHO", help="Change what WHO has set too.")
+_TRIAL: Final = click.option("--dry-run", "is_trial", is_flag=True, help="Say what it would do, and do nothing.")
+_AT_KUBERNETES: Final = click.option("--kubernetes", "door", flag_value="Kubernetes", help="At the Node: its cordon.")
+_AT_SLURM: Final = click.option("--slurm", "door", flag_value="Slurm", help="In Slurm, as the user of the token.")
 
 
 @click.command()
@@ -106,6 +111,52 @@ def history(access: Access, node: str, form: Form) -> None:
 
 
 @click.command()
+@click.argument("node")
+@click.option("--reason", required=True, help="Why, in words that others read.")
+@_AT_KUBERNETES
+@_AT_SLURM
+@_SET_BY
+@_TRIAL
+@reaches(_OF_CLUSTER)
+def drain(access: Access, node: str, reason: str, door: str | None, set_by: tuple[str, ...], *, is_trial: bool) -> None:
+    """Take a node out of service: nothing new starts there, jobs and pods end in their own time.
+
+    NODE is its name in Kubernetes or in Slurm. Left out the door, its Node is cordoned, which needs the right to
+    patch Nodes; in Slurm it needs an operator's token. What others have set stays, unless they are named. Exit code 1:
+    nothing was changed. 3: Slurm did not do it.
+
+    Example: kubectl sunk drain gpu-007 --reason 'bad fan'
+    """
+    from sunkpy.cli.drain import Order
+    from sunkpy.cli.drain import drain as carry_out
+    from sunkpy.core.overview.drained import Door
+
+    _leave(carry_out(access, Order(node=node, set_by=set_by, is_trial=is_trial), Door(door or Door.KUBERNETES), reason))
+
+
+@click.command()
+@click.argument("node")
+@_AT_KUBERNETES
+@_AT_SLURM
+@_SET_BY
+@_TRIAL
+@reaches(_OF_CLUSTER)
+def undrain(access: Access, node: str, door: str | None, set_by: tuple[str, ...], *, is_trial: bool) -> None:
+    """Give a node back: lift what you have set, or what those have set whom you name, and say what else holds it.
+
+    NODE is its name in Kubernetes or in Slurm. Left out the door, at both. Exit code 1: nothing was lifted. 3: Slurm
+    did not do it.
+
+    Example: kubectl sunk undrain gpu-007 --set-by ann
+    """
+    from sunkpy.cli.drain import Order
+    from sunkpy.cli.drain import undrain as carry_out
+    from sunkpy.core.overview.drained import Door
+
+    _leave(carry_out(access, Order(node=node, set_by=set_by, is_trial=is_trial), Door(door) if door else None))
+
+
+@click.command()
 @FORM
 @click.option("--canary", is_flag=True, help="Run a job and a pod too, and remove them again.")
 @click.option("--limit", "limit_s", default=120.0, show_default=True, help="Seconds that each canary has.")
@@ -120,13 +171,11 @@ def doctor(access: Access, form: Form, *, canary: bool, limit_s: float) -> None:
     from sunkpy.cli.canary import Patience
     from sunkpy.cli.doctor import examine
 
-    shown = answer_of(examine(access, form, Patience(limit_s=limit_s) if canary else None))
-    say(shown.text)
-    sys.exit(shown.exit_code)
+    _leave(examine(access, form, Patience(limit_s=limit_s) if canary else None))
 
 
 def _overview(access: Access, ask: Ask, form: Form, every_s: float | None) -> None:
-    from sunkpy.cli.overview import Shown, ask_again, ask_once
+    from sunkpy.cli.overview import ask_again, ask_once
 
     def on_answer(shown: Shown) -> None:
         click.clear()
@@ -135,9 +184,14 @@ def _overview(access: Access, ask: Ask, form: Form, every_s: float | None) -> No
     if every_s is not None:
         answer_of(ask_again(access, ask, form, on_answer, every_s))
         return
-    shown = answer_of(ask_once(access, ask, form))
+    _leave(ask_once(access, ask, form))
+
+
+def _leave(question: Coroutine[object, object, Shown]) -> NoReturn:
+    """Say the answer, and end with its exit code."""
+    shown = answer_of(question)
     say(shown.text)
     sys.exit(shown.exit_code)
 
 
-PEOPLES: Final = (explain, status, queue, why_drained, history, doctor)
+PEOPLES: Final = (explain, status, queue, why_drained, history, drain, undrain, doctor)

@@ -55,6 +55,8 @@ ANNOTATION_DRAIN = PREFIX + "drain"
 """On slurmd Pod and Node, by the syncer, the operator or you. On a pod: the drain reason in Slurm. On a Node: the
 reason of its cordon. A reason that you write on a Node makes the cordon yours.
 """
+ANNOTATION_DRAIN_BY = PREFIX + "drain-by"
+"""On Node, by `sunkpy drain`. Who asked for the cordon, by their name in Kubernetes. It says so, and proves nothing."""
 ANNOTATION_DRAINED = PREFIX + "drained"
 """On slurmd Pod, by the syncer. Receipt: a copy of `pending-deletion`, set when Slurm says drained and idle. The pod
 may go.

@@ -45,6 +45,10 @@ class TokenSource(Protocol):
     def explain_refusal(self) -> str:
         """What a person should do when a renewed token is refused."""
 
+    @property
+    def user(self) -> str:
+        """Whose tokens these are, by the token; empty when it cannot be read."""
+
 
 class MintedToken:
     """Signs its own tokens with the key in `key_file`, the same file slurmctld has as `jwt_key`; for `user` by
@@ -94,6 +98,11 @@ class MintedToken:
             f"is {self._key_file} the jwt_key of slurmctld, are the clocks the same, and does user {self._user} exist?"
         )
 
+    @property
+    def user(self) -> str:
+        """See TokenSource."""
+        return self._user
+
 
 class TokenFile:
     """A token that something else writes into `path`: for one user, and without a seal."""
@@ -133,6 +142,12 @@ class TokenFile:
             return f"the token in {self._path} expired at {when}: write a fresh one there (scontrol token)"
         return f"the token in {self._path} is not one of this cluster: write a fresh one there (scontrol token)"
 
+    @property
+    def user(self) -> str:
+        """See TokenSource."""
+        name = _claims(self.token()).get("sun", "")
+        return name if isinstance(name, str) else ""
+
 
 def token_source(settings: SlurmSettings) -> TokenSource:
     """The source of tokens by these settings."""
@@ -155,8 +170,13 @@ def _read_key(path: Path) -> bytes:
 
 
 def _expiry_s(token: str) -> float | None:
-    try:
-        expires = jwt.decode(token, options={"verify_signature": False}).get("exp")
-    except jwt.InvalidTokenError:
-        return None
+    expires = _claims(token).get("exp")
     return float(expires) if isinstance(expires, int | float) else None
+
+
+def _claims(token: str) -> dict[str, object]:
+    """What a token says of itself; nothing when it is none."""
+    try:
+        return jwt.decode(token, options={"verify_signature": False})
+    except jwt.InvalidTokenError:
+        return {}

@@ -65,6 +65,11 @@ class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
         """Close all connections."""
         await self._transport.close()
 
+    @property
+    def user(self) -> str:
+        """The Slurm user who asks, by the token; empty when it does not say."""
+        return self._transport.user
+
     async def ping(self) -> Ping:
         """Is anybody there? slurmrestd answers this without looking at the token."""
         reply = await self._transport.ask(Request(what="ping Slurm", method="GET", endpoint="ping/"), wire.PingReply)

@@ -81,6 +81,11 @@ class Transport:
                 self._version = await self._discover()
             return self._version
 
+    @property
+    def user(self) -> str:
+        """The Slurm user who asks; empty when the token does not say."""
+        return self._tokens.user
+
     def seal(self) -> str:
         """Proves to slurmctld that a job comes from this process.
 

@@ -77,6 +77,8 @@ class Apiserver:
         self.undivided: set[str] = set()
         """Collections whose CRD has no subresource for the status: it is a part of the object."""
         self.kinds: dict[str, Body] = {}
+        self.asker = "ann@example.com"
+        """Whose requests these are."""
         self.reviews = 0
         """How many TokenReviews were asked for."""
         self.bindings: list[tuple[str, str]] = []
@@ -191,6 +193,8 @@ class Apiserver:
             return self._review(await request.json())
         if request.path.endswith("/token"):
             return web.json_response({"status": {"token": f"of {request.path.split('/')[-2]}"}}, status=201)
+        if request.path.endswith("/selfsubjectreviews"):
+            return web.json_response({"status": {"userInfo": {"username": self.asker}}})
         if request.path.endswith("/selfsubjectaccessreviews"):
             asked = (await request.json())["spec"]["resourceAttributes"]["resource"]
             return web.json_response({"status": {"allowed": asked not in self.forbidden}})

@@ -6,6 +6,7 @@ one (Slurm's drain for a cordon, the cordon for a drain in Slurm) is not told by
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
@@ -32,14 +33,32 @@ _UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _SHOWN: Final = 8
 
 
-class Hold(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One who holds a node. `who`: the name, where the door records one; `since`: empty when it is not known."""
+class Door(enum.StrEnum):
+    """Where a hold is set, and lifted."""
 
-    door: str
+    KUBERNETES = "Kubernetes"
+    SLURM = "Slurm"
+    SLURM_ITSELF = "Slurm itself"
+    SUNKPY = "sunkpy"
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One who holds a node. `who`: the name, where the door records one; `since`: empty when it is not known.
+
+    `by_hand`: a person lifts it, there. Else it goes when its cause does.
+    """
+
+    door: Door
     who: str = ""
     reason: str
     since: str = ""
     lifted_by: str
+    by_hand: bool = False
+
+    @property
+    def owner(self) -> str:
+        """Whose it is: a name, else the door."""
+        return self.who or str(self.door)
 
 
 class HeldNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -92,7 +111,7 @@ def find_holds(node: Node | None, pod: Pod | None, slurm: SlurmNode | None) -> I
         yield from _in_kubernetes(node, has_slurmd=pod is not None)
     if pod is not None and (token := token_of(pod)) is not None:
         yield Hold(
-            door="sunkpy",
+            door=Door.SUNKPY,
             reason=f"the slurmd pod has to go: {token.cause}",
             since=rfc3339(token.since),
             lifted_by="nothing to do: the pod goes when its jobs have ended",
@@ -104,15 +123,22 @@ def find_holds(node: Node | None, pod: Pod | None, slurm: SlurmNode | None) -> I
 def _in_kubernetes(node: Node, *, has_slurmd: bool) -> Iterator[Hold]:
     why = foreign_cordon(node)
     if why is not None and not node.spec.unschedulable:
-        yield Hold(door="Kubernetes", reason=why, lifted_by="nothing: the Node is about to be removed")
+        yield Hold(door=Door.KUBERNETES, reason=why, lifted_by="nothing: the Node is about to be removed")
     elif why is not None:
         noted = names.ANNOTATION_DRAIN in node.annotations
         note = f"; kubectl annotate node {node.name} {names.ANNOTATION_DRAIN}-" if noted else ""
         lifted_by = f"kubectl uncordon {node.name}{note}"
-        yield Hold(door="Kubernetes", reason=f"cordon: {why}", since=_cordoned_since(node), lifted_by=lifted_by)
+        yield Hold(
+            door=Door.KUBERNETES,
+            who=node.annotations.get(names.ANNOTATION_DRAIN_BY, "") if noted else "",
+            reason=f"cordon: {why}",
+            since=_cordoned_since(node),
+            lifted_by=lifted_by,
+            by_hand=True,
+        )
     elif (drain := node.annotations.get(names.ANNOTATION_SLURM_DRAIN)) and not has_slurmd:
         lifted_by = f"kubectl uncordon {node.name}; else the next slurmd there starts drained, to be resumed in Slurm"
-        yield Hold(door="Slurm", reason=f"{drain} (remembered: no slurmd is there)", lifted_by=lifted_by)
+        yield Hold(door=Door.SLURM, reason=f"{drain} (remembered: no slurmd is there)", lifted_by=lifted_by)
 
 
 def _cordoned_since(node: Node) -> str:
@@ -128,11 +154,12 @@ def _in_slurm(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
     elif slurm.is_held_by_others:
         own = slurm.reason.startswith(_ITS_OWN)
         yield Hold(
-            door="Slurm itself" if own else "Slurm",
+            door=Door.SLURM_ITSELF if own else Door.SLURM,
             who="" if own else slurm.reason_by,
             reason=slurm.reason or "no reason given",
             since=_since(slurm, pod),
             lifted_by=f"scontrol update nodename={slurm.name} state=resume, once what it names is mended",
+            by_hand=True,
         )
     elif slurm.is_drained_by_us and not slurm.reason.startswith(f"{names.REASON_PREFIX}pod pending"):
         yield from _by_sunkpy(slurm, pod)
@@ -143,7 +170,7 @@ def _in_slurm(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
 
 def _by_slurm(slurm: SlurmNode, text: str, lifted_by: str) -> Hold:
     since = slurm.reason_since_s
-    return Hold(door="Slurm itself", reason=text, since=_time(since), lifted_by=lifted_by)
+    return Hold(door=Door.SLURM_ITSELF, reason=text, since=_time(since), lifted_by=lifted_by)
 
 
 _LIFTS: Final[Mapping[str, str]] = {
@@ -162,7 +189,7 @@ def _by_sunkpy(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
         lifted_by = "nothing to do: the cordon is gone, and the syncer lifts the drain in a moment"
     else:
         lifted_by = next((text for start, text in _LIFTS.items() if cause.startswith(start)), "the syncer, in time")
-    yield Hold(door="sunkpy", reason=cause, since=_since(slurm, pod), lifted_by=lifted_by)
+    yield Hold(door=Door.SUNKPY, reason=cause, since=_since(slurm, pod), lifted_by=lifted_by)
 
 
 def _since(slurm: SlurmNode, pod: Pod | None) -> str:
@@ -184,14 +211,15 @@ def held_table(nodes: Iterable[HeldNode]) -> Table:
     rows = []
     for node in nodes:
         for number, hold in enumerate(node.holds):
-            there = _still_there(node) if not number else ""
+            there = still_there(node) if not number else ""
             by = f"{hold.door}: {hold.who}" if hold.who else hold.door
             rows.append((node.node, node.slurm_node, node.slurm, by, hold.since, hold.reason, there, hold.lifted_by))
     titles = ("NODE", "SLURM NODE", "SLURM", "HELD BY", "SINCE", "REASON", "STILL THERE", "LIFTED BY")
     return Table(titles=titles, rows=tuple(rows), wide=frozenset({"SLURM", "STILL THERE"}))
 
 
-def _still_there(node: HeldNode) -> str:
+def still_there(node: HeldNode) -> str:
+    """The jobs and pods on it, in words; empty without any."""
     jobs = f"{count(len(node.jobs), 'job')} {first_of(map(str, node.jobs), _SHOWN)}" if node.jobs else ""
     pods = f"{count(len(node.pods), 'pod')} {first_of(node.pods, _SHOWN)}" if node.pods else ""
     return "; ".join(filter(None, (jobs, pods)))
@@ -199,19 +227,29 @@ def _still_there(node: HeldNode) -> str:
 
 def explain_held(node: HeldNode, unread: tuple[str, ...] = ()) -> Explanation:
     """One node, with what to do about each hold."""
-    texts = []
-    for hold in node.holds:
-        since = f"since {hold.since}" if hold.since else "since when is not recorded"
-        who = f", by {hold.who}" if hold.who else ", by whom is not recorded" if hold.door == "Kubernetes" else ""
-        texts.append(printable(f"{hold.door}{who}, {since}: {hold.reason}"))
-    still = _still_there(node)
+    texts, still = held_by(node), still_there(node)
     return Explanation(
-        subject=f"Node {node.node}" + (f" (Slurm node {node.slurm_node}, {node.slurm})" if node.slurm_node else ""),
+        subject=subject_of(node),
         standing="takes no new jobs" if texts else "is held by nobody",
         lines=(
-            Line(title="held by", texts=tuple(texts)),
+            Line(title="held by", texts=texts),
             Line(title="still there", texts=(printable(still),) if still else ()),
             Line(title="not read", texts=unread),
         ),
         what_to_do="; then ".join(hold.lifted_by for hold in node.holds) or "Nothing.",
     )
+
+
+def held_by(node: HeldNode) -> tuple[str, ...]:
+    """A line for each hold."""
+    texts = []
+    for hold in node.holds:
+        since = f"since {hold.since}" if hold.since else "since when is not recorded"
+        who = f", by {hold.who}" if hold.who else ", by whom is not recorded" if hold.door == Door.KUBERNETES else ""
+        texts.append(printable(f"{hold.door}{who}, {since}: {hold.reason}"))
+    return tuple(texts)
+
+
+def subject_of(node: HeldNode) -> str:
+    """The node by both names."""
+    return f"Node {node.node}" + (f" (Slurm node {node.slurm_node}, {node.slurm})" if node.slurm_node else "")

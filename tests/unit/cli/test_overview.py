@@ -35,10 +35,10 @@ def world():
     return world
 
 
-async def shown(world, tmp_path, *words, command=main, asks_slurm=True, env=None):
+async def shown(world, tmp_path, *words, command=main, asks_slurm=True, env=None, token="t"):
     """Exit code and output of the command, in a thread of its own."""
     async with answering(world.api.handle, tmp_path) as kubeconfig, serving(world.slurm.app()) as port:
-        (tmp_path / "token").write_text("SLURM_JWT=t")
+        (tmp_path / "token").write_text(f"SLURM_JWT={token}")
         slurm = ("--slurmrestd", f"http://127.0.0.1:{port}", "--slurm-token-file", str(tmp_path / "token"))
         asked = [*words, *(slurm if asks_slurm else ()), "--kubeconfig", str(kubeconfig)]
         runner = click.testing.CliRunner(env=env)
