@@ -25,19 +25,22 @@ _AT_SLURM: Final = click.option("--slurm", "door", flag_value="Slurm", help="In 
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(["pod", "gang", "node"]))
+@click.argument("kind", type=click.Choice(["pod", "gang", "job", "node", "nodeset"]))
 @click.argument("name")
-@reaches("Of the pod; that of the kubeconfig if not given.")
+@reaches("Of the pod, gang or NodeSet; that of the kubeconfig if not given.")
 def explain(access: Access, kind: str, name: str) -> None:
-    """Say why a pod or gang waits or ended, and what to do about it; of a node, whose each of its devices is.
+    """Say why a pod, gang or job waits or ended, and what to do about it; of a node, whose each of its devices is; of
+    a NodeSet, what is wanted, why a node is not feasible, and what a roll waits for.
 
-    Exit code 1: there is no such pod, gang or node, or nothing could be read of it. 3: Slurm did not
-    answer; the explanation uses what the scheduler wrote on the pods.
+    NAME of a job is its number, of either door. Exit code 1: there is no such thing, or nothing could be read of it.
+    3: Slurm did not answer; the explanation uses what the scheduler wrote on the pods.
 
     Example: kubectl sunk explain pod web-0 -n team
     """
     from sunkpy.cli.explain import Question, answer
 
+    if kind == "job" and not name.isdecimal():
+        raise click.BadParameter(f"{name!r} is not the number of a job", param_hint="NAME")
     told = answer_of(answer(Question.about(access, kind=kind, name=name)))
     click.echo(told.text)
     sys.exit(told.exit_code)

@@ -1,5 +1,5 @@
-"""`sunkpy explain`: pods and gangs of one namespace, explained by the functions that the scheduler decides with; and
-whose the devices of a node are.
+"""`sunkpy explain`: pods and gangs of one namespace, explained by the functions that the scheduler decides with; a
+NodeSet by those of the operator; a job of either door; and whose the devices of a node are.
 
 Everything is read as the person who asks, so an answer never shows more than that person may see. The scheduler is not
 asked: the answer is there when it is away. What it did is read from what it wrote on the pods; Slurm's own words come
@@ -8,6 +8,7 @@ from slurmrestd, for those who can reach it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Self
 
@@ -16,7 +17,9 @@ import msgspec
 from sunkpy.cli.access import Access
 from sunkpy.cli.connected import connected
 from sunkpy.cli.node_devices import DeviceReader
+from sunkpy.cli.nodeset_reader import read_nodeset
 from sunkpy.cli.owner_lookup import OwnerLookup
+from sunkpy.cli.pool_reader import PoolReader
 from sunkpy.cli.readable_cluster import ClusterReader, ReadableCluster
 from sunkpy.core.explain.devices import NodeFacts, devices_of, explain_node
 from sunkpy.core.explain.explanation import Explanation, render
@@ -24,6 +27,7 @@ from sunkpy.core.explain.facts import Facts
 from sunkpy.core.explain.gang import explain_gang
 from sunkpy.core.explain.job_on_pods import read_job
 from sunkpy.core.explain.no_gang import absent, foreign, unplaced
+from sunkpy.core.explain.nodeset import explain_nodeset
 from sunkpy.core.gang.actions import Bind
 from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.decide import decide_gang
@@ -37,6 +41,7 @@ from sunkpy.core.gang.seating.devices import noted_on
 from sunkpy.core.gang.snapshot import Snapshot, explain_generation
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmJob
+from sunkpy.core.overview.job import JobFacts, explain_job
 from sunkpy.core.placement.admission import Admission, would_kubelet_admit
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
@@ -82,6 +87,10 @@ async def answer(question: Question) -> Answer:
         namespace = question.namespace or current_namespace(question.kubeconfig)
         explainer = Explainer(kube, namespace, slurm=slurm, settings=settings)
         match question.kind:
+            case "job":
+                found = await explainer.job(int(question.name))
+            case "nodeset":
+                found = [await explainer.nodeset(question.name)]
             case "pod":
                 found = [await explainer.pod(question.name)]
             case "node":
@@ -172,6 +181,32 @@ class Explainer:
         facts = await reader.find(name)
         self.slurms_silence = reader.slurms_silence
         return explain_node(facts) if facts is not None else absent("Node", "", name)
+
+    async def nodeset(self, name: str) -> Explanation:
+        """A NodeSet of the namespace.
+
+        Raises:
+            KubeError: what it is about could not be read.
+        """
+        facts = await read_nodeset(self._kube, self._namespace, name)
+        return explain_nodeset(facts) if facts is not None else absent("NodeSet", self._namespace, name)
+
+    async def job(self, id: int) -> list[Explanation]:
+        """A job of either door; of pods, whose job it is, theirs too.
+
+        Raises:
+            KubeError: what it is about could not be read.
+        """
+        reader = PoolReader(self._kube, self._slurm, self._settings)
+        facts = JobFacts(id=id, pool=await reader.read(), now_s=time.time())
+        self.slurms_silence = reader.slurms_silence
+        pod = next((pod for pod in facts.pool.pods if noted_job(pod) == id), None)
+        explained = explain_job(facts)
+        if pod is None:
+            return [explained]
+        theirs = Explainer(self._kube, pod.metadata.namespace, slurm=self._slurm, settings=self._settings)
+        of_pod = await theirs.pod(pod.name)
+        return [of_pod] if explained.is_absent else [explained, of_pod]
 
     async def _around(self, pod: Pod | None, around: ReadableCluster) -> NodeFacts | None:
         """The node of a pod with devices."""

@@ -156,9 +156,11 @@ def _slurm_name(slurmd: Pod) -> str:
 
 async def _with_slurm(facts: PoolFacts, slurm: Slurm, *, user: str, with_nodes: bool) -> PoolFacts:
     snapshot = await slurm.nodes() if with_nodes else None
+    partitions = await slurm.partitions()
     return msgspec.structs.replace(
         facts,
         jobs=tuple(await slurm.queued_jobs(scheduler=user)),
-        tiers={each.name: each.priority_tier for each in await slurm.partitions()},
+        tiers={each.name: each.priority_tier for each in partitions},
+        partitions={each.name: each.nodes for each in partitions},
         slurm_nodes=snapshot.nodes if isinstance(snapshot, NodesSnapshot) else None,
     )

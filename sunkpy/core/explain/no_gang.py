@@ -10,11 +10,12 @@ from sunkpy.core.model.objects import Pod
 
 
 def absent(kind: str, namespace: str, name: str) -> Explanation:
-    """There is no object of that name; `kind`: Pod or Gang, or Node without a namespace."""
+    """There is no object of that name; `kind`: Pod, Gang or NodeSet, or Node without a namespace."""
+    where = "get nodes" if not namespace else f"-n {namespace} get {'nodesets' if kind == 'NodeSet' else 'pods'}"
     return Explanation(
         subject=f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}",
         standing="does not exist",
-        what_to_do=f"See what there is: kubectl {f'-n {namespace} get pods' if namespace else 'get nodes'}.",
+        what_to_do=f"See what there is: kubectl {where}.",
         is_absent=True,
     )
 

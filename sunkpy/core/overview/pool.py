@@ -41,6 +41,7 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
         pods: those that wait for Slurm or have their nodes from it.
         slurm_nodes, jobs: of Slurm itself; without them the annotations of slurmd pods have to do.
         tiers: the tier of each partition.
+        partitions: the nodes of each, in Slurm's range syntax.
     """
 
     nodesets: tuple[NodeSet, ...] | None = None
@@ -50,6 +51,7 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
     slurm_nodes: Mapping[str, SlurmNode] | None = None
     jobs: tuple[QueuedJob, ...] | None = None
     tiers: Mapping[str, int] = {}
+    partitions: Mapping[str, str] = {}
     unread: tuple[str, ...] = ()
 
 

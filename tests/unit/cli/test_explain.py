@@ -390,6 +390,49 @@ async def test_the_exit_code_tells_whether_there_was_an_answer(world, tmp_path):
     assert (code, shown.startswith("sunkpy: "), "pods is forbidden" in shown) == (1, True, True)
 
 
+async def test_a_job_of_either_door_is_explained_by_its_number(world, tmp_path):
+    configure(world, slurm={"url": "http://x", "jwtKeyFile": "/k", "user": "k8s"})
+    world.slurm.configured = {"low": "n[1-2]"}
+    of_ann = world.slurm.add_job("PENDING", comment="", user="ann", name="train", state_reason="Priority")
+    code, text = await exit_code_of(world, tmp_path, "job", str(of_ann))
+    assert (code, text.startswith(f"Job {of_ann} (train, of ann) waits in the queue\n")) == (0, True)
+    assert "there is        partition low: 2 nodes (2 ready)\n" in text
+    of_pod = world.slurm.add_job("PENDING", comment="k8s:default/web:u", state_reason="Resources")
+    world.add_pod(annotations={"sunkpy.dev/job-id": str(of_pod)})
+    code, text = await exit_code_of(world, tmp_path, "job", str(of_pod))
+    assert (code, text.startswith(f"Job {of_pod} (of pods: default/web) waits in the queue\n")) == (0, True)
+    assert "\n\nPod default/web waits in the queue of Slurm\n" in text
+    code, text = await exit_code_of(world, tmp_path, "job", "9999")
+    assert (code, text.startswith("Job 9999 is not known to Slurm\n")) == (1, True)
+    assert (await exit_code_of(world, tmp_path, "job", "web"))[0] == 2
+    world.slurm.is_down = True
+    code, text = await exit_code_of(world, tmp_path, "job", str(of_pod))
+    assert (code, text.startswith("Pod default/web ")) == (3, True)
+
+
+async def test_a_nodeset_is_explained_by_what_the_operator_decides(world, tmp_path):
+    spec = {"gpu": {"driver": "gpu.example.com"}, "template": {"spec": {"containers": [{"name": "slurmd"}]}}}
+    body = {"metadata": {"name": "gpu", "namespace": "slurm", "uid": "nodeset-1"}, "spec": spec}
+    world.api.define("resource.k8s.io/v1", "ResourceSlice", "resourceslices", namespaced=False)
+    world.put("nodesets", body)
+    code, text = await exit_code_of(world, tmp_path, "nodeset", "gpu", "-n", "slurm")
+    assert (code, text.startswith("NodeSet slurm/gpu fits no node\n")) == (0, True)
+    assert "not feasible    node-[1-2]: lacks gpu.example.com: has no ResourceSlice, or not all" in text
+    world.put("nodesets", body | {"spec": {"template": {"spec": {"containers": "none"}}}})
+    code, text = await exit_code_of(world, tmp_path, "nodeset", "gpu", "-n", "slurm")
+    assert (code, text.startswith("NodeSet slurm/gpu cannot be read, and nothing is changed\n")) == (0, True)
+    refused = {"type": "Progressing", "status": "False", "reason": "CreateFailed", "message": "exceeded quota"}
+    status = {"conditions": [refused]}
+    world.put("nodesets", body | {"spec": {"template": spec["template"]}, "status": status})
+    _, text = await exit_code_of(world, tmp_path, "nodeset", "gpu", "-n", "slurm")
+    assert text.startswith("NodeSet slurm/gpu has a template whose pods the apiserver refuses")
+    world.api.forbidden.add("nodes")
+    code, text = await exit_code_of(world, tmp_path, "nodeset", "gpu", "-n", "slurm")
+    assert (code, "not read        nodes: nodes is forbidden" in text) == (0, True)
+    code, text = await exit_code_of(world, tmp_path, "nodeset", "cpu", "-n", "slurm")
+    assert (code, "NodeSet slurm/cpu does not exist" in text, "-n slurm get nodesets" in text) == (1, True, True)
+
+
 def test_both_commands_explain_and_a_half_given_slurm_is_refused():
     for command in (main, kubectl):
         shown = click.testing.CliRunner().invoke(command, ["explain", "pod", "x", "--slurmrestd", "http://x"])

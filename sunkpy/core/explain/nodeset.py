@@ -1,0 +1,173 @@
+"""The explanation of a NodeSet, by the functions that the operator decides with."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.explain.explanation import Explanation, Line
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.objects import Condition, Pod
+from sunkpy.core.nodeset.decide import Plan, decide_nodeset
+from sunkpy.core.nodeset.removal import RemovalCause
+from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
+from sunkpy.core.nodeset.status import make_status
+from sunkpy.core.nodeset.verdict import NodeView, Trait, judge
+from sunkpy.core.nodeset.world import World
+
+_SHOWN: Final = 16
+
+
+class NodeSetFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A NodeSet, and what its decision reads; `world` None: that could not be read, or `problem` says what is wrong."""
+
+    nodeset: NodeSet
+    world: World | None = None
+    views: Sequence[NodeView] = ()
+    problem: str = ""
+    unread: tuple[str, ...] = ()
+
+
+class _Words(NamedTuple):
+    standing: str
+    what_to_do: str
+
+
+_OPERATOR: Final = "See that an operator leads, and what it logs: kubectl get leases -A."
+_WORDS: Final = {
+    "BadSpec": _Words("cannot be read, and nothing is changed", "Correct the template: kubectl edit nodeset {name}."),
+    "CreateFailed": _Words(
+        "has a template whose pods the apiserver refuses; no pod is rolled for it",
+        "Correct the template, or what refuses it: the message names it.",
+    ),
+    "PodsFailed": _Words("has slurmd pods that failed", "Read their logs: kubectl -n {namespace} logs POD --previous."),
+    "RollingOut": _Words(
+        "rolls out its template",
+        "Nothing: idle nodes go first, the others when their jobs have ended; to hold it: spec.paused.",
+    ),
+    "Scaling": _Words("creates or removes slurmd pods", "Nothing."),
+    "TearingDown": _Words("is being deleted", "Nothing: it ends when the jobs on its nodes have ended."),
+    "WaitingForReady": _Words(
+        "waits for slurmd pods to be ready",
+        "If it stays so: kubectl -n {namespace} describe pod POD; sunkpy why-drained.",
+    ),
+    "Paused": _Words("is paused, with pods of an older template", "Set spec.paused to false to roll them."),
+    "OnDelete": _Words("has pods of an older template", "Delete them one by one; or updateStrategy: RollingUpdate."),
+    "Complete": _Words("is as it is wanted", "Nothing."),
+}
+_NEW: Final = _Words("has no status yet", _OPERATOR)
+_UNKNOWN: Final = _Words("has no status that could be read", "Ask as somebody who may read nodes and pods.")
+_NO_NODE: Final = _Words("fits no node", "Label nodes, or change the template: nodeSelector, tolerations, requests.")
+_TOO_FEW: Final = _Words("fits fewer nodes than are wanted", "Add or label nodes, or lower spec.replicas.")
+_HELD: Final = _Words("would lose too many pods at once, and keeps them", "RemovalHeld says how to confirm it.")
+
+
+def explain_nodeset(facts: NodeSetFacts) -> Explanation:
+    """What is wanted, what is there, which nodes cannot carry a pod and why, and what a roll waits for."""
+    nodeset, world = facts.nodeset, facts.world
+    plan = decide_nodeset(world) if world is not None else None
+    status = make_status(world, plan) if world is not None and plan is not None else nodeset.status
+    words = _words(facts, status)
+    return Explanation(
+        subject=f"NodeSet {'/'.join(nodeset.key)}",
+        standing=words.standing,
+        lines=(
+            Line(title="pods", texts=(_counts(status),)),
+            Line(title="because", texts=tuple(filter(None, (facts.problem, *map(_condition, status.conditions))))),
+            Line(title="not feasible", texts=tuple(_infeasible(facts))),
+            Line(title="have to go", texts=tuple(_going(world, plan)) if world is not None and plan else ()),
+            Line(title="then", texts=tuple(_next(world, plan)) if world is not None and plan else ()),
+            Line(title="operator", texts=_operator(nodeset)),
+            Line(title="not read", texts=facts.unread),
+        ),
+        what_to_do=_OPERATOR
+        if _operator(nodeset)
+        else words.what_to_do.format(name=nodeset.name, namespace=nodeset.metadata.namespace),
+    )
+
+
+def _words(facts: NodeSetFacts, status: NodeSetStatus) -> _Words:
+    conditions = {condition.type: condition for condition in status.conditions}
+    if facts.problem:
+        return _WORDS["BadSpec"]
+    progress, feasible = conditions.get("Progressing"), conditions.get("Feasible")
+    if "RemovalHeld" in conditions:
+        return _HELD
+    stuck = progress is not None and progress.reason in ("CreateFailed", "PodsFailed", "BadSpec")
+    if not stuck and feasible is not None and feasible.status == "False":
+        return _NO_NODE if feasible.reason == "NoNodeFits" else _TOO_FEW
+    return _WORDS.get(progress.reason if progress is not None else "", _UNKNOWN if facts.unread else _NEW)
+
+
+def _counts(status: NodeSetStatus) -> str:
+    return (
+        f"{status.desired_number_scheduled} desired, {status.number_feasible} feasible, "
+        f"{status.current_number_scheduled} there, {status.number_ready} ready, "
+        f"{status.updated_number_scheduled} of the current template, {status.number_running} with jobs, "
+        f"{status.number_drain} draining"
+    )
+
+
+def _condition(condition: Condition) -> str:
+    return f"{condition.type}={condition.status}, {condition.reason}: {condition.message}"
+
+
+def _infeasible(facts: NodeSetFacts) -> Iterator[str]:
+    """The nodes by the rule that excludes them, the most frequent first."""
+    if facts.world is None:
+        return
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for view in facts.views:
+        exclusion = judge(facts.world.survey.wanted, view).exclusion if view.node is not None else None
+        if exclusion is not None:
+            found[str(exclusion)].append(view.name)
+    for why, nodes in sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))[:_SHOWN]:
+        yield f"{hostlist.describe(nodes)}: {why}"
+
+
+def _going(world: World, plan: Plan) -> Iterator[str]:
+    """What each pod that has to go waits for, equal ones together."""
+    found: defaultdict[tuple[str, str], list[Pod]] = defaultdict(list)
+    marked, answered = world.survey.those(Trait.MARKED), world.survey.those(Trait.ANSWERED)
+    for uid, cause in plan.wanted_gone.items():
+        pod = world.survey.pods[uid].pod
+        if pod.is_deleting:
+            waits = "is ending"
+        elif uid in answered:
+            waits = "is drained and idle, and goes next"
+        elif uid in marked:
+            waits = f"waits for its jobs; in Slurm {pod.annotations.get(names.ANNOTATION_SLURM_STATE) or 'not known'}"
+        else:
+            waits = "is marked next"
+        found[_cause(cause), waits].append(pod)
+    for (why, waits), pods in found.items():
+        yield f"{_named(pods)}: {why}: {waits}"
+
+
+def _cause(cause: RemovalCause) -> str:
+    return cause.value.replace("-", " ")
+
+
+def _next(world: World, plan: Plan) -> Iterator[str]:
+    """What comes when there is room for it."""
+    left = [judged.pod for judged in world.survey.outdated if judged.pod.uid not in plan.wanted_gone]
+    outdated = [pod for pod in left if not pod.is_deleting]
+    if outdated and world.nodeset.spec.update_strategy.type == "RollingUpdate":
+        paused = ", when the roll is no longer paused" if world.nodeset.spec.paused else ""
+        yield f"{_named(outdated)}: of an older template or offer, each in its turn{paused}"
+    if plan.missing:
+        yield f"{plan.missing} more to create"
+
+
+def _named(pods: Iterable[Pod]) -> str:
+    return hostlist.describe(pod.name for pod in pods)
+
+
+def _operator(nodeset: NodeSet) -> tuple[str, ...]:
+    if nodeset.status.observed_generation >= nodeset.metadata.generation:
+        return ()
+    return ("it has not seen the last change",)

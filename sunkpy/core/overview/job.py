@@ -1,0 +1,197 @@
+"""Why one job waits, what it wants and what there is, and who has its nodes: of either door."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.explain.explanation import Explanation, Line
+from sunkpy.core.explain.words import CURES
+from sunkpy.core.gang.decide.queued import NEVER_STARTS
+from sunkpy.core.gang.identity import GangId, parse_comment
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.states import holds_something, is_job_ended, is_job_pending
+from sunkpy.core.overview.pool import NodeLine, PoolFacts, Standing, find_nodes
+from sunkpy.core.overview.queue import QueuedJob, Waiting, find_queue
+from sunkpy.core.overview.table import count, first_of, printable
+
+_SHOWN: Final = 5
+_TAKES_NODES: Final = ("Resources", "Priority")
+
+
+class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The pool, and a job's number in it."""
+
+    id: int
+    pool: PoolFacts
+    now_s: float = 0.0
+
+    @property
+    def job(self) -> QueuedJob | None:
+        """The record of that number; of an array that which waits."""
+        found = [job for job in self.pool.jobs or () if job.row.id == self.id]
+        return next((job for job in found if is_job_pending(job.row.state)), found[0] if found else None)
+
+    @property
+    def gang(self) -> GangId | None:
+        """The pods that the job stands for, if it is not a person's."""
+        return parse_comment(self.job.row.comment) if self.job is not None else None
+
+
+def explain_job(facts: JobFacts) -> Explanation:
+    """One job by its number."""
+    job = facts.job
+    if job is None:
+        return _unknown(facts)
+    waits = next((each for each in _queue(facts) if each.job == facts.id), None)
+    return Explanation(
+        subject=f"Job {facts.id} ({printable(_name(job))})",
+        standing=_standing(job, waits),
+        lines=(
+            Line(title="Slurm job", texts=(_record(job),)),
+            Line(title="waits for", texts=_waits_for(waits)),
+            Line(title="wants", texts=(_wants(job),)),
+            Line(title="there is", texts=tuple(_there_is(facts, job)) if waits is not None else ()),
+            Line(title="before it", texts=_before(facts, waits)),
+            Line(title="has them", texts=_owners(facts, job) if waits is not None else ()),
+            Line(title="now there", texts=_successors(facts, job)),
+            Line(title="not read", texts=facts.pool.unread),
+        ),
+        what_to_do=_what_to_do(facts, job, waits),
+    )
+
+
+def _unknown(facts: JobFacts) -> Explanation:
+    is_asked = facts.pool.jobs is not None
+    return Explanation(
+        subject=f"Job {facts.id}",
+        standing="is not known to Slurm" if is_asked else "cannot be read",
+        lines=(Line(title="not read", texts=facts.pool.unread),),
+        what_to_do=f"Slurm forgets a job some minutes after its end; its accounting does not: sacct -j {facts.id}."
+        if is_asked
+        else "Ask where Slurm can be asked: see not read.",
+        is_absent=True,
+    )
+
+
+def _queue(facts: JobFacts) -> tuple[Waiting, ...]:
+    return find_queue(facts.pool.jobs, (), facts.pool.tiers, facts.now_s)
+
+
+def _name(job: QueuedJob) -> str:
+    gang = parse_comment(job.row.comment)
+    return f"of pods: {gang}" if gang is not None else f"{job.name or 'without a name'}, of {job.row.user or 'unknown'}"
+
+
+def _standing(job: QueuedJob, waits: Waiting | None) -> str:
+    if waits is not None:
+        return "stays in the queue until somebody changes something" if waits.never_starts else "waits in the queue"
+    if is_job_ended(job.row.state):
+        return "was preempted" if "PREEMPTED" in job.row.state else "has ended"
+    return "runs" if "RUNNING" in job.row.state else "has its nodes"
+
+
+def _record(job: QueuedJob) -> str:
+    row = job.row
+    reason = f", {row.reason}" if row.reason else ""
+    nodes = f" on {hostlist.compress(row.nodes)}" if row.nodes else ""
+    whose = ", ".join(filter(None, (f"partition {row.partition}", row.account and f"account {row.account}", job.qos)))
+    return printable(f"{row.id}: {'+'.join(sorted(row.state))}{reason}{nodes}; {whose}")
+
+
+def _waits_for(waits: Waiting | None) -> tuple[str, ...]:
+    if waits is None:
+        return ()
+    estimate = f"Slurm expects it to start at {waits.starts}" if waits.starts else ""
+    place = f"place {waits.place} in the queue, priority {waits.priority}, since {waits.since or 'not known'}"
+    return tuple(filter(None, (waits.waits_for, place, estimate)))
+
+
+def _wants(job: QueuedJob) -> str:
+    row = job.row
+    parts = [count(max(row.min_nodes, 1), "node"), count(job.gpus, "GPU") if job.gpus else ""]
+    parts += [f"{row.tasks} times, as an array" if row.tasks > 1 else ""]
+    return ", ".join(filter(None, parts))
+
+
+def _reach(facts: JobFacts, job: QueuedJob) -> list[NodeLine]:
+    """The nodes of its partitions; all, where they are not known."""
+    own = {name for each in job.partitions for name in hostlist.expand(facts.pool.partitions.get(each, ""))}
+    return [line for line in find_nodes(facts.pool) if not own or line.slurm_node in own]
+
+
+def _there_is(facts: JobFacts, job: QueuedJob) -> Iterable[str]:
+    lines = _reach(facts, job)
+    standings = Counter(line.standing for line in lines)
+    parts = ", ".join(f"{standings[each]} {each}" for each in reversed(Standing) if standings[each])
+    yield f"partition {job.row.partition}: {count(len(lines), 'node')}{f' ({parts})' if parts else ''}"
+    usable = [line for line in lines if line.standing in (Standing.READY, Standing.BUSY)]
+    known = [line for line in usable if line.gpus is not None and line.gpus_given is not None]
+    if job.gpus and known:
+        free = {line.slurm_node: (line.gpus or 0) - (line.gpus_given or 0) for line in known}
+        most = max(free.values())
+        yield f"{count(sum(free.values()), 'GPU')} free on nodes that take work, at most {most} on one"
+    held = [line.slurm_node for line in lines if line.standing in (Standing.DRAINED, Standing.DOWN)]
+    if held:
+        yield f"no work on {hostlist.describe(held)}: sunkpy why-drained says why"
+
+
+def _before(facts: JobFacts, waits: Waiting | None) -> tuple[str, ...]:
+    """The next of those that Slurm looks at earlier, in its partitions."""
+    if waits is None or waits.never_starts:
+        return ()
+    own = set(waits.partition.split(","))
+    earlier = [each for each in _queue(facts) if each.place < waits.place and own & set(each.partition.split(","))]
+    named = [f"{each.job} {printable(each.name)}" for each in earlier]
+    return (f"{count(len(earlier), 'job')}: {first_of(named, _SHOWN)}",) if earlier else ()
+
+
+def _owners(facts: JobFacts, job: QueuedJob) -> tuple[str, ...]:
+    """Who has the nodes that it waits for, whoever has the most first."""
+    if job.row.reason not in _TAKES_NODES:
+        return ()
+    return _by_owner(facts.pool.jobs or (), {line.slurm_node for line in _reach(facts, job)})
+
+
+def _successors(facts: JobFacts, job: QueuedJob) -> tuple[str, ...]:
+    """Who has the nodes that it had to leave."""
+    if "PREEMPTED" not in job.row.state:
+        return ()
+    others = [other for other in facts.pool.jobs or () if other.row.id != job.row.id]
+    return _by_owner(others, set(job.row.nodes))
+
+
+def _by_owner(jobs: Sequence[QueuedJob], nodes: set[str]) -> tuple[str, ...]:
+    found: defaultdict[tuple[str, str], list[QueuedJob]] = defaultdict(list)
+    for job in jobs:
+        if holds_something(job.row.state) and nodes.intersection(job.row.nodes):
+            gang = parse_comment(job.row.comment)
+            owner = f"pods of namespace {gang.namespace}" if gang is not None else job.row.user or "unknown"
+            found[owner, job.row.partition].append(job)
+    most = sorted(found.items(), key=lambda item: (-len(_nodes(item[1], nodes)), item[0]))
+    texts = [
+        f"{owner}{f', partition {partition}' if partition else ''}: {count(len(own), 'job')} "
+        f"({first_of((str(job.row.id) for job in own), _SHOWN)}) on {hostlist.describe(_nodes(own, nodes))}"
+        for (owner, partition), own in most
+    ]
+    more = [f"{len(texts) - _SHOWN} others"] if len(texts) > _SHOWN else []
+    return tuple(map(printable, [*texts[:_SHOWN], *more]))
+
+
+def _nodes(jobs: Iterable[QueuedJob], within: set[str]) -> list[str]:
+    return sorted({node for job in jobs for node in job.row.nodes} & within)
+
+
+def _what_to_do(facts: JobFacts, job: QueuedJob, waits: Waiting | None) -> str:
+    if waits is None:
+        return "Nothing." if not is_job_ended(job.row.state) else f"How it ended: sacct -j {facts.id}."
+    if not waits.never_starts:
+        return f"Nothing: it starts in its turn; squeue --start -j {facts.id} says when Slurm expects that."
+    cure = CURES[job.row.reason].format(job=facts.id)
+    if facts.gang is not None or names.PREFIX not in cure:
+        return cure
+    return f"{NEVER_STARTS[job.row.reason].replace('the pod', 'it').capitalize()}: scontrol update jobid={facts.id} …"
