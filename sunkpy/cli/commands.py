@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
 from sunkpy.cli.access import Access
-from sunkpy.cli.options import FORM, Form, answer_of, reaches, say
+from sunkpy.cli.options import FORM, NO_ANSWER, Form, answer_of, reaches, say
 
 if TYPE_CHECKING:
     from sunkpy.cli.overview import Ask, Shown
@@ -177,6 +179,29 @@ def doctor(access: Access, form: Form, *, canary: bool, limit_s: float) -> None:
     _leave(examine(access, form, Patience(limit_s=limit_s) if canary else None))
 
 
+@click.command("support-bundle")
+@click.option(
+    "--file", type=click.Path(path_type=Path, dir_okay=False), help="Left out, sunkpy-support-TIME.tar.gz here."
+)
+@reaches("Of the Slurm cluster; left out, that of --config, else all.")
+def support_bundle(access: Access, file: Path | None) -> None:
+    """Put into one file what somebody needs to see who is to help: objects, states, logs of sunkpy and Slurm's daemons.
+
+    No Secret is read. Values of environments, arguments, and what looks like a key or password are left out; names of
+    people, jobs and nodes are in it: read it before you send it. Exit code 1: it could not be made.
+
+    Example: kubectl sunk support-bundle -n slurm --file bundle.tar.gz
+    """
+    from sunkpy.cli.support_bundle import make_bundle
+
+    target = file or Path(time.strftime("sunkpy-support-%Y%m%d-%H%M%S.tar.gz", time.gmtime()))
+    try:
+        _leave(make_bundle(access, target))
+    except OSError as error:
+        click.echo(f"sunkpy: write {target}: {error.strerror}", err=True)
+        sys.exit(NO_ANSWER)
+
+
 def _overview(access: Access, ask: Ask, form: Form, every_s: float | None) -> None:
     from sunkpy.cli.overview import ask_again, ask_once
 
@@ -197,4 +222,4 @@ def _leave(question: Coroutine[object, object, Shown]) -> NoReturn:
     sys.exit(shown.exit_code)
 
 
-PEOPLES: Final = (explain, status, queue, why_drained, history, drain, undrain, doctor)
+PEOPLES: Final = (explain, status, queue, why_drained, history, drain, undrain, doctor, support_bundle)

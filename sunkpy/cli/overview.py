@@ -17,7 +17,7 @@ from sunkpy.core.explain.no_gang import absent
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.core.overview.drained import Held, HeldNode, explain_held, find_held, held_table
 from sunkpy.core.overview.history import find_history, history_table
-from sunkpy.core.overview.pool import Pool, find_nodes, headline, pool_tables
+from sunkpy.core.overview.pool import Pool, PoolFacts, find_nodes, headline, pool_tables
 from sunkpy.core.overview.queue import Queue, find_queue, queue_table
 
 
@@ -33,19 +33,23 @@ Ask = Callable[[PoolReader, Form], Awaitable[Shown]]
 
 async def status(reader: PoolReader, form: Form) -> Shown:
     """The pool at this moment."""
-    facts = await reader.read()
-    pool = Pool(
+    pool = pool_of(await reader.read())
+    is_wide, exit_code = form == "wide", NO_SLURM if reader.slurms_silence else 0
+    if form in ("json", "yaml"):
+        return Shown(as_data(pool, form), exit_code)
+    tables = pool_tables(pool, is_wide=is_wide)
+    return Shown(show(tables, is_wide=is_wide, before=headline(pool), unread=pool.unread), exit_code)
+
+
+def pool_of(facts: PoolFacts) -> Pool:
+    """The pool, as it is shown."""
+    return Pool(
         nodes=find_nodes(facts),
         waiting=find_queue(facts.jobs, facts.pods, facts.tiers, time.time()),
         nodesets=tuple("/".join(nodeset.key) for nodeset in facts.nodesets or ()),
         at=rfc3339(utc_now()),
         unread=facts.unread,
     )
-    is_wide, exit_code = form == "wide", NO_SLURM if reader.slurms_silence else 0
-    if form in ("json", "yaml"):
-        return Shown(as_data(pool, form), exit_code)
-    tables = pool_tables(pool, is_wide=is_wide)
-    return Shown(show(tables, is_wide=is_wide, before=headline(pool), unread=pool.unread), exit_code)
 
 
 async def queue(reader: PoolReader, form: Form) -> Shown:

@@ -77,6 +77,8 @@ class Apiserver:
         self.undivided: set[str] = set()
         """Collections whose CRD has no subresource for the status: it is a part of the object."""
         self.kinds: dict[str, Body] = {}
+        self.logs: dict[str, str] = {}
+        """By the name of the pod."""
         self.asker = "ann@example.com"
         """Whose requests these are."""
         self.reviews = 0
@@ -252,6 +254,9 @@ class Apiserver:
             return web.Response(status=503)
         if key not in self.objects:
             return refusal(404, "NotFound")
+        if sub == "log":
+            text = self.logs.get(key[2], "")
+            return web.Response(text=f"before: {text}" if "previous" in request.query else text)
         if request.method == "GET":
             return web.json_response(self.objects[key], dumps=written)
         body = await request.json()

@@ -1,0 +1,194 @@
+"""`sunkpy support-bundle`: what somebody else needs to see who is to help, in one file.
+
+Everything is read as the person who asks, and no Secret is read at all. What may go in is decided by
+`sunkpy.core.overview.redaction`. Logs are those of the processes of the charts, the last of each; of pods of people
+there is nothing but their names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import tarfile
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from sunkpy.cli.access import Access
+from sunkpy.cli.connected import connected
+from sunkpy.cli.installation_reader import InstallationReader
+from sunkpy.cli.options import IN_A_POD
+from sunkpy.cli.overview import Shown, pool_of
+from sunkpy.cli.pool_reader import PoolReader
+from sunkpy.core.model.events import Event
+from sunkpy.core.model.objects import Condition, KubeObject, Wire
+from sunkpy.core.overview.checks import diagnose, render_checks
+from sunkpy.core.overview.installation import Installation, OurPod
+from sunkpy.core.overview.redaction import public, scrub, scrub_conf, scrubbed
+from sunkpy.core.overview.table import count
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.errors import KubeError
+from sunkpy.slurm import Slurm, errors
+
+U = TypeVar("U", bound=KubeObject)
+
+LOG_BYTES: Final = 256 * 2**10
+"""The most of one log. With fifty pods, which no installation has, 25 MB before they are packed."""
+_MOST_LOGS: Final = 50
+_OURS: Final = "app.kubernetes.io/part-of=sunkpy"
+_PARTS: Final = frozenset(
+    {"operator", "syncer", "scheduler", "accounts", "logins", "slurmctld", "slurmdbd", "slurmrestd"}
+)
+"""Whose logs go in: no login pod and no slurmd, which say what people did."""
+_WORKLOADS: Final = ("deployments", "statefulsets", "daemonsets")
+
+
+class _WorkloadStatus(Wire, frozen=True, kw_only=True):
+    replicas: int = 0
+    ready_replicas: int = 0
+    updated_replicas: int = 0
+    desired_number_scheduled: int = 0
+    number_ready: int = 0
+    observed_generation: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class _Workload(KubeObject, frozen=True, kw_only=True):
+    status: _WorkloadStatus = _WorkloadStatus()
+
+
+class _ConfigMap(KubeObject, frozen=True, kw_only=True):
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+async def make_bundle(access: Access, file: Path) -> Shown:
+    """Read all that may be read, and write the file, for its owner alone.
+
+    Raises:
+        BadSettings, KubeError: there is no way to any apiserver.
+        FileExistsError: there is such a file.
+    """
+    async with connected(access) as (kube, slurm, settings):
+        namespace = access.namespace or (settings.namespace if settings is not None else "")
+        found = await InstallationReader(kube, slurm, namespace=namespace, is_in_pod=IN_A_POD.exists()).read()
+        pool = pool_of(await PoolReader(kube, slurm, settings, namespace=namespace).read())
+        collector = _Collector(kube, namespace)
+        await collector.of_kubernetes(found)
+        await collector.of_slurm(slurm)
+    collector.add("pool.json", pool)
+    collector.add("installation.json", _parts_of(found))
+    diagnosis = diagnose(found)
+    collector.add_text("doctor.txt", "\n".join(render_checks(diagnosis.checks, is_wide=True)))
+    collector.add_text("not-read.txt", "\n".join([*collector.unread, *(f"{k}: {v}" for k, v in found.unread.items())]))
+    await asyncio.to_thread(_write, file, collector.files)
+    unread = len(collector.unread) + len(found.unread)
+    more = f"; {count(unread, 'thing')} could not be read: not-read.txt" if unread else ""
+    text = f"{file}: {count(len(collector.files), 'file')}{more}\nRead it before you send it: tar xzf {file}"
+    return Shown(text)
+
+
+def _parts_of(found: Installation) -> dict[str, object]:
+    """Versions, rights, policies, Leases, and of Secrets whether they are there."""
+    named = ("own_version", "server_version", "has_nodeset_kind", "rights", "policies", "heartbeats", "hooks", "slurm")
+    return {name: getattr(found, name) for name in named} | {
+        "secrets": found.secrets,
+        "leases": public(found.leases or ()),
+        "bindings": public(found.bindings or ()),
+    }
+
+
+class _Collector:
+    """The files by name; `unread`: what could not be read, and why."""
+
+    def __init__(self, kube: Kube, namespace: str) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self.files: dict[str, bytes] = {}
+        self.unread: list[str] = []
+
+    def add(self, name: str, value: object) -> None:
+        """As JSON, scrubbed."""
+        plain = scrubbed(msgspec.to_builtins(value, str_keys=True))
+        self.files[name] = msgspec.json.format(msgspec.json.encode(plain))
+
+    def add_text(self, name: str, text: str) -> None:
+        """As it is, scrubbed."""
+        self.files[name] = f"{scrub(text)}\n".encode()
+
+    async def of_kubernetes(self, found: Installation) -> None:
+        """Objects, logs and configurations."""
+        for name in ("nodes", "nodesets", "slurmd_pods", "processes"):
+            self.add(f"objects/{name.replace('_', '-')}.json", public(getattr(found, name) or ()))
+        for kind in _WORKLOADS:
+            where = f"/apis/apps/v1/{f'namespaces/{self._namespace}/' if self._namespace else ''}{kind}"
+            self.add(f"objects/{kind}.json", public(await self._listed(kind, where, _Workload, _OURS)))
+        self.add("objects/events.json", public(await self._events(found)))
+        where = f"/api/v1/{f'namespaces/{self._namespace}/' if self._namespace else ''}configmaps"
+        for each in await self._listed("configurations", where, _ConfigMap, _OURS):
+            for name, text in each.data.items():
+                if name.endswith(".conf"):
+                    self.files[f"conf/{'.'.join(each.key)}/{name}"] = f"{scrub_conf(text)}\n".encode()
+        pods = [pod for pod in found.processes or () if pod.component in _PARTS]
+        for pod in pods[:_MOST_LOGS]:
+            await self._logs(pod)
+
+    async def _events(self, found: Installation) -> list[Event]:
+        """Those about Nodes, and about what is in the namespaces of the charts."""
+        spaces = {pod.metadata.namespace for pod in found.processes or ()} | {self._namespace} - {""}
+        listed = await self._listed("Events", paths.ALL_EVENTS, Event)
+        return [event for event in listed if event.involved_object.namespace in spaces or _is_of_node(event)]
+
+    async def _listed(self, what: str, path: str, kind: type[U], labels: str = "") -> list[U]:
+        try:
+            return await self._kube.list_objects(path, kind, label_selector=labels)
+        except KubeError as error:
+            self.unread.append(f"{what}: {error}")
+            return []
+
+    async def _logs(self, pod: OurPod) -> None:
+        """The last of the first container's log, and of the one before it where it has restarted."""
+        container = next((each.name for each in pod.spec.containers), "")
+        has_restarted = any(each.restart_count for each in pod.status.container_statuses if each.name == container)
+        for previous in (False, True) if has_restarted else (False,):
+            params = {"container": container, "timestamps": "true", "tailLines": "2000", "limitBytes": str(LOG_BYTES)}
+            params |= {"previous": "true"} if previous else {}
+            try:
+                text = await self._kube.request("GET", f"{paths.pod(*pod.key)}/log", params=params)
+            except KubeError as error:
+                self.unread.append(f"log of {'/'.join(pod.key)}: {error}")
+                continue
+            name = f"logs/{'.'.join(pod.key)}{'.previous' if previous else ''}.log"
+            self.add_text(name, text[-LOG_BYTES:].decode(errors="replace"))
+
+    async def of_slurm(self, slurm: Slurm | None) -> None:
+        """What sdiag says."""
+        if slurm is None:
+            self.unread.append("sdiag: Slurm was not asked; see --config and --slurmrestd")
+            return
+        try:
+            self.add("sdiag.json", await slurm.statistics())
+        except errors.SlurmError as error:
+            self.unread.append(f"sdiag: {error.message}")
+
+
+def _is_of_node(event: Event) -> bool:
+    return event.involved_object.kind == "Node"
+
+
+def _write(file: Path, files: Mapping[str, bytes]) -> None:
+    folder, now_s = file.name.removesuffix(".gz").removesuffix(".tar"), int(time.time())
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as stream, tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for name, content in _sorted(files):
+            entry = tarfile.TarInfo(f"{folder}/{name}")
+            entry.size, entry.mtime, entry.mode = len(content), now_s, 0o600
+            archive.addfile(entry, io.BytesIO(content))
+
+
+def _sorted(files: Mapping[str, bytes]) -> Iterable[tuple[str, bytes]]:
+    return sorted(files.items())
