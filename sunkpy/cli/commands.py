@@ -165,18 +165,23 @@ def undrain(access: Access, node: str, door: str | None, set_by: tuple[str, ...]
 @FORM
 @click.option("--canary", is_flag=True, help="Run a job and a pod too, and remove them again.")
 @click.option("--limit", "limit_s", default=120.0, show_default=True, help="Seconds that each canary has.")
+@click.option("--exec", "by_exec", is_flag=True, help="Ask Slurm in the scheduler's pod, by kubectl exec.")
 @reaches("Of the Slurm cluster, and of the canary pod; left out, that of --config, else all.")
-def doctor(access: Access, form: Form, *, canary: bool, limit_s: float) -> None:
+def doctor(access: Access, form: Form, *, canary: bool, limit_s: float, by_exec: bool) -> None:
     """Check an installation end to end: what was tried, what was found, what to do. Reads only, but for --canary.
 
     Exit code 0: all is well. 1: something is to be looked at, or could not be checked. 2: something does not work.
 
-    Example: kubectl sunk doctor -n slurm
+    Example: kubectl sunk doctor -n slurm --exec
     """
     from sunkpy.cli.canary import Patience
-    from sunkpy.cli.doctor import examine
+    from sunkpy.cli.doctor import ExecFailed, examine
 
-    _leave(examine(access, form, Patience(limit_s=limit_s) if canary else None))
+    try:
+        _leave(examine(access, form, Patience(limit_s=limit_s) if canary else None, by_exec=by_exec))
+    except ExecFailed as error:
+        click.echo(f"sunkpy: {error}", err=True)
+        sys.exit(NO_ANSWER)
 
 
 @click.command("support-bundle")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+from typing import Final
 
 import msgspec
 
@@ -12,19 +14,27 @@ from sunkpy.cli.connected import connected
 from sunkpy.cli.installation_reader import InstallationReader
 from sunkpy.cli.options import IN_A_POD, Form, as_data
 from sunkpy.cli.overview import Shown
-from sunkpy.core.overview.checks import diagnose, render_checks
+from sunkpy.core.overview.checks import Diagnosis, diagnose, render_checks
 from sunkpy.core.overview.installation import Canary, Installation
 from sunkpy.kube.client import Kube
 from sunkpy.kube.connection import current_namespace
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import Slurm
 
+_EXEC_S: Final = 60.0
 
-async def examine(access: Access, form: Form, patience: Patience | None) -> Shown:
-    """All checks; `patience`: that of a canary job and pod, None for none.
+
+class ExecFailed(Exception):
+    """What kubectl said."""
+
+
+async def examine(access: Access, form: Form, patience: Patience | None, *, by_exec: bool = False) -> Shown:
+    """All checks; `patience`: that of a canary job and pod, None for none; `by_exec`: what cannot be asked from here
+    is asked in the scheduler's pod, with the right of the person to enter it.
 
     Raises:
         BadSettings, KubeError: there is no way to any apiserver.
+        ExecFailed: there is no way into the pod.
     """
     async with connected(access) as (kube, slurm, settings):
         namespace = access.namespace or (settings.namespace if settings is not None else "")
@@ -37,9 +47,36 @@ async def examine(access: Access, form: Form, patience: Patience | None) -> Show
             )
             found = msgspec.structs.replace(found, canaries=tuple(canaries))
     diagnosis = diagnose(found)
+    if by_exec:
+        diagnosis = diagnosis.filled_by(await _inside(access, found))
     if form in ("json", "yaml"):
         return Shown(as_data(diagnosis, form), diagnosis.exit_code)
     return Shown("\n".join(render_checks(diagnosis.checks, is_wide=form == "wide")), diagnosis.exit_code)
+
+
+async def _inside(access: Access, found: Installation) -> Diagnosis:
+    """What the same command finds in the scheduler's pod, which has a key of Slurm."""
+    pods = [pod for pod in found.processes or () if pod.component == "scheduler"]
+    pod = next((pod for pod in pods if pod.is_ready), None)
+    if pod is None:
+        raise ExecFailed("no pod of a scheduler is ready, in which Slurm could be asked; see -n")
+    namespace, name = pod.key
+    config = ["--kubeconfig", str(access.kubeconfig)] if access.kubeconfig is not None else []
+    inside = ["sunkpy", "doctor", "-o", "json", "-n", namespace]
+    words = ["kubectl", *config, "-n", namespace, "exec", name, "-c", pod.spec.containers[0].name, "--", *inside]
+    try:
+        asked = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        async with asyncio.timeout(_EXEC_S):
+            out, err = await asked.communicate()
+        return msgspec.json.decode(out, type=Diagnosis)
+    except OSError as error:
+        raise ExecFailed(f"run kubectl: {error.strerror}; install it, or see --slurmrestd") from error
+    except TimeoutError as error:
+        asked.kill()
+        await asked.wait()
+        raise ExecFailed(f"{' '.join(words)}: no answer in {_EXEC_S:.0f} s") from error
+    except msgspec.DecodeError as error:
+        raise ExecFailed(f"{' '.join(words)}: {err.decode(errors='replace').strip() or error}") from error
 
 
 async def _job(slurm: Slurm | None, patience: Patience) -> Canary:

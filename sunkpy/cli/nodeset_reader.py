@@ -39,7 +39,7 @@ async def read_nodeset(kube: Kube, namespace: str, name: str) -> NodeSetFacts | 
     unread: list[str] = []
     nodes = await or_not("nodes", kube.list_objects(paths.NODES, Node), unread)
     pods = await or_not("pods of all namespaces", kube.list_objects(paths.ALL_PODS, Pod), unread)
-    nodesets = await or_not("NodeSets", kube.list_objects(paths.nodesets(), NodeSet), unread)
+    nodesets = await or_not("other NodeSets", kube.list_objects(paths.nodesets(), NodeSet), unread)
     devices = await _devices(kube, nodeset, unread)
     found = NodeSetFacts(nodeset=nodeset, unread=tuple(unread))
     if nodes is None or pods is None:

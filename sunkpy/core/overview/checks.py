@@ -51,6 +51,12 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     checks: tuple[Check, ...]
 
+    def filled_by(self, other: Diagnosis) -> Diagnosis:
+        """What was not checked, as somebody else has checked it who could."""
+        theirs = {check.name: check for check in other.checks if check.level is not Level.SKIPPED}
+        filled = (theirs.get(own.name, own) if own.level is Level.SKIPPED else own for own in self.checks)
+        return Diagnosis(checks=tuple(filled))
+
     @property
     def exit_code(self) -> int:
         """0: all is well; 1: something is to be looked at, or could not be checked; 2: something does not work."""
@@ -89,13 +95,17 @@ def _check(facts: Installation, rule: _Rule) -> Check:
     if missing is not None:
         why = facts.unread.get(missing, "it was not read")
         is_down = missing == "server_version"
-        what_to_do = "See that the kubeconfig is right and the apiserver is up: kubectl version."
+        what_to_do = "Ask again as somebody who may read this; for Slurm with --exec or --slurmrestd."
+        if is_down:
+            what_to_do = "See that the kubeconfig is right and the apiserver is up: kubectl version."
         return Check(
             name=rule.name,
             tried=rule.tried,
             level=Level.FAILED if is_down else Level.SKIPPED,
             found=why,
-            what_to_do=what_to_do if is_down else "Ask again as somebody who may read this, or with --config.",
+            what_to_do=what_to_do
+            if is_down
+            else "Ask again as somebody who may read this; for Slurm with --exec or --slurmrestd.",
         )
     verdict = rule.judge(facts)
     level = Level.OK if not verdict.what_to_do else Level.FAILED if verdict.is_failed else Level.WARNING

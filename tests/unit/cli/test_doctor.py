@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 
 import pytest
 from aiohttp import web
@@ -86,6 +87,44 @@ async def test_any_answer_of_an_address_is_one():
     async with serving(web.Application()) as port:
         assert await probe(f"http://127.0.0.1:{port}/x") == ""
     assert "ClientConnectorError" in await probe(f"http://127.0.0.1:{port}/x")
+
+
+# --------------------------------------------------------------------------------------------------- in another pod
+
+
+@pytest.fixture
+def kubectl_says(tmp_path, monkeypatch):
+    """A kubectl that says this, and writes down what it was asked."""
+
+    def says(out, err="", code=0):
+        (tmp_path / "out").write_text(out)
+        (tmp_path / "err").write_text(err)
+        steps = (f"cd {tmp_path}", 'echo "$@" > asked', "cat err >&2", "cat out", f"exit {code}")
+        (tmp_path / "kubectl").write_text("\n".join(("#!/bin/sh", *steps)))
+        (tmp_path / "kubectl").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        return tmp_path / "asked"
+
+    return says
+
+
+async def test_what_cannot_be_asked_from_here_is_asked_in_the_schedulers_pod(world, tmp_path, kubectl_says):
+    inside = [{"name": "slurmrestd", "tried": "pinged it", "found": "Slurm 26.05.5"}]
+    inside += [{"name": "keys", "tried": "x", "level": "skipped"}, {"name": "CRD", "tried": "x", "level": "failed"}]
+    asked = kubectl_says(json.dumps({"checks": inside}), err="command terminated with exit code 1", code=1)
+    code, text = await shown(world, tmp_path, "doctor", "--exec", asks_slurm=False)
+    assert (code, "ok        slurmrestd: Slurm 26.05.5\n" in text, "failed" in text) == (0, True, False)
+    words = "-n slurm exec slurm-scheduler-0 -c scheduler -- sunkpy doctor -o json -n slurm\n"
+    assert asked.read_text() == f"--kubeconfig {tmp_path}/kubeconfig {words}"
+
+
+async def test_who_may_not_enter_the_pod_is_told_so(world, tmp_path, kubectl_says):
+    kubectl_says("", err="Error from server (Forbidden): pods is forbidden", code=1)
+    code, text = await shown(world, tmp_path, "doctor", "--exec", asks_slurm=False)
+    assert (code, text.startswith("sunkpy: kubectl --kubeconfig "), "(Forbidden)" in text) == (1, True, True)
+    world.remove("pods", "slurm", "slurm-scheduler-0")
+    code, text = await shown(world, tmp_path, "doctor", "--exec", asks_slurm=False)
+    assert (code, text.startswith("sunkpy: no pod of a scheduler is ready")) == (1, True)
 
 
 # ------------------------------------------------------------------------------------------------------------- canary
