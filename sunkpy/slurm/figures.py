@@ -14,6 +14,7 @@ import msgspec
 
 from sunkpy.core.figures.jobs import JobRow
 from sunkpy.core.figures.nodes import PartitionRow
+from sunkpy.core.figures.reservations import License, Reservation
 from sunkpy.core.figures.statistics import Rpc, Statistics
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.gres import Indices, gres_counts, gres_indices
@@ -138,6 +139,37 @@ class PartitionRowsReply(Reply, frozen=True, kw_only=True):
     partitions: tuple[WirePartitionRow, ...] = ()
 
 
+class WireLicense(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """An entry of `licenses`."""
+
+    license_name: str = ""
+    total: int = 0
+    used: int = 0
+    free: int = 0
+    reserved: int = 0
+
+
+class LicensesReply(Reply, frozen=True, kw_only=True):
+    """GET licenses/."""
+
+    licenses: tuple[WireLicense, ...] = ()
+
+
+class WireReservation(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of `reservations`."""
+
+    name: str = ""
+    node_count: int = 0
+    start_time: Number = Number()
+    end_time: Number = Number()
+
+
+class ReservationsReply(Reply, frozen=True, kw_only=True):
+    """GET reservations/."""
+
+    reservations: tuple[WireReservation, ...] = ()
+
+
 class StatisticsReply(Reply, frozen=True, kw_only=True):
     """GET diag/: numbers, optional numbers and parts of numbers by name, and the lists of requests."""
 
@@ -172,6 +204,24 @@ class FigureCalls:
         request = Request(what="count the partitions", method="GET", endpoint="partitions/", attempts=1)
         reply = await self._transport.ask(request, PartitionRowsReply)
         return await asyncio.to_thread(lambda: [each.to_core() for each in reply.partitions])
+
+    async def licenses(self) -> list[License]:
+        """All licenses. 2–4 ms."""
+        request = Request(what="count the licenses", method="GET", endpoint="licenses/", attempts=1)
+        reply = await self._transport.ask(request, LicensesReply)
+        return [
+            License(name=e.license_name, total=e.total, used=e.used, free=e.free, reserved=e.reserved)
+            for e in reply.licenses
+        ]
+
+    async def reservations(self) -> list[Reservation]:
+        """All reservations. 2–4 ms."""
+        request = Request(what="count the reservations", method="GET", endpoint="reservations/", attempts=1)
+        reply = await self._transport.ask(request, ReservationsReply)
+        return [
+            Reservation(name=e.name, nodes=e.node_count, starts_s=e.start_time.value, ends_s=e.end_time.value)
+            for e in reply.reservations
+        ]
 
     async def statistics(self) -> Statistics:
         """What slurmctld says of itself. 2–4 ms."""

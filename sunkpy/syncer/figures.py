@@ -21,6 +21,7 @@ from sunkpy.core.figures.devices import device_family, gpus_alloc
 from sunkpy.core.figures.family import Family, Page, Sample, render, single
 from sunkpy.core.figures.jobs import JobRow, job_families
 from sunkpy.core.figures.nodes import PartitionRow, node_families, partition_families
+from sunkpy.core.figures.reservations import License, Reservation, license_families, reservation_families
 from sunkpy.core.figures.statistics import Statistics, statistics_families
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.slurm import NodeCache, Slurm
@@ -42,12 +43,16 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     unread_jobs: int
     partitions: Sequence[PartitionRow]
     statistics: Statistics
+    licenses: Sequence[License] = ()
+    reservations: Sequence[Reservation] = ()
 
     def families(self) -> Iterator[Family]:
         """All figures."""
         yield from node_families(self.nodes, gpus_alloc(self.jobs or ()))
         yield from partition_families(self.partitions, self.nodes)
         yield from statistics_families(self.statistics)
+        yield from license_families(self.licenses)
+        yield from reservation_families(self.reservations)
         if self.jobs is not None:
             yield from job_families(self.jobs, {each.name: each.tier for each in self.partitions})
             yield device_family(self.jobs, self.nodes)
@@ -114,6 +119,8 @@ class FigureFeed:
             unread_jobs=self._jobs.unread,
             partitions=await self._slurm.partition_rows(),
             statistics=await self._slurm.statistics(),
+            licenses=await self._slurm.licenses(),
+            reservations=await self._slurm.reservations(),
         )
         page = await asyncio.to_thread(render, read.families(), most=self._settings.series_per_name)
         about = await asyncio.to_thread(render, bounds(page, read, self._settings), most=_UNBOUNDED)

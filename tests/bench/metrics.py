@@ -148,6 +148,8 @@ async def _serve_until_ended(sizes: Sizes, port: Connection) -> None:
         "jobs/state": {"jobs": [{"job_id": at, "state": [_state(at)]} for at in range(sizes.jobs)]},
         "partitions": {"partitions": [{"name": "low", "nodes": {"configured": f"n[0-{sizes.nodes - 1}]"}}]},
         "diag": {"statistics": {"server_thread_count": 1}},
+        "licenses": {"licenses": []},
+        "reservations": {"reservations": []},
     }
     for path, body in pages.items():
         text = json.dumps(body).encode()

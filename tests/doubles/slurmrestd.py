@@ -32,6 +32,8 @@ class Slurmrestd:
         self.jobs: dict[int, Body] = {}
         self.tiers = {"low": 1, "high": 10}
         self.statistics: Body = {}
+        self.licenses: list[Body] = []
+        self.reservations: list[Body] = []
         self.configured: dict[str, str] = {}
         """The nodes of partitions, where a test names them."""
         self.writes: list[str] = []
@@ -134,6 +136,8 @@ class Slurmrestd:
         app.router.add_delete(f"{API}/node/{{name}}", self._delete_node)
         app.router.add_get(f"{API}/partitions/", self._partitions)
         app.router.add_get(f"{API}/diag/", self._diag)
+        app.router.add_get(f"{API}/licenses/", self._licenses)
+        app.router.add_get(f"{API}/reservations/", self._reservations)
         app.router.add_get(f"{API}/jobs/state/", self._states)
         app.router.add_get(f"{API}/jobs/", self._all_jobs)
         app.router.add_post(f"{API}/job/submit", self._submit)
@@ -213,6 +217,12 @@ class Slurmrestd:
 
     async def _diag(self, _: web.Request) -> web.Response:
         return self._reply(statistics=self.statistics)
+
+    async def _licenses(self, _: web.Request) -> web.Response:
+        return self._reply(licenses=self.licenses)
+
+    async def _reservations(self, _: web.Request) -> web.Response:
+        return self._reply(reservations=self.reservations)
 
     async def _states(self, request: web.Request) -> web.Response:
         self.states_read += 1

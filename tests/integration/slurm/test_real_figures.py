@@ -53,7 +53,8 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
         pytest.skip("needs root: the daemons change their user")
     folder = tmp_path_factory.mktemp("figures")
     accounting = RealAccounting(folder, SUITE)
-    machines = five_nodes(gpus=2, conf="MetricsType=metrics/openmetrics\n" if HAS_OWN else "")
+    conf = "Licenses=matlab:5\n" + ("MetricsType=metrics/openmetrics\n" if HAS_OWN else "")
+    machines = five_nodes(gpus=2, conf=conf)
     slurm = RealSlurm(folder, SUITE, accounting, people={"ann": 2001, "bob": 2002}, machines=machines)
     try:
         assert wait_until(lambda: "it" in accounting.sacctmgr("show", "cluster"), timeout_s=60), slurm.logs()
@@ -134,7 +135,7 @@ def own_figures(slurm: RealSlurm) -> Figures:
 
 async def settle(slurm: RealSlurm, client: Slurm) -> None:
     """Jobs of several states: two that run on GPUs, one on whole nodes, held ones, arrays, one that failed."""
-    submit(slurm, "ann", "--gres=gpu:1", "-n1", "--mem=100")
+    submit(slurm, "ann", "--gres=gpu:1", "-n1", "--mem=100", "-L", "matlab:2")
     submit(slurm, "bob", "-N2-2", "-n2", "--mem=50")
     submit(slurm, "ann", "-N2-2", "--exclusive", "--gres=gpu:2", "-p", "high")
     submit(slurm, "ann", "--hold", "-N4", "-n4")
@@ -178,6 +179,23 @@ async def test_each_gpu_of_a_running_job_is_a_series(counted: RealSlurm, client:
     gpus = [dict(labels) for name, labels in found if name == "sunkpy_job_gpu"]
     assert len({(gpu["node"], gpu["index"]) for gpu in gpus}) == len(gpus) == 5
     assert {(gpu["user"], gpu["account"]) for gpu in gpus} == {("ann", "chem")}
+
+
+async def test_licenses_and_reservations_are_those_of_slurm(counted: RealSlurm, client: Slurm) -> None:
+    assert await client.reservations() == []
+    wanted = (
+        "reservationname=class",
+        "nodes=n4,n5",
+        "users=ann",
+        "starttime=now+1hour",
+        "duration=60",
+        "flags=ignore_jobs",
+    )
+    code, output = counted.run_as("slurm", "scontrol", "create", "reservation", *wanted, "flags=ignore_jobs")
+    assert code == 0, output
+    (matlab,), (of_class,) = await client.licenses(), await client.reservations()
+    assert (matlab.name, matlab.total, matlab.used, matlab.free) == ("matlab", 5, 2, 3)
+    assert (of_class.name, of_class.nodes, of_class.ends_s - of_class.starts_s) == ("class", 2, 3600)
 
 
 def own_or_commands(slurm: RealSlurm) -> Figures:

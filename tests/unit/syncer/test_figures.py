@@ -57,11 +57,17 @@ async def test_nothing_is_shown_before_slurm_has_named_its_nodes(counted: Counte
 
 async def test_all_is_shown_from_one_read(counted: Counted) -> None:
     await counted.nodes.refresh()
+    counted.slurm.licenses = [{"LicenseName": "matlab", "Total": 5, "Used": 2, "Free": 3, "Reserved": 1}]
+    times = {"start_time": {"set": True, "number": 10}, "end_time": {"set": True, "infinite": True}}
+    counted.slurm.reservations = [{"name": "class", "node_count": 2, **times}]
     feed = counted.feed()
     await feed.refresh()
     found = figures(feed)
     assert (found["slurm_jobs_running", ""], found["slurm_user_jobs_running", "ann"]) == (1, 1)
     assert (found["slurm_node_cpus_idle", "n2"], found["slurm_partition_jobs", "low"]) == (4, 1)
+    assert [found[f"slurm_lic_{end}", "matlab"] for end in ("total", "used", "free", "reserved")] == [5, 2, 3, 1]
+    of_class = [found[f"sunkpy_reservation_{end}", "class"] for end in ("nodes", "start_seconds", "end_seconds")]
+    assert of_class == [2, 10, 0]
     assert found["sunkpy_figures_jobs_unread", ""] == 0
     asked = len(counted.slurm.requests)
     assert feed.text

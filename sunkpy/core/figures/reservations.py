@@ -1,0 +1,58 @@
+"""What Slurm counts beside nodes and jobs: licenses, under the names that exporters of Slurm use, and reservations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.figures.family import Family, Sample
+
+
+class License(msgspec.Struct, frozen=True, kw_only=True):
+    """One that Slurm counts; `reserved`: kept by reservations."""
+
+    name: str
+    total: int = 0
+    used: int = 0
+    free: int = 0
+    reserved: int = 0
+
+
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+    """A reservation, with the nodes that it has now; times in seconds since 1970."""
+
+    name: str
+    nodes: int = 0
+    starts_s: int = 0
+    ends_s: int = 0
+
+
+_OF_LICENSE: Final[Mapping[str, tuple[str, Callable[[License], int]]]] = {
+    "total": ("Licenses there are", lambda each: each.total),
+    "used": ("Licenses that jobs have", lambda each: each.used),
+    "free": ("Licenses that nobody has", lambda each: each.free),
+    "reserved": ("Licenses that reservations keep", lambda each: each.reserved),
+}
+_OF_RESERVATION: Final[Mapping[str, tuple[str, Callable[[Reservation], int]]]] = {
+    "nodes": ("Nodes of the reservation", lambda each: each.nodes),
+    "start_seconds": ("When it begins, in seconds since 1970", lambda each: each.starts_s),
+    "end_seconds": ("When it ends, in seconds since 1970", lambda each: each.ends_s),
+}
+
+
+def license_families(licenses: Iterable[License]) -> Iterator[Family]:
+    """`slurm_lic_*`."""
+    known = tuple(licenses)
+    for end, (text, of) in _OF_LICENSE.items():
+        samples = [Sample((each.name,), of(each)) for each in known]
+        yield Family(name=f"slurm_lic_{end}", help=text, labels=("license",), samples=samples)
+
+
+def reservation_families(reservations: Iterable[Reservation]) -> Iterator[Family]:
+    """`sunkpy_reservation_*`."""
+    known = tuple(reservations)
+    for end, (text, of) in _OF_RESERVATION.items():
+        samples = [Sample((each.name,), of(each)) for each in known]
+        yield Family(name=f"sunkpy_reservation_{end}", help=text, labels=("reservation",), samples=samples)
