@@ -26,13 +26,19 @@ _CONFIG = click.option(
 @click.group()
 @click.version_option(__version__)
 def main() -> None:
-    """Slurm on Kubernetes: one pool of nodes, one queue, two front doors."""
+    """Slurm on Kubernetes: one pool of nodes, one queue, two front doors.
+
+    Example: sunkpy status
+    """
 
 
 @main.command()
 @_CONFIG
 def operator(config_path: Path) -> None:
-    """Keep a slurmd pod on each node of every NodeSet (one per Kubernetes cluster)."""
+    """Keep a slurmd pod on each node of every NodeSet (one per Kubernetes cluster).
+
+    Example: sunkpy operator --config config.yaml
+    """
     from sunkpy.operator.main import main as run
 
     _run_or_explain(run, config_path)
@@ -41,7 +47,10 @@ def operator(config_path: Path) -> None:
 @main.command()
 @_CONFIG
 def syncer(config_path: Path) -> None:
-    """Mirror node state between Kubernetes and Slurm (one per Slurm cluster)."""
+    """Mirror node state between Kubernetes and Slurm (one per Slurm cluster).
+
+    Example: sunkpy syncer --config config.yaml
+    """
     from sunkpy.syncer.main import main as run
 
     _run_or_explain(run, config_path)
@@ -50,7 +59,10 @@ def syncer(config_path: Path) -> None:
 @main.command()
 @_CONFIG
 def scheduler(config_path: Path) -> None:
-    """Run pods as Slurm jobs (one per Slurm cluster)."""
+    """Run pods as Slurm jobs (one per Slurm cluster).
+
+    Example: sunkpy scheduler --config config.yaml
+    """
     from sunkpy.scheduler.main import main as run
 
     _run_or_explain(run, config_path)
@@ -63,7 +75,10 @@ def scheduler(config_path: Path) -> None:
     "--values", "wanted", type=click.Path(path_type=Path), default=None, help="With --dry-run: these accounts."
 )
 def accounts(config_path: Path, dry_run: bool, wanted: Path | None) -> None:
-    """Keep accounts, QoS and users in slurmdbd as values want them (one per Slurm cluster)."""
+    """Keep accounts, QoS and users in slurmdbd as values want them (one per Slurm cluster).
+
+    Example: sunkpy accounts --dry-run --values accounts.yaml
+    """
     import asyncio
 
     from sunkpy.accounts.main import look
@@ -83,7 +98,10 @@ def accounts(config_path: Path, dry_run: bool, wanted: Path | None) -> None:
 @main.command()
 @_CONFIG
 def logins(config_path: Path) -> None:
-    """Start personal login pods on request, and stop unused ones (one per Slurm cluster)."""
+    """Start personal login pods on request, and stop unused ones (one per Slurm cluster).
+
+    Example: sunkpy logins --config config.yaml
+    """
     from sunkpy.logins.main import main as run
 
     _run_or_explain(run, config_path)
@@ -92,7 +110,10 @@ def logins(config_path: Path) -> None:
 @main.command("device-plugin")
 @_CONFIG
 def device_plugin(config_path: Path) -> None:
-    """Hand pods the GPUs that Slurm gave to their jobs (one per node, for its kubelet)."""
+    """Hand pods the GPUs that Slurm gave to their jobs (one per node, for its kubelet).
+
+    Example: sunkpy device-plugin --config config.yaml
+    """
     from sunkpy.deviceplugin.main import main as run
 
     _run_or_explain(run, config_path)
@@ -113,7 +134,10 @@ def device_plugin(config_path: Path) -> None:
 def keys(
     namespace: str, slurm_secret: str, jwt_secret: str, password_secret: str, ssh_host_secret: tuple[str, ...]
 ) -> None:
-    """Make the keys of a Slurm cluster or of a directory, once: an existing Secret is never touched."""
+    """Make the keys of a Slurm cluster or of a directory, once: an existing Secret is never touched.
+
+    Example: sunkpy keys --namespace slurm --slurm-secret slurm-key --jwt-secret slurm-jwt-key
+    """
     import asyncio
 
     from sunkpy.install.keys import ensure_keys
@@ -135,7 +159,10 @@ def keys(
 @click.option("--secret", required=True, help="Secret for tls.crt and tls.key.")
 @click.argument("hosts", nargs=-1, required=True)
 def certificate(namespace: str, secret: str, hosts: tuple[str, ...]) -> None:
-    """Make a certificate for some host names, once: an existing Secret is never touched."""
+    """Make a certificate for some host names, once: an existing Secret is never touched.
+
+    Example: sunkpy certificate --namespace slurm --secret ldap-tls ldap.slurm.svc
+    """
     import asyncio
 
     from sunkpy.install.keys import ensure_certificate
@@ -154,7 +181,10 @@ def certificate(namespace: str, secret: str, hosts: tuple[str, ...]) -> None:
 @click.option("--timeout-seconds", default=3600.0, show_default=True, help="How long to wait until they are gone.")
 @click.option("--end-jobs", is_flag=True, help="Do not wait for running jobs: they end with their slurmd pods.")
 def remove_nodesets(namespace: str, selector: str, timeout_seconds: float, end_jobs: bool) -> None:
-    """Delete NodeSets and wait until they are gone: before a Slurm cluster is uninstalled."""
+    """Delete NodeSets and wait until they are gone: before a Slurm cluster is uninstalled.
+
+    Example: sunkpy remove-nodesets --namespace slurm --selector app.kubernetes.io/instance=slurm
+    """
     import asyncio
 
     from sunkpy.install import removal
@@ -208,11 +238,24 @@ def upgrade_plan(
 @click.group(name="kubectl sunk", commands=list(PEOPLES))
 @click.version_option(__version__)
 def kubectl() -> None:
-    """Slurm on Kubernetes, for the people whose pods it runs."""
+    """Slurm on Kubernetes, for the people whose pods it runs.
+
+    Example: kubectl sunk explain pod web-0 -n team
+    """
 
 
 for command in PEOPLES:
     main.add_command(command)
+
+
+def complete() -> None:
+    """The rest of a word after `kubectl sunk`: kubectl runs kubectl_complete-sunk for it, with all words so far."""
+    from click.shell_completion import ShellComplete
+
+    *words, incomplete = sys.argv[1:] or [""]
+    for found in ShellComplete(kubectl, {}, "kubectl-sunk", "").get_completions(words, incomplete):
+        click.echo(found.value)
+    click.echo(":4")  # no names of files
 
 
 def _run_or_explain(run: Callable[[Path], None], config_path: Path) -> None:

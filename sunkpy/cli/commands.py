@@ -207,6 +207,20 @@ def support_bundle(access: Access, file: Path | None) -> None:
         sys.exit(NO_ANSWER)
 
 
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what makes a shell complete the words of sunkpy. kubectl sunk is completed by kubectl itself.
+
+    Example: source <(sunkpy completion bash)
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(click.get_current_context().find_root().command, {}, "sunkpy", "_SUNKPY_COMPLETE").source())
+
+
 def _overview(access: Access, ask: Ask, form: Form, every_s: float | None) -> None:
     from sunkpy.cli.overview import ask_again, ask_once
 
@@ -227,4 +241,4 @@ def _leave(question: Coroutine[object, object, Shown]) -> NoReturn:
     sys.exit(shown.exit_code)
 
 
-PEOPLES: Final = (explain, status, queue, why_drained, history, drain, undrain, doctor, support_bundle)
+PEOPLES: Final = (explain, status, queue, why_drained, history, drain, undrain, doctor, support_bundle, completion)

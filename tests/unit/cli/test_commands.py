@@ -1,0 +1,79 @@
+"""What holds for each command: help with an example, forms for programs, completion, no colours where unwanted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import click
+import click.testing
+import pytest
+import yaml
+
+from sunkpy.cli import complete, kubectl, main
+from tests.unit.cli.installed import installed
+from tests.unit.cli.test_explain import configure
+from tests.unit.cli.test_overview import shown
+
+COMMANDS = [(), *((name,) for name in main.commands)]
+WITH_FORMS = [["status"], ["queue"], ["why-drained"], ["history", "n1"], ["doctor"]]
+HEAVY = ("aiohttp", "kubernetes", "prometheus_client", "structlog", "kopf", "jwt")
+
+
+@pytest.fixture
+def world():
+    world = installed()
+    configure(world)
+    return world
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_each_command_has_help_with_an_example(words):
+    found = click.testing.CliRunner().invoke(main, [*words, "--help"])
+    assert (found.exit_code, "Example: " in found.output) == (0, True)
+
+
+def test_what_people_type_is_the_same_below_kubectl():
+    assert kubectl.commands.items() <= main.commands.items()
+
+
+def test_each_command_that_shows_tables_also_has_forms_for_programs():
+    has_forms = {name for name, command in main.commands.items() if any(p.name == "form" for p in command.params)}
+    assert has_forms == {words[0] for words in WITH_FORMS}
+
+
+@pytest.mark.parametrize("words", WITH_FORMS, ids=" ".join)
+async def test_the_forms_say_the_same(world, tmp_path, words):
+    _, as_json = await shown(world, tmp_path, *words, "-o", "json")
+    _, as_yaml = await shown(world, tmp_path, *words, "-o", "yaml")
+    assert json.loads(as_json).keys() == yaml.safe_load(as_yaml).keys()
+    code, wide = await shown(world, tmp_path, *words, "-o", "wide", env={"NO_COLOR": "1"})
+    assert (code, "\x1b" in wide) == (0, False)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_words(shell):
+    found = click.testing.CliRunner().invoke(main, ["completion", shell])
+    assert (found.exit_code, "_SUNKPY_COMPLETE" in found.output) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["explain", "no"], ["node", "nodeset"]),
+        (["why"], ["why-drained"]),
+        (["status", "--w"], ["--watch"]),
+        ([], sorted(kubectl.commands)),
+    ],
+)
+def test_kubectl_completes_words_too(words, found, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["kubectl_complete-sunk", *words])
+    complete()
+    assert capsys.readouterr().out.split() == [*found, ":4"]
+
+
+def test_a_command_that_asks_nobody_imports_nothing_that_takes_long():
+    code = f"import sys, sunkpy.cli; print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
