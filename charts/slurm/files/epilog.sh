@@ -68,6 +68,7 @@ run_site epilog "$first" || broken=$why
 if [ "${SLURM_JOB_UID:-0}" != 0 ]; then end_processes; fi
 rm -rf "$containers/$SLURM_JOB_ID"-*
 await_pods
+[ ! -d "$gpu_jobs" ] || grep -lsxF "$SLURM_JOB_ID" "$gpu_jobs"/* | while read -r file; do rm -f "$file"; done
 run_site epilog "$later" || broken=${broken:-$why}
 [ -z "$broken" ] || fail "$broken"
 exit 0

@@ -14,6 +14,9 @@ joined=${SUNKPY_JOINED:-/run/sunkpy-sshd}/$SLURM_JOB_ID
 # Folders JOB-STEP of Slurm for containers of jobs (oci.conf).
 containers=${SUNKPY_CONTAINERS:-/var/spool/slurmd/containers}
 
+# With hooks.jobMappingHostPath: a file for each GPU, which names its job to dcgm-exporter.
+gpu_jobs=${SUNKPY_GPU_JOBS:-/var/lib/sunkpy/gpu-jobs}
+
 say() { echo "$hook of job $SLURM_JOB_ID: $*" >&2; }
 
 is_placeholder() { [[ ${SLURM_JOB_COMMENT:-} == k8s:* ]]; }

@@ -112,4 +112,12 @@ if is_placeholder && [ -n "${SUNKPY_HOOKS_URL:-}" ]; then
 fi
 run_site prolog "$later" || fail "$why"
 [ ! -d "${joined%/*}" ] || mkdir -p "$joined"
+
+# What an Epilog has left that did not run is written over. Without the file a job only lacks a label.
+if [ -d "$gpu_jobs" ]; then
+  gpus=${SLURM_JOB_GPUS:-}
+  for gpu in ${gpus//,/ }; do
+    (umask 022 && echo "$SLURM_JOB_ID" > "$gpu_jobs/$gpu") || say "cannot write $gpu_jobs/$gpu"
+  done
+fi
 exit 0

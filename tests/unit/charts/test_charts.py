@@ -225,6 +225,7 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
             "gpulow and low are default, .*set partitions.gpulow.default",
         ),
         ("slurm", {"hooks": {"markersHostPath": "../tmp"}}, "markersHostPath"),
+        ("slurm", {"hooks": {"jobMappingHostPath": "/"}}, "jobMappingHostPath"),
         ("slurm", {"hooks": {"epilogTimeoutSeconds": 9, "longestGraceSeconds": 10}}, "hooks.longestGraceSeconds"),
         ("slurm", {"partitions": {"low": {"conf": {"A": "1\nInclude /etc/shadow"}}}}, "/partitions/low/conf/A"),
         ("slurm", _conf("KillWait", "3 ClusterName=x"), "/slurmConfig/conf/KillWait"),
@@ -341,6 +342,19 @@ def test_markers_lie_on_the_machine_apart_for_each_cluster_and_node():
     assert volume["hostPath"] == {"path": "/var/lib/sunkpy/research-sk", "type": "DirectoryOrCreate"}
     (mount,) = [mount for mount in spec["containers"][0]["volumeMounts"] if mount["name"] == "markers"]
     assert mount["subPathExpr"] == "$(SUNKPY_KUBE_NODE)"
+
+
+def test_the_jobs_of_gpus_lie_where_dcgm_exporter_reads_them_if_somebody_wants_that():
+    def folders(values):
+        spec = of_kind(render("slurm", values), "NodeSet")["compute"]["spec"]["template"]["spec"]
+        mounts = {each["name"]: each["mountPath"] for each in spec["containers"][0]["volumeMounts"]}
+        found = {volume["name"]: volume.get("hostPath") for volume in spec["volumes"]}
+        return found.get("gpu-jobs"), mounts.get("gpu-jobs")
+
+    folder = "/var/lib/dcgm-exporter/job-mapping"
+    there = ({"path": folder, "type": "DirectoryOrCreate"}, "/var/lib/sunkpy/gpu-jobs")
+    assert folders({"hooks": {"jobMappingHostPath": folder}}) == there
+    assert folders({}) == (None, None)
 
 
 def test_daemons_that_start_themselves_anew_are_called_by_their_full_path():

@@ -133,6 +133,7 @@ class Hooks:
         job: int = OWN_JOB,
         uid: int = 0,
         kill_wait_s: int = 30,
+        gpus: str = "",
     ) -> subprocess.Popen[str]:
         """Start one as slurmd would: with nothing in the environment but Slurm's variables."""
         slurm = {
@@ -140,6 +141,7 @@ class Hooks:
             "SLURM_JOB_ID": str(job),
             "SLURM_JOB_UID": str(uid),
             "SLURMD_NODENAME": "gpu-012-002",
+            **({"SLURM_JOB_GPUS": gpus} if gpus else {}),
         }
         ours = {
             "SUNKPY_HOOKS_ENV": str(self.folder / "hooks.env"),
@@ -149,6 +151,7 @@ class Hooks:
             "SUNKPY_PATH": f"{self.folder}:/usr/bin:/bin",
             "SUNKPY_KILL_WAIT_S": str(kill_wait_s),
             "SUNKPY_CONTAINERS": str(self.folder / "containers"),
+            "SUNKPY_GPU_JOBS": str(self.folder / "gpu-jobs"),
             "SUNKPY_SITE": str(self.folder / "site"),
             "SUNKPY_SCRIPT_TIMEOUT_S": "1",
             "TMPDIR": str(self.folder),
@@ -843,3 +846,27 @@ def test_a_script_of_the_site_cannot_change_what_ours_does(hooks: Hooks, schedul
     put_script(hooks, "epilog", "10-check", "echo changed; unset SLURM_JOB_ID; cd /; exec 2>&-; cat")
     assert hooks.run("epilog").returncode == 0
     assert paths(scheduler) == ["epilog"]
+
+
+# ---------------------------------------------------------------------------------------------- for dcgm-exporter
+
+
+def test_each_gpu_has_a_file_that_names_its_job_while_it_has_one(hooks: Hooks):
+    folder = hooks.folder / "gpu-jobs"
+    folder.mkdir()
+    (folder / "1").write_text("9\n")  # of a job whose Epilog did not run
+    for job, gpus in ((OWN_JOB, "0,1"), (13, "2"), (14, "")):
+        assert finished(hooks.start("prolog", comment="", job=job, gpus=gpus)).returncode == 0
+    assert {file.name: file.read_text() for file in folder.iterdir()} == {"0": "12\n", "1": "12\n", "2": "13\n"}
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o644}, "dcgm-exporter need not be root"
+    assert finished(hooks.start("epilog", comment="", gpus="0,1")).returncode == 0
+    assert {file.name for file in folder.iterdir()} == {"2"}
+
+
+def test_without_the_folder_and_where_it_cannot_be_written_jobs_run_all_the_same(hooks: Hooks):
+    assert finished(hooks.start("prolog", comment="", gpus="0")).returncode == 0
+    assert not (hooks.folder / "gpu-jobs").exists()
+    (hooks.folder / "gpu-jobs" / "0").mkdir(parents=True)
+    prolog = finished(hooks.start("prolog", comment="", gpus="0"))
+    assert (prolog.returncode, "cannot write" in prolog.stderr) == (0, True)
+    assert finished(hooks.start("epilog", comment="")).returncode == 0
