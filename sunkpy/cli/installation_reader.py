@@ -32,7 +32,7 @@ _POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpol
 _BINDINGS: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _HEARTBEATS: Final = paths.leases("kube-node-lease")
-_METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=1"
+_METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _OURS: Final = "app.kubernetes.io/part-of=sunkpy"
 _SLURMD_PODS: Final = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
 _INSTANCE, _NAME = "app.kubernetes.io/instance", "app.kubernetes.io/name"
@@ -87,7 +87,7 @@ class _Endpoint(Wire, frozen=True, kw_only=True):
 
 
 class _EndpointSlice(KubeObject, frozen=True, kw_only=True):
-    endpoints: tuple[_Endpoint, ...] = ()
+    endpoints: tuple[_Endpoint, ...] | None = ()
 
 
 class InstallationReader:
@@ -195,7 +195,7 @@ class InstallationReader:
             slices = await self._kube.list_objects(
                 _slices(namespace), _EndpointSlice, label_selector=f"kubernetes.io/service-name={name}"
             )
-            found = (each for part in slices for each in part.endpoints)
+            found = (each for part in slices for each in part.endpoints or ())
             ready["/".join(service.key)] = sum(each.conditions.ready is not False for each in found)
             if self._is_in_pod:
                 answers["/".join(service.key)] = await probe(f"http://{name}.{namespace}.svc:{port}/hooks/v1/gate")

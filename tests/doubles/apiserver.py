@@ -187,6 +187,8 @@ class Apiserver:
         self.asked[request.path] += 1
         if "APIGroupDiscoveryList" in request.headers.get("Accept", ""):
             return web.json_response({"items": self._served(request.path)})
+        if "PartialObjectMetadata" in (accept := request.headers.get("Accept", "")) and "v=v1" not in accept:
+            return refusal(406, "NotAcceptable", "only the following media types are accepted: application/json")
         if found := discovery(request.path):
             return web.json_response(found)
         if request.path == "/version":

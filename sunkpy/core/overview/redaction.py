@@ -20,7 +20,7 @@ K = TypeVar("K", bound=KubeObject)
 
 REDACTED: Final = "REDACTED"
 
-_WORD: Final = r"(?:pass(?:word|wd|phrase)?|secret|token|credential|authorization|api[_-]?key|private[_-]?key|jwt)"
+_WORD: Final = r"(?:pass(?:word|wd|phrase)?|secret(?!s\b)|token|credential|authorization|(?:api|private)[_-]?key|jwt)"
 _PEM: Final = re.compile(r"-----BEGIN [^-]*-----.*?(?:-----END [^-]*-----|\Z)", re.DOTALL)
 _JWT: Final = re.compile(r"(?<![\w-])eyJ[\w-]{5,}\.[\w-]*(?:\.[\w-]*)?")
 _ASSIGNED: Final = re.compile(
@@ -29,8 +29,8 @@ _ASSIGNED: Final = re.compile(
 _BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
 _OF_URL: Final = re.compile(r"(://[^\s:/@]*:)[^\s@/]+@")
 _HEX: Final = re.compile(r"(?<!sha256:)(?<![0-9a-fA-F])[0-9a-fA-F]{32,}")
-_RANDOM: Final = re.compile(r"[A-Za-z0-9+/=_-]{32,}")
-_SECRET_KEYS: Final = re.compile(r"(?i)pass|secret|key|token|authinfo|authalt|user(?!name)|loc$|credential")
+_RANDOM: Final = re.compile(r"[A-Za-z0-9+/_-]{32,}={0,2}")
+_SECRET_KEYS: Final = re.compile(r"(?i)pass|secret|key|token|authinfo|authaltparam|storageuser|credential")
 _CONF_LINE: Final = re.compile(r"^(\s*#?\s*)([A-Za-z_]+)(\s*=\s*)(.*)$")
 
 

@@ -83,6 +83,12 @@ async def test_in_a_pod_the_address_of_the_hooks_itself_is_asked(world, tmp_path
     assert found.hooks.answers["slurm/slurm-hooks"].startswith("GET http://slurm-hooks.slurm.svc:8000/hooks/v1/gate: ")
 
 
+async def test_a_service_without_any_endpoint_has_none_that_is_ready(world, tmp_path):
+    world.put("endpointslices", world.api.find("endpointslices", "slurm-hooks") | {"endpoints": None})
+    code, text = await shown(world, tmp_path, "doctor")
+    assert (code, "failed    hooks: no endpoint is ready behind slurm/slurm-hooks\n" in text) == (2, True)
+
+
 async def test_any_answer_of_an_address_is_one():
     async with serving(web.Application()) as port:
         assert await probe(f"http://127.0.0.1:{port}/x") == ""

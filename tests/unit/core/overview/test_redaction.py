@@ -31,6 +31,8 @@ PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\nkqhkiG9w0BAQ\n-----END PRIVA
         ("image@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822c", None),
         ("pod 3b241101-e2bb-4255-8caf-4136c566a962 on gpu-012-001", None),
         ("/var/lib/kubelet/plugins/kubernetes.io/csi/sunkpy", None),
+        ("SchedulerParameters=bf_interval=1,bf_job_part_count_reserve=10", None),
+        ("secrets: GET /api/v1/namespaces/slurm/secrets", None),
         ("tokens of the bucket are full; secrets stay secret", None),
     ],
 )
