@@ -13,6 +13,7 @@ import click
 
 from sunkpy.cli.access import Access
 from sunkpy.cli.options import FORM, NO_ANSWER, Form, answer_of, reaches, say
+from sunkpy.runtime.settings import BadSettings
 
 if TYPE_CHECKING:
     from sunkpy.cli.overview import Ask, Shown
@@ -221,6 +222,32 @@ def completion(shell: str) -> None:
     click.echo(kind(click.get_current_context().find_root().command, {}, "sunkpy", "_SUNKPY_COMPLETE").source())
 
 
+@click.command()
+@click.option("--port", default=8017, show_default=True, help="Where it listens: on this machine alone.")
+@click.option("--every", "every_s", default=5.0, show_default=True, help="Seconds between two reads, while it is open.")
+@click.option("--dashboards", default="", help="Links to Grafana: https://grafana.example.com/d/NAMESPACE-RELEASE-.")
+@click.option("--serve", "is_shared", is_flag=True, help="In the cluster: for all, each with a token of their own.")
+@reaches(_OF_CLUSTER)
+def page(access: Access, *, port: int, every_s: float, dashboards: str, is_shared: bool) -> None:
+    """Show the pool in a browser, live: nodes, the queue of both doors, hand-overs, and why each thing is as it is.
+
+    It prints a link that only you have, and shows what your kubeconfig may read, until Ctrl-C.
+
+    Example: kubectl sunk page -n slurm
+    """
+    from sunkpy.cli import page as pages
+
+    options = pages.Options(port=port, every_s=every_s, dashboards=dashboards)
+    try:
+        if is_shared:
+            pages.serve(access, options)
+        else:
+            answer_of(pages.show(access, options, click.echo))
+    except (BadSettings, OSError) as error:
+        click.echo(f"sunkpy: {error}", err=True)
+        sys.exit(NO_ANSWER)
+
+
 def _overview(access: Access, ask: Ask, form: Form, every_s: float | None) -> None:
     from sunkpy.cli.overview import ask_again, ask_once
 
@@ -242,3 +269,4 @@ def _leave(question: Coroutine[object, object, Shown]) -> NoReturn:
 
 
 PEOPLES: Final = (explain, status, queue, why_drained, history, drain, undrain, doctor, support_bundle, completion)
+PEOPLES: Final = (explain, status, queue, why_drained, history, doctor, page)

@@ -213,8 +213,8 @@ class Kube:
         }
         await self.request("POST", f"{paths.pod(namespace, name)}/binding", body=body)
 
-    async def review_token(self, token: str, *, audience: str) -> TokenReview:
-        """Ask the apiserver whose token this is.
+    async def review_token(self, token: str, *, audience: str = "") -> TokenReview:
+        """Ask the apiserver whose token this is; without an audience it is to be one for the apiserver itself.
 
         Raises:
             Forbidden: we may not create TokenReviews.
@@ -222,7 +222,7 @@ class Kube:
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
-            "spec": {"token": token, "audiences": [audience]},
+            "spec": {"token": token, "audiences": [audience] if audience else []},
         }
         answer = await self.request("POST", "/apis/authentication.k8s.io/v1/tokenreviews", body=body)
         return msgspec.json.decode(answer, type=TokenReviewAnswer).status

@@ -19,6 +19,8 @@ class UserInfo(msgspec.Struct, frozen=True):
     """Who a token belongs to; `extra` tells the pod of a bound service-account token."""
 
     username: str = ""
+    uid: str = ""
+    groups: Sequence[str] = ()
     extra: dict[str, Sequence[str]] = {}
 
     def bound_to(self, what: str) -> str:

@@ -19,12 +19,14 @@ FROM_ONE_ADDRESS: Final = 1024
 FIRST_BYTE_S: Final = 10.0
 
 
-async def serve_app(app: web.Application, port: int, *, first_byte_s: float = FIRST_BYTE_S) -> web.AppRunner:
-    """Serve an application on every address; clean up the runner when done."""
+async def serve_app(
+    app: web.Application, port: int, *, host: str | None = None, first_byte_s: float = FIRST_BYTE_S
+) -> web.AppRunner:
+    """Serve an application on every address, or on one; clean up the runner when done."""
     _allow_descriptors()
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
-    await _Site(runner, port, first_byte_s=first_byte_s).start()
+    await _Site(runner, (host, port), first_byte_s=first_byte_s).start()
     return runner
 
 
@@ -37,21 +39,22 @@ def _allow_descriptors() -> None:
 class _Site(web.BaseSite):
     """As aiohttp's own for TCP, with a door before each connection."""
 
-    def __init__(self, runner: web.AppRunner, port: int, *, first_byte_s: float) -> None:
+    def __init__(self, runner: web.AppRunner, address: tuple[str | None, int], *, first_byte_s: float) -> None:
         super().__init__(runner)
-        self._port = port
+        self._address = address
         self._first_byte_s = first_byte_s
         self._connected: Counter[str] = Counter()
 
     @property
     def name(self) -> str:
         """Where it listens."""
-        return f"http://*:{self._port}"
+        host, port = self._address
+        return f"http://{host or '*'}:{port}"
 
     async def start(self) -> None:
         """Listen."""
         await super().start()
-        self._server = await asyncio.get_running_loop().create_server(self._door, port=self._port, backlog=128)
+        self._server = await asyncio.get_running_loop().create_server(self._door, *self._address, backlog=128)
 
     def _door(self) -> asyncio.Protocol:
         server = self._runner.server

@@ -19,6 +19,7 @@ class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
     qos: str = ""
     priority: Number = Number()
     start_time: Number = Number()
+    end_time: Number = Number()
     submit_time: Number = Number()
     tres_req_str: str = ""
     tres_per_node: str = ""
@@ -34,6 +35,7 @@ class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
             qos=self.qos,
             priority=self.priority.value,
             starts_s=self.start_time.value,
+            ended_s=self.end_time.value,
             submitted_s=self.submit_time.value,
             gpus=gpus,
         )

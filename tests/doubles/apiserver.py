@@ -81,6 +81,10 @@ class Apiserver:
         """By the name of the pod."""
         self.asker = "ann@example.com"
         """Whose requests these are."""
+        self.people: dict[str, str] = {}
+        """Whose a token is that is no slurmd pod's."""
+        self.allowed: set[tuple[str, str, str]] = set()
+        """Who may get which resource, in which namespace or, where that is empty, in all."""
         self.reviews = 0
         """How many TokenReviews were asked for."""
         self.bindings: list[tuple[str, str]] = []
@@ -199,6 +203,11 @@ class Apiserver:
             return web.json_response({"status": {"token": f"of {request.path.split('/')[-2]}"}}, status=201)
         if request.path.endswith("/selfsubjectreviews"):
             return web.json_response({"status": {"userInfo": {"username": self.asker}}})
+        if request.path.endswith("/subjectaccessreviews"):
+            spec = (await request.json())["spec"]
+            asked = spec["resourceAttributes"]
+            wanted = {(spec["user"], asked["resource"], where) for where in ("", asked["namespace"])}
+            return web.json_response({"status": {"allowed": bool(wanted & self.allowed)}})
         if request.path.endswith("/selfsubjectaccessreviews"):
             asked = (await request.json())["spec"]["resourceAttributes"]["resource"]
             return web.json_response({"status": {"allowed": asked not in self.forbidden}})
@@ -341,6 +350,9 @@ class Apiserver:
     def _review(self, review: Body) -> web.Response:
         """Right are those of `token_of`."""
         self.reviews += 1
+        if known := self.people.get(review["spec"]["token"]):
+            user = {"username": known, "groups": ["system:authenticated"]}
+            return web.json_response({"status": {"authenticated": True, "user": user}})
         try:
             claims = jwt.decode(review["spec"]["token"], _SIGNING_KEY, ["HS256"], audience=review["spec"]["audiences"])
         except jwt.PyJWTError:

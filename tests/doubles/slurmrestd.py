@@ -68,6 +68,8 @@ class Slurmrestd:
         self.unknown_users: set[str] = set()
         self.ended_by: list[tuple[int, str]] = []
         """Which jobs were told to end, and as whom."""
+        self.jwt_key = b""
+        """Where there is one, a token that is not signed with it is refused."""
         self.takes_jobs = asyncio.Event()
         """While it is not set, whoever submits a job waits for an answer."""
         self.takes_jobs.set()
@@ -155,6 +157,8 @@ class Slurmrestd:
         if self.is_down:
             self.refused.set()
             return failure(502, 1800)
+        if self.jwt_key and not _is_signed(request, self.jwt_key):
+            return failure(401, 1007)
         return await handler(request)
 
     async def _ping(self, _: web.Request) -> web.Response:
@@ -353,6 +357,13 @@ def _user(request: web.Request) -> str:
     except jwt.InvalidTokenError:
         return "k8s"
     return str(claims["sun"])
+
+
+def _is_signed(request: web.Request, key: bytes) -> bool:
+    try:
+        return bool(jwt.decode(request.headers["X-SLURM-USER-TOKEN"], key, ["HS256"]))
+    except jwt.InvalidTokenError:
+        return False
 
 
 def failure(status: int, number: int) -> web.Response:

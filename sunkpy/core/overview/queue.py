@@ -31,7 +31,8 @@ _NEVER: Final = "starts only if somebody changes it"
 class QueuedJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job as slurmrestd lists it: its figures, and what only its place in the queue needs. Times in seconds, 0: none.
 
-    `starts_s`: of a waiting job the begin time or Slurm's estimate, of another one when it started.
+    `starts_s`: of a waiting job the begin time or Slurm's estimate, of another one when it started; `ended_s`: when it
+    ended, or will at its time limit.
     """
 
     row: JobRow
@@ -39,6 +40,7 @@ class QueuedJob(msgspec.Struct, frozen=True, kw_only=True):
     qos: str = ""
     priority: int = 0
     starts_s: int = 0
+    ended_s: int = 0
     submitted_s: int = 0
     gpus: int = 0
 

@@ -1,0 +1,140 @@
+"""`sunkpy page`: the readers of the command line behind a small web server, for one person or for a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Final
+
+import msgspec
+
+from sunkpy.cli.access import Access
+from sunkpy.cli.connected import connected
+from sunkpy.cli.explain import Explainer
+from sunkpy.cli.pool_reader import PoolReader
+from sunkpy.cli.readable_cluster import or_not
+from sunkpy.core.explain.explanation import Explanation
+from sunkpy.core.model.events import Event
+from sunkpy.core.model.times import utc_now
+from sunkpy.core.overview.history import find_history
+from sunkpy.core.page.tables import PageFacts, namespaces_in
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.runtime.process import Process, run, serve_app
+from sunkpy.runtime.settings import BadSettings, ProcessSettings, load
+from sunkpy.scheduler.settings import SchedulerSettings
+from sunkpy.slurm import Slurm
+from sunkpy.web.auth import ClusterDoor, LocalDoor
+from sunkpy.web.feed import Feed
+from sunkpy.web.server import PageServer
+from sunkpy.web.source import Story
+
+_LOOPBACK: Final = "127.0.0.1"
+_WRITERS: Final = ("scheduler", "syncer", "operator")
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Where it listens, how often it reads, and how the address of each dashboard in Grafana begins."""
+
+    port: int = 8017
+    every_s: float = 5.0
+    dashboards: str = ""
+
+
+class ClusterSource:
+    """What `sunkpy status`, `queue`, `why-drained`, `history` and `explain` read, for the page."""
+
+    def __init__(self, kube: Kube, slurm: Slurm | None, settings: SchedulerSettings | None, namespace: str) -> None:
+        self._kube = kube
+        self._slurm = slurm
+        self._settings = settings
+        self._namespace = namespace
+
+    async def read(self) -> PageFacts:
+        """See `Source`."""
+        unread: list[str] = []
+        pool, events = await asyncio.gather(self._reader().read(), self._events(unread))
+        said = tuple(dict.fromkeys((*pool.unread, *unread)))
+        return PageFacts(pool=msgspec.structs.replace(pool, unread=said), events=events, now=utc_now())
+
+    async def explain_pod(self, namespace: str, name: str) -> Story:
+        """See `Source`."""
+        return Story(explanations=(await self._explainer(namespace).pod(name),))
+
+    async def explain_gang(self, namespace: str, name: str) -> Story:
+        """See `Source`."""
+        return Story(explanations=await self._explainer(namespace).gangs(name))
+
+    async def explain_node(self, name: str, *, with_devices: bool) -> Story:
+        """See `Source`."""
+        past = await self._reader().past(name)
+        found: list[Explanation] = [await self._explainer("").node(name)] if with_devices else []
+        return Story(explanations=found, history=find_history(past) if past is not None else None)
+
+    def _reader(self) -> PoolReader:
+        return PoolReader(self._kube, self._slurm, self._settings, namespace=self._namespace)
+
+    def _explainer(self, namespace: str) -> Explainer:
+        return Explainer(self._kube, namespace, slurm=self._slurm, settings=self._settings)
+
+    async def _events(self, unread: list[str]) -> tuple[Event, ...]:
+        """Those that sunkpy has written."""
+
+        async def written_by(writer: str) -> list[Event]:
+            fields = f"reportingComponent=sunkpy.dev/{writer}"
+            listing = self._kube.list_objects(paths.ALL_EVENTS, Event, field_selector=fields, may_be_old=True)
+            return await or_not("Events", listing, unread) or []
+
+        found = await asyncio.gather(*map(written_by, _WRITERS))
+        return tuple(event for events in found for event in events)
+
+
+async def show(access: Access, options: Options, say: Callable[[str], object]) -> None:
+    """Serve on this machine alone, with the rights of who started it, until cancelled.
+
+    Raises:
+        BadSettings, KubeError: neither side can be reached.
+        OSError: the port is taken.
+    """
+    async with connected(access) as (kube, slurm, settings):
+        key = secrets.token_urlsafe(24)
+        feed = Feed(ClusterSource(kube, slurm, settings, access.namespace), every_s=options.every_s)
+        hosts = frozenset(f"{host}:{options.port}" for host in (_LOOPBACK, "localhost"))
+        server = PageServer(feed, LocalDoor(key), dashboards=options.dashboards, hosts=hosts)
+        runner = await serve_app(server.app(), options.port, host=_LOOPBACK)
+        try:
+            say(f"http://{_LOOPBACK}:{options.port}/#key={key}")
+            await feed.run()
+        finally:
+            await runner.cleanup()
+
+
+def serve(access: Access, options: Options) -> None:
+    """Serve a cluster until a signal: each viewer has to prove what they may see.
+
+    Raises:
+        BadSettings: the settings of the scheduler are missing or cannot be used.
+    """
+    if access.config is None:
+        raise BadSettings("--serve needs --config: settings of the scheduler")
+    settings = load(access.config, SchedulerSettings)
+    own = ProcessSettings(namespace=settings.namespace, log=settings.log, http=settings.http)
+    run("page", own, lambda process: _serve(process, access, settings, options))
+
+
+async def _serve(process: Process, access: Access, settings: SchedulerSettings, options: Options) -> None:
+    async with AsyncExitStack() as stack:
+        kube, slurm, _ = await stack.enter_async_context(connected(access))
+        feed = Feed(ClusterSource(kube, slurm, settings, settings.namespace), every_s=options.every_s)
+        door = ClusterDoor(
+            kube,
+            namespace=settings.namespace,
+            namespaces=lambda: namespaces_in(feed.tables),
+            slurm_url=settings.slurm.url,
+        )
+        server = PageServer(feed, door, dashboards=options.dashboards)
+        runner = await serve_app(server.app(), options.port)
+        stack.push_async_callback(runner.cleanup)
+        await feed.run()

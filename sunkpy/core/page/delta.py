@@ -1,0 +1,36 @@
+"""What of the tables has changed, so that a viewer is sent no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from sunkpy.core.page.rows import Tables
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Of one table. `set`: rows by key, in order, which an object of JavaScript would lose. `order`: all keys, where
+    the new ones do not simply come last.
+    """
+
+    set: tuple[tuple[str, msgspec.Struct], ...] = ()
+    gone: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+
+
+def diff_tables(old: Tables, new: Tables) -> Mapping[str, Change]:
+    """Each table that has changed."""
+    changes = {name: _diff(old.get(name, {}), rows) for name, rows in new.items()}
+    return {name: change for name, change in changes.items() if change != Change()}
+
+
+def _diff(old: Mapping[str, msgspec.Struct], new: Mapping[str, msgspec.Struct]) -> Change:
+    stays = [key for key in old if key in new]
+    order = tuple(new)
+    by_itself = (*stays, *(key for key in new if key not in old))
+    return Change(
+        set=tuple((key, row) for key, row in new.items() if old.get(key) != row),
+        gone=tuple(key for key in old if key not in new),
+        order=() if by_itself == order else order,
+    )

@@ -1,0 +1,101 @@
+"""What a viewer may see. Of others' pods it is said that there is one, and no more."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.overview.queue import PODS, Waiting
+from sunkpy.core.page.rows import (
+    CHANGES,
+    EMPTY,
+    HANDOVERS,
+    HEAD,
+    NODES,
+    RUNNING,
+    WAITING,
+    ChangeRow,
+    HandOverRow,
+    HeadRow,
+    NodeRow,
+    RunningRow,
+    Tables,
+)
+from sunkpy.core.page.tables import key_of
+
+HIDDEN: Final = "a pod"
+
+
+class Sight(msgspec.Struct, frozen=True, kw_only=True):
+    """`namespaces`: whose pods have names; None: all. `user`: a Slurm user, who sees their own jobs and no more."""
+
+    namespaces: frozenset[str] | None = frozenset()
+    user: str = ""
+
+    def sees_pods_of(self, namespace: str) -> bool:
+        """Their names, and what is said of them."""
+        return not self.user and (self.namespaces is None or namespace in self.namespaces)
+
+    def sees_job_of(self, row: RunningRow | Waiting) -> bool:
+        """Whether the job is in its queue."""
+        return not self.user or row.user == self.user
+
+    def _shows(self, pod: str) -> bool:
+        return self.sees_pods_of(pod.partition("/")[0])
+
+
+EVERYTHING: Final = Sight(namespaces=None)
+
+
+def filter_tables(tables: Tables, sight: Sight) -> Tables:
+    """As this viewer gets them."""
+    if sight == EVERYTHING:
+        return tables
+    waiting = {
+        key_of(row): row for row in tables[WAITING].values() if isinstance(row, Waiting) and sight.sees_job_of(row)
+    }
+    running = {
+        key: row for key, row in tables[RUNNING].items() if isinstance(row, RunningRow) and sight.sees_job_of(row)
+    }
+    if sight.user:
+        head = HeadRow(headline=f"{len(running)} of your jobs have nodes, {len(waiting)} wait")
+        return {**EMPTY, HEAD: {"": head}, WAITING: waiting, RUNNING: running}
+    return {
+        HEAD: tables[HEAD],
+        NODES: {key: _node(row, sight) for key, row in tables[NODES].items() if isinstance(row, NodeRow)},
+        WAITING: dict(_waiting(row, number, sight) for number, row in enumerate(waiting.values())),
+        RUNNING: {key: _running(row, sight) for key, row in running.items()},
+        HANDOVERS: {k: _handover(row, sight) for k, row in tables[HANDOVERS].items() if isinstance(row, HandOverRow)},
+        CHANGES: {key: _change(row, sight) for key, row in tables[CHANGES].items() if isinstance(row, ChangeRow)},
+    }
+
+
+def _node(row: NodeRow, sight: Sight) -> NodeRow:
+    pods = tuple(pod if sight._shows(pod) else HIDDEN for pod in row.pods)
+    return row if pods == row.pods else msgspec.structs.replace(row, pods=pods)
+
+
+def _waiting(row: Waiting, number: int, sight: Sight) -> tuple[str, Waiting]:
+    if row.door != PODS or sight._shows(row.name):
+        return key_of(row), row
+    # A job's reason is Slurm's own word; without a job it is the scheduler's message, which names what it likes.
+    said = row.waits_for if row.job else "not shown"
+    hidden = msgspec.structs.replace(row, name=HIDDEN, waits_for=said)
+    return str(row.job) if row.job else f"{HIDDEN} {number}", hidden
+
+
+def _running(row: RunningRow, sight: Sight) -> RunningRow:
+    return msgspec.structs.replace(row, name=HIDDEN) if row.pods and not sight._shows(row.name) else row
+
+
+def _handover(row: HandOverRow, sight: Sight) -> HandOverRow:
+    if not row.pod or sight._shows(row.pod):
+        return row
+    return msgspec.structs.replace(row, pod=HIDDEN, cause=row.cause if row.job else "")
+
+
+def _change(row: ChangeRow, sight: Sight) -> ChangeRow:
+    if not row.namespace or sight.sees_pods_of(row.namespace):
+        return row
+    return msgspec.structs.replace(row, namespace="", name=HIDDEN, text="")

@@ -1,0 +1,36 @@
+"""What the apiserver lets somebody do: SubjectAccessReview (authorization.k8s.io/v1)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from sunkpy.kube.client import Kube
+from sunkpy.kube.tokens import UserInfo
+
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+class _Verdict(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    status: _Verdict = _Verdict()
+
+
+async def may_get(kube: Kube, user: UserInfo, resource: str, *, group: str = "", namespace: str = "") -> bool:
+    """Whether somebody may get objects of a kind, in a namespace or in all.
+
+    Raises:
+        Forbidden: we may not create SubjectAccessReviews.
+    """
+    attributes = {"verb": "get", "group": group, "resource": resource, "namespace": namespace}
+    who = {"user": user.username, "uid": user.uid, "groups": list(user.groups), "extra": dict(user.extra)}
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"resourceAttributes": attributes, **who},
+    }
+    return msgspec.json.decode(await kube.create(_REVIEWS, body), type=_Answer).status.allowed

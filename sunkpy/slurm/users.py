@@ -1,0 +1,54 @@
+"""Which Slurm user somebody is who has a token of Slurm (`scontrol token`): slurmctld itself says whether it is one."""
+
+from __future__ import annotations
+
+import jwt
+
+from sunkpy.slurm.client import Slurm
+from sunkpy.slurm.errors import Unauthorized
+from sunkpy.slurm.transport import Transport
+
+
+def user_of(token: str) -> str:
+    """The user that a token names, its signature unseen; empty for other tokens than Slurm's."""
+    try:
+        user = jwt.decode(token, options={"verify_signature": False}).get("sun", "")
+    except (jwt.PyJWTError, RecursionError):
+        return ""
+    return user if isinstance(user, str) else ""
+
+
+async def proved_user(url: str, token: str) -> str:
+    """The user of a token that slurmctld has accepted for a read.
+
+    Raises:
+        Unauthorized: it is refused.
+        SlurmError: Slurm could not be asked.
+    """
+    slurm = Slurm(Transport(url, _GivenToken(token), attempts=1))
+    try:
+        await slurm.partitions()
+    finally:
+        await slurm.close()
+    return user_of(token)
+
+
+class _GivenToken:
+    """A `TokenSource` of one token that is somebody else's."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def token(self, user: str = "") -> str:
+        if user:
+            raise Unauthorized(f"make a token for Slurm user {user}", text="there is only the viewer's")
+        return self._token
+
+    def seal(self) -> str:
+        raise Unauthorized("make the seal of a job", text="a viewer has no key")
+
+    def renew(self) -> None:
+        """It stays what it is."""
+
+    def explain_refusal(self) -> str:
+        return "the token is wrong or expired: scontrol token makes another one"

@@ -1,0 +1,154 @@
+"""One reader for all viewers. It reads while somebody looks, and sends each what has changed for them.
+
+Viewers with the same rights share a channel: tables are filtered, compared, encoded and compressed once for each. A
+viewer costs a queue of texts that all have in common. slurmrestd and the apiserver see one reader, however many look;
+the next read is not sent before ten times what the last one took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+import structlog
+
+from sunkpy.core.page.delta import Change, diff_tables
+from sunkpy.core.page.rows import EMPTY, HEAD, HeadRow, Tables
+from sunkpy.core.page.sight import Sight, filter_tables
+from sunkpy.core.page.tables import PageFacts, build_tables
+from sunkpy.kube.errors import KubeError
+from sunkpy.slurm.pace import LONGEST_S, SHARE
+from sunkpy.web.source import Source
+
+AGAIN: Final = "again"
+"""Sent in place of a difference that is too large: the viewer reads the whole page, which is compressed."""
+_LARGEST: Final = 64 * 1024
+_BEHIND: Final = 16
+"""Updates that a slow viewer may be late."""
+_LINGER_S: Final = 60.0
+_FAST: Final = 4
+
+
+class Update(msgspec.Struct, frozen=True, kw_only=True):
+    """What has changed since the number before, or from empty tables; `at`: when it was read, seconds since 1970."""
+
+    number: int
+    at: float
+    tables: Mapping[str, Change]
+
+
+class Channel:
+    """What all viewers with one sight get."""
+
+    def __init__(self, sight: Sight, tables: Tables, number: int, at: float) -> None:
+        self.sight = sight
+        self._tables = filter_tables(tables, sight)
+        self._number, self._at = number, at
+        self._page = b""
+        self.viewers: set[asyncio.Queue[str]] = set()
+
+    @property
+    def number(self) -> int:
+        """Of the state that `page` gives now."""
+        return self._number
+
+    def page(self) -> bytes:
+        """All tables as compressed JSON."""
+        if not self._page:
+            whole = Update(number=self._number, at=self._at, tables=diff_tables(EMPTY, self._tables))
+            self._page = gzip.compress(msgspec.json.encode(whole), _FAST)
+        return self._page
+
+    def update(self, tables: Tables, number: int, at: float) -> None:
+        """Send what has changed."""
+        new = filter_tables(tables, self.sight)
+        text = msgspec.json.encode(Update(number=number, at=at, tables=diff_tables(self._tables, new))).decode()
+        self._tables, self._number, self._at, self._page = new, number, at, b""
+        for viewer in self.viewers:
+            late = viewer.full()
+            while late and not viewer.empty():
+                viewer.get_nowait()
+            viewer.put_nowait(AGAIN if late or len(text) > _LARGEST else text)
+
+
+class Feed:
+    """Keeps the tables. `facts`: what they were made from."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        every_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.source = source
+        self._every_s = every_s
+        self._clock = clock
+        self._wanted_at_s = float("-inf")
+        self._wanted = asyncio.Event()
+        self._read = asyncio.Event()
+        self._number, self._at = 0, 0.0
+        self._channels: dict[Sight, Channel] = {}
+        self._log = structlog.get_logger("page")
+        self.facts: PageFacts | None = None
+        self.tables = EMPTY
+
+    async def run(self) -> None:
+        """Read while somebody looks, until cancelled."""
+        while True:
+            await self._wanted.wait()
+            started_s = self._clock()
+            try:
+                await self.refresh()
+            except KubeError as error:
+                self._log.warning("the apiserver cannot be read", error=str(error))
+                self._fail(str(error))
+            took_s = self._clock() - started_s
+            await asyncio.sleep(min(max(self._every_s, SHARE * took_s), LONGEST_S) - min(took_s, self._every_s))
+            if self._clock() - self._wanted_at_s > _LINGER_S and not self._viewers:
+                self._wanted.clear()
+                self._read.clear()
+
+    async def refresh(self) -> None:
+        """Read once, and send what has changed.
+
+        Raises:
+            KubeError: nothing has changed.
+        """
+        facts = await self.source.read()
+        self.tables = await asyncio.to_thread(build_tables, facts, self.tables)
+        self.facts, self._at = facts, facts.now.timestamp()
+        self._publish()
+
+    async def channel(self, sight: Sight) -> Channel:
+        """For a viewer with these rights; waits for the first read."""
+        self._wanted_at_s = self._clock()
+        self._wanted.set()
+        await self._read.wait()
+        if sight not in self._channels:
+            self._channels[sight] = Channel(sight, self.tables, self._number, self._at)
+        return self._channels[sight]
+
+    @property
+    def _viewers(self) -> int:
+        return sum(len(channel.viewers) for channel in self._channels.values())
+
+    def _publish(self) -> None:
+        self._number += 1
+        self._read.set()
+        lingers = self._clock() - self._wanted_at_s <= _LINGER_S
+        self._channels = {s: channel for s, channel in self._channels.items() if channel.viewers or lingers}
+        for channel in self._channels.values():
+            channel.update(self.tables, self._number, self._at)
+
+    def _fail(self, why: str) -> None:
+        """What was read stays, and it is said that it is old."""
+        head, said = self.tables[HEAD].get("", HeadRow(headline="")), f"Kubernetes: {why}; what is shown is older"
+        assert isinstance(head, HeadRow)
+        if said not in head.unread:
+            self.tables = {**self.tables, HEAD: {"": msgspec.structs.replace(head, unread=(*head.unread, said))}}
+            self._publish()

@@ -1,0 +1,200 @@
+"""The routes. Everything that is sent by others is data: JSON, or text in it.
+
+    GET    /                       the page, its script and style below /static
+    POST   /session {"token": …}   becomes a cookie that no script reads; DELETE forgets it
+    GET    /api/page               all tables that this viewer may see, compressed
+    GET    /api/stream             server-sent events: what has changed
+    GET    /api/explain/…          node/<name>, pod/<namespace>/<name>, job/<id>
+
+401 and 403 say why in {"why": …}. Nothing here writes, and no other origin is asked for anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from importlib.resources import files
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from sunkpy.core.gang.identity import parse_comment
+from sunkpy.core.page.rows import NODES
+from sunkpy.core.page.sight import Sight
+from sunkpy.kube.errors import KubeError
+from sunkpy.slurm.errors import SlurmError
+from sunkpy.web.auth import Denied, Door
+from sunkpy.web.feed import Feed
+from sunkpy.web.stories import Stories
+
+COOKIE: Final = "sunkpy-page"
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+)
+_HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_STATIC: Final = {
+    name: (files("sunkpy.web") / "static" / name).read_bytes()
+    for name in ("index.html", "page.css", "page.js", "state.js", "map.js", "views.js", "icon.svg")
+}
+_HEARTBEAT_S: Final = 15.0
+_AGAIN_S: Final = 60.0
+"""A stream's viewer has to have the right still."""
+_VIEWERS: Final = 1000
+
+
+class PageServer:
+    """Serves one feed. `hosts`: the names under which it may be called; none: any.
+    `dashboards`: how the address of each dashboard in Grafana begins.
+    """
+
+    def __init__(self, feed: Feed, door: Door, *, dashboards: str = "", hosts: frozenset[str] = frozenset()) -> None:
+        self._feed = feed
+        self._door = door
+        self._dashboards = dashboards
+        self._hosts = hosts
+        self._stories = Stories(feed)
+        self._streams = 0
+
+    def app(self) -> web.Application:
+        """The application to serve."""
+        app = web.Application(client_max_size=64 * 1024, middlewares=[self._guard])
+        app.router.add_get("/", self._static)
+        app.router.add_get("/static/{name}", self._static)
+        app.router.add_post("/session", self._enter)
+        app.router.add_delete("/session", self._leave)
+        app.router.add_get("/api/page", self._page)
+        app.router.add_get("/api/stream", self._stream)
+        app.router.add_get("/api/explain/node/{name}", self._explain_node)
+        app.router.add_get("/api/explain/pod/{namespace}/{name}", self._explain_pod)
+        app.router.add_get("/api/explain/job/{id:[0-9]{1,10}}", self._explain_job)
+        app.on_response_prepare.append(_add_headers)
+        return app
+
+    @web.middleware
+    async def _guard(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Errors as JSON. On a person's machine no other name leads here: another site may have one that does."""
+        if self._hosts and request.host not in self._hosts:
+            return _json({"why": f"not called {request.host}"}, status=421)
+        try:
+            return await handler(request)
+        except Denied as denied:
+            return _json({"why": str(denied)}, status=denied.status)
+        except (KubeError, SlurmError) as error:
+            return _json({"why": str(error)}, status=503)
+
+    async def _static(self, request: web.Request) -> web.Response:
+        name = request.match_info.get("name", "index.html")
+        if name not in _STATIC:
+            return _json({"why": "no such file"}, status=404)
+        return web.Response(body=_STATIC[name], content_type=_TYPES[name.rpartition(".")[2]], charset="utf-8")
+
+    async def _enter(self, request: web.Request) -> web.Response:
+        """JSON, which a form of another site cannot send."""
+        if request.content_type != "application/json":
+            raise Denied(415, "send JSON")
+        try:
+            token = msgspec.json.decode(await request.read(), type=dict[str, str]).get("token", "")
+        except msgspec.MsgspecError as error:
+            raise Denied(400, 'send {"token": …}') from error
+        await self._door.sight(token.strip())
+        response = web.Response(status=204)
+        is_secure = "https" in (request.scheme, request.headers.get("X-Forwarded-Proto", ""))
+        response.set_cookie(COOKIE, token.strip(), httponly=True, samesite="Strict", secure=is_secure)
+        return response
+
+    async def _leave(self, _: web.Request) -> web.Response:
+        response = web.Response(status=204)
+        response.del_cookie(COOKIE)
+        return response
+
+    async def _sight(self, request: web.Request) -> Sight:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        return await self._door.sight(token if scheme.lower() == "bearer" else request.cookies.get(COOKIE, ""))
+
+    async def _page(self, request: web.Request) -> web.Response:
+        sight = await self._sight(request)
+        channel = await self._feed.channel(sight)
+        headers = {"Content-Encoding": "gzip", "X-Dashboards": self._dashboards}
+        return web.Response(body=channel.page(), content_type="application/json", headers=headers)
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        sight = await self._sight(request)
+        if self._streams >= _VIEWERS:
+            raise Denied(503, f"{_VIEWERS} viewers are here already")
+        channel, texts = await self._feed.channel(sight), asyncio.Queue[str](16)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+        await response.prepare(request)
+        channel.viewers.add(texts)
+        self._streams += 1
+        try:
+            await response.write(f'retry: 2000\ndata: {{"number":{channel.number}}}\n\n'.encode())
+            await self._send(request, response, sight, texts)
+        finally:
+            self._streams -= 1
+            channel.viewers.discard(texts)
+        return response
+
+    async def _send(
+        self, request: web.Request, response: web.StreamResponse, sight: Sight, texts: asyncio.Queue[str]
+    ) -> None:
+        """Until the viewer is gone, or may see something else: then the browser comes again by itself."""
+        checked_s = time.monotonic()
+        with suppress(ConnectionError):
+            while True:
+                try:
+                    text = await asyncio.wait_for(texts.get(), _HEARTBEAT_S)
+                    await response.write(f"data: {text}\n\n".encode())
+                except TimeoutError:
+                    await response.write(b": still here\n\n")
+                if time.monotonic() - checked_s > _AGAIN_S:
+                    checked_s = time.monotonic()
+                    with suppress(KubeError, SlurmError):
+                        if await self._sight(request) != sight:
+                            return
+
+    async def _explain_node(self, request: web.Request) -> web.Response:
+        sight = await self._sight(request)
+        if sight.user:
+            raise Denied(403, "you see your own jobs")
+        name = request.match_info["name"]
+        if name not in self._feed.tables[NODES]:
+            return _json({"why": f"there is no node {name} of Slurm"}, status=404)
+        return _json(await self._stories.of_node(name, sight))
+
+    async def _explain_pod(self, request: web.Request) -> web.Response:
+        sight, namespace = await self._sight(request), request.match_info["namespace"]
+        if not sight.sees_pods_of(namespace):
+            raise Denied(403, f"you may not get pods in namespace {namespace}")
+        return _json(await self._stories.of_pod(namespace, request.match_info["name"]))
+
+    async def _explain_job(self, request: web.Request) -> web.Response:
+        sight, id_ = await self._sight(request), int(request.match_info["id"])
+        job = self._stories.job(id_)
+        if job is None or (sight.user and job.row.user != sight.user):
+            return _json({"why": f"Slurm does not remember job {id_}, or it is not yours"}, status=404)
+        gang = parse_comment(job.row.comment)
+        shown = gang if gang is not None and sight.sees_pods_of(gang.namespace) else None
+        return _json(await self._stories.of_job(job, shown))
+
+
+async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    for name, value in _HEADERS.items():
+        response.headers[name] = value
+
+
+def _json(answer: object, *, status: int = 200) -> web.Response:
+    return web.Response(status=status, body=msgspec.json.encode(answer), content_type="application/json")
