@@ -175,6 +175,17 @@ def certificate(namespace: str, secret: str, hosts: tuple[str, ...]) -> None:
     click.echo(asyncio.run(ensure()))
 
 
+@main.command("slurm-token")
+@click.option("--key-file", type=EXISTING_FILE, required=True, help="The cluster's jwt.key.")
+@click.option("--user", required=True, help="Slurm user of the tokens.")
+@click.option("--file", "path", type=click.Path(path_type=Path), required=True, help="Where the token is kept fresh.")
+def slurm_token(key_file: Path, user: str, path: Path) -> None:
+    """Keep a token of Slurm fresh in a file, for a container beside that has not the key."""
+    from sunkpy.install.slurm_token import keep_token
+
+    keep_token(key_file, user, path)
+
+
 @main.command("remove-nodesets")
 @click.option("--namespace", required=True, help="Where the NodeSets live.")
 @click.option("--selector", required=True, help="Labels of the NodeSets to remove.")

@@ -83,6 +83,14 @@ pretend: {{ int $plugin.pretend }}
 wanted: {{ toJson .Values.accounts.wanted }}
 {{- end }}
 
+{{- /* The scheduler's own settings, for the same answers, but with tokens in place of the key. */}}
+{{- define "slurm.pageConfig" -}}
+{{- $config := include "slurm.schedulerConfig" . | fromYaml }}
+{{- $_ := set $config "slurm" (set (omit $config.slurm "jwtKeyFile") "tokenFile" "/run/slurm/token") }}
+{{- $_ := set $config.log "level" .Values.page.logLevel }}
+{{- $config | toYaml }}
+{{- end }}
+
 {{- define "slurm.loginsConfig" -}}
 namespace: {{ .Release.Namespace }}
 leaderElection: {leaseName: {{ .Release.Name }}-logins}
@@ -96,7 +104,8 @@ people:
 {{- end }}
 
 {{- /* The Deployment of a sunkpy process. Call with (dict "root" $ "part" … "values" … "config" text "ports" dict
-["strategy" "Recreate"] ["keyless" true]). */}}
+["strategy" "Recreate"] ["keyless" true] ["args" list] ["token" user]). With `token` a container beside it has the key, and
+makes tokens for that Slurm user of it. */}}
 {{- define "slurm.process" -}}
 {{- $labels := dict "root" .root "part" .part -}}
 {{- $name := printf "%s-%s" .root.Release.Name .part -}}
@@ -134,7 +143,7 @@ spec:
         - name: {{ .part }}
           image: {{ .root.Values.images.sunkpy }}
           imagePullPolicy: {{ .root.Values.imagePullPolicy }}
-          args: [{{ .part }}, --config=/etc/sunkpy/config.yaml]
+          args: {{ concat (list .part "--config=/etc/sunkpy/config.yaml") (.args | default list) | toJson }}
           env:
             - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
             - {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
@@ -162,9 +171,26 @@ spec:
             {{- if not .keyless }}
             - {name: keys, mountPath: /keys, readOnly: true}
             {{- end }}
+            {{- if .token }}
+            - {name: token, mountPath: /run/slurm, readOnly: true}
+        - name: token
+          image: {{ .root.Values.images.sunkpy }}
+          imagePullPolicy: {{ .root.Values.imagePullPolicy }}
+          args: [slurm-token, --key-file=/keys/jwt.key, --user={{ .token }}, --file=/run/slurm/token]
+          securityContext: {{- include "slurm.locked" .root | nindent 12 }}
+          resources:
+            requests: {cpu: 1m, memory: 32Mi}
+            limits: {memory: 128Mi}
+          volumeMounts:
+            - {name: keys, mountPath: /keys, readOnly: true}
+            - {name: token, mountPath: /run/slurm}
+            {{- end }}
       volumes:
         - {name: config, configMap: {name: {{ $name }}}}
-        {{- if not .keyless }}
+        {{- if .token }}
+        - {name: token, emptyDir: {medium: Memory, sizeLimit: 1Mi}}
+        {{- end }}
+        {{- if or .token (not .keyless) }}
         - {name: keys, secret: {secretName: {{ include "slurm.jwtSecret" .root }}, defaultMode: 0440}}
         {{- end }}
 {{- end }}

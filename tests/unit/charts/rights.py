@@ -13,6 +13,7 @@ ALWAYS_BOUND = {
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "demo-login"}],
         "perUser": {"enabled": True, "users": {PERSON: {}}},
     },
+    "page": {"enabled": True},
     "users": {"people": {PERSON: {"uid": 2001, "sshKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"]}}},
 }
 KEY_OF_SECRET = {

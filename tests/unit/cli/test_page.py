@@ -46,7 +46,7 @@ async def test_the_link_opens_the_page_on_this_machine_and_under_no_other_name(t
     assert any("Slurm's side: not asked" in text for text in tables["head"]["set"][0][1]["unread"])
 
 
-def test_a_port_that_is_taken_and_missing_settings_are_told(tmp_path):
+def test_a_shared_page_without_settings_says_what_is_missing(tmp_path):
     runner = click.testing.CliRunner()
     result = runner.invoke(main, ["page", "--serve"])
     assert (result.exit_code, result.output) == (1, "sunkpy: --serve needs --config: settings of the scheduler\n")

@@ -1,0 +1,73 @@
+"""The page: off unless somebody wants it, without a key in the container that people reach, and without a write."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from sunkpy.scheduler.settings import SchedulerSettings
+from tests.unit.charts.rendering import Refused, of_kind, render
+
+ON = {"page": {"enabled": True, "grafanaUrl": "https://grafana.example.com/", "url": "https://page.example.com"}}
+READS = {"get", "list"}
+ASKS = ("tokenreviews", "subjectaccessreviews")
+
+
+def of_page(manifests, kind):
+    return next(each for name, each in of_kind(manifests, kind).items() if name.endswith("-page"))
+
+
+@pytest.fixture(scope="module")
+def manifests():
+    return render("slurm", ON)
+
+
+def test_there_is_none_by_default():
+    assert not [each for each in render("slurm") if each["metadata"]["name"].endswith("-page")]
+
+
+def test_the_container_that_people_reach_has_no_key(manifests):
+    pod = of_page(manifests, "Deployment")["spec"]["template"]["spec"]
+    mounts = {each["name"]: {mount["name"] for mount in each["volumeMounts"]} for each in pod["containers"]}
+    assert mounts == {"page": {"config", "token"}, "token": {"keys", "token"}}
+    assert pod["containers"][1]["args"][2] == "--user=nobody"
+    assert "ports" not in pod["containers"][1]
+
+
+def test_it_decides_by_the_schedulers_settings_with_a_token_for_the_key(manifests):
+    text = of_page(manifests, "ConfigMap")["data"]["config.yaml"]
+    settings = msgspec.yaml.decode(text, type=SchedulerSettings)
+    own = of_kind(manifests, "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
+    theirs = msgspec.yaml.decode(own, type=SchedulerSettings)
+    assert (settings.slurm.token_file, settings.slurm.jwt_key_file) == ("/run/slurm/token", "")
+    assert msgspec.structs.replace(settings, slurm=theirs.slurm) == theirs
+
+
+def test_it_may_read_and_ask_and_nothing_else(manifests):
+    rules = of_page(manifests, "ClusterRole")["rules"] + of_page(manifests, "Role")["rules"]
+    for rule in rules:
+        asks = all(resource in ASKS for resource in rule["resources"])
+        assert set(rule["verbs"]) <= ({"create"} if asks else READS), rule
+        assert "secrets" not in rule["resources"]
+
+
+def test_people_reach_its_port_and_it_reaches_slurmrestd(manifests):
+    policy = of_page(manifests, "NetworkPolicy")["spec"]
+    assert {"ports": [{"port": 8000, "protocol": "TCP"}]} in policy["ingress"]
+    assert any(port["port"] == 6820 for rule in policy["egress"] for port in rule.get("ports", ()))
+
+
+def test_grafana_and_the_page_link_to_each_other():
+    manifests = render("slurm", ON | {"dashboards": {"enabled": True}})
+    args = of_page(manifests, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--dashboards=https://grafana.example.com/d/research-demo-" in args
+    boards = of_kind(manifests, "ConfigMap")
+    board = msgspec.json.decode(boards["demo-dashboard-pool"]["data"]["pool.json"])
+    assert board["uid"] == "research-demo-pool"
+    assert [link["url"] for link in board["links"]] == ["https://page.example.com"]
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "https://a b", 'https://a"onclick="'])
+def test_an_address_that_is_none_is_refused(url):
+    with pytest.raises(Refused):
+        render("slurm", {"page": {"enabled": True, "grafanaUrl": url}})
