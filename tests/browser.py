@@ -63,7 +63,6 @@ class Page:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.send("Emulation.setEmulatedMedia", features=[scheme])
-        await self.send("Page.addScriptToEvaluateOnNewDocument", source=_WATCH_LONG_TASKS)
         await self.send("Page.navigate", url=url)
 
     async def run(self, script: str) -> Any:
@@ -86,16 +85,16 @@ class Page:
         found = await self.send("Page.captureScreenshot", format="png")
         return base64.b64decode(found["data"])
 
+    async def busy_s(self) -> float:
+        """Processor time of the page's main thread, since it was asked for the first time."""
+        await self.send("Performance.enable", timeDomain="threadTicks")
+        metrics = (await self.send("Performance.getMetrics"))["metrics"]
+        return next(each["value"] for each in metrics if each["name"] == "TaskDuration")
+
     @property
     def received(self) -> int:
         """Bytes over the wire until now."""
         return sum(each["encodedDataLength"] for each in self.heard["Network.dataReceived"])
-
-
-_WATCH_LONG_TASKS = (
-    "window.longTasks = []; new PerformanceObserver((list) => longTasks.push(...list.getEntries().map("
-    "(each) => [each.startTime, each.duration]))).observe({type: 'longtask', buffered: true});"
-)
 
 
 @asynccontextmanager

@@ -109,7 +109,7 @@ class Feed:
                 self._fail(str(error))
             took_s = self._clock() - started_s
             await asyncio.sleep(min(max(self._every_s, SHARE * took_s), LONGEST_S) - min(took_s, self._every_s))
-            if self._clock() - self._wanted_at_s > _LINGER_S and not self._viewers:
+            if self._clock() - self._wanted_at_s > _LINGER_S and not self.viewers:
                 self._wanted.clear()
                 self._read.clear()
 
@@ -134,7 +134,13 @@ class Feed:
         return self._channels[sight]
 
     @property
-    def _viewers(self) -> int:
+    def number(self) -> int:
+        """How often something was sent."""
+        return self._number
+
+    @property
+    def viewers(self) -> int:
+        """How many look."""
         return sum(len(channel.viewers) for channel in self._channels.values())
 
     def _publish(self) -> None:

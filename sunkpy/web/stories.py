@@ -56,8 +56,10 @@ class Stories:
 
     async def of_job(self, job: QueuedJob, gang: GangId | None) -> Story:
         """The job as Slurm has it; of a `gang` that may be shown, what it waits for or has."""
-        waiting = self._feed.tables[WAITING].get(str(job.row.id))
-        own = waiting if isinstance(waiting, Waiting) else None
+        key, queue = str(job.row.id), self._feed.tables[WAITING]
+        waiting, own = queue.get(key), None
+        if isinstance(waiting, Waiting):
+            own = msgspec.structs.replace(waiting, place=list(queue).index(key) + 1)
         name = HIDDEN if parse_comment(job.row.comment) is not None else job.name
         first = explain_job(job, own, name=str(gang) if gang is not None else name)
         if gang is None:

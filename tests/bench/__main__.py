@@ -12,7 +12,20 @@ import click
 
 from demo import story
 from demo.bring_up import bring_up, own_cluster
-from tests.bench import abuse, install, latency, machines, metrics, mirror, nodeset, outage, report, scale, takeover
+from tests.bench import (
+    abuse,
+    install,
+    latency,
+    machines,
+    metrics,
+    mirror,
+    nodeset,
+    outage,
+    page,
+    report,
+    scale,
+    takeover,
+)
 from tests.bench.accounting import run as accounting
 from tests.bench.burst import measure as burst
 from tests.bench.busy import measure as busy
@@ -35,6 +48,7 @@ ALONE = {
     "takeover": takeover.measure,
     "people": people.measure,
     "metrics": metrics.measure,
+    "page": page.measure,
 }
 """Benches without a cluster."""
 

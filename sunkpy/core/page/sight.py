@@ -52,19 +52,19 @@ def filter_tables(tables: Tables, sight: Sight) -> Tables:
     """As this viewer gets them."""
     if sight == EVERYTHING:
         return tables
-    waiting = {
-        key_of(row): row for row in tables[WAITING].values() if isinstance(row, Waiting) and sight.sees_job_of(row)
-    }
+    queue = [row for row in tables[WAITING].values() if isinstance(row, Waiting)]
     running = {
         key: row for key, row in tables[RUNNING].items() if isinstance(row, RunningRow) and sight.sees_job_of(row)
     }
     if sight.user:
+        placed = (msgspec.structs.replace(row, place=place) for place, row in enumerate(queue, 1))
+        waiting = {key_of(row): row for row in placed if row.job and sight.sees_job_of(row)}
         head = HeadRow(headline=f"{len(running)} of your jobs have nodes, {len(waiting)} wait")
         return {**EMPTY, HEAD: {"": head}, WAITING: waiting, RUNNING: running}
     return {
         HEAD: tables[HEAD],
         NODES: {key: _node(row, sight) for key, row in tables[NODES].items() if isinstance(row, NodeRow)},
-        WAITING: dict(_waiting(row, number, sight) for number, row in enumerate(waiting.values())),
+        WAITING: dict(_waiting(row, number, sight) for number, row in enumerate(queue)),
         RUNNING: {key: _running(row, sight) for key, row in running.items()},
         HANDOVERS: {k: _handover(row, sight) for k, row in tables[HANDOVERS].items() if isinstance(row, HandOverRow)},
         CHANGES: {key: _change(row, sight) for key, row in tables[CHANGES].items() if isinstance(row, ChangeRow)},

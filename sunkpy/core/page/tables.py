@@ -57,7 +57,8 @@ def build_tables(facts: PageFacts, before: Tables | None = None) -> Tables:
     return {
         HEAD: {"": HeadRow(headline=said.removesuffix(". "), unread=pool.unread)},
         NODES: nodes,
-        WAITING: {key_of(each): each for each in waiting},
+        # The order of the table says the place: else all rows behind one that goes would change.
+        WAITING: {key_of(each): msgspec.structs.replace(each, place=0) for each in waiting},
         RUNNING: {str(job.row.id): _running(job) for job in pool.jobs or () if _is_running(job)},
         HANDOVERS: find_handovers(facts.events, pool, facts.now, (before or {}).get(HANDOVERS, {})),
         CHANGES: dict(_changes(facts, nodes)),

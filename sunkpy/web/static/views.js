@@ -18,7 +18,8 @@ export function element(name, properties = {}, ...children) {
 
 export const matches = (query, ...values) => !query || values.flat().some((value) => String(value ?? "").toLowerCase().includes(query));
 
-const clock = (at) => new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+const CLOCK = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+const clock = (at) => (Number.isNaN(Date.parse(at)) ? "" : CLOCK.format(new Date(at)));
 
 export function span(seconds) {
   const s = Math.max(0, Math.round(seconds));
@@ -30,7 +31,7 @@ export function span(seconds) {
 // A time that stays right by itself: page.js refreshes what it shows.
 export function ago(at, before = "") {
   if (!at || Number.isNaN(Date.parse(at))) return null;
-  const made = element("time", { dateTime: at, title: new Date(at).toLocaleString() });
+  const made = element("time", { dateTime: at, title: at });
   made.dataset.before = before;
   return refresh(made);
 }
@@ -41,11 +42,26 @@ export function refresh(made) {
   return made;
 }
 
+const cells = (row) => element("tr", {}, ...row.map((cell) => element("td", {}, cell ?? "")));
+
+// `rows`: lists of cells, or lines that were made before.
 export function table(parent, caption, titles, rows, foot) {
   const head = element("tr", {}, ...titles.map((title) => element("th", { scope: "col" }, title)));
-  const body = rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, cell ?? ""))));
+  const body = rows.map((row) => (Array.isArray(row) ? cells(row) : row));
   const made = element("table", {}, element("caption", { className: "hidden" }, caption), element("thead", {}, head), element("tbody", {}, ...body));
   fill(parent, rows.length ? made : element("p", { className: "none" }, "Nothing."), foot);
+}
+
+// A line is made again only when its row has changed.
+let lines = new Map();
+function keepLines(rows, make) {
+  const kept = new Map();
+  for (const [key, row] of rows) {
+    const known = lines.get(key);
+    kept.set(key, known?.row === row ? known : { row, line: cells(make(key, row)) });
+  }
+  lines = kept;
+  return [...kept.values()].map(({ line }) => line);
 }
 
 const plural = (count, one) => `${count} ${one}${count === 1 ? "" : "s"}`;
@@ -71,17 +87,19 @@ export function drawJobs(query) {
     let place = 0;
     for (const [key, row] of state.tables.waiting) {
       place += 1;
-      if (isOf(row.door) && matches(query, key, row.name, row.user, row.account, row.partition, row.waitsFor, row.slurmReason)) found.push([row.place || (row.job ? place : 0), row]);
+      if (isOf(row.door) && matches(query, key, row.name, row.user, row.account, row.partition, row.waitsFor, row.slurmReason)) found.push([key, row, row.place || (row.job ? place : 0)]);
     }
-    const rows = found.slice(0, shown.most).map(([at, row]) => [
-      at ? String(at) : "–", door(row.door), job(row.job), row.door === "Kubernetes" ? pod(row.name) : row.name, row.user,
+    const first = found.slice(0, shown.most);
+    const rows = keepLines(first, (key, row) => [
+      "", door(row.door), job(row.job), row.door === "Kubernetes" ? pod(row.name) : row.name, row.user,
       row.partition, size(row), ago(row.since), ago(row.starts), why(row),
     ]);
+    rows.forEach((line, at) => { line.firstChild.textContent = first[at][2] || "–"; });
     table($("jobs"), "What waits, in Slurm's order", ["#", "Door", "Job", "Name", "User", "Partition", "Size", "Waits", "Starts", "Why"], rows, more(found.length));
     return;
   }
   const found = [...state.tables.running].filter(([key, row]) => isOf(row.pods ? "Kubernetes" : "Slurm") && matches(query, key, row.name, row.user, row.account, row.partition, row.nodes));
-  const rows = found.slice(0, shown.most).map(([key, row]) => [
+  const rows = keepLines(found.slice(0, shown.most), (key, row) => [
     door(row.pods ? "Kubernetes" : "Slurm"), job(key), row.pods ? pod(row.name) : row.name, row.user, row.account, row.partition,
     size(row), row.nodes, ago(row.since), row.isEnding ? "ends" : "",
   ]);

@@ -6,6 +6,7 @@ from sunkpy.core.model.events import Event
 from sunkpy.core.model.times import parse_rfc3339
 from sunkpy.core.overview.pool import NodeLine, Standing
 from sunkpy.core.overview.queue import QueuedJob
+from sunkpy.core.page.delta import diff_tables
 from sunkpy.core.page.rows import CHANGES, HEAD, NODES, RUNNING, WAITING, Joint, joint_of
 from sunkpy.core.page.tables import PageFacts, build_tables, namespaces_in
 from tests.unit.core.overview.test_pool import FACTS
@@ -57,13 +58,19 @@ def test_the_joint_state_is_the_first_that_holds(standing, jobs, pods, joint):
 
 def test_both_doors_wait_in_slurms_order_and_what_runs_is_beside():
     tables = build_tables(facts(jobs=(waiting(20, 5), waiting(21, 9, "k8s:team/later:u"))))
-    assert [(key, row.door, row.name, row.place) for key, row in tables[WAITING].items()] == [
-        ("21", "Kubernetes", "team/later", 1), ("20", "Slurm", "train", 2),
+    assert [(key, row.door, row.name) for key, row in tables[WAITING].items()] == [
+        ("21", "Kubernetes", "team/later"), ("20", "Slurm", "train"),
     ]  # fmt: skip
     assert {key: (row.pods, row.name, row.nodes) for key, row in tables[RUNNING].items()} == {
         "12": (False, "", "n[1-2]"), "13": (True, "team/web", "n2"),
     }  # fmt: skip
     assert tables[HEAD][""].headline.endswith("waiting: 1 at Slurm and 1 at Kubernetes")
+
+
+def test_nobody_behind_a_job_that_starts_has_changed():
+    before = build_tables(facts(jobs=(waiting(20, 9), waiting(21, 5), waiting(22, 1))))
+    change = diff_tables(before, build_tables(facts(jobs=(waiting(21, 5), waiting(22, 1)))))[WAITING]
+    assert (change.set, change.gone, change.order) == ((), ("20",), ())
 
 
 def test_the_last_hour_is_told_without_what_is_said_of_each_pod():

@@ -1,0 +1,147 @@
+"""The page in Chromium at 1,000 nodes and 5,000 jobs: how fast it is there, what an update and a viewer cost.
+
+The apiserver and slurmrestd are doubles in the process that serves the page; the browser is another one. Each update
+moves some twenty nodes and jobs, as a busy pool does in some seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import aiohttp
+import msgspec
+import structlog
+
+from tests.bench import report
+from tests.browser import Page, chromium
+from tests.doubles.serving import Changes
+from tests.page_ground import KEY, Pool, Shown, page_of
+
+_PAINT_S: Final = 1.0
+_UPDATE_S: Final = 0.05
+_MINUTE_MIB: Final = 2.0
+_VIEWERS: Final = 10
+_MOVED: Final = 20
+_MIB: Final = 2**20
+_SHARED: Final = "two shared cores run the browser, the page, and both doubles"
+_DRAWN: Final = (
+    "new Promise((drawn) => new PerformanceObserver((_, heard) => { heard.disconnect(); "
+    "requestAnimationFrame(() => setTimeout(drawn)); }).observe({entryTypes: ['measure']}))"
+)
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """The pool, how often it changes, and for how long a viewer stays."""
+
+    nodes: int = 1_000
+    jobs: int = 5_000
+    updates: int = 5
+    stays_s: float = 60.0
+
+
+def measure(*, quick: bool) -> list[report.Figure]:
+    """All figures."""
+    sizes = Sizes(nodes=100, jobs=500, updates=3, stays_s=10.0) if quick else Sizes()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    return asyncio.run(_measure(sizes))
+
+
+async def _measure(sizes: Sizes) -> list[report.Figure]:
+    pool = Pool(nodes=sizes.nodes, jobs=sizes.jobs)
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        for name in ("page", "browser"):
+            (Path(folder) / name).mkdir()
+        async with AsyncExitStack() as stack:
+            shown = await stack.enter_async_context(page_of(pool, Path(folder) / "page", every_s=5.0))
+            await _keep_open(stack, shown, 1)  # somebody else looks already
+            page = await stack.enter_async_context(chromium(Path(folder) / "browser"))
+            first = await _first(page, shown, sizes)
+            updates = await _updates(page, pool, sizes)
+            return [*first, *updates, *await _viewers(stack, shown, pool, sizes)]
+
+
+async def _first(page: Page, shown: Shown, sizes: Sizes) -> list[report.Figure]:
+    at = f"{sizes.nodes} nodes, {sizes.jobs} jobs"
+    await page.open(f"{shown.url}/#key={KEY}")
+    await page.until("performance.getEntriesByName('shown').length")
+    painted = await page.run("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    there = await page.run("performance.getEntriesByName('shown')[0].startTime")
+    return [
+        report.at_most(f"first paint, {at}", painted / 1e3, unit="s", bound=_PAINT_S, n=1, limited_by=_SHARED),
+        report.at_most(f"all nodes drawn, {at}", there / 1e3, unit="s", bound=_PAINT_S, n=1, limited_by=_SHARED),
+        report.observed(f"over the wire until then, {at}", page.received / _MIB, unit="MiB", n=1),
+    ]
+
+
+async def _updates(page: Page, pool: Pool, sizes: Sizes) -> list[report.Figure]:
+    """A minute, in which the pool changes. Processor time, for the clock counts what others of the machine take too."""
+    began_s, spent, last = time.monotonic(), list[float](), await page.busy_s()
+    for number in range(1, sizes.updates + 1):
+        drawn = asyncio.ensure_future(page.run(_DRAWN))
+        move(pool, number)
+        await drawn
+        spent.append((now := await page.busy_s()) - last)
+        last = now
+    await asyncio.sleep(max(0.0, sizes.stays_s - (time.monotonic() - began_s)))
+    took = await page.run("performance.getEntriesByName('update').map((each) => each.duration)")
+    n = sizes.updates
+    return [
+        report.at_most("update, main thread", max(spent), unit="s", bound=_UPDATE_S, n=n, limited_by="rows drawn"),
+        report.observed("update, its script by the clock", max(took) / 1e3, unit="s", n=n),
+        report.at_most(
+            "over the wire, first minute", page.received / _MIB, unit="MiB", bound=_MINUTE_MIB, n=1, limited_by="rows"
+        ),
+    ]
+
+
+def move(pool: Pool, number: int) -> None:
+    """Jobs end and begin, a node is drained, and everybody behind moves up."""
+    running = [job for job in pool.slurm.jobs.values() if job["job_state"] == ["RUNNING"]][: _MOVED // 2]
+    waiting = [job for job in pool.slurm.jobs.values() if job["job_state"] == ["PENDING"]][: _MOVED // 2]
+    for old, new in zip(running, waiting, strict=True):
+        pool.slurm.set_job(old["job_id"], "COMPLETED")
+        taken = {key: old[key] for key in ("nodes", "gres_detail", "job_resources", "tres_alloc_str")}
+        pool.slurm.set_job(new["job_id"], "RUNNING", start_time=pool.seconds(0), **taken)
+    pool.slurm.put(pool.free[number], "IDLE", "DRAIN", reason=f"fan {number}")
+
+
+async def _viewers(stack: AsyncExitStack, shown: Shown, pool: Pool, sizes: Sizes) -> list[report.Figure]:
+    """Requests to both sides for each read, with the viewers that there are, and with ten more."""
+    alone = await _requests(shown, pool)
+    await _keep_open(stack, shown, _VIEWERS)
+    together = await _requests(shown, pool)
+    peer = report.against("without them", alone, ours=together)
+    what = f"requests to slurmrestd and the apiserver for a read, {_VIEWERS} more viewers"
+    return [report.at_most(what, together, unit="requests", bound=alone, n=3, peer=peer, limited_by="a read for each")]
+
+
+async def _requests(shown: Shown, pool: Pool, reads: int = 3) -> float:
+    def count() -> int:
+        return sum(pool.api.asked.values()) + len(pool.slurm.requests)
+
+    first, before = shown.feed.number, count()
+    await pool.api.changes.until(lambda: shown.feed.number >= first + reads, within_s=300)
+    return (count() - before) / (shown.feed.number - first)
+
+
+async def _keep_open(stack: AsyncExitStack, shown: Shown, viewers: int) -> None:
+    """Viewers that read all that they are sent."""
+
+    async def read(session: aiohttp.ClientSession) -> None:
+        async with session.get("/api/page", headers=key) as answer:
+            await answer.read()
+        async with session.get("/api/stream", headers=key) as stream:
+            async for _ in stream.content:
+                pass
+
+    key = {"Authorization": f"Bearer {KEY}"}
+    timeout = aiohttp.ClientTimeout(total=None)
+    session = await stack.enter_async_context(aiohttp.ClientSession(shown.url, timeout=timeout))
+    for _ in range(viewers):
+        stack.callback(asyncio.ensure_future(read(session)).cancel)
+    await Changes().until(lambda: shown.feed.viewers >= viewers, within_s=60)
