@@ -258,6 +258,7 @@ def how_to_use(stack: Stack, *, name: str) -> str:
         f"  {login}          # then: sinfo, squeue, sbatch, srun",
         f"  {login} -c 'sbatch --wrap hostname'",
         f"  {pod}          # a pod that Slurm schedules",
+        f"  .venv/bin/sunkpy page -n {stack.namespace}          # all of it in a browser",
     ]
     uninstall = f"helm -n {stack.namespace} uninstall {stack.release}; helm -n {OPERATOR_NAMESPACE} uninstall sunkpy"
     lines.append(f"To remove it: {'make clean-cluster' if own is not None else uninstall}")

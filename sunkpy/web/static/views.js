@@ -3,7 +3,7 @@
 import { ask, state } from "./state.js";
 
 const $ = (id) => document.getElementById(id);
-const FIRST = 100;
+const FIRST = 60;
 const shown = { which: "waiting", door: "", most: FIRST };
 
 export const text = (value) => document.createTextNode(value ?? "");
