@@ -63,6 +63,7 @@ class Page:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.send("Emulation.setEmulatedMedia", features=[scheme])
+        self.heard.clear()
         await self.send("Page.navigate", url=url)
 
     async def run(self, script: str) -> Any:

@@ -26,6 +26,7 @@ from tests.page_ground import KEY, Pool, Shown, page_of
 _PAINT_S: Final = 1.0
 _UPDATE_S: Final = 0.05
 _MINUTE_MIB: Final = 2.0
+_LOADS: Final = 5
 _VIEWERS: Final = 10
 _MOVED: Final = 20
 _MIB: Final = 2**20
@@ -70,14 +71,16 @@ async def _measure(sizes: Sizes) -> list[report.Figure]:
 
 async def _first(page: Page, shown: Shown, sizes: Sizes) -> list[report.Figure]:
     at = f"{sizes.nodes} nodes, {sizes.jobs} jobs"
-    await page.open(f"{shown.url}/#key={KEY}")
-    await page.until("performance.getEntriesByName('shown').length")
-    painted = await page.run("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-    there = await page.run("performance.getEntriesByName('shown')[0].startTime")
+    painted, there = list[float](), list[float]()
+    for number in range(_LOADS):
+        await page.open(f"{shown.url}/?{number}#key={KEY}")
+        await page.until("performance.getEntriesByName('shown').length")
+        painted.append(await page.run("performance.getEntriesByName('first-contentful-paint')[0].startTime / 1000"))
+        there.append(await page.run("performance.getEntriesByName('shown')[0].startTime / 1000"))
+    first, drawn, n = report.median(painted), report.median(there), _LOADS
     return [
-        report.at_most(f"first paint, {at}", painted / 1e3, unit="s", bound=_PAINT_S, n=1, limited_by=_SHARED),
-        report.at_most(f"all nodes drawn, {at}", there / 1e3, unit="s", bound=_PAINT_S, n=1, limited_by=_SHARED),
-        report.observed(f"over the wire until then, {at}", page.received / _MIB, unit="MiB", n=1),
+        report.at_most(f"first paint, {at}", first, unit="s", bound=_PAINT_S, n=n, limited_by=_SHARED),
+        report.at_most(f"all nodes drawn, {at}", drawn, unit="s", bound=_PAINT_S, n=n, limited_by=_SHARED),
     ]
 
 
