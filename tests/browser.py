@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import signal
 from collections import defaultdict
 from collections.abc import AsyncIterator
@@ -18,7 +17,8 @@ from typing import Any
 
 import aiohttp
 
-CHROMIUM = shutil.which("chromium")
+from devcluster.packages import ensure
+
 _FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--mute-audio",
     "--disable-background-networking", "--disable-extensions", "--hide-scrollbars", "--remote-debugging-port=0",
@@ -101,9 +101,9 @@ class Page:
 @asynccontextmanager
 async def chromium(folder: Path) -> AsyncIterator[Page]:
     """A browser with one empty tab, which keeps what it has to in a folder."""
-    assert CHROMIUM, "apt-get install chromium"
+    await asyncio.to_thread(ensure, {"chromium": "chromium"}, progress=print)
     process = await asyncio.create_subprocess_exec(
-        CHROMIUM, *_FLAGS, f"--user-data-dir={folder}", "about:blank",
+        "chromium", *_FLAGS, f"--user-data-dir={folder}", "about:blank",
         stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     try:

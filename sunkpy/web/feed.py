@@ -27,8 +27,6 @@ from sunkpy.web.source import Source
 AGAIN: Final = "again"
 """Sent in place of a difference that is too large: the viewer reads the whole page, which is compressed."""
 _LARGEST: Final = 64 * 1024
-_BEHIND: Final = 16
-"""Updates that a slow viewer may be late."""
 _LINGER_S: Final = 60.0
 _FAST: Final = 4
 

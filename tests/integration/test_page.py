@@ -6,13 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.browser import CHROMIUM, chromium
+from tests.browser import chromium
 from tests.page_ground import KEY, Pool, page_of
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(CHROMIUM is None, reason="apt-get install chromium"),
-]
+pytestmark = pytest.mark.integration
 SCRIPT = "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'>"
 
 
