@@ -132,7 +132,7 @@ async def _serve(process: Process, access: Access, settings: SchedulerSettings, 
             kube,
             namespace=settings.namespace,
             namespaces=lambda: namespaces_in(feed.tables),
-            slurm_url=settings.slurm.url,
+            slurm_url=access.slurmrestd or settings.slurm.url,
         )
         server = PageServer(feed, door, dashboards=options.dashboards)
         runner = await serve_app(server.app(), options.port)

@@ -83,14 +83,6 @@ pretend: {{ int $plugin.pretend }}
 wanted: {{ toJson .Values.accounts.wanted }}
 {{- end }}
 
-{{- /* The scheduler's own settings, for the same answers, but with tokens in place of the key. */}}
-{{- define "slurm.pageConfig" -}}
-{{- $config := include "slurm.schedulerConfig" . | fromYaml }}
-{{- $_ := set $config "slurm" (set (omit $config.slurm "jwtKeyFile") "tokenFile" "/run/slurm/token") }}
-{{- $_ := set $config.log "level" .Values.page.logLevel }}
-{{- $config | toYaml }}
-{{- end }}
-
 {{- define "slurm.loginsConfig" -}}
 namespace: {{ .Release.Namespace }}
 leaderElection: {leaseName: {{ .Release.Name }}-logins}

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from sunkpy.scheduler.settings import SchedulerSettings
-from tests.unit.charts.rendering import Refused, of_kind, render
+from tests.unit.charts.rendering import Refused, check_accepted, of_kind, render
 
 ON = {"page": {"enabled": True, "grafanaUrl": "https://grafana.example.com/", "url": "https://page.example.com"}}
 READS = {"get", "list"}
@@ -34,13 +34,21 @@ def test_the_container_that_people_reach_has_no_key(manifests):
     assert "ports" not in pod["containers"][1]
 
 
-def test_it_decides_by_the_schedulers_settings_with_a_token_for_the_key(manifests):
-    text = of_page(manifests, "ConfigMap")["data"]["config.yaml"]
-    settings = msgspec.yaml.decode(text, type=SchedulerSettings)
-    own = of_kind(manifests, "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
-    theirs = msgspec.yaml.decode(own, type=SchedulerSettings)
-    assert (settings.slurm.token_file, settings.slurm.jwt_key_file) == ("/run/slurm/token", "")
-    assert msgspec.structs.replace(settings, slurm=theirs.slurm) == theirs
+def test_it_decides_by_the_schedulers_settings_and_asks_slurm_with_a_token():
+    users = [{"namespaces": ["team"], "partitions": ["low"], "users": ["ann"]}]
+    manifests = render("slurm", ON | {"scheduler": {"access": users}})
+    own = of_kind(manifests, "ConfigMap")["demo-scheduler"]["data"]
+    assert of_page(manifests, "ConfigMap")["data"] == own
+    assert msgspec.yaml.decode(own["config.yaml"], type=SchedulerSettings).access[0].users == ("ann",)
+    args = of_page(manifests, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert args[:3] == ["page", "--config=/etc/sunkpy/config.yaml", "--serve"]
+    assert {"--slurmrestd=http://demo-slurmrestd:6820", "--slurm-token-file=/run/slurm/token"} <= set(args)
+
+
+def test_each_object_is_what_kubernetes_accepts(manifests):
+    for manifest in manifests:
+        if manifest["metadata"]["name"].endswith("-page"):
+            check_accepted(manifest)
 
 
 def test_it_may_read_and_ask_and_nothing_else(manifests):
