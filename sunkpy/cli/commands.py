@@ -268,5 +268,16 @@ def _leave(question: Coroutine[object, object, Shown]) -> NoReturn:
     sys.exit(shown.exit_code)
 
 
-PEOPLES: Final = (explain, status, queue, why_drained, history, drain, undrain, doctor, support_bundle, completion)
-PEOPLES: Final = (explain, status, queue, why_drained, history, doctor, page)
+PEOPLES: Final = (
+    explain,
+    status,
+    queue,
+    why_drained,
+    history,
+    page,
+    drain,
+    undrain,
+    doctor,
+    support_bundle,
+    completion,
+)

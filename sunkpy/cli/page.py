@@ -22,7 +22,8 @@ from sunkpy.core.overview.history import find_history
 from sunkpy.core.page.tables import PageFacts, namespaces_in
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
-from sunkpy.runtime.process import Process, run, serve_app
+from sunkpy.runtime.process import Process, run
+from sunkpy.runtime.serving import serve_app
 from sunkpy.runtime.settings import BadSettings, ProcessSettings, load
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import Slurm

@@ -52,3 +52,7 @@ class _GivenToken:
 
     def explain_refusal(self) -> str:
         return "the token is wrong or expired: scontrol token makes another one"
+
+    @property
+    def user(self) -> str:
+        return user_of(self._token)

@@ -169,7 +169,7 @@ spec:
           image: {{ .root.Values.images.sunkpy }}
           imagePullPolicy: {{ .root.Values.imagePullPolicy }}
           args: [slurm-token, --key-file=/keys/jwt.key, --user={{ .token }}, --file=/run/slurm/token]
-          securityContext: {{- include "slurm.locked" .root | nindent 12 }}
+          securityContext: {{- include "sunkpy.locked" .root | nindent 12 }}
           resources:
             requests: {cpu: 1m, memory: 32Mi}
             limits: {memory: 128Mi}
