@@ -92,6 +92,7 @@ class OwnerWatches:
         self._to_watch: asyncio.Queue[Kind] = asyncio.Queue()
         self._to_read: WorkQueue[Link] = WorkQueue("owners")
         self._read: dict[Link, Owner | Absence] = {}
+        self._asked_for: set[Link] = set()
         self._listeners: list[Changed] = []
         self.in_use: Callable[[], Iterable[Kind]] = tuple
         """Tells which kinds stand above pods that are known; must not block."""
@@ -133,6 +134,7 @@ class OwnerWatches:
                 return Absence.UNKNOWN  # listeners are told when it is there
         if link in self._read:
             return self._read[link]
+        self._asked_for.add(link)
         self._to_read.add_after(link, self._times.patience_s)
         return Absence.UNKNOWN
 
@@ -156,6 +158,7 @@ class OwnerWatches:
     def forget(self, link: Link) -> None:
         """No pod is below it any more."""
         self._read.pop(link, None)
+        self._asked_for.discard(link)
 
     def _kind_changed(self, kind: Kind) -> None:
         resource, watch = self._kinds.where(kind), self._watches.get(kind)
@@ -229,7 +232,7 @@ class OwnerWatches:
         Raises:
             KubeError: it could not be asked for.
         """
-        if self.seen(link) is not None or link in self._read:
+        if link not in self._asked_for or self.seen(link) is not None or link in self._read:
             return None
         if self.is_missing(link.kind) or self._kinds.problem(link.kind):
             return None  # listeners are told when that changes

@@ -20,6 +20,7 @@ from sunkpy.kube.kinds import KIND_TIMES
 from sunkpy.scheduler.owners.index import Owners
 from sunkpy.scheduler.owners.watch import OwnerWatches
 from sunkpy.scheduler.pods import index as members
+from tests.doubles.apiserver import refusal
 from tests.doubles.serving import answering
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading, reference
@@ -430,6 +431,31 @@ async def test_a_kind_that_no_pod_needs_for_a_while_is_not_watched_any_more_and_
         assert above.owners.of(msgspec.convert(pod, Pod)) is None
         assert await above.find(world, pod) == [3]
         await world.until(lambda: world.api.watches_of("crews") == 1)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_an_owner_that_cannot_be_read_is_not_asked_for_any_more_when_its_pod_is_gone(world, tmp_path):
+    """The apiserver refuses some names, and whoever makes pods may write any text there."""
+    handle, path = world.api.handle, "/apis/example.com/v1/namespaces/default/crews/a"
+
+    async def refusing(request):
+        if request.path == path:
+            world.api.asked[path] += 1
+            world.note_change()
+            return refusal(403, "Forbidden")
+        return await handle(request)
+
+    world.api.handle = refusing
+    async with climbing(world, tmp_path) as above:
+        crew = {"apiVersion": "example.com/v1", "kind": "Crew", "metadata": {"name": "a", "uid": "crew-1"}}
+        pod = world.add_pod("p", owner=crew)
+        assert above.owners.of(msgspec.convert(pod, Pod)) is None
+        await world.until(lambda: world.api.asked[path] > 1)
+        above.forget(pod)
+        await asyncio.sleep(0.2)  # whatever was asked before has its answer
+        asked = world.api.asked[path]
+        await asyncio.sleep(1.0)
+        assert world.api.asked[path] == asked
 
 
 @pytest.mark.usefixtures("often", "soon")
