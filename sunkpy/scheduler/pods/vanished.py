@@ -2,7 +2,8 @@
 
 A kubelet that hears of it gives the containers the grace period of the pod's spec and then frees what they held, and
 tells nobody when it is done (`docs/design/hand-over.md`). So that long, and `teardown_s`
-more, the pod counts as being on its node. One that a finalizer of somebody else keeps after it was deleted by
+more, the pod counts as being on its node. If the pod was told to go before, the period that it was given first counts:
+the kubelet waits for the end of that one, whatever shorter ones follow (1.35, kubelet.go, SyncTerminatingPod). One that a finalizer of somebody else keeps after it was deleted by
 force has no grace period from the beginning, so that says nothing of the kubelet: it counts for `teardown_s` after its
 containers have ended.
 """
@@ -38,17 +39,32 @@ class Vanished:
         self._leader = leader
         self._find_id = find_id
         self._gone: dict[str, list[_Gone]] = {}
+        self._first_given: dict[str, float] = {}
         self._ends: list[tuple[float, str]] = []
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
         """Note a pod that has gone too early."""
+        if old is not None and new is not None and old.uid != new.uid:
+            self.update(old, None)
+            old = None
+        first_given_s = self._follow(old, new)
         if old is None or not old.spec.node_name or is_over(old):
             return
-        given_s = old.metadata.deletion_grace_period_seconds
         if new is None:
-            self._note(old, wait_s=(given_s or grace_s(old)) + self._leader.times.teardown_s)
-        elif given_s == 0 and is_over(new):
+            self._note(old, wait_s=(first_given_s or grace_s(old)) + self._leader.times.teardown_s)
+        elif old.metadata.deletion_grace_period_seconds == 0 and is_over(new):
             self._note(old, wait_s=self._leader.times.teardown_s)
+
+    def _follow(self, old: Pod | None, new: Pod | None) -> float | None:
+        """What the pod was given to end when it was first told to go. Of one that was told before it was seen, nobody
+        knows it.
+        """
+        if new is None:
+            return self._first_given.pop(old.uid, None) if old is not None else None
+        given_s = new.metadata.deletion_grace_period_seconds
+        if given_s is not None and new.uid not in self._first_given:
+            self._first_given[new.uid] = given_s if old is not None else max(given_s, grace_s(new))
+        return self._first_given.get(new.uid)
 
     def __len__(self) -> int:
         return sum(len(gone) for gone in self._gone.values())

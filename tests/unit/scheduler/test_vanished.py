@@ -1,5 +1,7 @@
 """Pods that were deleted by force are remembered as long as their containers may run."""
 
+import pytest
+
 from sunkpy.core.model.objects import Meta, Pod, PodSpec
 from sunkpy.scheduler.pods.vanished import Vanished
 from sunkpy.scheduler.settings import TIMES
@@ -32,3 +34,33 @@ def test_of_several_on_a_node_the_one_that_ends_first_is_forgotten_alone():
     deleted_by_force(vanished, "elsewhere", "node-2")
     assert len(vanished) == 3
     assert "default/second" in vanished.keeps("node-1")
+
+
+def told_to_go(given_s):
+    meta = Meta(name="web", namespace="default", uid="web", deletion_grace_period_seconds=given_s)
+    return Pod(metadata=meta, spec=PodSpec(node_name="node-1", termination_grace_period_seconds=30))
+
+
+@pytest.mark.parametrize(
+    ("course", "counts_s"),
+    [
+        pytest.param([None], 30.0, id="at once"),
+        pytest.param([None, 0], 30.0, id="at once, and kept by a finalizer"),
+        pytest.param([None, 30, 1], 30.0, id="it was given less after it was told"),
+        pytest.param([None, 1000, 1], 1000.0, id="it was given more at first"),
+        pytest.param([None, 5], 5.0, id="it was given less at first"),
+        pytest.param([1], 30.0, id="it was told before anybody looked"),
+    ],
+)
+def test_the_grace_period_that_the_kubelet_heard_of_first_counts(course, counts_s):
+    vanished, pods = Vanished(clock=lambda: 1000.0), [*map(told_to_go, course), None]
+    for old, new in zip([None, *pods], pods, strict=False):
+        vanished.update(old, new)
+    assert vanished.left_s("node-1") == counts_s + TIMES.teardown_s
+
+
+def test_a_pod_that_was_made_anew_under_its_name_while_nobody_looked_is_gone_as_well():
+    vanished, before = Vanished(clock=lambda: 1000.0), told_to_go(None)
+    vanished.update(None, before)
+    vanished.update(before, Pod(metadata=Meta(name="web", namespace="default", uid="another"), spec=PodSpec()))
+    assert vanished.left_s("node-1") == 30.0 + TIMES.teardown_s
