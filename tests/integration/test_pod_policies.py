@@ -219,7 +219,7 @@ def test_nobody_takes_more_of_a_node_than_slurm_gave(apiserver: Apiserver) -> No
 
 
 AN_AGE_S = 2**31
-SAYS_OF_FORCE = "delete it with --grace-period=300 first"
+SAYS_OF_FORCE = "only who may create pods/binding gives a pod more than 300 s to end and more than it asks for"
 
 
 def test_nobody_leaves_containers_behind_that_nobody_can_end(apiserver: Apiserver) -> None:
@@ -234,15 +234,18 @@ def test_nobody_leaves_containers_behind_that_nobody_can_end(apiserver: Apiserve
         assert answer.is_success, (user, answer.text)
 
 
-def test_a_longer_grace_given_on_the_way_counts_as_well_and_a_shorter_one_frees(apiserver: Apiserver) -> None:
+def test_nobody_gives_a_long_grace_for_a_kubelet_goes_on_with_the_first(apiserver: Apiserver) -> None:
     make_pod(apiserver, "ending", nodeName="n1")
-    assert deleted(apiserver, "ending", AN_AGE_S, dry_run=False).is_success
-    refused = deleted(apiserver, "ending", 0)
-    assert (refused.status_code, SAYS_OF_FORCE in refused.json()["message"]) == (403, True)
-    assert deleted(apiserver, "ending", 300, dry_run=False).is_success
-    answer = deleted(apiserver, "ending", 0, dry_run=False)
+    make_pod(apiserver, "slow-ending", nodeName="n1", terminationGracePeriodSeconds=AN_AGE_S)
+    for refused in (deleted(apiserver, "ending", AN_AGE_S), evicted(apiserver, "ending", AN_AGE_S)):
+        assert (refused.status_code, SAYS_OF_FORCE in refused.json()["message"]) == (403, True)
+    answer = deleted(apiserver, "ending", AN_AGE_S, "binder")
     assert answer.is_success, answer.text
-    assert apiserver.ask("admin", "GET", f"{PODS}/ending").status_code == 404
+    for grace_s in (None, 1):
+        answer = deleted(apiserver, "slow-ending", grace_s, dry_run=False)
+        assert answer.is_success, answer.text
+    refused = deleted(apiserver, "slow-ending", 0)
+    assert (refused.status_code, SAYS_OF_FORCE in refused.json()["message"]) == (403, True)
 
 
 def test_all_else_is_deleted_as_it_was(apiserver: Apiserver) -> None:
@@ -260,5 +263,6 @@ def test_all_else_is_deleted_as_it_was(apiserver: Apiserver) -> None:
     for grace_s in (None, 1, AN_AGE_S):
         answer = deleted(apiserver, "slow-too", grace_s)
         assert answer.is_success, (grace_s, answer.text)
+    for grace_s in (None, 1, 300):
         answer = evicted(apiserver, "slow-too", grace_s)
         assert answer.is_success, (grace_s, answer.text)

@@ -71,7 +71,7 @@ def test_by_force_goes_who_has_no_more_time_than_the_scheduler_would_give(longes
     policies = of_kind(render("slurm", {"hooks": {"longestGraceSeconds": longest_s}}), "ValidatingAdmissionPolicy")
     (validation,) = policies[FORCED]["spec"]["validations"]
     assert f"<= {given_s} " in validation["expression"]
-    assert f"--grace-period={given_s} first" in validation["message"]
+    assert f"gives a pod more than {given_s} s to end" in validation["message"]
 
 
 @pytest.mark.parametrize(
