@@ -50,6 +50,19 @@ def upgrade(api: Apiserver, values: Mapping[str, object]) -> str:
             "accounting.database.persistence.size: 9Gi, but the volume was made with 8Gi",
         ),
         (
+            {"home": {"size": "9Gi"}},
+            "home.size: 9Gi, but PersistentVolumeClaim demo-home has 10Gi, and no volume gets smaller",
+        ),
+        (
+            {"accounting": {"backup": {"persistence": {"size": "7Gi"}}}},
+            "accounting.backup.persistence.size: 7Gi, but PersistentVolumeClaim demo-backup has 8Gi",
+        ),
+        (
+            {"clusterName": "other"},
+            "clusterName: other, but this cluster is demo: its state and its records are kept under that name. "
+            "Set clusterName: demo",
+        ),
+        (
             {"priorityClasses": {"slurmd": 5}},
             "priorityClasses.slurmd: 5, but PriorityClass research-demo-slurmd has 900000000, and Kubernetes never "
             "changes it: kubectl delete priorityclass research-demo-slurmd",

@@ -1,4 +1,4 @@
-ClusterName={{ include "slurm.cluster" . }}
+ClusterName={{ include "slurm.keptClusterName" . }}
 SlurmctldHost={{ .Release.Name }}-slurmctld-0({{ .Release.Name }}-slurmctld)
 SlurmUser=slurm
 StateSaveLocation=/var/lib/slurm/state

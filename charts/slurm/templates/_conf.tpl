@@ -115,6 +115,26 @@ Call with (dict "root" $ "path" "slurmctld" "set" its name "claim" "state" "valu
 {{- .values.size }}
 {{- end }}
 
+{{- /* The size of a claim, which can only grow. Call with (dict "root" $ "path" "home.size" "claim" its name "size" …). */}}
+{{- define "slurm.claimSize" -}}
+{{- $has := dig "spec" "resources" "requests" "storage" "" (lookup "v1" "PersistentVolumeClaim" .root.Release.Namespace .claim | default dict) }}
+{{- if and $has (lt (include "slurm.bytes" .size | float64) (include "slurm.bytes" $has | float64)) }}
+{{- fail (printf "%s: %s, but PersistentVolumeClaim %s has %s, and no volume gets smaller: set at least that" .path .size .claim $has) }}
+{{- end }}
+{{- .size }}
+{{- end }}
+
+{{- /* The name of the cluster, refused where slurmctld would not start on the state that it has. */}}
+{{- define "slurm.keptClusterName" -}}
+{{- $name := include "slurm.cluster" . }}
+{{- $data := (lookup "v1" "ConfigMap" .Release.Namespace (printf "%s-slurm-config" .Release.Name) | default dict).data | default dict }}
+{{- $has := get $data "slurm.conf" | regexFind "(?m)^ClusterName=.*$" | trimPrefix "ClusterName=" }}
+{{- if and $has (ne $has $name) }}
+{{- fail (printf "clusterName: %s, but this cluster is %s: its state and its records are kept under that name. Set clusterName: %s" $name $has $has) }}
+{{- end }}
+{{- $name }}
+{{- end }}
+
 {{- /* A StatefulSet that makes its pods in order waits for ever for the pod of a bad release, so a rollback would not heal it.
 What was made with another policy keeps it, for no upgrade can change it. Call with (dict "root" $ "set" its name). */}}
 {{- define "slurm.podManagement" -}}
