@@ -113,17 +113,19 @@ class PageServer:
         await self._door.sight(token.strip())
         response = web.Response(status=204)
         is_secure = "https" in (request.scheme, request.headers.get("X-Forwarded-Proto", ""))
-        response.set_cookie(COOKIE, token.strip(), httponly=True, samesite="Strict", secure=is_secure)
+        response.set_cookie(_cookie(request), token.strip(), httponly=True, samesite="Strict", secure=is_secure)
         return response
 
-    async def _leave(self, _: web.Request) -> web.Response:
+    async def _leave(self, request: web.Request) -> web.Response:
         response = web.Response(status=204)
-        response.del_cookie(COOKIE)
+        response.del_cookie(_cookie(request))
         return response
 
     async def _sight(self, request: web.Request) -> Sight:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        return await self._door.sight(token if scheme.lower() == "bearer" else request.cookies.get(COOKIE, ""))
+        return await self._door.sight(
+            token if scheme.lower() == "bearer" else request.cookies.get(_cookie(request), "")
+        )
 
     async def _page(self, request: web.Request) -> web.Response:
         sight = await self._sight(request)
@@ -194,6 +196,11 @@ class PageServer:
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
     for name, value in _HEADERS.items():
         response.headers[name] = value
+
+
+def _cookie(request: web.Request) -> str:
+    """Of this page alone: browsers keep those of one host together, whatever the port."""
+    return f"{COOKIE}-{request.url.port}"
 
 
 def _json(answer: object, *, status: int = 200) -> web.Response:

@@ -124,7 +124,11 @@ async def test_pods_of_others_have_no_name_and_no_explanation(pool, tmp_path):
 @pytest.mark.parametrize("path", ["/api/page", "/api/stream", "/api/explain/pod/team/web", "/api/explain/node/x"])
 async def test_without_a_token_nothing_is_told(pool, tmp_path, path):
     async with page_of(pool, tmp_path, is_shared=True) as shown, aiohttp.ClientSession(shown.url) as session:
-        for headers in ({}, {"Authorization": "Bearer forged"}, {"Cookie": "sunkpy-page=forged"}):
+        for headers in (
+            {},
+            {"Authorization": "Bearer forged"},
+            {"Cookie": f"sunkpy-page-{shown.url.rpartition(':')[2]}=forged"},
+        ):
             async with session.get(path, headers=headers) as answer:
                 assert answer.status == 401
         async with session.get(path, headers={"Authorization": "Bearer of-eve"}) as answer:
@@ -141,6 +145,16 @@ async def test_a_form_of_another_site_cannot_enter(pool, tmp_path):
         async with session.post("/session", json=LINK, headers={"X-Forwarded-Proto": "https"}) as answer:
             cookie = answer.headers["Set-Cookie"]
         assert all(part in cookie for part in ("HttpOnly", "SameSite=Strict", "Secure"))
+
+
+async def test_two_pages_on_one_machine_do_not_end_each_others_sessions(pool, tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    async with opened(pool, tmp_path / "one") as (session, _), page_of(pool, tmp_path / "other") as other:
+        async with session.post(f"{other.url}/session", json=LINK) as answer:
+            assert answer.status == 204
+        await read(session, "/api/page")
+        await read(session, f"{other.url}/api/page")
 
 
 async def test_nothing_of_another_origin_is_loaded_and_no_script_of_others_runs(pool, tmp_path):
