@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping
 import pytest
 import yaml
 
+from devcluster.waiting import wait_until
 from tests.integration.apiserver import Apiserver
-from tests.unit.charts.rendering import CHARTS, helm
+from tests.unit.charts.rendering import CHARTS, helm, render
 
 pytestmark = pytest.mark.integration
 
 STATEFULSETS = "/apis/apps/v1/namespaces/research/statefulsets"
+NODESETS = "/apis/sunkpy.dev/v1alpha1/namespaces/research/nodesets"
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +95,19 @@ def test_a_statefulset_that_makes_its_pods_in_order_can_be_upgraded(api: Apiserv
     assert upgrade(api, {"accounting": {"database": {"podAnnotations": {"a": "b"}}}}) == ""
     spec = api.ask("admin", "GET", f"{STATEFULSETS}/demo-mariadb").json()["spec"]
     assert (spec["podManagementPolicy"], spec["template"]["metadata"]["annotations"]["a"]) == ("OrderedReady", "b")
+
+
+def test_a_nodeset_that_is_going_is_not_taken_for_the_one_that_is_wanted(api: Apiserver):
+    """Renamed, and renamed back before its jobs have ended: the release would have no nodes in the end."""
+    api.install(render("sunkpy"), "nodesets.sunkpy.dev")
+    wanted = {"nodeSets": {"gpu": {}}}
+    assert wait_until(lambda: upgrade(api, wanted) == "", timeout_s=60)
+    nodeset = f"{NODESETS}/gpu"
+    assert api.ask("admin", "PATCH", nodeset, {"metadata": {"finalizers": ["sunkpy.dev/jobs"]}}).is_success
+    assert api.ask("admin", "DELETE", nodeset).is_success
+    assert "nodeSets.gpu: the NodeSet of that name is being deleted and waits for its jobs" in upgrade(api, wanted)
+    assert api.ask("admin", "PATCH", nodeset, {"metadata": {"finalizers": []}}).is_success
+    assert upgrade(api, wanted) == ""
 
 
 def test_a_volume_that_was_grown_as_it_said_is_taken(api: Apiserver):

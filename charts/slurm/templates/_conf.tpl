@@ -124,6 +124,16 @@ Call with (dict "root" $ "path" "slurmctld" "set" its name "claim" "state" "valu
 {{- .size }}
 {{- end }}
 
+{{- /* The name of a NodeSet, refused while one of that name is going: helm would change that one, and have none once it is gone.
+Call with (dict "root" $ "name" …). */}}
+{{- define "slurm.keptNodeSet" -}}
+{{- $metadata := (lookup "sunkpy.dev/v1alpha1" "NodeSet" .root.Release.Namespace .name | default dict).metadata | default dict }}
+{{- if $metadata.deletionTimestamp }}
+{{- fail (printf "nodeSets.%s: the NodeSet of that name is being deleted and waits for its jobs: upgrade when it is gone (kubectl -n %s get nodesets), or take another name" .name .root.Release.Namespace) }}
+{{- end }}
+{{- .name }}
+{{- end }}
+
 {{- /* The name of the cluster, refused where slurmctld would not start on the state that it has. */}}
 {{- define "slurm.keptClusterName" -}}
 {{- $name := include "slurm.cluster" . }}
