@@ -206,6 +206,12 @@ def test_a_node_that_is_lost_has_no_wrong_clock():
     assert diagnose(lost).exit_code == 0
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_ended_and_has_a_successor_is_no_trouble(phase):
+    ended = msgspec.structs.replace(our_pod("scheduler", ready=False), status=PodStatus(phase=phase))
+    assert diagnose(msgspec.structs.replace(WELL, processes=(*WELL.processes, ended))).exit_code == 0
+
+
 @pytest.mark.parametrize(
     "field",
     ["has_nodeset_kind", "rights", "policies", "bindings", "nodes", "heartbeats", "nodesets", "slurmd_pods",
