@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from sunkpy.core import names
 from sunkpy.core.gang.access import Namespace
 from sunkpy.core.gang.binding_note import BindingNote
 from sunkpy.core.gang.devices.asked import Claimed
@@ -44,8 +45,9 @@ class SentBinding(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, pod: Pod, *, node: str, note: BindingNote | None = None) -> SentBinding:
-        """The binding of a pod to a Kubernetes node."""
-        annotations = pod.annotations | (note.annotations if note is not None else {})
+        """The binding of a pod to a Kubernetes node. What its maker wrote in the place of a note does not stay."""
+        forged = {name: "" for name in names.BINDING_NOTE if name in pod.annotations}
+        annotations = pod.annotations | forged | (note.annotations if note is not None else {})
         meta = msgspec.structs.replace(pod.metadata, annotations=annotations)
         bound = msgspec.structs.replace(pod, metadata=meta, spec=msgspec.structs.replace(pod.spec, node_name=node))
         return cls(pod=bound, note=note)

@@ -83,8 +83,9 @@ class PodWriter:
 
     async def bind(self, sent: SentBinding) -> None:
         """Bind a pod, with its note in the same write."""
-        pod, annotations = sent.pod, sent.note.annotations if sent.note is not None else {}
-        await self._kube.bind(*pod.key, uid=pod.uid, node=pod.spec.node_name, annotations=annotations)
+        pod = sent.pod
+        note = {name: pod.annotations[name] for name in names.BINDING_NOTE if name in pod.annotations}
+        await self._kube.bind(*pod.key, uid=pod.uid, node=pod.spec.node_name, annotations=note)
 
     async def note(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
         """Annotate a pod; None takes an annotation off it."""

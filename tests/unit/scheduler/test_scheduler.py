@@ -61,6 +61,15 @@ async def test_a_pod_becomes_a_job_and_is_bound_when_the_prolog_calls(world, tmp
         assert len(world.submissions) == 1
 
 
+async def test_what_its_maker_wrote_in_the_place_of_the_note_does_not_stay(world, tmp_path):
+    forged = {names.ANNOTATION_GPU_INDICES: "0,1", names.ANNOTATION_DEVICES: "n/g", names.ANNOTATION_JOB_ID: "4711"}
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call, annotations=forged)
+        noted = world.pod()["metadata"]["annotations"]
+    assert noted[names.ANNOTATION_JOB_ID] == str(job_id)
+    assert (noted[names.ANNOTATION_GPU_INDICES], noted[names.ANNOTATION_DEVICES]) == ("", "")
+
+
 async def test_a_pod_is_bound_late_when_its_prolog_was_not_heard(world, tmp_path):
     async with leading(world, tmp_path):
         world.add_pod()
