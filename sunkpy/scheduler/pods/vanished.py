@@ -1,11 +1,11 @@
 """Pods whose objects went while their containers ran, as far as anybody knew: deleted by force or without any grace.
 
 A kubelet that hears of it gives the containers the grace period of the pod's spec and then frees what they held, and
-tells nobody when it is done (`docs/design/hand-over.md`). So that long, and `teardown_s`
-more, the pod counts as being on its node. If the pod was told to go before, the period that it was given first counts:
-the kubelet waits for the end of that one, whatever shorter ones follow (1.35, kubelet.go, SyncTerminatingPod). One that a finalizer of somebody else keeps after it was deleted by
-force has no grace period from the beginning, so that says nothing of the kubelet: it counts for `teardown_s` after its
-containers have ended.
+tells nobody when it is done (`docs/design/hand-over.md`). So that long, and `teardown_s` more, the pod counts as being
+on its node. If the pod was told to go before, the period that it was given first counts: the kubelet waits for the end
+of that one, whatever shorter ones follow (1.35, kubelet.go, SyncTerminatingPod). One that a finalizer of somebody else
+keeps after it was deleted by force has no grace period from the beginning, so that says nothing of the kubelet: it
+counts for `teardown_s` after its containers have ended.
 """
 
 from __future__ import annotations

@@ -53,14 +53,16 @@ def told_to_go(given_s):
     ],
 )
 def test_the_grace_period_that_the_kubelet_heard_of_first_counts(course, counts_s):
-    vanished, pods = Vanished(clock=lambda: 1000.0), [*map(told_to_go, course), None]
+    vanished = Vanished(make_leader(clock=lambda: 1000.0), find_id=lambda _: None)
+    pods = [*map(told_to_go, course), None]
     for old, new in zip([None, *pods], pods, strict=False):
         vanished.update(old, new)
     assert vanished.left_s("node-1") == counts_s + TIMES.teardown_s
 
 
 def test_a_pod_that_was_made_anew_under_its_name_while_nobody_looked_is_gone_as_well():
-    vanished, before = Vanished(clock=lambda: 1000.0), told_to_go(None)
+    vanished = Vanished(make_leader(clock=lambda: 1000.0), find_id=lambda _: None)
+    before = told_to_go(None)
     vanished.update(None, before)
     vanished.update(before, Pod(metadata=Meta(name="web", namespace="default", uid="another"), spec=PodSpec()))
     assert vanished.left_s("node-1") == 30.0 + TIMES.teardown_s
