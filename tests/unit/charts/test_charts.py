@@ -823,3 +823,16 @@ def test_partitions_and_sets_of_nodes_change_nothing_that_start_slurmctld_tells_
 def test_a_partition_without_values_has_those_that_are_given_to_all():
     data = of_kind(render("slurm", {"partitions": {"new": None}}), "ConfigMap")["demo-slurm-config"]["data"]
     assert "PartitionName=new Nodes=ALL PriorityTier=1" in data["slurm.conf"].splitlines()
+
+
+def test_what_holds_data_is_neither_uninstalled_nor_pruned():
+    """Argo CD heeds helm's `keep` when an Application is removed, and not when its values drop an object."""
+    kept = {
+        "helm.sh/resource-policy": "keep",
+        "argocd.argoproj.io/sync-options": "Prune=false",
+    }
+    crd = of_kind(render("sunkpy"), "CustomResourceDefinition")["nodesets.sunkpy.dev"]
+    claims = of_kind(render("slurm"), "PersistentVolumeClaim")
+    assert claims.keys() == {"demo-home", "demo-backup"}
+    for each in (crd, *claims.values()):
+        assert kept.items() <= each["metadata"]["annotations"].items()
