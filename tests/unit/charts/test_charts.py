@@ -23,7 +23,17 @@ from sunkpy.operator.settings import OperatorSettings
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.scheduler.settings import HooksSettings, SchedulerSettings
 from sunkpy.syncer.settings import SyncerSettings
-from tests.unit.charts.rendering import CHARTS, ROOT, Manifest, Refused, check_accepted, of_kind, render, run_helm
+from tests.unit.charts.rendering import (
+    CHARTS,
+    ROOT,
+    Manifest,
+    Refused,
+    check_accepted,
+    helm,
+    of_kind,
+    render,
+    run_helm,
+)
 
 FULL = {
     "clusterName": "sk",
@@ -836,3 +846,14 @@ def test_what_holds_data_is_neither_uninstalled_nor_pruned():
     assert claims.keys() == {"demo-home", "demo-backup"}
     for each in (crd, *claims.values()):
         assert kept.items() <= each["metadata"]["annotations"].items()
+
+
+@pytest.mark.parametrize("chart", ["sunkpy", "slurm", "openldap"])
+def test_a_packaged_chart_renders_as_its_folder(chart: str, tmp_path: Path):
+    """As it comes from a registry: links of the folder have become files."""
+    subprocess.run([helm(), "package", str(CHARTS / chart), "-d", str(tmp_path)], check=True, capture_output=True)
+    (package,) = tmp_path.iterdir()
+    given = {"people": {}, "networkPolicy": {"namespaces": ["slurm"]}} if chart == "openldap" else {}
+    packaged = run_helm("template", "demo", str(package), values=given)
+    assert "kind: " in packaged
+    assert packaged == run_helm("template", "demo", str(CHARTS / chart), values=given)
