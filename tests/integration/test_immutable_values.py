@@ -65,6 +65,11 @@ def upgrade(api: Apiserver, values: Mapping[str, object]) -> str:
             "Set clusterName: demo",
         ),
         (
+            {"partitions": {"high": None, "fast": {"priorityTier": 10}}},
+            "partitions: high is left out, and slurmctld ends the jobs that run in a partition that is gone: "
+            "set partitions.high.state: DRAIN, wait until `squeue -p high` is empty, then leave it out",
+        ),
+        (
             {"priorityClasses": {"slurmd": 5}},
             "priorityClasses.slurmd: 5, but PriorityClass research-demo-slurmd has 900000000, and Kubernetes never "
             "changes it: kubectl delete priorityclass research-demo-slurmd",
@@ -95,6 +100,11 @@ def test_a_statefulset_that_makes_its_pods_in_order_can_be_upgraded(api: Apiserv
     assert upgrade(api, {"accounting": {"database": {"podAnnotations": {"a": "b"}}}}) == ""
     spec = api.ask("admin", "GET", f"{STATEFULSETS}/demo-mariadb").json()["spec"]
     assert (spec["podManagementPolicy"], spec["template"]["metadata"]["annotations"]["a"]) == ("OrderedReady", "b")
+
+
+def test_a_partition_that_takes_no_jobs_can_be_left_out(api: Apiserver):
+    assert upgrade(api, {"partitions": {"old": {"state": "DRAIN"}}}) == ""
+    assert upgrade(api, {}) == ""
 
 
 def test_a_nodeset_that_is_going_is_not_taken_for_the_one_that_is_wanted(api: Apiserver):

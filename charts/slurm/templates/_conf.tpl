@@ -63,6 +63,7 @@ lower-case keys to what to use in their place). */}}
 {{- $defaults := list }}
 {{- $instead := dict "partitionname" "the name in partitions" "nodes" "nodeSets" "default" "default" "prioritytier" "priorityTier" "priority" "priorityTier"
   "maxtime" "maxTime" "defaulttime" "defaultTime" "preemptmode" "preemptMode" "state" "state" "shared" "OverSubscribe" }}
+{{- include "slurm.keptPartitions" . }}
 {{- range $name, $values := .Values.partitions }}
 {{- $partition := $values | default dict }}
 {{- $path := printf "partitions.%s" $name }}
@@ -134,11 +135,26 @@ Call with (dict "root" $ "name" …). */}}
 {{- .name }}
 {{- end }}
 
+{{- /* Nothing, or the refusal to leave out a partition that takes jobs: slurmctld ends those that run in one that is gone. */}}
+{{- define "slurm.keptPartitions" -}}
+{{- range regexFindAll "(?m)^PartitionName=.*$" (include "slurm.confThere" . ) -1 }}
+{{- $name := regexFind "^[^ ]+" . | trimPrefix "PartitionName=" }}
+{{- if not (or (hasKey $.Values.partitions $name) (regexMatch "(?i) State=(DRAIN|DOWN|INACTIVE)( |$)" .)) }}
+{{- fail (printf "partitions: %s is left out, and slurmctld ends the jobs that run in a partition that is gone: set partitions.%s.state: DRAIN, wait until `squeue -p %s` is empty, then leave it out" $name $name $name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* The slurm.conf that is there; empty at an install, and where helm asks no apiserver. */}}
+{{- define "slurm.confThere" -}}
+{{- $there := lookup "v1" "ConfigMap" .Release.Namespace (printf "%s-slurm-config" .Release.Name) | default dict }}
+{{- get ($there.data | default dict) "slurm.conf" }}
+{{- end }}
+
 {{- /* The name of the cluster, refused where slurmctld would not start on the state that it has. */}}
 {{- define "slurm.keptClusterName" -}}
 {{- $name := include "slurm.cluster" . }}
-{{- $data := (lookup "v1" "ConfigMap" .Release.Namespace (printf "%s-slurm-config" .Release.Name) | default dict).data | default dict }}
-{{- $has := get $data "slurm.conf" | regexFind "(?m)^ClusterName=.*$" | trimPrefix "ClusterName=" }}
+{{- $has := include "slurm.confThere" . | regexFind "(?m)^ClusterName=.*$" | trimPrefix "ClusterName=" }}
 {{- if and $has (ne $has $name) }}
 {{- fail (printf "clusterName: %s, but this cluster is %s: its state and its records are kept under that name. Set clusterName: %s" $name $has $has) }}
 {{- end }}
