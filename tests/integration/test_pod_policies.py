@@ -56,7 +56,7 @@ def give_rights(apiserver: Apiserver) -> None:
             f"{RBAC}/clusterrolebindings", {"metadata": {"name": user}, "roleRef": role, "subjects": [subject]}
         )
     manifests = render("slurm", {"scheduler": {"aliases": [ALIAS], "gpuSharing": "plugin"}})
-    apiserver.install(manifests, "-node-names", "-job-notes", "-forced-deletion", "-device-plugin")
+    apiserver.install(manifests, "-node-names", "-job-notes", "-forced-deletion", "-device-plugin", "-grace")
     assert wait_until(lambda: created(apiserver, nodeName="n1").status_code == 403, timeout_s=60, every_s=0.5)
     make_pod(apiserver, "first", nodeName="n1")
     changes = {NOTE: "8"}
@@ -266,3 +266,14 @@ def test_all_else_is_deleted_as_it_was(apiserver: Apiserver) -> None:
     for grace_s in (None, 1, 300):
         answer = evicted(apiserver, "slow-too", grace_s)
         assert answer.is_success, (grace_s, answer.text)
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(300, True), (301, False), (2**31, False)])
+def test_a_tenant_makes_no_pod_that_may_keep_its_node_for_long(
+    apiserver: Apiserver, seconds: int, expected: bool
+) -> None:
+    made = created(apiserver, terminationGracePeriodSeconds=seconds)
+    assert made.is_success is expected, made.text
+    assert expected or "terminationGracePeriodSeconds of a pod of this scheduler is at most 300" in made.text
+    assert created(apiserver, "binder", terminationGracePeriodSeconds=seconds).is_success
+    assert created(apiserver, schedulerName="another", terminationGracePeriodSeconds=seconds).is_success

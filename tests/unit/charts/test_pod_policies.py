@@ -16,8 +16,9 @@ from tests.unit.charts.rendering import Refused, of_kind, render
 NODE_NAMES = "research-demo-node-names"
 JOB_NOTES = "research-demo-job-notes"
 FORCED = "research-demo-forced-deletion"
+GRACE = "research-demo-grace"
 TOKEN = "research-demo-scheduler-token"
-EACH = pytest.mark.parametrize("name", [NODE_NAMES, JOB_NOTES, FORCED])
+EACH = pytest.mark.parametrize("name", [NODE_NAMES, JOB_NOTES, FORCED, GRACE])
 
 
 def policy(name, /, **scheduler):
@@ -42,6 +43,7 @@ def test_it_is_for_pods_that_name_this_scheduler_by_any_of_its_names(name, sched
         (NODE_NAMES, {"CREATE pods", "UPDATE pods/resize"}),
         (JOB_NOTES, {"UPDATE pods", "UPDATE pods/status"}),
         (FORCED, {"DELETE pods", "CREATE pods/eviction"}),
+        (GRACE, {"CREATE pods"}),
     ],
 )
 def test_it_refuses_and_asks_for_a_right_that_kubernetes_has(name, expected):
@@ -66,6 +68,21 @@ def test_it_keeps_all_that_a_leader_reads_in_the_note_of_a_binding():
     assert ", ".join(names.BINDING_NOTE).replace(", sunkpy.dev/", ", ") in said
 
 
+@pytest.mark.parametrize(
+    ("values", "most_s"),
+    [
+        ({}, 300),
+        ({"hooks": {"longestGraceSeconds": 60}}, 60),
+        ({"partitions": {"slow": {"longestGraceSeconds": 900}}}, 900),
+        ({"scheduler": {"access": [{"namespaces": ["chem"], "longestGraceSeconds": 1200}]}}, 1200),
+    ],
+)
+def test_a_pod_asks_for_no_more_time_than_any_eviction_gives(values, most_s):
+    spec = of_kind(render("slurm", values), "ValidatingAdmissionPolicy")[GRACE]["spec"]
+    assert f"terminationGracePeriodSeconds.orValue(30) > {most_s}" in spec["matchConditions"][0]["expression"]
+    assert f"is at most {most_s}:" in spec["validations"][0]["message"]
+
+
 @pytest.mark.parametrize(("longest_s", "given_s"), [(0, 300), (60, 60), (1200, 1200)])
 def test_by_force_goes_who_has_no_more_time_than_the_scheduler_would_give(longest_s, given_s):
     policies = of_kind(render("slurm", {"hooks": {"longestGraceSeconds": longest_s}}), "ValidatingAdmissionPolicy")
@@ -81,6 +98,8 @@ def test_by_force_goes_who_has_no_more_time_than_the_scheduler_would_give(longes
         (JOB_NOTES, {"enabled": False}),
         (FORCED, {"enabled": False}),
         (FORCED, {"protectForcedDeletion": False}),
+        (GRACE, {"enabled": False}),
+        (GRACE, {"boundGrace": False}),
         (TOKEN, {"enabled": False}),
         (TOKEN, {"boundToken": False}),
         (NODE_NAMES, {"protectNodeNames": False}),
