@@ -41,7 +41,7 @@ def _values(keys: Mapping[str, Key], cgroup: str) -> Mapping[str, object]:
     return {
         **VALUES,
         "users": {"people": people},
-        "slurmConfig": {**VALUES["slurmConfig"], "cgroup": cgroup},
+        "slurmConfig": {**VALUES["slurmConfig"], "cgroup": cgroup, "privateTmp": cgroup == "auto"},
         "compute": {"ssh": {"enabled": True}},
         "login": {"ssh": {"x11": True}},
     }
@@ -59,7 +59,8 @@ class People:
         """The values say so from now on: each daemon starts anew."""
         values = _values(self._keys, cgroup)
         config = of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]
-        (self.site.slurm.root / "etc/slurm/cgroup.conf").write_text(config["cgroup.conf"])
+        for name in ("cgroup.conf", "job_container.conf"):
+            (self.site.slurm.root / "etc/slurm" / name).write_text(config.get(name, ""))
         before = self._starts()
         await self.site.restart(values)
         self.site.slurm.send("TERM", "slurmd")
@@ -178,6 +179,18 @@ def test_a_session_is_held_by_what_slurm_gave_the_job_where_there_are_cgroups(pe
     job = people.job("ann", "adopt-1")
     code, said = people.said("ann", "adopt-1", "cat /proc/self/cgroup")
     assert (code, f"job_{job}/step_extern" in said) == (0, True), said
+
+
+@WITHIN
+def test_each_job_has_a_tmp_and_shared_memory_of_its_own(people: People):
+    """`slurmConfig.privateTmp`, turned on in a cluster that runs, together with cgroups."""
+    mark, where = "of-one-job", "/tmp /dev/shm"
+    leave = f"for each in {where}; do touch $each/{mark}; done; ls {where}"
+    for _ in range(2):
+        seen = f"srun --mem=50 -w adopt-1 bash -c 'ls {where}; echo then; {leave}'"
+        code, said = people.site.shell("ann", f"cd; {seen}")
+        before, _, after = said.partition("then")
+        assert (code, mark in before, after.count(mark)) == (0, False, 2), said + people.site.logs()
 
 
 @WITHOUT
