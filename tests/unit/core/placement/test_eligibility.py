@@ -239,6 +239,8 @@ def test_many_nodes_are_judged_together_as_each_by_itself(pod, nodes):
             {"n1": "offers Slurm gpu:a100:4,gpu:h100:1 where the pod needs gres/gpu:h100:2"},
         ),
         ("gpu:h100", "gpu:4", {"n1": "offers Slurm gpu:4 where the pod needs gres/gpu:h100:2"}),
+        ("shard", "gpu:4", {"n1": "offers Slurm gpu:4 where the pod needs gres/shard:2"}),
+        ("mps", "gpu:4", {"n1": "offers Slurm gpu:4 where the pod needs gres/mps:2"}),
     ],
 )
 def test_devices_of_claims_are_counted_by_slurm_and_by_no_kubelet(asks, gres, refused):
