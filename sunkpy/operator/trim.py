@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -17,6 +17,8 @@ from sunkpy.core import names
 from sunkpy.core.model.objects import (
     Condition,
     Container,
+    ContainerState,
+    ContainerStatus,
     Meta,
     Node,
     NodeStatus,
@@ -24,6 +26,7 @@ from sunkpy.core.model.objects import (
     Pod,
     PodSpec,
     PodStatus,
+    Terminated,
 )
 from sunkpy.core.model.slurmd import is_slurmd
 
@@ -93,6 +96,7 @@ def trim_pod(pod: Pod) -> Pod:
             phase=sys.intern(status.phase),
             reason=status.reason,
             message=status.message,
+            container_statuses=tuple(_last_words(status.container_statuses)),
             conditions=_one_state(tuple(map(_undated, _read(status.conditions)))),
         ),
     )
@@ -100,6 +104,15 @@ def trim_pod(pod: Pod) -> Pod:
 
 def _read(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
     return tuple(condition for condition in conditions if condition.type in _READ_CONDITIONS)
+
+
+def _last_words(containers: tuple[ContainerStatus, ...]) -> Iterator[ContainerStatus]:
+    """What slurmd left when it did not start."""
+    for each in containers:
+        ended = each.state.terminated or each.last_state.terminated
+        if each.name == names.SLURMD_CONTAINER and not each.ready and ended is not None and ended.message:
+            last = ContainerState(terminated=Terminated(message=ended.message))
+            yield ContainerStatus(name=each.name, last_state=last)
 
 
 def _undated(condition: Condition) -> Condition:

@@ -349,10 +349,11 @@ class PodSpec(Wire, frozen=True, kw_only=True):
 
 
 class Terminated(Wire, frozen=True, kw_only=True):
-    """How a container ended."""
+    """How a container ended. `message`: what it left as its last words."""
 
     exit_code: int = 0
     reason: str = ""
+    message: str = ""
 
 
 class Running(Wire, frozen=True, kw_only=True):

@@ -29,6 +29,13 @@ def is_marked_by_roll(pod: Pod) -> bool:
     return token is not None and token.is_rollout
 
 
+def last_words(pod: Pod) -> str:
+    """Why slurmd did not start; empty when it runs, or left no word."""
+    states = (state for each in pod.status.container_statuses for state in (each.state, each.last_state))
+    ends = (state.terminated.message.strip() for state in states if state.terminated is not None)
+    return next(filter(None, ends), "")
+
+
 def is_replaceable(pod: Pod) -> bool:
     """The syncer has answered exactly the token that is on the pod: what runs there outlives its slurmd."""
     token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)

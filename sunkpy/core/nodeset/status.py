@@ -24,6 +24,7 @@ from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod
 from sunkpy.core.nodeset.decide import Plan, annotated_cap
 from sunkpy.core.nodeset.feasibility import explain_exclusions
 from sunkpy.core.nodeset.health import health
+from sunkpy.core.nodeset.pod_state import last_words
 from sunkpy.core.nodeset.removal import RemovalCause
 from sunkpy.core.nodeset.rollout import max_unavailable
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
@@ -169,7 +170,9 @@ def _pods(world: World, trait: Trait) -> list[Pod]:
 
 def _updated_text(world: World) -> str:
     counts = world.survey.counts
-    return f"{counts[Trait.STAYING_UPDATED]} of {counts[Trait.STAYING]} updated"
+    unready = _pods(world, Trait.STAYING_UNREADY)
+    ended = next((f"; {pod.name} has ended: {why}" for pod in unready if (why := last_words(pod))), "")
+    return f"{counts[Trait.STAYING_UPDATED]} of {counts[Trait.STAYING]} updated{ended}"
 
 
 def _creating_text(plan: Plan) -> str:

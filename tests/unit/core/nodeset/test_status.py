@@ -2,10 +2,11 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
-from sunkpy.core.model.objects import Condition
+from sunkpy.core.model.objects import Condition, ContainerState, ContainerStatus, Terminated
 from sunkpy.core.nodeset.decide import decide_nodeset
 from sunkpy.core.nodeset.spec import NodeSetStatus
 from sunkpy.core.nodeset.status import report, report_unreadable
+from sunkpy.operator.trim import trim_pod
 from tests.unit.core.nodeset.build import NOW, make_node, make_nodeset, make_pod, make_template, make_world
 
 TOKEN = "2026-11-20T11:30:00+00:00/scale-down"
@@ -96,6 +97,19 @@ def test_what_is_going_on_is_told():
         status, _ = status_of(make_world(nodeset, [make_node(1)], [make_pod(nodeset, 1, **pod)]))
         progressing = status.condition("Progressing")
         assert (progressing.reason, progressing.message) == (reason, text)
+
+
+def test_why_slurmd_does_not_start_is_said_on_the_nodeset():
+    """As on a node whose kernel cannot hold jobs."""
+    nodeset, why = make_nodeset(), "check-cgroups: this node cannot hold jobs"
+    ended = ContainerStatus(name="slurmd", last_state=ContainerState(terminated=Terminated(message=f"{why}\n")))
+    pods = [make_pod(nodeset, 1, ready=False), make_pod(nodeset, 2, ready=False)]
+    pods[1] = msgspec.structs.replace(
+        pods[1], status=msgspec.structs.replace(pods[1].status, container_statuses=(ended,))
+    )
+    status, _ = status_of(make_world(nodeset, [make_node(1), make_node(2)], list(map(trim_pod, pods))))
+    progressing = status.condition("Progressing")
+    assert progressing.message == f"gpu-012-[001-002] not ready; 2 of 2 updated; gpu-012-002 has ended: {why}"
 
 
 def test_a_refused_pod_is_a_condition_and_an_event():
