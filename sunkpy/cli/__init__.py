@@ -180,7 +180,10 @@ def certificate(namespace: str, secret: str, hosts: tuple[str, ...]) -> None:
 @click.option("--user", required=True, help="Slurm user of the tokens.")
 @click.option("--file", "path", type=click.Path(path_type=Path), required=True, help="Where the token is kept fresh.")
 def slurm_token(key_file: Path, user: str, path: Path) -> None:
-    """Keep a token of Slurm fresh in a file, for a container beside that has not the key."""
+    """Keep a token of Slurm fresh in a file, for a container beside that has not the key.
+
+    Example: sunkpy slurm-token --key-file /keys/jwt.key --user nobody --file /run/slurm/token
+    """
     from sunkpy.install.slurm_token import keep_token
 
     keep_token(key_file, user, path)

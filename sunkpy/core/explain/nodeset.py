@@ -11,8 +11,9 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.explain.explanation import Explanation, Line
 from sunkpy.core.model import hostlist
-from sunkpy.core.model.objects import Condition, Pod
+from sunkpy.core.model.objects import Pod
 from sunkpy.core.nodeset.decide import Plan, decide_nodeset
+from sunkpy.core.nodeset.health import OF_KSTATUS
 from sunkpy.core.nodeset.removal import RemovalCause
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
 from sunkpy.core.nodeset.status import make_status
@@ -77,7 +78,7 @@ def explain_nodeset(facts: NodeSetFacts) -> Explanation:
         standing=words.standing,
         lines=(
             Line(title="pods", texts=(_counts(status),)),
-            Line(title="because", texts=tuple(filter(None, (facts.problem, *map(_condition, status.conditions))))),
+            Line(title="because", texts=tuple(filter(None, (facts.problem, *_conditions(status))))),
             Line(title="not feasible", texts=tuple(_infeasible(facts))),
             Line(title="have to go", texts=tuple(_going(world, plan)) if world is not None and plan else ()),
             Line(title="then", texts=tuple(_next(world, plan)) if world is not None and plan else ()),
@@ -112,8 +113,11 @@ def _counts(status: NodeSetStatus) -> str:
     )
 
 
-def _condition(condition: Condition) -> str:
-    return f"{condition.type}={condition.status}, {condition.reason}: {condition.message}"
+def _conditions(status: NodeSetStatus) -> Iterator[str]:
+    """Those that say something for themselves."""
+    for each in status.conditions:
+        if each.type not in OF_KSTATUS:
+            yield f"{each.type}={each.status}, {each.reason}: {each.message}"
 
 
 def _infeasible(facts: NodeSetFacts) -> Iterator[str]:

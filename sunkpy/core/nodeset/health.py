@@ -13,6 +13,7 @@ from typing import Final
 
 from sunkpy.core.model.objects import Condition
 
+OF_KSTATUS: Final = frozenset({"Ready", "Reconciling", "Stalled"})
 _STALLED: Final = frozenset({"BadSpec", "CreateFailed", "TooManyAtOnce"})
 """Reasons that only a person takes away."""
 
