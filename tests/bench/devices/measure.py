@@ -148,6 +148,7 @@ class Load:
         self.late: list[str] = []
         self.come = 0
         self._living: dict[str, _Member] = {}
+        self._cancelled: set[int] = set()
         self._stack = stack
         self._cluster = cluster
         self._rng = random.Random(seed)
@@ -190,6 +191,8 @@ class Load:
         self.come += len(coming)
         mend()
         late = self._settle()
+        if round_.event is Event.SLURMD:
+            self._cancel_again()
         if round_.event in (Event.PREEMPTION, Event.REQUEUE) and not late:
             self._disturb(round_)
             late = self._settle()
@@ -269,6 +272,12 @@ class Load:
             self._stack.kubectl("delete", "pod", "-n", NAMESPACE, member.name, *how)
         else:
             self._stack.cancel_jobs([member.job])
+            self._cancelled.add(member.job)
+
+    def _cancel_again(self) -> None:
+        """slurmctld requeues a job that it had cancelled when its slurmd comes back without it: seen with 24.11."""
+        self._cancelled &= set(map(int, self._stack.squeue("--format=%i").split()))
+        self._stack.cancel_jobs([*self._cancelled])
 
     def _body(self, name: str, *, has_gpus: bool) -> dict[str, object]:
         body = workloads.pod(
