@@ -23,7 +23,7 @@ SILENT_S: Final = 40.0
 OLDEST: Final = (1, 30)
 """The oldest Kubernetes that the charts take."""
 _SHOWN: Final = 5
-_ENDED: Final = ("Succeeded", "Failed")
+_OVER: Final = ("Succeeded", "Failed")
 _STUCK: Final = frozenset({"CreateFailed", "PodsFailed", "BadSpec"})
 _PROCESSES: Final = frozenset({"operator", "syncer", "scheduler", "accounts", "logins"})
 
@@ -183,7 +183,7 @@ def _processes(facts: Installation) -> _Verdict:
     pods = facts.processes or ()
     if not pods:
         return _Verdict("no pod of the charts is there", "Install charts sunkpy and slurm; see -n.")
-    unready = sorted("/".join(pod.key) for pod in pods if not pod.is_ready and pod.status.phase not in _ENDED)
+    unready = sorted("/".join(pod.key) for pod in pods if not pod.is_ready and pod.status.phase not in _OVER)
     if unready:
         return _Verdict(f"not ready: {first_of(unready, _SHOWN)}", "kubectl describe these pods, and read their logs.")
     return _Verdict(f"{count(len(pods), 'pod')} ready")

@@ -145,7 +145,8 @@ def test_nobody_gets_what_another_has_whatever_the_kubelet_asks(described, asked
         pod(str(at), " ".join(noted), counts=(count,), job=job, admitted=admitted, scheduler=scheduler)
         for at, (noted, count, job, admitted, scheduler) in enumerate(described)
     ]
-    owners = {each.name: devices_on(each) for each in pods if each.status.start_time}
+    ours = [each for each in pods if each.spec.scheduler_name == "slurm" and gpus_asked(each.spec, GPU)]
+    owners = {each.name: devices_on(each) for each in ours if each.status.start_time}
     served = set()
     for count in asked:
         try:
