@@ -219,13 +219,15 @@ def test_nobody_takes_more_of_a_node_than_slurm_gave(apiserver: Apiserver) -> No
 
 
 AN_AGE_S = 2**31
-SAYS_OF_FORCE = "only who may create pods/binding gives a pod more than 300 s to end and more than it asks for"
+SAYS_OF_FORCE = "only who may create pods/binding deletes or evicts pods by force, or gives one more than 300 s to end"
 
 
 def test_nobody_leaves_containers_behind_that_nobody_can_end(apiserver: Apiserver) -> None:
     make_pod(apiserver, "slow", nodeName="n1", terminationGracePeriodSeconds=AN_AGE_S)
-    for refused in (deleted(apiserver, "slow", 0), evicted(apiserver, "slow", 0)):
-        assert (refused.status_code, SAYS_OF_FORCE in refused.json()["message"]) == (403, True)
+    make_pod(apiserver, "quick", nodeName="n1", terminationGracePeriodSeconds=1)
+    for name in ("slow", "quick"):
+        for refused in (deleted(apiserver, name, 0), evicted(apiserver, name, 0)):
+            assert (refused.status_code, SAYS_OF_FORCE in refused.json()["message"]) == (403, True)
     at_once = {"gracePeriodSeconds": 0, "dryRun": ["All"]}
     refused = apiserver.ask("tenant", "DELETE", PODS, at_once)
     assert (refused.status_code, SAYS_OF_FORCE in refused.json()["message"]) == (403, True)
@@ -250,13 +252,12 @@ def test_nobody_gives_a_long_grace_for_a_kubelet_goes_on_with_the_first(apiserve
 
 def test_all_else_is_deleted_as_it_was(apiserver: Apiserver) -> None:
     slow = {"terminationGracePeriodSeconds": AN_AGE_S}
-    make_pod(apiserver, "quick", nodeName="n1", terminationGracePeriodSeconds=300)
     make_pod(apiserver, "slow-waits", **slow)
     make_pod(apiserver, "slow-foreign", nodeName="n1", schedulerName="default-scheduler", **slow)
     make_pod(apiserver, "slow-ended", nodeName="n1", **slow)
     ended = apiserver.ask("admin", "PATCH", f"{PODS}/slow-ended/status", {"status": {"phase": "Failed"}})
     assert ended.is_success, ended.text
-    for name in ("quick", "slow-waits", "slow-foreign", "slow-ended"):
+    for name in ("slow-waits", "slow-foreign", "slow-ended"):
         answer = deleted(apiserver, name, 0)
         assert answer.is_success, (name, answer.text)
     make_pod(apiserver, "slow-too", nodeName="n1", **slow)
@@ -274,6 +275,21 @@ def test_a_tenant_makes_no_pod_that_may_keep_its_node_for_long(
 ) -> None:
     made = created(apiserver, terminationGracePeriodSeconds=seconds)
     assert made.is_success is expected, made.text
-    assert expected or "terminationGracePeriodSeconds of a pod of this scheduler is at most 300" in made.text
+    assert (
+        expected
+        or "terminationGracePeriodSeconds of a pod of this scheduler, and of its probes, is at most 300" in made.text
+    )
     assert created(apiserver, "binder", terminationGracePeriodSeconds=seconds).is_success
     assert created(apiserver, schedulerName="another", terminationGracePeriodSeconds=seconds).is_success
+
+
+@pytest.mark.parametrize("of", ["containers", "initContainers"])
+@pytest.mark.parametrize("probe", ["livenessProbe", "startupProbe"])
+@pytest.mark.parametrize(("seconds", "expected"), [(300, True), (301, False)])
+def test_nor_does_a_probe_keep_it(apiserver: Apiserver, of: str, probe: str, seconds: int, expected: bool) -> None:
+    """A kubelet that ends a container for its probe hears of nothing else meanwhile."""
+    plain = {"name": "c", "image": "i"}
+    fails = {"exec": {"command": ["false"]}, "terminationGracePeriodSeconds": seconds}
+    probed = {"name": "p", "image": "i", probe: fails} | ({"restartPolicy": "Always"} if of != "containers" else {})
+    made = created(apiserver, **({"containers": [plain]} | {of: [probed]}))
+    assert made.is_success is expected, made.text
