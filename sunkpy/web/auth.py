@@ -62,7 +62,7 @@ class LocalDoor:
 
     async def sight(self, token: str) -> Sight:
         """See Door."""
-        if not hmac.compare_digest(token.encode(), self._key.encode()):
+        if not token.isascii() or not hmac.compare_digest(token, self._key):
             raise Denied(401, "open the link that the command has printed")
         return EVERYTHING
 
@@ -91,7 +91,7 @@ class ClusterDoor:
 
     async def sight(self, token: str) -> Sight:
         """See Door."""
-        if not token or len(token) > _LONGEST:
+        if not token or len(token) > _LONGEST or not token.isascii():
             raise Denied(401, "give a token: kubectl create token NAME, or that of your kubeconfig")
         digest = hashlib.sha256(token.encode()).digest()
         async with self._turn:

@@ -51,7 +51,7 @@ class NodeAuth:
             KubeError: the apiserver could not be asked.
         """
         scheme, _, token = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not token:
+        if scheme.lower() != "bearer" or not token or not token.isascii():
             raise Denied(401, "send the pod's projected token: Authorization: Bearer …")
         digest = hashlib.sha256(token.encode()).digest()
         bound = self._known.get(digest)

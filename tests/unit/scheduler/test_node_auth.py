@@ -58,6 +58,7 @@ WORTHLESS = [
     ("nonsense", 401),
     ("a.b.c", 401),
     ("." * 5000, 401),
+    ("\udcff\udcfe", 401),
     (token_of_slurmd(1, audience="https://kubernetes"), 401),
     (token_of_slurmd(1, left_s=-3600), 401),
     (token_of_slurmd(1, uid="somebody-else"), 403),

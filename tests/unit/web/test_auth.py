@@ -59,7 +59,14 @@ async def test_a_right_in_another_namespace_opens_nothing(api, tmp_path):
 
 @pytest.mark.parametrize(
     "forged",
-    ["", "x", "x" * 20_000, token_of("p", uid="u", audience="sunkpy-hooks"), token_of("p", uid="u", key="k" * 40)],
+    [
+        "",
+        "x",
+        "\udcff\udcfe",
+        "x" * 20_000,
+        token_of("p", uid="u", audience="sunkpy-hooks"),
+        token_of("p", uid="u", key="k" * 40),
+    ],
 )
 async def test_what_no_apiserver_accepts_is_refused(api, tmp_path, forged):
     async with door(api, tmp_path) as own:
