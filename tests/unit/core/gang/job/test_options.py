@@ -272,3 +272,12 @@ def test_those_that_say_nothing_follow_and_roles_may_differ_in_name_comment_and_
 def test_what_pods_do_not_say_their_owner_may():
     options, problems = of_gang({"qos": "fast"}, {}, above=[{P + "qos": "slow", P + "partition": "low"}])
     assert (options.qos, options.partition, problems) == ("fast", "low", ())
+
+
+@pytest.mark.parametrize(("unlike", "is_refused"), [(64, False), (65, True)])
+def test_a_gang_whose_pods_all_ask_for_something_else_is_refused(unlike, is_refused):
+    """Each is compared with the others in each pass, and a gang of two may have thousands of pods."""
+    pods = [(f"p-{number}", {"sunkpy.dev/comment": str(number % unlike)}) for number in range(1000)]
+    _, problems = read_gang_options(pods, [])
+    says = f"its pods ask for {unlike} different things by annotations, and 64 are the most"
+    assert any(problem.fatal and problem.text == says for problem in problems) is is_refused
