@@ -14,7 +14,8 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.lease import KubeLease
 from sunkpy.runtime.process import Process, run
 from sunkpy.runtime.settings import load
-from sunkpy.slurm import PrometheusRecorder, Slurm
+from sunkpy.slurm import Slurm
+from sunkpy.slurm.prometheus import PrometheusRecorder
 
 
 def main(config_path: Path) -> None:

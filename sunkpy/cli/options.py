@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable
@@ -22,6 +23,7 @@ T = TypeVar("T")
 Form = Literal["table", "wide", "json", "yaml"]
 
 IN_A_POD: Final = Path("/etc/sunkpy/config.yaml")
+_RARELY: Final = 100_000
 EXISTING_FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 NO_ANSWER, NO_SLURM = 1, 3
@@ -74,6 +76,7 @@ def reaches(namespace: str) -> Callable[[Callable[Concatenate[Access, P], T]], C
     def with_options(command: Callable[Concatenate[Access, P], T]) -> Callable[P, T]:
         @functools.wraps(command)
         def run(*args: P.args, **others: P.kwargs) -> T:
+            gc.set_threshold(_RARELY)  # imports and lists of objects are no garbage, and most commands end in a second
             return command(_access(click.get_current_context()), *args, **others)
 
         own = click.option("-n", "--namespace", default="", help=namespace, expose_value=False, callback=_keep)

@@ -13,7 +13,8 @@ from sunkpy.scheduler.hooks.server import HookServer, other_leader
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.scheduler.term import Term
-from sunkpy.slurm import PrometheusRecorder, Slurm
+from sunkpy.slurm import Slurm
+from sunkpy.slurm.prometheus import PrometheusRecorder
 
 
 def main(config_path: Path) -> None:

@@ -5,7 +5,7 @@ from sunkpy.slurm.cache import NodeCache, Observation
 from sunkpy.slurm.client import Partition, Ping, Slurm
 from sunkpy.slurm.jobs import Submitted
 from sunkpy.slurm.nodes import NodeChange, NodesSnapshot, NotModified
-from sunkpy.slurm.recorder import PrometheusRecorder, Recorder
+from sunkpy.slurm.recorder import Recorder
 
 __all__ = [
     "NodeCache",
@@ -15,7 +15,6 @@ __all__ = [
     "Observation",
     "Partition",
     "Ping",
-    "PrometheusRecorder",
     "Recorder",
     "Slurm",
     "Submitted",

@@ -1,10 +1,8 @@
-"""Where the client reports what it did; a Prometheus one and one that keeps silent."""
+"""Where the client reports what it did; one that keeps silent. The processes have `sunkpy.slurm.prometheus`."""
 
 from __future__ import annotations
 
 from typing import Protocol
-
-from prometheus_client import CollectorRegistry, Counter, Histogram
 
 
 class Recorder(Protocol):
@@ -31,38 +29,3 @@ class Silent:
 
     def exchanged(self, endpoint: str, *, size: int) -> None:
         """See Recorder."""
-
-
-class PrometheusRecorder:
-    """`sunkpy_slurm_request_seconds{endpoint,code}`, `sunkpy_slurm_retries_total{endpoint}` and
-    `sunkpy_slurm_bytes_total{endpoint}`.
-    """
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._seconds = Histogram(
-            "sunkpy_slurm_request_seconds",
-            "Time of one request to slurmrestd. Watch `code` other than `ok`",
-            ["endpoint", "code"],
-            registry=registry,
-        )
-        self._retries = Counter(
-            "sunkpy_slurm_retries", "Requests to slurmrestd that were sent again", ["endpoint"], registry=registry
-        )
-        self._bytes = Counter(
-            "sunkpy_slurm_bytes",
-            "Bytes of requests to slurmrestd and of answers, by `endpoint`",
-            ["endpoint"],
-            registry=registry,
-        )
-
-    def answered(self, endpoint: str, *, code: str, seconds: float) -> None:
-        """See Recorder."""
-        self._seconds.labels(endpoint, code).observe(seconds)
-
-    def retried(self, endpoint: str) -> None:
-        """See Recorder."""
-        self._retries.labels(endpoint).inc()
-
-    def exchanged(self, endpoint: str, *, size: int) -> None:
-        """See Recorder."""
-        self._bytes.labels(endpoint).inc(size)

@@ -8,7 +8,8 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.lease import KubeLease
 from sunkpy.runtime.process import Process, run
 from sunkpy.runtime.settings import load
-from sunkpy.slurm import NodeCache, PrometheusRecorder, Slurm
+from sunkpy.slurm import NodeCache, Slurm
+from sunkpy.slurm.prometheus import PrometheusRecorder
 from sunkpy.syncer.metrics import NodeCollector, SyncerMetrics
 from sunkpy.syncer.settings import SyncerSettings
 from sunkpy.syncer.term import Term

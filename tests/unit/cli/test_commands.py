@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import click
 import click.testing
@@ -19,6 +22,14 @@ from tests.unit.cli.test_overview import shown
 COMMANDS = [(), *((name,) for name in main.commands)]
 WITH_FORMS = [["status"], ["queue"], ["why-drained"], ["history", "n1"], ["doctor"]]
 HEAVY = ("aiohttp", "kubernetes", "prometheus_client", "structlog", "kopf", "jwt")
+OF_PROCESSES = ("prometheus_client", "kopf", "grpc", "aiohttp.web", "sunkpy.operator.main", "sunkpy.syncer")
+MODULES = {
+    "grpcio": "grpc",
+    "prometheus-client": "prometheus_client",
+    "protobuf": "google",
+    "pyjwt": "jwt",
+    "pyyaml": "msgspec",  # msgspec.yaml asks for it
+}
 
 
 @pytest.fixture
@@ -73,7 +84,23 @@ def test_kubectl_completes_words_too(words, found, monkeypatch, capsys):
     assert capsys.readouterr().out.split() == [*found, ":4"]
 
 
+def imported(modules: str, unwanted: tuple[str, ...]) -> str:
+    """Which of these a new process has after it imported those."""
+    code = f"import sys, {modules}; print(*(name for name in {unwanted} if name in sys.modules))"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
 def test_a_command_that_asks_nobody_imports_nothing_that_takes_long():
-    code = f"import sys, sunkpy.cli; print([name for name in {HEAVY} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert imported("sunkpy.cli", HEAVY) == ""
+
+
+def test_a_command_that_asks_imports_nothing_that_only_processes_use():
+    assert imported("sunkpy.cli.overview, sunkpy.cli.explain", OF_PROCESSES) == ""
+
+
+def test_what_is_installed_with_sunkpy_is_used_by_it():
+    """An installed library costs time even unused: structlog imports rich wherever it finds it."""
+    wanted = tomllib.loads(Path("pyproject.toml").read_text())["project"]["dependencies"]
+    modules = [MODULES.get(name, name) for name in (re.split("[<>=]", each)[0] for each in wanted)]
+    used = "\n".join(path.read_text() for path in Path("sunkpy").rglob("*.py"))
+    assert [name for name in modules if not re.search(rf"^ *(import|from) {name}\b", used, re.MULTILINE)] == []

@@ -22,7 +22,7 @@ from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import ProcessSettings
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.slurm import NodeCache
-from sunkpy.slurm.recorder import PrometheusRecorder
+from sunkpy.slurm.prometheus import PrometheusRecorder
 from sunkpy.syncer.metrics import NodeCollector, SyncerMetrics
 from tests.unit.docs import source
 from tests.unit.slurm.answers import Rest, answer

@@ -6,8 +6,9 @@ from prometheus_client import CollectorRegistry
 
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
-from sunkpy.slurm import PrometheusRecorder, Slurm, errors
+from sunkpy.slurm import Slurm, errors
 from sunkpy.slurm.connection import Answer
+from sunkpy.slurm.prometheus import PrometheusRecorder
 from sunkpy.slurm.request import Request
 from sunkpy.slurm.wire import Reply
 from tests.unit.slurm.answers import NOBODY, Asked, Rest, answer, in_json, slurm_errors
