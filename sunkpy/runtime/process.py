@@ -13,13 +13,15 @@ import socket
 import sys
 import uuid
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import structlog
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from sunkpy.runtime.election import Election, Identity, LeadershipLost, Lock
+from sunkpy.runtime.metrics_secret import MetricsSecret
 from sunkpy.runtime.queue import QueueMetrics
 from sunkpy.runtime.serving import serve_app
 from sunkpy.runtime.settings import LogSettings, ProcessSettings
@@ -56,6 +58,13 @@ class Process:
             "1 while this replica leads. No 1 among the replicas of a process: nobody works",
             registry=self.registry,
         )
+        self._refused = Counter(
+            "sunkpy_metrics_refused",
+            "Requests for /metrics without the token of `metricsSecret`",
+            registry=self.registry,
+        )
+        folder = settings.http.secret_folder
+        self._secret = MetricsSecret(Path(folder)) if folder else None
         self._ready_checks: dict[str, Check] = {}
         self._figures: Callable[[], bytes] = bytes
         self._text, self._text_until = b"", 0.0
@@ -96,10 +105,14 @@ class Process:
         app.router.add_get("/healthz", _health({}))  # alive is: the event loop answers
         app.router.add_get("/readyz", _health(self._ready_checks))
         app.router.add_get("/metrics", self._metrics)
-        return await serve_app(app, self.settings.http.port)
+        certificate = self._secret.context if self._secret is not None else None
+        return await serve_app(app, self.settings.http.port, certificate=certificate)
 
     async def _metrics(self, request: web.Request) -> web.Response:
         """The plain text format, which every Prometheus reads. Megabytes are compressed in a thread."""
+        if self._secret is not None and not self._secret.admits(request.headers.get("Authorization", "")):
+            self._refused.inc()
+            raise web.HTTPUnauthorized(headers={"WWW-Authenticate": "Bearer"})
         now = asyncio.get_running_loop().time()
         if now >= self._text_until:
             self._text, self._text_until = generate_latest(self.registry) + self._figures(), now + _SAME_S

@@ -7,8 +7,11 @@ a process without descriptors cannot renew its lease: any job could end a leader
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import resource
+import ssl
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from aiohttp import web
@@ -16,17 +19,27 @@ from aiohttp.web_protocol import RequestHandler
 
 FROM_ONE_ADDRESS: Final = 1024
 """Connections. A node has some for each job that begins or ends; behind a proxy that masquerades all nodes are one."""
+ENCRYPTED_FROM_ONE_ADDRESS: Final = 256
+"""asyncio gives each a buffer of 256 KiB before its handshake: 64 MiB in all."""
 FIRST_BYTE_S: Final = 10.0
+
+Certificate = Callable[[], ssl.SSLContext]
+"""That of the next connection."""
 
 
 async def serve_app(
-    app: web.Application, port: int, *, host: str | None = None, first_byte_s: float = FIRST_BYTE_S
+    app: web.Application,
+    port: int,
+    *,
+    host: str | None = None,
+    first_byte_s: float = FIRST_BYTE_S,
+    certificate: Certificate | None = None,
 ) -> web.AppRunner:
-    """Serve an application on every address, or on one; clean up the runner when done."""
+    """Serve an application on every address, or on one; with a certificate over TLS. Clean up the runner when done."""
     _allow_descriptors()
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
-    await _Site(runner, (host, port), first_byte_s=first_byte_s).start()
+    await _Site(runner, (host, port), first_byte_s=first_byte_s, certificate=certificate).start()
     return runner
 
 
@@ -39,17 +52,25 @@ def _allow_descriptors() -> None:
 class _Site(web.BaseSite):
     """As aiohttp's own for TCP, with a door before each connection."""
 
-    def __init__(self, runner: web.AppRunner, address: tuple[str | None, int], *, first_byte_s: float) -> None:
+    def __init__(
+        self,
+        runner: web.AppRunner,
+        address: tuple[str | None, int],
+        *,
+        first_byte_s: float,
+        certificate: Certificate | None,
+    ) -> None:
         super().__init__(runner)
         self._address = address
         self._first_byte_s = first_byte_s
+        self._certificate = certificate
         self._connected: Counter[str] = Counter()
 
     @property
     def name(self) -> str:
         """Where it listens."""
         host, port = self._address
-        return f"http://{host or '*'}:{port}"
+        return f"{'https' if self._certificate else 'http'}://{host or '*'}:{port}"
 
     async def start(self) -> None:
         """Listen."""
@@ -59,7 +80,10 @@ class _Site(web.BaseSite):
     def _door(self) -> asyncio.Protocol:
         server = self._runner.server
         assert server is not None, "the runner is set up"
-        return _Door(server(), self._connected, first_byte_s=self._first_byte_s)
+        behind = server()
+        if self._certificate is None:
+            return _Door(behind, self._connected, first_byte_s=self._first_byte_s)
+        return _EncryptedDoor(behind, self._connected, first_byte_s=self._first_byte_s, certificate=self._certificate)
 
 
 class _Door(asyncio.Protocol):
@@ -69,7 +93,8 @@ class _Door(asyncio.Protocol):
         self._behind = behind
         self._connected = connected
         self._first_byte_s = first_byte_s
-        self._peer = ""
+        self._peer: str | None = None
+        self._is_open = False
         self._too_late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -77,19 +102,23 @@ class _Door(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._peer, *_ = transport.get_extra_info("peername") or ("",)
         self._connected[self._peer] += 1
-        self._behind.connection_made(transport)
-        if self._connected[self._peer] > FROM_ONE_ADDRESS:
+        if self._connected[self._peer] > self._most():
             transport.abort()
             return
         self._too_late = asyncio.get_running_loop().call_later(self._first_byte_s, transport.abort)
+        self._begin(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """One less."""
+        """One less, once."""
         self._said_something()
-        self._connected[self._peer] -= 1
-        if not self._connected[self._peer]:
-            del self._connected[self._peer]
-        self._behind.connection_lost(exc)
+        if self._peer is not None:
+            self._connected[self._peer] -= 1
+            if not self._connected[self._peer]:
+                del self._connected[self._peer]
+            self._peer = None
+        if self._is_open:
+            self._is_open = False
+            self._behind.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """It speaks; from here on aiohttp decides how long it may be silent."""
@@ -108,7 +137,61 @@ class _Door(asyncio.Protocol):
         """It has read."""
         self._behind.resume_writing()
 
+    def _most(self) -> int:
+        return FROM_ONE_ADDRESS
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        self._is_open = True
+        self._behind.connection_made(transport)
+
     def _said_something(self) -> None:
         if self._too_late is not None:
             self._too_late.cancel()
             self._too_late = None
+
+
+class _EncryptedDoor(_Door):
+    """A connection that is counted before its handshake, which has to end in the time of the first byte.
+
+    With `create_server(ssl=…)` asyncio would make the connection known to us only after the handshake.
+    """
+
+    def __init__(
+        self, behind: RequestHandler, connected: Counter[str], *, first_byte_s: float, certificate: Certificate
+    ) -> None:
+        super().__init__(behind, connected, first_byte_s=first_byte_s)
+        self._certificate = certificate
+        self._handshake: asyncio.Task[None] | None = None
+        self._early = b""
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """One less."""
+        if self._handshake is not None:
+            self._handshake.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """The first may come with the end of the handshake, before it is ours to answer."""
+        if self._is_open:
+            super().data_received(data)
+        else:
+            self._early += data
+
+    def _most(self) -> int:
+        return ENCRYPTED_FROM_ONE_ADDRESS
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        transport.pause_reading()
+        self._handshake = asyncio.get_running_loop().create_task(self._shake_hands(transport))
+
+    async def _shake_hands(self, transport: asyncio.Transport) -> None:
+        loop, encrypted = asyncio.get_running_loop(), None
+        with contextlib.suppress(OSError):  # SSLError is one
+            encrypted = await loop.start_tls(transport, self, self._certificate(), server_side=True)
+        self._handshake = None
+        if encrypted is None:
+            self.connection_lost(None)
+            return
+        super()._begin(encrypted)
+        if self._early:
+            self.data_received(self._early)

@@ -26,9 +26,10 @@ class LogSettings(Settings, frozen=True, kw_only=True):
 
 
 class HttpSettings(Settings, frozen=True, kw_only=True):
-    """Where /healthz, /readyz and /metrics are served."""
+    """Where /healthz, /readyz and /metrics are served; with `secret_folder` over TLS, and /metrics for its token."""
 
     port: int = 8080
+    secret_folder: str = ""
 
 
 class LeaderElectionSettings(Settings, frozen=True, kw_only=True):

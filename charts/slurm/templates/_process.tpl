@@ -1,3 +1,9 @@
+{{- /* The port of each process: over TLS, and its metrics for a token, where values name the Secret of both. */}}
+{{- define "slurm.http" -}}
+http: {port: 8080{{ if .Values.metricsSecret }}, secretFolder: /metrics-secret{{ end }}}
+{{- end }}
+{{- define "slurm.scheme" }}{{ if .Values.metricsSecret }}HTTPS{{ else }}HTTP{{ end }}{{ end }}
+
 {{- /* Settings that syncer and scheduler have in common. Call with (dict "root" $ "part" … "user" … "values" …). */}}
 {{- define "slurm.commonConfig" -}}
 cluster: {{ include "slurm.cluster" .root }}
@@ -11,7 +17,7 @@ leaderElection:
   enabled: true
   leaseName: {{ .root.Release.Name }}-{{ .part }}
   namespace: {{ .root.Release.Namespace }}
-http: {port: 8080}
+{{ include "slurm.http" .root }}
 log: {level: {{ .values.logLevel }}, format: json}
 pollSeconds: {{ .values.pollSeconds }}
 {{- end }}
@@ -70,7 +76,7 @@ hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ .Values.hoo
 
 {{- define "slurm.devicePluginConfig" -}}
 {{- $plugin := .Values.scheduler.devicePlugin }}
-http: {port: 8080}
+{{ include "slurm.http" . }}
 log: {level: {{ .Values.scheduler.logLevel }}, format: json}
 schedulers: {{ prepend .Values.scheduler.aliases (include "slurm.schedulerName" .) | uniq | toJson }}
 resource: {{ $plugin.resource }}
@@ -86,7 +92,7 @@ wanted: {{ toJson .Values.accounts.wanted }}
 {{- define "slurm.loginsConfig" -}}
 namespace: {{ .Release.Namespace }}
 leaderElection: {leaseName: {{ .Release.Name }}-logins}
-http: {port: 8080}
+{{ include "slurm.http" . }}
 log: {level: {{ .Values.login.perUser.process.logLevel }}, format: json}
 selector: app.kubernetes.io/name=slurm,app.kubernetes.io/instance={{ .Release.Name }},app.kubernetes.io/component=own-login
 people:
@@ -146,20 +152,23 @@ spec:
             - {name: {{ $port }}, containerPort: {{ $number }}}
             {{- end }}
           startupProbe:
-            httpGet: {path: /healthz, port: http}
+            httpGet: {path: /healthz, port: http, scheme: {{ include "slurm.scheme" .root }}}
             periodSeconds: 1
             failureThreshold: 60
           livenessProbe:
-            httpGet: {path: /healthz, port: http}
+            httpGet: {path: /healthz, port: http, scheme: {{ include "slurm.scheme" .root }}}
             periodSeconds: 10
             timeoutSeconds: 5
           readinessProbe:
-            httpGet: {path: /readyz, port: http}
+            httpGet: {path: /readyz, port: http, scheme: {{ include "slurm.scheme" .root }}}
             periodSeconds: 5
             timeoutSeconds: 5
           resources: {{- toYaml .values.resources | nindent 12 }}
           volumeMounts:
             - {name: config, mountPath: /etc/sunkpy, readOnly: true}
+            {{- if .root.Values.metricsSecret }}
+            - {name: metrics, mountPath: /metrics-secret, readOnly: true}
+            {{- end }}
             {{- if not .keyless }}
             - {name: keys, mountPath: /keys, readOnly: true}
             {{- end }}
@@ -179,6 +188,9 @@ spec:
             {{- end }}
       volumes:
         - {name: config, configMap: {name: {{ $name }}}}
+        {{- with .root.Values.metricsSecret }}
+        - {name: metrics, secret: {secretName: {{ . }}, defaultMode: 0440}}
+        {{- end }}
         {{- if .token }}
         - {name: token, emptyDir: {medium: Memory, sizeLimit: 1Mi}}
         {{- end }}

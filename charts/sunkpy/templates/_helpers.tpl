@@ -27,6 +27,9 @@ lock:
   dryRun: {{ .Values.lock.dryRun }}
 leaderElection:
   leaseName: {{ include "sunkpy.name" . }}
+{{- if .Values.metricsSecret }}
+http: {secretFolder: /metrics-secret}
+{{- end }}
 log:
   level: {{ .Values.log.level }}
   format: {{ .Values.log.format }}

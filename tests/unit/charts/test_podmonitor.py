@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from tests.unit.charts.rendering import Refused, of_kind, render
 
@@ -43,3 +44,31 @@ def test_the_operator_has_one_of_its_own() -> None:
 def test_an_interval_is_a_time() -> None:
     with pytest.raises(Refused, match="interval"):
         render("slurm", {"podMonitor": {"enabled": True, "interval": "often"}})
+
+
+@pytest.mark.parametrize("chart", ["slurm", "sunkpy"])
+def test_with_a_secret_all_processes_serve_over_tls_and_who_scrapes_has_the_token(chart: str) -> None:
+    values: dict[str, object] = {"metricsSecret": "seen", "podMonitor": {"enabled": True}}
+    if chart == "slurm":
+        plugin = {"gpuSharing": "plugin", "devicePlugin": {"resource": "nvidia.com/gpu"}}
+        values |= {"scheduler": plugin, "page": {"enabled": True}}
+    manifests = render(chart, values)
+    (monitor,) = of_kind(manifests, "PodMonitor").values()
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["scheme"] == "https"
+    assert endpoint["authorization"] == {"credentials": {"name": "seen", "key": "token"}}
+    assert endpoint["tlsConfig"] == {
+        "serverName": "sunkpy-metrics",
+        "ca": {"secret": {"name": "seen", "key": "ca.crt"}},
+    }
+    maps = (found["data"] or {} for found in of_kind(manifests, "ConfigMap").values())
+    configs = [yaml.safe_load(data["config.yaml"]) for data in maps if "config.yaml" in data]
+    served = [*of_kind(manifests, "Deployment").values(), *of_kind(manifests, "DaemonSet").values()]
+    pods = [pod for pod in (each["spec"]["template"]["spec"] for each in served) if "config.yaml" in str(pod)]
+    assert len(pods) == len(configs) == (5 if chart == "slurm" else 1)
+    for pod, config in zip(pods, configs, strict=True):
+        main = pod["containers"][0]
+        assert {main[probe]["httpGet"]["scheme"] for probe in ("readinessProbe", "livenessProbe")} == {"HTTPS"}
+        (folder,) = (mount["mountPath"] for mount in main["volumeMounts"] if mount["name"] == "metrics")
+        (secret,) = (volume["secret"] for volume in pod["volumes"] if volume["name"] == "metrics")
+        assert (secret["secretName"], folder) == ("seen", config["http"]["secretFolder"])

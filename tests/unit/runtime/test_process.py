@@ -6,6 +6,8 @@ import asyncio
 import gc
 import itertools
 import math
+import socket
+import sys
 
 import aiohttp
 import pytest
@@ -13,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sunkpy.runtime.process import Process, settle_garbage_collector
 from sunkpy.runtime.settings import HttpSettings, LeaderElectionSettings, ProcessSettings
+from tests.unit.runtime.certificates import NAME, TOKEN, trust_in, write_certificate
 from tests.unit.runtime.replicas import DistantLock, Store, Ways
 
 
@@ -77,3 +80,36 @@ async def test_figures_come_behind_the_metrics_of_the_process() -> None:
     found = {family.name: family for family in text_string_to_metric_families(text)}
     assert found["slurm_jobs"].samples[0].value == 7
     assert "sunkpy_leader" in found
+
+
+PROGRAM = """
+import asyncio, sys
+from sunkpy.runtime import process, settings
+http = settings.HttpSettings(port=int(sys.argv[1]), secret_folder=sys.argv[2])
+process.run("syncer", settings.ProcessSettings(http=http), lambda _: asyncio.Event().wait())
+"""
+
+
+async def test_a_process_with_a_secret_gives_metrics_for_its_token_and_probes_for_none(tmp_path) -> None:
+    write_certificate(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    running = await asyncio.create_subprocess_exec(sys.executable, "-c", PROGRAM, str(port), str(tmp_path), stderr=-1)
+    assert running.stderr is not None
+    assert b"started" in await running.stderr.readline()
+    try:
+        connector = aiohttp.TCPConnector(ssl=trust_in(tmp_path))
+        async with aiohttp.ClientSession(f"https://127.0.0.1:{port}", connector=connector) as session:
+
+            async def ask(path: str, **headers: str) -> tuple[int, str]:
+                async with session.get(path, headers=headers, server_hostname=NAME) as answer:
+                    return answer.status, await answer.text()
+
+            assert [await ask("/healthz"), await ask("/readyz")] == [(200, "ok"), (200, "ok")]
+            refused = [await ask("/metrics"), await ask("/metrics", Authorization="Bearer forged")]
+            status, text = await ask("/metrics", Authorization=f"Bearer {TOKEN}")
+    finally:
+        running.terminate()
+    assert ([code for code, _ in refused], status, await running.wait()) == ([401, 401], 200, 0)
+    assert "sunkpy_metrics_refused_total 2.0" in text
+    assert "sunkpy_leader" not in "".join(body for _, body in refused)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
+import pytest
 from aiohttp import web
 
 from sunkpy.runtime import serving
+from sunkpy.runtime.metrics_secret import MetricsSecret
 from sunkpy.runtime.serving import serve_app
+from tests.unit.runtime.certificates import NAME, trust_in, write_certificate
 
 
 @asynccontextmanager
-async def served(*, first_byte_s: float = 60.0) -> AsyncIterator[int]:
+async def served(*, first_byte_s: float = 60.0, certificate: serving.Certificate | None = None) -> AsyncIterator[int]:
     """The port of an application that answers 200."""
 
     async def answer(_: web.Request) -> web.Response:
@@ -22,7 +27,7 @@ async def served(*, first_byte_s: float = 60.0) -> AsyncIterator[int]:
 
     app = web.Application()
     app.router.add_get("/", answer)
-    runner = await serve_app(app, 0, first_byte_s=first_byte_s)
+    runner = await serve_app(app, 0, first_byte_s=first_byte_s, certificate=certificate)
     try:
         yield next(address[1] for address in runner.addresses if len(address) == 2)
     finally:
@@ -30,14 +35,17 @@ async def served(*, first_byte_s: float = 60.0) -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def connected(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A connection that has said nothing."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+async def connected(
+    port: int, trust: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection that has said nothing, but for the handshake of TLS with a trust."""
+    name = NAME if trust is not None else None
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust, server_hostname=name)
     try:
         yield reader, writer
     finally:
         writer.close()
-        with suppress(ConnectionResetError):
+        with suppress(OSError):
             await writer.wait_closed()
 
 
@@ -88,3 +96,58 @@ async def test_it_may_have_as_many_descriptors_as_the_administrator_allows():
             assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_certificate(tmp_path)
+    return tmp_path
+
+
+async def test_over_tls_it_answers_and_counts_the_same(folder, monkeypatch):
+    monkeypatch.setattr(serving, "ENCRYPTED_FROM_ONE_ADDRESS", 2)
+    trust = trust_in(folder)
+    async with served(certificate=MetricsSecret(folder).context) as port, connected(port, trust) as first:
+        assert await ask(*first) == "HTTP/1.1 200 OK"
+        async with connected(port) as no_handshake:
+            async with connected(port) as (one_more, _):
+                assert await ends(one_more)
+            no_handshake[1].write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert await ends(no_handshake[0]), "plain HTTP is no handshake"
+        async with connected(port, trust) as in_its_place:
+            assert await ask(*in_its_place) == "HTTP/1.1 200 OK"
+        assert await ask(*first) == "HTTP/1.1 200 OK"
+
+
+async def test_a_handshake_that_does_not_come_ends(folder):
+    async with served(first_byte_s=0.05, certificate=MetricsSecret(folder).context) as port:
+        for _ in range(2):
+            async with connected(port) as (reader, _):
+                assert await ends(reader)
+
+
+async def test_a_handshake_without_a_request_ends(folder):
+    certificate = MetricsSecret(folder).context
+    async with served(first_byte_s=0.5, certificate=certificate) as port, connected(port, trust_in(folder)) as made:
+        assert await ends(made[0])
+
+
+async def test_a_request_may_come_with_the_end_of_the_handshake(folder):
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trust_in(folder).wrap_bio(received, sent, server_hostname=NAME)
+    async with served(certificate=MetricsSecret(folder).context) as port, connected(port) as (reader, writer):
+        with suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+        writer.write(sent.read())
+        while not client.cipher():
+            received.write(await reader.read(65536))
+            with suppress(ssl.SSLWantReadError):
+                client.do_handshake()
+        client.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        writer.write(sent.read())
+        answer = b""
+        while not answer.endswith(b"here"):
+            received.write(await reader.read(65536))
+            with suppress(ssl.SSLWantReadError):
+                answer += client.read()
+    assert answer.startswith(b"HTTP/1.1 200 OK")
