@@ -16,6 +16,7 @@ from urllib.request import getproxies_environment
 
 import aiohttp
 import msgspec
+import yaml
 from kubernetes.aio import config
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
@@ -29,6 +30,8 @@ JSON: Final = "application/json"
 
 TIMEOUT_S: Final = 20.0
 _CONNECTIONS = 32
+_UNUSABLE: Final = (config.ConfigException, yaml.YAMLError, TypeError, AttributeError)
+"""What the official client raises for a kubeconfig that is none: of a file that is no map of lists, Python's own."""
 _WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=10, sock_read=100)
 
 
@@ -74,8 +77,9 @@ class Connection:
                 await config.load_kube_config(config_file=str(kubeconfig), client_configuration=settings)
             else:
                 await _load_ambient(settings)
-        except config.ConfigException as error:
-            raise errors.Unavailable("find the apiserver", status=0, message=str(error)) from error
+        except _UNUSABLE as error:
+            message = f"the kubeconfig cannot be used: {error}"
+            raise errors.Unavailable("find the apiserver", status=0, message=message) from error
         settings.connection_pool_maxsize = _CONNECTIONS
         # Else each request looks for proxies and a ~/.netrc, in two threads: a third of what it costs.
         settings.client_session_kwargs = {"trust_env": bool(getproxies_environment())}
@@ -161,7 +165,7 @@ def current_namespace(kubeconfig: Path | None = None) -> str:
     """Of the current context, as kubectl takes it; `default` where there is none."""
     try:
         _, context = config.list_kube_config_contexts(str(kubeconfig) if kubeconfig is not None else None)
-    except config.ConfigException:
+    except _UNUSABLE:
         return "default"
     namespace: str = context["context"].get("namespace") or "default"
     return namespace

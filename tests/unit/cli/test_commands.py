@@ -28,7 +28,7 @@ MODULES = {
     "prometheus-client": "prometheus_client",
     "protobuf": "google",
     "pyjwt": "jwt",
-    "pyyaml": "msgspec",  # msgspec.yaml asks for it
+    "pyyaml": "yaml",
 }
 
 

@@ -439,9 +439,10 @@ def test_both_commands_explain_and_a_half_given_slurm_is_refused():
         assert (shown.exit_code, "--slurmrestd and --slurm-token-file together" in shown.output) == (2, True)
 
 
-def test_without_an_apiserver_it_is_said_and_the_exit_code_is_1(tmp_path, monkeypatch):
+@pytest.mark.parametrize("kubeconfig", ["{}", "", "- a", "a: [", "text", "users: 1\n"])
+def test_without_an_apiserver_it_is_said_and_the_exit_code_is_1(tmp_path, monkeypatch, kubeconfig):
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "config").write_text("{}")
+    (tmp_path / "config").write_text(kubeconfig)
     asked = ["explain", "pod", "x", "-n", "a", "--kubeconfig", str(tmp_path / "config")]
     shown = click.testing.CliRunner().invoke(main, asked)
     assert (shown.exit_code, shown.output.startswith("sunkpy: find the apiserver: ")) == (1, True)
