@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from tests.browser import chromium
 from tests.page_ground import KEY, Pool, page_of
 
 pytestmark = pytest.mark.integration
+PICTURE = Path("docs/tasks/page.png")
 SCRIPT = "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'>"
 
 
@@ -67,6 +70,26 @@ async def test_a_cordon_a_preemption_and_a_stuck_job_are_seen_as_they_happen(poo
         await page.run("location.hash = '#node/gpu-0003'")
         await sees(page, "#story", "kubectl uncordon gpu-0003")
         await nothing_went_wrong(page)
+
+
+async def test_it_is_drawn_as_the_docs_show_it(tmp_path):
+    """Shown by docs/tasks/page.md. With SUNKPY_DRAW set, drawn again: look at it."""
+    pool, held = Pool(nodes=96, jobs=240), 144
+    async with browser(pool, tmp_path, width=1440, height=520) as page:
+        await page.until("document.querySelector('#map a')")
+        await page.run(f"location.hash = '#job/{held}'")
+        await sees(page, "#story", "What to do:")
+        drawn = await page.picture()
+        await nothing_went_wrong(page)
+    compare(drawn)
+
+
+def compare(drawn):
+    if os.environ.get("SUNKPY_DRAW"):
+        PICTURE.write_bytes(drawn)
+    shown = PICTURE.read_bytes()
+    assert drawn[:24] == shown[:24], "PNG of the same size"
+    assert len(drawn) / 2 < len(shown) < 150_000
 
 
 async def test_it_is_used_with_the_keyboard_alone_and_read_as_a_table(pool, tmp_path):
