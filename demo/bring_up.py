@@ -26,6 +26,7 @@ from demo.workload import NAMESPACE as DEMO
 from devcluster import Cluster
 from devcluster.shell import CommandFailed, run
 from devcluster.waiting import NotYet, wait
+from sunkpy.core.model.objects import Pod
 
 GPUS_PER_NODE: Final = 2
 _IMAGES: Final = ROOT / "build" / "images"
@@ -128,11 +129,35 @@ def install(stack: Stack, tell: Tell, *, slurm: Mapping[str, object] | None = No
         file = ROOT / "build" / f"values-{release}.yaml"
         file.parent.mkdir(exist_ok=True)
         file.write_text(yaml.safe_dump(dict(values)))
-        stack.helm(
-            "upgrade", "--install", release, str(chart), "--namespace", namespace, "--create-namespace",
-            "--values", str(file), "--description", mark, "--wait", "--timeout", "5m",
-        )  # fmt: skip
+        try:
+            stack.helm(
+                "upgrade", "--install", release, str(chart), "--namespace", namespace, "--create-namespace",
+                "--values", str(file), "--description", mark, "--wait", "--timeout", "5m",
+            )  # fmt: skip
+        except CommandFailed as error:
+            raise CannotStart(f"{error}\n{describe_unready(stack, namespace)}") from error
         tell(f"helm release {release} in namespace {namespace}: installed")
+
+
+def describe_unready(stack: Stack, namespace: str) -> str:
+    """The pods of a namespace, the last words of those that are not ready, and its last warnings."""
+    what = (
+        ["get", "pods", "--output=wide"],
+        ["get", "events", "--field-selector=type=Warning", "--sort-by=.lastTimestamp"],
+    )
+    unready = (
+        pod.name
+        for pod in stack.kubectl.list(Pod, "pods", "-n", namespace)
+        if not (containers := pod.status.container_statuses) or not all(each.ready for each in containers)
+    )
+    logs = (["logs", name, "--all-containers", "--prefix", "--tail=20"] for name in unready)
+    told = []
+    for args in (*what, *logs):
+        try:
+            told += [f"kubectl {' '.join(args)}", *stack.kubectl(*args, "-n", namespace).splitlines()[-20:]]
+        except CommandFailed as error:  # one that has not started has no log
+            told.append(str(error))
+    return "\n".join(told)
 
 
 def operator_values(stack: Stack) -> Mapping[str, object]:
