@@ -153,7 +153,9 @@ class GangLoop:
             return times.other_pods_again_s
         if record.idle_since is not None:
             return max(0.0, record.idle_since + IDLE_PATIENCE_S - now) + 0.01
-        return None
+        # A node that refused the gang may be offered to it again.
+        ends = [until for _, until in record.refusals.values() if until > now]
+        return min(ends) - now + 0.01 if ends else None
 
     def _forget(self, record: Record) -> None:
         """Nothing is left of it; a finished pod that is still listed is not picked up again."""

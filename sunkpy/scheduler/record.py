@@ -31,7 +31,6 @@ from sunkpy.runtime.queue import Urgency
 from sunkpy.runtime.verdicts import Verdict
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 2.0, 300.0
-_REFUSAL_S = 120.0
 
 
 class SentBinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,9 +194,9 @@ class Record:
         """Something has changed that may help: try again at once."""
         self.retry_at, self.failures, self.refused = 0.0, 0, ""
 
-    def refuse_node(self, slurm_node: str, why: str, *, now: float) -> None:
-        """Keep the next jobs of this gang away from a node for a while."""
-        self.refusals[slurm_node] = (why, now + _REFUSAL_S)
+    def refuse_node(self, slurm_node: str, why: str, *, until: float) -> None:
+        """Keep the next jobs of this gang away from a node."""
+        self.refusals[slurm_node] = (why, until)
 
     def eligibility(self, eligibility: Eligibility, *, now: float) -> Eligibility:
         """The nodes that fit, without those whose kubelet lately refused this gang."""

@@ -179,6 +179,22 @@ async def test_a_binding_that_the_apiserver_forbids_gives_the_node_back(world, t
         assert "the apiserver refuses the binding to node node-1" in world.notes("FailedScheduling")[-1]
 
 
+async def test_a_job_that_waits_may_go_to_the_node_that_refused_its_pod_again_after_a_while(world, tmp_path):
+    """Though nothing else changes meanwhile: the job may wait for other nodes for days."""
+    world.hasten(node_refused_s=4.0)
+    world.api.refuse_bindings = True
+    async with leading(world, tmp_path, poll_seconds=3600.0) as server, hook_client(server) as call:
+        world.add_pod()
+        await world.until(lambda: world.submissions)
+        (first,) = world.jobs
+        world.set_job(first, "RUNNING", "CONFIGURING", nodes="n1")
+        await call("prolog", first)
+        await world.until(lambda: len(world.submissions) == 2)
+        second = max(world.jobs)
+        assert world.jobs[second]["excluded_nodes"] == "n1"
+        await world.until(lambda: not world.jobs[second]["excluded_nodes"], within_s=6.0)
+
+
 async def test_a_pod_with_the_labels_of_a_slurmd_pod_speaks_for_no_node(world, tmp_path):
     pod = world.api.find("pods", "slurmd-2")
     pod["metadata"]["ownerReferences"] = []

@@ -144,10 +144,10 @@ def test_the_delay_between_submits_grows_and_ends_when_something_changes():
 
 def test_a_node_that_refused_a_gang_is_offered_to_it_again_after_a_while():
     record = Ledger().ensure(gang_id("uid"))
-    record.refuse_node("n1", "OutOfcpu", now=0.0)
+    record.refuse_node("n1", "OutOfcpu", until=120.0)
     both = Eligibility(eligible=("n1", "n2"))
     assert record.eligibility(both, now=1.0).eligible == ("n2",)
-    assert record.eligibility(both, now=1000.0).eligible == ("n1", "n2")
+    assert record.eligibility(both, now=121.0).eligible == ("n1", "n2")
 
 
 GOOD = "cluster: c\nslurm: {url: 'http://r:6820', user: k8s, tokenFile: /t}\n"
