@@ -26,7 +26,9 @@ JobAcctGatherType=jobacct_gather/cgroup
 ProctrackType=proctrack/linuxproc
 JobAcctGatherType=jobacct_gather/{{ .Values.accounting.enabled | ternary "linux" "none" }}
 {{- end }}
-{{- if .Values.slurmConfig.privateTmp }}
+{{- if .Values.slurmConfig.privatePids }}
+NamespaceType=namespace/linux
+{{- else if .Values.slurmConfig.privateTmp }}
 # By the name that it has until 25.05, which later releases understand.
 JobContainerType=job_container/tmpfs
 {{- end }}

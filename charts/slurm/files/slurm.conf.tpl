@@ -2,6 +2,9 @@
 {{- $cgroup := eq .Values.slurmConfig.cgroup "auto" }}
 {{- if and .Values.slurmConfig.privateTmp (not $cgroup) }}
 {{- fail "slurmConfig.privateTmp needs slurmConfig.cgroup: auto; without cgroups Slurm 24.11 does not start every second job with it" }}
+{{- end }}
+{{- if and .Values.slurmConfig.privatePids (not .Values.slurmConfig.privateTmp) }}
+{{- fail "slurmConfig.privatePids needs slurmConfig.privateTmp: true; Slurm has only both in one" }}
 {{- end -}}
 {{- $conf := .Values.slurmConfig.conf }}
 {{- range $key, $value := $conf }}{{ if eq (lower $key) "preemptmode" }}{{ include "slurm.noGang" (include "slurm.confValue" $value) }}{{ end }}{{ end }}
@@ -17,6 +20,7 @@ for pods, and sees to it that its owner does not change what the pods rely on. T
 {{- $instead := dict "clustername" "clusterName" "prolog" "hooks.prologConfigMap" "epilog" "hooks.epilogConfigMap" "partitionname" "partitions"
   "nodeset" "nodeSets" "nodename" "nodeSets: nodes register themselves" "include" "slurmConfig.conf, for nodes are sent no other file"
   "proctracktype" "slurmConfig.cgroup" "jobacctgathertype" "slurmConfig.cgroup" "jobcontainertype" "slurmConfig.privateTmp"
+  "namespacetype" "slurmConfig.privatePids"
   "prologflags" "slurmConfig.privateTmp, compute.ssh and login.ssh.x11" "accountingstoragetype" "accounting.enabled" "accountingstoragehost" "accounting"
   "accountingstorageenforce" "accounting.enforce" "accountingstoragetres" "accounting.tres" "firstjobid" "nothing: start-slurmctld sets it" }}
 {{- /* The Service, the policies and slurmd pods have these. */}}

@@ -92,3 +92,9 @@ def test_what_slurm_cannot_work_with_is_said_in_its_words(
     assert code == 3, words
     assert words.startswith(f"{daemon} does not start on these values:\n")
     assert said in words
+
+
+def test_process_ids_of_a_job_of_its_own_are_refused_by_a_release_that_has_none(root: Path, tmp_path: Path):
+    values = {"slurmConfig": {"privateTmp": True, "privatePids": True}}
+    code, words = check(root, tmp_path / "config", "slurmctld", values)
+    assert (code, "NamespaceType" in words) == ((3, True) if SUITE == "trixie" else (0, False)), words

@@ -25,6 +25,8 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "images.mariadb": {"images": {"mariadb": "r/x:2"}},
     "images.sunkpy": {"images": {"sunkpy": "r/x:2"}},
     "slurmConfig.conf": {"slurmConfig": {"conf": {"KillWait": 31}}},
+    "slurmConfig.cgroup": {"slurmConfig": {"cgroup": "disabled"}},
+    "slurmConfig.privateTmp, privatePids": {"slurmConfig": {"privateTmp": True}},
     "partitions": {"partitions": {"more": {}}},
     "users.people, users.groups": {"users": {"people": {"bob": {"uid": 2002}}}},
     "users.sssd.config": {"users": {"sssd": {"config": "[sssd]\n# more\n"}}},

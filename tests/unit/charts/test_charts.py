@@ -190,6 +190,12 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ("slurm", {"nodeSets": {"a": {"reserved": {"memory": "8 GB"}}}}, "memory"),
         ("slurm", {"slurmConfig": {"cgroup": "v3"}}, "cgroup"),
         ("slurm", {"slurmConfig": {"cgroup": "disabled", "privateTmp": True}}, "needs slurmConfig.cgroup: auto"),
+        ("slurm", {"slurmConfig": {"privatePids": True}}, "needs slurmConfig.privateTmp: true"),
+        (
+            "slurm",
+            _conf("NamespaceType", "namespace/linux"),
+            "slurmConfig.conf.NamespaceType: use slurmConfig.privatePids",
+        ),
         ("slurm", {"partitions": {"low": {"preemptMode": "SUSPEND"}}}, "SUSPEND and GANG start the next job beside"),
         (
             "slurm",
@@ -713,6 +719,17 @@ def test_jobs_have_a_tmp_of_their_own_where_the_values_say_so(ssh):
     data = config(False)
     assert ("PrologFlags=Alloc,Contain" in data["slurm.conf"].splitlines()) is ssh
     assert "JobContainer" not in data["slurm.conf"]
+    assert "job_container.conf" not in data
+
+
+def test_jobs_have_process_ids_of_their_own_where_the_values_say_so():
+    data = of_kind(render("slurm", {"slurmConfig": {"privateTmp": True, "privatePids": True}}), "ConfigMap")[
+        "demo-slurm-config"
+    ]["data"]
+    assert {"NamespaceType=namespace/linux", "PrologFlags=Alloc,Contain"} <= set(data["slurm.conf"].splitlines())
+    wanted = {"auto_base_path": True, "base_path": "/var/spool/slurmd/private", "clone_ns_flags": ["CLONE_NEWPID"]}
+    assert yaml.safe_load(data["namespace.yaml"]) == {"defaults": wanted}
+    assert "JobContainerType" not in data["slurm.conf"]
     assert "job_container.conf" not in data
 
 

@@ -61,6 +61,14 @@ def test_a_node_that_could_not_hold_jobs_does_not_start_and_says_what_to_do(tmp_
     assert (tmp_path / "log").read_text() == done.stderr
 
 
+@pytest.mark.parametrize(("there", "code"), [({"v1": V1}, 1), ({"v2": "cpuset cpu memory\n"}, 0)])
+def test_process_ids_of_a_job_of_its_own_need_v2(tmp_path: Path, there, code):
+    mount(tmp_path, **there)
+    done = check(tmp_path, AUTO + "NamespaceType=namespace/linux\n")
+    assert done.returncode == code
+    assert ("Boot it with cgroup v2, or set slurmConfig.privatePids: false." in done.stderr) is (code == 1)
+
+
 @pytest.mark.parametrize("conf", ["ProctrackType=proctrack/linuxproc\n", "#ProctrackType=proctrack/cgroup\n", None])
 def test_a_cluster_that_only_counts_needs_none(tmp_path: Path, conf):
     mount(tmp_path)
