@@ -36,12 +36,12 @@ QUIET: Final = (
 )  # fmt: skip
 
 
-def _values(keys: Mapping[str, Key], cgroup: str) -> Mapping[str, object]:
+def _values(keys: Mapping[str, Key], cgroup: str, *, has_private_tmp: bool = False) -> Mapping[str, object]:
     people = {name: {**person, "sshKeys": [keys[name].public]} for name, person in VALUES["users"]["people"].items()}
     return {
         **VALUES,
         "users": {"people": people},
-        "slurmConfig": {**VALUES["slurmConfig"], "cgroup": cgroup, "privateTmp": cgroup == "auto"},
+        "slurmConfig": {**VALUES["slurmConfig"], "cgroup": cgroup, "privateTmp": has_private_tmp},
         "compute": {"ssh": {"enabled": True}},
         "login": {"ssh": {"x11": True}},
     }
@@ -55,15 +55,21 @@ class People:
         self.cgroup = "disabled"
         self.site = Site(folder / "site", values=_values(self._keys, self.cgroup), nodes=NODES)
 
-    async def use(self, cgroup: str) -> None:
-        """The values say so from now on: each daemon starts anew."""
-        values = _values(self._keys, cgroup)
+    async def use(self, cgroup: str, *, rolls: bool = True) -> None:
+        """The values say so from now on: slurmctld starts anew, and slurmds, or these are told as they run.
+
+        Only slurmds that start can give each job its own /tmp.
+        """
+        values = _values(self._keys, cgroup, has_private_tmp=rolls and cgroup == "auto")
         config = of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]
         for name in ("cgroup.conf", "job_container.conf"):
             (self.site.slurm.root / "etc/slurm" / name).write_text(config.get(name, ""))
         before = self._starts()
         await self.site.restart(values)
-        self.site.slurm.send("TERM", "slurmd")
+        if rolls:
+            self.site.slurm.send("TERM", "slurmd")
+        else:
+            assert self.site.slurm.run_as("slurm", "scontrol", "reconfigure")[0] == 0, self.site.logs()
         is_anew = lambda: all(now > then for now, then in zip(self._starts(), before, strict=True))  # noqa: E731
         assert wait_until(is_anew, timeout_s=60, every_s=0.1), self.site.logs()
         self.cgroup = cgroup
@@ -191,6 +197,24 @@ def test_each_job_has_a_tmp_and_shared_memory_of_its_own(people: People):
         code, said = people.site.shell("ann", f"cd; {seen}")
         before, _, after = said.partition("then")
         assert (code, mark in before, after.count(mark)) == (0, False, 2), said + people.site.logs()
+
+
+@WITHIN
+async def test_cgroups_are_turned_on_and_off_while_a_job_runs_which_goes_on_and_can_be_ended(people: People):
+    begin = "sbatch --parsable --mem=200 -o /dev/null -w adopt-1 --wrap 'exec sleep 4244'"
+    tasks = lambda: subprocess.run(["pgrep", "-fx", "sleep 4244"], capture_output=True, check=False).stdout  # noqa: E731
+    await people.use("disabled")
+    for then in ("auto", "disabled"):
+        _, job = people.site.shell("ann", f"cd; {begin}")
+        assert wait_until(tasks, timeout_s=30, every_s=0.2), job + people.site.logs()
+        before = tasks()
+        await people.use(then, rolls=False)
+        _, state = people.site.shell("ann", f"squeue -h -o %T -j {job}")
+        assert (state.strip(), tasks()) == ("RUNNING", before), people.site.logs()
+        people.site.shell("ann", f"scancel {job}")
+        assert wait_until(lambda: not tasks(), timeout_s=30, every_s=0.2), people.site.logs()
+    await people.use("auto")
+    assert people.listen()
 
 
 @WITHOUT
