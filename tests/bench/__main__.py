@@ -1,6 +1,6 @@
 """Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`; nodeset, mirror, burst,
-scale, takeover, people, metrics and accounting need none, install, devices and machines make their own. busy has one
-part with and one without."""
+scale, takeover, people, metrics and accounting need none, install, gitops, devices and machines make their own. busy
+has one part with and one without."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from tests.bench.busy import measure as busy
 from tests.bench.chaos import run as chaos
 from tests.bench.chaos.judge import Violation
 from tests.bench.devices import measure as devices
+from tests.bench.gitops import measure as gitops
 from tests.bench.people import measure as people
 from tests.bench.scale.plan import read_sizes
 from tests.families import cases
@@ -75,6 +76,7 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
             "scale",
             "accounting",
             "install",
+            "gitops",
             "devices",
             "machines",
             *ALONE,
@@ -95,7 +97,9 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 @click.option("--seed", default=1, show_default=True, help="chaos, outage, accounting, devices: makes the same.")
 @click.option("--faults/--no-faults", default=True, help="chaos: without faults nothing may be found.")
 @click.option(
-    "--strict", is_flag=True, help="chaos, outage, accounting, devices, machines: fail when a figure does not hold."
+    "--strict",
+    is_flag=True,
+    help="chaos, outage, accounting, gitops, devices, machines: fail when a figure does not hold.",
 )
 def main(
     name: str, *, quick: bool, only: str, sizes: tuple[int, ...], minutes: float, seed: int, faults: bool, strict: bool
@@ -127,9 +131,11 @@ def main(
             suite=suite, name=cluster, count=count, seed=seed, tell=click.echo, by_plugin=only == "plugin"
         )
         write("devices", figures, strict=strict)
+    if name in ("all", "gitops"):
+        write("gitops", gitops.measure(suite=suite, name=cluster, tell=click.echo), strict=strict)
     if name == "machines":  # not of all: it takes a virtual machine
         write("machines", machines.measure(suite=suite, name=cluster, tell=click.echo), strict=strict)
-    if name in ALONE or name in ("scale", "accounting", "install", "devices", "machines"):
+    if name in ALONE or name in ("scale", "accounting", "install", "gitops", "devices", "machines"):
         return
     rounds = latency.Rounds(start=3, handover=3, drain=3) if quick else latency.Rounds()
     stack = bring_up(suite=suite, name=cluster, nodes=3, tell=click.echo)

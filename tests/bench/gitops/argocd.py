@@ -1,0 +1,201 @@
+"""Argo CD on a cluster: its controller and its repo-server, as processes of this machine, as its developers run them.
+
+Not run: its server. So nothing tells it of a `git push`; `refresh` asks for what the server's webhook asks for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from devcluster import Cluster, packages
+from devcluster.binaries import pinned
+from devcluster.kubectl import Kubectl
+from devcluster.process import Daemon
+from devcluster.waiting import NotYet, wait
+from tests.integration.slurm.daemons import free_ports
+
+MODULE: Final = "github.com/argoproj/argo-cd/v3"
+ARGOCD: Final = pinned(
+    "argocd",
+    "3.6.1",
+    module=MODULE,
+    packages=(f"{MODULE}/cmd",),
+    env={"GOTOOLCHAIN": "go1.27.0", "GOFLAGS": "-mod=mod"},
+)
+PACKAGES: Final = {"redis-server": "redis-server", "git": "git"}
+NAMESPACE: Final = "argocd"
+REFRESH: Final = "argocd.argoproj.io/refresh"
+_WRAPPER: Final = "git-verify-wrapper.sh"
+_PART: Final = {"app.kubernetes.io/part-of": "argocd"}
+
+
+class _Named(msgspec.Struct, frozen=True):
+    status: str = ""
+    message: str = ""
+
+
+class Operation(msgspec.Struct, frozen=True, rename="camel"):
+    """The last sync."""
+
+    phase: str = ""
+    message: str = ""
+    started_at: str = ""
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """An object of an Application."""
+
+    kind: str
+    name: str
+    status: str = ""
+    health: _Named | None = None
+
+
+class Status(msgspec.Struct, frozen=True, rename="camel"):
+    """What Argo CD says about an Application."""
+
+    sync: _Named = _Named()
+    health: _Named = _Named()
+    operation_state: Operation = Operation()
+    resources: list[Resource] = []
+
+    @property
+    def drifted(self) -> list[str]:
+        """Objects that are not as in Git."""
+        return [f"{each.kind}/{each.name}" for each in self.resources if each.status not in ("Synced", "")]
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] = {}
+
+
+class Application(msgspec.Struct, frozen=True):
+    """An Application, as far as it is read here."""
+
+    metadata: _Meta
+    status: Status = Status()
+
+
+class ArgoCD:
+    """The Argo CD of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.kubectl = Kubectl(cluster.kubeconfig, cluster.bin)
+
+    def start(self, config: Mapping[str, object]) -> None:
+        """Its kinds, `config` as its ConfigMap argocd-cm, and its processes, which end with the cluster."""
+        cluster = self._cluster
+        packages.ensure(PACKAGES, progress=cluster.progress)
+        cluster.binaries.ensure([ARGOCD], progress=cluster.progress)
+        module = cluster.binaries.module_folder(ARGOCD, MODULE, progress=cluster.progress)
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(module / "manifests" / "crds"))
+        crds = (f"crd/{kind}.argoproj.io" for kind in ("applications", "appprojects"))
+        self.kubectl("wait", "--for=condition=Established", "--timeout=30s", *crds)
+        self.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        self.kubectl.apply(config, *(_of_kind(kind, name) for kind, name in _CONFIGURATION), _PROJECT)
+        redis, repo_server, *metrics = map(str, free_ports(4))
+        work = cluster.layout.home / "argocd"
+        work.mkdir(exist_ok=True)
+        # Run for each commit; Go keeps no modes of files.
+        shutil.copyfile(module / "hack" / _WRAPPER, work / _WRAPPER)
+        (work / _WRAPPER).chmod(0o755)
+        env = {
+            **self.kubectl.env, "ARGOCD_FAKE_IN_CLUSTER": "true", "ARGOCD_GPG_ENABLED": "false", "TMPDIR": str(work),
+            "PATH": f"{work}:{self.kubectl.env['PATH']}",
+            "HOME": str(work), "ARGOCD_TLS_DATA_PATH": str(work), "ARGOCD_SSH_DATA_PATH": str(work),
+        }  # fmt: skip
+        at_redis = ("--redis", f"127.0.0.1:{redis}")
+        self._run("redis", ["redis-server", "--port", redis, "--bind", "127.0.0.1", "--save", "", "--dir", str(work)])
+        ports = ("--port", repo_server, "--address", "127.0.0.1", "--metrics-port", metrics[0])
+        self._serve("repo-server", *at_redis, *ports, "--disable-tls", "--client-ca-path=", env=env)
+        wait(lambda: _listens(int(repo_server)), timeout_s=60, what="Argo CD's repo-server listens")
+        ports = ("--repo-server", f"127.0.0.1:{repo_server}", "--repo-server-plaintext", "--metrics-port", metrics[1])
+        self._serve("application-controller", *at_redis, *ports, "--namespace", NAMESPACE, env=env)
+
+    def _serve(self, name: str, *args: str, env: Mapping[str, str]) -> None:
+        program = str(self._cluster.binaries.folder(ARGOCD) / "cmd")
+        self._run(f"argocd-{name}", [program, *args], env={**env, "ARGOCD_BINARY_NAME": f"argocd-{name}"})
+
+    def _run(self, name: str, argv: list[str], env: Mapping[str, str] | None = None) -> None:
+        self._cluster.daemons.start(Daemon(name=name, argv=argv, env=env or {}))
+
+    # ------------------------------------------------------------ Applications
+
+    def status(self, name: str) -> Status:
+        """What it says now."""
+        return self.kubectl.get(Application, "application", name, "-n", NAMESPACE).status
+
+    def refresh(self, *names: str, how: str = "normal") -> None:
+        """Have it read Git now, as a webhook does; `hard` also renders again."""
+        self.kubectl("annotate", "application", *names, "-n", NAMESPACE, f"{REFRESH}={how}", "--overwrite")
+
+    def sync(self, name: str) -> None:
+        """What the button does: sync once more, whether there is a difference or not."""
+        patch = '{"operation": {"initiatedBy": {"username": "bench"}, "sync": {}}}'
+        self.kubectl("patch", "application", name, "-n", NAMESPACE, "--type=merge", "-p", patch)
+
+    def settled(self, name: str, *, timeout_s: float = 300) -> Status:
+        """Its status once it is Synced and Healthy, with no sync under way.
+
+        Raises:
+            NeverSo: it is not; says what Argo CD says.
+        """
+
+        def check() -> Status:
+            now = self.status(name)
+            phase = now.operation_state.phase
+            if (now.sync.status, now.health.status, phase) != ("Synced", "Healthy", "Succeeded"):
+                ill = [each.name for each in now.resources if each.health and each.health.status != "Healthy"]
+                raise NotYet(f"{now.sync.status} {now.health.status} {now.operation_state}; {now.drifted}; ill: {ill}")
+            return now
+
+        return wait(check, timeout_s=timeout_s, what=f"Application {name} is Synced and Healthy", every_s=0.5)
+
+    def looked_again(self, name: str, *, how: str = "hard") -> Status:
+        """Its status after it has compared Git and the cluster once more."""
+        self.refresh(name, how=how)
+
+        def check() -> Status | None:
+            now = self.kubectl.get(Application, "application", name, "-n", NAMESPACE)
+            return None if REFRESH in now.metadata.annotations else now.status  # it is taken away when that is done
+
+        return wait(check, timeout_s=60, what=f"Application {name} is compared again")
+
+
+_CONFIGURATION: Final = (
+    ("ConfigMap", "argocd-rbac-cm"),
+    ("ConfigMap", "argocd-gpg-keys-cm"),
+    ("ConfigMap", "argocd-tls-certs-cm"),
+    ("ConfigMap", "argocd-ssh-known-hosts-cm"),
+    ("Secret", "argocd-secret"),
+)
+_PROJECT: Final[Mapping[str, object]] = {
+    "apiVersion": "argoproj.io/v1alpha1",
+    "kind": "AppProject",
+    "metadata": {"name": "default", "namespace": NAMESPACE},
+    "spec": {
+        "sourceRepos": ["*"],
+        "destinations": [{"server": "*", "namespace": "*"}],
+        "clusterResourceWhitelist": [{"group": "*", "kind": "*"}],
+    },
+}
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def _of_kind(kind: str, name: str) -> Mapping[str, object]:
+    """An empty one, which Argo CD insists on."""
+    more = {"stringData": {"server.secretkey": "for-the-bench"}} if kind == "Secret" else {}
+    metadata = {"name": name, "namespace": NAMESPACE, "labels": _PART}
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **more}

@@ -1,0 +1,92 @@
+"""The two repositories of the example, on this machine: the charts, and what the site says of its clusters."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from demo.stack import ROOT
+from devcluster.shell import run
+from tests.doubles.apiserver import merged
+
+EXAMPLE: Final = ROOT / "docs" / "examples" / "gitops"
+TAG: Final = "v0.1.0"
+_SERVER: Final = "https://git.example.com"
+_REGISTRY: Final = "registry.example.com/sunkpy/"
+_PERSON: Final = ("-c", "user.name=bench", "-c", "user.email=bench@example.com")
+
+
+class Repositories:
+    """Bare repositories below `folder`, and a clone of the site's."""
+
+    def __init__(self, folder: Path, images: Mapping[str, str], *, markers: Path) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        self._folder = folder
+        self._images = images
+        self._site = folder / "site"
+        charts = self._clone("sunkpy")
+        for part in ("charts", "crds"):
+            shutil.copytree(ROOT / part, charts / part, symlinks=True)
+        _commit(charts, "charts")
+        _git(charts, "tag", TAG)
+        _git(charts, "push", "-q", "origin", "main", TAG)
+        self._clone("site")
+        shutil.copytree(EXAMPLE, self._site, dirs_exist_ok=True)
+        for file in self._site.rglob("*.yaml"):
+            file.write_text(file.read_text().replace(_SERVER, f"file://{folder}"))
+        # The nodes are this machine, as in demo.bring_up.
+        own = {"hooks": {"markersHostPath": str(markers)}, "slurmConfig": {"cgroup": "disabled"}}
+        self._write("sunkpy", self.values("sunkpy"))
+        for name in ("staging", "production"):
+            self._write(name, merged(self.values(name), own))
+        self._push("as in the example")
+
+    @property
+    def applications(self) -> Path:
+        """The folder that is applied once."""
+        return self._site / "applications"
+
+    def values(self, name: str) -> dict[str, Any]:
+        """The values of a folder of the site."""
+        values: dict[str, Any] = yaml.safe_load((self._site / name / "values.yaml").read_text())
+        return values
+
+    def push(self, name: str, values: Mapping[str, object], why: str) -> None:
+        """Commit and push other values."""
+        self._write(name, values)
+        self._push(why)
+
+    def revert(self) -> None:
+        """Take the last commit back, and push."""
+        _git(self._site, *_PERSON, "revert", "--no-edit", "HEAD")
+        _git(self._site, "push", "-q", "origin", "main")
+
+    def _push(self, why: str) -> None:
+        _commit(self._site, why)
+        _git(self._site, "push", "-q", "origin", "main")
+
+    def _write(self, name: str, values: Mapping[str, object]) -> None:
+        text = yaml.safe_dump(dict(values), sort_keys=False)
+        for image, ref in self._images.items():
+            for tag in ("24.11", "trixie", "0.1.0"):
+                text = text.replace(f"{_REGISTRY}{image}:{tag}\n", f"{ref}\n")
+        (self._site / name / "values.yaml").write_text(text)
+
+    def _clone(self, name: str) -> Path:
+        run(["git", "init", "-q", "--bare", "-b", "main", str(self._folder / f"{name}.git")])
+        run(["git", "clone", "-q", str(self._folder / f"{name}.git"), str(self._folder / name)])
+        return self._folder / name
+
+
+def _git(folder: Path, *args: str) -> None:
+    run(["git", "-C", str(folder), *args])
+
+
+def _commit(folder: Path, why: str) -> None:
+    _git(folder, "add", "-A")
+    _git(folder, *_PERSON, "commit", "-q", "-m", why)
