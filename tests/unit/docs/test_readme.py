@@ -34,6 +34,12 @@ def test_the_first_values_file_is_valid():
     assert set(values["images"]) == set(yaml.safe_load((CHART / "values.yaml").read_text())["images"])
 
 
+@pytest.mark.parametrize(("folder", "chart"), [("sunkpy", "sunkpy"), ("staging", "slurm"), ("production", "slurm")])
+def test_the_values_of_the_repository_for_argo_cd_are_valid(folder, chart):
+    values = yaml.safe_load((ROOT / "docs" / "examples" / "gitops" / folder / "values.yaml").read_text())
+    jsonschema.validate(values, json.loads((ROOT / "charts" / chart / "values.schema.json").read_text()))
+
+
 def test_the_annotations_are_those_that_the_scheduler_reads():
     (sentence,) = re.findall(r"with annotations: (.*?)\. Those", README, flags=re.DOTALL)
     told = [name.removeprefix(names.PREFIX) for name in re.findall(r"`([^`]+)`", sentence)]
