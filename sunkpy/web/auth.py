@@ -20,7 +20,7 @@ from typing import Final, Protocol
 import cachetools
 
 from sunkpy.core import names
-from sunkpy.core.page.sight import EVERYTHING, Sight
+from sunkpy.core.overview.sight import EVERYTHING, Sight
 from sunkpy.kube.access import may_get
 from sunkpy.kube.client import Kube
 from sunkpy.kube.tokens import UserInfo

@@ -16,9 +16,10 @@ from typing import Final
 import msgspec
 import structlog
 
+from sunkpy.core.overview.sight import Sight
 from sunkpy.core.page.delta import Change, diff_tables
 from sunkpy.core.page.rows import EMPTY, HEAD, HeadRow, Tables
-from sunkpy.core.page.sight import Sight, filter_tables
+from sunkpy.core.page.sight import filter_tables
 from sunkpy.core.page.tables import PageFacts, build_tables
 from sunkpy.kube.errors import KubeError
 from sunkpy.slurm.pace import LONGEST_S, SHARE

@@ -21,9 +21,8 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from sunkpy.core.gang.identity import parse_comment
+from sunkpy.core.overview.sight import Sight
 from sunkpy.core.page.rows import NODES
-from sunkpy.core.page.sight import Sight
 from sunkpy.kube.errors import KubeError
 from sunkpy.slurm.errors import SlurmError
 from sunkpy.web.auth import Denied, Door
@@ -185,12 +184,10 @@ class PageServer:
 
     async def _explain_job(self, request: web.Request) -> web.Response:
         sight, id_ = await self._sight(request), int(request.match_info["id"])
-        job = self._stories.job(id_)
-        if job is None or (sight.user and job.row.user != sight.user):
+        story = await self._stories.of_job(id_, sight)
+        if story is None:
             return _json({"why": f"Slurm does not remember job {id_}, or it is not yours"}, status=404)
-        gang = parse_comment(job.row.comment)
-        shown = gang if gang is not None and sight.sees_pods_of(gang.namespace) else None
-        return _json(await self._stories.of_job(job, shown))
+        return _json(story)
 
 
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Final
 
 import cachetools
 import msgspec
 
-from sunkpy.core.gang.identity import GangId, parse_comment
 from sunkpy.core.overview.drained import HeldNode, explain_held, find_held
-from sunkpy.core.overview.queue import PODS, QueuedJob, Waiting
-from sunkpy.core.page.job import explain_job
-from sunkpy.core.page.rows import WAITING
-from sunkpy.core.page.sight import HIDDEN, Sight
+from sunkpy.core.overview.job import JobFacts, explain_job
+from sunkpy.core.overview.queue import PODS
+from sunkpy.core.overview.sight import Sight
 from sunkpy.web.feed import Feed
 from sunkpy.web.source import Story
 
@@ -29,7 +27,7 @@ class Stories:
 
     def __init__(self, feed: Feed, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._feed = feed
-        self._known: cachetools.TTLCache[tuple[str, ...], asyncio.Task[Story]]
+        self._known: cachetools.TTLCache[tuple[Hashable, ...], asyncio.Task[Story]]
         self._known = cachetools.TTLCache(_REMEMBERED, _KEPT_S, clock)
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
@@ -45,30 +43,29 @@ class Stories:
         facts = self._feed.facts
         held = next((each for each in find_held(facts.pool) if each.node == name), None) if facts is not None else None
         first = held or HeldNode(node=name, slurm_node="", slurm="", holds=())
-        first = msgspec.structs.replace(first, pods=tuple(pod for pod in first.pods if _is_seen(pod, sight)))
+        first = msgspec.structs.replace(first, pods=tuple(filter(sight.sees_pod, first.pods)))
         return msgspec.structs.replace(story, explanations=(explain_held(first), *story.explanations))
 
-    def job(self, id_: int) -> QueuedJob | None:
-        """A job that was read."""
-        facts = self._feed.facts
-        jobs = facts.pool.jobs if facts is not None else None
-        return next((job for job in jobs or () if job.row.id == id_), None)
+    async def of_job(self, id_: int, sight: Sight) -> Story | None:
+        """The job as Slurm has it, then its pods where they may be named. None: not known, or not the viewer's."""
+        read = self._feed.facts
+        if read is None:
+            return None
+        facts = JobFacts(id=id_, pool=read.pool, now_s=read.now.timestamp(), sight=sight)
+        if facts.job is None or not sight.sees_jobs_of(facts.job.row.user):
+            return None
 
-    async def of_job(self, job: QueuedJob, gang: GangId | None) -> Story:
-        """The job as Slurm has it; of a `gang` that may be shown, what it waits for or has."""
-        key, queue = str(job.row.id), self._feed.tables[WAITING]
-        waiting, own = queue.get(key), None
-        if isinstance(waiting, Waiting):
-            own = msgspec.structs.replace(waiting, place=list(queue).index(key) + 1)
-        name = HIDDEN if parse_comment(job.row.comment) is not None else job.name
-        first = explain_job(job, own, name=str(gang) if gang is not None else name)
-        if gang is None:
-            return Story(explanations=(first,))
-        read = self._feed.source.explain_gang
-        story = await self._once((PODS, gang.namespace, gang.name), lambda: read(gang.namespace, gang.name))
-        return msgspec.structs.replace(story, explanations=(first, *story.explanations))
+        async def explain() -> Story:
+            return Story(explanations=(await asyncio.to_thread(explain_job, facts),))
 
-    async def _once(self, key: tuple[str, ...], ask: Callable[[], Awaitable[Story]]) -> Story:
+        own, gang = await self._once(("job", id_, sight), explain), facts.gang
+        if gang is None or not sight.sees_pods_of(gang.namespace):
+            return own
+        ask = self._feed.source.explain_gang
+        story = await self._once((PODS, gang.namespace, gang.name), lambda: ask(gang.namespace, gang.name))
+        return msgspec.structs.replace(story, explanations=(*own.explanations, *story.explanations))
+
+    async def _once(self, key: tuple[Hashable, ...], ask: Callable[[], Awaitable[Story]]) -> Story:
         if key not in self._known:
 
             async def asked() -> Story:
@@ -77,7 +74,3 @@ class Stories:
 
             self._known[key] = asyncio.ensure_future(asked())
         return await asyncio.shield(self._known[key])
-
-
-def _is_seen(pod: str, sight: Sight) -> bool:
-    return sight.sees_pods_of(pod.partition("/")[0])

@@ -16,7 +16,8 @@ from sunkpy.core.gang.identity import GangId, parse_comment
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import holds_something, is_job_ended, is_job_pending
 from sunkpy.core.overview.pool import NodeLine, PoolFacts, Standing, find_nodes
-from sunkpy.core.overview.queue import QueuedJob, Waiting, find_queue
+from sunkpy.core.overview.queue import JOBS, QueuedJob, Waiting, find_queue
+from sunkpy.core.overview.sight import EVERYTHING, HIDDEN, Sight
 from sunkpy.core.overview.table import count, first_of, printable
 
 _SHOWN: Final = 5
@@ -24,11 +25,12 @@ _TAKES_NODES: Final = ("Resources", "Priority")
 
 
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The pool, and a job's number in it."""
+    """The pool, a job's number in it, and what who asks may see."""
 
     id: int
     pool: PoolFacts
     now_s: float = 0.0
+    sight: Sight = EVERYTHING
 
     @property
     def job(self) -> QueuedJob | None:
@@ -47,19 +49,16 @@ def explain_job(facts: JobFacts) -> Explanation:
     job = facts.job
     if job is None:
         return _unknown(facts)
-    waits = next((each for each in _queue(facts) if each.job == facts.id), None)
+    queue = find_queue(facts.pool.jobs, (), facts.pool.tiers, facts.now_s)
+    waits = next((each for each in queue if each.job == facts.id), None)
     return Explanation(
-        subject=f"Job {facts.id} ({printable(_name(job))})",
+        subject=f"Job {facts.id} ({printable(_name(job, facts.sight))})",
         standing=_standing(job, waits),
         lines=(
             Line(title="Slurm job", texts=(_record(job),)),
             Line(title="waits for", texts=_waits_for(waits)),
             Line(title="wants", texts=(_wants(job),)),
-            Line(title="there is", texts=tuple(_there_is(facts, job)) if waits is not None else ()),
-            Line(title="before it", texts=_before(facts, waits)),
-            Line(title="has them", texts=_owners(facts, job) if waits is not None else ()),
-            Line(title="now there", texts=_successors(facts, job)),
-            Line(title="not read", texts=facts.pool.unread),
+            *(_around(facts, job, waits, queue) if not facts.sight.user else ()),
         ),
         what_to_do=_what_to_do(facts, job, waits),
     )
@@ -78,13 +77,20 @@ def _unknown(facts: JobFacts) -> Explanation:
     )
 
 
-def _queue(facts: JobFacts) -> tuple[Waiting, ...]:
-    return find_queue(facts.pool.jobs, (), facts.pool.tiers, facts.now_s)
+def _around(facts: JobFacts, job: QueuedJob, waits: Waiting | None, queue: Iterable[Waiting]) -> Iterable[Line]:
+    """The pool and the jobs of others."""
+    yield Line(title="there is", texts=tuple(_there_is(facts, job)) if waits is not None else ())
+    yield Line(title="before it", texts=_before(facts, waits, queue))
+    yield Line(title="has them", texts=_owners(facts, job) if waits is not None else ())
+    yield Line(title="now there", texts=_successors(facts, job))
+    yield Line(title="not read", texts=facts.pool.unread)
 
 
-def _name(job: QueuedJob) -> str:
+def _name(job: QueuedJob, sight: Sight) -> str:
     gang = parse_comment(job.row.comment)
-    return f"of pods: {gang}" if gang is not None else f"{job.name or 'without a name'}, of {job.row.user or 'unknown'}"
+    if gang is None:
+        return f"{job.name or 'without a name'}, of {job.row.user or 'unknown'}"
+    return f"of pods: {gang}" if sight.sees_pods_of(gang.namespace) else "of pods"
 
 
 def _standing(job: QueuedJob, waits: Waiting | None) -> str:
@@ -140,13 +146,16 @@ def _there_is(facts: JobFacts, job: QueuedJob) -> Iterable[str]:
         yield f"no work on {hostlist.describe(held)}: sunkpy why-drained says why"
 
 
-def _before(facts: JobFacts, waits: Waiting | None) -> tuple[str, ...]:
+def _before(facts: JobFacts, waits: Waiting | None, queue: Iterable[Waiting]) -> tuple[str, ...]:
     """The next of those that Slurm looks at earlier, in its partitions."""
     if waits is None or waits.never_starts:
         return ()
     own = set(waits.partition.split(","))
-    earlier = [each for each in _queue(facts) if each.place < waits.place and own & set(each.partition.split(","))]
-    named = [f"{each.job} {printable(each.name)}" for each in earlier]
+    earlier = [each for each in queue if each.place < waits.place and own & set(each.partition.split(","))]
+    seen = facts.sight.sees_pod
+    named = [
+        f"{each.job} {printable(each.name if each.door == JOBS or seen(each.name) else HIDDEN)}" for each in earlier
+    ]
     return (f"{count(len(earlier), 'job')}: {first_of(named, _SHOWN)}",) if earlier else ()
 
 
@@ -154,7 +163,7 @@ def _owners(facts: JobFacts, job: QueuedJob) -> tuple[str, ...]:
     """Who has the nodes that it waits for, whoever has the most first."""
     if job.row.reason not in _TAKES_NODES:
         return ()
-    return _by_owner(facts.pool.jobs or (), {line.slurm_node for line in _reach(facts, job)})
+    return _by_owner(facts.pool.jobs or (), {line.slurm_node for line in _reach(facts, job)}, facts.sight)
 
 
 def _successors(facts: JobFacts, job: QueuedJob) -> tuple[str, ...]:
@@ -162,16 +171,14 @@ def _successors(facts: JobFacts, job: QueuedJob) -> tuple[str, ...]:
     if "PREEMPTED" not in job.row.state:
         return ()
     others = [other for other in facts.pool.jobs or () if other.row.id != job.row.id]
-    return _by_owner(others, set(job.row.nodes))
+    return _by_owner(others, set(job.row.nodes), facts.sight)
 
 
-def _by_owner(jobs: Sequence[QueuedJob], nodes: set[str]) -> tuple[str, ...]:
+def _by_owner(jobs: Sequence[QueuedJob], nodes: set[str], sight: Sight) -> tuple[str, ...]:
     found: defaultdict[tuple[str, str], list[QueuedJob]] = defaultdict(list)
     for job in jobs:
         if holds_something(job.row.state) and nodes.intersection(job.row.nodes):
-            gang = parse_comment(job.row.comment)
-            owner = f"pods of namespace {gang.namespace}" if gang is not None else job.row.user or "unknown"
-            found[owner, job.row.partition].append(job)
+            found[_owner(job, sight), job.row.partition].append(job)
     most = sorted(found.items(), key=lambda item: (-len(_nodes(item[1], nodes)), item[0]))
     texts = [
         f"{owner}{f', partition {partition}' if partition else ''}: {count(len(own), 'job')} "
@@ -180,6 +187,13 @@ def _by_owner(jobs: Sequence[QueuedJob], nodes: set[str]) -> tuple[str, ...]:
     ]
     more = [f"{len(texts) - _SHOWN} others"] if len(texts) > _SHOWN else []
     return tuple(map(printable, [*texts[:_SHOWN], *more]))
+
+
+def _owner(job: QueuedJob, sight: Sight) -> str:
+    gang = parse_comment(job.row.comment)
+    if gang is None:
+        return job.row.user or "unknown"
+    return f"pods of namespace {gang.namespace}" if sight.sees_pods_of(gang.namespace) else "pods"
 
 
 def _nodes(jobs: Iterable[QueuedJob], within: set[str]) -> list[str]:

@@ -1,12 +1,11 @@
-"""What a viewer may see. Of others' pods it is said that there is one, and no more."""
+"""The tables as a viewer may see them."""
 
 from __future__ import annotations
-
-from typing import Final
 
 import msgspec
 
 from sunkpy.core.overview.queue import PODS, Waiting
+from sunkpy.core.overview.sight import EVERYTHING, HIDDEN, Sight
 from sunkpy.core.page.rows import (
     CHANGES,
     EMPTY,
@@ -24,29 +23,6 @@ from sunkpy.core.page.rows import (
 )
 from sunkpy.core.page.tables import key_of
 
-HIDDEN: Final = "a pod"
-
-
-class Sight(msgspec.Struct, frozen=True, kw_only=True):
-    """`namespaces`: whose pods have names; None: all. `user`: a Slurm user, who sees their own jobs and no more."""
-
-    namespaces: frozenset[str] | None = frozenset()
-    user: str = ""
-
-    def sees_pods_of(self, namespace: str) -> bool:
-        """Their names, and what is said of them."""
-        return not self.user and (self.namespaces is None or namespace in self.namespaces)
-
-    def sees_job_of(self, row: RunningRow | Waiting) -> bool:
-        """Whether the job is in its queue."""
-        return not self.user or row.user == self.user
-
-    def _shows(self, pod: str) -> bool:
-        return self.sees_pods_of(pod.partition("/")[0])
-
-
-EVERYTHING: Final = Sight(namespaces=None)
-
 
 def filter_tables(tables: Tables, sight: Sight) -> Tables:
     """As this viewer gets them."""
@@ -54,11 +30,11 @@ def filter_tables(tables: Tables, sight: Sight) -> Tables:
         return tables
     queue = [row for row in tables[WAITING].values() if isinstance(row, Waiting)]
     running = {
-        key: row for key, row in tables[RUNNING].items() if isinstance(row, RunningRow) and sight.sees_job_of(row)
+        key: row for key, row in tables[RUNNING].items() if isinstance(row, RunningRow) and sight.sees_jobs_of(row.user)
     }
     if sight.user:
         placed = (msgspec.structs.replace(row, place=place) for place, row in enumerate(queue, 1))
-        waiting = {key_of(row): row for row in placed if row.job and sight.sees_job_of(row)}
+        waiting = {key_of(row): row for row in placed if row.job and sight.sees_jobs_of(row.user)}
         head = HeadRow(headline=f"{len(running)} of your jobs have nodes, {len(waiting)} wait")
         return {**EMPTY, HEAD: {"": head}, WAITING: waiting, RUNNING: running}
     return {
@@ -72,12 +48,12 @@ def filter_tables(tables: Tables, sight: Sight) -> Tables:
 
 
 def _node(row: NodeRow, sight: Sight) -> NodeRow:
-    pods = tuple(pod if sight._shows(pod) else HIDDEN for pod in row.pods)
+    pods = tuple(pod if sight.sees_pod(pod) else HIDDEN for pod in row.pods)
     return row if pods == row.pods else msgspec.structs.replace(row, pods=pods)
 
 
 def _waiting(row: Waiting, number: int, sight: Sight) -> tuple[str, Waiting]:
-    if row.door != PODS or sight._shows(row.name):
+    if row.door != PODS or sight.sees_pod(row.name):
         return key_of(row), row
     # A job's reason is Slurm's own word; without a job it is the scheduler's message, which names what it likes.
     said = row.waits_for if row.job else "not shown"
@@ -86,11 +62,11 @@ def _waiting(row: Waiting, number: int, sight: Sight) -> tuple[str, Waiting]:
 
 
 def _running(row: RunningRow, sight: Sight) -> RunningRow:
-    return msgspec.structs.replace(row, name=HIDDEN) if row.pods and not sight._shows(row.name) else row
+    return msgspec.structs.replace(row, name=HIDDEN) if row.pods and not sight.sees_pod(row.name) else row
 
 
 def _handover(row: HandOverRow, sight: Sight) -> HandOverRow:
-    if not row.pod or sight._shows(row.pod):
+    if not row.pod or sight.sees_pod(row.pod):
         return row
     return msgspec.structs.replace(row, pod=HIDDEN, cause=row.cause if row.job else "")
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from sunkpy.core.page.sight import EVERYTHING, Sight
+from sunkpy.core.overview.sight import EVERYTHING, Sight
 from sunkpy.kube.client import Kube
 from sunkpy.web.auth import ClusterDoor, Denied, LocalDoor
 from tests.doubles.apiserver import Apiserver, token_of

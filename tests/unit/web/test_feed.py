@@ -9,8 +9,8 @@ import json
 import msgspec
 import pytest
 
+from sunkpy.core.overview.sight import EVERYTHING, Sight
 from sunkpy.core.page.rows import HEAD, NODES
-from sunkpy.core.page.sight import EVERYTHING, Sight
 from sunkpy.kube.errors import Unavailable
 from sunkpy.web import feed
 from tests.doubles.serving import Changes

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from tests.page_ground import KEY, Pool, page_of
+from tests.unit.slurm.test_users import token as slurm_token
 
 LINK = {"token": KEY}
 
@@ -119,6 +120,16 @@ async def test_pods_of_others_have_no_name_and_no_explanation(pool, tmp_path):
         job = next(job["job_id"] for job in pool.slurm.jobs.values() if job["comment"])
         assert "web" not in json.dumps(await read(session, f"/api/explain/job/{job}"))
         assert "web" not in json.dumps(await read(session, "/api/explain/node/gpu-0001"))
+
+
+async def test_a_user_of_slurm_sees_their_own_jobs_and_of_others_none(pool, tmp_path):
+    pool.slurm.jwt_key = b"k" * 32
+    own, other = (pool.slurm.add_job("PENDING", comment="", user=user) for user in ("ann", "bob"))
+    async with opened(pool, tmp_path, token=slurm_token("ann", key=b"k" * 32), is_shared=True) as (session, _):
+        await read(session, "/api/page")
+        job = await read(session, f"/api/explain/job/{own}")
+        assert "bob" not in json.dumps(job)
+        await read(session, f"/api/explain/job/{other}", status=404)
 
 
 @pytest.mark.parametrize("path", ["/api/page", "/api/stream", "/api/explain/pod/team/web", "/api/explain/node/x"])

@@ -11,6 +11,7 @@ from sunkpy.core.explain.explanation import render
 from sunkpy.core.figures.jobs import JobRow
 from sunkpy.core.overview.job import JobFacts, explain_job
 from sunkpy.core.overview.queue import QueuedJob
+from sunkpy.core.overview.sight import Sight
 from tests.unit.core.explain.golden_file import written
 from tests.unit.core.overview.test_pool import FACTS
 
@@ -44,6 +45,10 @@ def facts(*jobs, **pool):
     return JobFacts(id=7, pool=msgspec.structs.replace(FACTS, jobs=(*FACTS.jobs, *jobs), **known | pool), now_s=1e9)
 
 
+def seen_by(sight, known):
+    return msgspec.structs.replace(known, sight=sight)
+
+
 WAITS = job(7, "PENDING", reason="Resources", starts_s=1_795_000_600)
 SITUATIONS = {
     "waits-for-nodes": facts(WAITS, having(20, "bob", "n1", "n2"), having(21, "k8s", "n2", comment=OF_PODS)),
@@ -66,6 +71,16 @@ SITUATIONS = {
     "slurm-not-asked": JobFacts(
         id=7, pool=msgspec.structs.replace(FACTS, jobs=None, slurm_nodes=None, unread=("Slurm's side: not asked",))
     ),
+    "pods-of-others": seen_by(
+        Sight(namespaces=frozenset({"other"})),
+        facts(
+            job(7, "PENDING", reason="Resources", user="k8s", comment=OF_PODS),
+            job(8, "PENDING", reason="Resources", user="k8s", comment="k8s:other/web:uid", priority=200),
+            job(9, "PENDING", reason="Resources", user="k8s", comment="k8s:team/hush:uid", priority=200),
+            having(20, "k8s", "n1", comment=OF_PODS),
+        ),
+    ),
+    "own-job-of-a-user": seen_by(Sight(user="ann"), facts(WAITS, having(20, "bob", "n1", "n2"))),
     "odd-name": facts(msgspec.structs.replace(WAITS, name="\x1b[2Jboo")),
 }
 

@@ -1,8 +1,9 @@
 import msgspec
 
 from sunkpy.core.model.objects import PodSpec
+from sunkpy.core.overview.sight import EVERYTHING, HIDDEN, Sight
 from sunkpy.core.page.rows import CHANGES, EMPTY, HANDOVERS, HEAD, NODES, RUNNING, WAITING
-from sunkpy.core.page.sight import EVERYTHING, HIDDEN, Sight, filter_tables
+from sunkpy.core.page.sight import filter_tables
 from sunkpy.core.page.tables import build_tables
 from tests.unit.core.overview.test_pool import on_node
 from tests.unit.core.page.test_handovers import preemption
