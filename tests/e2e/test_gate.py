@@ -31,7 +31,9 @@ from tests.e2e.timeline import Sighting, watching
 pytestmark = pytest.mark.e2e
 
 INTO_THE_HANDOVER_S = 6.0
-AFTER_RECONFIGURE_S = 20.0
+# Not while the other faults begin: each is tried alone, and a reconfigure reaches every node.
+RECONFIGURE_S = 40.0
+AFTER_RECONFIGURE_S = 55.0
 # slurmctld sends its order to end a job again after 50 to 110 s; only then a new slurmd says that the Epilog is done.
 LONG = Manner(name="long", tidy_s=workloads.IGNORES_SIGTERM, grace_s=110)
 CROWD = Manner(name="crowd", tidy_s=workloads.IGNORES_SIGTERM, grace_s=45)
@@ -218,7 +220,8 @@ async def _gap_after(stack: Stack, fault: Fault, slurmd: Pod, manner: Manner) ->
         assert _markers(stack, slurmd)
         job = await asyncio.to_thread(handover.submit, stack, node)
         told = await timeline.first(_told(name), what=f"{name} is told to go", timeout_s=60)
-        await asyncio.sleep(max(0.0, told.at_s + INTO_THE_HANDOVER_S - time.time()))
+        into_s = RECONFIGURE_S if fault is _reconfigure else INTO_THE_HANDOVER_S
+        await asyncio.sleep(max(0.0, told.at_s + into_s - time.time()))
         await asyncio.to_thread(fault, stack, slurmd)
         await timeline.gone(name, timeout_s=manner.grace_s + 60)
     start_s, _ = await asyncio.to_thread(handover.job_start, stack, job, timeout_s=240)
