@@ -1,8 +1,7 @@
 {{- /* The port of each process: over TLS, and its metrics for a token, where values name the Secret of both. */}}
 {{- define "slurm.http" -}}
-http: {port: 8080{{ if .Values.metricsSecret }}, secretFolder: /metrics-secret{{ end }}}
+http: {port: 8080{{ if .Values.metricsSecret }}, secretFolder: {{ include "sunkpy.metricsFolder" . }}{{ end }}}
 {{- end }}
-{{- define "slurm.scheme" }}{{ if .Values.metricsSecret }}HTTPS{{ else }}HTTP{{ end }}{{ end }}
 
 {{- /* Settings that syncer and scheduler have in common. Call with (dict "root" $ "part" … "user" … "values" …). */}}
 {{- define "slurm.commonConfig" -}}
@@ -152,22 +151,22 @@ spec:
             - {name: {{ $port }}, containerPort: {{ $number }}}
             {{- end }}
           startupProbe:
-            httpGet: {path: /healthz, port: http, scheme: {{ include "slurm.scheme" .root }}}
+            httpGet: {path: /healthz, port: http, scheme: {{ include "sunkpy.scheme" .root }}}
             periodSeconds: 1
             failureThreshold: 60
           livenessProbe:
-            httpGet: {path: /healthz, port: http, scheme: {{ include "slurm.scheme" .root }}}
+            httpGet: {path: /healthz, port: http, scheme: {{ include "sunkpy.scheme" .root }}}
             periodSeconds: 10
             timeoutSeconds: 5
           readinessProbe:
-            httpGet: {path: /readyz, port: http, scheme: {{ include "slurm.scheme" .root }}}
+            httpGet: {path: /readyz, port: http, scheme: {{ include "sunkpy.scheme" .root }}}
             periodSeconds: 5
             timeoutSeconds: 5
           resources: {{- toYaml .values.resources | nindent 12 }}
           volumeMounts:
             - {name: config, mountPath: /etc/sunkpy, readOnly: true}
             {{- if .root.Values.metricsSecret }}
-            - {name: metrics, mountPath: /metrics-secret, readOnly: true}
+            {{- include "sunkpy.metricsMount" .root | nindent 12 }}
             {{- end }}
             {{- if not .keyless }}
             - {name: keys, mountPath: /keys, readOnly: true}

@@ -28,7 +28,7 @@ lock:
 leaderElection:
   leaseName: {{ include "sunkpy.name" . }}
 {{- if .Values.metricsSecret }}
-http: {secretFolder: /metrics-secret}
+http: {secretFolder: {{ include "sunkpy.metricsFolder" . }}}
 {{- end }}
 log:
   level: {{ .Values.log.level }}
