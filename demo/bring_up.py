@@ -145,9 +145,13 @@ def describe_unready(stack: Stack, namespace: str) -> str:
         ["get", "pods", "--output=wide"],
         ["get", "events", "--field-selector=type=Warning", "--sort-by=.lastTimestamp"],
     )
+    try:
+        pods = stack.kubectl.list(Pod, "pods", "-n", namespace)
+    except CommandFailed as error:
+        return str(error)
     unready = (
         pod.name
-        for pod in stack.kubectl.list(Pod, "pods", "-n", namespace)
+        for pod in pods
         if not (containers := pod.status.container_statuses) or not all(each.ready for each in containers)
     )
     logs = (["logs", name, "--all-containers", "--prefix", "--tail=20"] for name in unready)
