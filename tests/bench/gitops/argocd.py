@@ -5,9 +5,7 @@ Not run: its server. So nothing tells it of a `git push`; `refresh` asks for wha
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import socket
 from collections.abc import Mapping
 from typing import Final
 
@@ -19,6 +17,7 @@ from devcluster.kubectl import Kubectl
 from devcluster.process import Daemon
 from devcluster.waiting import NotYet, wait
 from tests.integration.slurm.daemons import free_ports
+from tests.polling import listens
 
 MODULE: Final = "github.com/argoproj/argo-cd/v3"
 ARGOCD: Final = pinned(
@@ -115,7 +114,7 @@ class ArgoCD:
         self._run("redis", ["redis-server", "--port", redis, "--bind", "127.0.0.1", "--save", "", "--dir", str(work)])
         ports = ("--port", repo_server, "--address", "127.0.0.1", "--metrics-port", metrics[0])
         self._serve("repo-server", *at_redis, *ports, "--disable-tls", "--client-ca-path=", env=env)
-        wait(lambda: _listens(int(repo_server)), timeout_s=60, what="Argo CD's repo-server listens")
+        wait(lambda: listens(int(repo_server)), timeout_s=60, what="Argo CD's repo-server listens")
         ports = ("--repo-server", f"127.0.0.1:{repo_server}", "--repo-server-plaintext", "--metrics-port", metrics[1])
         self._serve("application-controller", *at_redis, *ports, "--namespace", NAMESPACE, env=env)
 
@@ -186,12 +185,6 @@ _PROJECT: Final[Mapping[str, object]] = {
         "clusterResourceWhitelist": [{"group": "*", "kind": "*"}],
     },
 }
-
-
-def _listens(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
 
 
 def _of_kind(kind: str, name: str) -> Mapping[str, object]:
