@@ -2,7 +2,7 @@
 {{- $ssh := .Values.login.ssh -}}
 {{- $forwarding := get (dict "all" "yes" "local" "local" "none" "no") $ssh.portForwarding -}}
 {{- if regexMatch "(?im)^\\s*(allow(tcp|streamlocal)|x11)forwarding\\b" (regexSplit "(?im)^\\s*match\\b" $ssh.extra 2 | first) }}
-{{- fail "login.ssh.extra: what is forwarded is in login.ssh.portForwarding and login.ssh.x11" }}
+{{- fail "login.ssh.extra: set forwarding by login.ssh.portForwarding and login.ssh.x11" }}
 {{- end -}}
 # sshd takes the first word on anything, so login.ssh.extra, which comes last, adds to what stands here. A Match block
 # there could say otherwise; PAM would still refuse every password, and everybody below uid 1000.
