@@ -111,7 +111,7 @@ class ClaimMaker:
         body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": msgspec.to_builtins(told)}}
         answer = await self._kube.patch(paths.status(paths.pod(*pod.key)), body)
         if msgspec.json.decode(answer, type=Pod).status.extended_resource_claim_status != told:
-            why = f"the apiserver does not keep for which pod a claim was made (gate {GATE} is off): {_CURE}"
+            why = f"the apiserver drops a pod's extendedResourceClaimStatus (gate {GATE} is off): {_CURE}"
             self._devices.making.stop(why)
             raise Dropped(why)
 

@@ -121,7 +121,7 @@ async def test_where_the_apiserver_has_the_gate_off_no_job_is_asked_for_again(wo
         job = await start(world, "0")
         await world.until(lambda: world.cancelled == [job])
         await world.until(lambda: devices_of(world, made_for(pod)) == [])
-        why = f"the apiserver does not keep for which pod a claim was made (gate {GATE} is off)"
+        why = f"the apiserver drops a pod's extendedResourceClaimStatus (gate {GATE} is off)"
         await world.until(lambda: any(why in note for note in world.notes("FailedScheduling")))
         world.add_pod("next", containers=[asking()])
         await world.until(lambda: len([note for note in world.notes("FailedScheduling") if why in note]) > 1)
