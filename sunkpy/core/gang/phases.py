@@ -31,7 +31,7 @@ class PodPhase(Phase):
     BOUND = ("bound", "it has a node, and no container runs")
     RUNNING = ("running", "a container runs")
     STOPPING = ("stopping", "it is being deleted, and has not finished")
-    OVER = ("over", "it has finished and is being deleted: the kubelet may still free what it had")
+    OVER = ("over", "it has finished and is being deleted: the kubelet may not have freed what it had")
     GONE = ("gone", "it has finished, and nothing of it is left on its node")
 
 
