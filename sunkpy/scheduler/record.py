@@ -59,8 +59,8 @@ class SentBinding(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class MemberRecord:
-    """One pod of a gang: the binding that was sent, since when admission is waited for, that it was refused and nothing
-    given back, what was told, whether the apiserver has said that it is gone.
+    """One pod of a gang. `assumed`: the binding sent. `waits_since`: when it began to wait for admission. `is_refused`:
+    refused, and nothing given back. `reported`: why it waits, as last told. `is_gone`: the apiserver said so.
     """
 
     key: Key

@@ -1,10 +1,9 @@
 """Pods that have become gangs of their own: extras, beyond the seats of their gang, and those that were set apart.
 
-One that was set apart has a seat in its gang, which waits for no other in its stead. An extra has none: its gang waits
-as if it were not there.
+A pod set apart still counts for its gang, which waits for no other in its stead. An extra does not count.
 
-Once so they stay so. A new leader learns it from the comments of their jobs; which gang they come from, it is told when
-it finds the pods.
+They stay so. A new leader learns of them from the comments of their jobs, and of the gang they left when it finds the
+pods.
 """
 
 from __future__ import annotations
