@@ -130,7 +130,9 @@ def test_no_job_starts_beside_the_pod(gaps: Mapping[Fault, float | BaseException
 
 @pytest.mark.long
 async def test_jobs_that_wait_at_the_gate_survive_a_reconfigure_and_wait_on(stack: Stack) -> None:
-    """Slurm waits for no Epilog on nodes that were down, so that all next jobs begin, and stand at the gate."""
+    """Slurm waits for no Epilog on nodes that were down, so that all next jobs begin, and stand at the gate. A slurmd
+    that was reconfigured forgets that they do, and would begin their steps.
+    """
     workloads.forget_stamps()
     pods = stack.slurmd_pods()
     async with (
@@ -149,8 +151,9 @@ async def test_jobs_that_wait_at_the_gate_survive_a_reconfigure_and_wait_on(stac
             await timeline.first(told, what="the pod is told to go", timeout_s=60)
         for slurmd in pods:
             await asyncio.to_thread(_down_and_resume, stack, slurmd)
-        await asyncio.to_thread(_wait_at_the_gate, stack, list(jobs.values()))
+        await asyncio.to_thread(_wait_until_all_are, stack, list(jobs.values()), ("RUNNING", "Prolog"))
         await asyncio.to_thread(stack.scontrol, "reconfigure")
+        await asyncio.to_thread(_wait_until_all_are, stack, list(jobs.values()), ("PENDING", "BeginTime"))
         for name in held.values():
             await timeline.gone(name, timeout_s=CROWD.grace_s + 60)
     for node, job in jobs.items():
@@ -158,14 +161,14 @@ async def test_jobs_that_wait_at_the_gate_survive_a_reconfigure_and_wait_on(stac
         assert start_s > workloads.last_stamp_s(held[node]), f"job {job} began beside the pod on {node}"
 
 
-def _wait_at_the_gate(stack: Stack, jobs: Sequence[int]) -> None:
-    def all_do() -> bool:
+def _wait_until_all_are(stack: Stack, jobs: Sequence[int], state: tuple[str, str]) -> None:
+    def all_are() -> bool:
         found = {job: (told["JobState"], told["Reason"]) for job in jobs for told in [stack.job(job)]}
-        if any(told != ("RUNNING", "Prolog") for told in found.values()):
+        if any(told != state for told in found.values()):
             raise NotYet(str(found))
         return True
 
-    wait(all_do, timeout_s=30, what="all jobs at the gate")
+    wait(all_are, timeout_s=30, what=f"all jobs {state}")
 
 
 async def test_a_node_without_pods_asks_nobody_and_loses_no_time(stack: Stack) -> None:

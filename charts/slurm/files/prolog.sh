@@ -59,11 +59,11 @@ queue_again() {
   return "$code"
 }
 
-# At `scontrol reconfigure` slurmd writes the new files, lets a Prolog have 10 s (MessageTimeout), and runs itself again, with
-# another pid file. It then takes this Prolog for done: a step or a late launch of the script would begin at once, or the job
-# would hold its node and never begin. So a job that waits is queued again within these seconds, or when its Prolog is killed,
-# by a process that Slurm does not know. A Prolog that outlives its slurmd stays as a zombie. Pods of a placeholder job may be
-# there once the gate is open, so its job stays as it is.
+# At `scontrol reconfigure` slurmd gives a Prolog 10 s (MessageTimeout), runs itself again, with a new pid file, and takes it for
+# done: the job would hold its node and never begin, and what comes later, a step or its script, would begin beside the pods.
+# So a job that waits is queued again then, or when its Prolog is killed, by a process that Slurm does not know. Before, nobody
+# here can ask Slurm. A Prolog that outlives its slurmd stays as a zombie. Pods of a placeholder job may be there once the gate is
+# open, so its job stays as it is.
 requeue_if_cut_short() {
   waiting=$(mktemp) || return 0
   trap 'rm -f "$waiting"' EXIT
@@ -76,13 +76,13 @@ requeue_if_cut_short() {
       if [ ! -e "$2" ]; then
         [ -n "$stat" ] || break # slurmd has taken its end
         if [[ $stat != *") Z "* ]] || [ $((left -= 1)) -gt 0 ]; then sleep 1; continue; fi
-      elif [ -n "$stat" ] && [[ $stat != *") Z "* ]] && { [ ! -e "$5" ] || [ ! "$4" -nt "$5" ]; }; then
-        sleep 1; continue
+      elif [ -n "$stat" ] && [[ $stat != *") Z "* ]] && [ ! "$4" -nt "$2" ]; then
+        sleep 0.2; continue
       fi
       queue_again ended || { sleep 2; continue; }
       rm -f "$2"
       break
-    done' sunkpy-prolog $$ "$waiting" "$own" "${SUNKPY_SLURM_CONF:-/run/slurm/conf/slurm.conf}" \
+    done' sunkpy-prolog $$ "$waiting" "$own" \
     "${SUNKPY_SLURMD_PID_FILE:-/run/slurmd.pid}" < /dev/null > /dev/null 2>&1 &
   for _ in {1..250}; do [ -s "$waiting" ] && return; sleep 0.02; done # until then it would be ended as well
 }
@@ -104,8 +104,7 @@ if [ -n "$others" ]; then
   read_settings || fail "no $settings_file, and pods may be here: see $markers"
   [ -n "${SUNKPY_HOOKS_URL:-}" ] || fail "no scheduler to ask, and pods may be here: see $markers"
   await_gate
-  # Slurm has queued it again, and its slurmd, which hears of it later, would begin the job if its Prolog ended now.
-  [ -e "$waiting" ] || { sleep "${SUNKPY_AWAY_S:-10}"; exit 0; }
+  [ -e "$waiting" ] || exit 0 # the job is queued again
   rm -f "$waiting"
   forget_those_over
   hook=prolog

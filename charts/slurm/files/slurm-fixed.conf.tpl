@@ -5,7 +5,7 @@ StateSaveLocation=/var/lib/slurm/state
 # A link that start-slurmctld makes: while it is there, slurmctld has not ended in order.
 SlurmctldPidFile=/var/lib/slurm/state/slurmctld.pid
 SlurmdSpoolDir=/var/spool/slurmd
-# The gate compares its age with that of slurmd's files (prolog.sh).
+# By its age a Prolog knows that slurmd has run itself again.
 SlurmdPidFile=/run/slurmd.pid
 
 # One key signs what the daemons say to each other; users are vouched for by sackd; slurmrestd brings JSON web tokens.
