@@ -17,7 +17,7 @@ from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.actions import CreatePod
 from sunkpy.core.nodeset.adoption import is_left_behind
 from sunkpy.core.nodeset.naming import host_name
-from sunkpy.core.nodeset.slurmd_pod import build_pod
+from sunkpy.core.nodeset.slurmd_pod import Json, build_pod, explain_limits
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
@@ -27,6 +27,8 @@ from sunkpy.operator.memory import Memory
 from sunkpy.operator.metrics import OperatorMetrics
 from sunkpy.operator.pod_index import PodIndex
 from sunkpy.operator.window import MOST_AT_ONCE, work_through
+
+_FULL_QUOTA = "exceeded quota"
 
 
 class PodCreator:
@@ -54,21 +56,33 @@ class PodCreator:
         """
         if nodeset.is_deleting or node is None or self._memory.is_vetted(nodeset):
             return
-        body = build_pod(nodeset, node, host_name(nodeset.prefix, "template-check"))
-        try:
-            params = {"dryRun": "All"}
-            await self._kube.request("POST", paths.pods(nodeset.metadata.namespace), params=params, body=body)
-        except errors.Invalid as error:
-            self._memory.note_refusal(nodeset, error.message)
-        except (errors.Conflict, errors.Forbidden):
-            pass  # a name in use or a full quota says nothing about the template
-        else:
-            self._memory.note_refusal(nodeset, "")
+        refusal = await self._try_out(nodeset, build_pod(nodeset, node, host_name(nodeset.prefix, "template-check")))
+        if refusal is not None:
+            self._memory.note_refusal(nodeset, refusal)
         self._memory.note_vetted(nodeset)
 
+    async def _try_out(self, nodeset: NodeSet, body: Json) -> str | None:
+        """What admission has against a pod, by a dry run, or empty. None: it says nothing about the template."""
+        path = paths.pods(nodeset.metadata.namespace)
+        try:
+            answer = await self._kube.request("POST", path, params={"dryRun": "All"}, body=body)
+        except errors.Invalid as error:
+            return error.message
+        except errors.Forbidden as error:
+            return None if _FULL_QUOTA in error.message else error.message
+        except errors.Conflict:
+            return None  # the name is in use
+        return explain_limits(body, msgspec.json.decode(answer))
+
     async def create_all(self, nodeset: NodeSet, creations: Sequence[CreatePod]) -> None:
-        """Create 1, 2, 4 … at once while the template is new: what is refused is refused once, not a thousand times."""
+        """Create 1, 2, 4 … at once while the template is new: what is refused is refused once, not a thousand times.
+
+        The first is tried out: limits that admission adds are seen before a job runs into them.
+        """
         if not creations:
+            return
+        if imposed := await self._try_out(nodeset, creations[0].body):
+            self._memory.note_refusal(nodeset, imposed)
             return
         self._memory.note_created(nodeset, len(creations))
         refusals: list[str] = []

@@ -63,6 +63,8 @@ class Apiserver:
         self.watched: set[str] = set()
         self._watches: list[tuple[str, web.Request]] = []
         self.refuse_pods = ""
+        self.refuse_pods_as = 422
+        self.limits: Body = {}
         self.refuse_bindings = False
         self.refuse_status: int | None = None
         """The HTTP status with which conditions of pods are refused."""
@@ -282,9 +284,12 @@ class Apiserver:
             self.events_lost -= 1
             return refusal(503, "ServiceUnavailable")
         if collection == "pods" and self.refuse_pods:
-            return refusal(422, "Invalid", self.refuse_pods)
+            return refusal(self.refuse_pods_as, "Refused", self.refuse_pods)
         if key in self.objects:
             return refusal(409, "AlreadyExists")
+        if collection == "pods" and self.limits:  # as a LimitRange does
+            for container in body["spec"]["containers"]:
+                container["resources"] = merged({"limits": self.limits}, container.get("resources", {}))
         if "dryRun" not in request.query:
             body["metadata"].setdefault("uid", self._new_uid())
             body = self._store(key, body)

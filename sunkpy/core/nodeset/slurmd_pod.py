@@ -168,6 +168,23 @@ def _gpus(nodeset: NodeSet, node: Node) -> tuple[GpusOffered, ...]:
     return (nodeset.spec.gpu.offered_on(node) if nodeset.spec.gpu is not None else None) or ()
 
 
+def explain_limits(asked: Json, admitted: Json) -> str:
+    """The limits of cpu and memory that admission gave the container slurmd by itself, or empty.
+
+    Slurm would hand out more than that, and the kernel would end slurmd with all jobs of the node.
+    """
+    ours, theirs = _slurmd_limits(asked), _slurmd_limits(admitted)
+    imposed = ", ".join(f"{key} {theirs[key]}" for key in ("cpu", "memory") if key in theirs and key not in ours)
+    why = "a LimitRange of the namespace? Slurm hands out more: remove it, or set limits in the template"
+    return f"admission would limit container {names.SLURMD_CONTAINER} to {imposed} ({why})" if imposed else ""
+
+
+def _slurmd_limits(pod: Json) -> Json:
+    containers = _items(_child(pod, "spec"), "containers")
+    ours = (each for each in containers if each.get("name") == names.SLURMD_CONTAINER)
+    return _child(_child(next(ours, {}), "resources"), "limits")
+
+
 def node_of(pod: Pod) -> str:
     """The node a slurmd pod is on, or is pinned to while no scheduler has bound it; empty if it is not pinned."""
     if pod.spec.node_name:

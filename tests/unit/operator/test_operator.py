@@ -134,6 +134,34 @@ async def test_a_template_that_is_refused_is_told_and_takes_no_pod(api):
     assert token(api, "gpu-012-001") is None
 
 
+@pytest.mark.parametrize(
+    ("text", "takes"), [("violates PodSecurity baseline", False), ("exceeded quota: q, requested: pods=1", True)]
+)
+async def test_only_a_full_quota_says_nothing_about_a_template(api, text, takes):
+    api.put("nodesets", nodeset())
+    await api.until(lambda: len(api.names("pods")) == 2)
+    for pod in api.names("pods"):
+        report(api, pod)
+    api.refuse_pods, api.refuse_pods_as = text, 403
+    template = {"spec": {"containers": [{"name": "slurmd", "image": "slurmd:2"}]}}
+    api.change(*NODESETS, {"spec": {"template": template}})
+    if takes:
+        await api.until(lambda: any(token(api, pod) for pod in api.names("pods")))
+    else:
+        await api.until(lambda: "CreateFailed" in api.reasons())
+        assert [token(api, pod) for pod in api.names("pods")] == [None, None]
+
+
+async def test_a_slurmd_whose_limits_a_limit_range_would_set_is_not_made(api):
+    api.limits = {"memory": "256Mi"}
+    api.put("nodesets", nodeset())
+    await api.until(lambda: "CreateFailed" in api.reasons())
+    assert api.names("pods") == []
+    api.limits = {}
+    api.change(*NODESETS, {"metadata": {"annotations": {"look": "again"}}})
+    await api.until(lambda: len(api.names("pods")) == 2)
+
+
 async def test_a_nodeset_that_fits_nowhere_says_why(api):
     template = nodeset()["spec"]["template"]
     template["spec"]["nodeSelector"] = {"pool": "cpu"}
