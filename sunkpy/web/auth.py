@@ -5,7 +5,7 @@
 * On a person's own machine by a key that only the link has which the command prints: others may have a login there.
 
 A verdict is kept for a minute, so who loses a right keeps it here for so long. The apiserver gets a few questions at
-once at most, whatever strangers send.
+once at most, whatever strangers send; who is known does not wait for their turn.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import asyncio
 import hashlib
 import hmac
 import time
-from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
 import cachetools
 
@@ -26,6 +27,9 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.tokens import UserInfo
 from sunkpy.slurm.errors import Unauthorized
 from sunkpy.slurm.users import proved_user, user_of
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _KEPT_S: Final = 60.0
 _REFUSED_S: Final = 5.0
@@ -94,19 +98,17 @@ class ClusterDoor:
         if not token or len(token) > _LONGEST or not token.isascii():
             raise Denied(401, "give a token: kubectl create token NAME, or that of your kubeconfig")
         digest = hashlib.sha256(token.encode()).digest()
-        async with self._turn:
-            if (refusal := self._refused.get(digest)) is not None:
-                raise Denied(refusal.status, str(refusal))
-            try:
-                return await self._sight(token, digest)
-            except Denied as denied:
-                self._refused[digest] = denied
-                raise
+        self._recall_refusal(digest)
+        try:
+            return await self._sight(token, digest)
+        except Denied as denied:
+            self._refused.setdefault(digest, denied)
+            raise
 
     async def _sight(self, token: str, digest: bytes) -> Sight:
         if self._slurm_url and user_of(token):
-            return Sight(user=await self._slurm_user(token, digest))
-        user = await self._user(token, digest)
+            return Sight(user=await self._answer(self._users, digest, digest, lambda: self._ask_slurm(token)))
+        user = await self._answer(self._known, digest, digest, lambda: self._ask_who(token))
         if not await self._may_get(user, digest, names.NODESET_PLURAL, self._namespace):
             raise Denied(403, f"{user.username} may not get nodesets in namespace {self._namespace}")
         if await self._may_get(user, digest, "pods", ""):
@@ -114,26 +116,33 @@ class ClusterDoor:
         seen = [each for each in self._namespaces() if await self._may_get(user, digest, "pods", each)]
         return Sight(namespaces=frozenset(seen))
 
-    async def _slurm_user(self, token: str, digest: bytes) -> str:
-        if (known := self._users.get(digest)) is None:
-            try:
-                known = self._users[digest] = await proved_user(self._slurm_url, token)
-            except Unauthorized as error:
-                raise Denied(401, f"the token is not accepted: {error.message}") from error
-        return known
+    async def _may_get(self, user: UserInfo, digest: bytes, resource: str, namespace: str) -> bool:
+        group = names.API_GROUP if resource == names.NODESET_PLURAL else ""
+        ask = partial(may_get, self._kube, user, resource, group=group, namespace=namespace)
+        return await self._answer(self._may, digest, (digest, resource, namespace), ask)
 
-    async def _user(self, token: str, digest: bytes) -> UserInfo:
-        if (known := self._known.get(digest)) is not None:
-            return known
+    async def _ask_slurm(self, token: str) -> str:
+        try:
+            return await proved_user(self._slurm_url, token)
+        except Unauthorized as error:
+            raise Denied(401, f"the token is not accepted: {error.message}") from error
+
+    async def _ask_who(self, token: str) -> UserInfo:
         review = await self._kube.review_token(token)
         if not review.authenticated or not review.user.username:
             raise Denied(401, f"the token is not accepted: {review.error or 'wrong or expired'}")
-        self._known[digest] = review.user
         return review.user
 
-    async def _may_get(self, user: UserInfo, digest: bytes, resource: str, namespace: str) -> bool:
-        key = (digest, resource, namespace)
-        if (known := self._may.get(key)) is None:
-            group = names.API_GROUP if resource == names.NODESET_PLURAL else ""
-            known = self._may[key] = await may_get(self._kube, user, resource, group=group, namespace=namespace)
-        return known
+    async def _answer(self, known: MutableMapping[K, V], digest: bytes, key: K, ask: Callable[[], Awaitable[V]]) -> V:
+        """The known answer, without a wait; or that to a question, which waits for its turn."""
+        if (answer := known.get(key)) is not None:
+            return answer
+        async with self._turn:
+            self._recall_refusal(digest)
+            if (answer := known.get(key)) is None:
+                answer = known[key] = await ask()
+        return answer
+
+    def _recall_refusal(self, digest: bytes) -> None:
+        if (refusal := self._refused.get(digest)) is not None:
+            raise Denied(refusal.status, str(refusal))

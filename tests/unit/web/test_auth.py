@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,7 +11,7 @@ from sunkpy.core.overview.sight import EVERYTHING, Sight
 from sunkpy.kube.client import Kube
 from sunkpy.web.auth import ClusterDoor, Denied, LocalDoor
 from tests.doubles.apiserver import Apiserver, token_of
-from tests.doubles.serving import answering, serving
+from tests.doubles.serving import Changes, answering, serving
 from tests.doubles.slurmrestd import Slurmrestd
 from tests.unit.slurm.test_users import KEY, token
 
@@ -33,8 +34,8 @@ class Clock:
 
 
 @asynccontextmanager
-async def door(api, folder, *, namespaces=("team", "other"), slurm_url="", clock=None):
-    async with answering(api.handle, folder) as kubeconfig, await Kube.connect(kubeconfig) as kube:
+async def door(api, folder, *, namespaces=("team", "other"), slurm_url="", clock=None, handle=None):
+    async with answering(handle or api.handle, folder) as kubeconfig, await Kube.connect(kubeconfig) as kube:
         how = {"namespace": "slurm", "namespaces": lambda: namespaces, "slurm_url": slurm_url}
         yield ClusterDoor(kube, **how, clock=clock or Clock())
 
@@ -87,6 +88,34 @@ async def test_a_verdict_lasts_a_minute_and_a_refusal_some_seconds(api, tmp_path
         api.people["wrong"] = "bob"
         api.allowed = {("bob", "nodesets", "slurm")}
         assert await own.sight("wrong") == Sight(namespaces=frozenset())
+
+
+async def test_who_is_known_does_not_wait_behind_strangers_who_are_asked_about_a_few_at_a_time(api, tmp_path):
+    is_up, asked = asyncio.Event(), Changes()
+    waiting = 0
+
+    async def handle(request):
+        nonlocal waiting
+        waiting += 1
+        asked.note()
+        await is_up.wait()
+        return await api.handle(request)
+
+    is_up.set()
+    async with door(api, tmp_path, handle=handle) as own:
+        assert await own.sight("of-bob") == EVERYTHING
+        assert (await refused(own, "known as wrong"))[0] == 401
+        is_up.clear()
+        waiting = 0
+        strangers = [asyncio.create_task(refused(own, f"forged-{number % 10}")) for number in range(50)]
+        await asked.until(lambda: waiting == 4)
+        async with asyncio.timeout(10):
+            assert await own.sight("of-bob") == EVERYTHING
+            assert (await refused(own, "known as wrong"))[0] == 401
+        assert waiting == 4
+        is_up.set()
+        assert {status for status, _ in await asyncio.gather(*strangers)} == {401}
+    assert api.reviews <= 2 + 10 * 4
 
 
 async def test_a_user_of_slurm_sees_their_own_jobs_if_slurm_accepts_the_token(api, tmp_path):
