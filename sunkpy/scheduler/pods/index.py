@@ -29,7 +29,7 @@ LEFT_OUT_S: Final = 2.0
 """So long a pod must have had no seat to be an extra: the owner that declares more may be seen a little later."""
 
 _MOST_AT_ONCE: Final = 256
-"""Pods that get a gang of their own in one turn; a gang of two may have thousands."""
+"""Pods that get a gang of their own in one turn; a gang of two may have thousands, at 40 µs each."""
 _FIRST_LOOK_S: Final = 15.0
 
 
