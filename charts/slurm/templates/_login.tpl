@@ -61,6 +61,7 @@ spec:
       readinessProbe:
         exec: {command: [test, -S, /run/slurm/sack.socket]}
         periodSeconds: 10
+        timeoutSeconds: 5
       resources: {{- toYaml .values.resources | nindent 8 }}
       volumeMounts:
         - {name: home, mountPath: /home}
@@ -109,6 +110,7 @@ spec:
       readinessProbe:
         exec: {command: *listens}
         periodSeconds: 10
+        timeoutSeconds: 5
       resources: {{- toYaml .values.resources | nindent 8 }}
       volumeMounts:
         - {name: home, mountPath: /home}

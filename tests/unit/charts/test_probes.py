@@ -1,0 +1,36 @@
+"""What probes may do: a daemon that is merely slow is not ended, nor is the only one kept from its callers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.unit.charts.rendering import of_kind, render
+from tests.unit.charts.test_login import ANN
+
+DAEMONS = {"demo-slurmctld", "demo-slurmdbd", "demo-slurmrestd", "demo-mariadb"}
+
+
+def _containers(values: Mapping[str, object] | None = None) -> list[tuple[str, Mapping[str, object]]]:
+    manifests = render("slurm", values)
+    owners = of_kind(manifests, "Deployment") | of_kind(manifests, "StatefulSet")
+    pods = ((name, owner["spec"]["template"]["spec"]) for name, owner in owners.items())
+    return [(name, container) for name, pod in pods for container in pod["containers"]]
+
+
+def test_no_probe_ends_a_daemon_of_slurm():
+    daemons = [each for name, each in _containers() if name in DAEMONS]
+    assert len(daemons) == len(DAEMONS)
+    assert not [each["name"] for each in daemons if "livenessProbe" in each]
+
+
+def test_slurmctld_is_reached_while_it_does_not_say_that_it_is_ready():
+    assert of_kind(render("slurm"), "Service")["demo-slurmctld"]["spec"]["publishNotReadyAddresses"]
+
+
+def test_on_a_busy_machine_a_probe_may_take_some_seconds():
+    probed = [
+        (name, each) for name, each in _containers({"users": {"people": {"ann": ANN}}}) if "readinessProbe" in each
+    ]
+    assert {each["name"] for _, each in probed} >= {"slurmctld", "slurmdbd", "slurmrestd", "mariadb", "login", "sshd"}
+    slow = [(name, each["name"]) for name, each in probed if each["readinessProbe"].get("timeoutSeconds", 1) < 5]
+    assert slow == []
