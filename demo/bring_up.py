@@ -152,14 +152,16 @@ def describe_unready(stack: Stack, namespace: str) -> str:
     unready = (
         pod.name
         for pod in pods
-        if not (containers := pod.status.container_statuses) or not all(each.ready for each in containers)
+        if pod.status.phase != "Succeeded"
+        and (not (containers := pod.status.container_statuses) or not all(each.ready for each in containers))
     )
-    logs = (["logs", name, "--all-containers", "--prefix", "--tail=20"] for name in unready)
+    # Of a pod with a container that has not started, kubectl would else tell nothing of the others.
+    logs = (["logs", name, "--all-containers", "--prefix", "--tail=20", "--ignore-errors"] for name in unready)
     told = []
     for args in (*what, *logs):
         try:
             told += [f"kubectl {' '.join(args)}", *stack.kubectl(*args, "-n", namespace).splitlines()[-20:]]
-        except CommandFailed as error:  # one that has not started has no log
+        except CommandFailed as error:
             told.append(str(error))
     return "\n".join(told)
 

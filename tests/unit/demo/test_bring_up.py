@@ -1,8 +1,9 @@
+import json
 from pathlib import Path
 
 import pytest
 
-from demo.bring_up import CannotStart, Image, fingerprint, own_cluster, publish, slurm_values
+from demo.bring_up import CannotStart, Image, describe_unready, fingerprint, own_cluster, publish, slurm_values
 from demo.stack import Stack
 from devcluster import Cluster
 
@@ -52,3 +53,59 @@ def test_nodes_that_are_one_machine_do_not_pin_their_jobs_to_its_cpus(tmp_path: 
 
     assert values(tmp_path) == {"cgroup": "disabled"}
     assert values(None) is None, "another cluster has what the chart has"
+
+
+def _pod(name: str, phase: str, *ready: bool) -> object:
+    containers = [{"name": f"c{number}", "ready": each} for number, each in enumerate(ready)]
+    return {"metadata": {"name": name}, "status": {"phase": phase, "containerStatuses": containers}}
+
+
+PODS = [
+    _pod("slurm-slurmctld-0", "Pending", False),
+    _pod("slurm-scheduler-7d4f-x2x9k", "Pending"),
+    _pod("slurm-login-0", "Running", True, True),
+    _pod("slurm-backup-29401200-8rjzn", "Succeeded", False),
+]
+# As kubectl 1.35 answers. Without --ignore-errors it prints nothing of the container that failed.
+KUBECTL = """#!/bin/sh
+case "$*" in
+*"-o json"*) cat pods.json ;;
+"get pods"*) printf '%s\\n' 'NAME                READY   STATUS' 'slurm-slurmctld-0   0/1     Init:Error' ;;
+"get events"*) seq 100 ;;
+"logs slurm-slurmctld-0"*" --ignore-errors"*) cat <<'END'
+[pod/slurm-slurmctld-0/own-state] install: cannot change owner: Read-only file system
+error: container "slurmctld" in pod "slurm-slurmctld-0" is waiting to start: PodInitializing
+END
+;;
+*) echo 'error: the server is currently unable to handle the request' >&2; exit 1 ;;
+esac
+"""
+
+
+def _stack(folder: Path, kubectl: str) -> Stack:
+    (folder / "kubectl").write_text(kubectl.replace("pods.json", str(folder / "pods.json")))
+    (folder / "kubectl").chmod(0o755)
+    (folder / "pods.json").write_text(json.dumps({"items": PODS}))
+    return Stack(suite="trixie", kubeconfig=folder / "config", bin_dir=folder, images={})
+
+
+def test_of_a_release_that_does_not_come_up_the_last_words_are_told(tmp_path: Path) -> None:
+    logs = "logs {} --all-containers --prefix --tail=20 --ignore-errors"
+    scheduler = logs.format("slurm-scheduler-7d4f-x2x9k")
+    assert describe_unready(_stack(tmp_path, KUBECTL), "slurm").splitlines() == [
+        "kubectl get pods --output=wide",
+        "NAME                READY   STATUS",
+        "slurm-slurmctld-0   0/1     Init:Error",
+        "kubectl get events --field-selector=type=Warning --sort-by=.lastTimestamp",
+        *map(str, range(81, 101)),
+        f"kubectl {logs.format('slurm-slurmctld-0')}",
+        "[pod/slurm-slurmctld-0/own-state] install: cannot change owner: Read-only file system",
+        'error: container "slurmctld" in pod "slurm-slurmctld-0" is waiting to start: PodInitializing',
+        f"`kubectl {scheduler} -n slurm` failed with exit code 1: "
+        "error: the server is currently unable to handle the request",
+    ]
+
+
+def test_where_even_the_pods_cannot_be_listed_that_is_told(tmp_path: Path) -> None:
+    told = describe_unready(_stack(tmp_path, "#!/bin/sh\necho 'connection refused' >&2; exit 1\n"), "slurm")
+    assert told == "`kubectl get pods -n slurm -o json` failed with exit code 1: connection refused"
