@@ -15,6 +15,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from http import HTTPStatus
 from typing import Final, TypeVar
 
@@ -180,7 +181,8 @@ class Transport:
             return None
         try:
             is_long = len(answer.content) > _LONG_BYTES
-            decoded = await asyncio.to_thread(reply.read, answer.content) if is_long else reply.read(answer.content)
+            read = partial(_decoded, reply, answer.content)
+            decoded = await asyncio.to_thread(read) if is_long else read()
         except msgspec.DecodeError as error:
             raise self._unreadable(request, answer, error) from error
         if decoded.errors or not answer.is_success:
@@ -227,6 +229,18 @@ class Transport:
             text=f"none of {', '.join(VERSIONS)} at {self.url}",
             hint="Slurm 24.11 or newer is needed",
         )
+
+
+def _decoded(reply: type[R], content: bytes) -> R:
+    """Slurm passes on what people and scripts wrote, in any encoding: what is no UTF-8 is read as U+FFFD.
+
+    Raises:
+        msgspec.DecodeError: it is no such answer.
+    """
+    try:
+        return reply.read(content)
+    except UnicodeDecodeError:
+        return reply.read(content.decode(errors="replace").encode())
 
 
 def _text(answer: Answer) -> str:

@@ -8,6 +8,7 @@ from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
 from sunkpy.slurm import Slurm, errors
 from sunkpy.slurm.connection import Answer
+from sunkpy.slurm.nodes import NodesSnapshot
 from sunkpy.slurm.prometheus import PrometheusRecorder
 from sunkpy.slurm.request import Request
 from sunkpy.slurm.wire import Reply
@@ -70,6 +71,15 @@ async def test_a_refusal_is_not_sent_again(rest: Rest) -> None:
 async def test_a_connection_error_names_the_address(rest: Rest) -> None:
     with pytest.raises(errors.Unreachable, match=r"no answer from http://127\.0\.0\.1:1: ClientConnectorError"):
         await rest.client("v0.0.45", url=NOBODY).nodes()
+
+
+@pytest.mark.parametrize("padding", [b"", b" " * 300_000])
+async def test_what_people_wrote_in_another_encoding_hides_nothing_else(rest: Rest, padding: bytes) -> None:
+    node = b'{"name": "%s", "state": ["IDLE", "DRAIN"], "reason": "L\xfcfter"}'
+    rest.say(Answer(200, b'{"nodes": [%s, %s]%s}' % (node % b"a", node % b"b", padding)))
+    answered = await rest.client("v0.0.45").nodes()
+    assert isinstance(answered, NodesSnapshot)
+    assert {name: seen.reason for name, seen in answered.nodes.items()} == {"a": "L\ufffdfter", "b": "L\ufffdfter"}
 
 
 async def test_success_with_errors_in_the_body_is_a_failure(rest: Rest) -> None:
