@@ -1,0 +1,52 @@
+"""What helm tells an admin after an install: commands that work on this release. `helm template` does not print it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import yaml
+
+from tests.unit.charts.rendering import CHARTS, of_kind, render, run_helm
+from tests.unit.charts.test_login import ANN
+
+EVERYTHING = {"users": {"people": {"ann": ANN}}, "page": {"enabled": True}}
+NOTHING = {"login": {"enabled": False}, "scheduler": {"enabled": False}}
+TOLD = """Slurm cluster demo is there when its pods are:
+
+  kubectl -n research get nodesets,pods
+  kubectl -n research exec -it demo-login-0 -- bash -l    # then: sinfo, sbatch, srun
+  kubectl -n research get service demo-login    # where people come by ssh
+
+Pods with `schedulerName: demo` are Slurm jobs. Why one waits:
+
+  kubectl describe pod POD
+
+The page, with a token of Kubernetes for each viewer:
+
+  kubectl -n research port-forward service/demo-page 8017:80    # then: http://localhost:8017
+"""
+
+
+def _notes(folder: Path, values: object) -> str:
+    chart = shutil.copytree(CHARTS / "slurm", folder / "slurm")
+    notes = chart / "templates" / "NOTES.txt"
+    shown = '{{- define "told" }}' + notes.read_text() + '{{ end }}\ntold: {{ include "told" . | toJson }}\n'
+    (chart / "templates" / "told.yaml").write_text(shown)
+    args = ("template", "demo", str(chart), "--namespace", "research", "--show-only", "templates/told.yaml")
+    return yaml.safe_load(run_helm(*args, values=values))["told"]
+
+
+def test_what_is_told_after_an_install_names_what_the_release_has(tmp_path):
+    assert _notes(tmp_path, EVERYTHING) == TOLD
+    services = of_kind(render("slurm", EVERYTHING), "Service")
+    assert "demo-login" in services
+    assert [port["port"] for port in services["demo-page"]["spec"]["ports"]] == [80]
+    config = of_kind(render("slurm", EVERYTHING), "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
+    assert yaml.safe_load(config)["schedulerName"] == "demo"
+    login = of_kind(render("slurm", EVERYTHING), "StatefulSet")["demo-login"]["spec"]["template"]["spec"]
+    assert login["containers"][0]["name"] == "login"
+
+
+def test_what_is_not_there_is_not_told_of(tmp_path):
+    assert _notes(tmp_path, NOTHING) == TOLD.partition("  kubectl -n research exec")[0]
