@@ -169,6 +169,21 @@ async def test_a_job_with_devices_that_another_claim_keeps_is_given_back(world, 
     assert devices_of(world) == []
 
 
+async def test_a_claim_that_somebody_allocated_while_the_job_waited_stays_theirs(world, tmp_path):
+    world.hasten(admission_patience_s=0.1)
+    add_claim(world)
+    theirs = allocated("gpu-0", pod="other", uid="uid-of-other")
+    async with leading(world, tmp_path):
+        add_pod(world)
+        await world.until(lambda: world.submissions)
+        world.api.change("resourceclaims", "default", "gpus", {"status": theirs})
+        job = await start(world, "0")
+        await world.until(lambda: world.cancelled == [job])
+        why = "claim gpus of pod web is allocated by somebody else, for pods other"
+        await world.until(lambda: any(why in note for note in world.notes("FailedScheduling")))
+    assert (world.bindings, status_of(world)) == ([], theirs)
+
+
 async def test_a_pod_waits_for_the_class_of_its_devices(world, tmp_path):
     """What it says to the driver belongs to the allocation."""
     world.remove("deviceclasses", "", DRIVER)

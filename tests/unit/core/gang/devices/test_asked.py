@@ -126,6 +126,13 @@ def test_a_claim_is_for_one_pod_at_a_time(of_claim, why):
     assert refused_claims(gang_of(pod), known((pod, claim("c", **of_claim))), RESOURCES) == why
 
 
+def test_a_claim_that_is_being_deleted_is_nobodys():
+    pod, going = pod_with("c"), claim("c")
+    meta = msgspec.structs.replace(going.metadata, deletion_timestamp="2026-11-24T20:00:00Z")
+    going = msgspec.structs.replace(going, metadata=meta)
+    assert refused_claims(gang_of(pod), known((pod, going)), RESOURCES) == "claim c of pod pod-p is being deleted"
+
+
 def test_pods_of_a_gang_may_not_share_a_claim():
     pods = [pod_with("c", uid="1"), pod_with("c", uid="2")]
     says = "pods pod-1 and pod-2 share claim c: give each one of its own, by a template"

@@ -106,6 +106,35 @@ def test_a_device_of_another_claim_is_waited_for():
     assert refused["p"].why == "device node-1/gpu-1 (gpu 1 of node node-1) is allocated to claim default/other"
 
 
+@pytest.mark.parametrize(
+    ("has_become", "verdict", "why"),
+    [
+        (
+            claim(user="other", devices=["gpu-1"]),
+            Verdict.WAIT,
+            "claim c of pod pod-p is allocated by somebody else, for pods pod-other: it can be used again when they "
+            "have ended",
+        ),
+        (
+            claim("c", request(allocationMode="All")),
+            Verdict.REFUSE,
+            "claim c of pod pod-p: request gpu has allocationMode All, and Slurm has to know how many: ask for a count",
+        ),
+    ],
+)
+def test_a_claim_that_became_another_while_the_job_waited_gets_nothing(has_become, verdict, why):
+    """What is chosen for a claim is written in the place of what it has."""
+    chosen, refused = choose_devices([want(has_become, indices="0", on=node_with(["a", "b"]))], CLASSES, NOBODY)
+    assert chosen == []
+    assert (refused["p"].verdict, refused["p"].reason, refused["p"].why) == (verdict, "claim", why)
+
+
+def test_a_taint_that_is_for_information_keeps_nobody_from_a_device():
+    on = node_with(["a"], taints=[{"key": "watched", "effect": "None"}])
+    chosen, refused = choose_devices([want(claim(), indices="0", on=on)], CLASSES, NOBODY)
+    assert (names(chosen), refused) == ({"c": [("gpu", "gpu-0")]}, {})
+
+
 def test_a_claim_that_is_not_there_is_waited_for():
     wanted = Wanted(pod=pod_with("c"), on=node_with(["a"]), indices="0")
     _, refused = choose_devices([wanted], CLASSES, NOBODY)
