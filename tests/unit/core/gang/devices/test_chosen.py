@@ -6,13 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sunkpy.core.gang.devices.chosen import Wanted, choose_devices, explain_loss, note_devices
+from sunkpy.core.gang.devices.made import OWN_NAME
 from sunkpy.core.model.devices import DeviceClass
+from sunkpy.core.model.objects import ClaimRequestMapping, ExtendedClaimStatus, PodStatus
 from sunkpy.core.names import ANNOTATION_DEVICES
 from sunkpy.core.placement.admission import Verdict
 from tests.unit.core.gang.devices.claims import CLASSES, DRIVER, claim, device, node_with, pod_with, request
 from tests.unit.core.gang.pods import make_pod
 
 NOBODY = {}.get
+MAPPING = ClaimRequestMapping(container_name="c", resource_name="example.com/gpu", request_name="gpu")
 
 
 def want(*claims, indices, on, uid="p"):
@@ -157,6 +160,26 @@ def test_what_an_interrupted_pass_has_written_is_not_written_again(user, devices
     (chosen,), _ = choose_devices(
         [want(claim("c", user=user, devices=devices), indices="1", on=node_with(["a", "b"]))], CLASSES, NOBODY
     )
+    assert chosen.is_written is written
+
+
+@pytest.mark.parametrize(
+    ("told", "written"),
+    [
+        pytest.param(None, False, id="interrupted between claim and pod"),
+        pytest.param(
+            ExtendedClaimStatus(resource_claim_name="older", request_mappings=(MAPPING,)), False, id="another"
+        ),
+        pytest.param(ExtendedClaimStatus(resource_claim_name="made", request_mappings=(MAPPING,)), True, id="both"),
+    ],
+)
+def test_a_claim_that_is_made_for_a_pod_is_written_when_the_pod_says_so_too(told, written):
+    """The kubelet finds it by the pod's status: without that the pod would run without its devices."""
+    made, pod = claim("made", user="p", devices=["gpu-0"]), pod_with()
+    pod = msgspec.structs.replace(pod, status=PodStatus(extended_resource_claim_status=told))
+    wanted = Wanted(pod=pod, on=node_with(["a"]), indices="0", claims={OWN_NAME: made}, mappings=(MAPPING,))
+    (chosen,), _ = choose_devices([wanted], CLASSES, NOBODY)
+    assert chosen.told == ExtendedClaimStatus(resource_claim_name="made", request_mappings=(MAPPING,))
     assert chosen.is_written is written
 
 
