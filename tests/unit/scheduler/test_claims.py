@@ -358,6 +358,18 @@ async def test_a_new_leader_frees_what_an_interrupted_one_has_allocated_and_noth
     assert (devices_of(world, "runs"), devices_of(world, "foreign")) == (["gpu-1"], ["gpu-2"])
 
 
+async def test_of_a_pod_with_two_claims_only_that_is_freed_which_is_its_own(world, tmp_path):
+    asked = [{"name": name, "resourceClaimName": name} for name in ("own", "theirs")]
+    pod, other = world.add_pod(resourceClaims=asked), add_pod(world, "other", "theirs", node="node-1", running=True)
+    for at, (name, owner) in enumerate((("own", pod), ("theirs", other))):
+        meta = owner["metadata"]
+        add_claim(world, name, **allocated(f"gpu-{at}", pod=meta["name"], uid=meta["uid"]))
+    async with leading(world, tmp_path):
+        await world.until(lambda: devices_of(world, "own") == [])
+        await world.until(lambda: world.notes("FailedScheduling"))
+    assert devices_of(world, "theirs") == ["gpu-1"]
+
+
 async def test_a_new_leader_goes_on_where_an_interrupted_one_stopped(world, tmp_path):
     """The claim has its devices, and the pod was not bound yet."""
     pod = add_pod(world)
@@ -376,6 +388,7 @@ async def test_a_claim_that_is_allocated_for_another_node_is_allocated_anew(worl
     world.add_job(pod, "RUNNING", **gives("1", node="n2"))
     async with leading(world, tmp_path):
         await world.until(lambda: world.bindings == [("web", "node-2")])
+    assert world.api.patched == ["gpus/status", "gpus", "gpus/status"], "an allocation cannot be changed, only cleared"
     assert devices_of(world) == ["gpu-2"]
     assert status_of(world)["allocation"]["devices"]["results"][0]["pool"] == "node-2"
 
