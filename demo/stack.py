@@ -47,6 +47,10 @@ class Stack:
         self.images = dict(images)
         self.kubectl = Kubectl(kubeconfig, bin_dir)
 
+    def with_images(self, images: Mapping[str, str]) -> Stack:
+        """The same cluster, to be run from other images."""
+        return Stack(suite=self.suite, kubeconfig=self.kubeconfig, bin_dir=self.bin_dir, images=images)
+
     # ------------------------------------------------------------ Kubernetes
 
     def helm(self, *args: str, timeout_s: float = 360) -> str:

@@ -1,6 +1,6 @@
 """Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`; nodeset, mirror, burst,
-scale, takeover, people, metrics and accounting need none, install, gitops, devices and machines make their own. busy
-has one part with and one without."""
+scale, takeover, people, metrics and accounting need none, install, gitops, upgrade, devices and machines make their
+own. busy has one part with and one without."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from tests.bench import (
     report,
     scale,
     takeover,
+    upgrade,
 )
 from tests.bench.accounting import run as accounting
 from tests.bench.burst import measure as burst
@@ -77,6 +78,7 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
             "accounting",
             "install",
             "gitops",
+            "upgrade",
             "devices",
             "machines",
             *ALONE,
@@ -94,12 +96,14 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 )
 @click.option("--sizes", callback=_read_sizes, help="scale: numbers of nodes, such as 500,1000; else what fits.")
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
-@click.option("--seed", default=1, show_default=True, help="chaos, outage, accounting, devices: makes the same.")
+@click.option(
+    "--seed", default=1, show_default=True, help="chaos, outage, upgrade, accounting, devices: makes the same."
+)
 @click.option("--faults/--no-faults", default=True, help="chaos: without faults nothing may be found.")
 @click.option(
     "--strict",
     is_flag=True,
-    help="chaos, outage, accounting, gitops, devices, machines: fail when a figure does not hold.",
+    help="chaos, outage, accounting, gitops, upgrade, devices, machines: fail when a figure does not hold.",
 )
 def main(
     name: str, *, quick: bool, only: str, sizes: tuple[int, ...], minutes: float, seed: int, faults: bool, strict: bool
@@ -133,9 +137,12 @@ def main(
         write("devices", figures, strict=strict)
     if name in ("all", "gitops"):
         write("gitops", gitops.measure(suite=suite, name=cluster, tell=click.echo), strict=strict)
+    if name in ("all", "upgrade"):
+        outcome = upgrade.measure(name=cluster, seed=seed, tell=click.echo)
+        write("upgrade", outcome.figures, outcome.violations, strict=strict)
     if name == "machines":  # not of all: it takes a virtual machine
         write("machines", machines.measure(suite=suite, name=cluster, tell=click.echo), strict=strict)
-    if name in ALONE or name in ("scale", "accounting", "install", "gitops", "devices", "machines"):
+    if name in ALONE or name in ("scale", "accounting", "install", "gitops", "upgrade", "devices", "machines"):
         return
     rounds = latency.Rounds(start=3, handover=3, drain=3) if quick else latency.Rounds()
     stack = bring_up(suite=suite, name=cluster, nodes=3, tell=click.echo)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from demo.bring_up import install, read_images
 from demo.stack import Stack
 from devcluster import Cluster, DevclusterError
 from devcluster.shell import CommandFailed
@@ -130,6 +131,8 @@ class Saboteur:
             case Fault.OUTAGE:
                 self._replicas[target] = outage.replicas(self._stack, target)
                 outage.scale(self._stack, target, 0)
+            case Fault.UPGRADE:
+                install(self._stack.with_images({key: image.ref for key, image in read_images(target).items()}), print)
             case Fault.ROLL:
                 self._patch_nodeset({"spec": {"template": {"metadata": {"annotations": {_ROLL: str(time.time())}}}}})
         return ""

@@ -43,6 +43,8 @@ class Fault(enum.StrEnum):
     ROLL = "roll NodeSet"
     OUTAGE = "no"
     """All of a part is away for long; of bench `outage` alone."""
+    UPGRADE = "upgrade to"
+    """Of bench `upgrade` alone: the images of another suite."""
 
 
 PARTS = ("operator", "syncer", "scheduler", "slurmctld", "slurmrestd")
@@ -73,7 +75,7 @@ _OF_CLUSTER = {
 }
 _BAG: Sequence[tuple[Fault, str]] = (
     *((Fault.KILL, part) for part in PARTS),
-    *((fault, "") for fault in Fault if fault not in (Fault.KILL, Fault.OUTAGE)),
+    *((fault, "") for fault in Fault if fault not in (Fault.KILL, Fault.OUTAGE, Fault.UPGRADE)),
     # What has broken the hand-over before is tried twice as often.
     *((fault, "") for fault in (Fault.KILL_SLURMD, Fault.DOWN_RESUME, Fault.RECONFIGURE, Fault.CORDON, Fault.DRAIN)),
     (Fault.KILL, "scheduler"),

@@ -1,0 +1,101 @@
+"""From one version of Slurm to the next, by one `helm upgrade` of all its images, while jobs of both doors run.
+
+On a cluster of its own. The observer and the judge are those of chaos; one job runs through all of it. The state of
+slurmctld and the records of slurmdbd are those of the old version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from demo.bring_up import GPUS_PER_NODE, build_images, install
+from demo.stack import SUITES, Stack
+from devcluster.waiting import NotYet, wait
+from tests.bench import report
+from tests.bench.chaos.record import Record
+from tests.bench.chaos.run import Outcome, Tell, figures, watched
+from tests.bench.chaos.schedule import Door, Fault, Manner, Plan, PlannedFault, PlannedJob, plan_jobs
+from tests.bench.own_cluster import own_cluster
+
+NODES: Final = 3
+_BEGINS_S: Final = 60.0
+_LOAD_S: Final = 300.0
+"""So long jobs and pods come: helm and the rolls of the nodes end within it."""
+_LASTS_S: Final = 240.0
+_SILENT_S: Final = 120.0
+_ROLLED_S: Final = 300.0
+_CORES: Final = "two shared cores run the whole cluster, and start all daemons at once"
+
+
+def measure(*, name: str, seed: int, tell: Tell) -> Outcome:
+    """From the older of the two versions that the images have to the newer one."""
+    old, new = SUITES
+    images = {suite: build_images(suite, tell) for suite in SUITES}
+    with own_cluster(f"{name}-upgrade", tell) as cluster:
+        cluster.up(NODES, gpus=GPUS_PER_NODE)
+        cluster.load(sorted({Path(image.archive) for built in images.values() for image in built.values()}))
+        refs = {suite: {key: image.ref for key, image in built.items()} for suite, built in images.items()}
+        stack = Stack(suite=old, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs[old])
+        install(stack, tell)
+        plan = make_plan(suite=new, seed=seed, nodes=NODES)
+        record, violations = asyncio.run(watched(stack, cluster, plan, tell, name="upgrade"))
+        found = [*of_upgrade(record), _of_records(stack, record), _rolled(stack, record)]
+        return Outcome([*found, *figures(record, violations, seed=seed)], violations)
+
+
+def make_plan(*, suite: str, seed: int, nodes: int) -> Plan:
+    """One upgrade, under a job that is there before and after it, and others that come and go."""
+    rng = random.Random(seed)
+    fault = PlannedFault(number=1, at_s=_BEGINS_S, fault=Fault.UPGRADE, target=suite)
+    long = PlannedJob(number=1, at_s=1.0, door=Door.SBATCH, partition="high", manner=Manner.PROMPT, lasts_s=_LASTS_S)
+    coming = plan_jobs(rng, until_s=_LOAD_S, nodes=nodes, are_long=False, misbehave=False)
+    jobs = (long, *(msgspec.structs.replace(job, number=number) for number, job in enumerate(coming, start=2)))
+    return Plan(seed=seed, quiet_s=_LOAD_S, end_s=_LOAD_S, faults=(fault,), jobs=jobs)
+
+
+def of_upgrade(record: Record) -> Iterator[report.Figure]:
+    """How long `helm upgrade` took and slurmctld was away, and whether the long job ran through."""
+    (fault,) = record.faults
+    yield report.observed("helm upgrade of all images", fault.held_s - fault.begun_s, unit="s", n=1)
+    looks = [look.at_s for look in record.looks if look.nodes]
+    silent_s = max((later - at for at, later in itertools.pairwise(looks)), default=float("inf"))
+    yield report.at_most(
+        "longest time without an answer of slurmctld", silent_s, unit="s", bound=_SILENT_S, n=1, limited_by=_CORES
+    )
+    long = record.jobs[0].name
+    said = [(line.what, line.run) for line in record.lines.get(long, ())]
+    broken = 0 if said == [("start", 0), ("end", 0)] else 1
+    yield report.at_most("jobs that did not run through", broken, unit="", bound=0, n=1, limited_by=str(said))
+
+
+def _of_records(stack: Stack, record: Record) -> report.Figure:
+    """Jobs whose script began, before or after, and of which slurmdbd has no record, or several."""
+    recorded = stack.login("sacct -anXP -o jobname -S now-1day").split()
+    wrong = [name for name in record.lines if recorded.count(name) != 1]
+    n = len(record.lines)
+    return report.at_most("records lost or doubled", len(wrong), unit="", bound=0, n=n, limited_by=str(wrong))
+
+
+def _rolled(stack: Stack, record: Record) -> report.Figure:
+    """All slurmds are of slurmctld's version some time after the last job."""
+    began_s = time.time()
+
+    def are_new() -> bool:
+        versions = {name: node.get("Version", "") for name, node in stack.slurm_nodes().items()}
+        if set(versions.values()) != {stack.admin("scontrol", "--version").split()[-1]}:
+            raise NotYet(str(versions))
+        return True
+
+    wait(are_new, timeout_s=_ROLLED_S * 2, what="slurmd of the new version on each node")
+    ended_s = max((line.at_s for lines in record.lines.values() for line in lines), default=began_s)
+    return report.at_most(
+        "last job to new slurmd on all nodes", max(time.time() - ended_s, 0.0), unit="s", bound=_ROLLED_S, n=NODES
+    )
