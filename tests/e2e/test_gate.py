@@ -153,7 +153,8 @@ async def test_jobs_that_wait_at_the_gate_survive_a_reconfigure_and_wait_on(stac
             await asyncio.to_thread(_down_and_resume, stack, slurmd)
         await asyncio.to_thread(_wait_until_all_are, stack, list(jobs.values()), ("RUNNING", "Prolog"))
         await asyncio.to_thread(stack.scontrol, "reconfigure")
-        await asyncio.to_thread(_wait_until_all_are, stack, list(jobs.values()), ("PENDING", "BeginTime"))
+        if stack.suite == "trixie":  # a slurmd of 26.05 awaits the Prologs first
+            await asyncio.to_thread(_wait_until_all_are, stack, list(jobs.values()), ("PENDING", "BeginTime"))
         for name in held.values():
             await timeline.gone(name, timeout_s=CROWD.grace_s + 60)
     for node, job in jobs.items():

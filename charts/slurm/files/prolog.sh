@@ -59,11 +59,11 @@ queue_again() {
   return "$code"
 }
 
-# At `scontrol reconfigure` slurmd gives a Prolog 10 s (MessageTimeout), runs itself again, with a new pid file, and takes it for
-# done: the job would hold its node and never begin, and what comes later, a step or its script, would begin beside the pods.
-# So a job that waits is queued again then, or when its Prolog is killed, by a process that Slurm does not know. Before, nobody
-# here can ask Slurm. A Prolog that outlives its slurmd stays as a zombie. Pods of a placeholder job may be there once the gate is
-# open, so its job stays as it is.
+# At `scontrol reconfigure` slurmd 24.11 gives a Prolog 10 s, runs itself again, with a new pid file, and takes it for done: the
+# job would hold its node and never begin, and what comes later, a step or its script, would begin beside the pods. So a job that
+# waits is queued again then, or when its Prolog is killed, by a process that Slurm does not know. Before, nobody here can ask
+# Slurm. A Prolog that outlives its slurmd stays as a zombie. Pods of a placeholder job may be there once the gate is open, so its
+# job stays as it is.
 requeue_if_cut_short() {
   waiting=$(mktemp) || return 0
   trap 'rm -f "$waiting"' EXIT
