@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sunkpy.core.explain.explanation import Explanation, Line
+from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.owners import Above, Absence, explain_absence
 from sunkpy.core.model.objects import Pod
 
@@ -24,6 +25,16 @@ def foreign(pod: Pod, scheduler_names: Collection[str]) -> Explanation:
     """The pod names another scheduler."""
     other = pod.spec.scheduler_name or "default-scheduler"
     ours = " or ".join(sorted(scheduler_names))
+    if pod.spec.node_name and (job := noted_job(pod)) is not None:
+        return Explanation(
+            subject=_subject(pod),
+            standing=f"was bound under Slurm job {job} by a scheduler of another name",
+            lines=(Line(title="scheduler", texts=(other,)),),
+            what_to_do=(
+                "Unless another Slurm cluster has that name, nobody evicts the pod when Slurm takes its node: "
+                f"add {other} to scheduler.aliases."
+            ),
+        )
     return Explanation(
         subject=_subject(pod),
         standing="is not for Slurm",

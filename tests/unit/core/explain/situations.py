@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from sunkpy.core import names
 from sunkpy.core.explain.explanation import Explanation
 from sunkpy.core.explain.facts import Facts
 from sunkpy.core.explain.gang import explain_gang
@@ -297,5 +298,6 @@ SITUATIONS = {
     "gone": _gone,
     "unknown-pod": lambda: absent("Pod", "default", "nobody"),
     "unknown-gang": lambda: absent("Gang", "default", "nobody"),
+    "renamed-scheduler": lambda: foreign(make_pod(node="a", annotations={names.ANNOTATION_JOB_ID: "148"}), ("other",)),
     "other-scheduler": lambda: foreign(msgspec.structs.replace(make_pod(), spec=PodSpec()), ("slurm",)),
 }
