@@ -104,7 +104,7 @@ if [ -n "$others" ]; then
   read_settings || fail "no $settings_file, and pods may be here: see $markers"
   [ -n "${SUNKPY_HOOKS_URL:-}" ] || fail "no scheduler to ask, and pods may be here: see $markers"
   await_gate
-  [ -e "$waiting" ] || exit 0 # the job is queued again
+  [ -z "$waiting" ] || [ -e "$waiting" ] || exit 0 # the job is queued again
   rm -f "$waiting"
   forget_those_over
   hook=prolog

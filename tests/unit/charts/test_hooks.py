@@ -505,6 +505,14 @@ def test_a_job_at_the_gate_is_queued_again_when_its_slurmd_runs_itself_again(
     assert set(paths(scheduler)) == {"gate"}, "the Prolog goes no further"
 
 
+def test_a_prolog_that_cannot_be_watched_over_does_its_work(hooks: Hooks, scheduler: Scheduler):
+    (hooks.folder / "mktemp").write_text("#!/bin/sh\nexit 1\n")
+    (hooks.folder / "mktemp").chmod(0o755)
+    hooks.mark(7)
+    assert hooks.run("prolog").returncode == 0
+    assert paths(scheduler) == ["gate", "prolog"]
+
+
 def test_the_pods_of_a_placeholder_whose_prolog_outlives_its_slurmd_are_left_alone(hooks: Hooks, scheduler: Scheduler):
     (hooks.folder / "job").write_text(f"JobId={OWN_JOB} JobState=RUNNING Reason=Prolog Requeue=1 BatchFlag=1\n")
     hooks.mark(7)
