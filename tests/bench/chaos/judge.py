@@ -77,7 +77,7 @@ def judge(record: Record) -> list[Violation]:
     """All violations, the worst first."""
     end_s = _end_s(record)
     found = [
-        *overlaps(record.samples, kinds={job.name: kind_text(job) for job in record.jobs}),
+        *overlaps(record.samples, kinds={job.name: kind_text(job) for job in record.jobs}, faults=record.faults),
         *busy_deletions(record),
         *lost_jobs(record),
         *lost_pods(record),
@@ -123,11 +123,28 @@ def kind_text(job: Accepted) -> str:
     return f"{planned.door} in {planned.partition}, {planned.manner}{grace}"
 
 
-def overlaps(samples: Sequence[Sample], *, kinds: Mapping[str, str] | None = None) -> Iterator[Violation]:
-    """Two owners on one node, for as long as consecutive samples show both; `kinds` says what each one is."""
+def overlaps(
+    samples: Sequence[Sample], *, kinds: Mapping[str, str] | None = None, faults: Sequence[Inflicted] = ()
+) -> Iterator[Violation]:
+    """Two owners on one node, for as long as consecutive samples show both; `kinds` says what each one is.
+
+    A job whose start slurmctld forgot as it was killed is let pass: Slurm itself gives its node to others.
+    """
     still: dict[tuple[str, Owner, Owner], _Open] = {}
+    began_s: dict[Owner, float] = {}
     for sample in samples:
-        now = {(one.node, one.owner, other.owner): (one, other) for one, other in _pairs(sample)}
+        began_s = {each.owner: began_s.get(each.owner, sample.at_s) for each in sample.running}
+        killed = [fault for fault in faults if fault.held_s <= sample.at_s]
+        forgotten = {
+            owner
+            for owner, at_s in began_s.items()
+            if owner.door != Door.POD and slurmctld_killed(killed, after_s=at_s - SHOWN_AFTER_S, within_s=SAVED_AFTER_S)
+        }
+        now = {
+            (one.node, one.owner, other.owner): (one, other)
+            for one, other in _pairs(sample)
+            if forgotten.isdisjoint((one.owner, other.owner))
+        }
         for key in [key for key in still if key not in now]:
             yield _overlap(still.pop(key), kinds or {})
         for key, pair in now.items():

@@ -94,6 +94,26 @@ def test_a_requeued_job_beside_its_earlier_run_is_an_overlap_of_slurm_alone():
     assert not judge.is_with_pod(found)
 
 
+@pytest.mark.parametrize(
+    ("killed_s", "is_let_pass"),
+    [
+        pytest.param(2, True, id="slurmctld is killed before it has saved the start"),
+        pytest.param(3, False, id="killed while both run already"),
+        pytest.param(30, False, id="killed later"),
+    ],
+)
+def test_a_job_whose_start_a_killed_slurmctld_forgot_overlaps_with_nobody(killed_s: float, is_let_pass: bool):
+    both = (("node-1", POD), ("node-1", JOB))
+    samples = [sample(1, ("node-1", JOB)), sample(2.5, *both), sample(20, *both), sample(40, *both)]
+    found = list(judge.overlaps(samples, faults=[fault(Fault.KILL, "slurmctld", from_s=killed_s)]))
+    assert (not found) == is_let_pass
+
+
+def test_a_pod_whose_start_a_killed_slurmctld_forgot_is_still_alone():
+    samples = [sample(1, ("node-1", POD)), sample(5, ("node-1", POD), ("node-1", JOB))]
+    assert list(judge.overlaps(samples, faults=[fault(Fault.KILL, "slurmctld", from_s=2)]))
+
+
 # ------------------------------------------------------------ busy slurmd pods
 
 
