@@ -285,6 +285,14 @@ async def test_places_are_held_before_their_pods_are_there_and_taken_in_the_orde
         assert world.submissions == [job]
 
 
+async def test_who_declares_more_than_the_admin_allows_is_refused(world, tmp_path):
+    declared = {names.ANNOTATION_GANG: "band", names.ANNOTATION_GANG_SIZE: "3"}
+    async with leading(world, tmp_path, largest_gang=2):
+        world.add_pod(annotations=declared)
+        (note,) = await world.until(lambda: world.notes("FailedScheduling"))
+        assert "declares 3 pods, and a gang has at most 2" in note
+
+
 async def test_pods_that_are_made_anew_again_and_again_are_not_remembered_for_ever(world, tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "_MOST_UNSEEN", 3)
     async with leading(world, tmp_path, families=WITH_BAND) as server, hook_client(server) as call:

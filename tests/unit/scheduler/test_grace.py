@@ -36,6 +36,18 @@ async def test_an_evicted_pod_has_no_longer_than_its_epilog_waits(world, tmp_pat
         assert grace_s(world) == 70
 
 
+async def test_pods_of_a_partition_have_the_time_that_its_values_give(world, tmp_path):
+    settings = HooksSettings(longest_grace_seconds_in={"low": 40})
+    async with (
+        leading(world, tmp_path, hooks=settings, default_partition="low") as server,
+        hook_client(server) as call,
+    ):
+        job_id = await bound_pod(world, call, terminationGracePeriodSeconds=A_DAY_S)
+        world.set_job(job_id, "CANCELLED", nodes="n1")
+        await world.until(lambda: world.deleted == ["web"])
+        assert grace_s(world) == 40
+
+
 async def test_a_pod_that_its_owner_told_to_go_in_a_day_goes_in_time_when_its_job_ends(world, tmp_path):
     settings = HooksSettings(longest_grace_seconds=60)
     async with leading(world, tmp_path, hooks=settings) as server, hook_client(server) as call:

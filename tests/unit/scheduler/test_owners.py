@@ -17,9 +17,11 @@ from sunkpy.core.model.objects import Kind, Pod
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Together
 from sunkpy.kube.kinds import KIND_TIMES
+from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.scheduler.owners.index import Owners
 from sunkpy.scheduler.owners.watch import OwnerWatches
 from sunkpy.scheduler.pods import index as members
+from sunkpy.scheduler.settings import SchedulerSettings
 from tests.doubles.apiserver import refusal
 from tests.doubles.serving import answering
 from tests.unit.scheduler.test_scheduler import hook_client
@@ -91,7 +93,8 @@ def comments(world):
 @pytest.mark.parametrize(("uid", "is_bound"), [("daemons-1", True), ("another", False)])
 async def test_only_a_daemon_set_that_is_there_spares_its_pods_the_queue(world, tmp_path, uid, is_bound):
     world.api.define("apps/v1", "DaemonSet", "daemonsets")
-    known = families.configured((), daemons_in=("default",), gpu_resources=())
+    slurm = SlurmSettings(url="http://127.0.0.1:1", token_file="unused")
+    known = SchedulerSettings(cluster="test", slurm=slurm, daemon_set_namespaces=("default",)).families
     made = add(world, "daemonsets", "DaemonSet", "apps/v1", "agent", uid="daemons-1")
     claimed = made | {"metadata": made["metadata"] | {"uid": uid}}
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-2"]}]}
