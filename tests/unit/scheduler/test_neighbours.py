@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from sunkpy.core.gang.limits import avoid_nodes
+from sunkpy.scheduler.nodes import cluster
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading
 
@@ -109,6 +111,25 @@ async def test_a_replica_that_waits_may_go_where_another_one_was_when_that_has_l
         world.pod_runs("first")
         world.pod_ends("Succeeded", "first")
         await world.until(lambda: not world.jobs[second]["excluded_nodes"])
+
+
+async def test_where_replicas_may_go_is_worked_out_for_all_of_them_together(world, tmp_path, monkeypatch):
+    """For each by itself it would hold the loop as long as they wait."""
+    worked_out = []
+
+    def count(pods, around):
+        worked_out.append(len(pods))
+        return avoid_nodes(pods, around)
+
+    monkeypatch.setattr(cluster, "avoid_nodes", count)
+    apart, replicas = terms("podAntiAffinity", HOST, "web"), 30
+    async with leading(world, tmp_path):
+        for number in range(replicas):
+            world.add_pod(f"web-{number}", labels={"app": "web"}, affinity=apart)
+        await world.until(lambda: len(world.submissions) == replicas)
+        world.add_pod("bound", node="node-1", running=True, labels={"app": "web"}, affinity=apart)
+        await world.until(lambda: [job["excluded_nodes"] for job in world.jobs.values()].count("n1") == replicas)
+        assert len(worked_out) <= 6, "when they came, and when another was bound"
 
 
 async def test_a_gang_that_must_be_together_gets_one_rack(world, tmp_path):
