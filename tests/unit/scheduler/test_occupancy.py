@@ -101,6 +101,24 @@ async def test_jobs_that_wait_follow_strangers_who_are_listed_once(world, tmp_pa
     assert sum("spec.schedulerName!=slurm" in selector for selector in lists) == 1
 
 
+async def test_strangers_that_come_and_go_change_a_job_that_waits_no_more_often_than_they_are_counted(world, tmp_path):
+    world.hasten(occupancy_each_s=1.0, recheck_spread_s=0.0)
+    for number in (1, 2):
+        world.add_node(number)
+    async with leading(world, tmp_path):
+        world.add_pod(cpu="2")
+        await world.until(lambda: world.jobs)
+        (job_id,) = world.jobs
+        for number in range(20):
+            stranger(world, number, "node-2", cpu="4")
+            await asyncio.sleep(0.02)
+            world.remove("pods", "default", f"pod-{number}")
+            await asyncio.sleep(0.02)
+        stranger(world, 99, "node-2", cpu="4")
+        await world.until(lambda: world.jobs[job_id]["excluded_nodes"] == "n2")
+        assert world.slurm.requests.count(f"POST job/{job_id}") <= 4
+
+
 async def test_a_binding_reads_no_pods_that_have_ended_however_many_somebody_left_on_the_node(world, tmp_path):
     """A kubelet refuses a pod that names its node and does not fit; it stays there as Failed, and any size."""
     stranger(world, 1, "node-1")
