@@ -4,6 +4,7 @@ import copy
 
 import pytest
 
+from sunkpy.scheduler.jobs import due as due_jobs
 from tests.unit.scheduler.world import World, leading
 
 PARTITION, QOS, LIMIT = "sunkpy.dev/partition", "sunkpy.dev/qos", "sunkpy.dev/time-limit"
@@ -42,6 +43,29 @@ async def test_the_job_is_changed_with_them(world, tmp_path):
         (note,) = world.notes("JobChanged")
         assert note == f"Slurm job {job_id}: partition high, switches 1 within 3600 s, time limit 120"
     assert len(world.submissions) == 1
+
+
+async def test_nodes_that_an_admin_excludes_stay_excluded_when_others_must_be(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(due_jobs, "_FIRST_REASON_S", 0.0)
+    monkeypatch.setattr(due_jobs, "_REASON_EACH_S", 0.01)
+    for number in (2, 3):
+        world.add_node(number)
+    async with leading(world, tmp_path):
+        world.add_pod()
+        await world.until(lambda: world.jobs)
+        (job_id,) = world.jobs
+
+        async def is_read():
+            read = world.slurm.asked.count(f"job {job_id}")
+            await world.until(lambda: world.slurm.asked.count(f"job {job_id}") >= read + 2)
+
+        await is_read()
+        world.set_job(job_id, "PENDING", excluded_nodes="n2")
+        await is_read()
+        node = world.api.objects["nodes", "", "node-3"]
+        world.put("nodes", node | {"spec": {"taints": [{"key": "broken", "effect": "NoSchedule"}]}})
+        await world.until(lambda: "n3" in world.jobs[job_id]["excluded_nodes"])
+        assert world.jobs[job_id]["excluded_nodes"] == "n2,n3"
 
 
 async def test_what_slurm_refuses_is_told_once_and_the_job_waits_as_it_was(world, tmp_path):
