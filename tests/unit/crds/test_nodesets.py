@@ -143,3 +143,6 @@ def test_defaults_of_schema_and_code_agree():
         if "default" in schema and path.count(".") == 1:
             name = next(f.name for f in msgspec.structs.fields(NodeSetSpec) if f.encode_name == path[1:])
             assert getattr(nodeset.spec, name) == schema["default"]
+    rolling = SCHEMA["properties"]["spec"]["properties"]["updateStrategy"]["properties"]["rollingUpdate"]
+    default = rolling["properties"]["maxUnavailable"]["default"]
+    assert nodeset.spec.update_strategy.rolling_update.max_unavailable == default == "25%"
