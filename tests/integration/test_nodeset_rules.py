@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 
 CRD = yaml.safe_load((Path(__file__).parents[2] / "crds/sunkpy.dev_nodesets.yaml").read_text())
 NODESETS = "/apis/sunkpy.dev/v1alpha1/namespaces/default/nodesets"
-LEAVE_OUT = "types has a type for each; leave type out"
+LEAVE_OUT = "types has a type for each; leave type and typeLabel out"
 ONE_OF_BOTH = "with driver types have attributes, without it each has a resource"
 SLICE = {"type": "1g.5gb", "resource": "nvidia.com/mig-1g.5gb"}
 BY_PROFILE = {"type": "1g.5gb", "attributes": {"profile": "1g.5gb"}}
@@ -37,6 +37,8 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
         ({"types": [SLICE, {"type": "a100", "resource": "nvidia.com/gpu"}]}, ""),
         ({"driver": "gpu.nvidia.com", "types": [BY_PROFILE, {"type": "a100"}]}, ""),
         ({"type": "h100", "types": [SLICE]}, LEAVE_OUT),
+        ({"typeLabel": "nvidia.com/gpu.product", "types": [SLICE]}, LEAVE_OUT),
+        ({"typeLabel": "nvidia.com/gpu.product", "type": "h100"}, ""),
         ({"types": [BY_PROFILE]}, ONE_OF_BOTH),
         ({"types": [{"type": "a100"}]}, ONE_OF_BOTH),
         ({"driver": "gpu.nvidia.com", "types": [SLICE]}, ONE_OF_BOTH),

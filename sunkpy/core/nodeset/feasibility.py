@@ -154,10 +154,9 @@ def _decide_taints(node: Node, template: PodSpec) -> Exclusion | None:
 
 def _decide_gpu(node: Node, asked: Asked) -> Exclusion | None:
     gpu = asked.gpu
-    if gpu is None or (offered := gpu.offered_on(node)):
+    if gpu is None or gpu.offered_on(node):
         return None
-    detail = "has no ResourceSlice, or not all" if offered is None else "has none"
-    return Exclusion(Rule.RESOURCE, subject=str(gpu), detail=detail, may_stay=True)
+    return Exclusion(Rule.RESOURCE, subject=str(gpu), detail=gpu.why_none_on(node), may_stay=True)
 
 
 def _decide_room(node: Node, asked: Asked, occupants: Iterable[Pod]) -> Exclusion | None:

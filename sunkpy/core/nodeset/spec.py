@@ -9,6 +9,7 @@ from sunkpy.core.model import quantity
 from sunkpy.core.model.devices import UNKNOWN
 from sunkpy.core.model.objects import Condition, KubeObject, Node, Pod, PodSpec, Wire
 from sunkpy.core.model.slurmd import nodeset_owner
+from sunkpy.core.nodeset.gpu_label import agrees, explain_unclear, labelled_type
 
 Template = dict[str, object]
 """A pod template exactly as written: it is copied into pods, so nothing may be lost in a typed decode."""
@@ -33,19 +34,43 @@ class GpusOffered(Wire, frozen=True, kw_only=True):
 class Gpu(Wire, frozen=True, kw_only=True):
     """What of the Node Slurm knows as GRES `gpu[:type]`: an extended resource, or the devices of a DRA driver.
 
-    `types`: instead, if they are of several.
+    `types`: instead, if they are of several. `type_label`: a label of the Node that says the type, or has to agree.
     """
 
     resource: str = "nvidia.com/gpu"
     type: str = ""
+    type_label: str = ""
     driver: str = ""
     types: tuple[GpuType, ...] = ()
 
     def offered_on(self, node: Node) -> tuple[GpusOffered, ...] | None:
-        """What the node offers, in the order of Slurm's indices; None while its driver has not told.
+        """What the node offers, in the order of Slurm's indices; None while its driver or its label has not told.
 
         A device that fits several types is of the first; one that fits none is not offered.
         """
+        offered = self._all_on(node)
+        if not offered or not self.type_label:
+            return offered
+        said = labelled_type(node, self.type_label)
+        if explain_unclear(node, self.type_label, offered[0].count):
+            return None
+        if self.type:
+            return offered if agrees(said, self.type) else ()
+        return (msgspec.structs.replace(offered[0], gres=f"gpu:{said}"),)
+
+    def why_none_on(self, node: Node) -> str:
+        """Why it offers none, or none is known of."""
+        offered = self._all_on(node)
+        if offered is None:
+            return "has no ResourceSlice, or not all"
+        if not offered:
+            return "has none"
+        said = labelled_type(node, self.type_label)
+        unclear = explain_unclear(node, self.type_label, offered[0].count)
+        return unclear or f"label {self.type_label} says {said}, not {self.type}"
+
+    def _all_on(self, node: Node) -> tuple[GpusOffered, ...] | None:
+        """As if no label said anything."""
         if self.driver and self.driver not in node.devices:
             return None
         left = list(node.devices.get(self.driver, ()))

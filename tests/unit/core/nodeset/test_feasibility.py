@@ -104,6 +104,45 @@ def test_the_devices_of_a_driver_are_those_that_it_publishes(devices, why):
     assert str(judge(node, gpu=Gpu(driver="gpu.example.com"))) == why
 
 
+PRODUCT, COUNT = "nvidia.com/gpu.product", "nvidia.com/gpu.count"
+H100 = {PRODUCT: "NVIDIA-H100-80GB-HBM3", COUNT: "8"}
+SLICES = {PRODUCT: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", COUNT: "8"}
+
+
+SEVERAL = f"lacks nvidia.com/gpu: label {COUNT} says 4, and 8 are offered: several models, or time-slicing?"
+
+
+@pytest.mark.parametrize(
+    ("type_", "labels", "why"),
+    [
+        ("", H100, None),
+        ("h100", H100, None),
+        ("nvidia_H100_80gb_hbm3", H100, None),  # as Slurm's own AutoDetect would call it
+        ("1g.5gb", SLICES, None),
+        ("big", {}, f"lacks nvidia.com/gpu: has no label {PRODUCT}"),
+        ("", {PRODUCT: ""}, f"lacks nvidia.com/gpu: has no label {PRODUCT}"),
+        ("a10", H100, f"lacks nvidia.com/gpu: label {PRODUCT} says nvidia-h100-80gb-hbm3, not a10"),
+        ("h10", H100, f"lacks nvidia.com/gpu: label {PRODUCT} says nvidia-h100-80gb-hbm3, not h10"),
+        ("a100", SLICES, f"lacks nvidia.com/gpu: label {PRODUCT} says 1g.5gb, not a100"),
+        # Of several products on one node the label names one, and by turns.
+        ("a100", H100 | {COUNT: "4"}, SEVERAL),
+        ("h100", H100 | {COUNT: "9"}, None),  # one is unhealthy
+        ("h100", H100 | {COUNT: "some"}, None),
+    ],
+)
+def test_a_node_whose_label_says_another_type_does_not_fit(type_, labels, why):
+    node = make_node(1, labels=labels, allocatable={"nvidia.com/gpu": "8"})
+    found = judge(node, gpu=Gpu(type=type_, type_label=PRODUCT))
+    assert (str(found) if found else None) == why
+    assert found is None or found.may_stay
+    assert judge(node, gpu=Gpu(type=type_)) is None, "unless it is asked for, labels decide nothing"
+
+
+def test_a_node_without_gpus_lacks_them_whatever_its_labels():
+    found = judge(make_node(1, labels=H100), gpu=Gpu(type="a100", type_label=PRODUCT))
+    assert str(found) == "lacks nvidia.com/gpu: has none"
+
+
 def test_a_node_of_another_nodeset_does_not_fit():
     assert judge(make_node(1), rival="slurm/cpu") == Exclusion(Rule.RIVAL, detail="slurm/cpu")
 

@@ -205,7 +205,45 @@ def test_a_type_of_which_the_driver_does_not_say_each_takes_no_names_of_another(
     assert env(build(make_nodeset(gpu=BY_DRIVER), node))["SUNKPY_DEVICES"] == ";d1"
 
 
+BY_LABEL = Gpu(type_label="nvidia.com/gpu.product")
+
+
+@pytest.mark.parametrize(
+    ("product", "gres"),
+    [
+        ("NVIDIA-H100-80GB-HBM3", "gpu:nvidia-h100-80gb-hbm3:8"),
+        ("Tesla-T4", "gpu:tesla-t4:8"),
+        ("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "gpu:1g.5gb:8"),  # as list-gpus calls these slices
+    ],
+)
+def test_a_label_says_the_type_of_those_that_have_none(product, gres):
+    labels = {"nvidia.com/gpu.product": product, "nvidia.com/gpu.count": "8"}
+    node = make_node(1, labels=labels, allocatable={"nvidia.com/gpu": "8"})
+    assert gres_offered(make_nodeset(gpu=BY_LABEL), node) == gres
+    assert gres_offered(make_nodeset(gpu=Gpu()), node) == "gpu:8"
+
+
+@pytest.mark.parametrize(
+    ("labels", "offers_now"),
+    [
+        ({"nvidia.com/gpu.product": "Tesla-T4"}, ""),
+        ({}, ""),  # the discovery takes its labels away when it restarts
+        ({"nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": "1"}, ""),  # one of two models
+        ({"nvidia.com/gpu.product": "NVIDIA-L4"}, "cpus=8 memory=32256 gres=gpu:nvidia-l4:2"),
+    ],
+)
+def test_the_type_stands_until_a_label_says_another(labels, offers_now):
+    nodeset = make_nodeset(gpu=BY_LABEL)
+
+    def offering(labels):
+        return make_node(1, labels=labels, allocatable={"nvidia.com/gpu": "2"})
+
+    made = build(nodeset, offering({"nvidia.com/gpu.product": "Tesla-T4"}))["metadata"]["annotations"]
+    assert changed_offer(nodeset, offering(labels), make_pod(nodeset, 1, annotations=made)) == offers_now
+
+
 def test_a_new_field_of_the_spec_rolls_nobody_who_does_not_set_it():
+    assert template_hash(make_nodeset(gpu=Gpu(type="h100"))) == "d6c5ac06fa"
     assert template_hash(make_nodeset(gpu=Gpu())) == template_hash(make_nodeset(gpu=Gpu(driver="")))
     assert template_hash(make_nodeset(gpu=Gpu())) != template_hash(make_nodeset(gpu=Gpu(driver="gpu.example.com")))
 
