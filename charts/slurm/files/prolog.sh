@@ -8,6 +8,19 @@ run_site prolog "$first" || fail "$why"
 # starts there.
 mkdir -p "$containers"
 
+# slurmd gives a job the device files of its start, and a pod gets what had the uuid then. Once the driver is loaded again
+# without a GPU that failed, files have other numbers: a job and a pod would have the same GPU. MIG slices go with their card.
+listed_gpus=${SUNKPY_GPUS:-/etc/sunkpy/gpus} # by list-gpus, when slurmd started
+driver=${SUNKPY_NVIDIA:-/proc/driver/nvidia/gpus}
+if [ -n "${SLURM_JOB_GPUS:-}" ] && [ -r "$listed_gpus" ]; then
+  while read -r _ files _ pci; do
+    { card=$(< "$driver/$pci/information"); } 2> /dev/null || continue
+    [[ $card =~ Device\ Minor:[[:space:]]*([0-9]+) ]] || continue
+    [[ ${files%%,*} == */nvidia"${BASH_REMATCH[1]}" ]] || fail "GPU $pci has number ${BASH_REMATCH[1]}, and had" \
+      "${files%%,*} when slurmd started: delete the slurmd pod, then resume the node"
+  done < "$listed_gpus"
+fi
+
 # Before any question: from here on pods may be bound.
 if is_placeholder; then
   read_settings || fail "no $settings_file; is start-slurmd of this chart?"

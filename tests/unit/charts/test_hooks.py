@@ -152,6 +152,8 @@ class Hooks:
             "SUNKPY_KILL_WAIT_S": str(kill_wait_s),
             "SUNKPY_CONTAINERS": str(self.folder / "containers"),
             "SUNKPY_GPU_JOBS": str(self.folder / "gpu-jobs"),
+            "SUNKPY_GPUS": str(self.folder / "gpus"),
+            "SUNKPY_NVIDIA": str(self.folder / "driver"),
             "SUNKPY_SITE": str(self.folder / "site"),
             "SUNKPY_SCRIPT_TIMEOUT_S": "1",
             "SUNKPY_SLURMD_PID_FILE": str(self.folder / "slurmd.pid"),
@@ -879,7 +881,45 @@ def test_a_script_of_the_site_cannot_change_what_ours_does(hooks: Hooks, schedul
     assert paths(scheduler) == ["epilog"]
 
 
-# ---------------------------------------------------------------------------------------------- for dcgm-exporter
+# ---------------------------------------------------------------------------------------------- GPUs
+
+
+LISTED = """- /dev/nvidia0 GPU-a 0000:1b:00.0
+- /dev/nvidia3 GPU-b 0000:3b:00.0
+1g.5gb /dev/nvidia10,/dev/nvidia-caps/nvidia-cap30,/dev/nvidia-caps/nvidia-cap31 MIG-c 0000:5b:00.0
+- /dev/nvidia11 - -
+"""
+
+
+@pytest.mark.parametrize(
+    ("minors", "gpus", "reason"),
+    [
+        ({"1b": 0, "3b": 3, "5b": 10}, "0", ""),
+        ({"1b": 0, "3b": 1, "5b": 10}, "0", "GPU 0000:3b:00.0 has number 1, and had /dev/nvidia3"),
+        ({"1b": 0, "3b": 3, "5b": 1}, "0", "GPU 0000:5b:00.0 has number 1, and had /dev/nvidia10"),
+        ({"1b": 0, "3b": 1, "5b": 10}, "", ""),  # the job has no GPU
+        ({"1b": 0, "7b": 3}, "0", ""),  # others are off the bus, and one is new
+        ({}, "0", ""),
+    ],
+)
+def test_no_job_with_gpus_begins_where_they_have_other_numbers_since_slurmd_started(
+    minors: dict[str, int], gpus: str, reason: str, hooks: Hooks, scheduler: Scheduler
+):
+    """A pod gets what has the uuid, and a job the device file: they would have the same GPU."""
+    (hooks.folder / "gpus").write_text(LISTED)
+    for slot, minor in minors.items():
+        card = hooks.folder / "driver" / f"0000:{slot}:00.0"
+        card.mkdir(parents=True)
+        (card / "information").write_text(f"Model: \t H100\nDevice Minor: \t {minor}\nGPU Excluded:\t No\n")
+    found = finished(hooks.start("prolog", gpus=gpus))
+    assert found.returncode == (1 if reason else 0), found.stderr
+    words = f"sunkpy prolog: {reason} when slurmd started: delete the slurmd pod, then resume the node"
+    assert hooks.reasons == ([words] if reason else [])
+    assert (hooks.markers, paths(scheduler)) == ((set(), []) if reason else ({OWN_JOB}, ["prolog"]))
+
+
+def test_where_an_older_image_lists_no_gpus_jobs_run_all_the_same(hooks: Hooks):
+    assert finished(hooks.start("prolog", comment="", gpus="0")).returncode == 0
 
 
 def test_each_gpu_has_a_file_that_names_its_job_while_it_has_one(hooks: Hooks):
