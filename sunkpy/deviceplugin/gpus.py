@@ -22,6 +22,7 @@ def find_gpus(settings: PluginSettings) -> tuple[Gpu, ...]:
 
 
 def _describe(path: Path) -> tuple[str, str]:
-    """Minor and uuid: `Device Minor: 3`, `GPU UUID: GPU-…`."""
+    """Minor and uuid: `Device Minor: 3`, `GPU UUID: GPU-…`; question marks are no uuid (see list-gpus)."""
     lines = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
-    return lines.get("Device Minor", "").strip(), lines.get("GPU UUID", "").strip()
+    uuid = lines.get("GPU UUID", "").strip()
+    return lines.get("Device Minor", "").strip(), "" if "?" in uuid else uuid

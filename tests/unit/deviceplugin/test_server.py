@@ -167,6 +167,21 @@ async def test_a_gpu_that_falls_off_the_bus_is_a_slot_that_nobody_gets(machine):
     assert [each.health for each in second.devices] == ["Healthy", "Unhealthy"]
 
 
+async def test_a_gpu_that_nobody_has_used_yet_is_not_found_by_a_uuid(machine):
+    """The driver shows question marks for each such card: one uuid would mean another card a moment later."""
+    unknown = "GPU-????????-????-????-????-????????????"
+    described = machine / "driver" / "0000:3b:00.0" / "information"
+    described.write_text(described.read_text().replace("GPU-3", unknown))
+    apiserver, kubelet = Apiserver(), Kubelet(machine / "sockets")
+    async with kubelet.running(), serving(apiserver, machine), kubelet.plugin() as plugin:
+        put_pod(apiserver, noted=f"node-1/{unknown}")
+        with pytest.raises(grpc.aio.AioRpcError, match="0 are on this node"):
+            await plugin.allocate(1)
+        put_pod(apiserver, noted="node-1/nvidia3")
+        answer = await plugin.allocate(1)
+    assert answer.devices[0].host_path == str(machine / "dev/nvidia3")
+
+
 async def test_a_kubelet_that_starts_anew_gets_to_know_the_plugin_again(machine):
     apiserver, kubelet = Apiserver(), Kubelet(machine / "sockets")
     async with serving(apiserver, machine):

@@ -56,6 +56,15 @@ def test_a_card_of_which_the_driver_says_nothing_has_no_name(tmp_path: Path):
     assert lines(tmp_path, gpus(tmp_path, 1, minors=[0])) == ["nvidia0 - -"]
 
 
+def test_a_card_that_nobody_has_used_yet_has_no_uuid(tmp_path: Path):
+    """Without persistence mode the driver reads it when the card is first opened: several would have the same."""
+    card = tmp_path / "driver" / "0000:1b:00.0"
+    card.mkdir(parents=True)
+    text = "GPU UUID: \t GPU-????????-????-????-????-????????????\nBus Location: \t 0000:1b:00.0\nDevice Minor: \t 0\n"
+    (card / "information").write_text(text)
+    assert lines(tmp_path, gpus(tmp_path, 1, minors=[0])) == ["nvidia0 - 0000:1b:00.0"]
+
+
 def test_a_card_that_fell_off_the_bus_takes_no_other_with_it(tmp_path: Path):
     found = gpus(tmp_path, 3, minors=[0, 2])
     assert lines(tmp_path, found) == ["nvidia0 - -", "nvidia2 - -"]
@@ -72,6 +81,11 @@ def test_only_healthy_cards_are_offered_where_it_is_known_which_are(tmp_path: Pa
     cards = {0: "0000:1b:00.0", 1: "0000:3b:00.0", 2: "0000:5b:00.0"}
     found = gpus(tmp_path, 2, minors=[0, 1, 2], cards=cards, SUNKPY_DEVICES=healthy)
     assert [line.split()[0] for line in lines(tmp_path, found)] == ["nvidia0", "nvidia2"]
+
+
+def test_a_card_without_a_uuid_is_no_device_of_which_the_driver_tells_none(tmp_path: Path):
+    found = gpus(tmp_path, 1, minors=[0, 1], SUNKPY_DEVICES="-,0000:1b:00.0")
+    assert (found.returncode, found.stdout) == (1, "")
 
 
 def test_a_node_without_any_of_its_cards_fails_with_a_cause(tmp_path: Path):
