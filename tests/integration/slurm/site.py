@@ -126,7 +126,7 @@ class Site:
         has_ssh = "demo-compute-sshd" in maps
         if has_ssh:
             self._bring_sshd(maps)
-        start = _start(nodes, "run-services start-slurmd" if has_ssh else "start-slurmd")
+        start = _start(nodes, "hold-namespaces run-services start-slurmd" if has_ssh else "start-slurmd")
         machines = Machines(chart=config.pop("slurm.conf"), start=start, files=config, slurmctld=slurmctld)
         self.slurm = RealSlurm(folder, suite, self.accounting, machines=machines)
         self._nodes = nodes

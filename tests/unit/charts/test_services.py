@@ -36,6 +36,15 @@ def test_without_services_slurmd_is_started_by_its_image():
     assert "demo-compute-services" not in of_kind(manifests, "ConfigMap")
 
 
+@pytest.mark.parametrize("services", [{}, SERVICES])
+def test_with_a_tmp_for_each_job_all_of_the_pod_begins_where_namespaces_can_be_held(services: Mapping[str, object]):
+    values = {"slurmConfig": {"privateTmp": True}, "compute": {"services": services}}
+    command = _slurmd(of_kind(render("slurm", values), "NodeSet")["compute"])["command"]
+    assert command[:3] == ["/usr/local/bin/hold-namespaces", "/usr/bin/tini", "--"]
+    assert command[-1] == "/usr/local/bin/start-slurmd"
+    assert ("/usr/local/bin/run-services" in command) == bool(services)
+
+
 def test_a_nodeset_has_its_own_and_those_of_all_but_what_it_does_not_want():
     own = {
         "gpu": {"services": {"zfs": None, "mount": {"script": SCRIPT, "dependencies": []}, "mig": {"script": SCRIPT}}}
