@@ -315,8 +315,7 @@ def slurmctld_killed(faults: Sequence[Inflicted], *, after_s: float, within_s: f
 def is_end_unsaved(lines: Sequence[Line], faults: Sequence[Inflicted]) -> bool:
     """The job had ended, and slurmctld was killed before it had saved that: Slurm has it running again.
 
-    It notices when the slurmd next registers, up to 34 minutes later (20 pings, `SlurmdTimeout`/3 apart), and runs it
-    once more.
+    It notices when start-slurmctld has the slurmd register, a minute and a half later, and runs it once more.
     """
     return any(
         line.what == "end" and slurmctld_killed(faults, after_s=line.at_s, within_s=SAVED_AFTER_S) for line in lines

@@ -1,0 +1,65 @@
+"""slurmctld is killed before it has saved: what it has forgotten comes to an end (start-slurmctld on real daemons)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from devcluster.waiting import wait
+from tests.bench.accounting.faults import signal_slurmctld
+from tests.integration.slurm.site import NODES, POD, Site
+from tests.integration.slurm.test_accounting_faults import wait_until_saved
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+SCRIPT: Final = "touch on; until [ -e go ]; do sleep 0.1; done"
+ORPHAN: Final = "touch on; exec sleep 4246"
+
+
+@pytest.fixture(scope="module")
+def own_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: the daemons change their user")
+    site = Site(tmp_path_factory.mktemp("forgotten"), nodes=NODES[:2], slurmctld=POD)
+    asyncio.run(site.settle())
+    yield site
+    site.stop()
+
+
+def begin(site: Site, script: str) -> str:
+    """Id of a job of this script on the first node, once it runs."""
+    script = f"sbatch --parsable --mem=10 --output=/dev/null --nodelist={NODES[0].name} --wrap '{script}'"
+    code, said = site.shell("ann", f"cd; rm -f on go; {script}; until [ -e on ]; do sleep 0.1; done")
+    assert code == 0, said + site.logs()
+    return said.strip()
+
+
+def state(site: Site, job: str) -> str:
+    return site.slurm.run_as("slurm", "squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}")[1].strip()
+
+
+def test_a_job_whose_end_was_forgotten_does_not_hold_its_node_and_a_drained_node_stays_drained(own_site: Site):
+    drained = NODES[1].name
+    own_site.slurm.run_as("slurm", "scontrol", "update", f"nodename={drained}", "state=DRAIN", "reason=a person")
+    job = begin(own_site, SCRIPT)
+    wait_until_saved(own_site)
+    own_site.shell("ann", "cd; touch go")
+    wait(lambda: state(own_site, job) == "COMPLETED", timeout_s=20, what="the job to end")
+    signal_slurmctld(own_site, "KILL")
+    wait(lambda: state(own_site, job) != "RUNNING", timeout_s=100, what="Slurm to see that the job has ended")
+    assert " Restarts=1 " in own_site.slurm.run_as("slurm", "scontrol", "-o", "show", "job", job)[1], "it was saved"
+    _, said = own_site.slurm.run_as("slurm", "scontrol", "-o", "show", "node", drained)
+    assert ("DRAIN" in said, "Reason=a person" in said) == (True, True), said
+
+
+def test_a_job_whose_start_was_forgotten_does_not_run_on_unseen(own_site: Site):
+    wait_until_saved(own_site)
+    job = begin(own_site, ORPHAN)
+    signal_slurmctld(own_site, "KILL")
+    assert state(own_site, job) != "RUNNING", "it was saved"
+    gone = lambda: subprocess.run(["pgrep", "-fx", "sleep 4246"], check=False, stdout=-3).returncode == 1  # noqa: E731
+    wait(gone, timeout_s=20, what="the job that Slurm has forgotten to end")
