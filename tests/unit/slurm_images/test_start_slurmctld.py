@@ -26,6 +26,14 @@ tell_nodes() { echo tells; [ ! -e "$state/ends" ] || exit 1; }
 source <(sed -n '/^told=/,/^fi$/p' "$1" | sed "s#/config/#$2/config/#g")
 wait
 """
+LACKS = """\
+set -euo pipefail
+state=$2 SUNKPY_ACCOUNTING=${3:-} script=$1
+shift "$#"
+source <(sed -n '/^needed=/,/^fi$/p' "$script")
+echo "$*"
+"""
+FILES = ("clustername", "fed_mgr_state", "job_state", "node_state", "resv_state", "trigger_state")
 CONF = """\
 MaxJobCount=10000
 NodeSet=gpu Feature=gpu
@@ -87,3 +95,37 @@ def test_nodes_that_were_not_told_are_told_after_the_next_start(tmp_path: Path):
     (tmp_path / "ends").unlink()
     assert start(tmp_path, {"slurm.conf": MORE_JOBS}) == ["up", "tells"]
     assert start(tmp_path, {"slurm.conf": MORE_JOBS}) == []
+
+
+def begin(folder: Path, accounting: str = "") -> str:
+    """What slurmctld is called with."""
+    argv = ["bash", "-c", LACKS, "-", SCRIPT, folder, accounting]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+
+
+def save(folder: Path, *files: str) -> None:
+    for file in files:
+        (folder / file).touch()
+
+
+def test_a_first_slurmctld_that_was_killed_before_it_had_saved_all_comes_back(tmp_path: Path):
+    assert begin(tmp_path) == ""
+    save(tmp_path, *FILES[:3])
+    assert begin(tmp_path) == "-i"
+    assert begin(tmp_path) == "-i"
+    save(tmp_path, *FILES)
+    assert begin(tmp_path) == ""
+
+
+def test_with_accounting_usage_is_a_part_of_the_state(tmp_path: Path):
+    begin(tmp_path, "slurmdbd:6819")
+    save(tmp_path, *FILES)
+    assert begin(tmp_path, "slurmdbd:6819") == "-i"
+
+
+def test_what_was_saved_once_and_is_missing_is_no_reason_to_forget_all_jobs(tmp_path: Path):
+    begin(tmp_path)
+    save(tmp_path, *FILES)
+    begin(tmp_path)
+    (tmp_path / "job_state").unlink()
+    assert begin(tmp_path) == ""
