@@ -8,6 +8,7 @@ reconcile that runs again. A write has no more time than its deadline leaves (se
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Final, Self
@@ -17,11 +18,9 @@ from urllib.request import getproxies_environment
 import aiohttp
 import msgspec
 import yaml
-from kubernetes.aio import config
-from kubernetes.aio.client.api_client import ApiClient
-from kubernetes.aio.client.configuration import Configuration
 
 from sunkpy.kube import errors
+from sunkpy.kube.official_client import ApiClient, Configuration, config
 from sunkpy.runtime.deadline import OVER, Deadline, unlimited
 
 Json = Mapping[str, object]
@@ -162,9 +161,12 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def current_namespace(kubeconfig: Path | None = None) -> str:
-    """Of the current context, as kubectl takes it; `default` where there is none."""
+    """Of the current context, as kubectl takes it; `default` where there is none, as in a pod."""
+    paths = str(kubeconfig or config.KUBE_CONFIG_DEFAULT_LOCATION)
+    if not any(path and os.path.exists(os.path.expanduser(path)) for path in paths.split(os.pathsep)):
+        return "default"  # the official client would say on standard error that there is none
     try:
-        _, context = config.list_kube_config_contexts(str(kubeconfig) if kubeconfig is not None else None)
+        _, context = config.list_kube_config_contexts(paths)
     except _UNUSABLE:
         return "default"
     namespace: str = context["context"].get("namespace") or "default"

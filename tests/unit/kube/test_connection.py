@@ -1,8 +1,12 @@
-"""What a deadline does to requests, against a server that never answers."""
+"""What a deadline does to requests, against a server that never answers; the namespace of a kubeconfig."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -98,3 +102,22 @@ async def test_calls_that_hang_do_not_keep_a_write_from_its_end(tmp_path: Path) 
     async with silence.connected(tmp_path) as kube, asyncio.timeout(SOON_S):
         results = await asyncio.gather(*(kube.patch(POD, {}) for _ in range(80)), return_exceptions=True)
     assert {type(result) for result in results} == {errors.Unavailable}
+
+
+NAMESPACE = "from sunkpy.kube.connection import current_namespace; print(current_namespace())"
+
+
+@pytest.mark.parametrize(("said", "namespace"), [(None, "default"), ({}, "default"), ({"namespace": "team"}, "team")])
+def test_the_namespace_is_that_of_the_context_and_nothing_else_is_said(
+    tmp_path: Path, said: dict[str, str] | None, namespace: str
+) -> None:
+    """Neither where there is no kubeconfig, as in a pod."""
+    kubeconfig = tmp_path / "config"
+    if said is not None:
+        context = {"name": "c", "context": {"cluster": "c", "user": "u"} | said}
+        sides = {"clusters": [{"name": "c", "cluster": {}}], "users": [{"name": "u", "user": {}}]}
+        kubeconfig.write_text(json.dumps({"current-context": "c", "contexts": [context]} | sides))
+    environment = os.environ | {"KUBECONFIG": f"/nonesuch:{kubeconfig}"}
+    command = [sys.executable, "-c", NAMESPACE]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert (ended.stdout.strip(), ended.stderr) == (namespace, "")
