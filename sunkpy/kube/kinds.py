@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
-import structlog
 
 from sunkpy.core.model.objects import Kind
 from sunkpy.core.model.times import backoff_s
@@ -95,6 +94,8 @@ class OwnerKinds:
         self._failures = 0
         self._wanted = asyncio.Event()
         self._to_try: asyncio.Queue[tuple[Kind, Resource]] = asyncio.Queue()
+        import structlog  # here, for commands import this module and have no log
+
         self._log = structlog.get_logger("owners")
 
     # ------------------------------------------------------------- questions

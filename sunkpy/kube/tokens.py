@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import jwt
 import msgspec
 
 if TYPE_CHECKING:
@@ -60,6 +59,8 @@ def read_unproved(token: str, *, audience: str) -> BoundTo | None:
     Of the issuer nothing is asked: while a cluster changes it two are right. Neither is the clock of here the one that
     counts, hence `_LEEWAY_S`.
     """
+    import jwt  # with cryptography below it, which most commands do without
+
     checks: Options = {"verify_signature": False, "verify_exp": True, "verify_aud": True, "require": _REQUIRED}
     try:
         claims = jwt.decode(token, options=checks, audience=audience, leeway=_LEEWAY_S)

@@ -17,8 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-import jwt
-
 from sunkpy.core.model.times import rfc3339
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm.errors import Unauthorized
@@ -70,6 +68,8 @@ class MintedToken:
         token, expires_s = self._minted.get(name, ("", 0.0))
         if now_s >= expires_s - RENEW_BEFORE_S:
             expires_s = now_s + LIFETIME_S
+            import jwt  # with cryptography below it, which takes longer than the answer of slurmrestd
+
             claims = {"iat": int(now_s), "exp": int(expires_s), "sun": name}
             token = jwt.encode(claims, _read_key(self._key_file), algorithm="HS256")
             self._minted.pop(name, None)
@@ -176,6 +176,8 @@ def _expiry_s(token: str) -> float | None:
 
 def _claims(token: str) -> dict[str, object]:
     """What a token says of itself; nothing when it is none."""
+    import jwt
+
     try:
         return jwt.decode(token, options={"verify_signature": False})
     except jwt.InvalidTokenError:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
-import structlog
 
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.slurm import pace
@@ -58,6 +57,8 @@ class NodeCache:
         self._reading_s: float | None = None
         self._not_before_s = float("-inf")
         self._hastened = asyncio.Event()
+        import structlog  # here, for commands import this module and have no log
+
         self._log = structlog.get_logger("slurm-nodes")
         self.observation: Observation | None = None
         self.problem: str | None = None

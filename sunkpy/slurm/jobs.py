@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Final
 
 import msgspec
-import structlog
 
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId, SlurmJob
@@ -88,6 +87,8 @@ class JobCalls:
         """Log it once: callers ask for the same job again and again."""
         if self._unreadable.get(job_id) != why:
             self._unreadable[job_id] = why
+            import structlog
+
             log = structlog.get_logger("slurm-jobs")
             log.warning("the nodes of a job cannot be read: ignored", job=job_id, error=why)
 

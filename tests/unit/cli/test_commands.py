@@ -23,6 +23,8 @@ COMMANDS = [(), *((name,) for name in main.commands)]
 WITH_FORMS = [["status"], ["queue"], ["why-drained"], ["history", "n1"], ["doctor"]]
 HEAVY = ("aiohttp", "kubernetes", "prometheus_client", "structlog", "kopf", "jwt")
 OF_PROCESSES = ("prometheus_client", "kopf", "grpc", "aiohttp.web", "sunkpy.operator.main", "sunkpy.syncer")
+BELOW_LIBRARIES = ("requests", "oauthlib", "jsonschema", "cryptography", "rich")
+"""What libraries that a command uses would import besides: together as much as all that it needs."""
 MODULES = {
     "grpcio": "grpc",
     "prometheus-client": "prometheus_client",
@@ -96,6 +98,12 @@ def test_a_command_that_asks_nobody_imports_nothing_that_takes_long():
 
 def test_a_command_that_asks_imports_nothing_that_only_processes_use():
     assert imported("sunkpy.cli.overview, sunkpy.cli.explain", OF_PROCESSES) == ""
+
+
+def test_a_command_that_asks_imports_little_of_what_stands_below_its_libraries():
+    commands = "sunkpy.cli.overview, sunkpy.cli.explain, sunkpy.cli.doctor, sunkpy.cli.drain, sunkpy.cli.support_bundle"
+    assert imported(commands, BELOW_LIBRARIES) == ""
+    assert imported("kubernetes, jwt, structlog", BELOW_LIBRARIES).split() == [*BELOW_LIBRARIES]
 
 
 def test_what_is_installed_with_sunkpy_is_used_by_it():
