@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
 import os
@@ -77,6 +78,7 @@ def reaches(namespace: str) -> Callable[[Callable[Concatenate[Access, P], T]], C
         @functools.wraps(command)
         def run(*args: P.args, **others: P.kwargs) -> T:
             gc.set_threshold(_RARELY)  # imports and lists of objects are no garbage, and most commands end in a second
+            atexit.register(gc.freeze)  # else Python looks through all of them once more before it ends
             return command(_access(click.get_current_context()), *args, **others)
 
         own = click.option("-n", "--namespace", default="", help=namespace, expose_value=False, callback=_keep)

@@ -6,6 +6,7 @@ The apiserver answers from its cache, so that who watches the pool costs etcd no
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final, TypeVar
 
 import msgspec
@@ -76,18 +77,13 @@ class PoolReader:
         settings = await read_settings(self._kube, self._at_hand, self._unread)
         own = [each for each in settings if not self._namespace or each.namespace == self._namespace]
         wanted = dict.fromkeys(name for each in own for name in each.scheduler_names) or _NAMES
-        pods = await asyncio.gather(*(self._pods(name) for name in wanted))
-        facts = PoolFacts(pods=tuple(pod for found in pods for pod in found))
+        user = own[0].slurm.user if own else _USER
+        pods, facts = await asyncio.gather(self._pods(wanted), self._of_slurm(user, with_nodes=with_nodes))
         if self._slurm is None:
             self._unread.append(NOT_ASKED)
-        else:
-            try:
-                user = own[0].slurm.user if own else _USER
-                facts = await _with_slurm(facts, self._slurm, user=user, with_nodes=with_nodes)
-            except errors.SlurmError as error:
-                self.slurms_silence = error.message
-                self._unread.append(f"Slurm's side: {error.message}")
-        return msgspec.structs.replace(facts, unread=tuple(dict.fromkeys(self._unread)))
+        elif self.slurms_silence:
+            self._unread.append(f"Slurm's side: {self.slurms_silence}")
+        return msgspec.structs.replace(facts, pods=pods, unread=tuple(dict.fromkeys(self._unread)))
 
     async def past(self, name: str) -> NodePast | None:
         """What is known of the past of a node, by its name at either door; None when there is no such node.
@@ -138,10 +134,30 @@ class PoolReader:
             self._unread.append(f"Slurm's side: {error.message}")
             return None
 
-    async def _pods(self, scheduler: str) -> list[Pod]:
-        """Those of all namespaces that name the scheduler, and have not ended."""
-        living = f"spec.schedulerName={scheduler},status.phase!=Succeeded,status.phase!=Failed"
-        return await self._listed("pods for Slurm", paths.ALL_PODS, Pod, fields=living) or []
+    async def _of_slurm(self, user: str, *, with_nodes: bool) -> PoolFacts:
+        """Slurm's part, as far as it answers; `user` is that of the scheduler."""
+        if self._slurm is None:
+            return PoolFacts()
+        try:
+            snapshot = await self._slurm.nodes() if with_nodes else None
+            partitions = await self._slurm.partitions()
+            jobs = await self._slurm.queued_jobs(scheduler=user)
+        except errors.SlurmError as error:
+            self.slurms_silence = error.message
+            return PoolFacts()
+        return PoolFacts(
+            jobs=tuple(jobs),
+            tiers={each.name: each.priority_tier for each in partitions},
+            partitions={each.name: each.nodes for each in partitions},
+            slurm_nodes=snapshot.nodes if isinstance(snapshot, NodesSnapshot) else None,
+        )
+
+    async def _pods(self, schedulers: Iterable[str]) -> tuple[Pod, ...]:
+        """Those of all namespaces that name one of the schedulers, and have not ended."""
+        living = "status.phase!=Succeeded,status.phase!=Failed"
+        fields = (f"spec.schedulerName={name},{living}" for name in schedulers)
+        listings = (self._listed("pods for Slurm", paths.ALL_PODS, Pod, fields=each) for each in fields)
+        return tuple(pod for found in await asyncio.gather(*listings) for pod in found or ())
 
     async def _listed(
         self, what: str, path: str, kind: type[U], *, labels: str = "", fields: str = ""
@@ -152,15 +168,3 @@ class PoolReader:
 
 def _slurm_name(slurmd: Pod) -> str:
     return slurmd.labels.get(names.LABEL_SLURM_NODE, "")
-
-
-async def _with_slurm(facts: PoolFacts, slurm: Slurm, *, user: str, with_nodes: bool) -> PoolFacts:
-    snapshot = await slurm.nodes() if with_nodes else None
-    partitions = await slurm.partitions()
-    return msgspec.structs.replace(
-        facts,
-        jobs=tuple(await slurm.queued_jobs(scheduler=user)),
-        tiers={each.name: each.priority_tier for each in partitions},
-        partitions={each.name: each.nodes for each in partitions},
-        slurm_nodes=snapshot.nodes if isinstance(snapshot, NodesSnapshot) else None,
-    )
