@@ -1,4 +1,5 @@
-"""The page in Chromium at 1,000 nodes and 5,000 jobs: how fast it is there, what an update and a viewer cost.
+"""The page in Chromium at 1,000 nodes and 5,000 jobs: how fast it is there, what an update and a viewer cost; and the
+commands at this size.
 
 The apiserver and slurmrestd are doubles in the process that serves the page; the browser is another one. Each update
 moves some twenty nodes and jobs, as a busy pool does in some seconds.
@@ -18,7 +19,7 @@ import aiohttp
 import msgspec
 import structlog
 
-from tests.bench import report
+from tests.bench import commands, report
 from tests.browser import Page, chromium
 from tests.doubles.serving import Changes
 from tests.page_ground import KEY, Pool, Shown, page_of
@@ -56,6 +57,7 @@ def measure(*, quick: bool) -> list[report.Figure]:
 
 
 async def _measure(sizes: Sizes) -> list[report.Figure]:
+    of_commands = await commands.measure(nodes=sizes.nodes, jobs=sizes.jobs)
     pool = Pool(nodes=sizes.nodes, jobs=sizes.jobs)
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         for name in ("page", "browser"):
@@ -66,7 +68,7 @@ async def _measure(sizes: Sizes) -> list[report.Figure]:
             page = await stack.enter_async_context(chromium(Path(folder) / "browser"))
             first = await _first(page, shown, sizes)
             updates = await _updates(page, pool, sizes)
-            return [*first, *updates, *await _viewers(stack, shown, pool, sizes)]
+            return [*of_commands, *first, *updates, *await _viewers(stack, shown, pool, sizes)]
 
 
 async def _first(page: Page, shown: Shown, sizes: Sizes) -> list[report.Figure]:
