@@ -1,0 +1,112 @@
+"""Whether many jobs wait for nodes that a NodeSet could have and Slurm cannot use, and the Event that says so.
+
+slurmctld gives the reason Resources to the first job of a partition for which it has no room, and Priority to those
+behind it (schedule in job_scheduler.c). So both count in a partition where one waits for Resources. Jobs that are held,
+or wait for a dependency, a licence or a limit, have other reasons.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
+from itertools import chain
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.figures.jobs import JobRow
+from sunkpy.core.figures.nodes import PartitionRow
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.states import SlurmNode, is_job_pending
+from sunkpy.core.nodeset.spec import NodeSet
+
+MANY_JOBS: Final = 10
+NODES_PER_JOB: Final = 10
+"""Many are MANY_JOBS, and one for so many nodes of the NodeSet: less is an ordinary queue, which the next ends of jobs
+empty."""
+WAITED_S: Final = 600.0
+"""So long many jobs have to wait before each report. A new leader begins to count, so it repeats none earlier."""
+AGAIN_S: Final = 1800.0
+"""After so long the same is reported again: the apiserver keeps an Event for an hour."""
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs that wait for nodes of a NodeSet's partitions, and its nodes that take none."""
+
+    jobs: int
+    partitions: frozenset[str]
+    drained: int = 0
+    down: int = 0
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What the NodeSet could have, in words by kind, and when that was found: seconds, monotonic."""
+
+    could_have: Mapping[str, str]
+    at_s: float
+
+    def is_news(self, last: Report | None) -> bool:
+        """There is something, and of another kind than in the last Event, or that is long ago."""
+        if not self.could_have:
+            return False
+        return last is None or last.could_have.keys() != self.could_have.keys() or self.at_s - last.at_s >= AGAIN_S
+
+
+def find_waiting(
+    jobs: Iterable[JobRow],
+    partitions: Iterable[PartitionRow],
+    slurm_nodes: Mapping[str, SlurmNode],
+    nodesets: Mapping[str, Set[str]],
+) -> dict[str, Waiting]:
+    """The NodeSets for whose nodes many jobs wait; `nodesets` has the names of each one's nodes in Slurm."""
+    queues, found = _queues(jobs), {}
+    for nodeset, names in nodesets.items():
+        served = {each.name for each in partitions if not names.isdisjoint(each.nodes)}
+        waiting = {wanted: count for wanted, count in queues.items() if not served.isdisjoint(wanted)}
+        if sum(waiting.values()) < max(MANY_JOBS, len(names) / NODES_PER_JOB):
+            continue
+        known = [slurm_nodes[name] for name in names if name in slurm_nodes]
+        usable = [node for node in known if node.is_registered]
+        found[nodeset] = Waiting(
+            jobs=sum(waiting.values()),
+            partitions=frozenset(served.intersection(chain.from_iterable(waiting))),
+            drained=sum(node.is_closed for node in usable),
+            down=len(names) - len(usable),
+        )
+    return found
+
+
+def _queues(jobs: Iterable[JobRow]) -> Counter[frozenset[str]]:
+    """How many jobs wait for nodes, by the partitions that each names; of an array each task counts."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for job in jobs:
+        if job.reason in ("Resources", "Priority") and is_job_pending(job.state):
+            counts[job.reason, job.partition] += job.tasks
+    full = {name for reason, wanted in counts if reason == "Resources" for name in wanted.split(",")}
+    queues: Counter[frozenset[str]] = Counter()
+    for (_, wanted), count in counts.items():
+        queues[frozenset(wanted.split(","))] += count
+    return Counter({wanted: count for wanted, count in queues.items() if not full.isdisjoint(wanted)})
+
+
+def make_report(waiting: Waiting, nodeset: NodeSet, now_s: float) -> Report:
+    """Nothing when all its nodes work and it takes every node that is feasible, or while it is deleted."""
+    more = nodeset.status.number_feasible - nodeset.status.desired_number_scheduled
+    texts = {
+        "drained": f"{waiting.drained} drained" if waiting.drained else "",
+        "down": f"{waiting.down} down" if waiting.down else "",
+        "feasible": f"{more} more feasible (raise spec.replicas)" if more > 0 else "",
+        "unfit": f"{-more} wanted that do not fit (see condition Feasible)" if more < 0 else "",
+    }
+    could_have = {} if nodeset.is_deleting else {kind: text for kind, text in texts.items() if text}
+    return Report(could_have=could_have, at_s=now_s)
+
+
+def event_text(waiting: Waiting, report: Report) -> str:
+    """`41 jobs wait for nodes of partition gpu. Nodes of this NodeSet: 3 drained, 2 more feasible (…)`."""
+    word = "partition" if len(waiting.partitions) == 1 else "partitions"
+    found = ", ".join(report.could_have.values())
+    return (
+        f"{waiting.jobs} jobs wait for nodes of {word} {hostlist.describe(waiting.partitions)}. "
+        f"Nodes of this NodeSet: {found}"
+    )
