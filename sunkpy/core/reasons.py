@@ -202,6 +202,13 @@ EVENTS: Final = {
         "Slurm answers without its nodes. See "
         "[troubleshooting](../troubleshooting.md#slurm-lists-no-nodes-slurmnotbelieved).",
     ),
+    "JobsWaiting": Row(
+        _NODESET,
+        "For ten minutes at least ten jobs, and one for each ten nodes, have waited for nodes of its partitions "
+        "(`Resources`, with those behind, `Priority`). The text says what Slurm cannot use: nodes that are drained or "
+        "down, feasible ones above `replicas`. It comes at most every ten minutes, and unchanged every half hour; "
+        "none without `syncer.metrics.enabled`.",
+    ),
     "TooManyAtOnce": Row(
         "slurmd Pod, NodeSet, Node",
         "A cap holds. See [troubleshooting](../troubleshooting.md#toomanyatonce-on-nodes-or-slurmd-pods).",

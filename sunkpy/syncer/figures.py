@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 import msgspec
 import structlog
@@ -58,6 +58,10 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
             yield device_family(self.jobs, self.nodes)
 
 
+Listener = Callable[[Read], Awaitable[None]]
+"""Called with each answer, after it is rendered."""
+
+
 class FigureFeed:
     """Keeps the page of figures. `scheduler_user` is the Slurm user of the scheduler."""
 
@@ -79,7 +83,12 @@ class FigureFeed:
         self._at_s = float("-inf")
         self._turn_s = settings.seconds
         self._problem = ""
+        self._listeners: list[Listener] = []
         self._log = structlog.get_logger("syncer-figures")
+
+    def add_listener(self, listener: Listener) -> None:
+        """Hear of each answer from now on."""
+        self._listeners.append(listener)
 
     @property
     def text(self) -> bytes:
@@ -125,6 +134,8 @@ class FigureFeed:
         page = await asyncio.to_thread(render, read.families(), most=self._settings.series_per_name)
         about = await asyncio.to_thread(render, bounds(page, read, self._settings), most=_UNBOUNDED)
         self._text, self._at_s = page.text + about.text, sent_s
+        for listener in self._listeners:
+            await listener(read)
 
 
 def bounds(page: Page, read: Read, settings: FigureSettings) -> Iterator[Family]:

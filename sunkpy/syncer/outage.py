@@ -71,7 +71,7 @@ class Outage:
             await say(nodeset, "NodeSet", reason=reason, action="ReadSlurm", note=note)
 
     def _nodesets(self) -> Iterator[KubeObject]:
-        """Those that have pods here, as their pods name them: the syncer reads no NodeSets."""
+        """Those that have pods here, as their pods name them: nothing has to be read."""
         one_of_each = {pod.labels.get(names.LABEL_NODESET): pod for pod in self._pods.values()}
         for pod in one_of_each.values():
             owner = nodeset_owner(pod)

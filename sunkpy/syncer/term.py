@@ -21,6 +21,7 @@ from sunkpy.syncer.figures import FigureFeed
 from sunkpy.syncer.loop import MirrorLoop
 from sunkpy.syncer.metrics import SyncerMetrics
 from sunkpy.syncer.outage import Outage
+from sunkpy.syncer.queue_watch import QueueWatch
 from sunkpy.syncer.service_check import ServiceCheck
 from sunkpy.syncer.settings import SyncerSettings
 
@@ -55,6 +56,7 @@ class Term:
         self._pods = Informer(kube, paths.pods(namespace), Pod, label_selector=selector, keep=trim_pod)
         events = EventRecorder(kube, component="syncer", instance=process.identity.name)
         self._figures = FigureFeed(slurm, nodes, settings.metrics, scheduler_user=settings.scheduler_user, clock=clock)
+        self._figures.add_listener(QueueWatch(kube, events, namespace=namespace, pods=self._pods, clock=clock).check)
         process.serve_figures(lambda: self._figures.text)
         self._loop = MirrorLoop(
             pods=self._pods,

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import NodeCache, Slurm
 from sunkpy.slurm.errors import SlurmError
-from sunkpy.syncer.figures import FigureFeed
+from sunkpy.syncer.figures import FigureFeed, Read
 from sunkpy.syncer.settings import FigureSettings
 from tests.doubles.serving import serving
 from tests.doubles.slurmrestd import Slurmrestd
@@ -72,6 +72,23 @@ async def test_all_is_shown_from_one_read(counted: Counted) -> None:
     asked = len(counted.slurm.requests)
     assert feed.text
     assert len(counted.slurm.requests) == asked, "a scrape asks nobody"
+
+
+async def test_who_listens_hears_of_the_same_read(counted: Counted) -> None:
+    await counted.nodes.refresh()
+    feed, heard = counted.feed(), []
+
+    async def listen(read: Read) -> None:
+        heard.append([job.user for job in read.jobs or ()])
+
+    feed.add_listener(listen)
+    asked = len(counted.slurm.requests)
+    await feed.refresh()
+    alone = len(counted.slurm.requests) - asked
+    feed = counted.feed()
+    await feed.refresh()
+    assert heard == [["ann"]]
+    assert len(counted.slurm.requests) - asked == 2 * alone
 
 
 async def test_before_all_jobs_were_read_once_their_figures_are_absent(counted: Counted) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ from sunkpy.slurm import NodeCache, Slurm
 from sunkpy.slurm.errors import SlurmError
 from sunkpy.syncer.execute import Executor
 from sunkpy.syncer.metrics import NodeCollector, SyncerMetrics
-from sunkpy.syncer.settings import SyncerSettings
+from sunkpy.syncer.settings import FigureSettings, SyncerSettings
 from sunkpy.syncer.term import Term, WrongCluster
 from tests.doubles.apiserver import Apiserver
 from tests.doubles.serving import Changes, answering, serving
@@ -59,6 +60,8 @@ class World:
             cluster="c1", namespace="slurm", slurm=SlurmSettings(url="http://slurmrestd", jwt_key_file="jwt.key")
         )
         self.process = Process("syncer", self.settings)
+        self.later_s = 0.0
+        """By how much the syncer's clock, but for that of the answers of Slurm, is set forward."""
         self.metrics = SyncerMetrics(self.process.registry)
 
     def add_pod(self, name: str = NAME, *, start_time: str | None = None, **annotations: str) -> None:
@@ -117,6 +120,7 @@ class World:
             settings=self.settings,
             process=self.process,
             metrics=self.metrics,
+            clock=lambda: time.monotonic() + self.later_s,
         )
 
     def executor(self) -> Executor:
@@ -182,6 +186,21 @@ async def test_a_drain_in_slurm_is_told_and_left_alone(world: World) -> None:
         world.slurm.put(NAME, "IDLE", reason="")
         await world.until(lambda: world.condition(names.CONDITION_CORDON) == "False")
     assert not [write for write in world.slurm.writes if "DRAIN" in write]
+
+
+async def test_jobs_that_wait_while_a_node_is_drained_are_told_to_its_nodeset(world: World) -> None:
+    world.add_pod()
+    world.slurm.put(NAME, "IDLE", "DRAIN", reason="bad gpu")
+    world.slurm.configured["low"] = NAME
+    for _ in range(10):
+        world.slurm.add_job("PENDING", comment="", user="ann", state_reason="Resources")
+    world.api.put("nodesets", {"metadata": {"name": "gpu", "namespace": "slurm"}})
+    world.settings = msgspec.structs.replace(world.settings, metrics=FigureSettings(seconds=0.05))
+    async with world.syncing():
+        await world.until(lambda: world.slurm.asked.count("partitions") > 1)
+        assert "JobsWaiting" not in world.api.reasons()
+        world.later_s = 600.0
+        await world.until(lambda: "JobsWaiting" in world.api.reasons())
 
 
 async def test_a_job_finishes_before_its_pod_may_go_and_the_node_goes_last(world: World) -> None:
