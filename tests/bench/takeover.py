@@ -31,6 +31,7 @@ from tests.bench.burst.ground import CLUSTER, NAMESPACE, WORKLOADS, Pool, furnis
 from tests.bench.burst.load import Pods, Wave, in_flight
 from tests.bench.burst.scheduler import AUDIENCE, Scheduler
 from tests.bench.ground import ControlPlane
+from tests.bench.holds import longest as longest_of
 from tests.doubles.serving import serving
 from tests.doubles.slurmrestd import Slurmrestd
 from tests.polling import until
@@ -151,7 +152,7 @@ async def _take_over(ground: Ground, sizes: Sizes, scheduler: Scheduler, lease: 
             asked = sum(1 for text in ground.slurm.asked if text.startswith("job "))
         finally:
             holds = await scheduler.stop()
-    longest = max(holds, key=lambda hold: hold.held_s, default=None)
+    longest = longest_of(holds)
     what = f"{sizes.bound} bound pods, {sizes.jobs} jobs (double)"
     return [
         report.at_most(
@@ -172,11 +173,11 @@ async def _take_over(ground: Ground, sizes: Sizes, scheduler: Scheduler, lease: 
         report.at_most(f"{what}: most memory", peak_mb, unit="MB", bound=_RSS_MB, n=1, limited_by="the watch of pods"),
         report.at_most(
             f"{what}: longest turn of the event loop",
-            longest.held_s if longest is not None else 0.0,
+            longest.held_s,
             unit="s of processor time",
             bound=_HELD_S,
             n=len(holds),
-            limited_by=longest.what if longest is not None else "",
+            limited_by=longest.what,
         ),
     ]  # fmt: skip
 

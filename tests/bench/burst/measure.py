@@ -26,13 +26,13 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import settle_garbage_collector
 from sunkpy.slurm import Slurm
-from tests.bench import census, report
+from tests.bench import census, holds, report
 from tests.bench.burst import load
 from tests.bench.burst.ground import Pool, furnish, slurm_of, token_of
 from tests.bench.burst.load import Pods, Wave
 from tests.bench.burst.scheduler import AUDIENCE, Scheduler, scheduling
-from tests.bench.burst.watched import Hold
 from tests.bench.ground import BINDER, ControlPlane
+from tests.bench.holds import Hold
 from tests.bench.spent import Spent
 
 MACHINE = "two shared cores run both sides, the bench and its simulated nodes"
@@ -160,7 +160,7 @@ class Bench:
             return [*figures, self._longest_hold()]
 
     def _longest_hold(self) -> report.Figure:
-        longest = max(self._holds, key=lambda hold: hold.held_s, default=Hold(0.0, 0.0, "nothing"))
+        longest = holds.longest(self._holds)
         return report.at_most(
             "longest turn of the scheduler's event loop",
             longest.held_s,

@@ -19,8 +19,8 @@ from sunkpy.core import names
 from sunkpy.core.model.states import JobId
 from sunkpy.runtime.settings import SlurmSettings
 from tests.bench.burst.ground import CLUSTER, NAMESPACE
-from tests.bench.burst.watched import Hold
 from tests.bench.ground import spawn
+from tests.bench.holds import Hold
 from tests.bench.spent import Spent, spent
 from tests.integration.slurm.daemons import free_ports
 from tests.polling import until
