@@ -13,7 +13,6 @@ import click
 from demo import story
 from demo.bring_up import bring_up, own_cluster
 from tests.bench import (
-    abuse,
     install,
     latency,
     machines,
@@ -27,6 +26,7 @@ from tests.bench import (
     takeover,
     upgrade,
 )
+from tests.bench.abuse import measure as abuse
 from tests.bench.accounting import run as accounting
 from tests.bench.burst import measure as burst
 from tests.bench.busy import measure as busy
@@ -151,7 +151,7 @@ def main(
         report.write("latency", asyncio.run(latency.measure(stack, rounds)))
     if name in ("all", "abuse"):
         few = abuse.Rounds(each=4, replicas=60) if quick else abuse.Rounds()
-        figures = asyncio.run(abuse.measure(stack, few))
+        figures = asyncio.run(abuse.measure(stack, few, click.echo))
         write("abuse", figures, strict=strict)
     if name in ("latency", "abuse"):
         return

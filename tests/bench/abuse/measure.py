@@ -1,0 +1,346 @@
+"""Who may only create pods, or submit jobs, stops nobody else.
+
+A service, a job of `sbatch` and a preemption are timed in turn, on an idle cluster and again while everything of
+`tests.bench.abuse.table` is done at once, in a namespace of its own, by an account that may make pods there; then
+nobody may have lost the lease, and no node may be out of use. What of it may run has one node, as it would have a
+share: the others have room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from demo import slurm_text
+from demo.stack import USER, Stack
+from devcluster.shell import CommandFailed
+from sunkpy.core import names
+from sunkpy.core.model.objects import KubeObject, Pod
+from sunkpy.kube import paths
+from sunkpy.kube.client import STRATEGIC_PATCH, Kube
+from sunkpy.kube.connection import JSON
+from sunkpy.kube.errors import KubeError
+from tests.bench import holds, latency, report
+from tests.bench.abuse import table
+from tests.bench.abuse.table import NAMESPACE
+from tests.bench.abuse.watched import held, watched
+from tests.e2e import processes, workloads
+from tests.e2e.agreement import wait_for_agreement
+from tests.e2e.timeline import Sighting, Timeline, watching
+
+_PATIENCE_S = 120.0
+_BESIDE_S = 30.0
+"""So long the abuse works before anything is timed."""
+_TIMES = 2.0
+_SLACK_S = 0.5
+"""Slurm looks at new jobs at full seconds: a median of few rounds moves by so much by itself."""
+_HELD_S = 0.1
+_KIN = re.compile("-[0-9]+(-[0-9a-z]{5})?$")
+_NUMBER = re.compile("[0-9]+")
+_COMMENTS = ("k8s:pod:default:x", "k8s:abuse/gang/0")
+_RIGHTS = {
+    "": ["pods", "pods/resize", "pods/eviction"],
+    "apps": ["daemonsets"],
+    "batch": ["jobs"],
+} | {version.partition("/")[0]: ["*"] for version in table.CUSTOM.values()}
+
+Tell = Callable[[str], None]
+
+
+class Rounds(msgspec.Struct, frozen=True, kw_only=True):
+    """How often each thing is timed, and how many pods exclude each other."""
+
+    each: int = 12
+    replicas: int = 240
+
+
+class _Took(msgspec.Struct):
+    bind: list[float]
+    sbatch: list[float]
+    evict: list[float]
+
+
+async def measure(stack: Stack, rounds: Rounds, tell: Tell) -> list[report.Figure]:
+    """Run it on an idle cluster and leave it idle."""
+    workloads.forget_stamps()
+    with _kinds(stack), watched(stack):
+        wait_for_agreement(stack, timeout_s=60, after="nothing: abuse begins with an idle cluster")
+        async with (
+            await Kube.connect(stack.kubeconfig) as kube,
+            watching(kube, paths.pods(workloads.NAMESPACE), Pod, label_selector=f"app={latency.LABEL}") as timeline,
+            watching(kube, paths.pods(NAMESPACE), Pod) as abusing,
+        ):
+            alone = await _rounds(stack, kube, timeline, rounds.each)
+            leaders, restarts, since = _leaders(stack), _restarts(stack), datetime.now(UTC)
+            try:
+                tried, refused = await _abuse(stack, rounds, tell)
+                beside = await _rounds(stack, kube, timeline, rounds.each)
+                lost, killed = _changed(leaders, _leaders(stack)), _changed(restarts, _restarts(stack))
+                _tell_outcome(abusing, tell)
+            finally:
+                _end(stack)
+            agreed_s = wait_for_agreement(stack, timeout_s=_PATIENCE_S, after="the abuse")
+            turns = held(stack, since)
+    out = [f"{name}: {node.get('Reason', '')}" for name, node in stack.slurm_nodes().items() if _is_out(node)]
+    jobless = without_job(abusing.sightings)
+    longest = holds.longest(turns)
+    return [
+        _beside("service created to bound", beside.bind, alone.bind),
+        _beside("sbatch to start", beside.sbatch, alone.sbatch),
+        _beside("preempting job submitted to pod told to go", beside.evict, alone.evict),
+        report.at_most(
+            "longest turn of the scheduler's event loop", longest.held_s, unit="s of processor time", bound=_HELD_S,
+            n=len(turns), limited_by=longest.what,
+        ),
+        report.at_most("leases that changed hands", len(lost), unit="", bound=0, n=len(leaders), limited_by=str(lost)),
+        report.at_most("containers restarted", len(killed), unit="", bound=0, n=len(restarts), limited_by=str(killed)),
+        report.at_most("nodes lost", len(out), unit="", bound=0, n=len(stack.slurm_nodes()), limited_by=str(out)),
+        report.at_most(
+            "pods of abuse on a node without a job", len(jobless), unit="", bound=0, n=tried, limited_by=str(jobless)
+        ),
+        report.observed("refused at once", refused, unit="", n=tried),
+        report.observed("abuse removed to agreement", agreed_s, unit="s", n=1),
+    ]  # fmt: skip
+
+
+def _beside(what: str, ours: Sequence[float], alone: Sequence[float]) -> report.Figure:
+    ours_s, alone_s = report.median(ours), report.median(alone)
+    bound = round(_TIMES * alone_s + _SLACK_S, 4)
+    peer = report.against("on an idle cluster", alone_s, ours=ours_s)
+    return report.at_most(f"{what}, median", ours_s, unit="s", bound=bound, n=len(ours), peer=peer)
+
+
+def _is_out(node: Mapping[str, str]) -> bool:
+    return bool(slurm_text.node_flags(node) & {"DOWN", "DRAIN", "FAIL"})
+
+
+def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    return [f"{name}: {before.get(name)} to {value}" for name, value in after.items() if before.get(name) != value]
+
+
+def _leaders(stack: Stack) -> dict[str, str]:
+    listed = stack.kubectl.json("leases", "-n", stack.namespace)["items"]
+    return {
+        lease["metadata"]["name"]: f"{lease['spec'].get('holderIdentity')} ({lease['spec'].get('leaseTransitions')})"
+        for lease in listed
+    }
+
+
+def _restarts(stack: Stack) -> dict[str, str]:
+    pods = [pod for part in ("operator", "syncer", "scheduler") for pod in processes.pods_of(stack, part)]
+    return {pod.name: str(processes.restarts_of(pod)) for pod in pods}
+
+
+# ---------------------------------------------------------------------- timing
+
+
+async def _rounds(stack: Stack, kube: Kube, timeline: Timeline[Pod], n: int) -> _Took:
+    took = _Took([], [], [])
+    tag = uuid.uuid4().hex[:4]
+    for number in range(n):
+        name = f"beside-{tag}-{number}"
+        took.bind.append(await latency.time_pod(stack, kube, timeline, name, restart_policy="Always"))
+        took.sbatch.append(await asyncio.to_thread(latency.time_sbatch, stack, number))
+        took.evict.append(await _time_eviction(stack, kube, timeline, f"victim-{tag}-{number}"))
+    return took
+
+
+async def _time_eviction(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str) -> float:
+    """Seconds from a job of the higher partition, for the whole node, to the word to the pod that it must go."""
+    slurmd = stack.slurmd_pods()[0]
+    body = workloads.pod(
+        name, image=stack.images["sunkpy"], scheduler=stack.scheduler_name, cpu="1", labels={"app": latency.LABEL},
+        command=["sleep", "600"], restart_policy="Always", annotations={f"{names.PREFIX}partition": "low"},
+    )  # fmt: skip
+    spec = body["spec"]
+    assert isinstance(spec, dict)
+    spec["nodeSelector"] = {"kubernetes.io/hostname": slurmd.spec.node_name}
+    created_s = time.time()
+    await kube.create(paths.pods(workloads.NAMESPACE), body)
+    await timeline.first(
+        lambda seen: seen.name == name and seen.new is not None and seen.new.status.phase == "Running",
+        what=f"{name} running", timeout_s=_PATIENCE_S, since_s=created_s,
+    )  # fmt: skip
+    node = slurmd.labels[names.LABEL_SLURM_NODE]
+    submitted_s = time.time()
+    options = ("-p", "high", "-w", node, "--exclusive", "-o", "/dev/null")
+    job = await asyncio.to_thread(stack.sbatch, *options, script="sleep 300")
+    told = await timeline.first(
+        lambda seen: seen.name == name and (seen.new is None or seen.new.is_deleting),
+        what=f"{name} told to go", timeout_s=_PATIENCE_S, since_s=submitted_s,
+    )  # fmt: skip
+    await asyncio.to_thread(stack.cancel_jobs, [job])
+    await timeline.gone(name, since_s=created_s)
+    return told.at_s - submitted_s
+
+
+# ----------------------------------------------------------------------- abuse
+
+
+async def _abuse(stack: Stack, rounds: Rounds, tell: Tell) -> tuple[int, int]:
+    """Do all of it; how much was tried, and what of it the apiserver or Slurm refused at once."""
+    slurmd = stack.slurmd_pods()[-1]
+    place = table.Place(image=stack.images["sunkpy"], scheduler=stack.scheduler_name, node=slurmd.spec.node_name)
+    tries = _Tries(tell)
+    with _account(stack) as kubeconfig:
+        async with await Kube.connect(kubeconfig) as kube:
+            for name, chains in table.abuses(place, replicas=rounds.replicas).items():
+                await tries.each(name, [_create(kube, f"{name}-{at}", chain) for at, chain in enumerate(chains)])
+            stubborn = f"{table.STUBBORN}-0"
+            stack.kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod", stubborn, "-n", NAMESPACE)
+            for deed in table.DEEDS:
+                await tries.each(deed.name, [_do(kube, deed, stubborn)])
+    await tries.each("comments", [_submit(stack, comment) for comment in _COMMENTS])
+    await asyncio.sleep(_BESIDE_S)
+    return tries.tried, tries.refused
+
+
+class _Tries:
+    """What was tried, and what was refused of it."""
+
+    def __init__(self, tell: Tell) -> None:
+        self.tried = self.refused = 0
+        self._tell = tell
+
+    async def each(self, name: str, tries: Sequence[Coroutine[object, object, None]]) -> None:
+        """One after the other; tell how many were refused, and why."""
+        why = []
+        for each in tries:
+            try:
+                await each
+            except (KubeError, CommandFailed) as error:
+                why.append(str(error))
+        self.tried += len(tries)
+        self.refused += len(why)
+        self._tell(f"{name}: {len(tries)} tried" + (f", {len(why)} refused: {why[0][-300:]}" if why else ""))
+
+
+async def _create(kube: Kube, name: str, chain: Sequence[table.Body]) -> None:
+    """Objects, each of which is owned by the one before it."""
+    owned: dict[str, object] = {}
+    for body in chain:
+        given = body["metadata"]
+        assert isinstance(given, dict)
+        metadata = {"name": name, "namespace": NAMESPACE} | given | owned
+        made = await kube.create(_collection(body), body | {"metadata": metadata})
+        owner = msgspec.json.decode(made, type=KubeObject)
+        reference = {"apiVersion": body["apiVersion"], "kind": body["kind"], "name": owner.name, "uid": owner.uid}
+        owned = {"ownerReferences": [reference | {"controller": True}]}
+
+
+def _collection(body: table.Body) -> str:
+    version = str(body["apiVersion"])
+    return f"/{'apis' if '/' in version else 'api'}/{version}/namespaces/{NAMESPACE}/{str(body['kind']).lower()}s"
+
+
+async def _do(kube: Kube, deed: table.Deed, pod: str) -> None:
+    named = {"metadata": {"name": pod}} if deed.method == "POST" else {}
+    content_type = STRATEGIC_PATCH if deed.method == "PATCH" else JSON
+    path = f"{paths.pod(NAMESPACE, pod)}{deed.part}"
+    await kube.request(deed.method, path, body=deed.body | named, content_type=content_type)
+
+
+async def _submit(stack: Stack, comment: str) -> None:
+    """A job that says it stands for pods."""
+    options = ("-n1", "--comment", comment, "-o", "/dev/null")
+    await asyncio.to_thread(stack.sbatch, *options, script="sleep 1000")
+
+
+@contextlib.contextmanager
+def _account(stack: Stack) -> Iterator[Path]:
+    """A kubeconfig of who may make pods in the namespace, and nothing else."""
+    about, api = {"name": NAMESPACE, "namespace": NAMESPACE}, "rbac.authorization.k8s.io"
+    rules = [{"apiGroups": [group], "resources": what, "verbs": ["*"]} for group, what in _RIGHTS.items()]
+    role, account = {"apiGroup": api, "kind": "Role", "name": NAMESPACE}, {"kind": "ServiceAccount", **about}
+    stack.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    stack.kubectl.apply(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": about},
+        {"apiVersion": f"{api}/v1", "kind": "Role", "metadata": about, "rules": rules},
+        {"apiVersion": f"{api}/v1", "kind": "RoleBinding", "metadata": about, "roleRef": role, "subjects": [account]},
+    )
+    token = stack.kubectl("create", "token", NAMESPACE, "-n", NAMESPACE).strip()
+    config = msgspec.yaml.decode(stack.kubeconfig.read_bytes())
+    for user in config["users"]:
+        user["user"] = {"token": token}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "kubeconfig"
+        file.write_bytes(msgspec.yaml.encode(config))
+        yield file
+
+
+@contextlib.contextmanager
+def _kinds(stack: Stack) -> Iterator[None]:
+    """Kinds of operators are there within it; those that were not are removed."""
+    definitions = [_definition(kind, version) for kind, version in table.CUSTOM.items()]
+    there = stack.kubectl("get", "customresourcedefinitions", "-o", "name")
+    missing = [each for each in definitions if each["metadata"]["name"] not in there]
+    names_ = [f"customresourcedefinition/{each['metadata']['name']}" for each in missing]
+    if not missing:
+        yield
+        return
+    stack.kubectl.apply(*missing)
+    try:
+        stack.kubectl("wait", "--for=condition=Established", *names_)
+        yield
+    finally:
+        stack.kubectl("delete", "--wait=false", *names_)
+
+
+def _definition(kind: str, version: str) -> Mapping[str, Mapping[str, object]]:
+    group, _, number = version.partition("/")
+    plural = f"{kind.lower()}s"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{plural}.{group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, a stub of a bench"},
+        },
+        "spec": {
+            "group": group, "scope": "Namespaced", "names": {"plural": plural, "kind": kind},
+            "versions": [{"name": number, "served": True, "storage": True, "schema": schema}],
+        },
+    }  # fmt: skip
+
+
+def without_job(sightings: Iterable[Sighting[Pod]]) -> list[str]:
+    """Pods that were seen on a node before they had a Slurm job."""
+    seen = (sighting.new for sighting in sightings if sighting.new is not None)
+    return sorted({pod.name for pod in seen if pod.spec.node_name and names.ANNOTATION_JOB_ID not in pod.annotations})
+
+
+def _tell_outcome(abusing: Timeline[Pod], tell: Tell) -> None:
+    """What has become of its pods, and what was said of those that wait."""
+    latest = {sighting.name: sighting.new for sighting in abusing.sightings}
+    for said, count in sorted(Counter(f"{_KIN.sub('', name)}: {_said(pod)}" for name, pod in latest.items()).items()):
+        tell(f"{count} of {said}")
+
+
+def _said(pod: Pod | None) -> str:
+    if pod is None:
+        return "gone"
+    scheduled = pod.condition("PodScheduled")
+    return "on its node" if pod.spec.node_name else _NUMBER.sub("N", scheduled.message if scheduled else "nothing")
+
+
+def _end(stack: Stack) -> None:
+    """Remove everything. Who is deleted with its namespace has its own grace period, and nobody could shorten it."""
+    there = stack.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found", "-o", "name")
+    if there:
+        stack.kubectl("delete", "jobs,daemonsets", "-n", NAMESPACE, "--all", "--cascade=orphan")
+        how = ("--all", "--grace-period=1", "--wait=false")
+        stack.kubectl("delete", "pods", "-n", NAMESPACE, *how, timeout_s=_PATIENCE_S)
+        stack.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+    ours = f"--selector=app={latency.LABEL}"
+    stack.kubectl("delete", "pods", "-n", workloads.NAMESPACE, ours, "--wait=false")
+    stack.admin("scancel", "--quiet", f"--user={USER}")
