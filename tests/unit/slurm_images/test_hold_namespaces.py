@@ -15,7 +15,7 @@ HOLD: Final = """\
 mount -t tmpfs tmpfs "$1" && mount --make-private "$1" && : > "$1/held"
 for cpu in "${@:2}"; do taskset -c "$cpu" unshare --mount="$1/held" true && echo "$cpu" && umount "$1/held"; done
 grep -c hold-namespaces /proc/self/mountinfo
-env | grep -c SUNKPY_
+env | grep -c SUNKPY_MOVED
 taskset -cp $$ | grep -o '[^ ]*$'
 """
 
