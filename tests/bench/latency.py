@@ -4,6 +4,7 @@
   service, which gets an allocation, and for a pod whose exit code counts, which gets a batch job.
 * the last pod of a node is gone → first line of the next job, against a preempted Slurm job's end → the next one's.
 * Node cordoned → drain in Slurm; drain in Slurm → Node cordoned.
+* requests to slurmrestd a pod, over its whole life on real nodes with their Prologs.
 * resident memory of each replica of the three processes.
 
 All times are of one clock: this machine runs all nodes.
@@ -13,8 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -26,7 +27,7 @@ from sunkpy.core.model.states import SlurmNode, is_job_ended
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.slurm import NodeChange, Slurm
-from tests.bench import report
+from tests.bench import report, spent
 from tests.e2e import handover, processes, workloads
 from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.slurm_access import slurm_client
@@ -39,7 +40,6 @@ _POLL_S = 0.02
 _AT_ONCE = 0.25
 # The sleep is told to end as well, and may be gone before its shell has heard of it.
 _PREEMPTED = "stop() { trap '' TERM; date +%s.%N; exit 0; }; trap stop TERM; echo up; sleep 300 & wait $!; stop"
-_MIB = 2**20
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +60,7 @@ async def measure(stack: Stack, rounds: Rounds) -> list[report.Figure]:
             *await _start_figures(stack, kube, slurm, rounds),
             *await _handover_figures(stack, kube, slurm, rounds.handover),
             *await _drain_figures(stack, kube, slurm, rounds.drain),
+            *await _request_figures(stack, kube, slurm, rounds.start),
             *_memory_figures(stack),
         ]
 
@@ -279,13 +280,61 @@ async def _until_cordon(nodes: Timeline[Node], node: str, *, since_s: float, cor
     return seen.at_s
 
 
+# ------------------------------------------------------------------- requests
+
+
+async def _request_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list[report.Figure]:
+    """Of all replicas of the scheduler, while pods wait, run and end; less what it asks in as long without any."""
+    await _idle(slurm)
+    before, from_s = _asked(stack), time.time()
+    names_ = [f"bench-asks-{number}" for number in range(n)]
+    async with watching(kube, paths.pods(workloads.NAMESPACE), Pod, label_selector=f"app={LABEL}") as timeline:
+        for name in names_:
+            body = workloads.pod(
+                name,
+                image=stack.images["sunkpy"],
+                scheduler=stack.scheduler_name,
+                labels={"app": LABEL},
+                command=["true"],
+                restart_policy="Never",
+            )
+            await kube.create(paths.pods(workloads.NAMESPACE), body)
+        for name in names_:
+            await timeline.first(
+                lambda seen, name=name: (
+                    seen.name == name and seen.new is not None and seen.new.status.phase == "Succeeded"
+                ),
+                what=f"{name} ended",
+                timeout_s=180,
+                since_s=from_s,
+            )
+        await _idle(slurm)
+        with_pods, took_s = _asked(stack) - before, time.time() - from_s
+        for name in names_:
+            await kube.delete(paths.pod(workloads.NAMESPACE, name))
+            await timeline.gone(name, since_s=from_s)
+    before = _asked(stack)
+    await asyncio.sleep(took_s)
+    each = (with_pods.total() - (_asked(stack) - before).total()) / n
+    by_endpoint = ", ".join(f"{endpoint} {calls / n:.2f}" for endpoint, calls in with_pods.most_common())
+    what = "requests to slurmrestd a pod, over its whole life"
+    return [report.at_most(what, each, unit="requests", bound=3, n=n, limited_by=f"with its polls: {by_endpoint}")]
+
+
+def _asked(stack: Stack) -> Counter[str]:
+    pods = processes.pods_of(stack, "scheduler")
+    return sum((spent.read(_metrics(stack, "scheduler", pod)).calls for pod in pods), Counter())
+
+
 # --------------------------------------------------------------------- memory
 
 
 def _memory_figures(stack: Stack) -> list[report.Figure]:
     figures = []
     for part in ("operator", "syncer", "scheduler"):
-        sizes_mib = [_resident_bytes(stack, part, pod) / _MIB for pod in processes.pods_of(stack, part)]
+        pods = processes.pods_of(stack, part)
+        sizes_mib = [spent.read(_metrics(stack, part, pod)).memory_mib for pod in pods]
+        assert all(sizes_mib), f"a replica of {part} tells no process_resident_memory_bytes"
         figures.append(
             report.at_most(
                 f"resident memory of {part}, largest replica", max(sizes_mib), unit="MiB", bound=200, n=len(sizes_mib)
@@ -294,12 +343,9 @@ def _memory_figures(stack: Stack) -> list[report.Figure]:
     return figures
 
 
-def _resident_bytes(stack: Stack, part: str, pod: Pod) -> float:
+def _metrics(stack: Stack, part: str, pod: Pod) -> str:
     namespace = OPERATOR_NAMESPACE if part == "operator" else stack.namespace
-    metrics = stack.kubectl("get", "--raw", f"/api/v1/namespaces/{namespace}/pods/{pod.name}:8080/proxy/metrics")
-    found = re.search(r"^process_resident_memory_bytes (\S+)$", metrics, re.MULTILINE)
-    assert found is not None, f"{pod.name} tells no process_resident_memory_bytes"
-    return float(found[1])
+    return stack.kubectl("get", "--raw", f"/api/v1/namespaces/{namespace}/pods/{pod.name}:8080/proxy/metrics")
 
 
 # -------------------------------------------------------------------- waiting
