@@ -68,7 +68,7 @@ class QueueWatch:
         found: defaultdict[str, set[str]] = defaultdict(set)
         for pod in self._pods.values():
             if is_slurmd(pod) and not pod.is_deleting and names.ANNOTATION_PENDING_DELETION not in pod.annotations:
-                found[pod.labels.get(names.LABEL_NODESET, "")].add(pod.name)
+                found[pod.labels.get(names.LABEL_NODESET, "")].add(pod.labels.get(names.LABEL_SLURM_NODE, pod.name))
         return found
 
     async def _read(self, due: set[str]) -> list[NodeSet]:
