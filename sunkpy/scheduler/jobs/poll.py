@@ -2,9 +2,9 @@
 an answer takes long, it is asked for less often: a tenth of the time at most, and each half a minute at least.
 
 Most jobs that find room start within the second in which they are submitted, and where no Prolog tells of it, as on
-nodes that are EXTERNAL, only this does: for a while after a submission states are read more often. What is read sooner
-than others would be tells only of jobs that have changed: that a job is not there counts once in each interval, and why
-jobs wait is asked as often as otherwise.
+nodes that are EXTERNAL, only this does: there states are read more often for a while after a submission. What is read
+sooner than others would be tells only of jobs that have changed: that a job is not there counts once in each interval,
+and why jobs wait is asked as often as otherwise.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ _DETAILS_IN_FLIGHT = 8
 _UNWATCHED_S = 60.0
 """Slurm lets a job that is queued again wait for two minutes: polls that are nearer to each other see that."""
 SOON_S = 0.2
+_UNTOLD_S = 60.0
 
 
 class JobPoller:
@@ -59,6 +60,7 @@ class JobPoller:
         self._watched_since = float("-inf")
         self._took_s = 0.0
         self._young_until = self._whole_at = float("-inf")
+        self._untold_until = time.monotonic() + _UNTOLD_S
         self._hurried = asyncio.Event()
         self._is_away = False
         leader.metrics.poll_age_seconds.set_function(lambda: self._clock() - self._read_at)
@@ -82,9 +84,11 @@ class JobPoller:
             await self._pause()
 
     def hurry(self) -> None:
-        """A job was submitted: look soon whether it has started."""
-        self._young_until = time.monotonic() + self._leader.times.young_s
-        self._hurried.set()
+        """A job was submitted: look soon whether it has started, if lately one did of which no Prolog told."""
+        now = time.monotonic()
+        if now < self._untold_until:
+            self._young_until = now + self._leader.times.young_s
+            self._hurried.set()
 
     async def _pause(self) -> None:
         """Until the next poll. That is soon while a job is young, but states are not read for more than a share."""
@@ -155,7 +159,10 @@ class JobPoller:
             self._log.debug("job not read", job=id, error=str(error))
             return False
         if gang_of(found, scheduler=self._leader.user) == record.id:
-            return change(lambda job: job.read(found, at=asked_at))
+            is_new = change(lambda job: job.read(found, at=asked_at))
+            if (job := record.jobs.get(id)) is not None and job.start_nodes and not job.prologs:
+                self._untold_until = time.monotonic() + _UNTOLD_S
+            return is_new
         if is_anothers(found, record.id, scheduler=self._leader.user):
             return change(lambda job: replace(job, is_anothers=True))
         is_ended = change(lambda job: job.observed(found.state, asked_at=asked_at))

@@ -214,6 +214,33 @@ async def test_a_job_that_starts_soon_after_it_was_submitted_is_seen_long_before
         await world.until(lambda: world.bindings)
 
 
+async def test_where_prologs_tell_of_starts_states_are_read_no_sooner(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(job_poll, "_UNTOLD_S", 0.0)
+    async with leading(world, tmp_path, poll_seconds=3600.0) as server, hook_client(server) as call:
+        await bound_pod(world, call)
+        world.add_pod("other")
+        await world.until(lambda: len(world.submissions) == 2)
+        read = world.slurm.states_read
+        await asyncio.sleep(3 * job_poll.SOON_S)
+        assert world.slurm.states_read == read
+
+
+async def test_where_a_start_was_seen_of_which_no_prolog_told_states_are_read_soon(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(job_poll, "_UNTOLD_S", 0.0)
+    async with connections(world, tmp_path) as (_, slurm, _):
+        leader = make_leader(slurm, poll_seconds=3600.0)
+        poller = JobPoller(leader)
+        monkeypatch.undo()
+        gang = GangId(namespace="default", name="web", uid="uid")
+        job = world.slurm.add_job("RUNNING", comment=gang.comment(), nodes="n1")
+        leader.ledger.add_job(leader.ledger.ensure(gang), SlurmJob(id=job, user="k8s"))
+        await poller.poll()
+        read, running = world.slurm.states_read, asyncio.ensure_future(poller.run())
+        poller.hurry()
+        await world.until(lambda: world.slurm.states_read >= read + 3)
+        running.cancel()
+
+
 async def test_a_job_that_waits_longer_is_polled_as_all_others(world, tmp_path):
     world.hasten(young_s=0.1)
     async with leading(world, tmp_path, poll_seconds=3600.0):
