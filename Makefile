@@ -17,7 +17,7 @@ BESIDE ?=
 # Which tests of integration and e2e: all, unless `make test` says otherwise.
 WHICH ?=
 
-.PHONY: help demo test long machines lint unit integration on-slurm off-slurm e2e bench images clean-cluster clean
+.PHONY: help demo test long machines lint unit integration on-slurm off-slurm e2e bench images charts clean-cluster clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -68,6 +68,9 @@ bench: $(READY) ## Measure; BENCH=<name> for one. Reports in build/reports
 images: $(READY) ## Container images as archives in build/images; CHECK=updates, FRESH=1
 	$(BIN)/python slurm-images/build --suite $(SLURM_SUITE) --only slurm mariadb sunkpy openldap \
 	  $(if $(filter updates,$(CHECK)),--check-updates) $(if $(FRESH),--fresh)
+
+charts: $(READY) ## Charts as packages in build/charts; SIGN="--sign --key NAME --keyring FILE"
+	$(BIN)/python tools/package-charts $(SIGN)
 
 clean-cluster: $(READY) ## Remove the development cluster and all it left on this machine
 	$(BIN)/python -m devcluster down --name $(CLUSTER)

@@ -139,7 +139,8 @@ DRA_DRIVER = pinned(
     module="sigs.k8s.io/dra-example-driver",
     packages=("sigs.k8s.io/dra-example-driver/cmd/dra-example-kubeletplugin",),
 )
-PRODUCTS = (KUBERNETES, COREDNS, HELM, KWOK, PAUSE, CONTAINERD, DRA_DRIVER)
+REGISTRY = Product(name="registry", version="3.1.2", packages=("github.com/distribution/distribution/v3/cmd/registry",))
+PRODUCTS = (KUBERNETES, COREDNS, HELM, KWOK, PAUSE, CONTAINERD, DRA_DRIVER, REGISTRY)
 
 
 class Binaries(msgspec.Struct, frozen=True):
