@@ -316,14 +316,14 @@ class JobsReply(Reply, frozen=True, kw_only=True):
 
 
 class WireJobState(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of GET jobs/state/; the id of an array task is `<array>_<task>`, of a het component `<leader>+<n>`."""
+    """An entry of GET jobs/state/; the id of an array task is `<job>_<task>`, of a het component `<leader>+<n>`."""
 
     job_id: str | int
     state: tuple[str, ...] = ()
 
     @property
     def id(self) -> JobId:
-        """The job, or the array or heterogeneous job it belongs to."""
+        """The job, that of the tasks of an array that wait, or the heterogeneous job it belongs to."""
         return JobId(int(str(self.job_id).partition("_")[0].partition("+")[0]))
 
 

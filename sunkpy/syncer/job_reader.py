@@ -60,7 +60,8 @@ class JobReader:
         return await asyncio.to_thread(self._rows) if self._is_whole else None
 
     def _rows(self) -> list[JobRow]:
-        return [row for known in self._known.values() for row in known.rows]
+        """Each once, as last read: Slurm shows tasks that have started by themselves and with their array."""
+        return list({row.id: row for known in self._known.values() for row in known.rows}.values())
 
     def _plan(self, states: dict[JobId, States]) -> list[JobId]:
         """Forget what is gone; the jobs to be read in this turn."""

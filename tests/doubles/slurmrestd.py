@@ -47,6 +47,8 @@ class Slurmrestd:
         self.states_read = 0
         self.before_states: Callable[[], None] = lambda: None
         """Called when the states of jobs are asked for."""
+        self.tasks: dict[int, list[int]] = {}
+        """By array those that have started, which are jobs too."""
         self.requests: list[str] = []
         """Each with its method, such as `GET job/7`; of those that were refused while it is down `refused job/7`."""
         self.looks: list[str] = []
@@ -299,7 +301,8 @@ class Slurmrestd:
         await self.changes.until(lambda: job_id not in self.unreadable)
         self.reading -= 1
         job = self.jobs.get(job_id)
-        return failure(404, 2017) if job is None else self._reply(jobs=[job])
+        tasks = [self.jobs[task] for task in self.tasks.get(job_id, ())]
+        return failure(404, 2017) if job is None else self._reply(jobs=[job, *tasks])
 
     async def _update_job(self, request: web.Request) -> web.Response:
         change = await request.json()

@@ -134,19 +134,20 @@ def own_figures(slurm: RealSlurm) -> Figures:
 
 
 async def settle(slurm: RealSlurm, client: Slurm) -> None:
-    """Jobs of several states: two that run on GPUs, one on whole nodes, held ones, arrays, one that failed."""
+    """Jobs of several states: three on GPUs, one of them of an array; one on whole nodes, held ones, a failed one."""
     submit(slurm, "ann", "--gres=gpu:1", "-n1", "--mem=100", "-L", "matlab:2")
     submit(slurm, "bob", "-N2-2", "-n2", "--mem=50")
     submit(slurm, "ann", "-N2-2", "--exclusive", "--gres=gpu:2", "-p", "high")
     submit(slurm, "ann", "--hold", "-N4", "-n4")
     submit(slurm, "ann", "--hold", "--array=0-9:3")
+    submit(slurm, "ann", "--array=0-3%1", "-n1", "--mem=10", "--gres=gpu:1")
     submit(slurm, "bob", "-N5-5", "--exclusive")
     submit(slurm, "bob", "--hold", "-p", "low,high", "-N2-4")
     submit(slurm, "bob", "--mem=10", script="exit 3")
 
     async def is_there() -> bool:
         states = [job.state for job in await all_jobs(client)]
-        return sum("RUNNING" in state for state in states) == 3 and any("FAILED" in state for state in states)
+        return sum("RUNNING" in state for state in states) == 4 and any("FAILED" in state for state in states)
 
     await happens(slurm, is_there)
     await client.drain_node("n5", "broken fan")
@@ -167,8 +168,8 @@ async def test_figures_are_those_of_slurm(counted: RealSlurm, client: Slurm) -> 
         await asyncio.sleep(1)
     assert wrong == {}, "(Slurm's, ours)"
     assert {name for name, _ in before} - {name for name, _ in ours} <= OURS_NOT.keys()
-    assert before["slurm_jobs_running", frozenset()] == 3
-    assert ours["slurm_jobs_gpus_alloc", frozenset()] == 5, "those allocated: a whole node has both"
+    assert before["slurm_jobs_running", frozenset()] == 4
+    assert ours["slurm_jobs_gpus_alloc", frozenset()] == 6, "those allocated: a whole node has both"
     assert ours["slurm_partition_jobs_max_job_nodes", frozenset({("partition", "low")})] == 5
     held = [value for (name, labels), value in ours.items() if name == "sunkpy_jobs_pending" and HELD in labels]
     assert sum(held) == ours["slurm_jobs_hold", frozenset()] == 6
@@ -177,7 +178,7 @@ async def test_figures_are_those_of_slurm(counted: RealSlurm, client: Slurm) -> 
 async def test_each_gpu_of_a_running_job_is_a_series(counted: RealSlurm, client: Slurm) -> None:
     found = as_figures(await families(client))
     gpus = [dict(labels) for name, labels in found if name == "sunkpy_job_gpu"]
-    assert len({(gpu["node"], gpu["index"]) for gpu in gpus}) == len(gpus) == 5
+    assert len({(gpu["node"], gpu["index"]) for gpu in gpus}) == len(gpus) == 6
     assert {(gpu["user"], gpu["account"]) for gpu in gpus} == {("ann", "chem")}
 
 

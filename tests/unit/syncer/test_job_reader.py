@@ -59,6 +59,17 @@ async def test_a_job_that_slurm_forgets_is_gone(jobs: Jobs) -> None:
     assert await reader.refresh() == []
 
 
+async def test_a_task_of_an_array_is_there_once(jobs: Jobs) -> None:
+    """Slurm answers for the array with all its tasks, and for each that has started too."""
+    array, task = (jobs.slurm.add_job(state, comment="") for state in ("PENDING", "RUNNING"))
+    jobs.slurm.tasks[array] = [task]
+    reader = jobs.reader(10)
+    assert sorted(row.id for row in await reader.refresh() or ()) == [array, task]
+    jobs.slurm.set_job(task, "COMPLETED")
+    rows = sorted((row.id, *row.state) for row in await reader.refresh() or ())
+    assert rows == [(array, "PENDING"), (task, "COMPLETED")]
+
+
 async def test_what_waits_is_read_in_turn_for_its_reason(jobs: Jobs) -> None:
     first, second = (jobs.slurm.add_job("PENDING", comment="", state_reason="Priority") for _ in range(2))
     reader = jobs.reader(2)
