@@ -29,6 +29,8 @@ from devcluster.waiting import NotYet, wait
 from sunkpy.core.model.objects import Pod
 
 GPUS_PER_NODE: Final = 2
+PAGE_PORT: Final = 8017
+"""Where a person who looks forwards the page to."""
 _IMAGES: Final = ROOT / "build" / "images"
 _OF_OTHER_CHARTS: Final = ("openldap",)
 
@@ -181,6 +183,7 @@ def slurm_values(stack: Stack) -> Mapping[str, object]:
         "nodeSets": {stack.nodeset: gpus},
         # Nobody can use pretend GPUs, so pods may share a node by their number.
         "scheduler": {"access": [{"namespaces": ["default"], **open_to}, person.access()], "gpuSharing": "count"},
+        "page": {"enabled": True, "url": f"http://localhost:{PAGE_PORT}"},
         **person.values(),
     }
     if stack.bin_dir is not None:
@@ -279,6 +282,7 @@ def take_down(name: str) -> None:
 def how_to_use(stack: Stack, *, name: str) -> str:
     """What a person may type now."""
     own = own_cluster(name)
+    forward = f"kubectl -n {stack.namespace} port-forward svc/{stack.release}-page {PAGE_PORT}:80"
     login = f"kubectl -n {stack.namespace} exec -it {stack.release}-login-0 -- bash -l"
     spec = json.dumps({"spec": {"schedulerName": stack.scheduler_name}})
     pod = f"kubectl run hello --image {stack.images['sunkpy']} --overrides '{spec}' --command -- sleep 600"
@@ -290,6 +294,7 @@ def how_to_use(stack: Stack, *, name: str) -> str:
         f"  {login} -c 'sbatch --wrap hostname'",
         f"  {pod}          # a pod that Slurm schedules",
         f"  .venv/bin/sunkpy page -n {stack.namespace}          # all of it in a browser",
+        f"  {forward}          # then open what my-page prints in the login pod",
     ]
     uninstall = f"helm -n {stack.namespace} uninstall {stack.release}; helm -n {OPERATOR_NAMESPACE} uninstall sunkpy"
     lines.append(f"To remove it: {'make clean-cluster' if own is not None else uninstall}")

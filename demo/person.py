@@ -90,12 +90,12 @@ def shell_of(name: str, key_: Key, port: int) -> Say:
 
 
 @contextmanager
-def forwarded(stack: Stack) -> Iterator[int]:
-    """A port of this machine that leads to sshd, through the Service."""
+def forwarded(stack: Stack, part: str = "login", to: int = 22) -> Iterator[int]:
+    """A port of this machine that leads to one of a part's Service."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = int(held.getsockname()[1])
     program = str(stack.bin_dir / "kubectl") if stack.bin_dir else "kubectl"
-    service = ("-n", stack.namespace, f"svc/{stack.release}-login", f"{port}:22")
+    service = ("-n", stack.namespace, f"svc/{stack.release}-{part}", f"{port}:{to}")
     process = subprocess.Popen(
         [program, "port-forward", *service],
         env={**os.environ, "KUBECONFIG": str(stack.kubeconfig)},

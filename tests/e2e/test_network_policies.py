@@ -27,7 +27,7 @@ FREE: Final = frozenset({"stranger", "neighbour", "compute", "login"})
 WAYS: Final[Mapping[tuple[str, int], frozenset[str]]] = {
     ("slurmctld", 6817): frozenset({"slurmrestd", "slurmdbd", "compute", "login"}),
     ("slurmctld", ANY): frozenset(),
-    ("slurmrestd", 6820): frozenset({"syncer", "scheduler", "accounts"}),
+    ("slurmrestd", 6820): frozenset({"syncer", "scheduler", "accounts", "page"}),
     ("slurmrestd", ANY): frozenset(),
     ("slurmdbd", 6819): frozenset({"slurmctld", "slurmrestd", "compute", "login"}),
     ("slurmdbd", ANY): frozenset(),
@@ -40,6 +40,9 @@ WAYS: Final[Mapping[tuple[str, int], frozenset[str]]] = {
     ("syncer", 8000): frozenset(),
     ("accounts", 8080): FREE,
     ("accounts", ANY): frozenset(),
+    ("page", 8000): FREE,
+    ("page", 8080): FREE,
+    ("page", ANY): frozenset(),
     ("operator", 8080): FREE,
     ("operator", ANY): frozenset(),
     ("compute", 6818): frozenset({"slurmctld", "login"}),
@@ -47,7 +50,7 @@ WAYS: Final[Mapping[tuple[str, int], frozenset[str]]] = {
     ("login", 2222): FREE | {"slurmctld"},
     ("login", ANY): frozenset({"slurmctld", "compute"}),
     ("stranger", ANY): FREE - {"stranger"},
-    ("apiserver", 0): FREE | {"syncer", "scheduler", "accounts", "operator"},
+    ("apiserver", 0): FREE | {"syncer", "scheduler", "accounts", "page", "operator"},
 }
 SOURCES: Final = tuple(sorted({target for target, _ in WAYS} - {"apiserver"} | {"neighbour"}))
 PROGRAMS: Final = {

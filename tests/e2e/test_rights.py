@@ -34,7 +34,7 @@ def _everybody(stack: Stack, namespace: str) -> set[Right]:
     return _answered(stack, _account(WORKLOADS, "nobody-in-particular"), namespace)
 
 
-@pytest.mark.parametrize("part", ["operator", "syncer", "scheduler"])
+@pytest.mark.parametrize("part", ["operator", "syncer", "scheduler", "page"])
 def test_a_process_has_the_rights_of_the_table(stack: Stack, part: str) -> None:
     release, home = ("sunkpy", OPERATOR_NAMESPACE) if part == "operator" else (stack.release, stack.namespace)
     told = rights_in_the_docs(release=release)[part]
