@@ -72,15 +72,23 @@ class Prometheus:
 
 @contextlib.contextmanager
 def scraping(
-    folder: Path, targets: Sequence[tuple[str, Mapping[str, str]]], groups: Sequence[object] = (), *, every: str = "1s"
+    folder: Path,
+    targets: Sequence[tuple[str, Mapping[str, str]]],
+    groups: Sequence[object] = (),
+    *,
+    every: str = "1s",
+    how: Mapping[str, object] | None = None,
 ) -> Iterator[Prometheus]:
-    """One that scrapes these addresses, with these labels each, and keeps these groups of rules."""
+    """One that scrapes these addresses, with these labels each, and keeps these groups of rules.
+
+    `how`: further keys of a scrape_config.
+    """
     (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": list(groups)}))
     configs = [{"targets": [address], "labels": dict(labels)} for address, labels in targets]
     config = {
         "global": {"scrape_interval": every, "evaluation_interval": every},
         "rule_files": [str(folder / "rules.yaml")],
-        "scrape_configs": [{"job_name": "pods", "honor_labels": True, "static_configs": configs}],
+        "scrape_configs": [{"job_name": "pods", "honor_labels": True, "static_configs": configs, **(how or {})}],
     }
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
     with socket.socket() as free:

@@ -59,7 +59,7 @@ def targets(stack: Stack) -> list[tuple[str, Mapping[str, str]]]:
     for namespace in (stack.namespace, OPERATOR_NAMESPACE):
         for pod in stack.kubectl.list(Pod, "pods", "-n", namespace):
             part = pod.labels.get("app.kubernetes.io/component", "")
-            if part in PARTS and pod.status.pod_ip:
+            if part in PARTS and pod.status.pod_ip and not pod.is_deleting:
                 labels = {"namespace": namespace, "container": part, "pod": pod.name}
                 found.append((f"{pod.status.pod_ip}:8080", labels))
     return found
