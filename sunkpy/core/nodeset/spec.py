@@ -48,26 +48,29 @@ class Gpu(Wire, frozen=True, kw_only=True):
 
         A device that fits several types is of the first; one that fits none is not offered.
         """
-        offered = self._all_on(node)
-        if not offered or not self.type_label:
-            return offered
-        said = labelled_type(node, self.type_label)
-        if explain_unclear(node, self.type_label, offered[0].count):
-            return None
-        if self.type:
-            return offered if agrees(said, self.type) else ()
-        return (msgspec.structs.replace(offered[0], gres=f"gpu:{said}"),)
+        return self._read(node)[0]
 
     def why_none_on(self, node: Node) -> str:
         """Why it offers none, or none is known of."""
+        return self._read(node)[1]
+
+    def _read(self, node: Node) -> tuple[tuple[GpusOffered, ...] | None, str]:
+        """Both of these."""
         offered = self._all_on(node)
         if offered is None:
-            return "has no ResourceSlice, or not all"
+            return None, "has no ResourceSlice, or not all"
         if not offered:
-            return "has none"
+            return (), "has none"
+        if not self.type_label:
+            return offered, ""
+        if unclear := explain_unclear(node, self.type_label, offered[0].count):
+            return None, unclear
         said = labelled_type(node, self.type_label)
-        unclear = explain_unclear(node, self.type_label, offered[0].count)
-        return unclear or f"label {self.type_label} says {said}, not {self.type}"
+        if not self.type:
+            return (msgspec.structs.replace(offered[0], gres=f"gpu:{said}"),), ""
+        if agrees(said, self.type):
+            return offered, ""
+        return (), f"label {self.type_label} says {said}, not {self.type}"
 
     def _all_on(self, node: Node) -> tuple[GpusOffered, ...] | None:
         """As if no label said anything."""
