@@ -31,7 +31,7 @@ from sunkpy.core.overview.drain_plan import (
     plan_undrain,
 )
 from sunkpy.core.overview.drained import Door, HeldNode, find_holds
-from sunkpy.core.overview.pool import PoolFacts, find_nodes, slurm_node_of
+from sunkpy.core.overview.pool import PoolFacts, find_nodes, state_of
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import KubeError
@@ -116,7 +116,7 @@ async def _now(kube: Kube, slurm: Slurm | None, facts: PoolFacts, name: str) -> 
         node=line.node,
         slurm_node=line.slurm_node,
         slurm=line.slurm,
-        holds=tuple(find_holds(node, pod, state or (slurm_node_of(pod, facts) if pod is not None else None))),
+        holds=tuple(find_holds(node, pod, state or (state_of(pod, facts) if pod is not None else None))),
         jobs=line.jobs,
         pods=line.pods,
     )

@@ -13,7 +13,7 @@ from sunkpy.core import names
 from sunkpy.core.explain.devices import NodeFacts
 from sunkpy.core.model.devices import ResourceClaim, ResourceSlice, current_devices
 from sunkpy.core.model.objects import Node, Pod
-from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.model.states import JobId
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
@@ -41,7 +41,7 @@ class DeviceReader:
         """
         listing = self._kube.list_objects(paths.ALL_PODS, Pod, label_selector=_SLURMD_PODS)
         listed = await self._or_none("slurmd pods", listing) or []
-        slurmd = {pod.spec.node_name: pod.labels.get(names.LABEL_SLURM_NODE, "") for pod in listed if is_slurmd(pod)}
+        slurmd = {pod.spec.node_name: slurm_node_of(pod) for pod in listed if is_slurmd(pod)}
         found = next((node for node, slurm_node in slurmd.items() if name in (node, slurm_node)), "")
         if not found:
             there = self._kube.list_objects(paths.NODES, Node, field_selector=f"metadata.name={name}")

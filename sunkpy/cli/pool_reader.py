@@ -16,7 +16,7 @@ from sunkpy.cli.readable_cluster import or_not, read_settings
 from sunkpy.core import names
 from sunkpy.core.model.events import Event
 from sunkpy.core.model.objects import KubeObject, Node, Pod
-from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.overview.history import NodePast
@@ -94,14 +94,14 @@ class PoolReader:
         self._unread, self.slurms_silence = [], ""
         listed = await self._listed("slurmd pods", paths.pods(self._namespace), Pod, labels=_SLURMD_PODS)
         slurmd = [pod for pod in listed or () if is_slurmd(pod)]
-        pod = next((each for each in slurmd if name in (each.spec.node_name, _slurm_name(each))), None)
+        pod = next((each for each in slurmd if name in (each.spec.node_name, slurm_node_of(each))), None)
         node_name = pod.spec.node_name if pod is not None and pod.spec.node_name else name
         nodes = await self._listed("nodes", paths.NODES, Node, fields=f"metadata.name={node_name}")
         if pod is None and nodes == []:
             return None
         node = nodes[0] if nodes else None
         remembered = node.annotations.get(names.ANNOTATION_PLACED_ON, "") if node is not None else ""
-        slurm_name = _slurm_name(pod) if pod is not None else remembered
+        slurm_name = slurm_node_of(pod) if pod is not None else remembered
         about = dict.fromkeys(filter(None, (node_name, slurm_name, pod.name if pod is not None else "")))
         events = await asyncio.gather(*(self._events(each, pod) for each in about))
         slurm = await self._slurm_node(slurm_name)
@@ -164,7 +164,3 @@ class PoolReader:
     ) -> list[U] | None:
         listing = self._kube.list_objects(path, kind, label_selector=labels, field_selector=fields, may_be_old=True)
         return await or_not(what, listing, self._unread)
-
-
-def _slurm_name(slurmd: Pod) -> str:
-    return slurmd.labels.get(names.LABEL_SLURM_NODE, "")

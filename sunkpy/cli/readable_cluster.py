@@ -18,7 +18,7 @@ from sunkpy.core.gang.limits import deciding_specs
 from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes, find_named_nodes
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.quantity import BadQuantity
-from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.model.storage import Claim, StorageClass, Volume
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes, in_common
@@ -82,21 +82,21 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
     def states(self) -> dict[str, str]:
         """Slurm node → its state, as the syncer wrote it on the slurmd pod."""
         pods = self.slurmd_pods or ()
-        return {_slurm_node(pod): pod.annotations.get(names.ANNOTATION_SLURM_STATE, "") for pod in pods}
+        return {slurm_node_of(pod): pod.annotations.get(names.ANNOTATION_SLURM_STATE, "") for pod in pods}
 
     def slurm_node_of(self, pod: Pod) -> str:
         """The Slurm node on whose Kubernetes node a pod is; where that cannot be read, as the pod itself says."""
         on_node = (each for each in self.slurmd_pods or () if each.spec.node_name == pod.spec.node_name)
-        return next(map(_slurm_node, on_node), pod.annotations.get(names.ANNOTATION_PLACED_ON, ""))
+        return next(map(slurm_node_of, on_node), pod.annotations.get(names.ANNOTATION_PLACED_ON, ""))
 
     def slurm_node_at(self, hostname: str) -> str:
         """The Slurm node on the Kubernetes node with this label `kubernetes.io/hostname`; empty when there is none."""
         hosts = {node.name for node in self.nodes or () if node.labels.get(HOSTNAME) == hostname}
-        return next((_slurm_node(pod) for pod in self.slurmd_pods or () if pod.spec.node_name in hosts), "")
+        return next((slurm_node_of(pod) for pod in self.slurmd_pods or () if pod.spec.node_name in hosts), "")
 
     def node_behind(self, slurm_node: str) -> Node | None:
         """The Kubernetes node of a Slurm node."""
-        hosts = {pod.spec.node_name for pod in self.slurmd_pods or () if _slurm_node(pod) == slurm_node}
+        hosts = {pod.spec.node_name for pod in self.slurmd_pods or () if slurm_node_of(pod) == slurm_node}
         return next((node for node in self.nodes or () if node.name in hosts), None)
 
     def switch_of(self, slurm_node: str) -> str:
@@ -148,7 +148,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         by_name = {node.name: node for node in self.nodes or ()}
         return [
             Candidate(
-                slurm_node=_slurm_node(pod), node=node, taken=taken_by_others(on_node[node.name], scheduler_names=own)
+                slurm_node=slurm_node_of(pod), node=node, taken=taken_by_others(on_node[node.name], scheduler_names=own)
             )
             for pod in self.slurmd_pods or ()
             if (node := by_name.get(pod.spec.node_name)) is not None
@@ -257,10 +257,6 @@ async def or_not(what: str, answer: Awaitable[T], unread: list[str]) -> T | None
     except (Forbidden, NotFound) as error:
         unread.append(f"{what}: {error.message}")
         return None
-
-
-def _slurm_node(pod: Pod) -> str:
-    return pod.labels.get(names.LABEL_SLURM_NODE, "")
 
 
 def _tuple(found: list[T] | None) -> tuple[T, ...] | None:

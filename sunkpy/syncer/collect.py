@@ -25,7 +25,7 @@ from sunkpy.core.mirror import (
     promises,
 )
 from sunkpy.core.model.objects import Pod, PodSpec, PodStatus
-from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.kube.informer import Informer
 from sunkpy.slurm import NodeCache
 from sunkpy.syncer.metrics import SyncerMetrics
@@ -154,7 +154,7 @@ class Collector:
         self._promising.discard(pod.name)
         if new is not None and is_slurmd(new):
             if is_expected(new):
-                after = self._expected[pod.name] = new.labels.get(names.LABEL_SLURM_NODE, new.name)
+                after = self._expected[pod.name] = slurm_node_of(new)
             if promises(new):
                 self._promising.add(new.name)
         self._expectations += before != after

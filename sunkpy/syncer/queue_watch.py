@@ -14,7 +14,7 @@ import structlog
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.nodeset.jobs_waiting import WAITED_S, Report, event_text, find_waiting, make_report
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.kube import errors, paths
@@ -68,7 +68,7 @@ class QueueWatch:
         found: defaultdict[str, set[str]] = defaultdict(set)
         for pod in self._pods.values():
             if is_slurmd(pod) and not pod.is_deleting and names.ANNOTATION_PENDING_DELETION not in pod.annotations:
-                found[pod.labels.get(names.LABEL_NODESET, "")].add(pod.labels.get(names.LABEL_SLURM_NODE, pod.name))
+                found[pod.labels.get(names.LABEL_NODESET, "")].add(slurm_node_of(pod))
         return found
 
     async def _read(self, due: set[str]) -> list[NodeSet]:

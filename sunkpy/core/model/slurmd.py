@@ -1,4 +1,4 @@
-"""Which pods are slurmd pods: those that a NodeSet controls.
+"""Which pods are slurmd pods: those that a NodeSet controls; and which Slurm node each runs.
 
 Anybody can write labels, in any namespace. Anybody can write an owner reference too, but the garbage collector deletes
 a pod whose owner does not exist, and the operator compares uids as well.
@@ -18,6 +18,11 @@ def nodeset_owner(pod: Pod) -> OwnerReference | None:
 def is_slurmd(pod: Pod) -> bool:
     """A pod of some NodeSet."""
     return nodeset_owner(pod) is not None
+
+
+def slurm_node_of(pod: Pod) -> str:
+    """The Slurm node that a slurmd pod runs; empty when it names none."""
+    return pod.labels.get(names.LABEL_SLURM_NODE, "")
 
 
 def _is_nodeset(owner: OwnerReference) -> bool:

@@ -20,7 +20,7 @@ from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.model.times import rfc3339
 from sunkpy.core.nodeset.node_mark import foreign_cordon
-from sunkpy.core.overview.pool import NodeLine, PoolFacts, find_nodes, slurm_node_of
+from sunkpy.core.overview.pool import NodeLine, PoolFacts, find_nodes, state_of
 from sunkpy.core.overview.table import Table, count, first_of, printable
 
 _ITS_OWN: Final = (
@@ -88,7 +88,7 @@ def find_held(facts: PoolFacts) -> tuple[HeldNode, ...]:
     held = []
     for name in sorted(lines.keys() | left):
         pod, line = slurmd.get(name), lines.get(name) or _without_slurmd(nodes[name])
-        slurm = slurm_node_of(pod, facts) if pod is not None else None
+        slurm = state_of(pod, facts) if pod is not None else None
         if holds := tuple(find_holds(nodes.get(name), pod, slurm)):
             held.append(_held(line, holds))
     return tuple(held)

@@ -14,6 +14,7 @@ from sunkpy.core.gang.phases import HOLDS_NODE, pod_phase
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.gres import gres_counts
 from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.slurmd import slurm_node_of
 from sunkpy.core.model.states import SlurmNode, holds_something, is_job_pending
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.overview.queue import JOBS, PODS, QueuedJob, Waiting, waiting_table
@@ -91,8 +92,8 @@ def find_nodes(facts: PoolFacts) -> tuple[NodeLine, ...]:
             pods[pod.spec.node_name].append("/".join(pod.key))
     lines = []
     for slurmd in (each for each in facts.slurmd_pods if each.spec.node_name):
-        name, key = slurmd.labels.get(names.LABEL_SLURM_NODE, ""), _nodeset(slurmd)
-        slurm, node = slurm_node_of(slurmd, facts), nodes.get(slurmd.spec.node_name)
+        name, key = slurm_node_of(slurmd), _nodeset(slurmd)
+        slurm, node = state_of(slurmd, facts), nodes.get(slurmd.spec.node_name)
         line = NodeLine(
             node=slurmd.spec.node_name,
             slurm_node=name,
@@ -120,9 +121,9 @@ def _nodeset(slurmd: Pod) -> tuple[str, str]:
     return slurmd.metadata.namespace, slurmd.labels.get(names.LABEL_NODESET, "")
 
 
-def slurm_node_of(slurmd: Pod, facts: PoolFacts) -> SlurmNode:
+def state_of(slurmd: Pod, facts: PoolFacts) -> SlurmNode:
     """As Slurm has it; else as the syncer wrote it, which is no state at all when Slurm has no such node."""
-    name = slurmd.labels.get(names.LABEL_SLURM_NODE, "")
+    name = slurm_node_of(slurmd)
     if facts.slurm_nodes is not None:
         return facts.slurm_nodes.get(name, SlurmNode(name=name))
     state = slurmd.annotations.get(names.ANNOTATION_SLURM_STATE, "")

@@ -11,9 +11,8 @@ import hashlib
 
 import cachetools
 
-from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.kube.tokens import BoundTo, read_unproved
 from sunkpy.scheduler.hooks.messages import Denied
 from sunkpy.scheduler.hooks.review_limits import ReviewLimits
@@ -68,7 +67,7 @@ class NodeAuth:
         pod = self._cluster.slurmd_pods.get(self._namespace, name)
         if pod is None or pod.uid != bound.uid or not is_slurmd(pod):
             raise Denied(403, f"the token belongs to pod {name or '(none)'}, which is no slurmd pod of this cluster")
-        own = pod.labels.get(names.LABEL_SLURM_NODE, "")
+        own = slurm_node_of(pod)
         if own != slurm_node:
             raise Denied(403, f"pod {name} is Slurm node {own} and may not speak for {slurm_node}")
         return pod

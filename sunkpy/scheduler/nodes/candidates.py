@@ -11,12 +11,11 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
-from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.placement.eligibility import Candidate
 from sunkpy.kube.informer import Informer
 from sunkpy.scheduler.nodes.held import Held
-from sunkpy.scheduler.nodes.slurmd_pods import slurm_node_of
 from sunkpy.slurm import NodeCache
 
 

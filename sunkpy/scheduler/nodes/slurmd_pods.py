@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.runtime.groups import Groups
 
 
@@ -36,11 +35,6 @@ class SlurmdIndex:
         """The Slurm node whose slurmd runs on a Kubernetes node; empty when there is none."""
         pod = _best(self._by_node.of(node))
         return slurm_node_of(pod) if pod is not None else ""
-
-
-def slurm_node_of(pod: Pod) -> str:
-    """The Slurm node that a slurmd pod runs; empty when it names none."""
-    return pod.labels.get(names.LABEL_SLURM_NODE, "")
 
 
 def _best(pods: Iterable[Pod]) -> Pod | None:

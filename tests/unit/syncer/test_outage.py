@@ -50,7 +50,9 @@ async def rig(tmp_path) -> AsyncIterator[Rig]:
     for pool, size in POOLS.items():
         owner = {"apiVersion": "sunkpy.dev/v1alpha1", "kind": "NodeSet", "name": pool, "uid": pool, "controller": True}
         for number in range(size):
-            meta = {"name": f"{pool}-{number}", "namespace": "slurm", "labels": {names.LABEL_NODESET: pool}}
+            name = f"{pool}-{number}"
+            labels = {names.LABEL_NODESET: pool, names.LABEL_SLURM_NODE: name}
+            meta = {"name": name, "namespace": "slurm", "labels": labels}
             api.put("pods", {"metadata": meta | {"ownerReferences": [owner]}, "spec": {}, "status": {}})
     async with answering(api.handle, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
         rig = Rig(api, kube)

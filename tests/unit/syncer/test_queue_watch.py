@@ -60,7 +60,8 @@ class Queue:
 
 def slurmd(name: str, nodeset: str, **annotations: str) -> dict[str, object]:
     owner = {"apiVersion": "sunkpy.dev/v1alpha1", "kind": "NodeSet", "name": nodeset, "uid": nodeset}
-    meta = {"name": name, "namespace": "slurm", "labels": {names.LABEL_NODESET: nodeset}, "annotations": annotations}
+    labels = {names.LABEL_NODESET: nodeset, names.LABEL_SLURM_NODE: name}
+    meta = {"name": name, "namespace": "slurm", "labels": labels, "annotations": annotations}
     return {"metadata": meta | {"ownerReferences": [owner | {"controller": True}]}, "spec": {}, "status": {}}
 
 
