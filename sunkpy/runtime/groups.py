@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
+
+from sunkpy.core.model.objects import KubeObject
 
 K = TypeVar("K", bound=Hashable)
 Id = TypeVar("Id", bound=Hashable)
 V = TypeVar("V")
+T = TypeVar("T", bound=KubeObject)
 
 
 class Groups(dict[K, dict[Id, V]]):
@@ -27,3 +30,20 @@ class Groups(dict[K, dict[Id, V]]):
     def of(self, key: K) -> tuple[V, ...]:
         """The values of a key, in the order in which they came."""
         return tuple(self.get(key, {}).values())
+
+
+class Watched(Groups[K, str, T]):
+    """Objects of a watch, each under the keys that `keys_of` reads from it."""
+
+    def __init__(self, keys_of: Callable[[T], Iterable[K]]) -> None:
+        super().__init__()
+        self._keys_of = keys_of
+
+    def follow(self, old: T | None, new: T | None) -> None:
+        """Follow one change: a handler of the informer."""
+        if old is not None:
+            for key in self._keys_of(old):
+                self.drop(key, old.uid)
+        if new is not None:
+            for key in self._keys_of(new):
+                self.put(key, new.uid, new)

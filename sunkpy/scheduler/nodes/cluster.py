@@ -77,8 +77,8 @@ class Cluster:
 
     def _listen(self) -> None:
         self.pods.add_handler(self._held.update)
-        self.pods.add_handler(self.volumes.pod_changed)
-        self.pods.add_handler(self.devices.pod_changed)
+        self.pods.add_handler(self.volumes.used.follow)
+        self.pods.add_handler(self.devices.users.follow)
         self.nodes.add_handler(self._node_changed)
         self.slurmd_pods.add_handler(self._slurmd_changed)
         self._namespaces.add_handler(self._namespace_changed)

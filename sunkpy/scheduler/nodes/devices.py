@@ -36,7 +36,7 @@ from sunkpy.core.model.objects import Key, KubeObject, Pod, PodSpec
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
-from sunkpy.runtime.groups import Groups
+from sunkpy.runtime.groups import Groups, Watched
 from sunkpy.scheduler.nodes.making import Making
 from sunkpy.scheduler.owners.watch import OnUnreadable
 
@@ -65,14 +65,15 @@ class Devices:
         self._is_absent = not classes
         self._newest: dict[Key, ResourceClaim] = {}
         self._owners: Groups[DeviceId, Key, ResourceClaim] = Groups()
-        self._users: Groups[Key, str, Pod] = Groups()
-        self._slices_on: Groups[str, Key, ResourceSlice] = Groups()
+        self.users: Watched[Key, Pod] = Watched(self._claim_keys)
+        """The pods by the claims that they have or may get, kept from the watch of own pods."""
+        self._slices_on: Watched[str, ResourceSlice] = Watched(lambda each: [each.spec.node_name])
         self._claims = self._informer(paths.RESOURCE_CLAIMS, ResourceClaim)
         self._templates = self._informer(paths.RESOURCE_CLAIM_TEMPLATES, ResourceClaimTemplate)
         self._slices = self._informer(paths.RESOURCE_SLICES, ResourceSlice)
         self._device_classes = self._informer(paths.DEVICE_CLASSES, DeviceClass)
         self._claims.add_handler(self._claim_changed)
-        self._slices.add_handler(self._slice_changed)
+        self._slices.add_handler(self._slices_on.follow)
         self._device_classes.add_handler(lambda *_: self.making.on_change())
 
     def _informer(self, path: str, type_: type[T]) -> Informer[T]:
@@ -131,7 +132,7 @@ class Devices:
 
     def as_written(self, pod: Pod) -> Pod:
         """The pod with all that it asks for; decisions see it without what claims are made for."""
-        return next((each for each in self._users.of(_made_key(pod)) if each.uid == pod.uid), pod)
+        return next((each for each in self.users.of(_made_key(pod)) if each.uid == pod.uid), pod)
 
     def missing(self, pods: Iterable[Pod]) -> str:
         """Which claim of one of these pods is not there yet; empty when all are."""
@@ -170,7 +171,7 @@ class Devices:
     def _second_owner(self, own: Container[Key], id: DeviceId) -> ResourceClaim | None:
         """Who else has a device. An own pod on which it is not noted has not: its claim was changed, and it goes."""
         for claim in (claim for claim in self._owners.of(id) if claim.key not in own):
-            users = self._users.of(claim.key)
+            users = self.users.of(claim.key)
             if not users or any(is_noted(pod, id) for pod in users):
                 return claim
         return None
@@ -205,16 +206,10 @@ class Devices:
         for id in claim.held:
             self._owners.put(id, claim.key, claim)
 
-    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow one change of the watch of own pods."""
-        for pod, is_there in ((old, False), (new, True)):
-            if pod is None or not self._may_ask(pod.spec):
-                continue
-            for key in {(pod.metadata.namespace, made) for made in claim_names(pod).values()} | {_made_key(pod)}:
-                if is_there:
-                    self._users.put(key, pod.uid, pod)
-                else:
-                    self._users.drop(key, pod.uid)
+    def _claim_keys(self, pod: Pod) -> set[Key]:
+        if not self._may_ask(pod.spec):
+            return set()
+        return {(pod.metadata.namespace, made) for made in claim_names(pod).values()} | {_made_key(pod)}
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if new is not None:
@@ -225,7 +220,7 @@ class Devices:
         if changed is None:
             return
         keys = {changed.key, *(other.key for id in changed.held for other in self._owners.of(id))}
-        for pod in [pod for key in keys for pod in self._users.of(key)]:
+        for pod in [pod for key in keys for pod in self.users.of(key)]:
             self._on_claim(pod)
 
     def forget(self, key: Key) -> None:
@@ -233,12 +228,6 @@ class Devices:
         known = self._newest.pop(key, None)
         for id in known.held if known is not None else ():
             self._owners.drop(id, key)
-
-    def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
-        if old is not None:
-            self._slices_on.drop(old.spec.node_name, old.key)
-        if new is not None:
-            self._slices_on.put(new.spec.node_name, new.key, new)
 
 
 def _made_key(pod: Pod) -> Key:

@@ -6,26 +6,20 @@ from collections.abc import Iterable
 
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
-from sunkpy.runtime.groups import Groups
+from sunkpy.runtime.groups import Watched
 
 
 class SlurmdIndex:
     """Slurmd pods by both of their nodes. `update` is a handler of their informer."""
 
     def __init__(self) -> None:
-        self._by_slurm_node: Groups[str, str, Pod] = Groups()
-        self._by_node: Groups[str, str, Pod] = Groups()
+        self._by_slurm_node: Watched[str, Pod] = Watched(lambda pod: [slurm_node_of(pod)] if is_slurmd(pod) else [])
+        self._by_node: Watched[str, Pod] = Watched(lambda pod: [pod.spec.node_name] if is_slurmd(pod) else [])
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
         """Follow one change of the watch."""
-        for pod, is_there in ((old, False), (new, True)):
-            if pod is None:
-                continue
-            for index, key in ((self._by_slurm_node, slurm_node_of(pod)), (self._by_node, pod.spec.node_name)):
-                if is_there and is_slurmd(pod):
-                    index.put(key, pod.uid, pod)
-                else:
-                    index.drop(key, pod.uid)
+        self._by_slurm_node.follow(old, new)
+        self._by_node.follow(old, new)
 
     def pod_of(self, slurm_node: str) -> Pod | None:
         """The slurmd pod of a Slurm node; of several, one that is not ending."""

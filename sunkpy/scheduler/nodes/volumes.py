@@ -16,7 +16,7 @@ from sunkpy.core.placement.volumes import Storage, claims_to_place, claims_used,
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
-from sunkpy.runtime.groups import Groups
+from sunkpy.runtime.groups import Watched
 from sunkpy.scheduler.owners.watch import OnUnreadable
 
 
@@ -27,7 +27,8 @@ class Volumes:
         self._kube = kube
         self._on_change = on_change
         self._chosen: dict[str, str] = {}
-        self._used: Groups[Key, str, Pod] = Groups()
+        self.used: Watched[Key, Pod] = Watched(claims_used)
+        """The pods on nodes by their claims, kept from the watch of own pods."""
         self._claims = Informer(kube, paths.ALL_CLAIMS, Claim, tell=partial(on_unreadable, "PersistentVolumeClaim"))
         self._volumes = Informer(kube, paths.VOLUMES, Volume, tell=partial(on_unreadable, "PersistentVolume"))
         self._classes = Informer(kube, paths.STORAGE_CLASSES, StorageClass, tell=partial(on_unreadable, "StorageClass"))
@@ -48,16 +49,7 @@ class Volumes:
 
     def user_of(self, claim: Key, but: Pod) -> str:
         """Which pod on a node uses the claim, other than this; empty when none does."""
-        return find_user(claim, but, self._used.of(claim))
-
-    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow one change of the watch of own pods."""
-        if old is not None:
-            for claim in claims_used(old):
-                self._used.drop(claim, old.uid)
-        if new is not None:
-            for claim in claims_used(new):
-                self._used.put(claim, new.uid, new)
+        return find_user(claim, but, self.used.of(claim))
 
     async def run(self) -> None:
         """Watch until cancelled."""

@@ -17,7 +17,7 @@ from sunkpy.core.gang.owners import Absence, controller_of
 from sunkpy.core.model.objects import Key, Kind, OddOwner, Owner, Pod
 from sunkpy.kube import errors, paths
 from sunkpy.kube.informer import Together
-from sunkpy.runtime.groups import Groups
+from sunkpy.runtime.groups import Watched
 from sunkpy.runtime.queue import WorkQueue, run_workers
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.owners.watch import OwnerWatches
@@ -32,7 +32,7 @@ class PodGroups:
         self._leader = leader
         self._watches = watches
         self._queue: WorkQueue[Key] = WorkQueue("pod-groups")
-        self._bound: Groups[Key, str, str] = Groups()
+        self._bound: Watched[Key, Pod] = Watched(_groups_with)
         self._log = structlog.get_logger("pod-groups")
         watches.add_listener(self._group_changed)
         pods.add_handler(self._pod_changed)
@@ -84,13 +84,17 @@ class PodGroups:
             self._queue.add(key)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        for pod, is_there in ((old, False), (new, True)):
-            name = pod.annotations.get(volcano.GROUP_NAME, "") if pod is not None else ""
-            if pod is None or not name:
-                continue
-            key = (pod.metadata.namespace, name)
-            if is_there and pod.spec.node_name and not pod.is_finished:
-                self._bound.put(key, pod.uid, pod.uid)
-            else:
-                self._bound.drop(key, pod.uid)
-            self._queue.add(key)
+        self._bound.follow(old, new)
+        for pod in (old, new):
+            for key in _groups_of(pod) if pod is not None else ():
+                self._queue.add(key)
+
+
+def _groups_of(pod: Pod) -> tuple[Key, ...]:
+    name = pod.annotations.get(volcano.GROUP_NAME, "")
+    return ((pod.metadata.namespace, name),) if name else ()
+
+
+def _groups_with(pod: Pod) -> tuple[Key, ...]:
+    """Those that have it on a node."""
+    return _groups_of(pod) if pod.spec.node_name and not pod.is_finished else ()

@@ -19,7 +19,7 @@ import structlog
 from sunkpy.core.gang.gang import Gang, solo_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Owner, Pod
-from sunkpy.runtime.groups import Groups
+from sunkpy.runtime.groups import Groups, Watched
 from sunkpy.scheduler.owners.index import Owners
 from sunkpy.scheduler.pods.recognition import Recognition
 from sunkpy.scheduler.pods.solo_gangs import SoloGangs, apart_id, extra_id
@@ -42,7 +42,7 @@ class PodIndex:
         self._wake = wake
         self._clock = clock
         self._pods: Groups[GangId, str, Pod] = Groups()
-        self._by_node: Groups[str, str, Pod] = Groups()
+        self._by_node: Watched[str, Pod] = Watched(lambda pod: filter(None, [pod.spec.node_name]))
         self._ids: dict[str, GangId] = {}
         self._unidentified: dict[str, Pod] = {}
         self._solo = SoloGangs()
@@ -119,15 +119,12 @@ class PodIndex:
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
         """Follow one change of the informer's store."""
-        if old is not None:
-            self._by_node.drop(old.spec.node_name, old.uid)
-            if new is None or new.uid != old.uid:
-                self._forget(old)
-                old = None
+        self._by_node.follow(old, new)
+        if old is not None and (new is None or new.uid != old.uid):
+            self._forget(old)
+            old = None
         if new is None:
             return
-        if new.spec.node_name:
-            self._by_node.put(new.spec.node_name, new.uid, new)
         id = self._ids.get(new.uid)
         if id is None:
             self._identify(new)

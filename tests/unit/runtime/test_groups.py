@@ -1,6 +1,7 @@
 """Values that belong to keys."""
 
-from sunkpy.runtime.groups import Groups
+from sunkpy.core.model.objects import Meta, Pod
+from sunkpy.runtime.groups import Groups, Watched
 
 
 def test_a_key_is_there_as_long_as_it_has_a_value():
@@ -14,3 +15,19 @@ def test_a_key_is_there_as_long_as_it_has_a_value():
     groups.drop("k", 2)
     groups.drop("other", 2)
     assert (groups, groups.of("k")) == ({}, ())
+
+
+def test_an_object_of_a_watch_is_under_the_keys_that_it_names_now():
+    def pod(uid: str, *labels: str) -> Pod:
+        return Pod(metadata=Meta(uid=uid, labels=dict.fromkeys(labels, "")))
+
+    found: Watched[str, Pod] = Watched(lambda pod: pod.labels)
+    first, moved, other = pod("1", "a", "b"), pod("1", "b", "c"), pod("2", "b")
+    found.follow(None, first)
+    found.follow(None, other)
+    assert found == {"a": {"1": first}, "b": {"1": first, "2": other}}
+    found.follow(first, moved)
+    assert found == {"b": {"2": other, "1": moved}, "c": {"1": moved}}
+    found.follow(moved, pod("3"))
+    found.follow(other, None)
+    assert found == {}

@@ -142,16 +142,16 @@ def test_who_uses_a_claim_is_known_without_a_look_at_other_pods():
 
     asks, user, ended = pod("asks", "data", node=""), pod("user", "data"), pod("user", "data", phase="Succeeded")
     for number in range(MANY):
-        volumes.pod_changed(None, pod(str(number), f"data-{number}"))
-    volumes.pod_changed(None, asks)
-    volumes.pod_changed(None, user)
+        volumes.used.follow(None, pod(str(number), f"data-{number}"))
+    volumes.used.follow(None, asks)
+    volumes.used.follow(None, user)
     began = time.perf_counter()
     assert [volumes.user_of(("default", "data"), asks) for _ in range(MANY)] == ["user"] * MANY
     assert [volumes.user_of(("default", "mine"), asks) for _ in range(MANY)] == [""] * MANY
     assert time.perf_counter() - began < 1.0
     assert volumes.user_of(("default", "data"), user) == ""
-    volumes.pod_changed(user, ended)
+    volumes.used.follow(user, ended)
     assert volumes.user_of(("default", "data"), asks) == ""
-    volumes.pod_changed(ended, user)
-    volumes.pod_changed(user, None)
+    volumes.used.follow(ended, user)
+    volumes.used.follow(user, None)
     assert volumes.user_of(("default", "data"), asks) == ""
