@@ -20,10 +20,11 @@ from sunkpy.core.gang.devices.made import claim_to_make, requests_of
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.ends import EndCause
 from sunkpy.core.model.devices import DEVICE_CLASS, PROTECTION, AllocatedDevice, DeviceId, ResourceClaim
-from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.states import JobId
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
+from sunkpy.kube.informer import Informer
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.scheduler.devices.allocate import Allocator, Plan, Refused
 from sunkpy.scheduler.devices.handout import Handout
@@ -258,9 +259,11 @@ def chosen_of(claim: ResourceClaim, pod: Pod, request: str, device: str, node: s
 async def allocating(apiserver: Apiserver) -> AsyncIterator[Allocator]:
     slurm = Slurm.connect(SLURM)
     async with await Kube.connect(apiserver.kubeconfig(SCHEDULER)) as kube:
-        devices = Devices(kube, {GPUS: "gpu"}, on_claim=lambda _: None, on_unreadable=lambda *_: None)
+        settings = SchedulerSettings(cluster="demo", slurm=SLURM, scheduler_name="demo", device_classes={GPUS: "gpu"})
+        nodes = Informer(kube, paths.NODES, Node)
+        devices = Devices(kube, settings, nodes, lambda *_: None, on_claim=lambda _: None, on_classes=lambda: None)
         pods = PodWriter(kube)
-        maker = ClaimMaker(kube, devices, SchedulerSettings(cluster="demo", slurm=SLURM, scheduler_name="demo"))
+        maker = ClaimMaker(kube, devices, settings)
         yield Allocator(
             kube,
             slurm,

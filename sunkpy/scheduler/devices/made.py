@@ -111,9 +111,7 @@ class ClaimMaker:
         body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": msgspec.to_builtins(told)}}
         answer = await self._kube.patch(paths.status(paths.pod(*pod.key)), body)
         if msgspec.json.decode(answer, type=Pod).status.extended_resource_claim_status != told:
-            why = f"the apiserver drops a pod's extendedResourceClaimStatus (gate {GATE} is off): {_CURE}"
-            self._devices.making.stop(why)
-            raise Dropped(why)
+            raise Dropped(f"the apiserver drops a pod's extendedResourceClaimStatus (gate {GATE} is off): {_CURE}")
 
 
 _CURE: Final = "turn the gate on at apiserver and kubelets, or ask for the devices by a ResourceClaim"

@@ -25,7 +25,6 @@ from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.candidates import Candidates
 from sunkpy.scheduler.nodes.devices import Devices
 from sunkpy.scheduler.nodes.held import Held
-from sunkpy.scheduler.nodes.making import Making, offered_by_kubelets
 from sunkpy.scheduler.nodes.others import pods_of_others
 from sunkpy.scheduler.nodes.slurmd_pods import SlurmdIndex
 from sunkpy.scheduler.nodes.volumes import Volumes
@@ -67,8 +66,9 @@ class Cluster:
             everybody.add_handler(update)
         self.volumes = Volumes(kube, on_change=wake.nodes.set, on_unreadable=on_unreadable)
         self.nodes = Informer(kube, paths.NODES, Node, tell=partial(on_unreadable, "Node"))
-        making = Making(partial(offered_by_kubelets, self.nodes.values, settings.handed_out), self._making_changed)
-        self.devices = Devices(kube, settings.device_classes, on_claim, on_unreadable, making=making)
+        self.devices = Devices(
+            kube, settings, self.nodes, on_unreadable, on_claim=on_claim, on_classes=self._classes_changed
+        )
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
         self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels, tell=on_pod)
         self.candidates = Candidates(slurm_nodes, self.nodes, self.slurmd_pods, self._taken)
@@ -218,13 +218,13 @@ class Cluster:
             self._invalidate()
             await asyncio.sleep(self._settings.times.occupancy_each_s)
 
-    def _making_changed(self) -> None:
+    def _classes_changed(self) -> None:
         self._eligible.forget()
         self._invalidate()
 
     def _invalidate(self) -> None:
         self.candidates.invalidate()
-        self.devices.making.doubt()
+        self.devices.doubt_resources()
         self._eligible.doubt()
         self._wake.nodes.set()
 

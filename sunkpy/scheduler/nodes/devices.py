@@ -18,6 +18,7 @@ from sunkpy.core.gang.devices.made import (
     OWN_NAME,
     asks_for_devices,
     claim_to_make,
+    classes_by_resource,
     made_name,
     requests_of,
 )
@@ -32,13 +33,13 @@ from sunkpy.core.model.devices import (
     ResourceSlice,
     current_devices,
 )
-from sunkpy.core.model.objects import Key, KubeObject, Pod, PodSpec
+from sunkpy.core.model.objects import Key, KubeObject, Node, Pod, PodSpec
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
 from sunkpy.runtime.groups import Groups, Watched
-from sunkpy.scheduler.nodes.making import Making
 from sunkpy.scheduler.owners.watch import OnUnreadable
+from sunkpy.scheduler.settings import SchedulerSettings
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -46,22 +47,28 @@ _ABSENT_AGAIN_S = 15.0
 
 
 class Devices:
-    """Of one leader. `classes`: DeviceClass → GRES name; `on_claim` is called with each own pod whose claim changed."""
+    """Of one leader. `on_claim` is called with each own pod whose claim changed, `on_classes` when what a DeviceClass
+    says has changed.
+    """
 
     def __init__(
         self,
         kube: Kube,
-        classes: Mapping[str, str],
-        on_claim: Callable[[Pod], None],
+        settings: SchedulerSettings,
+        nodes: Informer[Node],
         on_unreadable: OnUnreadable,
         *,
-        making: Making | None = None,
+        on_claim: Callable[[Pod], None],
+        on_classes: Callable[[], None],
     ) -> None:
-        self.classes = classes
+        self.classes = classes = settings.device_classes
+        """DeviceClass → GRES name."""
         self._kube = kube
+        self._handed_out = settings.handed_out
+        self._nodes = nodes
         self._on_claim = on_claim
         self._on_unreadable = on_unreadable
-        self.making = making or Making()
+        self._by_claim: Mapping[str, str] | None = None
         self._is_absent = not classes
         self._newest: dict[Key, ResourceClaim] = {}
         self._owners: Groups[DeviceId, Key, ResourceClaim] = Groups()
@@ -74,7 +81,7 @@ class Devices:
         self._device_classes = self._informer(paths.DEVICE_CLASSES, DeviceClass)
         self._claims.add_handler(self._claim_changed)
         self._slices.add_handler(self._slices_on.follow)
-        self._device_classes.add_handler(lambda *_: self.making.on_change())
+        self._device_classes.add_handler(lambda *_: on_classes())
 
     def _informer(self, path: str, type_: type[T]) -> Informer[T]:
         tell = partial(self._on_unreadable, type_.__name__)
@@ -113,7 +120,6 @@ class Devices:
             claims=claims,
             templates={name: found.spec.spec for name, found in templates.items() if found is not None},
             by_claim=self.by_claim,
-            unmade=self.making.why_not,
         )
 
     def _may_ask(self, spec: PodSpec) -> bool:
@@ -191,8 +197,17 @@ class Devices:
 
     @property
     def by_claim(self) -> Mapping[str, str]:
-        """Resource → DeviceClass, of those for which claims are made."""
-        return self.making.by_claim(self.device_classes().values)
+        """Resource → DeviceClass, of those for which claims are made: no kubelet offers them."""
+        if self._by_claim is None:
+            found = classes_by_resource(self.device_classes().values())
+            offers = (node.status.allocatable.items() for node in self._nodes.values())
+            by_plugins = {self._handed_out, *(name for each in offers for name, amount in each if amount != "0")}
+            self._by_claim = {resource: name for resource, name in found.items() if resource not in by_plugins}
+        return self._by_claim
+
+    def doubt_resources(self) -> None:
+        """Classes, or what kubelets offer, may be others than before."""
+        self._by_claim = None
 
     # -------------------------------------------------------------- what changes
 

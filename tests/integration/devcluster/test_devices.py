@@ -19,6 +19,7 @@ from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.placement.admission import Admission, Verdict
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
+from sunkpy.kube.informer import Informer
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.scheduler.devices.made import ClaimMaker
 from sunkpy.scheduler.nodes.devices import Devices
@@ -117,8 +118,10 @@ def test_devices_are_published_again_when_the_kubelet_was_away(cluster: Cluster,
 
 
 def maker_with(kube: Kube) -> ClaimMaker:
-    known = Devices(kube, {DRIVER: "gpu"}, on_claim=lambda _: None, on_unreadable=lambda *_: None)
-    return ClaimMaker(kube, known, SchedulerSettings(cluster="x", slurm=SLURM, kubelet_account="default"))
+    settings = SchedulerSettings(cluster="x", slurm=SLURM, kubelet_account="default", device_classes={DRIVER: "gpu"})
+    nodes = Informer(kube, paths.NODES, Node)
+    known = Devices(kube, settings, nodes, lambda *_: None, on_claim=lambda _: None, on_classes=lambda: None)
+    return ClaimMaker(kube, known, settings)
 
 
 async def blind(kube: Kube, name: str) -> dict[str, Admission]:

@@ -30,14 +30,12 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
         claims: by uid of the pod and its own name for the claim; one that is not there yet is missing.
         templates: of claims of pods yet to come, by name.
         by_claim: resource → the DeviceClass for which it stands (`made`).
-        unmade: why no claims are made; empty while they are.
     """
 
     classes: Mapping[str, str] = {}
     claims: Mapping[str, Mapping[str, ResourceClaim]] = {}
     templates: Mapping[str, ResourceClaimSpec] = {}
     by_claim: Mapping[str, str] = {}
-    unmade: str = ""
 
 
 def claim_names(pod: Pod) -> dict[str, str]:
@@ -97,8 +95,6 @@ def refused_claims(gang: Gang, claimed: Claimed | None, gpu_resources: Mapping[s
             continue
         if claimed is None:
             return _refused_all(f"pod {pod.name}", pod.spec)
-        if claimed.unmade and OWN_NAME in claims:
-            return claimed.unmade
         for claim in claims.values():
             if why := explain_claim(pod, claim, claimed.classes):
                 return why
