@@ -1,8 +1,7 @@
 """What the scheduler does to placeholder jobs in Slurm: submit, update, tell how the pods ended, cancel.
 
 A service is asked for as an allocation first, which Slurm grants at once or never; what it refuses is queued as a batch
-job. Slurm keeps a FAILED job on record for a refusal, so nothing is tried for a while where one was refused, nor while
-one of our own jobs waits there: Slurm would let nothing pass that one.
+job. Slurm keeps a FAILED job on record for a refusal, so nothing is tried for a while where one was refused.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from msgspec.structs import replace
 
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.identity import is_anothers
-from sunkpy.core.gang.job.phases import WAITING
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.scheduler.jobs.lines import SubmitLines
@@ -52,7 +50,6 @@ class JobWriter:
         self._search = search
         self.lines = SubmitLines(leader)
         self._on_submitted = on_submitted
-        self._last_queued: dict[str, JobId] = {}
         self._refused_at: dict[str, float] = {}
         self._queuing = asyncio.Semaphore(_QUEUING_AT_ONCE)
         self._log = structlog.get_logger("jobs")
@@ -96,8 +93,6 @@ class JobWriter:
             if granted is None:
                 self._refused_at[partition] = self._clock()
         submitted = granted or await self._slurm.submit_job(spec, user=user)
-        if granted is None:
-            self._last_queued[partition] = submitted.job_id
         result = "queued" if granted is None else "at once"
         self._leader.metrics.submits.labels(result).inc()
         self._log.info("submitted", gang=str(record.id), job=submitted.job_id, to=result, warnings=submitted.warnings)
@@ -113,13 +108,8 @@ class JobWriter:
         return submitted.job_id
 
     def _may_have_room(self, partition: str) -> bool:
-        """Nothing was refused there lately, and the last job of ours that was queued there does not wait any more."""
-        if self._clock() - self._refused_at.get(partition, float("-inf")) < self._leader.times.allocation_refused_s:
-            return False
-        last = self._last_queued.get(partition)
-        record = self._ledger.by_job(last) if last is not None else None
-        job = record.jobs.get(last) if record is not None and last is not None else None
-        return job is None or job.phase not in WAITING
+        """Nothing was refused there lately."""
+        return self._clock() - self._refused_at.get(partition, float("-inf")) >= self._leader.times.allocation_refused_s
 
     async def _find_lost_answer(self, record: Record) -> bool:
         """After a submit without an answer: was there a job after all? A late one is found by its prolog."""

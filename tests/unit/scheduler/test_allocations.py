@@ -56,25 +56,6 @@ async def test_a_service_for_which_there_is_no_room_waits_in_the_queue(world, tm
         assert (world.bindings, len(world.allocations), len(world.submissions)) == ([("web", "node-1")], 1, 1)
 
 
-async def test_nothing_is_tried_while_one_of_ours_waits_in_that_partition(world, tmp_path):
-    world.hasten(allocation_refused_s=0.0)
-    async with leading(world, tmp_path) as server, hook_client(server) as call:
-        add_service(world, "first")
-        await world.until(lambda: len(world.submissions) == 1)
-        add_service(world, "second")
-        await world.until(lambda: len(world.submissions) == 2)
-        assert len(world.allocations) == 1
-        add_service(world, "elsewhere", annotations={PARTITION: "high"})
-        await world.until(lambda: len(world.submissions) == 3)
-        assert len(world.allocations) == 2
-        last = next(i for i, job in world.jobs.items() if "default/second:" in job["comment"])
-        world.set_job(last, "RUNNING", nodes="n2")
-        assert await call("prolog", last, node=2) == (200, {"done": True})
-        add_service(world, "third")
-        await world.until(lambda: len(world.submissions) == 4)
-        assert len(world.allocations) == 3
-
-
 async def test_nothing_is_tried_for_a_while_where_one_was_refused(world, tmp_path):
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         add_service(world, "first")

@@ -28,7 +28,6 @@ OVER: Final = frozenset({JobPhase.TAKEN_BACK, JobPhase.ENDING, JobPhase.ENDED})
 LOST: Final = frozenset({JobPhase.LOSING, JobPhase.LOST})
 LIVE: Final = frozenset(JobPhase) - OVER - LOST
 SETTLED: Final = frozenset({JobPhase.ENDED, JobPhase.LOST})
-WAITING: Final = frozenset({JobPhase.SUBMITTED, JobPhase.PENDING})
 STOPPED: Final = frozenset({JobPhase.PENDING, JobPhase.SUSPENDED, JobPhase.TAKEN_BACK})
 HOLDING: Final = frozenset({JobPhase.SUBMITTED, JobPhase.RUNNING}) | LOST
 
@@ -37,7 +36,6 @@ JOB_PREDICATES: Final = {
     "is over": OVER,
     "is lost": LOST,
     "is settled": SETTLED,
-    "may wait": WAITING,
     "holds its node": HOLDING,
     "was stopped": STOPPED,
 }

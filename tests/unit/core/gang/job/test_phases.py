@@ -75,7 +75,7 @@ def test_of_a_job_that_is_not_lost_what_holds_its_node_and_what_was_stopped(job)
 def test_of_a_live_job_whether_it_waits(job):
     assert (job.phase is JobPhase.PENDING) == (is_pending(job) and "SUSPENDED" not in job.state)
     assert (job.phase is JobPhase.SUSPENDED) == ("SUSPENDED" in job.state)
-    assert (job.phase in phases.WAITING) == (is_pending(job) or not (job.state or job.prologs or job.missing))
+    assert (job.phase is JobPhase.SUBMITTED) == (not (job.state or job.prologs or job.missing))
 
 
 def test_each_job_is_over_lost_or_live():
