@@ -70,13 +70,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         """The settings that decisions need; the defaults of the chart when they could not be read."""
         if self.settings is None:
             return Policy(gpu_resources=_GPUS)
-        return Policy(
-            gpu_resources=self.settings.counted,
-            default_partition=self.settings.default_partition,
-            longest_grace_s=self.settings.hooks.longest_grace_s,
-            partition_grace_s=self.settings.hooks.longest_grace_seconds_in,
-            gpu_sharing=self.settings.gpu_sharing,
-        )
+        return self.settings.policy
 
     @property
     def states(self) -> dict[str, str]:

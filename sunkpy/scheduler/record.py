@@ -70,7 +70,6 @@ class MemberRecord:
     reported: str = ""
     reported_at: float = float("-inf")
     evicted_at: float = float("-inf")
-    shortened_at: float = float("-inf")
     is_gone: bool = False
 
 

@@ -92,14 +92,14 @@ class Evictor:
     async def shorten(self, record: Record, action: act.Shorten) -> None:
         """Give a pod that is ending less time."""
         pod, member, now = action.pod, record.member(action.pod), self._leader.clock()
-        if now - member.shortened_at >= self._again_s:
+        if now - member.evicted_at >= self._again_s:
             grace_s = at_most(action.grace_s, pod, now=utc_now())
             if await self._leader.pods.delete(pod, grace_s=grace_s):
                 given_s = pod.metadata.deletion_grace_period_seconds
                 note = f"its job has lost the node: its grace period is {grace_s} s now, not {given_s} s"
                 events = self._leader.events
                 await events.warning(pod, "Pod", reason="GraceShortened", action="Evicting", note=note)
-            member.shortened_at = now
+            member.evicted_at = now
 
     async def _cause(self, record: Record, action: act.Evict) -> EndCause:
         if action.cause is not None:

@@ -27,9 +27,6 @@ class SoloGangs:
         self._apart: Groups[GangId, str, GangId] = Groups()
         self._left_out_at: dict[str, float] = {}
 
-    def __contains__(self, id: GangId) -> bool:
-        return id in self._known
-
     def note(self, id: GangId) -> None:
         """There is a job of such a gang."""
         self._known.add(id)
