@@ -164,7 +164,7 @@ class Executor:
         """A kubelet would not have one of the pods: give the nodes back and look for others."""
         now, why = self._leader.clock(), str(refused)
         node = next(binding.slurm_node for binding in action.bindings if binding.pod.uid == refused.pod.uid)
-        record.refuse_node(node, why, until=now + self._leader.times.node_refused_s)
+        record.refusals[node] = (why, now + self._leader.times.node_refused_s)
         delay_s = record.back_off(why, now=now)
         then = f"Slurm job {action.job} is cancelled, another is submitted in {delay_s:.0f} s"
 

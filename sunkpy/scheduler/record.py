@@ -193,10 +193,6 @@ class Record:
         """Something has changed that may help: try again at once."""
         self.retry_at, self.failures, self.refused = 0.0, 0, ""
 
-    def refuse_node(self, slurm_node: str, why: str, *, until: float) -> None:
-        """Keep the next jobs of this gang away from a node."""
-        self.refusals[slurm_node] = (why, until)
-
     def eligibility(self, eligibility: Eligibility, *, now: float) -> Eligibility:
         """The nodes that fit, without those whose kubelet lately refused this gang."""
         self.refusals = {node: refusal for node, refusal in self.refusals.items() if refusal[1] > now}

@@ -144,7 +144,7 @@ def test_the_delay_between_submits_grows_and_ends_when_something_changes():
 
 def test_a_node_that_refused_a_gang_is_offered_to_it_again_after_a_while():
     record = Ledger().ensure(gang_id("uid"))
-    record.refuse_node("n1", "OutOfcpu", until=120.0)
+    record.refusals["n1"] = ("OutOfcpu", 120.0)
     both = Eligibility(eligible=("n1", "n2"))
     assert record.eligibility(both, now=1.0).eligible == ("n2",)
     assert record.eligibility(both, now=121.0).eligible == ("n1", "n2")
