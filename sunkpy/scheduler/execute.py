@@ -13,7 +13,8 @@ from sunkpy.core.gang.binding_note import BindingNote
 from sunkpy.core.gang.phases import is_over
 from sunkpy.core.model.objects import Pod
 from sunkpy.runtime.fan_out import fan_out
-from sunkpy.scheduler.devices.allocate import Allocator, Refused
+from sunkpy.scheduler.devices.allocate import Allocator
+from sunkpy.scheduler.devices.made import Refused
 from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.jobs.writer import JobWriter, NotSubmitted
 from sunkpy.scheduler.leader import Leader

@@ -26,9 +26,9 @@ from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
 from sunkpy.runtime.settings import SlurmSettings
-from sunkpy.scheduler.devices.allocate import Allocator, Plan, Refused
+from sunkpy.scheduler.devices.allocate import Allocator, Plan
 from sunkpy.scheduler.devices.handout import Handout
-from sunkpy.scheduler.devices.made import ClaimMaker
+from sunkpy.scheduler.devices.made import ClaimMaker, Refused
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.nodes.devices import Devices
 from sunkpy.scheduler.pods.writer import PodWriter

@@ -36,7 +36,7 @@ from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.devices.handout import Handout
-from sunkpy.scheduler.devices.made import ClaimMaker, Dropped
+from sunkpy.scheduler.devices.made import ClaimMaker, Refused
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.nodes.devices import Devices
 from sunkpy.scheduler.pods.writer import PodWriter
@@ -44,14 +44,6 @@ from sunkpy.slurm import Slurm
 
 Keeps = Callable[[str, JobId], str | None]
 """What is still waited for on a Kubernetes node of pods of a job that were deleted by force; None when nothing."""
-
-
-class Refused(Exception):
-    """The kubelet would refuse `pod`, or has had no room for it for too long; the text says why."""
-
-    def __init__(self, pod: Pod, why: str) -> None:
-        super().__init__(why)
-        self.pod = pod
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,8 +153,6 @@ class Allocator:
         except (errors.Forbidden, errors.Invalid) as error:
             why = f"the apiserver refuses the devices of claim {chosen.claim.name}: {error.message}"
             raise Refused(chosen.pod, why) from error
-        except Dropped as error:
-            raise Refused(chosen.pod, str(error)) from error
 
     async def release(self, pod: Pod) -> None:
         """Take the devices back from claims that are reserved for a pod that was not bound.

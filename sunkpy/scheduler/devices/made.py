@@ -29,8 +29,12 @@ GATE: Final = "DRAExtendedResource"
 _TOKEN_S: Final = 600
 
 
-class Dropped(Exception):
-    """The apiserver did not keep what was written; the text says what to do."""
+class Refused(Exception):
+    """`pod` cannot be bound to its node; the text says why, and what to do."""
+
+    def __init__(self, pod: Pod, why: str) -> None:
+        super().__init__(why)
+        self.pod = pod
 
 
 class ClaimMaker:
@@ -100,18 +104,18 @@ class ClaimMaker:
 
         Raises:
             KubeError: not noted.
-            Dropped: the apiserver has not kept it, or the claim was made for something else.
+            Refused: the apiserver has not kept it, or the claim was made for something else.
         """
         pod, told = chosen.pod, chosen.told
         if told is None:
             return
         requests = {each.name for each in chosen.claim.spec.devices.requests}
         if {each.request_name for each in told.request_mappings} != requests:
-            raise Dropped(f"claim {chosen.claim.name} is not for what pod {pod.name} asks for: delete it")
+            raise Refused(pod, f"claim {chosen.claim.name} is not for what pod {pod.name} asks for: delete it")
         body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": msgspec.to_builtins(told)}}
         answer = await self._kube.patch(paths.status(paths.pod(*pod.key)), body)
         if msgspec.json.decode(answer, type=Pod).status.extended_resource_claim_status != told:
-            raise Dropped(f"the apiserver drops a pod's extendedResourceClaimStatus (gate {GATE} is off): {_CURE}")
+            raise Refused(pod, f"the apiserver drops a pod's extendedResourceClaimStatus (gate {GATE} is off): {_CURE}")
 
 
 _CURE: Final = "turn the gate on at apiserver and kubelets, or ask for the devices by a ResourceClaim"

@@ -24,7 +24,8 @@ from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.placement.admission import Admission, Verdict, would_kubelet_admit
 from sunkpy.kube import errors
 from sunkpy.runtime.fan_out import fan_out
-from sunkpy.scheduler.devices.allocate import Allocator, Plan, Refused
+from sunkpy.scheduler.devices.allocate import Allocator, Plan
+from sunkpy.scheduler.devices.made import Refused
 from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
