@@ -17,7 +17,6 @@ from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.limits import deciding_specs
 from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes, find_named_nodes
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
-from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.model.storage import Claim, StorageClass, Volume
 from sunkpy.core.placement.domains import HOSTNAME
@@ -112,13 +111,8 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
             return None
         candidates = self._candidates()
         unlike = {msgspec.json.encode(msgspec.structs.replace(spec, node_name="")): spec for spec in specs}
-        try:
-            each = (
-                eligible_nodes(spec, candidates, gpu_resources=self.policy.gpu_resources) for spec in unlike.values()
-            )
-            return in_common(tuple(each))
-        except BadQuantity as error:
-            return Eligibility(eligible=(), refused={c.slurm_node: str(error) for c in candidates})
+        each = (eligible_nodes(spec, candidates, gpu_resources=self.policy.gpu_resources) for spec in unlike.values())
+        return in_common(tuple(each))
 
     def eligibility_of(self, gang: Gang) -> Eligibility | None:
         """Where the job of a gang may go, as far as it could be read."""

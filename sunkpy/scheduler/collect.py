@@ -24,7 +24,6 @@ from sunkpy.core.gang.seating.slots import plan_slots
 from sunkpy.core.gang.snapshot import Snapshot, explain_generation
 from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import Pod, PodSpec
-from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.domains import Wish, in_one_domain
 from sunkpy.core.placement.eligibility import Eligibility, by_names, in_common, minus
 from sunkpy.core.placement.needs import gres
@@ -208,10 +207,7 @@ class Collector:
         return within_reach(eligibility, pods, candidates, storage) if storage is not None else None
 
     def _in_one_domain(self, gang: Gang, eligibility: Eligibility, snapshot: Snapshot, record: Record) -> Eligibility:
-        try:
-            slots = plan_slots(gang, eligibility)
-        except BadQuantity:  # of a pod that does not exist yet; said when the job is planned
-            return eligibility
+        slots = plan_slots(gang, eligibility)
         wish = Wish(
             label=gang.one_domain,
             slots=slots.count,

@@ -49,7 +49,6 @@ WORDS: Final[dict[Cause, Words]] = {
         "is not submitted: no node fits",
         "Change the nodeSelector, affinity, tolerations or requests of the pod, or give a NodeSet a node that fits.",
     ),
-    WaitCause.BAD_QUANTITY: Words("is not submitted: a request cannot be read", "Correct the request in the workload."),
     WaitCause.IN_QUEUE: Words(
         "waits in the queue of Slurm",
         "Nothing: it starts in its turn; squeue --start -j {job} says when Slurm expects that.",

@@ -140,7 +140,6 @@ class WaitCause(enum.Enum):
     MEMBERS = "pods of the first wave are missing"
     NOT_SUBMITTED = "Slurm did not take the job"
     NO_NODE = "no node fits"
-    BAD_QUANTITY = "a request is not a quantity"
     IN_QUEUE = "the job is in the queue"
     NEVER_STARTS = "the job stays in the queue until a person changes something"
     SEATS_TAKEN = "no seat of the job is left"

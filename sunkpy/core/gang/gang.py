@@ -6,7 +6,7 @@ like (`assemble`, asked with all its pods that are there). Everything else, here
 
 A gang has *roles* (leader, worker …) and each role a number of *seats*. Both come from what the owner declares, not
 from the pods that happen to exist: the job holds a seat for a pod that appears only when others run. *Members* are the
-pods that are there.
+pods that are there. What they and their templates ask for are quantities: `families.assemble` refuses any other text.
 """
 
 from __future__ import annotations

@@ -148,9 +148,6 @@ def eligible_nodes(
         spec: of the pod.
         candidates: all nodes.
         gpu_resources: extended resource → GRES.
-
-    Raises:
-        quantity.BadQuantity: a request of the pod is not a quantity.
     """
     needs = matching.pod_requests(spec)
     candidates = tuple(candidates)

@@ -14,9 +14,8 @@ from sunkpy.core.gang.limits import Surroundings, avoid_nodes, depend_on, looks_
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
-from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.domains import HOSTNAME
-from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes, nowhere
+from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes
 from sunkpy.core.placement.occupancy import full_nodes, taken_uncounted, taken_without_job, uncounted
 from sunkpy.kube import paths
 from sunkpy.kube.informer import Informer, Together
@@ -131,11 +130,7 @@ class Cluster:
         """Where a pod may run; None while Slurm's nodes have not been read."""
         if self._slurm_nodes.observation is None:
             return None
-        try:
-            key = _signature(spec)
-        except BadQuantity as error:
-            return Verdict(spec, nowhere(str(error)))
-        return self._eligible.of(key, spec)
+        return self._eligible.of(_signature(spec), spec)
 
     def avoided_nodes(self, pods: Sequence[Pod]) -> Verdict[Sequence[Pod], Mapping[str, str]]:
         """Slurm nodes where pods of others keep one of these away, or are missing, and why."""

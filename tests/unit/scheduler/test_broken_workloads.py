@@ -272,11 +272,17 @@ CASES = {
     ),
     "quantity-nonsense": (
         asks(cpu="lots"),
-        "'lots' is not a Kubernetes quantity: write a number with m, k, M, G, Ki, Mi, Gi …",
+        (
+            "plain pod default/quantity-nonsense cannot be read: 'lots' is not a Kubernetes quantity: write a "
+            "number with m, k, M, G, Ki, Mi, Gi …"
+        ),
     ),
     "quantity-endless": (
         asks(cpu="1e999999999"),
-        "'1e999999999' is too long for a quantity, or its exponent too large",
+        (
+            "plain pod default/quantity-endless cannot be read: '1e999999999' is too long for a quantity, or its "
+            "exponent too large"
+        ),
     ),
     "comment-lines": (
         options(comment="a\nk8s:default/good:uid"),

@@ -22,7 +22,6 @@ from sunkpy.core.gang.job.request import GpuSharing, Policy, counts_gpus, plan_f
 from sunkpy.core.gang.job.terms import find_change
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.matching import pod_requests
-from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.eligibility import excluded, explain_eligibility
 
 _UNPROVED = "nothing proves that it is this pod's: its comment was changed, or slurmctld has not sealed it"
@@ -132,14 +131,11 @@ def _submit(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
         is_about_nodes = "" not in snapshot.eligibility.refused
         why = explain_eligibility(snapshot.eligibility)
         return report_all(gang, why, WaitCause.NO_NODE, needs_node=is_about_nodes)
-    try:
-        request = (
-            plan_for_nodes(gang, policy, snapshot.named_nodes, is_named=True)
-            if snapshot.named_nodes
-            else plan_job(gang, policy, snapshot.eligibility)
-        )
-    except BadQuantity as error:
-        return report_all(gang, str(error), WaitCause.BAD_QUANTITY)
+    request = (
+        plan_for_nodes(gang, policy, snapshot.named_nodes, is_named=True)
+        if snapshot.named_nodes
+        else plan_job(gang, policy, snapshot.eligibility)
+    )
     actions: list[GangAction] = [Submit(request=request, pods=gang.members)]
     firsts = [role.members[0].pod for role in gang.roles if role.members]
     is_by_count = policy.gpu_sharing is GpuSharing.COUNT and not request.whole_nodes

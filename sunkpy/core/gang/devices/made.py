@@ -64,7 +64,7 @@ def requests_of(spec: PodSpec, by_claim: Mapping[str, str]) -> list[tuple[ClaimR
     for at, container in enumerate(_containers(spec)):
         asked = {name: count for name, count in sorted(_asked(container.resources).items()) if name in by_claim}
         for number, (resource, amount) in enumerate(asked.items()):
-            if count := _count(amount):
+            if count := quantity.whole(amount):
                 name = f"container-{at}-request-{number}"
                 whose = ClaimRequestMapping(container_name=container.name, resource_name=resource, request_name=name)
                 choice = DeviceChoice(device_class_name=by_claim[resource], count=count)
@@ -102,14 +102,6 @@ def _without(asked: Resources, resources: Collection[str]) -> Resources:
         for amounts in (asked.requests, asked.limits)
     )
     return Resources(requests=requests, limits=limits)
-
-
-def _count(amount: str) -> int:
-    """0 in a template of which the apiserver would refuse the pods."""
-    try:
-        return quantity.whole(amount)
-    except quantity.BadQuantity:
-        return 0
 
 
 def _asked(resources: Resources) -> dict[str, str]:

@@ -119,8 +119,7 @@ def assemble(
         return unreadable(id, pods, why=f"{odd.kind} {'/'.join(odd.key)} cannot be read: {odd.why}")
     try:
         gang = family.assemble(id, pods, owners)
-        _check_size(gang, largest)
-        _check_shapes(gang)
+        _check(gang, largest)
     except BadDeclaration as error:
         gang = unsized(id, pods, owners, kind=what, problem=error.problem)
     except (msgspec.ValidationError, RecursionError, BadQuantity) as error:
@@ -169,24 +168,21 @@ def _is_same(said: GangId, id: GangId) -> bool:
     return (said.namespace, said.name, said.uid) == (id.namespace, id.name, id.uid)
 
 
-def _check_size(gang: Gang, largest: int) -> None:
+def _check(gang: Gang, largest: int) -> None:
+    """Whoever works with the gang afterwards relies on its size and on its quantities: in templates of custom resources
+    the apiserver does not check them.
+
+    Raises:
+        BadDeclaration: it is too large, or one of its pods has a list that is too long.
+        BadQuantity: a pod or template asks for something that is not a quantity.
+    """
     if gang.seats > largest:
         text = f"{gang.kind} declares {gang.seats} pods, and a gang has at most {largest}: make several gangs, or"
         raise BadDeclaration(f"{text} ask an administrator to raise scheduler.largestGang of the Slurm cluster")
     for name, spec in specs_of(gang):
         if long := explain_length(spec):
             raise BadDeclaration(f"{name} {long}")
-
-
-def _check_shapes(gang: Gang) -> None:
-    """Check the quantities in templates of custom resources, because the apiserver does not.
-
-    Raises:
-        BadQuantity: one of them is not a valid quantity.
-    """
-    for role in gang.roles:
-        if role.shape is not None:
-            matching.pod_requests(role.shape)
+        matching.pod_requests(spec)
 
 
 def _with_all_that_run(gang: Gang, pods: Sequence[Pod]) -> Gang:

@@ -69,9 +69,6 @@ def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None)
     Its slots may lie on any number of nodes, unless the gang wants one node for each member. Slurm knows memory per
     cpu or per node: where slots share nodes it is asked per cpu, rounded up to MiB. Of whole nodes a job has all cpus,
     and would need that much memory for each of them.
-
-    Raises:
-        quantity.BadQuantity: a request is not a quantity.
     """
     slots = plan_slots(gang, eligibility)
     request = _request(gang, policy, slots, eligibility, has_own_nodes=gang.one_per_node or slots.count == 1)
@@ -88,9 +85,6 @@ def plan_for_nodes(gang: Gang, policy: Policy, placed: Mapping[str, str], *, is_
     """The job for the nodes that members have already, or name (`is_named`); `placed`: uid → Slurm node.
 
     Tasks are alike, so each node is asked for what is most on any of them.
-
-    Raises:
-        quantity.BadQuantity: a request is not a quantity.
     """
     on_node = needs_on_nodes(gang, placed)
     kind = NAMED if is_named else WHOLE if len(on_node) == gang.seats else REPLACEMENT

@@ -20,7 +20,6 @@ from sunkpy.core.gang.seating.slots import rounded
 from sunkpy.core.model import matching
 from sunkpy.core.model.capacity import Capacity
 from sunkpy.core.model.objects import PodSpec
-from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.needs import count_gres
 
 _MIB = 2**20
@@ -37,25 +36,20 @@ def find_outgrown(
         capacities: what the job has, by Slurm node.
         gpu_resources: extended resource → GRES name.
     """
-    asked: dict[str, matching.Amounts] = {}
+    asked = {pod.uid: _counted(pod.spec, gpu_resources) for pod in gang.members}
     outgrown: dict[str, str] = {}
-    for pod in gang.members:
-        try:
-            asked[pod.uid] = _counted(pod.spec, gpu_resources)
-        except BadQuantity as error:
-            outgrown[pod.uid] = str(error)
     kept = {role.name: _least(role, asked, gpu_resources) for role in gang.roles}
     free = _free(seating, capacities, asked, kept)
     waiting = [pod.uid for pod in gang.members if pod.uid in seating.seats and pod.uid not in seating.holding]
     for uid in waiting:
         role, node = seating.seats[uid].id[0], seating.seats[uid].node
-        if node in free and uid in asked:
+        if node in free:
             here = matching.added(free[node], kept[role])
             if lacking := _lacking(asked[uid], here, capacities[node]):
                 outgrown[uid] = lacking
             else:
                 free[node] = matching.subtracted(here, asked[uid])
-    return {uid: outgrown[uid] for uid in waiting if uid in outgrown}
+    return outgrown
 
 
 def _counted(spec: PodSpec, gpu_resources: Mapping[str, str]) -> matching.Amounts:
@@ -66,7 +60,7 @@ def _counted(spec: PodSpec, gpu_resources: Mapping[str, str]) -> matching.Amount
 
 def _least(role: Role, asked: Mapping[str, matching.Amounts], gpu_resources: Mapping[str, str]) -> matching.Amounts:
     """What is kept for a seat of the role without a pod, resource by resource."""
-    known = [asked[member.pod.uid] for member in role.members if member.pod.uid in asked]
+    known = [asked[member.pod.uid] for member in role.members]
     if role.shape is not None or not known:
         known.append(_counted(role.shape or PodSpec(), gpu_resources))
     return {name: min(each[name] for each in known) for name in known[0]}

@@ -49,11 +49,7 @@ class Slots(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_slots(gang: Gang, eligibility: Eligibility | None = None) -> Slots:
-    """The shape that asks for least, of those whose slots fit a node.
-
-    Raises:
-        quantity.BadQuantity: a request is not a quantity.
-    """
+    """The shape that asks for least, of those whose slots fit a node."""
 
     def rank(slots: Slots) -> tuple[bool, bool, tuple[int, int, int]]:
         if eligibility is None:
@@ -117,20 +113,13 @@ def needs_of_a_seat(role: Role) -> matching.Amounts:
 
     With a pod in each seat: the most that one of them asks for. Otherwise not less than the owner's template says and
     any pod of the role, to which something may have been added on its way.
-
-    Raises:
-        quantity.BadQuantity: a request is not a quantity.
     """
     numbered, others = _needs_of(role, _rounded_needs(role))
     return others if any(index not in numbered for index in range(role.seats)) else largest(numbered.values())
 
 
 def needs_together(gang: Gang) -> matching.Amounts:
-    """What all seats need on one node, where it makes no difference which pod has which.
-
-    Raises:
-        quantity.BadQuantity: a request is not a quantity.
-    """
+    """What all seats need on one node, where it makes no difference which pod has which."""
     total: matching.Amounts = {}
     for role in gang.roles:
         of_member = _rounded_needs(role)

@@ -88,10 +88,6 @@ def test_who_asks_for_less_leaves_room_for_others_and_who_asks_for_more_takes_no
     assert outgrown(nobody_yet, capacities, "n1", "n1", "n1") == {"more": "lacks cpu: needs 3, has 2"}
 
 
-def test_a_pod_of_which_it_cannot_be_read_how_much_it_asks_for_fits_nowhere():
-    assert "much" in outgrown(gang(pod("w", cpu="much")), {"n1": ONE}, "n1")["w"]
-
-
 # ------------------------------------------------------------------------------------ what is done about it
 
 
