@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 import msgspec
-import structlog
 
 from sunkpy.core.gang.job.ends import EndCause, find_violated, named
 from sunkpy.core.model.objects import Budget, Key, Pod
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.kube import paths
-from sunkpy.kube.errors import KubeError
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.events.late_writes import LateWrites
 from sunkpy.scheduler.jobs.end_causes import EndCauses
@@ -51,7 +49,6 @@ class EvictionEvents:
         self._waiting: list[Eviction] = []
         self._preempted: dict[str, list[Pod]] = {}
         self._late: LateWrites[str] = LateWrites("evictions", workers=2)
-        self._log = structlog.get_logger("scheduler")
 
     async def run(self) -> None:
         """Send until cancelled."""
@@ -73,10 +70,7 @@ class EvictionEvents:
         preempted = {each.job: each.node for each in together if each.cause.is_preemption and each.job is not None}
         preemptors = await self._causes.by_whom(preempted) if preempted else {}
         calls = [partial(self._explain, each, preemptors.get(each.job) if each.job else None) for each in together]
-        try:
-            await fan_out(calls, at_once=_AT_ONCE)
-        except KubeError as error:
-            self._log.warning("Events of evictions not written", error=str(error))
+        await fan_out(calls, at_once=_AT_ONCE)
 
     async def _explain(self, eviction: Eviction, preemptor: SlurmJob | None) -> None:
         pod, cause = eviction.pod, named(eviction.cause, preemptor)
@@ -90,13 +84,8 @@ class EvictionEvents:
             await self._leader.pods.explain_disruption(seen, reason=cause.reason, message=message)
 
     async def _check_budgets(self, namespace: str) -> None:
-        pods = self._preempted.pop(namespace, [])
-        try:
-            budgets = await self._leader.kube.list_objects(paths.disruption_budgets(namespace), Budget)
-        except KubeError as error:
-            self._log.warning("budgets not read", namespace=namespace, error=str(error))
-            return
-        for pod in pods:
+        budgets = await self._leader.kube.list_objects(paths.disruption_budgets(namespace), Budget)
+        for pod in self._preempted.pop(namespace, []):
             if (budget := find_violated(pod, budgets)) is not None:
                 note = (
                     f"its PodDisruptionBudget {budget.name} wants {budget.status.desired_healthy} healthy pods and has "
