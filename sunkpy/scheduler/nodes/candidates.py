@@ -20,7 +20,7 @@ from sunkpy.slurm import NodeCache
 
 
 class Candidates:
-    """None while Slurm's nodes have not been read."""
+    """There are none while Slurm's nodes have not been read."""
 
     def __init__(self, slurm_nodes: NodeCache, nodes: Informer[Node], slurmd_pods: Informer[Pod], taken: Held) -> None:
         self._slurm_nodes = slurm_nodes
@@ -33,19 +33,15 @@ class Candidates:
 
     def now(self) -> list[Candidate]:
         """With what Slurm says of them now."""
-        observation = self._slurm_nodes.observation
-        if observation is None:
-            return []
-        found = (_as_now(c, observation.nodes.get(c.slurm_node)) for c in self.lasting())
+        known = self._known()
+        found = (_as_now(c, known.get(c.slurm_node)) for c in self.lasting())
         self._now = _reused(found, self._now)
         return self._now
 
     def lasting(self) -> list[Candidate]:
         """With what Slurm said of them when they last changed lastingly."""
-        if self._slurm_nodes.observation is None:
-            return []
         if not self._is_fresh:
-            known = self._slurm_nodes.observation.nodes
+            known = self._known()
             found = (self._candidate(pod, known) for pod in filter(is_slurmd, self._slurmd_pods.values()))
             self._lasting = _reused((c for c in found if c is not None), self._lasting)
             self._is_fresh = True
@@ -57,11 +53,12 @@ class Candidates:
 
     def differ(self, changed: Iterable[str]) -> bool:
         """Slurm says something else now of what lasts about one of these nodes."""
+        now, then = self._known(), {c.slurm_node: c.slurm for c in (self._lasting if self._is_fresh else ())}
+        return any(_size(now.get(name)) != _size(then.get(name)) for name in changed)
+
+    def _known(self) -> dict[str, SlurmNode]:
         observation = self._slurm_nodes.observation
-        if observation is None:
-            return False
-        known = {candidate.slurm_node: candidate.slurm for candidate in (self._lasting if self._is_fresh else ())}
-        return any(_size(observation.nodes.get(name)) != _size(known.get(name)) for name in changed)
+        return observation.nodes if observation is not None else {}
 
     def _candidate(self, pod: Pod, known: dict[str, SlurmNode]) -> Candidate | None:
         """Only nodes that Slurm knows: it refuses a job that excludes an unknown one."""
