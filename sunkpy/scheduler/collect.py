@@ -22,7 +22,7 @@ from sunkpy.core.gang.phases import PodPhase, pod_phase
 from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes, find_named_nodes
 from sunkpy.core.gang.seating.slots import plan_slots
 from sunkpy.core.gang.snapshot import Snapshot, explain_generation
-from sunkpy.core.model.alike import one_of_each
+from sunkpy.core.model.alike import one_of_each, template_of
 from sunkpy.core.model.objects import Pod, PodSpec
 from sunkpy.core.placement.domains import Wish, in_one_domain
 from sunkpy.core.placement.eligibility import Eligibility, by_names, in_common, minus
@@ -119,7 +119,7 @@ class Collector:
             or any(has_claims(pod.spec) for pod in gang.members)
         ):
             return None
-        return tuple(self._eligible(one_of_each(deciding_specs(gang), _asks)))
+        return tuple(self._eligible(one_of_each(deciding_specs(gang), template_of)))
 
     def is_concerned(self, record: Record) -> bool:
         """A node has changed since the last decision about the gang, in a way that may change that decision."""
@@ -163,7 +163,7 @@ class Collector:
             return snapshot
         if snapshot.named_nodes:
             return self._with_named_nodes(snapshot, gang, record)
-        unlike = list(one_of_each(deciding_specs(gang), _asks))
+        unlike = list(one_of_each(deciding_specs(gang), template_of))
         common = in_common([each.value for each in self._eligible(unlike)])
         reachable = self._within_reach(common, gang.first_wave) if common is not None else None
         if reachable is None:
@@ -241,9 +241,3 @@ def _restricted(gang: Gang, namespace: Namespace | None, settings: SchedulerSett
 def _has_left_out(gang: Gang, pods: Sequence[Pod]) -> bool:
     seated = {pod.uid for pod in gang.members}
     return any(pod.uid not in seated and pod_phase(pod) is PodPhase.WAITING for pod in pods)
-
-
-def _asks(spec: PodSpec) -> tuple[object, ...]:
-    """What decides where a pod may go: the same for all pods of a template."""
-    where = (spec.node_selector, spec.affinity, spec.tolerations)
-    return (*where, spec.containers, spec.init_containers, spec.overhead, spec.resources)

@@ -29,7 +29,7 @@ from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.options import Problem
 from sunkpy.core.handout import gpus_asked
 from sunkpy.core.model import matching
-from sunkpy.core.model.alike import one_of_each
+from sunkpy.core.model.alike import one_of_each, template_of
 from sunkpy.core.model.devices import CLAIMED, DEVICE_CLASS
 from sunkpy.core.model.gres import gres_name
 from sunkpy.core.model.objects import (
@@ -296,14 +296,8 @@ def _domain(together: _Inner) -> str:
 
 def specs_of(gang: Gang) -> list[tuple[str, PodSpec]]:
     """What the gang asks for: of the pods that are there, each kind once, and the shape of those that are not."""
-    there = [(f"pod {pod.name}", pod.spec) for pod in one_of_each(gang.members, _asked)]
+    there = [(f"pod {pod.name}", pod.spec) for pod in one_of_each(gang.members, lambda pod: template_of(pod.spec))]
     return there + [(f"role {role.name}", role.shape) for role in gang.roles if role.shape is not None]
-
-
-def _asked(pod: Pod) -> tuple[object, ...]:
-    spec = pod.spec
-    where = (spec.node_selector, spec.affinity, spec.tolerations)
-    return (*where, spec.containers, spec.init_containers, spec.overhead, spec.resources, spec.resource_claims)
 
 
 def _resources(spec: PodSpec) -> set[str]:

@@ -9,6 +9,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from sunkpy.core.model.objects import PodSpec
+
 T = TypeVar("T")
 
 _NOTHING: Final = object()
@@ -29,3 +31,9 @@ def one_of_each(items: Iterable[T], trait: Callable[[T], object]) -> Iterator[T]
             if key not in found:
                 found.add(key)
                 yield item
+
+
+def template_of(spec: PodSpec) -> tuple[object, ...]:
+    """What a pod asks of a node, and which nodes: the same for all pods of a template."""
+    where = (spec.node_selector, spec.affinity, spec.tolerations)
+    return (*where, spec.containers, spec.init_containers, spec.overhead, spec.resources)

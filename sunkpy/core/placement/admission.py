@@ -37,11 +37,7 @@ ADMITTED = Admission(verdict=Verdict.ADMIT)
 
 
 def would_kubelet_admit(pod: Pod, node: Node, pods_on_node: Iterable[Pod]) -> Admission:
-    """The kubelet's verdict on `pod`, given every pod that is bound to the node.
-
-    Raises:
-        quantity.BadQuantity: a request on the node is not a quantity.
-    """
+    """The kubelet's verdict on `pod`, given every pod that is bound to the node."""
     if not matching.matches_affinity(node, pod.spec):
         return _refuse(f"node {node.name} does not match the pod's nodeSelector or node affinity")
     taints = matching.untolerated(node.spec.taints, pod.spec.tolerations, effects=(matching.NO_EXECUTE,))

@@ -22,6 +22,7 @@ import msgspec
 from sunkpy.core.gang.gang import ANY_SEAT, Gang, Role
 from sunkpy.core.gang.job.kind import WHOLE, JobKind, role_word, shared_kind
 from sunkpy.core.model import matching, quantity
+from sunkpy.core.model.alike import template_of
 from sunkpy.core.placement.eligibility import Eligibility, size_of
 from sunkpy.core.placement.needs import MINIMUM_MEMORY_MIB, whole_cpus
 
@@ -149,10 +150,8 @@ def _rounded_needs(role: Role) -> dict[str, matching.Amounts]:
     before: tuple[object, ...] = ()
     amounts: matching.Amounts = {}
     for pod in (member.pod for member in role.members):
-        spec = pod.spec
-        asks = (spec.containers, spec.init_containers, spec.overhead, spec.resources)
-        if asks != before:
-            before, amounts = asks, rounded(matching.pod_requests(spec))
+        if (own := template_of(pod.spec)) != before:
+            before, amounts = own, rounded(matching.pod_requests(pod.spec))
         needs[pod.uid] = amounts
     return needs
 
