@@ -148,13 +148,13 @@ class Kube:
     def watch_lines(
         self, selection: paths.Selection, *, resource_version: str, on_open: Callable[[], None]
     ) -> AsyncIterator[bytes]:
-        """Raw watch events, one JSON document each, until the server ends the stream.
+        """Raw watch events, one JSON document each, until the server ends the stream, or is silent for long.
 
         `on_open` is called when the server has accepted the watch: nothing may change for a long time after that.
 
         Raises:
             Gone: the version is too old; list again.
-            Unavailable: the connection broke, or not even a bookmark came for long.
+            Unavailable: the connection broke.
         """
         watch = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": resource_version}
         request = Request(method="GET", path=selection.path, params=selection.params | watch)

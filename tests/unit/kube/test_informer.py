@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import msgspec
 import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
 from sunkpy.core.model.objects import Meta, Owner, Pod
-from sunkpy.kube import errors
+from sunkpy.kube import connection, errors
 from sunkpy.kube.client import Kube
 from sunkpy.kube.decoding import TOO_DEEP, Unreadable
 from sunkpy.kube.informer import Informer, Together, UntilServed
@@ -255,6 +256,23 @@ async def test_a_watch_without_events_counts_as_connected(tmp_path: Path) -> Non
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         assert not informer.connected
+
+
+async def test_a_watch_that_is_silent_for_long_goes_on_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a kind of which nothing has changed since the apiserver began come no bookmarks either."""
+    monkeypatch.setattr(connection, "WATCH_TIMEOUT", aiohttp.ClientTimeout(total=None, sock_read=0.2))
+    script = Script([(10, [])], [])
+    with capture_logs() as logs:
+        async with connected(script.handle, tmp_path) as kube:
+            running = asyncio.ensure_future(Informer(kube, PODS, Pod).run())
+            async with asyncio.timeout(20):
+                while len(script.versions) < 3:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+    assert (set(script.versions), logs) == ({"10"}, [])
 
 
 async def test_after_410_the_list_is_compared_and_missed_deletions_are_told(tmp_path: Path) -> None:
