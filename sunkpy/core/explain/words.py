@@ -120,7 +120,8 @@ WORDS: Final[dict[Cause, Words]] = {
 
 CURES: Final = {
     "BadConstraints": "Ask for less, or for features that some node has: sunkpy.dev/constraint and the requests.",
-    "PartitionConfig": "Ask for fewer nodes or less time, or name another partition: sunkpy.dev/partition.",
+    "PartitionConfig": "If sinfo shows too few nodes there, bring some: it starts then. Else ask for fewer nodes or "
+    "less time, or name another partition: sunkpy.dev/partition.",
     "PartitionNodeLimit": "Ask for fewer nodes, or name another partition: sunkpy.dev/partition.",
     "PartitionTimeLimit": "Lower sunkpy.dev/time-limit, or name a partition that allows as much.",
     "PartitionDown": "Bring the partition up (scontrol update partitionname=… state=up), or name another one.",

@@ -240,7 +240,14 @@ async def test_a_node_more_of_a_nodeset_that_will_not_do_is_no_change_for_jobs_t
     assert not world.jobs[job_id].get("excluded_nodes")
 
 
-@pytest.mark.parametrize(("waits_for", "reason"), [("Priority", "WaitingForSlurm"), ("Resources", "Unschedulable")])
+@pytest.mark.parametrize(
+    ("waits_for", "reason"),
+    [
+        ("Priority", "WaitingForSlurm"),
+        ("Resources", "Unschedulable"),
+        pytest.param("PartitionConfig", "Unschedulable", id="the last node of its partition has gone"),
+    ],
+)
 async def test_autoscalers_buy_a_node_only_for_a_pod_that_one_would_help(world, tmp_path, waits_for, reason):
     async with leading(world, tmp_path):
         world.add_pod()

@@ -34,7 +34,7 @@ _BY_COUNT = (
 
 NEVER_STARTS = {
     "BadConstraints": "no node has the features, cpus, memory and GPUs that the pod asks for",
-    "PartitionConfig": "the pod asks for more nodes or time than its partition allows",
+    "PartitionConfig": "its partition has fewer nodes than the pod asks for, or none, or allows less time",
     "PartitionNodeLimit": "the pod asks for more nodes than its partition allows",
     "PartitionTimeLimit": "the time limit is above that of the partition",
     "PartitionDown": "the partition is down",
@@ -51,9 +51,9 @@ NEVER_STARTS = {
 """Pending reasons (man squeue, JOB REASON CODES) that go away only when a person changes something."""
 
 
-_NEEDS_NODE = ("Resources", "BadConstraints")
-"""Pending reasons of a job that would start if there were another node. One that waits for a limit, a licence or its
-turn (`Priority`) would not.
+_NEEDS_NODE = ("Resources", "BadConstraints", "PartitionConfig")
+"""Pending reasons of a job that would start if there were another node: a partition whose last node went has none.
+One that waits for a limit, a licence or its turn (`Priority`) would not.
 """
 
 
