@@ -874,3 +874,10 @@ def test_a_packaged_chart_renders_as_its_folder(chart: str, tmp_path: Path):
     packaged = run_helm("template", "demo", str(package), values=given)
     assert "kind: " in packaged
     assert packaged == run_helm("template", "demo", str(CHARTS / chart), values=given)
+
+
+@pytest.mark.parametrize("part", ["slurmctld", "mariadb"])
+def test_a_second_pod_of_what_there_can_only_be_one_of_answers_nobody(part: str):
+    """`kubectl scale --replicas=2`: it has a volume of its own, and would be asked each second time."""
+    services = of_kind(render("slurm"), "Service")
+    assert services[f"demo-{part}"]["spec"]["selector"]["statefulset.kubernetes.io/pod-name"] == f"demo-{part}-0"
