@@ -103,7 +103,7 @@ class NodeCalls:
         except errors.Rejected as error:
             # Slurm answers 200 with error number 0 for a node that it does not know.
             if error.error_number == 0 and error.http_status == 200:
-                raise errors.NotFound(request.what, endpoint=request.label, http_status=200, text=error.text) from error
+                raise errors.NotFound(request.what, endpoint=request.label, text="Slurm has no such node") from error
             raise
         found = next((node for node in reply.nodes if node.name == name), None)
         if found is None:

@@ -139,6 +139,13 @@ async def test_what_slurm_refuses_is_classified_by_number(rest, slurm, api, name
 
 
 @every_server
+async def test_a_node_that_slurm_has_forgotten_is_called_that(rest: Rest, slurm: str, api: str) -> None:
+    rest.say(answer(slurm, api, "node-unknown"))
+    with pytest.raises(errors.NotFound, match=r"^read Slurm node nope: Slurm has no such node$"):
+        await rest.client(api).node("nope")
+
+
+@every_server
 @pytest.mark.parametrize(
     ("name", "number", "hint"),
     [
