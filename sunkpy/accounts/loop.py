@@ -56,14 +56,16 @@ class AccountsLoop:
 
     async def run(self) -> None:
         """Run until cancelled. When slurmdbd is away, or refuses something, try again soon."""
+        failed = ""
         while True:
             try:
-                is_settled = await self.settle()
+                is_settled, failed = await self.settle(), ""
             except LeaseOver:
                 raise
             except SlurmError as error:
-                self._log.warning("slurmdbd did not do it", error=error.message)
-                is_settled = False
+                log = self._log.debug if error.message == failed else self._log.warning
+                log("slurmdbd did not do it: tried again until it does", error=error.message)
+                is_settled, failed = False, error.message
             await self._sleep(self._settings.poll_seconds if is_settled else _AGAIN_S)
 
     async def settle(self) -> bool:

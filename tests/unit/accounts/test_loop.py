@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from sunkpy.accounts.loop import AccountsLoop
 from sunkpy.accounts.main import look
@@ -183,6 +184,14 @@ async def test_slurmdbd_that_is_away_is_asked_again_soon(rest: Rest) -> None:
     with pytest.raises(asyncio.CancelledError):
         await loop_for(rest, values(VALUES), waits).run()
     assert waits.lasted == [2.0, 60, 60]
+
+
+async def test_slurmdbd_that_stays_away_is_warned_of_once(rest: Rest) -> None:
+    rest.say(*recorded(*["slurmdbd-away"] * 8, *READ, *["slurmdbd-away"] * 4))
+    with capture_logs() as logs, pytest.raises(asyncio.CancelledError):
+        await loop_for(rest, values(VALUES), Waits(4)).run()
+    levels = [log["log_level"] for log in logs if log["event"].startswith("slurmdbd did not do it")]
+    assert levels == ["warning", "debug", "warning"]
 
 
 async def test_a_look_says_what_would_be_changed_and_changes_nothing(rest: Rest, tmp_path: Path) -> None:
