@@ -51,7 +51,7 @@ class NodeDevices:
         found: defaultdict[str, list[Device]] = defaultdict(list)
         for (driver, _), of_pool in pools.items():
             if driver not in unknown:
-                found[driver] += [device for device in of_pool or () if not device.taints]
+                found[driver] += [device for device in of_pool or () if device.repelling is None]
         offered = {
             driver: tuple(_offered(device, driver) for device in sorted(devices, key=_order))
             for driver, devices in found.items()

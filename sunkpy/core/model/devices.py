@@ -57,6 +57,11 @@ class Device(Wire, frozen=True, kw_only=True):
     attributes: dict[str, Attribute] = msgspec.field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
 
+    @property
+    def repelling(self) -> Taint | None:
+        """The taint that keeps all from it; one with effect `None` is for information."""
+        return next((taint for taint in self.taints if taint.effect != "None"), None)
+
     def attribute(self, name: str, driver: str) -> str:
         """An attribute by its name with or without the driver's domain; empty when it has none."""
         found = self.attributes.get(name) or self.attributes.get(f"{driver}/{name}")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.naming import remembered_name
-from sunkpy.core.nodeset.slurmd_pod import features, offer
+from sunkpy.core.nodeset.slurmd_pod import features, is_offer_of, offer
 from sunkpy.core.nodeset.spec import NodeSet
 
 
@@ -25,7 +25,7 @@ def has_successor(nodeset: NodeSet, node: Node | None, pod: Pod) -> bool:
     return (
         remembered_name(nodeset, node) == pod.name
         and pod.labels.get(names.LABEL_CLUSTER) == nodeset.spec.cluster
-        and pod.annotations.get(names.ANNOTATION_OFFERED) == offer(nodeset, node)
+        and is_offer_of(pod, offer(nodeset, node))
         and pod.annotations.get(names.ANNOTATION_FEATURES) == features(nodeset)
     )
 

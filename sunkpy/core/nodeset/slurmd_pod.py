@@ -20,6 +20,8 @@ Json = dict[str, object]
 
 _UID_VARIABLE = "SUNKPY_POD_UID"
 
+_DEVICES = "devices="
+
 
 def template_hash(nodeset: NodeSet) -> str:
     """Fingerprint of everything in the spec that shapes a pod; what a node offers is not part of it."""
@@ -128,9 +130,21 @@ def memory_offered_mib(node: Node, reserved: Reserved) -> int:
 
 
 def offer(nodeset: NodeSet, node: Node) -> str:
-    """All that a node offers to Slurm through the pod, as one text: `cpus=8 memory=32256 gres=gpu:h100:8`."""
+    """All that a node offers to Slurm through the pod, as one text: `cpus=8 memory=32256 gres=gpu:h100:2 devices=a;b`,
+    without devices that have no names.
+    """
     cpus, memory = cpus_offered(node, nodeset.spec.reserved), memory_offered_mib(node, nodeset.spec.reserved)
-    return f"cpus={cpus} memory={memory} gres={gres_offered(nodeset, node)}"
+    words = ";".join(word for each in _gpus(nodeset, node) for word in sorted(each.words.split()))
+    return f"cpus={cpus} memory={memory} gres={gres_offered(nodeset, node)}" + (f" {_DEVICES}{words}" if words else "")
+
+
+def is_offer_of(pod: Pod, offers_now: str) -> bool:
+    """The pod was made for this offer; one without the annotation is of an older operator, and nobody knows."""
+    made_for = pod.annotations.get(names.ANNOTATION_OFFERED, "").split()
+    now = offers_now.split()
+    # An older operator wrote no devices, and a driver may learn their names later.
+    both = min(len(made_for), len(now))
+    return both > 0 and made_for[:both] == now[:both]
 
 
 def features(nodeset: NodeSet) -> str:
@@ -144,19 +158,28 @@ def changed_offer(nodeset: NodeSet, node: Node | None, pod: Pod) -> str:
     A node that is not ready reports nothing new, nor does a driver without slices; a pod without the annotation is of
     an older operator.
     """
-    made_for, gpu = pod.annotations.get(names.ANNOTATION_OFFERED), nodeset.spec.gpu
-    if node is None or made_for is None or not node.is_ready or (gpu is not None and gpu.offered_on(node) is None):
+    is_said, gpu = names.ANNOTATION_OFFERED in pod.annotations, nodeset.spec.gpu
+    if node is None or not is_said or not node.is_ready or (gpu is not None and gpu.offered_on(node) is None):
         return ""
     now = offer(nodeset, node)
-    return now if now != made_for else ""
+    return now if not is_offer_of(pod, now) else ""
 
 
 def explain_offer(pod: Pod, offers_now: str) -> str:
     """What the node of a pod offers by now, and what it did when the pod was made; empty when nothing is known."""
     made_for = pod.annotations.get(names.ANNOTATION_OFFERED, "").split()
     pairs = zip(offers_now.split(), made_for, strict=False)
-    changes = (f"{now} in place of {before.partition('=')[2] or 'none'}" for now, before in pairs if now != before)
-    return ", ".join(f"its node offers {change}" for change in changes)
+    changes = (_but_for_the_same(now, before) for now, before in pairs if now != before)
+    return ", ".join(f"its node offers {now} in place of {before or 'none'}" for now, before in changes)
+
+
+def _but_for_the_same(now: str, before: str) -> tuple[str, str]:
+    """Devices that are there now and before are left out."""
+    (what, _, new), (_, _, old) = now.partition("="), before.partition("=")
+    if now.startswith(_DEVICES):
+        came, went = set(new.split(";")), set(old.split(";"))
+        new, old = ";".join(sorted(came - went)), ";".join(sorted(went - came))
+    return f"{what}={new}", old
 
 
 def gres_offered(nodeset: NodeSet, node: Node) -> str:

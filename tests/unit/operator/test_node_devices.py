@@ -46,6 +46,7 @@ def devices_of(*slices: ResourceSlice) -> dict[str, tuple[str, ...]]:
         ([slice_of(device("gpu-0", uuid="a", pci="0000:3b:00.0"))], {DRIVER: ("a,0000:3b:00.0",)}),
         ([slice_of(device("gpu-0", pci="0000:3b:00.0"), device("gpu-1"))], {DRIVER: ("-,0000:3b:00.0", "-")}),
         ([slice_of(device("gpu-0", uuid="a"), device("gpu-1", uuid="b", taints=TAINT))], {DRIVER: ("a",)}),
+        ([slice_of(device("gpu-0", uuid="a", taints=[{"key": "warm", "effect": "None"}]))], {DRIVER: ("a",)}),
         # Of a pool of two slices one is there: nothing is known of this driver, all of others.
         (
             [slice_of(device("gpu-0", uuid="a"), resourceSliceCount=2), slice_of(device("n"), name="s2", driver="nic")],

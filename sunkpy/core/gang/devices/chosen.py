@@ -16,7 +16,6 @@ from sunkpy.core import names
 from sunkpy.core.gang.devices.asked import explain_claim, missing_claim
 from sunkpy.core.gang.devices.made import OWN_NAME
 from sunkpy.core.gang.seating.devices import noted_indices
-from sunkpy.core.model import matching
 from sunkpy.core.model.devices import AllocatedDevice, Device, DeviceClass, DeviceId, ResourceClaim, SlurmDevice
 from sunkpy.core.model.gres import gres_name
 from sunkpy.core.model.objects import ClaimRequestMapping, ExtendedClaimStatus, Pod
@@ -232,9 +231,8 @@ def _device_at(on: NodeDevices, gres: str, index: int, owner_of: OwnerOf, given:
         why = f"{len(same) or 'no'} devices in the ResourceSlices of node {on.node} are {what} ({known})"
         return _refuse(Lack.UNKNOWN, why)
     (found,) = same
-    bad = [taint for taint in on.offered[found].taints if taint.effect in (matching.NO_SCHEDULE, matching.NO_EXECUTE)]
-    if bad:
-        return _refuse(Lack.TAINTED, f"device {found} ({what}) has taint {bad[0].key}:{bad[0].effect}")
+    if taint := on.offered[found].repelling:
+        return _refuse(Lack.TAINTED, f"device {found} ({what}) has taint {taint.key}:{taint.effect}")
     if found in given:
         return _refuse(Lack.TWICE, f"device {found} stands behind two indices of Slurm, one of them {what}")
     owner = owner_of(found)

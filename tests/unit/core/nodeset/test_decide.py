@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
-from sunkpy.core.model.objects import Taint
+from sunkpy.core.model.objects import NodeDevice, Taint
 from sunkpy.core.nodeset.actions import (
     AddFinalizer,
     CancelPending,
@@ -104,6 +104,18 @@ def test_a_gpu_that_fell_off_the_bus_is_in_the_reason_of_the_drain():
     again = make_pod(old, 1, running="True", token=mark.token.encode(), drained=mark.token.encode())
     assert is_marked_by_roll(again)
     assert decide_nodeset(make_world(make_nodeset(gpu=Gpu()), [one], [again])).actions == []
+
+
+def test_a_sick_gpu_beside_one_that_was_healed_is_in_the_reason_of_the_drain():
+    """Slurm has as many as before, and knows none by name."""
+    old = make_nodeset(gpu=Gpu(driver="d"), template=make_template(image="slurmd:0"))
+    before, now = (
+        msgspec.structs.replace(make_node(1), devices={"d": tuple(NodeDevice(word=word) for word in words)})
+        for words in ("ab", "ac")
+    )
+    busy = make_pod(old, 1, running="True", annotations={names.ANNOTATION_OFFERED: offer(old, before)})
+    plan = decide_nodeset(make_world(make_nodeset(gpu=Gpu(driver="d")), [now], [busy]))
+    assert marked(plan) == {("gpu-012-001", "rollout: its node offers devices=c in place of b")}
 
 
 def test_a_node_that_no_longer_matches_is_left_and_replaced():

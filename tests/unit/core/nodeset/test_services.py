@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
-from sunkpy.core.model.objects import Container, Meta, Pod, PodSpec, PodStatus, Resources
+from sunkpy.core.model.objects import Container, Meta, NodeDevice, Pod, PodSpec, PodStatus, Resources
 from sunkpy.core.nodeset.actions import AnnotateJobs, CancelPending, DeletePod, MarkPending
 from sunkpy.core.nodeset.decide import decide_nodeset
 from sunkpy.core.nodeset.services import has_successor
 from sunkpy.core.nodeset.slurmd_pod import features, offer
-from sunkpy.core.nodeset.spec import Reserved
+from sunkpy.core.nodeset.spec import Gpu, Reserved
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod, make_template, make_world
 
 NODESET = make_nodeset(max_unavailable=2, features=("ib",))
@@ -188,3 +188,18 @@ def test_it_is_told_of_none_where_the_pod_would_stay_all_the_same():
 
 def test_a_roll_that_is_called_off_calls_off_the_removal():
     assert [type(step) for step in plan([pod(1, template_hash=None)]).actions] == [CancelPending]
+
+
+def test_a_slurmd_that_would_have_other_devices_stays_under_services():
+    """Their devices are known by its indices."""
+    nodeset = make_nodeset(gpu=Gpu(driver="d"))
+    a, b = (
+        msgspec.structs.replace(node(1), devices={"d": tuple(NodeDevice(word=word) for word in words)})
+        for words in ("ab", "ac")
+    )
+    notes = {names.ANNOTATION_OFFERED: offer(nodeset, a), names.ANNOTATION_FEATURES: features(nodeset)}
+    there = make_pod(nodeset, 1, annotations=notes)
+    assert has_successor(nodeset, a, there)
+    assert not has_successor(nodeset, b, there)
+    older = make_pod(nodeset, 1, annotations={**notes, names.ANNOTATION_OFFERED: "cpus=8 memory=32256 gres=gpu:2"})
+    assert has_successor(nodeset, b, older), "of an older operator"

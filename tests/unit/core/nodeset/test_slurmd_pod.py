@@ -141,7 +141,9 @@ def test_gpus_that_come_or_go_make_another_offer(gpus, ready, is_changed):
     ("devices", "gres", "words", "offers_now"),
     [
         (("a", "b"), "gpu:2", "a b", ""),
-        (("a",), "gpu:1", "a", "cpus=8 memory=32256 gres=gpu:1"),
+        (("b", "a"), "gpu:2", "b a", ""),
+        (("a",), "gpu:1", "a", "cpus=8 memory=32256 gres=gpu:1 devices=a"),
+        (("a", "c"), "gpu:2", "a c", "cpus=8 memory=32256 gres=gpu:2 devices=a;c"),  # b is sick, c was healed
         (("a", "-"), "gpu:2", "", ""),  # without a name it can be no device of the driver
         ((), "", "", "cpus=8 memory=32256 gres="),
         (None, "", "", ""),  # the driver is away: the last offer stands
@@ -159,6 +161,13 @@ def test_devices_of_a_driver_are_offered_by_name(devices, gres, words, offers_no
     made = build(nodeset, offering(("a", "b")))["metadata"]["annotations"]
     pod = make_pod(nodeset, 1, annotations=made)
     assert changed_offer(nodeset, offering(devices), pod) == offers_now
+
+
+def test_a_slurmd_pod_that_does_not_say_for_which_devices_it_was_made_is_not_replaced():
+    nodeset = make_nodeset(gpu=Gpu(driver="gpu.example.com"))
+    node = msgspec.structs.replace(make_node(1), devices={"gpu.example.com": (NodeDevice(word="a"),)})
+    old = make_pod(nodeset, 1, annotations={names.ANNOTATION_OFFERED: "cpus=8 memory=32256 gres=gpu:1"})
+    assert changed_offer(nodeset, node, old) == ""
 
 
 A100, L40S, SLICE = ({"productName": "A100"}, {"productName": "L40S"}, {"productName": "A100", "profile": "1g.5gb"})
@@ -260,6 +269,16 @@ def test_a_new_field_of_the_spec_rolls_nobody_who_does_not_set_it():
             "its node offers cpus=4 in place of 8, its node offers memory=5 in place of 9",
         ),
         ("cpus=8 memory=9 gres=", "", ""),
+        (
+            "cpus=8 memory=9 gres=gpu:2 devices=a;b",
+            "cpus=8 memory=9 gres=gpu:2 devices=a;c",
+            "its node offers devices=c in place of b",
+        ),
+        (
+            "cpus=8 memory=9 gres=gpu:2 devices=a;b",
+            "cpus=8 memory=9 gres=gpu:1 devices=a",
+            "its node offers gres=gpu:1 in place of gpu:2, its node offers devices= in place of b",
+        ),
     ],
 )
 def test_why_a_slurmd_pod_is_replaced_is_said_to_people(before, now, says):
