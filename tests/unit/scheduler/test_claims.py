@@ -284,6 +284,18 @@ async def test_when_one_claim_of_a_gang_is_refused_none_keeps_devices(world, tmp
     assert (devices_of(world, "one"), status_of(world, "one").get("reservedFor")) == ([], None)
 
 
+async def test_while_one_claim_of_a_gang_cannot_be_written_none_keeps_devices(world, tmp_path):
+    """An apiserver that fails says nothing for good: the job stays, and its claims get their devices later."""
+    gang_of(world)
+    world.api.refuse_patch["two/status"] = 500
+    async with leading(world, tmp_path):
+        await start(world, "2-3", tasks=2)
+        await world.until(lambda: world.api.patched.count("one/status") >= 2 and not devices_of(world, "one"))
+        assert (world.bindings, world.cancelled) == ([], [])
+        world.api.refuse_patch.clear()
+        await world.until(lambda: len(world.bindings) == 2)
+
+
 @pytest.mark.parametrize("refused", ["", "m40"])
 async def test_a_gang_of_64_gets_all_its_devices_or_none(world, tmp_path, refused):
     members, nodes = [f"m{at}" for at in range(64)], [f"n{at}" for at in range(1, 17)]
@@ -323,12 +335,25 @@ async def test_a_claim_that_somebody_has_changed_meanwhile_is_read_again(world, 
         world.api.watches_lag = True
         world.api.change("resourceclaims", "default", "gpus", {"metadata": {"labels": {"team": "a"}}})
         await start(world, "0")
-        await world.until(lambda: world.api.asked["/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/gpus"])
-        assert world.bindings == []
+        await world.until(lambda: counted(world, "claims", result="failed") or world.bindings)
+        assert (world.bindings, world.api.patched) == ([], [])
         world.api.watches_lag = False
         world.note_change()
         await world.until(lambda: world.bindings)
     assert devices_of(world) == ["gpu-3"]
+
+
+async def test_what_another_scheduler_gave_to_a_claim_in_the_same_moment_is_not_overwritten(world, tmp_path):
+    """No watch shows it yet: the apiserver compares the versions."""
+    add_claim(world)
+    async with leading(world, tmp_path):
+        add_pod(world)
+        await world.until(lambda: world.submissions)
+        world.api.watches_lag = True
+        world.api.change("resourceclaims", "default", "gpus", {"status": allocated("gpu-1", pod="other", uid="o")})
+        await start(world, "0")
+        await world.until(lambda: counted(world, "claims", result="failed") or world.bindings)
+        assert (world.bindings, devices_of(world)) == ([], ["gpu-1"])
 
 
 async def test_devices_of_a_pod_that_was_not_bound_after_all_are_free_again(world, tmp_path):
