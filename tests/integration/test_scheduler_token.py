@@ -4,6 +4,7 @@ scheduler writes passes, what a thief would write does not.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
@@ -66,13 +67,14 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
         yield apiserver
 
 
-def make_pod(apiserver: Apiserver, name: str, **spec: object) -> Pod:
+def make_pod(apiserver: Apiserver, name: str, *, devices: str = "", **spec: object) -> Pod:
     whole = {
         "schedulerName": "demo",
         "automountServiceAccountToken": False,
         "containers": [{"name": "c", "image": "i"}],
     }
-    metadata = {"name": name, "labels": {"app": "x"}, "annotations": {"team": "chem"}}
+    noted = {"sunkpy.dev/devices": devices} if devices else {}
+    metadata = {"name": name, "labels": {"app": "x"}, "annotations": {"team": "chem"} | noted}
     body = {"metadata": metadata, "spec": whole | spec}
     return msgspec.json.decode(apiserver.make(PODS, body), type=Pod)
 
@@ -262,18 +264,23 @@ async def allocating(apiserver: Apiserver) -> AsyncIterator[Allocator]:
         settings = SchedulerSettings(cluster="demo", slurm=SLURM, scheduler_name="demo", device_classes={GPUS: "gpu"})
         nodes = Informer(kube, paths.NODES, Node)
         devices = Devices(kube, settings, nodes, lambda *_: None, on_claim=lambda _: None, on_classes=lambda: None)
+        following = asyncio.create_task(devices.run())
         pods = PodWriter(kube)
         maker = ClaimMaker(kube, devices, settings)
-        yield Allocator(
-            kube,
-            slurm,
-            devices,
-            pods,
-            SchedulerMetrics(CollectorRegistry()),
-            keeps=lambda *_: None,
-            handout=Handout(pods, resource="", gres="gpu"),
-            maker=maker,
-        )
+        try:
+            yield Allocator(
+                kube,
+                slurm,
+                devices,
+                pods,
+                SchedulerMetrics(CollectorRegistry()),
+                keeps=lambda *_: None,
+                handout=Handout(pods, resource="", gres="gpu"),
+                maker=maker,
+            )
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
     await slurm.close()
 
 
@@ -303,6 +310,21 @@ async def test_a_claim_that_was_changed_since_it_was_read_gets_nothing(apiserver
         with pytest.raises(errors.Conflict):
             await allocator.write(plan)
     assert not claim_now(apiserver, "stale").is_allocated
+
+
+async def test_it_sees_that_somebody_has_rewritten_the_claim_of_a_running_pod(apiserver: Apiserver) -> None:
+    """It asks the apiserver once more before it evicts the pod."""
+    ask_for(apiserver, "edited")
+    claims = [{"name": "gpu", "resourceClaimName": "edited"}]
+    pod = make_pod(apiserver, "runs", devices="n1/gpu-0", nodeName="n1", resourceClaims=claims)
+    async with allocating(apiserver) as allocator:
+        await allocator.write(chosen(apiserver, "edited", pod, "gpu-0"))
+        assert not await allocator.has_lost_devices(pod)
+        for status in ({"allocation": None, "reservedFor": None}, given("gpu-1", users=["runs"])):
+            assert apiserver.ask("admin", "PATCH", f"{DEVICES}/edited/status", {"status": status}).is_success
+        async with asyncio.timeout(20):
+            while not await allocator.has_lost_devices(pod):
+                await asyncio.sleep(0.1)
 
 
 async def test_it_makes_the_claim_of_a_pod_that_asks_for_a_resource(apiserver: Apiserver) -> None:

@@ -587,6 +587,7 @@ def test_claims_are_read_and_written_only_where_values_map_their_classes():
     assert rights == {(kind, verb) for kind in kinds for verb in ("list", "watch")} | writes | {
         ("resourceclaims/binding", "update"),
         ("resourceclaims", "create"),
+        ("resourceclaims", "get"),
     }
     assert _scheduler_settings(values).device_classes == {"gpu.example.com": "gpu"}
     assert _scheduler_settings({}).device_classes == {}
