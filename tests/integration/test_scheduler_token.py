@@ -301,6 +301,23 @@ async def test_it_allocates_claims_and_takes_the_devices_of_unbound_pods_back(ap
         assert not claim_now(apiserver, "own").is_allocated
 
 
+async def test_a_pod_that_was_bound_after_all_keeps_its_devices_and_one_that_is_gone_is_left_to_kubernetes(
+    apiserver: Apiserver,
+) -> None:
+    """The answer to a binding may be lost."""
+    ask_for(apiserver, "kept")
+    pod = make_pod(apiserver, "bound", resourceClaims=[{"name": "gpu", "resourceClaimName": "kept"}])
+    async with allocating(apiserver) as allocator:
+        await allocator.write(chosen(apiserver, "kept", pod, "gpu-0"))
+        to = {"metadata": {"name": "bound"}, "target": {"kind": "Node", "name": "n1"}}
+        apiserver.make(f"{PODS}/bound/binding", to)
+        await allocator.release(pod)
+        assert claim_now(apiserver, "kept").is_for(pod.uid)
+        assert apiserver.ask("admin", "DELETE", f"{PODS}/bound?gracePeriodSeconds=0").is_success
+        await allocator.release(pod)
+        assert claim_now(apiserver, "kept").is_for(pod.uid)
+
+
 async def test_a_claim_that_was_changed_since_it_was_read_gets_nothing(apiserver: Apiserver) -> None:
     ask_for(apiserver, "stale")
     pod = make_pod(apiserver, "asks-late", resourceClaims=[{"name": "gpu", "resourceClaimName": "stale"}])
@@ -323,7 +340,7 @@ async def test_it_sees_that_somebody_has_rewritten_the_claim_of_a_running_pod(ap
         for status in ({"allocation": None, "reservedFor": None}, given("gpu-1", users=["runs"])):
             assert apiserver.ask("admin", "PATCH", f"{DEVICES}/edited/status", {"status": status}).is_success
         async with asyncio.timeout(20):
-            while not await allocator.has_lost_devices(pod):
+            while not await allocator.has_lost_devices(pod):  # noqa: ASYNC110 - until the watch has begun
                 await asyncio.sleep(0.1)
 
 
