@@ -2,11 +2,13 @@
 
 import contextlib
 
+import msgspec
 import pytest
 
 from sunkpy.core import names
 from sunkpy.core.gang.phases import State
-from sunkpy.core.model.devices import PROTECTION
+from sunkpy.core.model.devices import PROTECTION, DeviceId, ResourceClaim
+from sunkpy.scheduler.nodes.devices import Devices
 from tests.unit.scheduler.world import World
 from tests.unit.scheduler.world import leading as leading_on
 
@@ -548,3 +550,57 @@ async def test_without_the_kinds_or_a_class_pods_with_claims_are_refused(tmp_pat
         await world.until(lambda: world.notes("FailedScheduling") == [says])
         assert "resourceclaims" not in world.api.watched
     assert world.submissions == []
+
+
+CEL = [{"cel": {"expression": "device.attributes['gpu.example.com'].index == 99"}}]
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"deviceClassName": "tpu"}, "for class tpu no GRES stands (scheduler.deviceClasses has gpu.example.com)"),
+        ({"adminAccess": True}, "asks for adminAccess, which is not for workloads of Slurm"),
+        ({"selectors": CEL}, "has selectors (CEL), which Slurm cannot evaluate: ask for a class of such devices"),
+        ({"count": 9}, "offers Slurm gpu:4 where the pod needs gres/gpu:9"),
+    ],
+)
+async def test_a_claim_that_cannot_be_had_is_told_once_and_keeps_nobody_waiting(world, tmp_path, asked, says):
+    bad = add_claim(world, "bad")
+    request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER, "count": 1} | asked}
+    world.put("resourceclaims", bad | {"spec": {"devices": {"requests": [request]}}})
+    async with leading(world, tmp_path):
+        add_pod(world, "wrong", "bad")
+        await world.until(lambda: any(says in note for note in world.notes("FailedScheduling")))
+        add_claim(world)
+        add_pod(world)
+        await start(world, "0")
+        await world.until(lambda: world.bindings == [("web", "node-1")])
+        world.pod_runs("web")
+        await world.until(lambda: {each.state for each in world.term._ledger} > {State.RUNNING})
+    assert len([note for note in world.notes("FailedScheduling") if says in note]) == 1
+    assert len(world.submissions) == 1
+
+
+async def test_pods_of_a_gang_that_share_a_claim_are_told_to_take_one_each(world, tmp_path):
+    marks = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": "2"}
+    add_claim(world)
+    for name in ("one", "two"):
+        add_pod(world, name, annotations=marks)
+    async with leading(world, tmp_path):
+        says = "share claim gpus: give each one of its own, by a template"
+        await world.until(lambda: any(says in note for note in world.notes("FailedScheduling")))
+    assert world.submissions == []
+
+
+async def test_a_watch_that_is_behind_takes_no_device_from_the_claim_to_which_it_was_just_given():
+    devices = Devices(None, {DRIVER: "gpu"}, on_claim=lambda _: None, on_unreadable=lambda *_: None)
+
+    def claim(version, **status):
+        meta = {"name": "gpus", "namespace": "default", "uid": "u", "resourceVersion": version}
+        return msgspec.convert({"metadata": meta, "status": status}, ResourceClaim)
+
+    devices.take(claim("10", **allocated("gpu-1", pod="web", uid="w")))
+    devices.take(claim("9"))
+    assert devices.owner_but(())(DeviceId(DRIVER, "node-1", "gpu-1")) is not None
+    devices.take(claim("11"))
+    assert devices.owner_but(())(DeviceId(DRIVER, "node-1", "gpu-1")) is None
