@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from sunkpy.core.gang.devices.asked import Claimed, claim_names, has_claims, missing_claim
+from sunkpy.core.gang.devices.asked import Claimed, claim_names, devices_counted, has_claims, missing_claim
 from sunkpy.core.gang.devices.chosen import OwnerOf, explain_loss, is_noted
 from sunkpy.core.gang.devices.made import (
     OWN_NAME,
@@ -142,7 +142,8 @@ class Devices:
 
     def missing(self, pods: Iterable[Pod]) -> str:
         """Which claim of one of these pods is not there yet; empty when all are."""
-        asking = [pod for pod in pods if not pod.spec.node_name and self._may_ask(pod.spec)]
+        free = (pod for pod in pods if not pod.spec.node_name)
+        asking = [pod for pod in free if self._may_ask(pod.spec) or devices_counted(pod)]
         if (
             asking
             and not self._is_absent

@@ -126,6 +126,20 @@ async def test_where_the_apiserver_has_the_gate_off_the_job_is_given_back(world,
     assert world.bindings == []
 
 
+async def test_until_all_claims_have_been_read_nobody_knows_who_has_a_device_and_nothing_is_asked_for(
+    world, tmp_path, kubelet
+):
+    world.hasten(other_pods_again_s=3.1)
+    world.api.forbidden.add("resourceclaims")
+    world.add_pod(containers=[asking()])
+    async with leading(world, tmp_path, **ACCOUNT):
+        says = "waits for the list of all ResourceClaims"
+        await world.until(lambda: any(says in note for note in world.notes("FailedScheduling")) or world.submissions)
+        assert world.submissions == []
+        world.api.forbidden.clear()
+        await world.until(lambda: world.submissions)
+
+
 async def test_a_gang_has_all_its_made_claims_or_none(world, tmp_path, kubelet):
     marks = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": "2"}
     one, two = (world.add_pod(name, containers=[asking()], annotations=marks) for name in ("one", "two"))
