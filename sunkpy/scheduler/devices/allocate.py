@@ -107,6 +107,8 @@ class Allocator:
                 lacks = f"there is no DeviceClass {absent[0]}"
                 obstacles.setdefault(each.pod.uid, lacking(Lack.CLAIM, lacks))
         for binding, node in asking:
+            if missing := self._devices.missing([binding.pod]):
+                obstacles.setdefault(binding.pod.uid, lacking(Lack.CLAIM, f"{missing} is not there"))
             if why := self._keeps(node.name, action.job):
                 obstacles.setdefault(binding.pod.uid, lacking(Lack.ENDING, why))
         blind = await self._maker.blind({node.name: node for binding, node in asking if binding.pod.uid in made_for})

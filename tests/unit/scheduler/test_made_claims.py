@@ -4,12 +4,16 @@ With a gate off at the apiserver or the kubelet, Kubernetes runs such a pod with
 """
 
 import pytest
+from aiohttp import web
 
 from sunkpy.core import names
 from sunkpy.core.model.devices import DEVICE_CLASS, MADE, PROTECTION
 from tests.doubles.kubelet import Kubelet, serving_kubelet
 from tests.unit.scheduler.test_claims import (
+    CLAIMS,
     DRIVER,
+    add_claim,
+    allocated,
     counted,
     devices_of,
     leading,
@@ -138,6 +142,28 @@ async def test_until_all_claims_have_been_read_nobody_knows_who_has_a_device_and
         assert world.submissions == []
         world.api.forbidden.clear()
         await world.until(lambda: world.submissions)
+
+
+async def test_a_new_leader_gives_no_devices_before_it_has_read_who_has_some(world, tmp_path, kubelet):
+    """Slurm has started the job while nobody led."""
+    world.add_pod(containers=[asking()])
+    async with leading(world, tmp_path, **ACCOUNT):
+        await world.until(lambda: world.submissions)
+    add_claim(world, "others", **allocated("gpu-3", pod="other", uid="o"))
+    handle, is_away = world.api.handle, [True]
+
+    async def without_claims(request):
+        is_list = request.method == "GET" and request.path == CLAIMS
+        return web.Response(status=503) if is_list and is_away else await handle(request)
+
+    world.api.handle = without_claims
+    async with leading(world, tmp_path, **ACCOUNT):
+        await start(world, "0")
+        await world.until(lambda: counted(world, "device_refusals", reason="claim") or world.bindings)
+        assert world.bindings == []
+        world.remove("resourceclaims", "default", "others")
+        is_away.clear()
+        await world.until(lambda: world.bindings)
 
 
 async def test_a_gang_has_all_its_made_claims_or_none(world, tmp_path, kubelet):
