@@ -333,11 +333,11 @@ async def test_it_sees_that_somebody_has_rewritten_the_claim_of_a_running_pod(ap
     """It asks the apiserver once more before it evicts the pod."""
     ask_for(apiserver, "edited")
     claims = [{"name": "gpu", "resourceClaimName": "edited"}]
-    pod = make_pod(apiserver, "runs", devices="n1/gpu-0", nodeName="n1", resourceClaims=claims)
+    pod = make_pod(apiserver, "runs", devices="n1/gpu-8", nodeName="n1", resourceClaims=claims)
     async with allocating(apiserver) as allocator:
-        await allocator.write(chosen(apiserver, "edited", pod, "gpu-0"))
+        await allocator.write(chosen(apiserver, "edited", pod, "gpu-8"))
         assert not await allocator.has_lost_devices(pod)
-        for status in ({"allocation": None, "reservedFor": None}, given("gpu-1", users=["runs"])):
+        for status in ({"allocation": None, "reservedFor": None}, given("gpu-9", users=["runs"])):
             assert apiserver.ask("admin", "PATCH", f"{DEVICES}/edited/status", {"status": status}).is_success
         async with asyncio.timeout(20):
             while not await allocator.has_lost_devices(pod):  # noqa: ASYNC110 - until the watch has begun

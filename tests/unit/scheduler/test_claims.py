@@ -8,11 +8,17 @@ import pytest
 from sunkpy.core import names
 from sunkpy.core.gang.phases import State
 from sunkpy.core.model.devices import PROTECTION, DeviceId, ResourceClaim
+from sunkpy.core.model.objects import Node
+from sunkpy.kube import paths
+from sunkpy.kube.informer import Informer
+from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.scheduler.nodes.devices import Devices
+from sunkpy.scheduler.settings import SchedulerSettings
 from tests.unit.scheduler.world import World
 from tests.unit.scheduler.world import leading as leading_on
 
 DRIVER = "gpu.example.com"
+SLURM = SlurmSettings(url="http://127.0.0.1:1", token_file="unused")
 V1 = "resource.k8s.io/v1"
 CLAIMS = f"/apis/{V1}/resourceclaims"
 UUIDS = [f"GPU-{at}" for at in range(4)]
@@ -593,7 +599,9 @@ async def test_pods_of_a_gang_that_share_a_claim_are_told_to_take_one_each(world
 
 
 async def test_a_watch_that_is_behind_takes_no_device_from_the_claim_to_which_it_was_just_given():
-    devices = Devices(None, {DRIVER: "gpu"}, on_claim=lambda _: None, on_unreadable=lambda *_: None)
+    settings = SchedulerSettings(cluster="c", slurm=SLURM, device_classes={DRIVER: "gpu"})
+    nodes = Informer(None, paths.NODES, Node)
+    devices = Devices(None, settings, nodes, lambda *_: None, on_claim=lambda _: None, on_classes=lambda: None)
 
     def claim(version, **status):
         meta = {"name": "gpus", "namespace": "default", "uid": "u", "resourceVersion": version}
