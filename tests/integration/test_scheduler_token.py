@@ -258,13 +258,13 @@ def chosen_of(claim: ResourceClaim, pod: Pod, request: str, device: str, node: s
 
 
 @contextlib.asynccontextmanager
-async def allocating(apiserver: Apiserver) -> AsyncIterator[Allocator]:
+async def allocating(apiserver: Apiserver, *, watches: bool = False) -> AsyncIterator[Allocator]:
     slurm = Slurm.connect(SLURM)
     async with await Kube.connect(apiserver.kubeconfig(SCHEDULER)) as kube:
         settings = SchedulerSettings(cluster="demo", slurm=SLURM, scheduler_name="demo", device_classes={GPUS: "gpu"})
         nodes = Informer(kube, paths.NODES, Node)
         devices = Devices(kube, settings, nodes, lambda *_: None, on_claim=lambda _: None, on_classes=lambda: None)
-        following = asyncio.create_task(devices.run())
+        following = asyncio.create_task(devices.run() if watches else asyncio.sleep(0))
         pods = PodWriter(kube)
         maker = ClaimMaker(kube, devices, settings)
         try:
@@ -334,7 +334,7 @@ async def test_it_sees_that_somebody_has_rewritten_the_claim_of_a_running_pod(ap
     ask_for(apiserver, "edited")
     claims = [{"name": "gpu", "resourceClaimName": "edited"}]
     pod = make_pod(apiserver, "runs", devices="n1/gpu-8", nodeName="n1", resourceClaims=claims)
-    async with allocating(apiserver) as allocator:
+    async with allocating(apiserver, watches=True) as allocator:
         await allocator.write(chosen(apiserver, "edited", pod, "gpu-8"))
         assert not await allocator.has_lost_devices(pod)
         for status in ({"allocation": None, "reservedFor": None}, given("gpu-9", users=["runs"])):
