@@ -182,7 +182,7 @@ def explain_steps(now: NodeNow, plan: Steps, *, is_done: bool, unread: tuple[str
 
 def _standing(plan: Steps, *, is_done: bool) -> str:
     if not plan.steps:
-        return "stays as it is" if plan.left else "is held by nobody"
+        return "stays as it is" if plan.left else "is not drained"
     is_out = isinstance(plan.steps[0], Cordon | Drain)
     what = "taken out of service" if is_out else "held by others still" if plan.left else "given back"
     return f"{'is' if is_done else 'would be'} {what}"

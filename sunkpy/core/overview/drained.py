@@ -230,7 +230,7 @@ def explain_held(node: HeldNode, unread: tuple[str, ...] = ()) -> Explanation:
     texts, still = held_by(node), still_there(node)
     return Explanation(
         subject=subject_of(node),
-        standing="takes no new jobs" if texts else "is held by nobody",
+        standing="takes no new jobs" if texts else "is not drained",
         lines=(
             Line(title="held by", texts=texts),
             Line(title="still there", texts=(printable(still),) if still else ()),

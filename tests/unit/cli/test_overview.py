@@ -163,7 +163,7 @@ async def test_who_holds_the_nodes_and_one_of_them_by_its_name_at_either_door(wo
         assert (code, text.startswith("Node node-1 (Slurm node n1, IDLE+DRAIN) takes no new jobs\n")) == (0, True)
     assert await shown(world, tmp_path, "why-drained", "n2") == (
         0,
-        "Node n2 is held by nobody\n\nwhat to do      Nothing.\n",
+        "Node n2 is not drained\n\nwhat to do      Nothing.\n",
     )
     code, text = await shown(world, tmp_path, "why-drained", "n9")
     assert (code, text.startswith("Node n9 does not exist\n")) == (1, True)

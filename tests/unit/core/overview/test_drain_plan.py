@@ -119,4 +119,4 @@ def test_it_says_what_was_done_for_whom_and_what_is_left():
     assert "would do        cordon the Node for 'fan', by ann@x; the syncer drains it in Slurm" in text
     assert text.endswith("Ask again without --dry-run.")
     text = render(explain_steps(at, plan_undrain(at, BOTH, ANN), is_done=True))
-    assert text.startswith("Node node-1 (Slurm node n1, IDLE) is held by nobody\n")
+    assert text.startswith("Node node-1 (Slurm node n1, IDLE) is not drained\n")
