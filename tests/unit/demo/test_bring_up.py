@@ -3,7 +3,17 @@ from pathlib import Path
 
 import pytest
 
-from demo.bring_up import CannotStart, Image, describe_unready, fingerprint, own_cluster, publish, slurm_values
+from demo.bring_up import (
+    PAGE_PORT,
+    CannotStart,
+    Image,
+    describe_unready,
+    fingerprint,
+    how_to_use,
+    own_cluster,
+    publish,
+    slurm_values,
+)
 from demo.stack import Stack
 from devcluster import Cluster
 
@@ -109,3 +119,12 @@ def test_of_a_release_that_does_not_come_up_the_last_words_are_told(tmp_path: Pa
 def test_where_even_the_pods_cannot_be_listed_that_is_told(tmp_path: Path) -> None:
     told = describe_unready(_stack(tmp_path, "#!/bin/sh\necho 'connection refused' >&2; exit 1\n"), "slurm")
     assert told == "`kubectl get pods -n slurm -o json` failed with exit code 1: connection refused"
+
+
+def test_at_the_end_stands_how_to_open_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    stack = _stack(tmp_path, KUBECTL)
+    told = how_to_use(stack, name="sunkpy")
+    assert "sunkpy page -n slurm " in told
+    assert f"port-forward svc/slurm-page {PAGE_PORT}:80 " in told
+    assert slurm_values(stack)["page"] == {"enabled": True, "url": f"http://localhost:{PAGE_PORT}"}
