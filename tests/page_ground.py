@@ -165,7 +165,15 @@ class Shown(NamedTuple):
 
 
 @asynccontextmanager
-async def page_of(pool: Pool, folder: Path, *, is_shared: bool = False, every_s: float = 5.0) -> AsyncIterator[Shown]:
+async def page_of(
+    pool: Pool,
+    folder: Path,
+    *,
+    is_shared: bool = False,
+    every_s: float = 5.0,
+    dashboards: str = "",
+    private_jobs: bool = False,
+) -> AsyncIterator[Shown]:
     """The page in front of a pool: for one person by `KEY`, or for all by their tokens."""
     access = (Rule(namespaces=("*",), partitions=("*",)),)
     (folder / "jwt.key").write_bytes(b"k" * 32)
@@ -175,12 +183,12 @@ async def page_of(pool: Pool, folder: Path, *, is_shared: bool = False, every_s:
         settings = SchedulerSettings(cluster="c1", namespace="slurm", slurm=slurm_settings, access=access)
         slurm = Slurm.connect(slurm_settings)
         async with await Kube.connect(kubeconfig) as kube:
-            feed = Feed(ClusterSource(kube, slurm, settings, "slurm"), every_s=every_s)
+            feed = Feed(ClusterSource(kube, slurm, settings, "slurm", private_jobs=private_jobs), every_s=every_s)
             door: Door = LocalDoor(KEY)
             if is_shared:
                 seen = lambda: namespaces_in(feed.tables)  # noqa: E731
                 door = ClusterDoor(kube, namespace="slurm", namespaces=seen, slurm_url=url)
-            async with serving(PageServer(feed, door, dashboards="").app()) as own, running(feed):
+            async with serving(PageServer(feed, door, dashboards=dashboards).app()) as own, running(feed):
                 yield Shown(f"http://127.0.0.1:{own}", feed)
         await slurm.close()
 

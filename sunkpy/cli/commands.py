@@ -227,8 +227,9 @@ def completion(shell: str) -> None:
 @click.option("--every", "every_s", default=5.0, show_default=True, help="Seconds between two reads, while it is open.")
 @click.option("--dashboards", default="", help="Links to Grafana: https://grafana.example.com/d/NAMESPACE-RELEASE-.")
 @click.option("--serve", "is_shared", is_flag=True, help="In the cluster: for all, each with a token of their own.")
+@click.option("--private-jobs", is_flag=True, help="With --serve: slurm.conf has PrivateData=jobs, which is said.")
 @reaches(_OF_CLUSTER)
-def page(access: Access, *, port: int, every_s: float, dashboards: str, is_shared: bool) -> None:
+def page(access: Access, *, port: int, every_s: float, dashboards: str, is_shared: bool, private_jobs: bool) -> None:
     """Show the pool in a browser, live: nodes, the queue of both doors, hand-overs, and why each thing is as it is.
 
     It prints a link that only you have, and shows what your kubeconfig may read, until Ctrl-C.
@@ -237,7 +238,7 @@ def page(access: Access, *, port: int, every_s: float, dashboards: str, is_share
     """
     from sunkpy.cli import page as pages
 
-    options = pages.Options(port=port, every_s=every_s, dashboards=dashboards)
+    options = pages.Options(port=port, every_s=every_s, dashboards=dashboards, private_jobs=private_jobs)
     try:
         if is_shared:
             pages.serve(access, options)

@@ -33,30 +33,46 @@ from sunkpy.web.server import PageServer
 from sunkpy.web.source import Story
 
 _LOOPBACK: Final = "127.0.0.1"
+_HIDDEN_JOBS: Final = "jobs: PrivateData=jobs in slurm.conf hides them from the page; squeue shows you yours"
 _WRITERS: Final = ("scheduler", "syncer", "operator")
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it listens, how often it reads, and how the address of each dashboard in Grafana begins."""
+    """Where it listens, how often it reads, and how the address of each dashboard in Grafana begins. `private_jobs`:
+    slurm.conf has PrivateData=jobs.
+    """
 
     port: int = 8017
     every_s: float = 5.0
     dashboards: str = ""
+    private_jobs: bool = False
 
 
 class ClusterSource:
     """What `sunkpy status`, `queue`, `why-drained`, `history` and `explain` read, for the page."""
 
-    def __init__(self, kube: Kube, slurm: Slurm | None, settings: SchedulerSettings | None, namespace: str) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        slurm: Slurm | None,
+        settings: SchedulerSettings | None,
+        namespace: str,
+        *,
+        private_jobs: bool = False,
+    ) -> None:
         self._kube = kube
         self._slurm = slurm
         self._settings = settings
         self._namespace = namespace
+        self._private_jobs = private_jobs
 
     async def read(self) -> PageFacts:
         """See `Source`."""
         unread: list[str] = []
         pool, events = await asyncio.gather(self._reader().read(), self._events(unread))
+        if self._private_jobs and pool.jobs == ():
+            pool = msgspec.structs.replace(pool, jobs=None)
+            unread.append(_HIDDEN_JOBS)
         said = tuple(dict.fromkeys((*pool.unread, *unread)))
         return PageFacts(pool=msgspec.structs.replace(pool, unread=said), events=events, now=utc_now())
 
@@ -128,7 +144,8 @@ def serve(access: Access, options: Options) -> None:
 async def _serve(process: Process, access: Access, settings: SchedulerSettings, options: Options) -> None:
     async with AsyncExitStack() as stack:
         kube, slurm, _ = await stack.enter_async_context(connected(access))
-        feed = Feed(ClusterSource(kube, slurm, settings, settings.namespace), every_s=options.every_s)
+        source = ClusterSource(kube, slurm, settings, settings.namespace, private_jobs=options.private_jobs)
+        feed = Feed(source, every_s=options.every_s)
         door = ClusterDoor(
             kube,
             namespace=settings.namespace,

@@ -13,6 +13,7 @@ from tests.page_ground import KEY, Pool, page_of
 
 pytestmark = pytest.mark.integration
 PICTURE = Path("docs/tasks/page.png")
+GRAFANA = "https://grafana.example.com/d/research-demo-"
 SCRIPT = "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'>"
 
 
@@ -28,11 +29,11 @@ def pool():
 
 
 @asynccontextmanager
-async def browser(pool, tmp_path, fragment=f"#key={KEY}", *, is_shared=False, **how):
+async def browser(pool, tmp_path, fragment=f"#key={KEY}", *, is_shared=False, dashboards="", **how):
     for name in ("page", "browser"):
         (tmp_path / name).mkdir()
     async with (
-        page_of(pool, tmp_path / "page", is_shared=is_shared, every_s=0.2) as shown,
+        page_of(pool, tmp_path / "page", is_shared=is_shared, every_s=0.2, dashboards=dashboards) as shown,
         chromium(tmp_path / "browser") as page,
     ):
         await page.open(f"{shown.url}/{fragment}", **how)
@@ -66,6 +67,8 @@ async def test_a_cordon_a_preemption_and_a_stuck_job_are_seen_as_they_happen(poo
         pool.preempt("team", "web", 7, job, minutes=0)
         await sees(page, "#handovers", f"team/web (job 7) was preempted by job {job} (user bob, partition high)")
         assert "team/web" in await page.text("#news")
+        strip = "document.querySelector('#strip svg').getAttribute('aria-label')"
+        assert await page.run(strip) == "1 hand-over in the last hour; the list says each"
 
         await page.run("location.hash = '#node/gpu-0003'")
         await sees(page, "#story", "kubectl uncordon gpu-0003")
@@ -118,6 +121,16 @@ async def press(page, key):
     await page.send("Input.dispatchKeyEvent", type="keyUp", key=key)
 
 
+async def test_each_thing_leads_to_its_dashboard_in_grafana(pool, tmp_path):
+    job = next(each["job_id"] for each in pool.slurm.jobs.values() if each["name"] == "train")
+    async with browser(pool, tmp_path, dashboards=GRAFANA) as page:
+        await page.until("document.querySelector('#grafana')?.hidden === false")
+        assert await page.run("document.querySelector('#grafana').href") == f"{GRAFANA}pool"
+        for hash, path in ((f"job/{job}", f"job?var-slurmjob={job}"), ("node/gpu-0002", "nodes?var-node=gpu-0002")):
+            await page.run(f"location.hash = '#{hash}'")
+            await page.until(f"document.querySelector('#story a')?.href === '{GRAFANA}{path}'")
+
+
 async def test_script_in_what_others_write_is_text(pool, tmp_path):
     pool.slurm.put("gpu-0004", "IDLE", "DRAIN", reason=SCRIPT)
     job = pool.slurm.add_job("PENDING", comment="", user="bob", name=SCRIPT, account=SCRIPT, state_reason="Priority")
@@ -146,6 +159,9 @@ async def test_a_forged_token_shows_nothing_and_a_right_one_hides_others_pods(po
         assert "web" not in await page.run("document.documentElement.outerHTML")
         await page.run("location.hash = '#pod/team/web'")
         await sees(page, "#story", "you may not get pods in namespace team")
+        pool.add_event("Pod", "team", "web", "OwnerUnknown", "Job team/web is unknown", minutes=1)
+        await sees(page, "#changes", "a pod OwnerUnknown")
+        assert "Pod" not in await page.text("#changes"), "its kind is in the words"
         assert await page.run("document.cookie") == "", "no script reads the token"
 
 

@@ -35,10 +35,11 @@ class Joint(enum.StrEnum):
 
 
 class HeadRow(Row, frozen=True, kw_only=True):
-    """The pool in a sentence, and what could not be read."""
+    """The pool in a sentence, and what could not be read. `has_jobs`: those of Slurm could."""
 
     headline: str
     unread: tuple[str, ...] = ()
+    has_jobs: bool = False
 
 
 class NodeRow(Row, frozen=True, kw_only=True):
@@ -89,7 +90,9 @@ class HandOverRow(Row, frozen=True, kw_only=True):
 
 
 class ChangeRow(Row, frozen=True, kw_only=True):
-    """What sunkpy did or saw lately, or who holds a node since then. `namespace` is that of a pod for Slurm."""
+    """What sunkpy did or saw lately, or who holds a node since then. `namespace` is that of a pod for Slurm; `kind` is
+    empty where the name is hidden.
+    """
 
     at: str
     kind: str

@@ -35,7 +35,7 @@ def filter_tables(tables: Tables, sight: Sight) -> Tables:
     if sight.user:
         placed = (msgspec.structs.replace(row, place=place) for place, row in enumerate(queue, 1))
         waiting = {key_of(row): row for row in placed if row.job and sight.sees_jobs_of(row.user)}
-        head = HeadRow(headline=f"{len(running)} of your jobs have nodes, {len(waiting)} wait")
+        head = _own_head(tables, running=len(running), waiting=len(waiting))
         return {**EMPTY, HEAD: {"": head}, WAITING: waiting, RUNNING: running}
     return {
         HEAD: tables[HEAD],
@@ -45,6 +45,14 @@ def filter_tables(tables: Tables, sight: Sight) -> Tables:
         HANDOVERS: {k: _handover(row, sight) for k, row in tables[HANDOVERS].items() if isinstance(row, HandOverRow)},
         CHANGES: {key: _change(row, sight) for key, row in tables[CHANGES].items() if isinstance(row, ChangeRow)},
     }
+
+
+def _own_head(tables: Tables, *, running: int, waiting: int) -> HeadRow:
+    """In place of the pool's; without an answer of Slurm there is no number."""
+    head = tables[HEAD].get("", HeadRow(headline=""))
+    assert isinstance(head, HeadRow)
+    said = f"{running} of your jobs have nodes, {waiting} wait" if head.has_jobs else "Your jobs cannot be shown"
+    return msgspec.structs.replace(head, headline=said)
 
 
 def _node(row: NodeRow, sight: Sight) -> NodeRow:
@@ -74,4 +82,4 @@ def _handover(row: HandOverRow, sight: Sight) -> HandOverRow:
 def _change(row: ChangeRow, sight: Sight) -> ChangeRow:
     if not row.namespace or sight.sees_pods_of(row.namespace):
         return row
-    return msgspec.structs.replace(row, namespace="", name=HIDDEN, text="")
+    return msgspec.structs.replace(row, kind="", namespace="", name=HIDDEN, text="")

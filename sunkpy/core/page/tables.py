@@ -26,6 +26,7 @@ from sunkpy.core.page.rows import (
     RUNNING,
     WAITING,
     ChangeRow,
+    HandOverRow,
     HeadRow,
     NodeRow,
     RunningRow,
@@ -53,9 +54,10 @@ def build_tables(facts: PageFacts, before: Tables | None = None) -> Tables:
     lines, waiting = find_nodes(pool), find_queue(pool.jobs, pool.pods, pool.tiers, now_s)
     nodesets = tuple("/".join(each.key) for each in pool.nodesets or ())
     said = headline(Pool(nodes=lines, waiting=waiting, nodesets=nodesets, at="", unread=pool.unread))
+    head = HeadRow(headline=said.removesuffix(". "), unread=pool.unread, has_jobs=pool.jobs is not None)
     nodes = _nodes(pool, lines)
     return {
-        HEAD: {"": HeadRow(headline=said.removesuffix(". "), unread=pool.unread)},
+        HEAD: {"": head},
         NODES: nodes,
         # The order of the table says the place: else all rows behind one that goes would change.
         WAITING: {key_of(each): msgspec.structs.replace(each, place=0) for each in waiting},
@@ -162,5 +164,6 @@ def namespaces_in(tables: Tables) -> frozenset[str]:
     names = [pod for row in tables[NODES].values() if isinstance(row, NodeRow) for pod in row.pods]
     names += [row.name for row in tables[WAITING].values() if isinstance(row, Waiting) and row.door == PODS]
     names += [row.name for row in tables[RUNNING].values() if isinstance(row, RunningRow) and row.pods]
+    names += [row.pod for row in tables[HANDOVERS].values() if isinstance(row, HandOverRow)]
     found = {name.partition("/")[0] for name in names}
     return frozenset(found | {row.namespace for row in tables[CHANGES].values() if isinstance(row, ChangeRow)} - {""})

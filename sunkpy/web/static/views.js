@@ -146,7 +146,7 @@ function drawStrip(rows) {
     bars.push(svg("rect", { x: Math.max(0, from), y: 4 + lane * 8, width: till - Math.max(0, from), height: 6, rx: 2, class: row.isOpen ? "open" : "" }, said));
   }
   const ticks = [0, 15, 30, 45].map((minutes) => svg("text", { x: WIDE - (minutes / 60) * WIDE, y: 64, "text-anchor": "end" }, text(minutes ? `${minutes} min ago` : "now")));
-  const made = svg("svg", { viewBox: `0 0 ${WIDE} 68`, role: "img", "aria-label": `${bars.length} hand-overs in the last hour; the list says each` }, ...bars, ...ticks);
+  const made = svg("svg", { viewBox: `0 0 ${WIDE} 68`, role: "img", "aria-label": `${plural(bars.length, "hand-over")} in the last hour; the list says each` }, ...bars, ...ticks);
   fill($("strip"), bars.length ? made : null);
 }
 
@@ -154,7 +154,7 @@ export function drawChanges(query) {
   const rows = [...state.tables.changes].filter(([, row]) => matches(query, row.name, row.namespace, row.what, row.text));
   fill($("changes"), ...rows.slice(0, 60).map(([, row]) => element("li", { className: row.isWarning ? "warning" : "" },
     element("span", { className: "at", title: row.at }, clock(row.at)),
-    element("span", {}, row.kind === "Node" ? node(row.name) : row.namespace ? pod(`${row.namespace}/${row.name}`) : text(`${row.kind} ${row.name}`),
+    element("span", {}, row.kind === "Node" ? node(row.name) : row.namespace ? pod(`${row.namespace}/${row.name}`) : text(row.kind ? `${row.kind} ${row.name}` : row.name),
       " ", element("b", {}, row.what), row.times > 1 ? ` ×${row.times}` : "", row.text ? `: ${row.text}` : ""))));
   if (!rows.length) fill($("changes"), element("li", { className: "none" }, "Nothing."));
 }

@@ -45,6 +45,15 @@ def test_it_decides_by_the_schedulers_settings_and_asks_slurm_with_a_token():
     assert {"--slurmrestd=http://demo-slurmrestd:6820", "--slurm-token-file=/run/slurm/token"} <= set(args)
 
 
+@pytest.mark.parametrize(
+    ("hides", "is_told"), [("usage,Jobs", True), (["jobs"], True), ("all", True), ("usage", False)]
+)
+def test_it_knows_that_slurm_hides_jobs_from_it(hides, is_told):
+    manifests = render("slurm", ON | {"slurmConfig": {"conf": {"PrivateData": hides}}})
+    args = of_page(manifests, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert ("--private-jobs" in args) is is_told
+
+
 def test_each_object_is_what_kubernetes_accepts(manifests):
     for manifest in manifests:
         if manifest["metadata"]["name"].endswith("-page"):

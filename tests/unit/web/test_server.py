@@ -106,6 +106,10 @@ async def test_a_thing_is_explained_with_the_words_of_the_command_line(pool, tmp
         assert job["explanations"][0]["what_to_do"] == f"Release it: scontrol release {waiting}."
         pod = await read(session, "/api/explain/pod/team/web")
         assert pod["explanations"][0]["subject"] == "Pod team/web"
+        busy = await read(session, "/api/explain/node/gpu-0002")
+        assert (busy["explanations"][0]["subject"], busy["explanations"][0]["standing"]) == (
+            "Node gpu-0002", "is not drained",
+        )  # fmt: skip
         await read(session, "/api/explain/node/other", status=404)
         await read(session, "/api/explain/job/999999", status=404)
 
@@ -130,6 +134,21 @@ async def test_a_user_of_slurm_sees_their_own_jobs_and_of_others_none(pool, tmp_
         job = await read(session, f"/api/explain/job/{own}")
         assert "bob" not in json.dumps(job)
         await read(session, f"/api/explain/job/{other}", status=404)
+
+
+async def test_who_has_jobs_that_slurm_hides_from_the_page_is_told_that_and_no_number(tmp_path):
+    pool = Pool(nodes=1)
+    pool.slurm.jwt_key = b"k" * 32
+    ann = slurm_token("ann", key=b"k" * 32)
+    async with opened(pool, tmp_path, token=ann, is_shared=True, private_jobs=True) as (session, _):
+        (head,) = rows(await read(session, "/api/page"), "head").values()
+        assert head["headline"] == "Your jobs cannot be shown"
+        assert "jobs: PrivateData=jobs in slurm.conf hides them from the page; squeue shows you yours" in head["unread"]
+        pool.slurm.add_job("PENDING", comment="", user="ann")
+    async with opened(pool, tmp_path, token=ann, is_shared=True, private_jobs=True) as (session, _):
+        (head,) = rows(await read(session, "/api/page"), "head").values()
+        assert head["headline"] == "0 of your jobs have nodes, 1 wait", "an Operator sees jobs"
+        assert "unread" not in head
 
 
 @pytest.mark.parametrize("path", ["/api/page", "/api/stream", "/api/explain/pod/team/web", "/api/explain/node/x"])

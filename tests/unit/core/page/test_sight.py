@@ -42,7 +42,8 @@ def test_a_stranger_still_sees_the_pool_and_that_there_are_pods():
     assert tables[RUNNING]["13"].name == HIDDEN
     (row,) = tables[HANDOVERS].values()
     assert (row.pod, row.by_job) == (HIDDEN, 57)
-    assert [change.what for change in tables[CHANGES].values()] == ["OwnerUnknown", "SlurmCordon"]
+    changes = [(change.kind, change.name, change.what) for change in tables[CHANGES].values()]
+    assert changes == [("", HIDDEN, "OwnerUnknown"), ("Node", "node-3", "SlurmCordon")]
 
 
 def test_who_may_read_a_namespace_sees_its_pods():
@@ -57,3 +58,11 @@ def test_a_user_of_slurm_sees_their_own_jobs_with_their_places():
     assert tables[HEAD][""].headline == "0 of your jobs have nodes, 2 wait"
     assert filter_tables(TABLES, Sight(user="bob"))[WAITING] == {}
     assert not Sight(user="ann", namespaces=None).sees_pods_of("team")
+
+
+def test_a_user_of_slurm_is_told_when_their_jobs_are_not_known():
+    """No number of jobs stands there, for none was read."""
+    read = facts()
+    away = msgspec.structs.replace(read, pool=msgspec.structs.replace(read.pool, jobs=None, unread=("Slurm: away",)))
+    head = filter_tables(build_tables(away), Sight(user="ann"))[HEAD][""]
+    assert (head.headline, head.unread) == ("Your jobs cannot be shown", ("Slurm: away",))

@@ -89,6 +89,10 @@ def test_the_last_hour_is_told_without_what_is_said_of_each_pod():
 
 
 def test_the_namespaces_of_all_pods_that_are_named_are_known():
-    events = [event("OwnerUnknown", kind="Pod", name="web", namespace="third", by="scheduler")]
-    tables = build_tables(facts(jobs=(waiting(21, 9, "k8s:other/later:u"),), events=events))
-    assert namespaces_in(tables) == {"team", "other", "third"}
+    gone = {"kind": "Pod", "name": "gone", "by": "scheduler"}
+    events = [
+        event("OwnerUnknown", namespace="third", **gone),
+        event("PreemptionByScheduler", namespace="fourth", **gone),
+    ]
+    tables = build_tables(facts(jobs=(waiting(20, 5), waiting(21, 9, "k8s:other/later:u")), events=events))
+    assert namespaces_in(tables) == {"team", "other", "third", "fourth"}
