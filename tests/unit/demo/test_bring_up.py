@@ -96,7 +96,12 @@ def _stack(folder: Path, kubectl: str) -> Stack:
     (folder / "kubectl").write_text(kubectl.replace("pods.json", str(folder / "pods.json")))
     (folder / "kubectl").chmod(0o755)
     (folder / "pods.json").write_text(json.dumps({"items": PODS}))
-    return Stack(suite="trixie", kubeconfig=folder / "config", bin_dir=folder, images={})
+    return Stack(
+        suite="trixie",
+        kubeconfig=folder / "config",
+        bin_dir=folder,
+        images={"sunkpy": "sunkpy:1", "slurmctld": "slurmctld:1"},
+    )
 
 
 def test_of_a_release_that_does_not_come_up_the_last_words_are_told(tmp_path: Path) -> None:
