@@ -335,15 +335,20 @@ async def test_a_gang_of_64_gets_all_its_devices_or_none(world, tmp_path, refuse
     assert len(node_of) == len(held)
 
 
+async def start_beside_a_change(world, change):
+    """The pod's job starts when somebody has just changed its claim, and no watch shows it yet."""
+    add_pod(world)
+    await world.until(lambda: world.submissions)
+    world.api.watches_lag = True
+    world.api.change("resourceclaims", "default", "gpus", change)
+    await start(world, "0")
+    await world.until(lambda: counted(world, "claims", result="failed") or world.bindings)
+
+
 async def test_a_claim_that_somebody_has_changed_meanwhile_is_read_again(world, tmp_path):
     add_claim(world)
     async with leading(world, tmp_path):
-        add_pod(world)
-        await world.until(lambda: world.submissions)
-        world.api.watches_lag = True
-        world.api.change("resourceclaims", "default", "gpus", {"metadata": {"labels": {"team": "a"}}})
-        await start(world, "0")
-        await world.until(lambda: counted(world, "claims", result="failed") or world.bindings)
+        await start_beside_a_change(world, {"metadata": {"labels": {"team": "a"}}})
         assert (world.bindings, world.api.patched) == ([], [])
         world.api.watches_lag = False
         world.note_change()
@@ -355,12 +360,7 @@ async def test_what_another_scheduler_gave_to_a_claim_in_the_same_moment_is_not_
     """No watch shows it yet: the apiserver compares the versions."""
     add_claim(world)
     async with leading(world, tmp_path):
-        add_pod(world)
-        await world.until(lambda: world.submissions)
-        world.api.watches_lag = True
-        world.api.change("resourceclaims", "default", "gpus", {"status": allocated("gpu-1", pod="other", uid="o")})
-        await start(world, "0")
-        await world.until(lambda: counted(world, "claims", result="failed") or world.bindings)
+        await start_beside_a_change(world, {"status": allocated("gpu-1", pod="other", uid="o")})
         assert (world.bindings, devices_of(world)) == ([], ["gpu-1"])
 
 
