@@ -22,7 +22,7 @@ _SUBMIT = """\
 cd; export SBATCH_MEM_PER_NODE=100 SBATCH_TIMELIMIT=1 SALLOC_MEM_PER_NODE=100
 sbatch() { command sbatch --parsable --no-requeue --output=/dev/null --wrap='touch ran-$SLURM_JOB_ID' "$@"; }
 sbatch --nodelist=c1,c2 --nodes=2; sbatch --nodelist=c1; sbatch --nodelist=c3; sbatch --nodelist=c1 --array=0-1
-timeout 120 salloc --no-shell --job-name=asked --nodelist=c2 --time=1 &> asked &
+timeout --signal=KILL 120 salloc --no-shell --job-name=asked --nodelist=c2 --time=1 &> asked &
 for _ in {1..50}; do squeue --noheader --format=%A --name=asked | grep . && break; sleep 0.2; done || cat asked
 """
 """A job of two nodes, one, one whose node has no marks, an array, and an allocation."""
