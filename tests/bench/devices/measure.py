@@ -201,10 +201,11 @@ class Load:
     def compare(self, observer: Observer) -> list[Compared]:
         """Each pod that lives, as all three sides know it."""
         found: list[Compared] = []
-        pods = [member for member in self._living.values() if member.door is Door.POD]
+        members = [member for member in self._living.values() if member.door is Door.POD]
         seen, claims, jobs = observer.processes(), observer.claims(), observer.jobs()
-        for member in pods:
-            pod, owner = self._pod(member.name), Owner("pod", member.name)
+        pods = self._pods()
+        for member in members:
+            pod, owner = pods.get(member.name), Owner("pod", member.name)
             if pod is None or pod.is_deleting:
                 continue
             job = int(pod.annotations.get(names.ANNOTATION_JOB_ID, "0"))
@@ -301,7 +302,8 @@ class Load:
         try:
             wait(self._all_run, timeout_s=_PATIENCE_S, what="pods and jobs run")
         except NeverSo as error:
-            waiting = [member for member in self._living.values() if self._state(member) != "Running"]
+            states = self._states()
+            waiting = [member for name, member in self._living.items() if states[name] != "Running"]
             for member in waiting:
                 self._end(member)
             self.late += [member.name for member in waiting]
@@ -309,7 +311,7 @@ class Load:
         return ""
 
     def _all_run(self) -> bool:
-        states = {name: self._state(member) for name, member in self._living.items()}
+        states = self._states()
         for name in [name for name, state in states.items() if state == "gone"]:
             del self._living[name], states[name]
         waiting = {name: state for name, state in states.items() if state != "Running"}
@@ -317,24 +319,26 @@ class Load:
             raise NotYet(str(waiting))
         return True
 
-    def _state(self, member: _Member) -> str:
-        if member.door is Door.SBATCH:
-            return self._state_of_job(member.job)
-        pod = self._pod(member.name)
-        if pod is None:
-            return "gone"
-        return "Ending" if pod.is_deleting else pod.status.phase
+    def _states(self) -> dict[str, str]:
+        """Who lives to what it is: Running, gone, or what it waits in; by one read of each door."""
+        pods, jobs = self._pods(), self._stack.jobs()
+        return {
+            name: _state_of_pod(pods.get(name))
+            if member.door is Door.POD
+            else self._state_of_job(jobs.get(member.job, {}))
+            for name, member in self._living.items()
+        }
 
-    def _state_of_job(self, number: int) -> str:
-        job = self._stack.job(number)
+    def _state_of_job(self, job: Mapping[str, str]) -> str:
         if job.get("Reason") == "BeginTime":  # requeued: Slurm would wait for two minutes
             with contextlib.suppress(CommandFailed):
-                self._stack.scontrol("update", f"jobid={number}", "starttime=now")
-        return job["JobState"].capitalize() if job["JobState"] in _LIVES else "gone"
+                self._stack.scontrol("update", f"jobid={job['JobId']}", "starttime=now")
+        state = job.get("JobState", "")
+        return state.capitalize() if state in _LIVES else "gone"
 
-    def _pod(self, name: str) -> Pod | None:
+    def _pods(self) -> dict[str, Pod]:
         found = self._stack.kubectl.list(Pod, "pods", "-n", NAMESPACE, "-l", f"app={LABEL}")
-        return next((pod for pod in found if pod.name == name), None)
+        return {pod.name: pod for pod in found}
 
     # ------------------------------------------------------------------ events
 
@@ -375,3 +379,9 @@ class Load:
         if jobs:
             with contextlib.suppress(CommandFailed):  # it has been requeued by Slurm just now
                 self._stack.scontrol("requeue", str(self._rng.choice(jobs)))
+
+
+def _state_of_pod(pod: Pod | None) -> str:
+    if pod is None:
+        return "gone"
+    return "Ending" if pod.is_deleting else pod.status.phase
