@@ -8,6 +8,9 @@ from devcluster.shell import CommandFailed
 
 T = TypeVar("T")
 
+_SHORTEST_S, _LONGEST_S = 0.1, 1.0
+_OF_WAITED = 0.1
+
 
 class NotYet(Exception):
     """Raised by a check: the text is the state that was seen."""
@@ -17,17 +20,22 @@ class NeverSo(Exception):
     """What was waited for did not happen in time."""
 
 
-def wait_until(condition: Callable[[], T], *, timeout_s: float, every_s: float = 0.05) -> T | None:
-    """First true value of ``condition``; None when ``timeout_s`` have passed. What it raises ends the wait."""
-    end = time.monotonic() + timeout_s
+def wait_until(condition: Callable[[], T], *, timeout_s: float, every_s: float | None = None) -> T | None:
+    """First true value of ``condition``; None when ``timeout_s`` have passed. What it raises ends the wait.
+
+    Without ``every_s`` it looks less often the longer it waits, down to once a second: each look takes processor time.
+    """
+    begun = time.monotonic()
     while not (found := condition()):
-        if time.monotonic() >= end:
+        waited_s = time.monotonic() - begun
+        if waited_s >= timeout_s:
             return None
-        time.sleep(every_s)
+        growing_s = min(max(waited_s * _OF_WAITED, _SHORTEST_S), _LONGEST_S)
+        time.sleep(growing_s if every_s is None else every_s)
     return found
 
 
-def wait(until: Callable[[], T], *, timeout_s: float, what: str, every_s: float = 0.25) -> T:
+def wait(until: Callable[[], T], *, timeout_s: float, what: str, every_s: float | None = None) -> T:
     """First true value that ``until`` returns.
 
     A check says "not yet" by a false value, or better by raising ``NotYet`` with what it saw; a command that fails

@@ -1,7 +1,7 @@
 import pytest
 
 from devcluster.shell import CommandFailed
-from devcluster.waiting import NeverSo, NotYet, wait
+from devcluster.waiting import NeverSo, NotYet, wait, wait_until
 
 
 def test_the_first_true_value_is_returned() -> None:
@@ -27,3 +27,13 @@ def test_what_never_happens_is_told_with_the_state_seen_last() -> None:
 
     with pytest.raises(NeverSo, match="3 pods: not so after 0 s; last seen: 2 of 3 Ready"):
         wait(check, timeout_s=0, what="3 pods", every_s=0)
+
+
+def test_the_longer_it_waits_the_less_often_it_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    looks: list[float] = []
+    monkeypatch.setattr("devcluster.waiting.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("devcluster.waiting.time.sleep", lambda s: clock.__setitem__(0, clock[0] + s))
+    assert wait_until(lambda: looks.append(clock[0]), timeout_s=60) is None
+    assert sum(at_s < 1 for at_s in looks) >= 10
+    assert sum(at_s >= 10 for at_s in looks) <= 52
