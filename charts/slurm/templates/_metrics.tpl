@@ -20,3 +20,36 @@ authorization: {credentials: {name: {{ . }}, key: token}}
 tlsConfig: {serverName: sunkpy-metrics, ca: {secret: {name: {{ . }}, key: ca.crt}}}
 {{- end }}
 {{- end }}
+
+{{- /* A headless Service for each part, and a ServiceMonitor for all. Call with (dict "root" $ "name" … "labels" … "selector" those
+of the Services "parts" {name: selector}); all but name are YAML. */}}
+{{- define "sunkpy.serviceMonitor" -}}
+{{- $values := .root.Values.serviceMonitor }}
+{{- if .root.Values.podMonitor.enabled }}{{ fail "serviceMonitor and podMonitor: one of them, or each series comes twice" }}{{ end }}
+{{- range $part, $selector := .parts }}
+apiVersion: v1
+kind: Service
+metadata:
+  name: {{ $part }}-metrics
+  labels: {{- $.labels | nindent 4 }}
+spec:
+  clusterIP: None
+  selector: {{- $selector | nindent 4 }}
+  ports: [{name: http, port: 8080, targetPort: http}]
+---
+{{- end }}
+apiVersion: monitoring.coreos.com/v1
+kind: ServiceMonitor
+metadata:
+  name: {{ .name }}
+  labels:
+    {{- .labels | nindent 4 }}
+    {{- with $values.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  selector:
+    matchLabels: {{- .selector | nindent 6 }}
+  endpoints:
+    - {{- include "sunkpy.metricsEndpoint" (dict "root" .root "interval" $values.interval) | nindent 6 }}
+{{- end }}

@@ -9,7 +9,10 @@ from tests.unit.charts.rendering import Refused, of_kind, render
 
 
 def test_nobody_unless_somebody_asks() -> None:
-    assert not of_kind(render("slurm"), "PodMonitor")
+    for chart in ("slurm", "sunkpy"):
+        plain = render(chart)
+        assert not {"PodMonitor", "ServiceMonitor"} & {each["kind"] for each in plain}
+        assert not [name for name in of_kind(plain, "Service") if name.endswith("-metrics")]
 
 
 def test_a_pod_monitor_finds_each_process_of_the_release_and_its_port() -> None:
@@ -72,3 +75,34 @@ def test_with_a_secret_all_processes_serve_over_tls_and_who_scrapes_has_the_toke
         (folder,) = (mount["mountPath"] for mount in main["volumeMounts"] if mount["name"] == "metrics")
         (secret,) = (volume["secret"] for volume in pod["volumes"] if volume["name"] == "metrics")
         assert (secret["secretName"], folder) == ("seen", config["http"]["secretFolder"])
+
+
+@pytest.mark.parametrize(("chart", "parts"), [("slurm", {"syncer", "scheduler", "accounts"}), ("sunkpy", {"operator"})])
+def test_a_service_monitor_reads_the_same_pods_by_headless_services(chart: str, parts: set[str]) -> None:
+    wanted = {"enabled": True, "labels": {"release": "prometheus"}, "interval": "1m"}
+    (pods,) = of_kind(render(chart, {"metricsSecret": "seen", "podMonitor": wanted}), "PodMonitor").values()
+    manifests = render(chart, {"metricsSecret": "seen", "serviceMonitor": wanted})
+    (monitor,) = of_kind(manifests, "ServiceMonitor").values()
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert monitor["spec"]["endpoints"] == pods["spec"]["podMetricsEndpoints"]
+    services = [
+        each["spec"]
+        for each in of_kind(manifests, "Service").values()
+        if monitor["spec"]["selector"]["matchLabels"].items() <= each["metadata"]["labels"].items()
+    ]
+    found = set()
+    for service in services:
+        assert service["clusterIP"] == "None"
+        assert [(port["name"], port["targetPort"]) for port in service["ports"]] == [("http", "http")]
+        for deployment in of_kind(manifests, "Deployment").values():
+            labels = deployment["spec"]["template"]["metadata"]["labels"]
+            if service["selector"].items() <= labels.items():
+                found.add(labels["app.kubernetes.io/component"])
+    assert found == parts
+
+
+@pytest.mark.parametrize("chart", ["slurm", "sunkpy"])
+def test_one_of_both_monitors(chart: str) -> None:
+    both = {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}
+    with pytest.raises(Refused, match="each series comes twice"):
+        render(chart, both)
