@@ -10,12 +10,14 @@ slurmrestd passes all of this on to slurmdbd, but for the shares, which slurmctl
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
 from sunkpy.core.accounts.records import Accounting, AccountRecord, AssociationRecord, QosRecord
+from sunkpy.core.figures.shares import Share
 from sunkpy.slurm import accounting_bodies as bodies
 from sunkpy.slurm import accounting_wire, wire
 from sunkpy.slurm.errors import Malformed
@@ -36,21 +38,6 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     account: str
     user: str
     tres_seconds: Mapping[str, int]
-
-
-class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an account (no `user`) or a user in it stands in fair share, as sshare(1) shows it.
-
-    `norm_shares` and `effective_usage` are parts of what the parent has, 0 to 1; `usage_s` is TRES seconds by billing
-    weight, halved each PriorityDecayHalfLife; `factor` is 0 to 1, higher goes first, and only users have one.
-    """
-
-    account: str
-    user: str
-    norm_shares: float
-    effective_usage: float
-    usage_s: int
-    factor: float
 
 
 class AccountingCalls:
@@ -96,19 +83,9 @@ class AccountingCalls:
 
     async def shares(self) -> list[Share]:
         """Fair share as slurmctld counts it now."""
-        request = Request(what="read the shares", method="GET", endpoint="shares")
+        request = Request(what="read the shares", method="GET", endpoint="shares", attempts=1)
         reply = await self._transport.ask(request, accounting_wire.SharesReply)
-        return [
-            Share(
-                account=each.parent if "USER" in each.type else each.name,
-                user=each.name if "USER" in each.type else "",
-                norm_shares=float(each.shares_normalized.number),
-                effective_usage=float(each.effective_usage.number),
-                usage_s=each.usage,
-                factor=float(each.fairshare.factor.number),
-            )
-            for each in reply.shares.shares
-        ]
+        return await asyncio.to_thread(lambda: [each.to_core() for each in reply.shares.shares])
 
     async def put_qos(self, name: str, after: QosRecord, before: QosRecord | None = None) -> None:
         """Make a QoS, or change it from what it was. Sent once: of two writers the later one wins.

@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.accounts.records import AccountRecord, AssociationRecord, Ceiling, Limits, QosRecord, Tres
+from sunkpy.core.figures.shares import Share
 from sunkpy.slurm.wire import Number, Reply
 
 QOS_FLAGS: Final = {
@@ -363,6 +364,18 @@ class WireShare(msgspec.Struct, frozen=True, kw_only=True):
     effective_usage: Number = Number()
     usage: int = 0
     fairshare: FairShare = FairShare()
+
+    def to_core(self) -> Share:
+        """As figures read it."""
+        is_user = "USER" in self.type
+        return Share(
+            account=self.parent if is_user else self.name,
+            user=self.name if is_user else "",
+            norm_shares=float(self.shares_normalized.number),
+            effective_usage=float(self.effective_usage.number),
+            usage_s=self.usage,
+            factor=float(self.fairshare.factor.number),
+        )
 
 
 class Shares(msgspec.Struct, frozen=True, kw_only=True):

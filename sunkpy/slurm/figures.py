@@ -18,7 +18,7 @@ from sunkpy.core.figures.reservations import License, Reservation
 from sunkpy.core.figures.statistics import Rpc, Statistics
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.gres import Indices, gres_counts, gres_indices
-from sunkpy.core.model.states import JobId
+from sunkpy.core.model.states import JobId, is_job_pending
 from sunkpy.slurm.request import Request
 from sunkpy.slurm.transport import Transport
 from sunkpy.slurm.wire import Number, Reply, flags
@@ -65,11 +65,16 @@ class WireJobRow(msgspec.Struct, frozen=True, kw_only=True):
     tres_alloc_str: str = ""
     gres_detail: tuple[str, ...] | None = ()
     job_resources: Holdings | None = None
+    submit_time: Number = Number()
+    eligible_time: Number = Number()
+    start_time: Number = Number()
 
     def to_core(self, scheduler: str) -> JobRow:
         """As figures read it; `scheduler` is the Slurm user of the scheduler, whose comments are its own."""
         state, tres = flags(self.job_state), tres_amounts(self.tres_alloc_str)
         counted = sum(gres_counts(text).get(_GPU, 0) for text in self.gres_detail or ())
+        has_started = bool(self.nodes) and not is_job_pending(state)  # that which waits has an estimate
+        started_s = self.start_time.value if has_started else 0
         return JobRow(
             id=self.job_id,
             state=state,
@@ -86,6 +91,8 @@ class WireJobRow(msgspec.Struct, frozen=True, kw_only=True):
             gpus=int(tres.get("gres/gpu", counted)),
             devices=self._devices,
             comment=self.comment if self.user_name == scheduler else self.admin_comment,
+            started_s=started_s,
+            waited_s=max(0, started_s - (self.eligible_time.value or self.submit_time.value)) if started_s else 0,
         )
 
     @property

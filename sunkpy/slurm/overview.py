@@ -18,9 +18,7 @@ class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
     name: str = ""
     qos: str = ""
     priority: Number = Number()
-    start_time: Number = Number()
     end_time: Number = Number()
-    submit_time: Number = Number()
     tres_req_str: str = ""
     tres_per_node: str = ""
 

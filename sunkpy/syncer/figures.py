@@ -13,16 +13,20 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 import structlog
 
 from sunkpy.core.figures.devices import device_family, gpus_alloc
+from sunkpy.core.figures.drains import DrainTimes
 from sunkpy.core.figures.family import Family, Page, Sample, render, single
 from sunkpy.core.figures.jobs import JobRow, job_families
 from sunkpy.core.figures.nodes import PartitionRow, node_families, partition_families
 from sunkpy.core.figures.reservations import License, Reservation, license_families, reservation_families
+from sunkpy.core.figures.shares import Share, share_families
 from sunkpy.core.figures.statistics import Statistics, statistics_families
+from sunkpy.core.figures.waits import WaitTimes
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.slurm import NodeCache, Slurm
 from sunkpy.slurm.errors import SlurmError
@@ -33,6 +37,8 @@ from sunkpy.syncer.settings import FigureSettings
 _OLD_TURNS = 3.0
 """Turns without an answer until nothing is shown."""
 _UNBOUNDED = sys.maxsize
+_SHARES_S = 60.0
+"""Fair share is read at most so often: slurmctld computes it each PriorityCalcPeriod, 5 minutes."""
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +51,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     statistics: Statistics
     licenses: Sequence[License] = ()
     reservations: Sequence[Reservation] = ()
+    shares: Sequence[Share] = ()
 
     def families(self) -> Iterator[Family]:
         """All figures."""
@@ -53,9 +60,26 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
         yield from statistics_families(self.statistics)
         yield from license_families(self.licenses)
         yield from reservation_families(self.reservations)
+        yield from share_families(self.shares)
         if self.jobs is not None:
             yield from job_families(self.jobs, {each.name: each.tier for each in self.partitions})
             yield device_family(self.jobs, self.nodes)
+
+
+class History:
+    """What adds up over a term."""
+
+    def __init__(self, nodeset_of: Callable[[str], str]) -> None:
+        self._waits = WaitTimes()
+        self._drains = DrainTimes(nodeset_of)
+
+    def families(self, read: Read, now_s: float) -> Iterator[Family]:
+        """All of it, with one more read."""
+        self._drains.add(read.nodes, now_s)
+        self._waits.begin(read.statistics.figures.get("req_time", 0))
+        self._waits.add(read.jobs or (), is_whole=read.jobs is not None and not read.unread_jobs)
+        yield self._drains.family
+        yield self._waits.family
 
 
 Listener = Callable[[Read], Awaitable[None]]
@@ -63,7 +87,10 @@ Listener = Callable[[Read], Awaitable[None]]
 
 
 class FigureFeed:
-    """Keeps the page of figures. `scheduler_user` is the Slurm user of the scheduler."""
+    """Keeps the page of figures.
+
+    `scheduler_user` is the Slurm user of the scheduler; `nodeset_of` says the NodeSet of a Slurm node.
+    """
 
     def __init__(
         self,
@@ -72,12 +99,16 @@ class FigureFeed:
         settings: FigureSettings,
         *,
         scheduler_user: str,
+        nodeset_of: Callable[[str], str] = lambda _: "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._slurm = slurm
         self._nodes = nodes
         self._settings = settings
         self._jobs = JobReader(slurm, scheduler_user=scheduler_user, most=settings.job_reads)
+        self._history = History(nodeset_of)
+        self._shares: Sequence[Share] = ()
+        self._shares_at_s = float("-inf")
         self._clock = clock
         self._text = b""
         self._at_s = float("-inf")
@@ -130,12 +161,24 @@ class FigureFeed:
             statistics=await self._slurm.statistics(),
             licenses=await self._slurm.licenses(),
             reservations=await self._slurm.reservations(),
+            shares=await self._read_shares(),
         )
-        page = await asyncio.to_thread(render, read.families(), most=self._settings.series_per_name)
+        families = chain(read.families(), self._history.families(read, sent_s))
+        page = await asyncio.to_thread(render, families, most=self._settings.series_per_name)
         about = await asyncio.to_thread(render, bounds(page, read, self._settings), most=_UNBOUNDED)
         self._text, self._at_s = page.text + about.text, sent_s
         for listener in self._listeners:
             await listener(read)
+
+    async def _read_shares(self) -> Sequence[Share]:
+        """None where Slurm has no accounting."""
+        if self._clock() - self._shares_at_s >= _SHARES_S:
+            self._shares_at_s = self._clock()
+            try:
+                self._shares = await self._slurm.shares()
+            except SlurmError:  # counted by endpoint; all else is shown
+                self._shares = ()
+        return self._shares
 
 
 def bounds(page: Page, read: Read, settings: FigureSettings) -> Iterator[Family]:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
@@ -55,7 +56,10 @@ class Term:
         selector = pod_selector(settings.cluster)
         self._pods = Informer(kube, paths.pods(namespace), Pod, label_selector=selector, keep=trim_pod)
         events = EventRecorder(kube, component="syncer", instance=process.identity.name)
-        self._figures = FigureFeed(slurm, nodes, settings.metrics, scheduler_user=settings.scheduler_user, clock=clock)
+        user = settings.scheduler_user
+        self._figures = FigureFeed(
+            slurm, nodes, settings.metrics, scheduler_user=user, nodeset_of=self._nodeset_of, clock=clock
+        )
         self._figures.add_listener(QueueWatch(kube, events, namespace=namespace, pods=self._pods, clock=clock).check)
         process.serve_figures(lambda: self._figures.text)
         self._loop = MirrorLoop(
@@ -87,6 +91,10 @@ class Term:
             group.create_task(self._nodes.run())
             group.create_task(self._loop.run())
             group.create_task(self._figures.run())
+
+    def _nodeset_of(self, node: str) -> str:
+        pod = self._pods.get(self._settings.namespace, node)
+        return pod.labels.get(names.LABEL_NODESET, "") if pod is not None else ""
 
     async def _check_cluster(self) -> None:
         """Refuse to mirror into a cluster of another name. An unreachable cluster is no mismatch."""

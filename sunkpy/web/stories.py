@@ -10,9 +10,9 @@ from typing import Final
 import cachetools
 import msgspec
 
+from sunkpy.core.gang.identity import PODS
 from sunkpy.core.overview.drained import HeldNode, explain_held, find_held
 from sunkpy.core.overview.job import JobFacts, explain_job
-from sunkpy.core.overview.queue import PODS
 from sunkpy.core.overview.sight import Sight
 from sunkpy.web.feed import Feed
 from sunkpy.web.source import Story

@@ -34,6 +34,8 @@ class Slurmrestd:
         self.statistics: Body = {}
         self.licenses: list[Body] = []
         self.reservations: list[Body] = []
+        self.shares: list[Body] | None = None
+        """None: it has no accounting."""
         self.configured: dict[str, str] = {}
         """The nodes of partitions, where a test names them."""
         self.writes: list[str] = []
@@ -142,6 +144,7 @@ class Slurmrestd:
         app.router.add_get(f"{API}/diag/", self._diag)
         app.router.add_get(f"{API}/licenses/", self._licenses)
         app.router.add_get(f"{API}/reservations/", self._reservations)
+        app.router.add_get(f"{API}/shares", self._shares)
         app.router.add_get(f"{API}/jobs/state/", self._states)
         app.router.add_get(f"{API}/jobs/", self._all_jobs)
         app.router.add_post(f"{API}/job/submit", self._submit)
@@ -229,6 +232,9 @@ class Slurmrestd:
 
     async def _reservations(self, _: web.Request) -> web.Response:
         return self._reply(reservations=self.reservations)
+
+    async def _shares(self, _: web.Request) -> web.Response:
+        return failure(500, 1) if self.shares is None else self._reply(shares={"shares": self.shares})
 
     async def _states(self, request: web.Request) -> web.Response:
         self.states_read += 1

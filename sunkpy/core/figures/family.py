@@ -19,12 +19,22 @@ class Sample(NamedTuple):
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
-    """All series of a name. Figures that only rise are counters: their name ends with `_total`."""
+    """All series of a name. Figures that only rise are counters: their name ends with `_total`.
+
+    `lines`: so many series belong together, which are those of a histogram when there are several. Its last label is
+    `le`, where its `_sum` and `_count` have these words.
+    """
 
     name: str
     help: str
     labels: tuple[str, ...] = ()
     samples: Sequence[Sample] = ()
+    lines: int = 1
+
+    @property
+    def kind(self) -> str:
+        """As Prometheus calls it."""
+        return "histogram" if self.lines > 1 else "counter" if self.name.endswith("_total") else "gauge"
 
 
 class Page(NamedTuple):
@@ -44,19 +54,24 @@ def render(families: Iterable[Family], *, most: int) -> Page:
     lines: list[str] = []
     cut: dict[str, int] = {}
     for family in families:
-        kind = "counter" if family.name.endswith("_total") else "gauge"
-        lines.append(f"# HELP {family.name} {family.help}\n# TYPE {family.name} {kind}\n")
+        lines.append(f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n")
         samples = family.samples
         if len(samples) > most:
-            cut[family.name] = len(samples) - most
-            samples = nsmallest(most, samples)  # in steps: sorting all would hold the interpreter
-        lines += [_line(family, sample) for sample in samples]
+            samples = nsmallest(most - most % family.lines, samples)  # in steps: sorting all would hold the interpreter
+            cut[family.name] = len(family.samples) - len(samples)
+        line = _histogram_line if family.kind == "histogram" else _line
+        lines += [line(family, sample) for sample in samples]
     return Page("".join(lines).encode(), cut)
 
 
-def _line(family: Family, sample: Sample) -> str:
+def _line(family: Family, sample: Sample, end: str = "") -> str:
     if not family.labels:
         return f"{family.name} {sample.value}\n"
-    pairs = zip(family.labels, sample.labels, strict=True)
+    pairs = zip(family.labels, sample.labels, strict=not end)
     labels = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs)
-    return f"{family.name}{{{labels}}} {sample.value}\n"
+    return f"{family.name}{end}{{{labels}}} {sample.value}\n"
+
+
+def _histogram_line(family: Family, sample: Sample) -> str:
+    *others, le = sample.labels
+    return _line(family, Sample(tuple(others), sample.value), le) if le[0] == "_" else _line(family, sample, "_bucket")

@@ -69,12 +69,14 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
     tier: int = 0
 
 
-def _is_draining(state: States) -> bool:
+def is_draining(state: States) -> bool:
+    """It takes no new job, and one is still on it."""
     return "DRAIN" in state and bool(state & {"COMPLETING", "ALLOCATED", "MIXED"})
 
 
-def _is_drained(state: States) -> bool:
-    return "DRAIN" in state and not _is_draining(state)
+def is_drained(state: States) -> bool:
+    """It takes no new job, and none is on it."""
+    return "DRAIN" in state and not is_draining(state)
 
 
 _STATES: Final[Mapping[str, Callable[[States], bool]]] = {
@@ -83,9 +85,9 @@ _STATES: Final[Mapping[str, Callable[[States], bool]]] = {
         for name in _BASE
     },
     **{name: (lambda state, flag=flag: flag in state) for name, flag in _FLAGS.items()},  # type: ignore[misc]
-    "drain": _is_drained,
-    "drained": _is_drained,
-    "draining": _is_draining,
+    "drain": is_drained,
+    "drained": is_drained,
+    "draining": is_draining,
 }
 
 

@@ -30,6 +30,11 @@ _FORM: Final = re.compile(
 _TOKEN: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
+JOBS: Final = "Slurm"
+PODS: Final = "Kubernetes"
+"""The doors by which jobs come."""
+
+
 class GangId(msgspec.Struct, frozen=True, kw_only=True):
     """Identity of a gang: namespace, name and uid of the object that makes its pods belong together.
 
@@ -95,3 +100,8 @@ def parse_comment(comment: str) -> GangId | None:
     if match is None:
         return None
     return GangId(**{name: value or "" for name, value in match.groupdict().items()})
+
+
+def door_of(comment: str) -> str:
+    """The door of a job with this comment."""
+    return PODS if parse_comment(comment) is not None else JOBS

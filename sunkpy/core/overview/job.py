@@ -12,11 +12,11 @@ from sunkpy.core import names
 from sunkpy.core.explain.explanation import Explanation, Line
 from sunkpy.core.explain.words import CURES
 from sunkpy.core.gang.decide.queued import NEVER_STARTS
-from sunkpy.core.gang.identity import GangId, parse_comment
+from sunkpy.core.gang.identity import JOBS, GangId, parse_comment
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import holds_something, is_job_ended, is_job_pending
 from sunkpy.core.overview.pool import NodeLine, PoolFacts, Standing, find_nodes
-from sunkpy.core.overview.queue import JOBS, QueuedJob, Waiting, find_queue
+from sunkpy.core.overview.queue import QueuedJob, Waiting, find_queue
 from sunkpy.core.overview.sight import EVERYTHING, HIDDEN, Sight
 from sunkpy.core.overview.table import count, first_of, printable
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.gang.identity import parse_comment
+from sunkpy.core.gang.identity import JOBS, PODS, parse_comment
 from sunkpy.core.gang.phases import HOLDS_NODE, pod_phase
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.gres import gres_counts
@@ -17,7 +17,7 @@ from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.slurmd import slurm_node_of
 from sunkpy.core.model.states import SlurmNode, holds_something, is_job_pending
 from sunkpy.core.nodeset.spec import NodeSet
-from sunkpy.core.overview.queue import JOBS, PODS, QueuedJob, Waiting, waiting_table
+from sunkpy.core.overview.queue import QueuedJob, Waiting, waiting_table
 from sunkpy.core.overview.table import Table, count, first_of
 
 _SHOWN = 4

@@ -17,14 +17,13 @@ from sunkpy.core.explain.job_on_pods import last_message, read_job
 from sunkpy.core.explain.words import pending_reason
 from sunkpy.core.figures.jobs import JobRow
 from sunkpy.core.gang.decide.queued import NEVER_STARTS
-from sunkpy.core.gang.identity import parse_comment
+from sunkpy.core.gang.identity import JOBS, PODS, parse_comment
 from sunkpy.core.gang.phases import PodPhase, pod_phase
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import is_job_pending
 from sunkpy.core.model.times import rfc3339
 from sunkpy.core.overview.table import Table, count
 
-JOBS, PODS = "Slurm", "Kubernetes"
 _NEVER: Final = "starts only if somebody changes it"
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from sunkpy.core.overview.queue import PODS, Waiting
+from sunkpy.core.gang.identity import PODS
+from sunkpy.core.overview.queue import Waiting
 from sunkpy.core.overview.sight import EVERYTHING, HIDDEN, Sight
 from sunkpy.core.page.rows import (
     CHANGES,

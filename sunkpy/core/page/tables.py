@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.identity import parse_comment
+from sunkpy.core.gang.identity import PODS, parse_comment
 from sunkpy.core.gang.job.ends import flag_of
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.events import Event
@@ -16,7 +16,7 @@ from sunkpy.core.model.states import holds_something, is_job_completing, is_job_
 from sunkpy.core.model.times import parse_rfc3339, rfc3339
 from sunkpy.core.overview.drained import find_held
 from sunkpy.core.overview.pool import NodeLine, Pool, PoolFacts, find_nodes, headline
-from sunkpy.core.overview.queue import PODS, QueuedJob, Waiting, find_queue
+from sunkpy.core.overview.queue import QueuedJob, Waiting, find_queue
 from sunkpy.core.page.handovers import find_handovers
 from sunkpy.core.page.rows import (
     CHANGES,

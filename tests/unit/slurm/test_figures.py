@@ -54,6 +54,26 @@ async def test_what_a_job_has_is_what_was_allocated(slurm: Slurmrestd, client: S
     assert row.comment == "", "a person's own comment proves nothing"
 
 
+@pytest.mark.parametrize(
+    ("changes", "times"),
+    [
+        ({}, (1000, 60)),
+        ({"eligible_time": {}}, (1000, 100)),
+        ({"eligible_time": {"set": True, "number": 1001}}, (1000, 0)),
+        ({"job_state": ["PENDING"]}, (0, 0)),
+        ({"nodes": "", "job_state": ["CANCELLED"]}, (0, 0)),
+    ],
+    ids=["planned", "since its submission", "never below 0", "an estimate", "cancelled while it waited"],
+)
+def test_how_long_a_job_waited_until_it_started(changes: dict[str, Any], times: tuple[int, int]) -> None:
+    named = {"submit": 900, "eligible": 940, "start": 1000}
+    body = RUNNING | {f"{name}_time": {"set": True, "number": at} for name, at in named.items()}
+    answered = {"jobs": [body | {"job_id": 1, "job_state": ["RUNNING"]} | changes]}
+    (job,) = JobRowsReply.read(json.dumps(answered).encode()).jobs
+    row = job.to_core("k8s")
+    assert (row.started_s, row.waited_s) == times
+
+
 def test_gpus_count_by_their_indices_where_slurm_has_no_such_tres() -> None:
     body = {"jobs": [RUNNING | {"job_id": 1, "tres_alloc_str": "cpu=4"}]}
     (job,) = JobRowsReply.read(json.dumps(body).encode()).jobs

@@ -74,6 +74,43 @@ async def test_all_is_shown_from_one_read(counted: Counted) -> None:
     assert len(counted.slurm.requests) == asked, "a scrape asks nobody"
 
 
+async def test_a_job_that_starts_and_a_node_that_drains_add_up(counted: Counted) -> None:
+    def at(second: int) -> dict[str, object]:
+        return {"set": True, "number": second}
+
+    counted.slurm.statistics = {"req_time": at(1000)}
+    begun = {"account": "chem", "nodes": "n1", "eligible_time": at(950)}
+    counted.slurm.add_job("RUNNING", comment="", user="ann", start_time=at(990), **begun)
+    counted.slurm.put("n2", "IDLE", "DRAIN")
+    await counted.nodes.refresh()
+    feed = counted.feed()
+    await feed.refresh()
+    counted.slurm.add_job("RUNNING", comment="", user="ann", start_time=at(1010), **begun)
+    counted.now_s += 30
+    await feed.refresh()
+    await feed.refresh()
+    found = figures(feed)
+    assert found["sunkpy_job_wait_seconds_count", "chem,low,Slurm"] == 1
+    assert found["sunkpy_job_wait_seconds_sum", "chem,low,Slurm"] == 60
+    assert found["sunkpy_node_drain_seconds_total", "n2,,drained"] == 30
+
+
+async def test_fair_share_is_read_once_a_minute_and_its_absence_hides_nothing_else(counted: Counted) -> None:
+    await counted.nodes.refresh()
+    feed = counted.feed()
+    await feed.refresh()
+    assert ("slurm_jobs", "") in figures(feed)
+    assert not [name for name, _ in figures(feed) if "fairshare" in name]
+    ann = {"name": "ann", "parent": "chem", "type": ["USER"], "fairshare": {"factor": {"set": True, "number": 0.25}}}
+    counted.slurm.shares = [ann]
+    counted.now_s += 59
+    await feed.refresh()
+    assert counted.slurm.requests.count("GET shares") == 1
+    counted.now_s += 1
+    await feed.refresh()
+    assert figures(feed)["slurm_user_fairshare", "chem,ann"] == 0.25
+
+
 async def test_who_listens_hears_of_the_same_read(counted: Counted) -> None:
     await counted.nodes.refresh()
     feed, heard = counted.feed(), []

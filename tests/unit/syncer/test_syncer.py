@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
 
@@ -16,7 +17,7 @@ from sunkpy.core.mirror import DeleteSlurmNode, DrainNode, UndrainNode
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import Process
-from sunkpy.runtime.settings import SlurmSettings
+from sunkpy.runtime.settings import HttpSettings, SlurmSettings
 from sunkpy.slurm import NodeCache, Slurm
 from sunkpy.slurm.errors import SlurmError
 from sunkpy.syncer.execute import Executor
@@ -57,7 +58,10 @@ class World:
         self.client: Slurm
         self.nodes: NodeCache
         self.settings = SyncerSettings(
-            cluster="c1", namespace="slurm", slurm=SlurmSettings(url="http://slurmrestd", jwt_key_file="jwt.key")
+            cluster="c1",
+            namespace="slurm",
+            slurm=SlurmSettings(url="http://slurmrestd", jwt_key_file="jwt.key"),
+            http=HttpSettings(port=0),
         )
         self.process = Process("syncer", self.settings)
         self.later_s = 0.0
@@ -201,6 +205,22 @@ async def test_jobs_that_wait_while_a_node_is_drained_are_told_to_its_nodeset(wo
         assert "JobsWaiting" not in world.api.reasons()
         world.later_s = 600.0
         await world.until(lambda: "JobsWaiting" in world.api.reasons())
+
+
+async def test_how_long_a_node_has_been_drained_is_shown_with_its_nodeset(world: World) -> None:
+    world.add_pod()
+    world.slurm.put(NAME, "IDLE", "DRAIN", reason="bad gpu")
+    world.settings = msgspec.structs.replace(world.settings, metrics=FigureSettings(seconds=0.05))
+    runner = await world.process.serve()
+    port = next(address[1] for address in runner.addresses if len(address) == 2)
+    async with world.syncing(), aiohttp.ClientSession() as session:
+        await world.until(lambda: world.annotation(names.ANNOTATION_DRAIN) == "bad gpu")
+        asked = world.slurm.asked.count("partitions")
+        await world.until(lambda: world.slurm.asked.count("partitions") > asked + 2)
+        async with session.get(f"http://127.0.0.1:{port}/metrics") as answer:
+            text = await answer.text()
+    await runner.cleanup()
+    assert f'sunkpy_node_drain_seconds_total{{node="{NAME}",nodeset="gpu",state="drained"}}' in text
 
 
 async def test_a_job_finishes_before_its_pod_may_go_and_the_node_goes_last(world: World) -> None:

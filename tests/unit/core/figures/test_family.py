@@ -24,3 +24,27 @@ def test_of_each_name_the_first_by_their_labels_stay_and_the_rest_is_counted() -
     ]
     assert shown == [{"node": "a"}, {"node": "b"}, {}]
     assert page.cut == {"x": 1}
+
+
+def test_a_histogram_is_shown_whole_or_not_at_all() -> None:
+    samples = [
+        sample
+        for name in ("b", "a")
+        for sample in (
+            Sample((name, "1"), 2),
+            Sample((name, "+Inf"), 3),
+            Sample((name, "_sum"), 7),
+            Sample((name, "_count"), 3),
+        )
+    ]
+    page = render([Family(name="x", help="X", labels=("account", "le"), samples=samples, lines=4)], most=7)
+    (x,) = text_string_to_metric_families(page.text.decode())
+    assert x.type == "histogram"
+    assert {(s.name, s.labels.get("le", ""), s.value) for s in x.samples} == {
+        ("x_bucket", "1", 2),
+        ("x_bucket", "+Inf", 3),
+        ("x_sum", "", 7),
+        ("x_count", "", 3),
+    }
+    assert {sample.labels["account"] for sample in x.samples} == {"a"}
+    assert page.cut == {"x": 4}

@@ -1,0 +1,50 @@
+"""How long nodes drain, with jobs on them, and are drained, without: seconds, added up from read to read.
+
+The time between two reads counts where a node was in the same state at both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sunkpy.core.figures.family import Family, Sample
+from sunkpy.core.figures.nodes import is_drained, is_draining
+from sunkpy.core.model.states import SlurmNode
+
+
+class DrainTimes:
+    """The counters of a term. `nodeset_of`: the NodeSet of a Slurm node, empty when it has none now."""
+
+    def __init__(self, nodeset_of: Callable[[str], str]) -> None:
+        self._nodeset_of = nodeset_of
+        self._nodesets: dict[str, str] = {}
+        self._seconds: dict[tuple[str, str], float] = {}
+        self._before: dict[str, str] = {}
+        self._at_s = 0.0
+
+    def add(self, nodes: Mapping[str, SlurmNode], now_s: float) -> None:
+        """Another read; `now_s` is monotonic. What is gone from Slurm is forgotten."""
+        now = {name: state for name, node in nodes.items() if (state := _state(node))}
+        for name, state in now.items():
+            self._nodesets[name] = self._nodeset_of(name) or self._nodesets.get(name, "")
+            passed_s = now_s - self._at_s if self._before.get(name) == state else 0.0
+            self._seconds[name, state] = self._seconds.get((name, state), 0.0) + passed_s
+        self._seconds = {key: seconds for key, seconds in self._seconds.items() if key[0] in nodes}
+        self._nodesets = {name: nodeset for name, nodeset in self._nodesets.items() if name in nodes}
+        self._before, self._at_s = now, now_s
+
+    @property
+    def family(self) -> Family:
+        """`sunkpy_node_drain_seconds_total`."""
+        return Family(
+            name="sunkpy_node_drain_seconds_total",
+            help="Seconds that a Slurm node has been `draining` (jobs are on it) or `drained` (none is), by `state`",
+            labels=("node", "nodeset", "state"),
+            samples=[
+                Sample((name, self._nodesets[name], state), seconds) for (name, state), seconds in self._seconds.items()
+            ],
+        )
+
+
+def _state(node: SlurmNode) -> str:
+    return "draining" if is_draining(node.state) else "drained" if is_drained(node.state) else ""

@@ -1,0 +1,44 @@
+"""Fair share under the names of Slurm's exporters; usage has its own, as theirs is another figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.figures.family import Family, Sample
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an account (no `user`) or a user in it stands in fair share, as sshare(1) shows it.
+
+    `norm_shares` and `effective_usage` are parts of what the parent has, 0 to 1; `usage_s` is TRES seconds by billing
+    weight, halved each PriorityDecayHalfLife; `factor` is 0 to 1, higher goes first, and only users have one.
+    """
+
+    account: str
+    user: str
+    norm_shares: float
+    effective_usage: float
+    usage_s: int
+    factor: float
+
+
+_FIGURES: Final[Mapping[str, tuple[str, Callable[[Share], float]]]] = {
+    "": ("Fair share factor, 0 to 1; higher goes first", lambda share: share.factor),
+    "_norm_shares": ("Part of what the parent has that is due, 0 to 1", lambda share: share.norm_shares),
+    "_effective_usage": ("Part of what the parent used that is theirs, 0 to 1", lambda share: share.effective_usage),
+}
+
+
+def share_families(shares: Sequence[Share]) -> Iterator[Family]:
+    """`slurm_user_fairshare*` and `slurm_account_fairshare_*`: Slurm gives accounts no factor."""
+    users = [share for share in shares if share.user]
+    accounts = [share for share in shares if not share.user]
+    for end, (text, of) in _FIGURES.items():
+        samples = [Sample((share.account, share.user), of(share)) for share in users]
+        yield Family(name=f"slurm_user_fairshare{end}", help=text, labels=("account", "user"), samples=samples)
+        if end:
+            samples = [Sample((share.account,), of(share)) for share in accounts]
+            yield Family(name=f"slurm_account_fairshare{end}", help=text, labels=("account",), samples=samples)

@@ -1,0 +1,66 @@
+"""How long jobs waited until they started: from the moment when they could have (`Planned` of sacct(1)).
+
+Each start counts once, however often its job is read: what was counted is remembered while Slurm remembers the job. By
+Slurm's clock a start counts from the first read of a term on, so that a new leader counts none that its predecessor
+has: the starts between the two are lost. A job that was requeued starts, and counts, again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import Final
+
+from sunkpy.core.figures.family import Family, Sample
+from sunkpy.core.figures.jobs import JobRow
+from sunkpy.core.gang.identity import door_of
+
+_BOUNDS_S: Final = (10, 60, 300, 900, 3600, 14_400, 43_200, 86_400, 259_200, 604_800)
+_ENDS: Final = (*map(str, _BOUNDS_S), "+Inf")
+_LABELS: Final = ("account", "partition", "door", "le")
+
+Key = tuple[str, str, str]
+
+
+class WaitTimes:
+    """The histogram of a term."""
+
+    def __init__(self) -> None:
+        self._since_s = 0
+        self._counted: dict[int, int] = {}
+        self._counts: dict[Key, list[int]] = {}
+        self._sums: dict[Key, int] = {}
+
+    def begin(self, slurm_s: int) -> None:
+        """Jobs that start after this moment count; the first call decides. 0: Slurm did not say."""
+        self._since_s = self._since_s or slurm_s
+
+    def add(self, jobs: Iterable[JobRow], *, is_whole: bool) -> None:
+        """Count what has started. `is_whole`: a job that is not among these is gone from Slurm."""
+        if not self._since_s:
+            return
+        started = {job.id: job for job in jobs if job.started_s > self._since_s}
+        for job in started.values():
+            if self._counted.get(job.id) != job.started_s:
+                self._count((job.account, job.partition, door_of(job.comment)), job.waited_s)
+        now = {job.id: job.started_s for job in started.values()}
+        self._counted = now if is_whole else self._counted | now
+
+    def _count(self, key: Key, waited_s: int) -> None:
+        self._counts.setdefault(key, [0] * len(_ENDS))[bisect_left(_BOUNDS_S, waited_s)] += 1
+        self._sums[key] = self._sums.get(key, 0) + waited_s
+
+    @property
+    def family(self) -> Family:
+        """`sunkpy_job_wait_seconds`."""
+        text = "From when a job could have started to its start, by account, partition and door"
+        samples = [sample for key in self._counts for sample in self._samples(key)]
+        return Family(name="sunkpy_job_wait_seconds", help=text, labels=_LABELS, samples=samples, lines=len(_ENDS) + 2)
+
+    def _samples(self, key: Key) -> Iterator[Sample]:
+        counts = list(accumulate(self._counts[key]))
+        for end, count in zip(_ENDS, counts, strict=True):
+            yield Sample((*key, end), count)
+        yield Sample((*key, "_sum"), self._sums[key])
+        yield Sample((*key, "_count"), counts[-1])
