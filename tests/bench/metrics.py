@@ -38,10 +38,24 @@ _SHARED = "two shared cores run the syncer and a slurmrestd in Python"
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes with eight GPUs each, and jobs: a fifth runs, on a node each, 2,000 wait, the rest has ended."""
+    """Nodes with eight GPUs each, and jobs: a fifth runs, on a node each, 2,000 wait, the rest has ended.
+
+    Each second node drains; jobs have started since the first read; each user is in ten of 50 accounts.
+    """
 
     nodes: int = 10_000
     jobs: int = 50_000
+    users: int = 500
+
+
+class Clock:
+    """Monotonic, and set forward by `leap_s`."""
+
+    leap_s = 0.0
+
+    def __call__(self) -> float:
+        """Seconds."""
+        return time.monotonic() + self.leap_s
 
 
 def measure(*, quick: bool) -> list[report.Figure]:
@@ -59,7 +73,9 @@ async def _measure(sizes: Sizes, url: str, key: Path) -> list[report.Figure]:
     settings = SyncerSettings(cluster="c1", slurm=slurm_settings, http=HttpSettings(port=0))
     process, slurm = Process("syncer", settings), Slurm.connect(slurm_settings)
     nodes = NodeCache(slurm)
-    feed = FigureFeed(slurm, nodes, FigureSettings(job_reads=sizes.jobs), scheduler_user="k8s")
+    clock = Clock()
+    settled = FigureSettings(job_reads=sizes.jobs)
+    feed = FigureFeed(slurm, nodes, settled, scheduler_user="k8s", clock=clock)
     process.registry.register(NodeCollector(nodes))
     process.serve_figures(lambda: feed.text)
     runner = await process.serve()
@@ -70,18 +86,22 @@ async def _measure(sizes: Sizes, url: str, key: Path) -> list[report.Figure]:
         await feed.refresh()
         first_s = time.monotonic() - started_s
         settle_garbage_collector()
-        return [*(await _again(sizes, feed, port)), report.observed("first read", first_s, unit="s", n=sizes.jobs)]
+        return [
+            *(await _again(sizes, feed, clock, port)),
+            report.observed("first read", first_s, unit="s", n=sizes.jobs),
+        ]
     finally:
         await runner.cleanup()
         await slurm.close()
 
 
-async def _again(sizes: Sizes, feed: FigureFeed, port: int) -> list[report.Figure]:
-    """Turns in which no job has changed, and those that wait are read again, each with a scrape."""
+async def _again(sizes: Sizes, feed: FigureFeed, clock: Clock, port: int) -> list[report.Figure]:
+    """Turns in which no job has changed, and those that wait and fair share are read again, each with a scrape."""
     holds: list[float] = []
     ticker = asyncio.ensure_future(_tick(holds))
     turns, scrapes, size = [], [], 0
     for _ in range(_SCRAPES):
+        clock.leap_s += 60
         started_s = time.monotonic()
         await feed.refresh()
         turns.append(time.monotonic() - started_s)
@@ -147,13 +167,14 @@ async def _serve_until_ended(sizes: Sizes, port: Connection) -> None:
         "nodes": {"nodes": list(map(_node, range(sizes.nodes))), "last_update": {"set": True, "number": 1}},
         "jobs/state": {"jobs": [{"job_id": at, "state": [_state(at)]} for at in range(sizes.jobs)]},
         "partitions": {"partitions": [{"name": "low", "nodes": {"configured": f"n[0-{sizes.nodes - 1}]"}}]},
-        "diag": {"statistics": {"server_thread_count": 1}},
+        "diag": {"statistics": {"server_thread_count": 1, "req_time": {"set": True, "number": 1}}},
         "licenses": {"licenses": []},
         "reservations": {"reservations": []},
     }
     for path, body in pages.items():
         text = json.dumps(body).encode()
         app.router.add_get(f"/slurm/v0.0.45/{path}/", _answer(text))
+    app.router.add_get("/slurm/v0.0.45/shares", _answer(json.dumps({"shares": {"shares": _shares(sizes)}}).encode()))
     app.router.add_get("/slurm/v0.0.45/job/{id}", _job)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
@@ -172,13 +193,20 @@ def _answer(text: bytes):
 async def _job(request: web.Request) -> web.Response:
     at = int(request.match_info["id"])
     job = {"job_id": at, "job_state": [_state(at)], "user_name": f"u{at % 500}", "account": f"a{at % 50}",
-           "partition": "low", "state_reason": "Priority"}  # fmt: skip
+           "partition": "low", "state_reason": "Priority", "eligible_time": {"set": True, "number": 1000},
+           "start_time": {"set": True, "number": 1001 + at}, "nodes": f"n{at // 5}"}  # fmt: skip
     if _state(at) == "RUNNING":
         node = f"n{at // 5}"
         job |= {"nodes": node, "cpus": {"set": True, "number": 8}, "tres_alloc_str": "cpu=8,mem=4G,gres/gpu=8",
                 "gres_detail": ["gpu:h100:8(IDX:0-7)"],
                 "job_resources": {"nodes": {"allocation": [{"name": node}]}}}  # fmt: skip
     return web.json_response({"jobs": [job]})
+
+
+def _shares(sizes: Sizes) -> list[dict[str, object]]:
+    tres = {"tres": {"usage": [{"name": "gres/gpu", "value": 1.0}] * 27}}  # what is not read of it: 2 KB each
+    users = ((f"u{at % sizes.users}", f"a{at % 49}") for at in range(10 * sizes.users))
+    return [{"name": name, "parent": account, "type": ["USER"], **tres} for name, account in users]
 
 
 def _state(at: int) -> str:
@@ -188,4 +216,10 @@ def _state(at: int) -> str:
 def _node(at: int) -> dict[str, object]:
     devices = [f"nvidia{index} GPU-{at:08x}-{index} 0000:3b:0{index}.0" for index in range(8)]
     extra = json.dumps({"gpu": devices})
-    return {"name": f"n{at}", "state": ["ALLOCATED"], "cpus": 64, "gres": "gpu:h100:8", "extra": extra}
+    return {
+        "name": f"n{at}",
+        "state": ["ALLOCATED", *(["DRAIN"] if at % 2 else [])],
+        "cpus": 64,
+        "gres": "gpu:h100:8",
+        "extra": extra,
+    }

@@ -7,6 +7,7 @@ import os
 import re
 import urllib.request
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from datetime import datetime
 
 import pytest
 
@@ -15,7 +16,9 @@ from sunkpy.core.figures.devices import device_family, gpus_alloc
 from sunkpy.core.figures.family import Family
 from sunkpy.core.figures.jobs import JobRow, job_families
 from sunkpy.core.figures.nodes import node_families, partition_families, state_families
+from sunkpy.core.figures.shares import share_families
 from sunkpy.core.figures.statistics import statistics_families
+from sunkpy.core.figures.waits import WaitTimes
 from sunkpy.slurm import NodesSnapshot, Slurm, errors
 from sunkpy.syncer.job_reader import JobReader
 from tests.integration.slurm.asking import connect, happens
@@ -182,6 +185,29 @@ async def test_each_gpu_of_a_running_job_is_a_series(counted: RealSlurm, client:
     assert {(gpu["user"], gpu["account"]) for gpu in gpus} == {("ann", "chem")}
 
 
+async def test_a_job_waited_as_long_as_slurm_says_and_its_start_counts_once(counted: RealSlurm, client: Slurm) -> None:
+    waits = WaitTimes()
+    waits.begin((await client.statistics()).figures["req_time"])
+    asked = ("--parsable", "-D", "/", "-o", "/dev/null", "-t", "1", "-b", "now+3", "--mem=10", "--wrap", "true")
+    code, output = counted.run_as("bob", "sbatch", *asked)
+    assert code == 0, output
+    job = int(output)
+
+    async def has_ended() -> bool:
+        return any(row.id == job and "COMPLETED" in row.state for row in await all_jobs(client))
+
+    await happens(counted, has_ended)
+    for _ in range(2):
+        waits.add(await all_jobs(client), is_whole=True)
+    (row,) = (row for row in await all_jobs(client) if row.id == job)
+    found = {sample.labels: sample.value for sample in waits.family.samples}
+    assert {key[:3]: value for key, value in found.items() if key[-1] == "_count"} == {("bio", "low", "Slurm"): 1}
+    _, shown = counted.run_as("bob", "squeue", "-h", "-t", "all", "-j", output.strip(), "-o", "%S %V")
+    started, submitted = map(datetime.fromisoformat, shown.split())
+    assert datetime.fromtimestamp(row.started_s) == started
+    assert found["bio", "low", "Slurm", "_sum"] <= (started - submitted).seconds - 3, "not what it was to wait for"
+
+
 async def test_licenses_and_reservations_are_those_of_slurm(counted: RealSlurm, client: Slurm) -> None:
     assert await client.reservations() == []
     wanted = (
@@ -197,6 +223,12 @@ async def test_licenses_and_reservations_are_those_of_slurm(counted: RealSlurm, 
     (matlab,), (of_class,) = await client.licenses(), await client.reservations()
     assert (matlab.name, matlab.total, matlab.used, matlab.free) == ("matlab", 5, 2, 3)
     assert (of_class.name, of_class.nodes, of_class.ends_s - of_class.starts_s) == ("class", 2, 3600)
+
+
+async def test_each_person_has_a_share(client: Slurm) -> None:
+    of_factor, *_ = share_families(await client.shares())
+    assert {("chem", "ann"), ("bio", "bob")} <= {sample.labels for sample in of_factor.samples}
+    assert all(0 <= sample.value <= 1 for sample in of_factor.samples)
 
 
 def own_or_commands(slurm: RealSlurm) -> Figures:
