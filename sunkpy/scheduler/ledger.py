@@ -134,19 +134,13 @@ class Ledger:
         """As `change_job`, with what Slurm says of the state; None: it does not know the job."""
         return self.change_job(record, id, lambda job: job.observed(state, asked_at=asked_at))
 
-    async def observe(
-        self, states: Mapping[JobId, frozenset[str]], *, asked_at: float, is_early: bool = False
-    ) -> list[Record]:
-        """Take in the states of all jobs that Slurm knows; the gangs for which something changed.
-
-        One that comes early after another says nothing new of jobs that it does not name.
-        """
+    async def observe(self, states: Mapping[JobId, frozenset[str]], *, asked_at: float) -> list[Record]:
+        """Take in the states of all jobs that Slurm knows; the gangs for which something changed."""
         changed = []
         async for record in in_turns(self):
             has_news = False
             for id, known in record.jobs.items():
-                if not is_early or id in states:
-                    has_news |= self._put(record, known, known.observed(states.get(id), asked_at=asked_at))
+                has_news |= self._put(record, known, known.observed(states.get(id), asked_at=asked_at))
             if has_news:
                 changed.append(record)
         return changed

@@ -89,7 +89,6 @@ class Times(Settings, frozen=True, kw_only=True):
     * `late_submit_s`: Slurm may still make a job whose submit it did not answer.
     * `allocation_refused_s`: no allocation is asked for in a partition that has just refused one.
     * `budgets_after_s`: what Kubernetes may take to count a pod that was evicted in its disruption budget.
-    * `young_s`: slurmctld looks at what was submitted within the second; so long jobs are polled more often.
     """
 
     kinds: KindTimes = KIND_TIMES
@@ -110,7 +109,6 @@ class Times(Settings, frozen=True, kw_only=True):
     late_submit_s: float = 2.0
     allocation_refused_s: float = 10.0
     budgets_after_s: float = 1.0
-    young_s: float = 2.0
 
 
 TIMES: Final = Times()

@@ -141,7 +141,7 @@ class Term:
         self._takeover = Takeover(leader, cluster, members)
         causes = EndCauses(leader.slurm)
         self._poller = JobPoller(leader, on_states=causes.saw)
-        jobs = JobWriter(leader, self._takeover.jobs, on_submitted=self._poller.hurry)
+        jobs = JobWriter(leader, self._takeover.jobs)
         self._lines = jobs.lines
         self._evictions = EvictionEvents(leader, causes, find=lambda key: cluster.pods.get(*key))
         resource = self._settings.handed_out

@@ -1,17 +1,10 @@
 """The states of all jobs, read each second while there is a job of ours, and the details of those that need them. Where
 an answer takes long, it is asked for less often: a tenth of the time at most, and each half a minute at least.
-
-Most jobs that find room start within the second in which they are submitted, and where no Prolog tells of it, as on
-nodes that are EXTERNAL, only this does: there states are read more often for a while after a submission. What is read
-sooner than others would be tells only of jobs that have changed: that a job is not there counts once in each interval,
-and why jobs wait is asked as often as otherwise.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -36,8 +29,6 @@ _STARTED_PER_POLL = 500
 _DETAILS_IN_FLIGHT = 8
 _UNWATCHED_S = 60.0
 """Slurm lets a job that is queued again wait for two minutes: polls that are nearer to each other see that."""
-SOON_S = 0.2
-_UNTOLD_S = 60.0
 
 
 class JobPoller:
@@ -59,19 +50,15 @@ class JobPoller:
         self._read_at = self._clock()
         self._watched_since = float("-inf")
         self._took_s = 0.0
-        self._young_until = self._whole_at = float("-inf")
-        self._untold_until = time.monotonic() + _UNTOLD_S
-        self._hurried = asyncio.Event()
         self._is_away = False
         leader.metrics.poll_age_seconds.set_function(lambda: self._clock() - self._read_at)
 
     async def run(self) -> None:
         """Poll until cancelled. What cannot be read changes nothing."""
         while True:
-            is_early = time.monotonic() - self._whole_at < self._poll_s
             try:
                 if any(record.jobs for record in self._ledger):
-                    await self.poll(is_early=is_early)
+                    await self.poll()
                 else:
                     self._saw_all(self._clock())
                 if self._is_away:
@@ -81,42 +68,22 @@ class JobPoller:
                 if not self._is_away:
                     self._log.warning("the states of jobs cannot be read: nothing follows from that", error=str(error))
                 self._is_away = True
-            await self._pause()
+            await asyncio.sleep(self.pause_s)
 
-    def hurry(self) -> None:
-        """A job was submitted: look soon whether it has started, if lately one did of which no Prolog told."""
-        now = time.monotonic()
-        if now < self._untold_until:
-            self._young_until = now + self._leader.times.young_s
-            self._hurried.set()
+    @property
+    def pause_s(self) -> float:
+        """Until the next poll: states are not read for more than a share of the time."""
+        return max(self._poll_s, pace.Cost(took_s=self._took_s).pause_s)
 
-    async def _pause(self) -> None:
-        """Until the next poll. That is soon while a job is young, but states are not read for more than a share."""
-        since, pause_s = time.monotonic(), pace.Cost(took_s=self._took_s).pause_s
-        late_s = max(self._poll_s, pause_s)
-        soon_s = min(max(SOON_S, pause_s), late_s)
-        while True:
-            self._hurried.clear()
-            now = time.monotonic()
-            left_s = since + (soon_s if now < self._young_until else late_s) - now
-            if left_s <= 0:
-                return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left_s):
-                    await self._hurried.wait()
-
-    async def poll(self, *, is_early: bool = False) -> None:
-        """One reading of all states, and of the jobs of which more must be known; `is_early`: the last is young."""
-        asked_at, began_s = self._clock(), time.monotonic()
+    async def poll(self) -> None:
+        """One reading of all states, and of the jobs of which more must be known."""
+        asked_at = self._clock()
         states = await self._leader.slurm.jobs_state()
-        self._took_s = time.monotonic() - began_s
-        if not is_early:
-            self._whole_at = began_s
+        self._took_s = self._clock() - asked_at
         self._saw_all(asked_at)
         self._on_states(states)
-        changed = await self._ledger.observe(states, asked_at=asked_at, is_early=is_early)
-        waiting = 0 if is_early else _WAITING_PER_POLL
-        due = await self._ledger.due.take(asked_at, started=_STARTED_PER_POLL, waiting=waiting)
+        changed = await self._ledger.observe(states, asked_at=asked_at)
+        due = await self._ledger.due.take(asked_at, started=_STARTED_PER_POLL, waiting=_WAITING_PER_POLL)
         wanted = [(record, job) for job in due if (record := self._ledger.by_job(job.id)) is not None]
         # Of a job that has started nothing follows before it is known where.
         told_later = {record.id for record, job in wanted if job.has_started and len(record.jobs) == 1}
@@ -159,10 +126,7 @@ class JobPoller:
             self._log.debug("job not read", job=id, error=str(error))
             return False
         if gang_of(found, scheduler=self._leader.user) == record.id:
-            is_new = change(lambda job: job.read(found, at=asked_at))
-            if (job := record.jobs.get(id)) is not None and job.start_nodes and not job.prologs:
-                self._untold_until = time.monotonic() + _UNTOLD_S
-            return is_new
+            return change(lambda job: job.read(found, at=asked_at))
         if is_anothers(found, record.id, scheduler=self._leader.user):
             return change(lambda job: replace(job, is_anothers=True))
         is_ended = change(lambda job: job.observed(found.state, asked_at=asked_at))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 
 import structlog
 from msgspec.structs import replace
@@ -38,18 +37,16 @@ class NotSubmitted(Exception):
 class JobWriter:
     """Each write may be repeated: what Slurm has done already is no error.
 
-    All that is done to a job is done as its owner, so that Slurm allows no more than it allows them. `on_submitted`
-    is called after each new job.
+    All that is done to a job is done as its owner, so that Slurm allows no more than it allows them.
     """
 
-    def __init__(self, leader: Leader, search: JobSearch, *, on_submitted: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, leader: Leader, search: JobSearch) -> None:
         self._leader = leader
         self._clock = leader.clock
         self._slurm = leader.slurm
         self._ledger = leader.ledger
         self._search = search
         self.lines = SubmitLines(leader)
-        self._on_submitted = on_submitted
         self._refused_at: dict[str, float] = {}
         self._queuing = asyncio.Semaphore(_QUEUING_AT_ONCE)
         self._log = structlog.get_logger("jobs")
@@ -104,7 +101,6 @@ class JobWriter:
             required_nodes=spec.required_nodes,
         )
         self._ledger.add_job(record, job)
-        self._on_submitted()
         return submitted.job_id
 
     def _may_have_room(self, partition: str) -> bool:

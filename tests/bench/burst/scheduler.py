@@ -26,12 +26,15 @@ from tests.integration.slurm.daemons import free_ports
 from tests.polling import until
 
 _PATIENCE_S = 600.0
+_POLL_S = 0.2  # no Prolog tells of starts
 
 
 class Scheduler:
     """One that leads from the start, or stands by until the Lease `<cluster>-scheduler` is free."""
 
-    def __init__(self, folder: Path, kubeconfig: Path, slurm: SlurmSettings, *, stands_by: bool = False) -> None:
+    def __init__(
+        self, folder: Path, kubeconfig: Path, slurm: SlurmSettings, *, stands_by: bool = False, poll_s: float = 1.0
+    ) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._http, self._hooks = free_ports(2)
@@ -40,6 +43,7 @@ class Scheduler:
             "cluster": CLUSTER, "namespace": NAMESPACE, "slurm": msgspec.to_builtins(slurm),
             "http": {"port": self._http}, "hooks": {"port": self._hooks}, "leaderElection": {"enabled": stands_by},
             "access": [{"namespaces": ["*"], "partitions": ["*"]}], "defaultPartition": "low",
+            "pollSeconds": poll_s,
         }  # fmt: skip
         config = folder / "scheduler.yaml"
         config.write_bytes(msgspec.yaml.encode(settings))
@@ -93,7 +97,7 @@ async def scheduling(
     folder: Path, kubeconfig: Path, slurm: SlurmSettings, *, holds: list[Hold]
 ) -> AsyncIterator[Scheduler]:
     """A scheduler that leads while the block runs; `holds` gets how its loop was held meanwhile."""
-    scheduler = Scheduler(folder, kubeconfig, slurm)
+    scheduler = Scheduler(folder, kubeconfig, slurm, poll_s=_POLL_S)
     try:
         await scheduler.leads()
         yield scheduler

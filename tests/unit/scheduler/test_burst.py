@@ -7,8 +7,6 @@ import pytest
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.scheduler.collect import Collector
-from sunkpy.scheduler.jobs import due as due_jobs
-from sunkpy.scheduler.jobs import poll as job_poll
 from sunkpy.scheduler.jobs.poll import JobPoller
 from tests.doubles.leading import make_leader
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
@@ -46,8 +44,8 @@ async def test_an_eviction_and_a_binding_do_not_wait_for_submits(world, tmp_path
 
 
 async def test_a_new_pod_and_one_that_goes_do_not_wait_for_updates_of_jobs_that_queue(world, tmp_path):
-    world.hasten(noted_after_s=3600.0, young_s=3600.0, recheck_spread_s=0.01)
-    async with leading(world, tmp_path, poll_seconds=3600.0):
+    world.hasten(noted_after_s=3600.0, recheck_spread_s=0.01)
+    async with leading(world, tmp_path, poll_seconds=0.2):
         for number in range(MANY):
             world.add_pod(f"queued-{number}")
         await world.until(lambda: len(world.jobs) == MANY)
@@ -203,75 +201,3 @@ async def test_a_pod_is_bound_though_no_cache_of_the_apiserver_comes_to_the_vers
         (job,) = world.jobs
         world.set_job(job, "RUNNING", nodes="n1")
         await world.until(lambda: world.bindings)
-
-
-async def test_a_job_that_starts_soon_after_it_was_submitted_is_seen_long_before_the_next_poll(world, tmp_path):
-    async with leading(world, tmp_path, poll_seconds=3600.0):
-        world.add_pod("web")
-        await world.until(lambda: world.submissions)
-        (job,) = world.jobs
-        world.set_job(job, "RUNNING", nodes="n1")
-        await world.until(lambda: world.bindings)
-
-
-async def test_where_prologs_tell_of_starts_states_are_read_no_sooner(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(job_poll, "_UNTOLD_S", 0.0)
-    async with leading(world, tmp_path, poll_seconds=3600.0) as server, hook_client(server) as call:
-        await bound_pod(world, call)
-        world.add_pod("other")
-        await world.until(lambda: len(world.submissions) == 2)
-        read = world.slurm.states_read
-        await asyncio.sleep(3 * job_poll.SOON_S)
-        assert world.slurm.states_read == read
-
-
-async def test_where_a_start_was_seen_of_which_no_prolog_told_states_are_read_soon(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(job_poll, "_UNTOLD_S", 0.0)
-    async with connections(world, tmp_path) as (_, slurm, _):
-        leader = make_leader(slurm, poll_seconds=3600.0)
-        poller = JobPoller(leader)
-        monkeypatch.undo()
-        gang = GangId(namespace="default", name="web", uid="uid")
-        job = world.slurm.add_job("RUNNING", comment=gang.comment(), nodes="n1")
-        leader.ledger.add_job(leader.ledger.ensure(gang), SlurmJob(id=job, user="k8s"))
-        await poller.poll()
-        read, running = world.slurm.states_read, asyncio.ensure_future(poller.run())
-        poller.hurry()
-        await world.until(lambda: world.slurm.states_read >= read + 3)
-        running.cancel()
-
-
-async def test_a_job_that_waits_longer_is_polled_as_all_others(world, tmp_path):
-    world.hasten(young_s=0.1)
-    async with leading(world, tmp_path, poll_seconds=3600.0):
-        world.add_pod("web")
-        await world.until(lambda: world.submissions)
-        await asyncio.sleep(3 * job_poll.SOON_S)
-        read = world.slurm.states_read
-        await asyncio.sleep(3 * job_poll.SOON_S)
-        assert world.slurm.states_read == read
-
-
-async def test_jobs_are_not_taken_for_lost_sooner_because_another_was_submitted(world, tmp_path):
-    world.hasten(young_s=3600.0)
-    async with leading(world, tmp_path, poll_seconds=3600.0) as server, hook_client(server) as call:
-        job = await bound_pod(world, call)
-        del world.jobs[job]
-        world.add_pod("other")
-        await world.until(lambda: len(world.submissions) == 2)
-        read = world.slurm.states_read
-        await world.until(lambda: world.slurm.states_read >= read + 4)
-        assert len(world.submissions) == 2
-
-
-async def test_why_jobs_wait_is_not_asked_more_often_because_another_was_submitted(world, tmp_path, monkeypatch):
-    world.hasten(young_s=3600.0)
-    monkeypatch.setattr(due_jobs, "_FIRST_REASON_S", 0.0)
-    monkeypatch.setattr(due_jobs, "_REASON_EACH_S", 0.01)
-    async with leading(world, tmp_path, poll_seconds=3600.0):
-        world.add_pod("web")
-        await world.until(lambda: world.submissions)
-        read = world.slurm.states_read
-        await world.until(lambda: world.slurm.states_read >= read + 4)
-        (job,) = world.jobs
-        assert world.slurm.asked.count(f"job {job}") <= 1

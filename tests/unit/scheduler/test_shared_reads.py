@@ -73,7 +73,7 @@ async def test_gates_of_all_nodes_of_a_gang_read_its_job_together_and_wait_for_t
 def full_node(world):
     """One node for so many pods; nothing is asked but by what happens to them."""
     world.add_node(1, cpu="64")
-    world.hasten(young_s=0.0, nodes_each_s=NEVER_S)
+    world.hasten(nodes_each_s=NEVER_S)
 
 
 async def start(world, call, name, marks):
