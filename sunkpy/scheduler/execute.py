@@ -99,7 +99,7 @@ class Executor:
 
     async def _are_gone(self, record: Record) -> bool:
         """A watch with another selector, or one that has missed something, must cost no pod its node."""
-        left = await self._leader.pods.left_of(record, id_of=self._members.resolve)
+        left = await self._leader.pods.left_of(record)
         there = next((pod.name for pod in left if not is_over(pod)), None)
         if there is not None:
             self._log.warning("pod is not watched but there: its job stays", gang=str(record.id), pod=there)

@@ -119,7 +119,7 @@ class GangLoop:
         """Of a gang whose pods are replaced again and again: forget those that are gone, asking for each once."""
         seen = {pod.uid for pod in self._members.pods_of(record.id)}
         if len(record.members) > len(seen) + _MOST_UNSEEN:
-            await self._leader.pods.left_of(record, id_of=self._members.resolve, but=seen)
+            await self._leader.pods.left_of(record, but=seen)
 
     def _note_ends(self, record: Record, snapshot: Snapshot) -> None:
         """Forget jobs that are through. After one that ended before its pods were bound, wait before the next."""

@@ -182,7 +182,7 @@ class Hooks:
         """
         known = self._members.pods_of(record.id)
         elsewhere = {pod.uid for pod in known if pod.spec.node_name not in ("", caller.spec.node_name)}
-        found = await self._leader.pods.left_of(record, id_of=self._members.resolve, but=elsewhere)
+        found = await self._leader.pods.left_of(record, but=elsewhere)
         left = [
             "/".join(pod.key) for pod in found if pod.spec.node_name == caller.spec.node_name and not has_left_node(pod)
         ]

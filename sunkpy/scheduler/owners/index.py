@@ -43,16 +43,6 @@ class Owners:
             return None
         return tuple(self._newest(link) for link in above.links)
 
-    async def wait_for(self, pod: Pod, *, within_s: float) -> gang.Owners | None:
-        """As `of`; None when it was not known in time."""
-        try:
-            async with asyncio.timeout(within_s):
-                while (found := self.of(pod)) is None:
-                    await self.changed()
-                return found
-        except TimeoutError:
-            return None
-
     def is_looking(self, uid: str) -> bool:
         """What stands above the pod is not known yet, and will be without anybody's help."""
         above = self._above.get(uid)

@@ -62,16 +62,6 @@ class PodIndex:
         said = self._recognition.identify(pod)
         return said is not None and id in (said, extra_id(said, pod), apart_id(said, pod))
 
-    async def resolve(self, pod: Pod) -> GangId | None:
-        """The gang of a pod that may not be watched; None when it could not be found out in a few seconds."""
-        if (known := self._ids.get(pod.uid)) is not None:
-            return known
-        try:
-            return self._solo.settle(await self._recognition.resolve(pod), pod)
-        finally:
-            if self.find(pod.uid) is None:  # no watch will tell when it is gone
-                self._recognition.forget(pod.uid)
-
     async def wait_for_owners(self) -> None:
         """Return when it is known of every pod that is there where it belongs, or why that cannot be known; or after a
         while.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import msgspec
 import structlog
@@ -23,8 +22,6 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Owner, Pod
 from sunkpy.scheduler.owners.index import Owners
 from sunkpy.scheduler.owners.watch import OnUnreadable
-
-_RESOLVE_S: Final = 5.0
 
 
 class _Assembled(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,13 +60,6 @@ class Recognition:
         with self._guarding(pod):
             owners = self._owners.of(pod)
             self._odd.pop(pod.uid, None)
-            return self._identify(pod, owners) if owners is not None else None
-        return None
-
-    async def resolve(self, pod: Pod) -> GangId | None:
-        """The gang of a pod that may not be watched; None when it could not be found out in a few seconds."""
-        with self._guarding(pod):
-            owners = await self._owners.wait_for(pod, within_s=_RESOLVE_S)
             return self._identify(pod, owners) if owners is not None else None
         return None
 

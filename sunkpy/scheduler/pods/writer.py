@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from functools import partial
 
 import structlog
 
 from sunkpy.core import names
-from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.binding_note import noted_gang, noted_job
 from sunkpy.core.gang.job.ends import DISRUPTION_TARGET, EndCause
 from sunkpy.core.model.conditions import as_json, stamped
 from sunkpy.core.model.objects import Condition, Key, Pod
@@ -18,9 +18,6 @@ from sunkpy.kube import errors, paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
 from sunkpy.runtime.fresh_answer import FreshAnswers
 from sunkpy.scheduler.record import Record, SentBinding
-
-Resolve = Callable[[Pod], Awaitable[GangId | None]]
-"""Finds the gang of a pod; None when that is not known."""
 
 POD_SCHEDULED = "PodScheduled"
 
@@ -44,18 +41,18 @@ class PodWriter:
             return None
         return found if found.uid == uid else None
 
-    async def left_of(self, record: Record, *, id_of: Resolve, but: Container[str] = ()) -> list[Pod]:
+    async def left_of(self, record: Record, *, but: Container[str] = ()) -> list[Pod]:
         """The pods of a gang that the apiserver has now; those it once said were gone are not asked for again.
 
         `but`: uids of those that need not be asked for.
 
-        A leader that knows a gang by its job alone looks through the namespace: a watch with another selector may
-        never have shown its pods. One list serves all gangs of the namespace that ask about the same time.
+        A leader that knows a gang by its job alone looks through the namespace for pods with its note: a watch with
+        another selector may never have shown them. One list serves all gangs of the namespace that ask at once.
         """
         if not record.members:
             found, _ = await self._lists.get(record.id.namespace)
             for pod in found:
-                if await _belongs(pod, record, id_of):
+                if noted_gang(pod) == record.id or noted_job(pod) in record.jobs:
                     record.member(pod)
         left = []
         for uid, member in tuple(record.members.items()):
@@ -139,14 +136,6 @@ class PodWriter:
         condition = as_json(stamped(new, pod.condition(type_), rfc3339(utc_now())))
         body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
         await self._kube.patch(paths.status(_path(pod)), body, content_type=STRATEGIC_PATCH)
-
-
-async def _belongs(pod: Pod, record: Record, id_of: Resolve) -> bool:
-    """It is of this gang; while that cannot be told, it is when it says that it runs under a job of the gang."""
-    id = await id_of(pod)
-    if id is not None:
-        return id == record.id
-    return pod.annotations.get(names.ANNOTATION_JOB_ID, "") in {str(job) for job in record.jobs}
 
 
 def _path(pod: Pod) -> str:

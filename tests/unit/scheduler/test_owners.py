@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 
 import msgspec
 import pytest
@@ -343,29 +342,6 @@ async def test_the_only_pod_of_a_gang_that_is_made_again_waits_while_its_job_end
             await world.until(lambda: len(world.submissions) == 2)
     assert states()[-2:] == ["ending", "waiting"]
     assert [log for log in logs if log["log_level"] == "error"] == []
-
-
-async def test_a_pod_that_comes_while_somebody_asks_what_stands_above_it_is_followed_afterwards(world, tmp_path):
-    crew = {"apiVersion": "example.com/v1", "kind": "Crew", "metadata": {"name": "band", "uid": "crew-1"}}
-    pod = msgspec.convert(world.add_pod("a", owner=crew), Pod)
-    async with answering(world.api.handle, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
-        watches = OwnerWatches(
-            kube, reads=(CREW,), pods=Together([]), clock=time.monotonic, on_unreadable=lambda *_: None
-        )  # fmt: skip
-        owners, changed = Owners(watches, KNOWN), []
-        owners.on_change = lambda uid, _: changed.append(uid)
-        running = asyncio.ensure_future(watches.run())
-        asked = asyncio.ensure_future(owners.wait_for(pod, within_s=20))
-        await world.until(lambda: world.api.watched >= {"crews"})
-        assert owners.of(pod) is None
-        add_crew(world, uid="crew-1")
-        (found,) = await asked
-        assert owners.below(found) == {pod.uid}
-        changed.clear()
-        add_crew(world, uid="crew-1", size=3)
-        await world.until(lambda: changed == [pod.uid])
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 class Climbing:

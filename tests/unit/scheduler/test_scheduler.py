@@ -177,6 +177,8 @@ async def test_a_new_leader_takes_over_jobs_and_pods_and_submits_nothing_twice(w
 
 async def test_the_job_of_a_pod_that_is_not_watched_stays(world, tmp_path):
     job_id = world.add_job(world.add_pod(node="node-1", running=True, schedulerName="renamed"), "RUNNING", nodes="n1")
+    note = {names.ANNOTATION_JOB_ID: "4711", names.ANNOTATION_GANG_ID: world.jobs[job_id]["comment"]}
+    world.api.change("pods", "default", "web", {"metadata": {"annotations": note}})
     gone = world.add_job({"metadata": {"name": "gone", "namespace": "default", "uid": "uid-gone"}}, "PENDING")
     async with leading(world, tmp_path):
         await world.until(lambda: gone in world.cancelled)
