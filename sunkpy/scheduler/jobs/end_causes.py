@@ -1,4 +1,4 @@
-"""Asks Slurm why jobs ended and, when they were preempted, which jobs took their seats.
+"""Why jobs ended and, when they were preempted, which jobs took their seats.
 
 Pods are told to go by what is known already, and at once: their node waits for them. Which job took the place is asked
 afterwards, for all that were told meanwhile together, for a job that preempts many is looked for once.
@@ -20,7 +20,6 @@ from sunkpy.slurm import Partition, Slurm
 from sunkpy.slurm.errors import NotFound, SlurmError, UnreadableJob
 
 _IN_FLIGHT = 4
-_WITHIN_S = 1.0
 _NAMED_WITHIN_S = 10.0
 _NAMED_S = 300.0
 _REMEMBERED = 4096
@@ -61,11 +60,8 @@ class EndCauses:
         """The states of all jobs were read."""
         self._states, self._waiting = states, None
 
-    async def of(self, job: JobId, *, known: frozenset[str]) -> EndCause:
-        """Why a job ended, not by whom; `known` is the state that it had last, and Slurm is asked if that says nothing.
-
-        Takes a second at most; less is known then.
-        """
+    def of(self, job: JobId, *, known: frozenset[str]) -> EndCause:
+        """Why a job ended, not by whom, by the state that it had last."""
         cause = ends.cause_of_end(job, known)
         # Whoever waits in an answer that is older than the preemption may have begun beside the job.
         seen = ends.cause_of_end(job, self._states.get(job, frozenset()))
@@ -73,13 +69,7 @@ class EndCauses:
             if self._waiting is None:
                 self._waiting = ends.pending_to_look_at(self._states)
             self._waited[job] = self._waiting
-        if not cause.is_vague:
-            return cause
-        try:
-            async with asyncio.timeout(_WITHIN_S):
-                return ends.cause_of_end(job, (await self._slurm.job(job)).state)
-        except (SlurmError, TimeoutError):
-            return cause
+        return cause
 
     async def by_whom(self, preempted: Mapping[JobId, str]) -> dict[JobId, SlurmJob]:
         """Which job took the place of each of these, a node of each being told; without those for which none is found.

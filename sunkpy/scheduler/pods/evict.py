@@ -52,7 +52,7 @@ class Evictor:
         if not due:
             return
         node = self._cluster.slurm_node_on(due[0].pod.spec.node_name)
-        cause = await self._cause(record, due[0])
+        cause = self._cause(record, due[0])
         if not await self._suspend(record, due, node, cause):
             evicted: list[Eviction] = []
             try:
@@ -101,9 +101,9 @@ class Evictor:
                 await events.warning(pod, "Pod", reason="GraceShortened", action="Evicting", note=note)
             member.evicted_at = now
 
-    async def _cause(self, record: Record, action: act.Evict) -> EndCause:
+    def _cause(self, record: Record, action: act.Evict) -> EndCause:
         if action.cause is not None:
             return action.cause
         assert action.job is not None, "a cause is missing where no job is known that could have ended"
         known = record.jobs.get(action.job)
-        return await self._causes.of(action.job, known=known.state if known is not None else frozenset())
+        return self._causes.of(action.job, known=known.state if known is not None else frozenset())

@@ -45,9 +45,9 @@ async def running(slurm: Slurm, name: str, *, nodes: Sequence[str] = NODES[:3], 
     return ring
 
 
-async def cause_of(slurm: Slurm, ring: Ring) -> EndCause:
+def cause_of(slurm: Slurm, ring: Ring) -> EndCause:
     """Why its pods are told to go, as they are told."""
-    return await EndCauses(slurm).of(ring.job, known=ring.record.jobs[ring.job].state)
+    return EndCauses(slurm).of(ring.job, known=ring.record.jobs[ring.job].state)
 
 
 async def ended(pool: RealSlurm, slurm: Slurm, job_id: JobId, state: str) -> None:
@@ -101,7 +101,7 @@ async def test_a_job_that_wants_one_of_its_nodes_preempts_all_of_it(pool: RealSl
         actions = await ring.until(Evict)
         assert kinds(actions) == [Evict] * 3
         assert all(isinstance(each, Evict) and each.suspension is not None for each in actions)
-        cause = await cause_of(keeper, ring)
+        cause = cause_of(keeper, ring)
         assert (cause.is_preemption, cause.message) == (True, f"Slurm job {ring.job} was preempted")
         causes = await EndCauses(keeper).by_whom({ring.job: "n2"})
         assert describe(causes[ring.job]) == f"Slurm job {above} (user slurm, partition high)"
@@ -180,7 +180,7 @@ async def test_what_an_administrator_does_to_the_job_takes_all_its_pods_and_ends
     actions = await ring.until(Evict)
     assert state in ring.states[-1]
     assert kinds(actions) == [Evict] * 3 + [Cancel] * (state != "CANCELLED")
-    cause = await cause_of(keeper, ring)
+    cause = cause_of(keeper, ring)
     assert (cause.is_preemption, cause.message) == (False, f"Slurm job {ring.job} {told}")
     await ended(pool, own, ring.job, "CANCELLED")
     assert set(epilogs(pool, ring.job)) == {"n1", "n2", "n3"}
@@ -264,7 +264,7 @@ async def test_the_time_limit_takes_all_of_it(pool: RealSlurm, keeper: Slurm, ow
     ring = await running(own, "limited", time_limit="1")
     actions = await ring.until(Evict, timeout_s=150)
     assert kinds(actions) == [Evict] * 3
-    cause = await cause_of(keeper, ring)
+    cause = cause_of(keeper, ring)
     assert (cause.reason, cause.message) == ("SlurmJobTimeout", f"Slurm job {ring.job} reached its time limit")
     await ended(pool, own, ring.job, "TIMEOUT")
     assert epilogs(pool, ring.job) == ["n1", "n2", "n3"]

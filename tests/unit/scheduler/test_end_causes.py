@@ -57,12 +57,12 @@ async def test_who_began_beside_a_job_before_that_was_preempted_is_not_named(wor
         beside = world.slurm.add_job("PENDING", **ABOVE)
         world.set_job(earlier, "PREEMPTED", nodes="n1")
         await see()
-        await causes.of(earlier, known=preempted)
-        await causes.of(later, known=preempted)
+        causes.of(earlier, known=preempted)
+        causes.of(later, known=preempted)
         world.set_job(beside, "RUNNING", nodes="n1")
         world.set_job(later, "PREEMPTED", nodes="n1")
         await see()
-        await causes.of(later, known=preempted)
+        causes.of(later, known=preempted)
         found = await causes.by_whom({earlier: "n1", later: "n1"})
         assert {job: preemptor.id for job, preemptor in found.items()} == {earlier: beside}
 
@@ -73,7 +73,7 @@ async def test_who_waited_and_runs_elsewhere_or_may_not_preempt_is_not_named(wor
         elsewhere = world.slurm.add_job("PENDING", **ABOVE)
         equal = world.slurm.add_job("PENDING", comment="", user="alice")
         await see()
-        await causes.of(job, known=frozenset({"PREEMPTED"}))
+        causes.of(job, known=frozenset({"PREEMPTED"}))
         world.set_job(elsewhere, "RUNNING", nodes="n2")
         world.set_job(equal, "RUNNING", nodes="n1")
         assert await causes.by_whom({job: "n1"}) == {}

@@ -47,11 +47,6 @@ class EndCause(msgspec.Struct, frozen=True, kw_only=True):
         """The job gave way to another."""
         return self.reason == "PreemptionByScheduler"
 
-    @property
-    def is_vague(self) -> bool:
-        """It says that the job ended, and not how."""
-        return self.reason == _ENDED
-
 
 # KEP-3329 reserves PreemptionByScheduler for what the scheduler does on behalf of a higher priority.
 _BY_FLAG: Final = (
