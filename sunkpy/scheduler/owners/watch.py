@@ -4,8 +4,8 @@ needed it for a while.
 Kinds are found by asking the apiserver (`kube.kinds`), so those of people's own CRDs are watched like
 the others. What nobody reads is not kept: of most kinds metadata is enough.
 
-What a watch has shown stays until it, or one in its place, shows that it is gone: not while its kind is not served, and
-not when the kind is served in another version.
+What a watch has shown stays while its kind is not served. When the kind is served in another version, the last that was
+seen counts (`owners.index`) until it is listed there.
 """
 
 from __future__ import annotations
@@ -45,11 +45,10 @@ Changed = Callable[[Kind, Key | None], None]
 
 @dataclass(slots=True, eq=False)
 class _KindWatch:
-    """The watch of a kind in the place where it was found; `before`: the one elsewhere, until this one has synced."""
+    """The watch of a kind in the place where it was found."""
 
     resource: Resource
     informer: Informer[Owner]
-    before: Informer[Owner] | None = None
     task: asyncio.Task[None] | None = None
 
     def end(self) -> None:
@@ -57,14 +56,10 @@ class _KindWatch:
         if self.task is not None:
             self.task.cancel()
             self.task.add_done_callback(lambda _: self.informer.clear())
-        if self.before is not None:
-            self.before.clear()
 
     def get(self, link: Link) -> Owner | None:
         """As last seen."""
-        key = (link.namespace if self.resource.namespaced else "", link.name)
-        found = self.informer.get(*key)
-        return self.before.get(*key) if found is None and self.before is not None else found
+        return self.informer.get(link.namespace if self.resource.namespaced else "", link.name)
 
 
 class OwnerWatches:
@@ -110,7 +105,7 @@ class OwnerWatches:
             while True:
                 kind = await self._to_watch.get()
                 if (watch := self._watches.get(kind)) is not None:
-                    watch.task = watch.task or group.create_task(self._watch(kind, watch))
+                    watch.task = watch.task or group.create_task(watch.informer.run())
 
     def seen(self, link: Link) -> Owner | None:
         """The object as last seen in a watch."""
@@ -163,10 +158,9 @@ class OwnerWatches:
     def _kind_changed(self, kind: Kind) -> None:
         resource, watch = self._kinds.where(kind), self._watches.get(kind)
         if resource is not None and (watch is None or watch.resource != resource):
-            if watch is not None and watch.task is not None:
-                watch.task.cancel()
-            before = (watch.before or watch.informer) if watch is not None else None
-            self._watches[kind] = _KindWatch(resource, self._informer(resource), before)
+            if watch is not None:
+                watch.end()
+            self._watches[kind] = _KindWatch(resource, self._informer(resource))
             self._to_watch.put_nowait(kind)
         self._tell(kind, None)
 
@@ -192,14 +186,6 @@ class OwnerWatches:
         )
         informer.add_handler(partial(self._changed, kind))
         return informer
-
-    async def _watch(self, kind: Kind, watch: _KindWatch) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(watch.informer.run())
-            await watch.informer.synced.wait()
-            if watch.before is not None:  # what only that one has shown is gone
-                watch.before = None
-                self._tell(kind, None)
 
     def _kept(self, owner: Owner, resource: Resource) -> Owner:
         """Without what takes room, and with the kind, which items of lists do not bear.
