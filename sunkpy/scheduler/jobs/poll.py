@@ -83,7 +83,7 @@ class JobPoller:
         self._saw_all(asked_at)
         self._on_states(states)
         changed = await self._ledger.observe(states, asked_at=asked_at)
-        due = await self._ledger.due.take(asked_at, started=_STARTED_PER_POLL, waiting=_WAITING_PER_POLL)
+        due = self._ledger.due.take(asked_at, started=_STARTED_PER_POLL, waiting=_WAITING_PER_POLL)
         wanted = [(record, job) for job in due if (record := self._ledger.by_job(job.id)) is not None]
         # Of a job that has started nothing follows before it is known where.
         told_later = {record.id for record, job in wanted if job.has_started and len(record.jobs) == 1}
