@@ -183,7 +183,7 @@ async def test_a_job_that_waits_may_go_to_the_node_that_refused_its_pod_again_af
     """Though nothing else changes meanwhile: the job may wait for other nodes for days."""
     world.hasten(node_refused_s=4.0)
     world.api.refuse_bindings = True
-    async with leading(world, tmp_path, poll_seconds=3600.0) as server, hook_client(server) as call:
+    async with leading(world, tmp_path, poll_seconds=0.2) as server, hook_client(server) as call:
         world.add_pod()
         await world.until(lambda: world.submissions)
         (first,) = world.jobs

@@ -85,7 +85,7 @@ async def test_an_own_pod_keeps_others_away_as_soon_as_it_is_bound(world, tmp_pa
 
 
 async def test_the_first_pod_of_all_that_keeps_others_away_is_seen_by_those_that_wait(world, tmp_path):
-    async with leading(world, tmp_path, poll_seconds=NEVER_S):
+    async with leading(world, tmp_path, poll_seconds=0.2):
         world.add_pod("waits", labels={"app": "web"})
         await world.until(lambda: world.submissions)
         (job,) = world.jobs
