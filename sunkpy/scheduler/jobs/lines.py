@@ -5,7 +5,7 @@ does not say which limit it was, so there is a line for each user, account, QoS 
 there joins it and does not ask. In each turn the oldest asks, and after each job that is taken the next.
 
 A job may be refused for its own size, and always will be. So when the oldest is refused one of the others asks as well,
-in each turn another one. If that is taken, the oldest steps aside for a while.
+in each turn another one.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from typing import Final
 
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.job_spec import JobSpec
-from sunkpy.core.model.times import backoff_s
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.record import Record
 
-_ASIDE_FIRST_S, _ASIDE_LAST_S = 15.0, 300.0
 _NEVER: Final = float("inf")
 
 Limit = tuple[str, str, str, str]
@@ -29,16 +27,17 @@ Limit = tuple[str, str, str, str]
 
 @dataclass(slots=True)
 class _Line:
-    """`waiting`: the gangs, and since when. `asking`: those that may ask now; `first` began this turn. `aside`: until
-    when a gang lets others pass, and how often it did.
-    """
+    """`waiting`: the gangs, and since when. `asking`: those that may ask now."""
 
     why: str
     waiting: dict[GangId, tuple[str, float]] = field(default_factory=dict)
     asking: set[GangId] = field(default_factory=set)
-    first: GangId | None = None
-    aside: dict[GangId, tuple[float, int]] = field(default_factory=dict)
     turns: int = 0
+
+    @property
+    def oldest(self) -> GangId | None:
+        """Who has waited longest."""
+        return min(self.waiting, key=self.waiting.__getitem__, default=None)
 
 
 class SubmitLines:
@@ -79,7 +78,7 @@ class SubmitLines:
         line.why = why
         line.asking.discard(record.id)
         self._join(line, record)
-        if record.id == line.first:
+        if record.id == line.oldest:
             self._ask_another(line)
 
     def left(self, record: Record, spec: JobSpec, *, is_taken: bool) -> None:
@@ -88,14 +87,8 @@ class SubmitLines:
         if line is None:
             return
         self._leave(line, record.id)
-        if not is_taken:
-            return
-        first = line.first
-        if first is not None and first in line.waiting and first not in line.asking:
-            _, times = line.aside.get(first, (0.0, 0))
-            aside_s = backoff_s(times, first_s=_ASIDE_FIRST_S, last_s=_ASIDE_LAST_S)
-            line.aside[first] = (self._leader.clock() + aside_s, times + 1)
-        self._turn(line)
+        if is_taken:
+            self._turn(line)
 
     def _join(self, line: _Line, record: Record) -> None:
         if record.id not in line.waiting:
@@ -106,20 +99,15 @@ class SubmitLines:
 
     def _turn(self, line: _Line) -> None:
         """The oldest asks, and another one if the oldest so far did not: it may wait for something else."""
-        is_silent = line.first in line.asking
-        self._ask_oldest(line)
+        oldest = line.oldest
+        is_silent = oldest in line.asking
+        if oldest is not None:
+            self._ask(line, oldest)
         if is_silent:
             self._ask_another(line)
 
-    def _ask_oldest(self, line: _Line) -> None:
-        now = self._leader.clock()
-        may = (id for id in line.waiting if line.aside.get(id, (0.0, 0))[0] <= now)
-        line.first = min(may, key=lambda id: line.waiting[id], default=None)
-        if line.first is not None:
-            self._ask(line, line.first)
-
     def _ask_another(self, line: _Line) -> None:
-        others = [id for id in line.waiting if id != line.first]
+        others = [id for id in line.waiting if id != line.oldest]
         if others:
             self._ask(line, others[line.turns % len(others)])
 
@@ -140,7 +128,6 @@ class SubmitLines:
     def _leave(self, line: _Line, id: GangId) -> None:
         line.waiting.pop(id, None)
         line.asking.discard(id)
-        line.aside.pop(id, None)
 
 
 def _limit(spec: JobSpec) -> Limit:

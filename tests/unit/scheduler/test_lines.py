@@ -143,19 +143,6 @@ def test_one_that_got_a_job_without_asking_may_ask_again_when_it_has_lost_that(q
     assert record.retry_at == 0.0
 
 
-def test_who_let_others_pass_is_not_remembered_when_it_has_its_job(queue):
-    queue.come("large")
-    queue.too_large.add("large")
-    for number in range(9):
-        queue.come(str(number))
-    queue.turns(2, free=1)
-    queue.too_large.clear()
-    queue.turns(6, free=1)
-    (line,) = queue.lines._lines.values()
-    assert "large" in queue.taken
-    assert {id.name for id in line.aside} <= {id.name for id in line.waiting}
-
-
 def test_each_association_has_a_line_of_its_own(queue):
     queue.come("a")
     queue.free = 1
