@@ -54,7 +54,6 @@ class Executor:
         Raises:
             KubeError, SlurmError: not done; decide again later.
         """
-        record.has_news = False
         if actions and is_gone and not await self._are_gone(record):
             return
         for kind, group in itertools.groupby(actions, key=type):

@@ -26,7 +26,6 @@ from sunkpy.scheduler.record import Record
 from sunkpy.scheduler.takeover import Takeover
 
 _ADMISSION_AGAIN_S = 0.3
-_NEWS_AGAIN_S = 2.0
 _MOST_UNSEEN = 32
 
 
@@ -147,8 +146,6 @@ class GangLoop:
             return TELL_AGAIN_S if record.state is State.ENDING else times.again_s
         if any(job.is_let_go for job in record.jobs.values()):
             return CANCEL_AGAIN_S
-        if record.has_news:
-            return _NEWS_AGAIN_S
         if snapshot.is_to_be_polled and record.state in (State.WAITING, State.SUBMITTED):
             return times.other_pods_again_s
         if record.idle_since is not None:

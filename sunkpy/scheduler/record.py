@@ -60,7 +60,8 @@ class SentBinding(msgspec.Struct, frozen=True, kw_only=True):
 @dataclass(slots=True)
 class MemberRecord:
     """One pod of a gang. `assumed`: the binding sent. `waits_since`: when it began to wait for admission. `is_refused`:
-    refused, and nothing given back. `reported`: why it waits, as last told. `is_gone`: the apiserver said so.
+    refused, and nothing given back. `reported`: why it waits, as told last or to be told at `reported_at`. `is_gone`:
+    the apiserver said so.
     """
 
     key: Key
@@ -86,11 +87,11 @@ class Allowed(msgspec.Struct, frozen=True, kw_only=True):
 class Record:
     """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has
     held nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not.
-    `has_news`: something is to be said later. `suspended_for`: the job whose preemption the owner was suspended
-    for. `sending`: the nodes that a job excludes which is just being submitted. `decided_on`: where its templates
-    could run at the last decision; None when more than that decides. `allowed`: the gang as it was seen last.
-    `ended`: pods of it that had ended when they went, by uid. `ends_counted`: the jobs of which a pass has seen the
-    end. `warned`: what the last pass has warned of, by pod, reason and text. `changes`: how many were told of.
+    `suspended_for`: the job whose preemption the owner was suspended for. `sending`: the nodes that a job excludes
+    which is just being submitted. `decided_on`: where its templates could run at the last decision; None when more than
+    that decides. `allowed`: the gang as it was seen last. `ended`: pods of it that had ended when they went, by uid.
+    `ends_counted`: the jobs of which a pass has seen the end. `warned`: what the last pass has warned of, by pod,
+    reason and text. `changes`: how many were told of.
     """
 
     id: GangId
@@ -109,7 +110,6 @@ class Record:
     idle_since: float | None = None
     is_half_bound: bool = False
     is_several: bool = False
-    has_news: bool = False
     suspended_for: JobId | None = None
     sending: tuple[str, ...] = ()
     decided_on: tuple[Verdict[PodSpec, Eligibility], ...] | None = None

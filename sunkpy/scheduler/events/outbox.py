@@ -84,13 +84,13 @@ class Outbox:
         member, now = record.member(report.pod), self._leader.clock()
         if member.reported == report.message:
             return
+        due_at = now
         # The pods of a gang come one after the other, and each changes what all the others wait for.
-        settles_at = max(record.seen_at + _FIRST_REPORT_S, member.reported_at + _REPORT_EACH_S)
-        if record.is_several and not report.is_problem and now < settles_at:
-            record.has_news = True
-            return
-        member.reported, member.reported_at = report.message, now
-        self._late.put((report.pod.uid, _REPORT), partial(self._write_report, report))
+        if record.is_several and not report.is_problem:
+            settles_at = max(record.seen_at + _FIRST_REPORT_S, member.reported_at + _REPORT_EACH_S)
+            due_at = member.reported_at if member.reported_at > now else max(now, settles_at)
+        member.reported, member.reported_at = report.message, due_at
+        self._late.put((report.pod.uid, _REPORT), partial(self._write_report, report), after_s=due_at - now)
 
     def note_job(self, pods: Iterable[Pod], asked: Asked, *, at_once: bool = False) -> None:
         """Annotate these pods with their job and what was asked for it, unless they are bound soon."""
