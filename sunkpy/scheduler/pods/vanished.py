@@ -10,9 +10,10 @@ counts for `teardown_s` after its containers have ended.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
 
+import cachetools
 import msgspec
 
 from sunkpy.core.gang.binding_note import noted_job
@@ -38,9 +39,10 @@ class Vanished:
     def __init__(self, leader: Leader, *, find_id: Callable[[Pod], GangId | None]) -> None:
         self._leader = leader
         self._find_id = find_id
-        self._gone: dict[str, list[_Gone]] = {}
+        self._gone: cachetools.TLRUCache[str, tuple[_Gone, ...]] = cachetools.TLRUCache(
+            maxsize=sys.maxsize, ttu=lambda _, there, __: max(gone.until for gone in there), timer=leader.clock
+        )
         self._first_given: dict[str, float] = {}
-        self._ends: list[tuple[float, str]] = []
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
         """Note a pod that has gone too early."""
@@ -66,15 +68,9 @@ class Vanished:
             self._first_given[new.uid] = given_s if old is not None else max(given_s, grace_s(new))
         return self._first_given.get(new.uid)
 
-    def __len__(self) -> int:
-        return sum(len(gone) for gone in self._gone.values())
-
     def _note(self, pod: Pod, *, wait_s: float) -> None:
-        now, node = self._leader.clock(), pod.spec.node_name
-        while self._ends and self._ends[0][0] <= now:  # nobody may ever ask again about a node that has left
-            self._on(heappop(self._ends)[1])
-        self._gone.setdefault(node, []).append(_Gone(pod, self._job_of(pod), now + wait_s))
-        heappush(self._ends, (now + wait_s, node))
+        node, until = pod.spec.node_name, self._leader.clock() + wait_s
+        self._gone[node] = (*self._on(node), _Gone(pod, self._job_of(pod), until))
 
     def _job_of(self, pod: Pod) -> JobId | None:
         """Under which job it was: its owner may have taken the note off it."""
@@ -94,7 +90,4 @@ class Vanished:
         return min((gone.until - self._leader.clock() for gone in self._on(node)), default=float("inf"))
 
     def _on(self, node: str) -> Sequence[_Gone]:
-        left = [gone for gone in self._gone.pop(node, ()) if gone.until > self._leader.clock()]
-        if left:
-            self._gone[node] = left
-        return left
+        return [gone for gone in self._gone.get(node, ()) if gone.until > self._leader.clock()]
