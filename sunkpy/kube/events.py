@@ -78,16 +78,6 @@ class EventRecorder:
         """Something a person may have to look at."""
         await self._record(about, kind, _Words(type="Warning", reason=reason, action=action, note=note))
 
-    async def insist(self, about: KubeObject, kind: str, *, reason: str, action: str, note: str) -> None:
-        """As `warning`, written at once, for who says it only once.
-
-        Raises:
-            KubeError: it is not written; say it again.
-        """
-        event = self._new(about, kind, _Words(type="Warning", reason=reason, action=action, note=note))
-        if event is not None:
-            await self._create(event)
-
     async def _record(self, about: KubeObject, kind: str, words: _Words) -> None:
         event = self._new(about, kind, words)
         if event is None:
@@ -121,17 +111,11 @@ class EventRecorder:
         }
         return _Event(namespace, body, digest)
 
-    async def _create(self, event: _Event) -> None:
-        try:
-            await self._kube.create(paths.events(event.namespace), event.body)
-        except errors.KubeError:
-            self._said.pop(event.digest, None)
-            raise
-
     async def _write(self, event: _Event) -> None:
         try:
-            await self._create(event)
+            await self._kube.create(paths.events(event.namespace), event.body)
         except errors.KubeError as error:
+            self._said.pop(event.digest, None)
             said = {"reason": event.body["reason"], "note": event.body["note"]}
             self._log.warning("event not recorded", error=str(error), **said)
 

@@ -68,8 +68,6 @@ class Apiserver:
         self.refuse_bindings = False
         self.refuse_status: int | None = None
         """The HTTP status with which conditions of pods are refused."""
-        self.events_lost = 0
-        """So many of the next Events are not taken."""
         self.watches_lag = False
         self.forbidden: set[str] = set()
         self.refuse_patch: dict[str, int] = {}
@@ -280,9 +278,6 @@ class Apiserver:
     async def _create(self, request: web.Request, collection: str, namespace: str) -> web.Response:
         body = await request.json()
         key = (collection, namespace, body["metadata"]["name"])
-        if collection == "events" and self.events_lost:
-            self.events_lost -= 1
-            return refusal(503, "ServiceUnavailable")
         if collection == "pods" and self.refuse_pods:
             return refusal(self.refuse_pods_as, "Refused", self.refuse_pods)
         if key in self.objects:

@@ -22,7 +22,7 @@ from sunkpy.core import names
 from sunkpy.core.gang.actions import Report
 from sunkpy.core.gang.job.terms import Asked
 from sunkpy.core.model.objects import Key, KubeObject, Pod
-from sunkpy.kube.errors import Conflict, Forbidden, Invalid, NotFound
+from sunkpy.kube.errors import Conflict, NotFound
 from sunkpy.runtime.queue import Urgency
 from sunkpy.scheduler.events.late_writes import LateWrites, Write
 from sunkpy.scheduler.leader import Leader
@@ -72,7 +72,8 @@ class Outbox:
         self._log.warning("odd object", kind=kind, namespace=namespace, name=name, why=why)
         self._leader.metrics.odd_objects.labels(kind).inc()
         if kind == "Pod":
-            write = partial(self._warn_unreadable, Pod(metadata=about.metadata), why)
+            pod, note = Pod(metadata=about.metadata), f"left alone: {why}"
+            write = partial(self.warn, pod, reason="OddObject", action="Scheduling", note=note)
             self._late.put((f"{namespace}/{name}", _UNREADABLE), write)
 
     def later(self, uid: str, what: str, write: Write, *, after_s: float = 0.0) -> None:
@@ -125,13 +126,6 @@ class Outbox:
         if seen is not None and any(seen.annotations.get(name) != text for name, text in wanted.items()):
             with contextlib.suppress(NotFound, Conflict):
                 await self._leader.pods.note(seen, wanted)
-
-    async def _warn_unreadable(self, pod: Pod, why: str) -> None:
-        try:
-            note = f"left alone: {why}"
-            await self._leader.events.insist(pod, "Pod", reason="OddObject", action="Scheduling", note=note)
-        except (NotFound, Forbidden, Invalid) as error:  # refused again, however often: the namespace is gone
-            self._log.warning("event not recorded", pod="/".join(pod.key), error=str(error))
 
 
 def _urgency(key: tuple[str, str]) -> Urgency:

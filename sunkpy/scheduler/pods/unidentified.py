@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
 from sunkpy.core import names
 from sunkpy.core.gang.gang import solo_pod
@@ -14,8 +13,7 @@ from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.index import PodIndex
 from sunkpy.scheduler.pods.recognition import Recognition
-
-_LOOK_AGAIN_S: Final = 30.0
+from sunkpy.scheduler.pods.writer import POD_SCHEDULED
 
 
 class Unidentified:
@@ -26,13 +24,13 @@ class Unidentified:
         self._members = members
         self._recognition = recognition
         self._outbox = outbox
-        self._said: dict[str, str] = {}
 
     def pod_changed(self, old: Pod | None, new: Pod) -> None:
         """Look at a pod that is not identified, or that has changed."""
         id = self._members.find_id(new)
         if id is None:  # most find their gang at once; of others their people should know
-            self._report_later(new.uid, self._leader.times.unidentified_told_after_s)
+            after_s = self._leader.times.unidentified_told_after_s
+            self._outbox.later(new.uid, "owner", partial(self._report, new.uid), after_s=after_s)
         elif old is not None and not new.spec.node_name and _says(old) != _says(new):
             self._check_gang(new, id)
 
@@ -45,21 +43,13 @@ class Unidentified:
         write = partial(self._outbox.warn, new, reason="StaysInGang", action="Scheduling", note=note)
         self._outbox.later(new.uid, "gang", write)
 
-    def _report_later(self, uid: str, after_s: float) -> None:
-        self._outbox.later(uid, "owner", partial(self._report, uid), after_s=after_s)
-
     async def _report(self, uid: str) -> None:
         pod = self._members.unidentified(uid)
         if pod is None:
-            self._said.pop(uid, None)
             return
         why = f"not scheduled yet: {self._recognition.why_unknown(uid)}"
-        if self._said.get(uid) != why:
-            await self._say(pod, why)
-            self._said[uid] = why
-        self._report_later(uid, _LOOK_AGAIN_S)
-
-    async def _say(self, pod: Pod, why: str) -> None:
+        if (told := pod.condition(POD_SCHEDULED)) is not None and told.message == why:
+            return
         try:
             if not pod.spec.node_name:
                 await self._leader.pods.not_scheduled(pod, why)

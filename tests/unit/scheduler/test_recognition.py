@@ -125,14 +125,6 @@ async def test_a_pod_over_which_a_family_fails_waits_and_all_others_go_on(world,
         await world.until(lambda: names(world) == ["better", "good", "odd"])
 
 
-async def test_what_is_odd_about_a_pod_is_told_also_when_the_apiserver_was_away_at_first(world, tmp_path):
-    world.api.events_lost = 3
-    world.add_pod("odd", activeDeadlineSeconds="tomorrow")
-    async with leading(world, tmp_path):
-        await world.until(lambda: world.notes("OddObject"))
-        assert world.api.events_lost == 0
-
-
 async def test_a_pod_of_another_form_is_told_and_costs_no_other(world, tmp_path):
     odd = world.add_pod("odd", activeDeadlineSeconds="tomorrow")
     async with leading(world, tmp_path):
