@@ -14,18 +14,19 @@ from sunkpy.core.gang.limits import Surroundings, avoid_nodes, depend_on, looks_
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
+from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes
 from sunkpy.core.placement.occupancy import full_nodes, taken_uncounted, taken_without_job, uncounted
 from sunkpy.kube import paths
 from sunkpy.kube.informer import Informer, Together
+from sunkpy.runtime.groups import Watched
 from sunkpy.runtime.verdicts import Verdict, Verdicts
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.candidates import Candidates
 from sunkpy.scheduler.nodes.devices import Devices
 from sunkpy.scheduler.nodes.held import Held
 from sunkpy.scheduler.nodes.others import pods_of_others
-from sunkpy.scheduler.nodes.slurmd_pods import SlurmdIndex
 from sunkpy.scheduler.nodes.volumes import Volumes
 from sunkpy.scheduler.owners.watch import OnUnreadable
 from sunkpy.scheduler.pods.neighbours import Neighbours, PodsOn
@@ -47,12 +48,14 @@ class Cluster:
     ) -> None:
         kube, settings = leader.kube, leader.settings
         self._settings, self._slurm_nodes, self._wake = settings, slurm_nodes, wake
-        self._slurmd, own_names, gpus = SlurmdIndex(), settings.scheduler_names, settings.counted
+        own_names, gpus = settings.scheduler_names, settings.counted
+        self._slurmd_of: Watched[str, Pod] = Watched(lambda pod: [slurm_node_of(pod)] if is_slurmd(pod) else [])
+        self._slurmd_on: Watched[str, Pod] = Watched(lambda pod: [pod.spec.node_name] if is_slurmd(pod) else [])
+        self._by_hostname: Watched[str, Node] = Watched(lambda node: [node.labels.get(HOSTNAME, "")])
         self._held = Held(partial(taken_uncounted, gpu_resources=gpus))
         self._taken = Held(partial(taken_without_job, scheduler_names=own_names), self._taken_changed)
         self._takes_other = asyncio.Event()
         self._by_name: dict[str, Node] | None = None
-        self._by_hostname: dict[str, str] | None = None
         by_name = (f"spec.schedulerName={name}" for name in own_names)
         on_pod = partial(on_unreadable, "Pod")
         self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=each, tell=on_pod) for each in by_name)
@@ -113,18 +116,17 @@ class Cluster:
 
     def node_behind(self, slurm_node: str) -> Node | None:
         """The Kubernetes node on which the slurmd of a Slurm node runs."""
-        pod = self._slurmd.pod_of(slurm_node)
+        pod = _best(self._slurmd_of.of(slurm_node))
         return self.nodes.get("", pod.spec.node_name) if pod is not None and pod.spec.node_name else None
 
     def slurm_node_on(self, node: str) -> str:
         """The Slurm node whose slurmd runs on a Kubernetes node; empty when there is none."""
-        return self._slurmd.slurm_node_on(node)
+        pod = _best(self._slurmd_on.of(node))
+        return slurm_node_of(pod) if pod is not None else ""
 
     def slurm_node_at(self, hostname: str) -> str:
         """The Slurm node on the Kubernetes node with this label `kubernetes.io/hostname`; empty when there is none."""
-        if self._by_hostname is None:
-            self._by_hostname = {node.labels.get(HOSTNAME, ""): node.name for node in self.nodes.values()}
-        return self.slurm_node_on(self._by_hostname.get(hostname, ""))
+        return next((self.slurm_node_on(node.name) for node in self._by_hostname.of(hostname)), "")
 
     def eligibility(self, spec: PodSpec) -> Verdict[PodSpec, Eligibility] | None:
         """Where a pod may run; None while Slurm's nodes have not been read."""
@@ -178,7 +180,8 @@ class Cluster:
         return self.neighbours.around(self._by_name, listed=listed)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        self._by_name = self._by_hostname = None
+        self._by_name = None
+        self._by_hostname.follow(old, new)
         if old is None or new is None or old.labels != new.labels:
             self._avoided.doubt()
         if old is None or new is None or _facts(old) != _facts(new):
@@ -190,7 +193,8 @@ class Cluster:
             self._wake.namespace_changed(new.name)
 
     def _slurmd_changed(self, old: Pod | None, new: Pod | None) -> None:
-        self._slurmd.update(old, new)
+        self._slurmd_of.follow(old, new)
+        self._slurmd_on.follow(old, new)
         if _is_registered(old) != _is_registered(new):
             self._slurm_nodes.hasten()
         if old is None or new is None or old.spec.node_name != new.spec.node_name:
@@ -222,6 +226,11 @@ class Cluster:
         self.devices.doubt_resources()
         self._eligible.doubt()
         self._wake.nodes.set()
+
+
+def _best(slurmds: Iterable[Pod]) -> Pod | None:
+    """Of several, one that is not ending."""
+    return min(slurmds, key=lambda pod: (pod.is_finished, pod.is_deleting), default=None)
 
 
 def _is_registered(pod: Pod | None) -> bool:
